@@ -1,1 +1,4 @@
 //! softnd
+#![forbid(unsafe_code)]
+
+pub mod capture;

@@ -1,0 +1,394 @@
+//! Capture: what an adapter sends and receives, as a pcapng file that Wireshark dissects.
+//!
+//! No privilege is needed, because nothing is sniffed: the adapter hands over the octets of its TCP streams, and this
+//! module wraps them into Ethernet, IP and TCP headers of its own making. Addresses, ports, octets, their order and the
+//! times are the real ones; sequence numbers, windows, acknowledgements and the cut into segments are synthesized.
+//!
+//! A stream is cut where its start-up frames and FPDUs end (RFC 5044 §4.4, §7.1), one of them per captured segment: the
+//! picture of a sender that keeps FPDUs aligned to segments (RFC 5044 §5.1). How the socket calls happened to cut the
+//! stream says nothing about the wire, and a dissector's heuristic overlooks an FPDU of which fewer than 20 octets begin
+//! a segment. Octets of a cut FPDU are held back until its rest has come, or until the stream ends. A stream that is not
+//! MPA, and one with markers, is written as it comes.
+//!
+//! Capturing costs a copy and a lock for the whole file; an adapter without capture has no [`Flow`] and pays nothing.
+
+mod cut;
+mod frame;
+mod pcapng;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+use cut::Cutter;
+use frame::{Ends, Flags, Header};
+use pcapng::Sink;
+
+/// Which side opened the TCP connection of a [`Flow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowRole {
+    /// We connected: the Initiator of RFC 5044.
+    Active,
+    /// We accepted: the Responder of RFC 5044.
+    Passive,
+}
+
+/// One of the two ends of a [`Flow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The adapter that captures.
+    Local,
+    /// Its peer.
+    Peer,
+}
+
+impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::Local => Self::Peer,
+            Self::Peer => Self::Local,
+        }
+    }
+}
+
+/// A pcapng file (or any writer) that takes the frames of any number of [`Flow`]s.
+///
+/// Cheap to clone; all clones write to the same file, from any thread. The file grows by whole blocks, so that it can be
+/// read while it is being written; what has been captured is in it after [`flush`](Self::flush), after a flow ended, and
+/// when the last clone and the last flow are gone.
+///
+/// A failing writer never disturbs the streams: the first error ends the capture, is kept, and is what every later
+/// `flush` returns.
+///
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// use softnd::capture::{Capture, FlowRole, Side};
+///
+/// let capture = Capture::to_writer(std::io::sink())?;
+/// let flow = capture.flow(([127, 0, 0, 1], 40000).into(), ([127, 0, 0, 1], 7174).into(), FlowRole::Active);
+/// flow.opened();
+/// flow.sent(&[b"MPA ID Req Frame", &[0x40, 1, 0, 0]]);
+/// flow.closed(Side::Local);
+/// capture.flush()
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Capture {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    sink: Mutex<Sink>,
+    clock: Clock,
+    flows: AtomicU32,
+}
+
+/// Time of day that never runs backwards: Wireshark computes negative deltas otherwise.
+struct Clock {
+    /// Nanoseconds since 1970 at `started`.
+    origin: u64,
+    started: Instant,
+}
+
+impl Clock {
+    fn start() -> Self {
+        let origin = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            origin: u64::try_from(origin.as_nanos()).unwrap_or(u64::MAX),
+            started: Instant::now(),
+        }
+    }
+
+    fn nanoseconds(&self) -> u64 {
+        self.origin
+            .saturating_add(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Capture {
+    /// Creates the file, or empties the one that is there, and writes the pcapng section header.
+    ///
+    /// # Errors
+    /// Whatever creating or writing the file gives.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::to_writer(File::create(path)?)
+    }
+
+    /// Captures into `writer`, which gets whole pcapng blocks, beginning with the section header.
+    ///
+    /// The writer needs no buffer of its own.
+    ///
+    /// # Errors
+    /// What writing the section header gives.
+    pub fn to_writer(writer: impl io::Write + Send + 'static) -> io::Result<Self> {
+        let sink = Sink::new(Box::new(writer))?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                sink: Mutex::new(sink),
+                clock: Clock::start(),
+                flows: AtomicU32::new(0),
+            }),
+        })
+    }
+
+    /// Begins to capture one TCP connection. Nothing is written before [`Flow::opened`] or the first octets.
+    pub fn flow(&self, local: SocketAddr, peer: SocketAddr, role: FlowRole) -> Flow {
+        // Initial sequence numbers differ from flow to flow, so that Wireshark tells two connections between the same
+        // ports apart. The factor is odd: 2^32 flows pass before one comes again.
+        let serial = self.shared.flows.fetch_add(1, Ordering::Relaxed);
+        let first = serial.wrapping_mul(0x9E37_79B1).wrapping_add(0x1000_0000);
+        Flow {
+            shared: Arc::clone(&self.shared),
+            ends: Ends::new(local, peer),
+            role,
+            state: Mutex::new(State {
+                phase: Phase::New,
+                local: Half::starting_at(first),
+                peer: Half::starting_at(first ^ 0x5555_5555),
+            }),
+        }
+    }
+
+    /// Hands everything captured so far to the writer.
+    ///
+    /// # Errors
+    /// The first error the writer ever gave; nothing was written after it.
+    pub fn flush(&self) -> io::Result<()> {
+        self.shared.sink.lock().flush()
+    }
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flows = self.shared.flows.load(Ordering::Relaxed);
+        f.debug_struct("Capture")
+            .field("flows", &flows)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One TCP connection in a [`Capture`].
+///
+/// Every method only records; none fails. Calls that TCP rules out (octets of a side that has sent its FIN, anything
+/// after a reset) record nothing. Dropping a flow writes what it held back of a cut FPDU, but no FIN: a connection that is
+/// forgotten looks forgotten.
+pub struct Flow {
+    shared: Arc<Shared>,
+    ends: Ends,
+    role: FlowRole,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    New,
+    Open,
+    Reset,
+}
+
+struct State {
+    phase: Phase,
+    local: Half,
+    peer: Half,
+}
+
+/// One direction of the stream.
+struct Half {
+    /// Sequence number of the next octet.
+    next: u32,
+    /// The acknowledgement number this side sent last.
+    acknowledged: u32,
+    /// Frames of this side so far: the IP identification.
+    frames: u16,
+    closed: bool,
+    cutter: Cutter,
+}
+
+/// How far the other side's acknowledgements may lag before one is written for itself: far below the window that the
+/// synthesized headers announce, or the dissector would call the window full.
+const ACKNOWLEDGE_EVERY: u32 = 256 << 10;
+
+impl Half {
+    fn starting_at(next: u32) -> Self {
+        Self {
+            next,
+            acknowledged: 0,
+            frames: 0,
+            closed: false,
+            cutter: Cutter::new(),
+        }
+    }
+}
+
+impl State {
+    fn half(&mut self, side: Side) -> &mut Half {
+        match side {
+            Side::Local => &mut self.local,
+            Side::Peer => &mut self.peer,
+        }
+    }
+}
+
+impl Flow {
+    /// The TCP connection is established: writes the three frames of its handshake.
+    ///
+    /// A second call does nothing; the other methods imply the first.
+    pub fn opened(&self) {
+        self.open(&mut self.state.lock());
+    }
+
+    /// The socket took these octets, one after the other.
+    pub fn sent(&self, octets: &[&[u8]]) {
+        self.record(Side::Local, octets);
+    }
+
+    /// The socket gave these octets.
+    pub fn received(&self, octets: &[u8]) {
+        self.record(Side::Peer, &[octets]);
+    }
+
+    /// `by` has closed its direction: FIN, and the other side's acknowledgement.
+    pub fn closed(&self, by: Side) {
+        let state = &mut *self.state.lock();
+        self.open(state);
+        if state.phase == Phase::Reset || state.half(by).closed {
+            return;
+        }
+        self.release(state, by);
+        self.segment(state, by, Flags::FIN, &[]);
+        state.half(by).closed = true;
+        self.segment(state, by.other(), Flags::ACK, &[]);
+        self.write_through();
+    }
+
+    /// `by` has reset the connection: RST, the last frame of this flow.
+    pub fn reset(&self, by: Side) {
+        let state = &mut *self.state.lock();
+        self.open(state);
+        if state.phase == Phase::Reset {
+            return;
+        }
+        self.release(state, by.other());
+        self.release(state, by);
+        self.segment(state, by, Flags::RST, &[]);
+        state.phase = Phase::Reset;
+        self.write_through();
+    }
+
+    fn open(&self, state: &mut State) {
+        if state.phase != Phase::New {
+            return;
+        }
+        state.phase = Phase::Open;
+        let opener = match self.role {
+            FlowRole::Active => Side::Local,
+            FlowRole::Passive => Side::Peer,
+        };
+        self.segment(state, opener, Flags::SYN, &[]);
+        self.segment(state, opener.other(), Flags::SYN_ACK, &[]);
+        self.segment(state, opener, Flags::ACK, &[]);
+    }
+
+    fn record(&self, side: Side, octets: &[&[u8]]) {
+        let state = &mut *self.state.lock();
+        self.open(state);
+        if state.phase == Phase::Reset || state.half(side).closed {
+            return;
+        }
+        // Taken out, because writing a segment needs the whole state.
+        let mut cutter = std::mem::take(&mut state.half(side).cutter);
+        for piece in octets {
+            cutter.push(piece);
+        }
+        while let Some(unit) = cutter.next_unit() {
+            self.unit(state, side, unit);
+        }
+        if cutter.asks_for_markers() {
+            state.half(side.other()).cutter.expect_markers();
+        }
+        state.half(side).cutter = cutter;
+    }
+
+    /// Writes what is held back of a cut frame, because nothing more will come.
+    fn release(&self, state: &mut State, side: Side) {
+        let mut cutter = std::mem::take(&mut state.half(side).cutter);
+        cutter.give_up();
+        while let Some(unit) = cutter.next_unit() {
+            self.unit(state, side, unit);
+        }
+        state.half(side).cutter = cutter;
+    }
+
+    fn unit(&self, state: &mut State, side: Side, octets: &[u8]) {
+        for payload in octets.chunks(self.ends.max_payload()) {
+            self.segment(state, side, Flags::PSH_ACK, payload);
+            let sent = state.half(side).next;
+            if sent.wrapping_sub(state.half(side.other()).acknowledged) >= ACKNOWLEDGE_EVERY {
+                self.segment(state, side.other(), Flags::ACK, &[]);
+            }
+        }
+    }
+
+    fn segment(&self, state: &mut State, side: Side, flags: Flags, payload: &[u8]) {
+        let acknowledgement = if flags == Flags::SYN {
+            0
+        } else {
+            state.half(side.other()).next
+        };
+        let half = state.half(side);
+        let header = Header {
+            side,
+            flags,
+            sequence: half.next,
+            acknowledgement,
+            identification: half.frames,
+        };
+        half.frames = half.frames.wrapping_add(1);
+        half.acknowledged = acknowledgement;
+        let length = u32::try_from(payload.len()).expect("a segment is shorter than 64 KiB");
+        half.next = half.next.wrapping_add(length).wrapping_add(flags.length());
+
+        let mut sink = self.shared.sink.lock();
+        // Read under the lock: blocks and their times have one order.
+        let now = self.shared.clock.nanoseconds();
+        sink.packet(now, side, |block| {
+            frame::write(block, &self.ends, &header, payload)
+        });
+    }
+
+    /// The end of a flow is worth a system call: whoever opens the file next sees it.
+    fn write_through(&self) {
+        // The error is kept by the sink and returned by `Capture::flush`.
+        let _ = self.shared.sink.lock().flush();
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        let state = &mut *self.state.lock();
+        if state.phase == Phase::Open {
+            self.release(state, Side::Local);
+            self.release(state, Side::Peer);
+        }
+    }
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow")
+            .field("ends", &self.ends)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+//! The pcapng container: one section, one Ethernet interface, Enhanced Packet Blocks.
+//!
+//! Written after draft-ietf-opsawg-pcapng; little-endian on every machine.
+
+use std::io;
+
+use super::Side;
+
+const SECTION_HEADER: u32 = 0x0A0D_0D0A;
+const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const LINKTYPE_ETHERNET: u16 = 1;
+
+const OPTION_END: u16 = 0;
+const SHB_USERAPPL: u16 = 4;
+const IF_NAME: u16 = 2;
+const IF_TSRESOL: u16 = 9;
+const EPB_FLAGS: u16 = 2;
+/// if_tsresol: a negative power of ten.
+const NANOSECONDS: u8 = 9;
+const INBOUND: u32 = 1;
+const OUTBOUND: u32 = 2;
+
+/// The writer is called when this much has gathered.
+const WRITE_FROM: usize = 64 << 10;
+
+/// Blocks on their way into a writer.
+pub(super) struct Sink {
+    writer: Box<dyn io::Write + Send>,
+    /// Whole blocks that the writer has not had yet.
+    blocks: Vec<u8>,
+    failed: Option<Failure>,
+}
+
+/// `io::Error` is no `Clone`; this is what of it can be given out again and again.
+struct Failure {
+    os_error: Option<i32>,
+    kind: io::ErrorKind,
+    text: String,
+}
+
+impl Failure {
+    fn new(error: &io::Error) -> Self {
+        Self {
+            os_error: error.raw_os_error(),
+            kind: error.kind(),
+            text: error.to_string(),
+        }
+    }
+
+    fn again(&self) -> io::Error {
+        match self.os_error {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(self.kind, self.text.clone()),
+        }
+    }
+}
+
+impl Sink {
+    pub(super) fn new(writer: Box<dyn io::Write + Send>) -> io::Result<Self> {
+        let mut sink = Self {
+            writer,
+            blocks: Vec::with_capacity(2 * WRITE_FROM),
+            failed: None,
+        };
+        block(&mut sink.blocks, SECTION_HEADER, section_header);
+        block(
+            &mut sink.blocks,
+            INTERFACE_DESCRIPTION,
+            interface_description,
+        );
+        sink.flush()?;
+        Ok(sink)
+    }
+
+    /// One frame, captured at `now` nanoseconds since 1970; `by` sent it.
+    pub(super) fn packet(&mut self, now: u64, by: Side, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.failed.is_some() {
+            return;
+        }
+        block(&mut self.blocks, ENHANCED_PACKET, |body| {
+            put_u32(body, 0); // interface
+            put_u64_halves(body, now);
+            let lengths = body.len();
+            body.extend_from_slice(&[0; 8]);
+            let start = body.len();
+            write(body);
+            let length = length_octets(body.len() - start);
+            body[lengths..lengths + 4].copy_from_slice(&length); // captured
+            body[lengths + 4..start].copy_from_slice(&length); // original
+            pad(body);
+            let direction = match by {
+                Side::Local => OUTBOUND,
+                Side::Peer => INBOUND,
+            };
+            option(body, EPB_FLAGS, &direction.to_le_bytes());
+            option(body, OPTION_END, &[]);
+        });
+        if self.blocks.len() >= WRITE_FROM {
+            self.write_out();
+        }
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.write_out();
+        if self.failed.is_none()
+            && let Err(error) = self.writer.flush()
+        {
+            self.failed = Some(Failure::new(&error));
+        }
+        match &self.failed {
+            None => Ok(()),
+            Some(failure) => Err(failure.again()),
+        }
+    }
+
+    fn write_out(&mut self) {
+        if self.failed.is_none()
+            && let Err(error) = self.writer.write_all(&self.blocks)
+        {
+            self.failed = Some(Failure::new(&error));
+        }
+        self.blocks.clear();
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error.
+        let _ = self.flush();
+    }
+}
+
+fn section_header(body: &mut Vec<u8>) {
+    put_u32(body, BYTE_ORDER_MAGIC);
+    put_u16(body, 1); // version 1.0
+    put_u16(body, 0);
+    body.extend_from_slice(&[0xFF; 8]); // section length: to the end of the file
+    option(
+        body,
+        SHB_USERAPPL,
+        concat!("softnd ", env!("CARGO_PKG_VERSION")).as_bytes(),
+    );
+    option(body, OPTION_END, &[]);
+}
+
+fn interface_description(body: &mut Vec<u8>) {
+    put_u16(body, LINKTYPE_ETHERNET);
+    put_u16(body, 0); // reserved
+    put_u32(body, 0); // no limit on a packet's length
+    option(body, IF_NAME, b"softnd");
+    option(body, IF_TSRESOL, &[NANOSECONDS]);
+    option(body, OPTION_END, &[]);
+}
+
+/// Type, total length, body, total length again. Bodies keep to multiples of four octets.
+fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+    debug_assert!(
+        out.len().is_multiple_of(4),
+        "padding counts from the start of the buffer"
+    );
+    let start = out.len();
+    put_u32(out, kind);
+    put_u32(out, 0);
+    body(out);
+    let total = length_octets(out.len() + 4 - start);
+    out.extend_from_slice(&total);
+    out[start + 4..start + 8].copy_from_slice(&total);
+}
+
+fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
+    put_u16(out, code);
+    put_u16(
+        out,
+        u16::try_from(value.len()).expect("options here are short"),
+    );
+    out.extend_from_slice(value);
+    pad(out);
+}
+
+fn pad(out: &mut Vec<u8>) {
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+fn length_octets(length: usize) -> [u8; 4] {
+    u32::try_from(length)
+        .expect("a frame is shorter than 4 GiB")
+        .to_le_bytes()
+}
+
+fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// The upper half first: not the order of a little-endian 64-bit number.
+fn put_u64_halves(out: &mut Vec<u8>, value: u64) {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    out.extend_from_slice(&[e, f, g, h, a, b, c, d]);
+}
