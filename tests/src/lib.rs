@@ -1,1 +1,7 @@
-//! tests
+//! What the end-to-end tests share: tools that may be missing, dissection by tshark, processes of the program `nd`.
+//!
+//! A test whose tool is missing is skipped by name on a user's machine and fails where `CI=true` is set.
+#![forbid(unsafe_code)]
+
+pub mod dissect;
+pub mod tool;

@@ -1,0 +1,39 @@
+//! Programs beyond cargo that some tests need.
+
+use std::env;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::thread;
+
+/// Where `name` is, or `None` after saying on standard error which test is skipped for want of it.
+///
+/// ```no_run
+/// let Some(tshark) = softnd_tests::tool::find("tshark") else { return };
+/// ```
+///
+/// # Panics
+/// When it is missing and `CI=true`: there a test that does not run is a failure.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let found = env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        skip(&format!("{name} is not installed"));
+    }
+    found
+}
+
+/// Says on standard error that the running test is skipped, and why.
+///
+/// # Panics
+/// Where `CI=true` is set.
+pub fn skip(why: &str) {
+    assert!(
+        env::var("CI").as_deref() != Ok("true"),
+        "{why}, and CI=true allows no test to be skipped"
+    );
+    let thread = thread::current();
+    let test = thread.name().unwrap_or("a test");
+    // Not `eprintln!`: the harness swallows that when the test passes.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+}
