@@ -1,0 +1,277 @@
+//! What two frames settle: RFC 5044 §7.1, RFC 6581 §9.
+
+use core::fmt;
+
+use super::frame::{Enhanced, Frame, FrameKind, NOT_NEGOTIATED, Ready};
+use super::reader::StartupError;
+use crate::ReadLimits;
+use crate::mpa::Error;
+
+/// What the start-up has settled, for one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// Rev of both frames.
+    pub revision: u8,
+    /// CRCs are sent and checked in both directions (MPA-035).
+    pub crc: bool,
+    /// Inbound and outbound Reads of this side, the ready-to-receive Read not counted. Where the peer exchanges no limits
+    /// these are this side's own.
+    pub limits: ReadLimits,
+    /// The Initiator's first FPDU is this; `None` where none was agreed (A = 0, S = 0, Rev 1).
+    pub ready: Option<Ready>,
+    /// A of the Reply.
+    pub peer_to_peer: bool,
+    /// The peer asked for markers in what it receives (MPA-032).
+    pub send_markers: bool,
+}
+
+/// What an Initiator asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Rev: 1, or 2, which is sent with S = 1 always (PEER-052).
+    pub revision: u8,
+    /// A: ask for a ready-to-receive message, by Write or Read. Rev 2 only.
+    pub peer_to_peer: bool,
+    /// C: ask for CRC. It comes on all the same if the peer asks.
+    pub crc: bool,
+    /// Inbound and outbound Reads, already cut to what the adapter can do. Rev 2 only.
+    pub limits: ReadLimits,
+    /// The application's Private Data.
+    pub private_data: Vec<u8>,
+}
+
+/// Why a Reply leads to no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConcludeError {
+    /// R = 1. The frame's Private Data and limits are the application's to see (MPA2-011).
+    Rejected,
+    /// The Reply does not answer the Request: close.
+    Malformed(StartupError),
+    /// The Reply's ORD exceeds what this side can provide: Terminate 2/0/06 as the first FPDU, then close (MPA2-016).
+    InsufficientIrd,
+    /// The Reply allows no ready-to-receive message that this side sends: Terminate 2/0/07 as the first FPDU, then close
+    /// (MPA2-029).
+    NoReady,
+}
+
+impl ConcludeError {
+    /// The MPA error that this is, to be sent in a Terminate where there is one to send (MPA2-037).
+    #[must_use]
+    pub const fn terminate(self) -> Option<Error> {
+        match self {
+            Self::Rejected | Self::Malformed(_) => None,
+            Self::InsufficientIrd => Some(Error::InsufficientIrd),
+            Self::NoReady => Some(Error::NoReady),
+        }
+    }
+}
+
+impl fmt::Display for ConcludeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rejected => f.write_str("the peer rejected the connection"),
+            Self::Malformed(error) => error.fmt(f),
+            Self::InsufficientIrd => Error::InsufficientIrd.fmt(f),
+            Self::NoReady => Error::NoReady.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ConcludeError {}
+
+impl Offer {
+    /// The Request frame: no markers, Rev 2 with S = 1, and with A = 1 both types of ready-to-receive message that we send
+    /// (MPA2-021).
+    #[must_use]
+    pub fn request(&self) -> Frame {
+        let enhanced = (self.revision >= 2).then(|| Enhanced {
+            peer_to_peer: self.peer_to_peer,
+            rtr_send: false,
+            rtr_write: self.peer_to_peer,
+            rtr_read: self.peer_to_peer,
+            ird: wire_limit(self.limits.ird),
+            ord: wire_limit(self.limits.ord),
+        });
+        Frame {
+            kind: FrameKind::Request,
+            markers: false,
+            crc: self.crc,
+            rejected: false,
+            revision: self.revision,
+            enhanced,
+            private_data: self.private_data.clone(),
+        }
+    }
+
+    /// What a Reply to [`Offer::request`] settles. `max` is what the adapter can do: a Reply ORD above our IRD is taken on up
+    /// to there (RFC 6581 §9.1).
+    ///
+    /// The Reply's A decides, also where it is not the Request's (MPA2-022): with A = 0 no ready-to-receive message is
+    /// agreed, and a first FPDU from us is legal all the same. A caller that wants it narrow compares
+    /// [`Agreed::peer_to_peer`] with its own and sends Terminate 2/0/07.
+    ///
+    /// # Errors
+    ///
+    /// See [`ConcludeError`]; a rejection is one whatever else is wrong with the Reply.
+    pub fn conclude(&self, reply: &Frame, max: ReadLimits) -> Result<Agreed, ConcludeError> {
+        if reply.kind != FrameKind::Reply {
+            return Err(ConcludeError::Malformed(StartupError::WrongKind(
+                reply.kind,
+            )));
+        }
+        if reply.rejected {
+            return Err(ConcludeError::Rejected);
+        }
+        self.check_revision(reply)
+            .map_err(ConcludeError::Malformed)?;
+        let agreed = Agreed {
+            revision: reply.revision,
+            crc: self.crc || reply.crc,
+            limits: self.limits,
+            ready: None,
+            peer_to_peer: false,
+            send_markers: reply.markers,
+        };
+        let Some(enhanced) = reply.enhanced else {
+            return Ok(agreed); // RFC 5044 rules: a peer without limits
+        };
+        let ready = if enhanced.peer_to_peer {
+            Some(enhanced.ready().ok_or(ConcludeError::NoReady)?)
+        } else {
+            None
+        };
+        let (ird, ord) = peer_limits(reply);
+        if ird.is_some_and(|ird| ird > max.ird.max(self.limits.ird)) {
+            return Err(ConcludeError::InsufficientIrd);
+        }
+        Ok(Agreed {
+            // MPA2-015, MPA2-019
+            limits: ReadLimits {
+                ird: ird.unwrap_or(self.limits.ird),
+                ord: ord.map_or(self.limits.ord, |ord| ord.min(self.limits.ord)),
+            },
+            ready,
+            peer_to_peer: enhanced.peer_to_peer,
+            ..agreed
+        })
+    }
+
+    /// A Rev 1 Request is answered in Rev 1 (MPA2-036). A Rev 2 Request has S = 1: whoever speaks Rev 2 answers with S = 1
+    /// (MPA2-006), others may answer in Rev 1 (OPEN-12).
+    fn check_revision(&self, reply: &Frame) -> Result<(), StartupError> {
+        match (reply.revision, reply.enhanced) {
+            (revision, _) if revision > self.revision => Err(StartupError::ReplyRevision(revision)),
+            (1, None) => Ok(()),
+            (1, Some(_)) => Err(StartupError::EnhancedRevision),
+            (2, Some(_)) => Ok(()),
+            (2, None) => Err(StartupError::ReplyNotEnhanced),
+            (revision, _) => Err(StartupError::ReplyRevision(revision)),
+        }
+    }
+}
+
+/// What a Responder accepts a Request with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acceptance {
+    /// C: ask for CRC. It comes on all the same if the Request asks.
+    pub crc: bool,
+    /// Inbound and outbound Reads of this side, already cut to the offer (see [`peer_limits`]) and the adapter.
+    pub limits: ReadLimits,
+    /// The application's Private Data.
+    pub private_data: Vec<u8>,
+}
+
+/// The accepting Reply, and what holds from then on: Rev, S and A are the Request's (MPA2-005 to MPA2-007, MPA2-022), and
+/// with A = 1 exactly one type of ready-to-receive message is chosen, one that was offered where there is one to choose (PEER-031,
+/// MPA2-025). Limits above the offer are cut to it (MPA2-012).
+///
+/// A Request with [`Frame::markers`] set is to be rejected as long as no markers are sent.
+#[must_use]
+pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
+    let (ird, ord) = peer_limits(request);
+    let cut = |own: u32, offered: Option<u32>| offered.map_or(own, |offered| own.min(offered));
+    let limits = ReadLimits {
+        ird: cut(with.limits.ird, ird),
+        ord: cut(with.limits.ord, ord),
+    };
+    let ready = chosen_ready(request);
+    let crc = request.crc || with.crc; // MPA-035; in the Reply as well, some take only the Reply's word
+    let agreed = Agreed {
+        revision: request.revision,
+        crc,
+        limits,
+        ready,
+        peer_to_peer: ready.is_some(),
+        send_markers: request.markers,
+    };
+    (
+        reply(request, false, crc, limits, &with.private_data),
+        agreed,
+    )
+}
+
+/// The rejecting Reply. `limits` are this side's and not cut: ORD may tell the Initiator which IRD would have been needed
+/// (MPA2-014). The connection is closed behind it (OPEN-13).
+#[must_use]
+pub fn reject(request: &Frame, limits: ReadLimits, private_data: &[u8]) -> Frame {
+    reply(request, true, request.crc, limits, private_data)
+}
+
+/// What the peer's frame says about limits, from our side (swapped view): its ORD is our IRD, its IRD our ORD. `None`
+/// where it exchanges none: Rev 1, S = 0, or [`NOT_NEGOTIATED`].
+#[must_use]
+pub fn peer_limits(frame: &Frame) -> (Option<u32>, Option<u32>) {
+    let value = |word: u16| (word != NOT_NEGOTIATED).then(|| u32::from(word));
+    frame.enhanced.map_or((None, None), |enhanced| {
+        (value(enhanced.ord), value(enhanced.ird))
+    })
+}
+
+/// The type of ready-to-receive message that a Reply to `request` shows; `None` where none is asked for. Where the Request
+/// offers none that we support it is Write: a Reply with A = 1 shows at least one (MPA2-025).
+fn chosen_ready(request: &Frame) -> Option<Ready> {
+    let enhanced = request.enhanced.filter(|enhanced| enhanced.peer_to_peer)?;
+    Some(enhanced.ready().unwrap_or(Ready::Write))
+}
+
+fn reply(
+    request: &Frame,
+    rejected: bool,
+    crc: bool,
+    limits: ReadLimits,
+    private_data: &[u8],
+) -> Frame {
+    let ready = chosen_ready(request);
+    let enhanced = request.enhanced.map(|offered| Enhanced {
+        peer_to_peer: offered.peer_to_peer,
+        rtr_send: false,
+        rtr_write: ready == Some(Ready::Write),
+        rtr_read: ready == Some(Ready::Read),
+        ird: match offered.ord {
+            NOT_NEGOTIATED => NOT_NEGOTIATED, // MPA2-017
+            // MPA2-020, PEER-055: the Initiator has to have room for its ready-to-receive Read.
+            _ if ready == Some(Ready::Read) => wire_limit(limits.ird).max(1),
+            _ => wire_limit(limits.ird),
+        },
+        ord: match offered.ird {
+            NOT_NEGOTIATED => NOT_NEGOTIATED, // MPA2-018
+            _ => wire_limit(limits.ord),
+        },
+    });
+    Frame {
+        kind: FrameKind::Reply,
+        markers: false,
+        crc,
+        rejected,
+        revision: request.revision,
+        enhanced,
+        private_data: private_data.to_vec(),
+    }
+}
+
+/// A limit of ours on the wire: cut to the largest number there, so that it never reads as [`NOT_NEGOTIATED`].
+fn wire_limit(limit: u32) -> u16 {
+    u16::try_from(limit)
+        .unwrap_or(u16::MAX)
+        .min(NOT_NEGOTIATED - 1)
+}
