@@ -1,0 +1,121 @@
+//! Overlapped files: where requests of the control path are driven and waited for.
+
+use std::any::Any;
+use std::fmt::Debug;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::sync::Mutex;
+use crate::{CompletionPort, Error, Result, Status};
+
+/// The overlapped file of an adapter (`HANDLE hOverlappedFile` of `IND2Adapter::CreateOverlappedFile`): parent of every
+/// object that has overlapped requests.
+///
+/// The file may be tied to one [`CompletionPort`] ([`associate`](#method.associate)); packets for requests of all its
+/// objects arrive there (ADPT-007), whether it was tied before or after the objects were made (ADPT-008). It behaves as if
+/// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS` and `FILE_SKIP_SET_EVENT_ON_HANDLE` were set (GEN-011): a request that ended in
+/// its call notifies nobody.
+///
+/// Applications seldom call these methods: [`Overlapped::wait`](crate::Overlapped::wait) and [`CompletionPort::get`] do. An
+/// application with an event loop of its own watches [`as_fd`](Self::as_fd) and calls [`progress`](Self::progress).
+///
+/// # For providers
+///
+/// - Embed an [`Association`] and return it.
+/// - Objects keep the file they were made with: a client may let go of it before its objects (TST-026).
+/// - `wake` and `progress` are called from any thread, with no lock of this crate held; `wake` also from within `progress`
+///   and `park` of the same file, on the same thread, when a request is completed there. So hold no lock that `wake` takes
+///   while completing requests.
+/// - No wake-up may be lost: when `wake` begins after a state change that makes `done` true, every `park` that began before,
+///   or begins later, returns. A `park` therefore makes itself known to `wake` first, then asks `done`, then sleeps.
+pub trait OverlappedFile: Any + Debug + Send + Sync {
+    /// Which completion port the file is tied to.
+    fn association(&self) -> &Association;
+
+    /// Progresses what is ready. Never blocks.
+    fn progress(&self);
+
+    /// Progresses until `done` returns true or the deadline has passed, and blocks in between. It may return early, but an
+    /// implementation that always does turns waiting into spinning.
+    fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>);
+
+    /// Something was completed, perhaps elsewhere: all threads parked here ask their `done` again.
+    fn wake(&self);
+
+    /// A descriptor for `poll`, `epoll`, `mio` and the like: when it is readable, call [`progress`](Self::progress). Valid
+    /// as long as the file; its only use is to be watched.
+    #[cfg(unix)]
+    fn as_fd(&self) -> BorrowedFd<'_>;
+}
+
+impl dyn OverlappedFile {
+    /// Ties the file to a completion port (`CreateIoCompletionPort`): the end of every request of its objects that returned
+    /// pending is queued there, as a [`Packet`](crate::Packet) with this key.
+    ///
+    /// Only requests that end from now on; only once in the life of a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::INVALID_DEVICE_STATE`]: the file is tied to a port already, or was closed.
+    pub fn associate(self: &Arc<Self>, port: &CompletionPort, key: u64) -> Result<()> {
+        self.association().set(port, key)?;
+        port.attach(self);
+        Ok(())
+    }
+}
+
+/// To which port an overlapped file is tied; each implementation of [`OverlappedFile`] holds one.
+#[derive(Debug, Default)]
+pub struct Association(Mutex<Tie>);
+
+#[derive(Debug, Default)]
+enum Tie {
+    #[default]
+    None,
+    Port(CompletionPort, u64),
+    Closed,
+}
+
+impl Association {
+    /// Not tied to any port.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The port and the key, once [`associate`](trait.OverlappedFile.html#method.associate) was called.
+    pub fn port(&self) -> Option<(CompletionPort, u64)> {
+        match &*self.0.lock() {
+            Tie::Port(port, key) => Some((port.clone(), *key)),
+            Tie::None | Tie::Closed => None,
+        }
+    }
+
+    /// Lets go of the port for good: requests that end later are not queued to it, and no other port can be tied. Events,
+    /// waits and futures go on working. For providers whose files can be closed while objects still use them.
+    pub fn close(&self) {
+        let tie = std::mem::replace(&mut *self.0.lock(), Tie::Closed);
+        drop(tie); // outside the lock: this may be the last reference to the port
+    }
+
+    fn set(&self, port: &CompletionPort, key: u64) -> Result<()> {
+        let mut tie = self.0.lock();
+        match *tie {
+            Tie::None => *tie = Tie::Port(port.clone(), key),
+            Tie::Port(..) => {
+                return Err(Error::new(
+                    Status::INVALID_DEVICE_STATE,
+                    "the file is tied to a completion port already",
+                ));
+            }
+            Tie::Closed => {
+                return Err(Error::new(
+                    Status::INVALID_DEVICE_STATE,
+                    "the file was closed",
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,402 @@
+//! Overlapped requests: the caller's handle and the provider's half.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex};
+use crate::{Error, Event, OverlappedFile, Packet, Result, Status};
+
+/// The caller's record of an overlapped request (`OVERLAPPED`): in which state it is, and how its end is told.
+///
+/// A caller makes one, lends it to an overlapped method, and learns the end of the request in any of these ways, alone or
+/// together:
+///
+/// - [`wait`](Self::wait) or [`wait_timeout`](Self::wait_timeout), with or without an event (AMB-068). These are progress
+///   calls: the waiting thread does the provider's work.
+/// - [`status`](Self::status) or [`poll`](Self::poll), now and again.
+/// - `.await`, under any executor.
+/// - an [`Event`], set at the end: [`with_event`](Self::with_event).
+/// - a packet in the [`CompletionPort`](crate::CompletionPort) that the overlapped file is tied to, unless
+///   [`without_port`](Self::without_port) (OVL-021).
+///
+/// ```
+/// use netdirect::{Overlapped, Result, Started, Status};
+/// # fn connect(_: &Overlapped) -> Result<Started> { Ok(Started::Done) }
+/// # fn demo() -> Result<()> {
+/// let overlapped = Overlapped::new();
+/// match connect(&overlapped)? {
+///     Started::Done => {}                          // finished well; nothing will be notified (GEN-008)
+///     Started::Pending => overlapped.wait().ok()?, // the request's own status
+/// }
+/// assert_eq!(overlapped.status(), Status::SUCCESS);
+/// # Ok(()) }
+/// # demo().unwrap();
+/// ```
+///
+/// Waiting is right after both outcomes, which shortens this to `started?; overlapped.wait().ok()?`, and to
+/// [`ext::wait`](crate::ext::wait); awaiting is the same:
+///
+/// ```
+/// # use netdirect::{Overlapped, Result, Started};
+/// # fn connect(_: &Overlapped) -> Result<Started> { Ok(Started::Done) }
+/// # async fn demo() -> Result<()> {
+/// let overlapped = Overlapped::new();
+/// let _ = connect(&overlapped)?;
+/// (&overlapped).await.ok()?;
+/// # Ok(()) }
+/// ```
+///
+/// One at a time: a request that is in flight occupies the `Overlapped`; starting another with it fails with
+/// [`Status::INVALID_PARAMETER_MIX`]. After its end it may be used again, on any object (OVL-022). An `Overlapped` that was
+/// never used is a success (TST-005). Clones are the same `Overlapped`, and each request keeps one: nothing breaks when the
+/// caller lets go of it.
+#[derive(Clone, Default)]
+pub struct Overlapped(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// Bits of the status; written under the lock of `state`, read without it.
+    status: AtomicU32,
+    user: AtomicU64,
+    event: Option<Event>,
+    port_off: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The file of the request in flight: there is a request in flight exactly while this is there.
+    file: Option<Arc<dyn OverlappedFile>>,
+    /// Tasks that await the end; none is kept past it, so that each is woken once.
+    wakers: Vec<(u64, Waker)>,
+    next_waker: u64,
+}
+
+impl Overlapped {
+    /// Without event; its end goes to the completion port of the file, if there is one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With an event, which is reset when a request begins and set when it ends.
+    pub fn with_event(event: &Event) -> Self {
+        Self(Arc::new(Shared {
+            event: Some(event.clone()),
+            ..Shared::default()
+        }))
+    }
+
+    /// Keeps packets away from the completion port, as an event handle with its lowest bit set does (OVL-021).
+    #[must_use]
+    pub fn without_port(self) -> Self {
+        self.0.port_off.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Sets a value of the application's own, which packets carry too ([`Packet::user`]).
+    pub fn set_user(&self, user: u64) {
+        self.0.user.store(user, Ordering::Relaxed);
+    }
+
+    /// The value from [`set_user`](Self::set_user); 0 at first.
+    pub fn user(&self) -> u64 {
+        self.0.user.load(Ordering::Relaxed)
+    }
+
+    /// The event, if it has one.
+    pub fn event(&self) -> Option<&Event> {
+        self.0.event.as_ref()
+    }
+
+    /// Whether both are the same `Overlapped`.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The exact status: [`Status::PENDING`] while a request is in flight, then its final one; [`Status::SUCCESS`] before the
+    /// first use. Progresses nothing.
+    pub fn status(&self) -> Status {
+        Status::from_bits(self.0.status.load(Ordering::SeqCst))
+    }
+
+    /// Whether a request is in flight (`!HasOverlappedIoCompleted`).
+    pub fn is_pending(&self) -> bool {
+        self.status() == Status::PENDING
+    }
+
+    /// The status, after one round of progress if the request is in flight: what `GetOverlappedResult` does that does not
+    /// wait. Right for programs that ask in a loop (TST-114).
+    pub fn poll(&self) -> Status {
+        if let Some(file) = self.file() {
+            file.progress();
+        }
+        self.status()
+    }
+
+    /// Waits for the end of the request in flight and returns its final status; returns at once when none is. A progress
+    /// call: the thread drives the overlapped file of the request. Any number of threads may wait.
+    ///
+    /// With an event, the event is set as well, and stays so until someone waits on it.
+    pub fn wait(&self) -> Status {
+        loop {
+            if let Some(status) = self.wait_until(None) {
+                return status;
+            }
+        }
+    }
+
+    /// As [`wait`](Self::wait), for a limited time. `None` when the time ran out; the request is then still in flight.
+    pub fn wait_timeout(&self, limit: Duration) -> Option<Status> {
+        self.wait_until(Instant::now().checked_add(limit))
+    }
+
+    fn wait_until(&self, deadline: Option<Instant>) -> Option<Status> {
+        loop {
+            let status = self.status();
+            if status != Status::PENDING {
+                return Some(status);
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                let status = self.poll();
+                return (status != Status::PENDING).then_some(status);
+            }
+            if let Some(file) = self.file() {
+                file.park(&|| !self.is_pending(), deadline);
+            }
+        }
+    }
+
+    /// The file of the request in flight.
+    fn file(&self) -> Option<Arc<dyn OverlappedFile>> {
+        self.0.state.lock().file.clone()
+    }
+
+    /// For providers: marks a request of an object of `file` as in flight.
+    ///
+    /// The method then returns [`Pending`](crate::Started::Pending), now or after the request was
+    /// [completed](PendingOverlapped::complete): its end is notified either way, which programs rely on that handle nothing
+    /// but pending (TST-003). A method that is going to return anything else [abandons](PendingOverlapped::abandon) the
+    /// request, or does not begin it.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::INVALID_PARAMETER_MIX`]: a request is in flight already.
+    pub fn begin(&self, file: &Arc<dyn OverlappedFile>) -> Result<PendingOverlapped> {
+        let mut state = self.0.state.lock();
+        if state.file.is_some() {
+            return Err(Error::new(
+                Status::INVALID_PARAMETER_MIX,
+                "the Overlapped is in flight with another request",
+            ));
+        }
+        state.file = Some(file.clone());
+        if let Some(event) = &self.0.event {
+            event.reset();
+        }
+        self.0
+            .status
+            .store(Status::PENDING.bits(), Ordering::SeqCst);
+        drop(state);
+        Ok(PendingOverlapped {
+            overlapped: Some(self.clone()),
+        })
+    }
+
+    fn finish(&self, status: Status, notify: bool) {
+        debug_assert_ne!(
+            status,
+            Status::PENDING,
+            "a request cannot end with ND_PENDING"
+        );
+        let status = if status == Status::PENDING {
+            Status::INTERNAL_ERROR
+        } else {
+            status
+        };
+
+        // Status, event and packet change under one lock, which `begin` takes too: a caller that sees the status and uses the
+        // Overlapped again cannot get ahead of the notifications of its first request.
+        let mut state = self.0.state.lock();
+        let file = state.file.take();
+        let wakers = std::mem::take(&mut state.wakers);
+        self.0.status.store(status.bits(), Ordering::SeqCst);
+        let mut sleepers = None;
+        if notify {
+            if let Some(event) = &self.0.event {
+                event.set();
+            }
+            let off = self.0.port_off.load(Ordering::Relaxed);
+            if let Some((port, key)) = file
+                .as_ref()
+                .filter(|_| !off)
+                .and_then(|file| file.association().port())
+            {
+                let packet = Packet {
+                    key,
+                    overlapped: Some(self.clone()),
+                    status,
+                    user: self.user(),
+                };
+                sleepers = Some(port.push(packet, file.as_ref()));
+            }
+        }
+        drop(state);
+
+        // Without the lock, as all of these run code of others.
+        if let Some(sleepers) = sleepers {
+            sleepers.wake();
+        }
+        for (_, waker) in wakers {
+            waker.wake();
+        }
+        if let Some(file) = file {
+            file.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Overlapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Overlapped")
+            .field("status", &self.status())
+            .field("user", &self.user())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The provider's half of a request in flight, from [`Overlapped::begin`].
+///
+/// Dropped without [`complete`](Self::complete), the request ends with [`Status::CANCELED`]: an object that goes away with
+/// requests in flight cancels them by dropping them.
+#[must_use = "dropping it cancels the request"]
+pub struct PendingOverlapped {
+    /// Taken when the request ends.
+    overlapped: Option<Overlapped>,
+}
+
+impl PendingOverlapped {
+    /// Ends the request. In this order: the status can be read, the event is set, the packet is in the port, tasks are
+    /// woken, threads parked on the file are woken. All of it has happened when this returns (TST-030).
+    ///
+    /// Hold no lock that [`OverlappedFile::wake`] takes. State of the object that callers rely on after the end has to be
+    /// in place before (OVL-013).
+    pub fn complete(mut self, status: Status) {
+        self.finish(status, true);
+    }
+
+    /// Takes the request back because its method is going to return [`Done`](crate::Started::Done) or an error: it gets this
+    /// status (TST-006), and neither event nor packet tells of it (GEN-008, GEN-009). Threads and tasks that wait for it
+    /// already are released.
+    pub fn abandon(mut self, status: Status) {
+        self.finish(status, false);
+    }
+
+    /// Whether this is a request of `overlapped`.
+    pub fn is(&self, overlapped: &Overlapped) -> bool {
+        self.overlapped
+            .as_ref()
+            .is_some_and(|own| own.is(overlapped))
+    }
+
+    fn finish(&mut self, status: Status, notify: bool) {
+        if let Some(overlapped) = self.overlapped.take() {
+            overlapped.finish(status, notify);
+        }
+    }
+}
+
+impl Drop for PendingOverlapped {
+    fn drop(&mut self) {
+        self.finish(Status::CANCELED, true);
+    }
+}
+
+impl fmt::Debug for PendingOverlapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PendingOverlapped")
+            .field(&self.overlapped)
+            .finish()
+    }
+}
+
+/// The future of an [`Overlapped`]: resolves to the final status when no request is in flight.
+///
+/// Its task is woken once, by whoever ends the request; it drives nothing itself, so that a provider's background thread, or
+/// the application's own loop over [`OverlappedFile::progress`], has to. Dropping it does not cancel the request.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Finished {
+    overlapped: Overlapped,
+    /// Which of the wakers is ours.
+    waker: Option<u64>,
+}
+
+impl Future for Finished {
+    type Output = Status;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Status> {
+        let waker = cx.waker().clone();
+        let shared = self.overlapped.0.clone();
+        let mut state = shared.state.lock();
+        if state.file.is_none() {
+            self.waker = None;
+            return Poll::Ready(self.overlapped.status());
+        }
+        let own = self
+            .waker
+            .and_then(|id| state.wakers.iter_mut().find(|(other, _)| *other == id));
+        let old = match own {
+            Some((_, old)) => Some(std::mem::replace(old, waker)),
+            None => {
+                let id = state.next_waker;
+                state.next_waker += 1;
+                state.wakers.push((id, waker));
+                self.waker = Some(id);
+                None
+            }
+        };
+        drop(state);
+        drop(old); // may run the executor's code, so not under the lock
+        Poll::Pending
+    }
+}
+
+impl Drop for Finished {
+    fn drop(&mut self) {
+        let Some(id) = self.waker else { return };
+        let mut state = self.overlapped.0.state.lock();
+        let own = state.wakers.iter().position(|(other, _)| *other == id);
+        let waker = own.map(|at| state.wakers.swap_remove(at));
+        drop(state);
+        drop(waker);
+    }
+}
+
+impl IntoFuture for &Overlapped {
+    type Output = Status;
+    type IntoFuture = Finished;
+
+    fn into_future(self) -> Finished {
+        Finished {
+            overlapped: self.clone(),
+            waker: None,
+        }
+    }
+}
+
+impl IntoFuture for Overlapped {
+    type Output = Status;
+    type IntoFuture = Finished;
+
+    fn into_future(self) -> Finished {
+        Finished {
+            overlapped: self,
+            waker: None,
+        }
+    }
+}

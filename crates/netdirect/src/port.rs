@@ -1,0 +1,293 @@
+//! Completion ports.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::sync::{AtomicUsize, Condvar, Mutex};
+use crate::{Overlapped, OverlappedFile, Status};
+
+/// A queue of completions for any number of threads: the I/O completion port of this surface.
+///
+/// An overlapped file is tied to a port by [`associate`](trait.OverlappedFile.html#method.associate). From then on the end
+/// of each request that returned [`Pending`](crate::Started::Pending) is queued here as a [`Packet`], in the order in which
+/// the requests ended (TST-031, TST-032), and before the call that ended them returns (TST-030). Applications may
+/// [`post`](Self::post) packets of their own.
+///
+/// [`get`](Self::get) drives: while the queue is empty, the calling thread does the work of the files that are tied to the
+/// port. Clones are the same port.
+///
+/// ```
+/// use netdirect::CompletionPort;
+///
+/// let port = CompletionPort::new();
+/// let worker = std::thread::spawn({
+///     let port = port.clone();
+///     move || port.get(None).expect("no time limit").user
+/// });
+/// port.post(0, 42); // for example: time to stop
+/// assert_eq!(worker.join().unwrap(), 42);
+/// ```
+#[derive(Clone, Default)]
+pub struct CompletionPort(Arc<Inner>);
+
+/// One completion taken from a [`CompletionPort`].
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// The key that the file was tied with, or that was posted.
+    pub key: u64,
+    /// The request that ended; `None` for packets from [`CompletionPort::post`].
+    pub overlapped: Option<Overlapped>,
+    /// How the request ended, exactly (AMB-069); [`Status::SUCCESS`] for posted packets. This is the status of the request
+    /// that the packet belongs to, even if its `Overlapped` is in use again.
+    pub status: Status,
+    /// The [`user`](Overlapped::user) value of the request when it ended, or the value that was posted.
+    pub user: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// Number of packets; changed under the lock, read without it by parked threads.
+    queued: AtomicUsize,
+    /// For threads that wait while no file is tied to the port.
+    posted: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    packets: VecDeque<Packet>,
+    files: Vec<Tied>,
+    /// Threads asleep on `posted`.
+    idle: usize,
+}
+
+/// A file of this port. The file owns the port through its association, so the port must not own the file.
+struct Tied {
+    file: Weak<dyn OverlappedFile>,
+    /// Threads in `get` parked on it.
+    parked: usize,
+}
+
+/// Whom to wake for a packet, once no lock is held.
+#[must_use]
+pub(crate) struct Sleepers(Vec<Arc<dyn OverlappedFile>>);
+
+impl Sleepers {
+    pub(crate) fn wake(self) {
+        for file in self.0 {
+            file.wake();
+        }
+    }
+}
+
+impl CompletionPort {
+    /// A port without files and packets.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Queues a packet of the application's own (`PostQueuedCompletionStatus`).
+    pub fn post(&self, key: u64, user: u64) {
+        let packet = Packet {
+            key,
+            overlapped: None,
+            status: Status::SUCCESS,
+            user,
+        };
+        self.push(packet, None).wake();
+    }
+
+    /// Takes the oldest packet, waiting for one at most `timeout`, or without limit (`GetQueuedCompletionStatus`). `None`
+    /// when the time ran out.
+    ///
+    /// This is a progress call: while there is no packet, the calling thread drives the files tied to the port. With a limit
+    /// of zero it drives once what is ready. Any number of threads may call it.
+    ///
+    /// The file on which a thread sleeps stays alive until the thread wakes up.
+    pub fn get(&self, timeout: Option<Duration>) -> Option<Packet> {
+        self.take(timeout, VecDeque::pop_front)
+    }
+
+    /// Moves up to `limit` packets to the end of `packets`, waiting as [`get`](Self::get) does for the first one
+    /// (`GetQueuedCompletionStatusEx`). Returns their number; 0 when the time ran out.
+    pub fn get_many(
+        &self,
+        packets: &mut Vec<Packet>,
+        limit: usize,
+        timeout: Option<Duration>,
+    ) -> usize {
+        if limit == 0 {
+            return 0;
+        }
+        let taken = self.take(timeout, |queue| {
+            let count = queue.len().min(limit);
+            packets.extend(queue.drain(..count));
+            (count > 0).then_some(count)
+        });
+        taken.unwrap_or(0)
+    }
+
+    /// Number of packets waiting.
+    pub fn len(&self) -> usize {
+        self.0.queued.load(Ordering::SeqCst)
+    }
+
+    /// Whether no packet is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A file was tied to this port; threads that slept for want of one now drive it.
+    pub(crate) fn attach(&self, file: &Arc<dyn OverlappedFile>) {
+        let mut state = self.0.state.lock();
+        state.files.retain(|tied| tied.file.strong_count() > 0);
+        state.files.push(Tied {
+            file: Arc::downgrade(file),
+            parked: 0,
+        });
+        drop(state);
+        self.0.posted.notify_all();
+    }
+
+    /// Queues a packet. The threads to be woken are returned, as the caller may hold a lock; those parked on `completing`
+    /// are not among them, because the caller wakes that file anyway.
+    pub(crate) fn push(
+        &self,
+        packet: Packet,
+        completing: Option<&Arc<dyn OverlappedFile>>,
+    ) -> Sleepers {
+        let mut state = self.0.state.lock();
+        state.packets.push_back(packet);
+        self.0.queued.store(state.packets.len(), Ordering::SeqCst);
+        if state.idle > 0 {
+            self.0.posted.notify_one();
+        }
+        let parked = state
+            .files
+            .iter()
+            .filter(|tied| tied.parked > 0 && !completing.is_some_and(|file| tied.is(file)));
+        Sleepers(parked.filter_map(|tied| tied.file.upgrade()).collect())
+    }
+
+    fn take<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut pop: impl FnMut(&mut VecDeque<Packet>) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = timeout.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            if let Some(taken) = self.pop(&mut pop) {
+                return Some(taken);
+            }
+            let expired = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            if expired {
+                for file in self.files() {
+                    file.progress();
+                }
+                return self.pop(&mut pop);
+            }
+            match self.choose() {
+                Some(place) => self.drive(&place, deadline),
+                None => self.sleep(deadline),
+            }
+        }
+    }
+
+    fn pop<T>(&self, pop: &mut impl FnMut(&mut VecDeque<Packet>) -> Option<T>) -> Option<T> {
+        let mut state = self.0.state.lock();
+        let taken = pop(&mut state.packets);
+        self.0.queued.store(state.packets.len(), Ordering::SeqCst);
+        taken
+    }
+
+    fn files(&self) -> Vec<Arc<dyn OverlappedFile>> {
+        self.0
+            .state
+            .lock()
+            .files
+            .iter()
+            .filter_map(|tied| tied.file.upgrade())
+            .collect()
+    }
+
+    /// The file to park on: the one with the fewest threads, so that threads spread over files. From here on `push` wakes it.
+    fn choose(&self) -> Option<Parked<'_>> {
+        let mut state = self.0.state.lock();
+        let mut tied: Vec<_> = state
+            .files
+            .iter_mut()
+            .filter(|tied| tied.file.strong_count() > 0)
+            .collect();
+        tied.sort_by_key(|tied| tied.parked);
+        let chosen = tied
+            .into_iter()
+            .find_map(|tied| tied.file.upgrade().map(|file| (tied, file)));
+        let (tied, file) = chosen?;
+        tied.parked += 1;
+        Some(Parked { port: self, file })
+    }
+
+    fn drive(&self, place: &Parked<'_>, deadline: Option<Instant>) {
+        // The other files are driven here once; later a completion on one of them wakes this thread by way of `push`.
+        for file in self.files() {
+            if !same(Arc::as_ptr(&file), Arc::as_ptr(&place.file)) {
+                file.progress();
+            }
+        }
+        let done = || !self.is_empty();
+        if !done() {
+            place.file.park(&done, deadline);
+        }
+    }
+
+    /// Waits for a packet or a file.
+    fn sleep(&self, deadline: Option<Instant>) {
+        let mut state = self.0.state.lock();
+        state.files.retain(|tied| tied.file.strong_count() > 0);
+        // Both are looked at again under the lock that `push` and `attach` take, so that neither can slip in between.
+        if state.packets.is_empty() && state.files.is_empty() {
+            state.idle += 1;
+            state = self.0.posted.wait(state, deadline);
+            state.idle -= 1;
+        }
+    }
+}
+
+/// A thread's place on a file, from `choose` until it is dropped.
+struct Parked<'a> {
+    port: &'a CompletionPort,
+    file: Arc<dyn OverlappedFile>,
+}
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        let mut state = self.port.0.state.lock();
+        if let Some(tied) = state.files.iter_mut().find(|tied| tied.is(&self.file)) {
+            tied.parked -= 1;
+        }
+        // The lock is released before the file is, which may run the provider's code.
+    }
+}
+
+impl Tied {
+    fn is(&self, file: &Arc<dyn OverlappedFile>) -> bool {
+        same(self.file.as_ptr(), Arc::as_ptr(file))
+    }
+}
+
+/// Whether two pointers mean one file: by address alone, as one type may have several vtables.
+fn same(a: *const dyn OverlappedFile, b: *const dyn OverlappedFile) -> bool {
+    ptr::addr_eq(a, b)
+}
+
+impl fmt::Debug for CompletionPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionPort")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! Status codes: the values of `ndstatus.mc`, and the few others that a client can meet.
+
+use core::fmt;
+
+/// The outcome of a call, of an overlapped request or of a queued request (`HRESULT` in ND2, with the value of an
+/// `NTSTATUS`).
+///
+/// Constants carry the ND name without its `ND_` prefix; [`Display`](fmt::Display) prints the full ND name, so that logs
+/// compare with those of hardware providers. A status passes through every layer unchanged (GEN-012).
+///
+/// ```
+/// use netdirect::Status;
+///
+/// assert_eq!(Status::ACCESS_VIOLATION.bits(), 0xC000_0005);
+/// assert_eq!(Status::ACCESS_VIOLATION.to_string(), "ND_ACCESS_VIOLATION");
+/// assert!(Status::PENDING.is_success()); // as the SUCCEEDED macro sees it
+/// assert!(!Status::BUFFER_OVERFLOW.is_success()); // a warning, yet negative (GEN-017)
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Status(u32);
+
+/// How serious a [`Status`] is: its two top bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// `0x0…`: done, or under way.
+    Success,
+    /// `0x4…`: done, with something to tell. ND2 defines none.
+    Informational,
+    /// `0x8…`: not done, nothing broken. Counts as a failure (GEN-017).
+    Warning,
+    /// `0xC…`: failed.
+    Error,
+}
+
+impl Status {
+    /// The status with these bits, known or not.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The bits of the `NTSTATUS`, which are those of the `HRESULT` too.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether this is no failure: the sign bit is clear, as the `SUCCEEDED` macro asks. True for
+    /// [`SUCCESS`](Self::SUCCESS), [`PENDING`](Self::PENDING) and [`TIMEOUT`](Self::TIMEOUT); false for errors and for
+    /// warnings (GEN-017).
+    pub const fn is_success(self) -> bool {
+        self.0 < 0x8000_0000
+    }
+
+    /// The severity in the two top bits.
+    pub const fn severity(self) -> Severity {
+        match self.0 >> 30 {
+            0 => Severity::Success,
+            1 => Severity::Informational,
+            2 => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
+
+    /// `INVALID_PARAMETER_<n>` for the argument at position `n`, counted from one as ND2 does; plain
+    /// [`INVALID_PARAMETER`](Self::INVALID_PARAMETER) for a position that has no status of its own.
+    pub const fn invalid_parameter(n: u32) -> Self {
+        match n {
+            1..=10 => Self(Self::INVALID_PARAMETER_1.0 + n - 1),
+            _ => Self::INVALID_PARAMETER,
+        }
+    }
+
+    /// `Ok` for a status that is no failure, `Err` with the status otherwise. Do not use it on a status that may be
+    /// [`PENDING`](Self::PENDING), which is no failure either.
+    pub fn ok(self) -> crate::Result<()> {
+        if self.is_success() {
+            Ok(())
+        } else {
+            Err(self.into())
+        }
+    }
+}
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $konst:ident = $value:literal, $name:literal;)*) => {
+        impl Status {
+            $($(#[$doc])* pub const $konst: Self = Self($value);)*
+
+            /// Every status that has a name, in the order of the tables.
+            pub const ALL: &'static [Self] = &[$(Self::$konst),*];
+
+            /// The name in `ndstatus.mc` (or in the host's headers), if the status is a known one.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($value => Some($name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    /// `ND_SUCCESS`: done.
+    SUCCESS = 0x0000_0000, "ND_SUCCESS";
+    /// `ND_TIMEOUT`: timed out, with success severity; left over from version 1. Version 2 reports
+    /// [`IO_TIMEOUT`](Self::IO_TIMEOUT).
+    TIMEOUT = 0x0000_0102, "ND_TIMEOUT";
+    /// `ND_PENDING`: in progress, the result comes later.
+    PENDING = 0x0000_0103, "ND_PENDING";
+    /// `ND_BUFFER_OVERFLOW`: buffer too small, message or request too long, or completion queue overrun.
+    BUFFER_OVERFLOW = 0x8000_0005, "ND_BUFFER_OVERFLOW";
+    /// `ND_DEVICE_BUSY`: the memory region still has windows bound to it.
+    DEVICE_BUSY = 0x8000_0011, "ND_DEVICE_BUSY";
+    /// `ND_NO_MORE_ENTRIES`: the request queue is full.
+    NO_MORE_ENTRIES = 0x8000_001A, "ND_NO_MORE_ENTRIES";
+    /// `ND_UNSUCCESSFUL`: failed, without a closer reason.
+    UNSUCCESSFUL = 0xC000_0001, "ND_UNSUCCESSFUL";
+    /// `ND_ACCESS_VIOLATION`: memory that is not valid, not registered, or lacks the right.
+    ACCESS_VIOLATION = 0xC000_0005, "ND_ACCESS_VIOLATION";
+    /// `ND_INVALID_HANDLE`: an overlapped file that is not this adapter's (AMB-056).
+    INVALID_HANDLE = 0xC000_0008, "ND_INVALID_HANDLE";
+    /// `ND_INVALID_DEVICE_REQUEST`: the request is malformed or does not apply.
+    INVALID_DEVICE_REQUEST = 0xC000_0010, "ND_INVALID_DEVICE_REQUEST";
+    /// `ND_INVALID_PARAMETER`: some argument is out of range.
+    INVALID_PARAMETER = 0xC000_000D, "ND_INVALID_PARAMETER";
+    /// `ND_NO_MEMORY`: host memory is exhausted.
+    NO_MEMORY = 0xC000_0017, "ND_NO_MEMORY";
+    /// `ND_INVALID_PARAMETER_MIX`: arguments contradict each other; here also an [`Overlapped`](crate::Overlapped) that is
+    /// already in flight.
+    INVALID_PARAMETER_MIX = 0xC000_0030, "ND_INVALID_PARAMETER_MIX";
+    /// `ND_DATA_OVERRUN`: too many scatter/gather entries, or more data than can be sent. The version 1 header calls it
+    /// [`LOCAL_LENGTH`](Self::LOCAL_LENGTH) too.
+    DATA_OVERRUN = 0xC000_003C, "ND_DATA_OVERRUN";
+    /// `ND_SHARING_VIOLATION`: the local address and port are in use.
+    SHARING_VIOLATION = 0xC000_0043, "ND_SHARING_VIOLATION";
+    /// `ND_INSUFFICIENT_RESOURCES`: the adapter's resources are exhausted.
+    INSUFFICIENT_RESOURCES = 0xC000_009A, "ND_INSUFFICIENT_RESOURCES";
+    /// `ND_DEVICE_NOT_READY`: the framework was not started, or the provider cannot be loaded.
+    DEVICE_NOT_READY = 0xC000_00A3, "ND_DEVICE_NOT_READY";
+    /// `ND_IO_TIMEOUT`: no answer in time (with error severity).
+    IO_TIMEOUT = 0xC000_00B5, "ND_IO_TIMEOUT";
+    /// `ND_NOT_SUPPORTED`: the feature is absent.
+    NOT_SUPPORTED = 0xC000_00BB, "ND_NOT_SUPPORTED";
+    /// `ND_INTERNAL_ERROR`: a completion queue or queue pair broke down.
+    INTERNAL_ERROR = 0xC000_00E5, "ND_INTERNAL_ERROR";
+    /// `ND_INVALID_PARAMETER_1`: argument number 1 is not valid.
+    INVALID_PARAMETER_1 = 0xC000_00EF, "ND_INVALID_PARAMETER_1";
+    /// `ND_INVALID_PARAMETER_2`: argument number 2 is not valid.
+    INVALID_PARAMETER_2 = 0xC000_00F0, "ND_INVALID_PARAMETER_2";
+    /// `ND_INVALID_PARAMETER_3`: argument number 3 is not valid.
+    INVALID_PARAMETER_3 = 0xC000_00F1, "ND_INVALID_PARAMETER_3";
+    /// `ND_INVALID_PARAMETER_4`: argument number 4 is not valid.
+    INVALID_PARAMETER_4 = 0xC000_00F2, "ND_INVALID_PARAMETER_4";
+    /// `ND_INVALID_PARAMETER_5`: argument number 5 is not valid.
+    INVALID_PARAMETER_5 = 0xC000_00F3, "ND_INVALID_PARAMETER_5";
+    /// `ND_INVALID_PARAMETER_6`: argument number 6 is not valid.
+    INVALID_PARAMETER_6 = 0xC000_00F4, "ND_INVALID_PARAMETER_6";
+    /// `ND_INVALID_PARAMETER_7`: argument number 7 is not valid.
+    INVALID_PARAMETER_7 = 0xC000_00F5, "ND_INVALID_PARAMETER_7";
+    /// `ND_INVALID_PARAMETER_8`: argument number 8 is not valid.
+    INVALID_PARAMETER_8 = 0xC000_00F6, "ND_INVALID_PARAMETER_8";
+    /// `ND_INVALID_PARAMETER_9`: argument number 9 is not valid.
+    INVALID_PARAMETER_9 = 0xC000_00F7, "ND_INVALID_PARAMETER_9";
+    /// `ND_INVALID_PARAMETER_10`: argument number 10 is not valid.
+    INVALID_PARAMETER_10 = 0xC000_00F8, "ND_INVALID_PARAMETER_10";
+    /// `ND_CANCELED`: cancelled or flushed.
+    CANCELED = 0xC000_0120, "ND_CANCELED";
+    /// `ND_REMOTE_ERROR`: the request failed at the remote queue pair.
+    REMOTE_ERROR = 0xC000_013D, "ND_REMOTE_ERROR";
+    /// `ND_INVALID_ADDRESS`: the address is not served, or cannot be used.
+    INVALID_ADDRESS = 0xC000_0141, "ND_INVALID_ADDRESS";
+    /// `ND_INVALID_DEVICE_STATE`: the object is in the wrong state.
+    INVALID_DEVICE_STATE = 0xC000_0184, "ND_INVALID_DEVICE_STATE";
+    /// `ND_INVALID_BUFFER_SIZE`: private data too long, or a region of no length.
+    INVALID_BUFFER_SIZE = 0xC000_0206, "ND_INVALID_BUFFER_SIZE";
+    /// `ND_TOO_MANY_ADDRESSES`: no ephemeral port is left.
+    TOO_MANY_ADDRESSES = 0xC000_0209, "ND_TOO_MANY_ADDRESSES";
+    /// `ND_ADDRESS_ALREADY_EXISTS`: a connection with these two addresses and ports exists.
+    ADDRESS_ALREADY_EXISTS = 0xC000_020A, "ND_ADDRESS_ALREADY_EXISTS";
+    /// `ND_CONNECTION_REFUSED`: no listener, backlog full, or rejected.
+    CONNECTION_REFUSED = 0xC000_0236, "ND_CONNECTION_REFUSED";
+    /// `ND_CONNECTION_INVALID`: not connected, or in the wrong state of a connection.
+    CONNECTION_INVALID = 0xC000_023A, "ND_CONNECTION_INVALID";
+    /// `ND_CONNECTION_ACTIVE`: the queue pair is connected or connecting already.
+    CONNECTION_ACTIVE = 0xC000_023B, "ND_CONNECTION_ACTIVE";
+    /// `ND_NETWORK_UNREACHABLE`: no route to the network.
+    NETWORK_UNREACHABLE = 0xC000_023C, "ND_NETWORK_UNREACHABLE";
+    /// `ND_HOST_UNREACHABLE`: the host does not answer.
+    HOST_UNREACHABLE = 0xC000_023D, "ND_HOST_UNREACHABLE";
+    /// `ND_CONNECTION_ABORTED`: the peer gave up while the connection was being set up.
+    CONNECTION_ABORTED = 0xC000_0241, "ND_CONNECTION_ABORTED";
+    /// `ND_DEVICE_REMOVED`: the adapter was removed.
+    DEVICE_REMOVED = 0xC000_02B6, "ND_DEVICE_REMOVED";
+
+    // Not in ndstatus.mc, but met by clients.
+
+    /// `STATUS_ADDRESS_ALREADY_ASSOCIATED`: second Bind of a connector or listener (AMB-028).
+    ADDRESS_ALREADY_ASSOCIATED = 0xC000_0238, "STATUS_ADDRESS_ALREADY_ASSOCIATED";
+    /// `STATUS_BAD_NETWORK_NAME`: Connect to an unspecified address (AMB-032).
+    BAD_NETWORK_NAME = 0xC000_00CC, "STATUS_BAD_NETWORK_NAME";
+    /// `STATUS_CONNECTION_DISCONNECTED`: an end of NotifyDisconnect that clients tolerate from other providers.
+    CONNECTION_DISCONNECTED = 0xC000_020C, "STATUS_CONNECTION_DISCONNECTED";
+    /// `STATUS_DATA_ERROR`: result of a Send on InfiniBand whose Receive was too short.
+    DATA_ERROR = 0xC000_003E, "STATUS_DATA_ERROR";
+    /// `E_NOINTERFACE`: an interface identifier that the object does not know. Only the COM binding uses it.
+    NO_INTERFACE = 0x8000_4002, "E_NOINTERFACE";
+    /// `S_FALSE`: `DllCanUnloadNow` with objects alive. Only the COM binding uses it.
+    FALSE = 0x0000_0001, "S_FALSE";
+}
+
+impl Status {
+    /// `ND_LOCAL_LENGTH`, the version 1 name of [`DATA_OVERRUN`](Self::DATA_OVERRUN).
+    pub const LOCAL_LENGTH: Self = Self::DATA_OVERRUN;
+    /// `ND_INVALIDATION_ERROR`, the version 1 name of [`INVALID_DEVICE_REQUEST`](Self::INVALID_DEVICE_REQUEST).
+    pub const INVALIDATION_ERROR: Self = Self::INVALID_DEVICE_REQUEST;
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.pad(name),
+            None => write!(f, "status {:#010x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}({:#010x})", self.0)
+    }
+}
