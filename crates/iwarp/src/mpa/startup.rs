@@ -17,7 +17,7 @@ mod negotiate;
 mod reader;
 
 pub use frame::{
-    Enhanced, Frame, FrameKind, HEADER_LEN, MAX_FRAME, MAX_PRIVATE_DATA, NOT_NEGOTIATED, Ready,
+    Enhanced, Frame, FrameKind, HEADER_LEN, MAX_FRAME, MAX_PRIVATE_DATA, NOT_NEGOTIATED,
 };
 pub use negotiate::{Acceptance, Agreed, ConcludeError, Offer, accept, peer_limits, reject};
 pub use reader::{FrameReader, StartupError};

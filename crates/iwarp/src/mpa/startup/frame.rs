@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::Ready;
+
 /// Octets of a frame without its Private Data.
 pub const HEADER_LEN: usize = 20;
 
@@ -32,7 +34,7 @@ const WORD_LOW: u16 = 0x4000;
 const WORD_VALUE: u16 = 0x3FFF;
 
 /// Which of the two start-up frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// The Initiator's.
     Request,
@@ -63,18 +65,6 @@ impl fmt::Display for FrameKind {
             Self::Reply => "Reply",
         })
     }
-}
-
-/// A ready-to-receive message: the zero-length message an Initiator sends as its first FPDU, so that the Responder may send
-/// (RFC 6581 §9.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ready {
-    /// A zero-length RDMA Write.
-    Write,
-    /// A zero-length RDMA Read.
-    Read,
-    /// A zero-length Send, which takes one of the Responder's Receives (MPA2-033). Neither offered nor chosen here.
-    Send,
 }
 
 /// The four octets of RFC 6581 §9 in front of the Private Data, as they stand.

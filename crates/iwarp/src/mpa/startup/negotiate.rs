@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use super::frame::{Enhanced, Frame, FrameKind, NOT_NEGOTIATED, Ready};
+use super::frame::{Enhanced, Frame, FrameKind, NOT_NEGOTIATED};
 use super::reader::StartupError;
-use crate::ReadLimits;
 use crate::mpa::Error;
+use crate::{ReadLimits, Ready};
 
 /// What the start-up has settled, for one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use super::frame::{FLAG_ENHANCED, FLAG_REJECTED, FLAGS, KEY_LEN, REVISION};
 use super::*;
-use crate::ReadLimits;
 use crate::mpa::testing::hex;
+use crate::{ReadLimits, Ready};
 use proptest::prelude::*;
 
 const REQUEST_KEY: &str = "4d504120 49442052 65712046 72616d65";
