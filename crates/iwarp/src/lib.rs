@@ -1,1 +1,43 @@
-//! iwarp
+//! Sans-IO engine for iWARP: MPA (RFC 5044, 6581), DDP (RFC 5041) and RDMAP (RFC 5040).
+//!
+//! No sockets, no clock, no threads, no `unsafe`: octets go in, octets come out, memory is a trait. [`Connection`] is one
+//! stream; whoever owns it feeds it what the transport received, hands what it produces to the transport, and fetches
+//! events.
+//!
+//! ```text
+//!  transport ── handle_bytes ──▸ FPDU ▸ CRC ▸ DDP ▸ RDMAP ── Memory::place ──▸ registered memory
+//!                                                     └── poll_event ──▸ completions
+//!  requests ── post_* ──▸ queues ── poll_transmit ──▸ TxBatch ──▸ transport ── handle_transmitted ──▸ completions
+//! ```
+//!
+//! - [`mpa`]: start-up frames and FPDUs.
+//! - [`ddp`], [`rdmap`]: headers and error tables, usable on their own by a dissector or a test peer.
+//! - [`conn`]: the state machine.
+//! - [`memory`]: what it asks of registered memory.
+//!
+//! Missing so far: markers (RFC 5044 section 4.3), Atomics and Immediate Data (RFC 7306).
+
+#![forbid(unsafe_code)]
+
+pub mod conn;
+pub mod ddp;
+pub mod memory;
+pub mod mpa;
+pub mod rdmap;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
+mod types;
+
+pub use conn::{
+    Completion, Connection, Counters, Event, Fault, InitiatorWqe, Operation, Payload, Piece,
+    PieceRef, PostError, QueueSizes, Ready, RequestKind, Role, StreamConfig, StreamEnd, Traffic,
+    TxBatch, TxLimit, WqeStatus, terminate_frame,
+};
+pub use memory::{
+    Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Revoked,
+    Scope, Span, WindowBind,
+};
+pub use mpa::{Crc, crc32c};
+pub use rdmap::{ReadRequest, Terminate, TerminateCode};
+pub use types::{Pd, ReadLimits, RemoteAddress, STag, Sge, StreamId, WindowId};

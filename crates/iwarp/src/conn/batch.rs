@@ -1,0 +1,284 @@
+//! Outbound FPDUs on their way to the transport: headers, CRCs and copied payload as octets, large payload as spans of
+//! registered memory that the vectored write reads in place.
+
+use core::ops::Range;
+
+use crate::memory::{Revoked, Span};
+use crate::mpa::fpdu;
+
+/// How much one [`poll_transmit`](super::Connection::poll_transmit) may produce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxLimit {
+    /// Octets of the stream. An FPDU that would pass it waits, unless it is the first.
+    pub octets: usize,
+    /// FPDUs.
+    pub fpdus: usize,
+    /// Largest ULPDU, 128..=64768 (MPA-081); values outside are cut to that.
+    pub mulpdu: u32,
+}
+
+/// A part of an FPDU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Octets of the batch's own buffer.
+    Bytes(Range<u32>),
+    /// Registered memory.
+    Payload(Span),
+}
+
+/// A part of an FPDU that is still to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceRef<'a> {
+    /// These octets. Two such pieces in a row lie one behind the other in memory, so that they can share an I/O vector.
+    Bytes(&'a [u8]),
+    /// This registered memory.
+    Payload(Span),
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    piece: Piece,
+    /// The last part of its FPDU.
+    ends: bool,
+}
+
+/// Most parts one FPDU may take: header, payload, header of the trailer.
+pub(super) const MAX_PARTS: usize = 6;
+
+/// FPDUs in stream order and how much of them has been sent. Its buffers have their full capacity from creation;
+/// filling, sending and clearing allocate nothing. Only the first FPDU that is cut by a partial write while its payload
+/// lies in registered memory may grow the buffer, once ([`TxBatch::make_head_private`]).
+#[derive(Debug)]
+pub struct TxBatch {
+    /// As long as its capacity, so that copied payload needs no zeroing first; `fill` octets are in use.
+    bytes: Vec<u8>,
+    fill: usize,
+    /// How far `poll_transmit` may fill `bytes`.
+    limit: usize,
+    parts: Vec<Part>,
+    /// First part not wholly sent, and how much of it has been.
+    head: usize,
+    skip: u32,
+    remaining: u64,
+}
+
+impl TxBatch {
+    /// Room for `bytes` octets of headers and copied payload and for about `fpdus` FPDUs. With CRC on, or payload made
+    /// private, an FPDU is copied whole: less than 64 KiB then makes smaller FPDUs than the stream would allow. There is
+    /// always room for one FPDU of the smallest size.
+    pub fn with_capacity(bytes: usize, fpdus: usize) -> Self {
+        let bytes = bytes.clamp(256, u32::MAX as usize / 2);
+        Self {
+            bytes: vec![0; bytes],
+            fill: 0,
+            limit: bytes,
+            parts: Vec::with_capacity(fpdus.saturating_mul(3).max(2 * MAX_PARTS)),
+            head: 0,
+            skip: 0,
+            remaining: 0,
+        }
+    }
+
+    /// Nothing is left to be sent.
+    pub const fn is_empty(&self) -> bool {
+        self.remaining == 0
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.parts.clear();
+        self.fill = 0;
+        self.head = 0;
+        self.skip = 0;
+        self.remaining = 0;
+    }
+
+    /// Octets not yet sent.
+    pub const fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// What is not yet sent, in order; the first piece is already shortened. The flag says that the piece is the last of
+    /// its FPDU.
+    pub fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)> {
+        let mut skip = self.skip;
+        self.parts[self.head..].iter().map(move |part| {
+            let skip = core::mem::take(&mut skip);
+            let piece = match &part.piece {
+                Piece::Bytes(range) => {
+                    PieceRef::Bytes(&self.bytes[(range.start + skip) as usize..range.end as usize])
+                }
+                Piece::Payload(span) => PieceRef::Payload(span.slice(skip, span.len() - skip)),
+            };
+            (piece, part.ends)
+        })
+    }
+
+    /// The transport took `octets`.
+    ///
+    /// # Panics
+    ///
+    /// When that is more than there was.
+    pub fn advance(&mut self, octets: u64) {
+        assert!(octets <= self.remaining, "more octets sent than were there");
+        self.remaining -= octets;
+        if self.remaining == 0 {
+            return self.clear();
+        }
+        let mut left = octets;
+        loop {
+            let part = self.parts[self.head].len() - self.skip;
+            if left < u64::from(part) {
+                // Less than `part`, which has 32 bits.
+                self.skip += u32::try_from(left).unwrap_or(part);
+                return;
+            }
+            left -= u64::from(part);
+            self.head += 1;
+            self.skip = 0;
+        }
+    }
+
+    /// The first FPDU was sent in part: it has to be finished, or the stream reset.
+    pub fn head_is_cut(&self) -> bool {
+        !self.is_empty() && (self.skip > 0 || (self.head > 0 && !self.parts[self.head - 1].ends))
+    }
+
+    /// Copies what is left of a cut FPDU into the batch's own buffer, so that nothing borrowed outlives the call that
+    /// cut it. Does nothing when no FPDU is cut.
+    ///
+    /// # Errors
+    ///
+    /// When `fetch` fails: the FPDU cannot be finished, the stream has to be reset.
+    pub fn make_head_private(
+        &mut self,
+        mut fetch: impl FnMut(Span, &mut [u8]) -> Result<(), Revoked>,
+    ) -> Result<(), Revoked> {
+        if !self.head_is_cut() {
+            return Ok(());
+        }
+        for at in self.head..self.parts.len() {
+            if let Piece::Payload(span) = self.parts[at].piece {
+                let skip = if at == self.head { self.skip } else { 0 };
+                let rest = span.slice(skip, span.len() - skip);
+                let start = self.fill;
+                let end = start + rest.len() as usize;
+                if end > self.bytes.len() {
+                    self.bytes.resize(end, 0);
+                }
+                fetch(rest, &mut self.bytes[start..end])?;
+                self.fill = end;
+                self.parts[at].piece = Piece::Bytes(to_u32(start)..to_u32(end));
+                if at == self.head {
+                    self.skip = 0;
+                    // `head_is_cut` has to stay true: the part before, or this mark, says so.
+                    self.mark_cut();
+                }
+            }
+            if self.parts[at].ends {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops every FPDU that has not been begun; returns the octets dropped, for
+    /// [`handle_dropped`](super::Connection::handle_dropped).
+    pub fn keep_cut_only(&mut self) -> u64 {
+        let kept = if self.head_is_cut() {
+            let rest = &self.parts[self.head..];
+            let len = rest
+                .iter()
+                .position(|part| part.ends)
+                .map_or(rest.len(), |at| at + 1);
+            self.parts.truncate(self.head + len);
+            self.parts[self.head..]
+                .iter()
+                .map(|part| u64::from(part.len()))
+                .sum::<u64>()
+                - u64::from(self.skip)
+        } else {
+            0
+        };
+        let dropped = self.remaining - kept;
+        self.remaining = kept;
+        if kept == 0 {
+            self.clear();
+        }
+        dropped
+    }
+
+    /// A part of the head FPDU was replaced by its unsent rest. The header before it always is a part of its own, so the
+    /// part before the head belongs to the same FPDU.
+    fn mark_cut(&self) {
+        debug_assert!(
+            self.head > 0 && !self.parts[self.head - 1].ends,
+            "payload without a header"
+        );
+    }
+
+    /// Room in the buffer.
+    pub(super) const fn bytes_left(&self) -> usize {
+        self.limit.saturating_sub(self.fill)
+    }
+
+    /// Room for pieces.
+    pub(super) const fn parts_left(&self) -> usize {
+        self.parts.capacity() - self.parts.len()
+    }
+
+    /// The next `len` octets of the buffer, to be written.
+    pub(super) fn reserve(&mut self, len: usize) -> &mut [u8] {
+        let start = self.fill;
+        self.fill += len;
+        &mut self.bytes[start..start + len]
+    }
+
+    /// Where the buffer is filled to.
+    pub(super) const fn mark(&self) -> usize {
+        self.fill
+    }
+
+    /// Gives back what was reserved behind `mark`.
+    pub(super) const fn rewind(&mut self, mark: usize) {
+        self.fill = mark;
+    }
+
+    /// What was reserved from `mark` on becomes a piece.
+    pub(super) fn push_bytes(&mut self, mark: usize, ends: bool) {
+        let range = to_u32(mark)..to_u32(self.fill);
+        self.remaining += u64::from(range.end - range.start);
+        self.parts.push(Part {
+            piece: Piece::Bytes(range),
+            ends,
+        });
+    }
+
+    /// Registered memory becomes a piece.
+    pub(super) fn push_payload(&mut self, span: Span) {
+        self.remaining += u64::from(span.len());
+        self.parts.push(Part {
+            piece: Piece::Payload(span),
+            ends: false,
+        });
+    }
+
+    /// The longest ULPDU that could be copied into an empty batch.
+    pub(super) fn longest_ulpdu(&self) -> usize {
+        self.limit - fpdu::HEADER_LEN - fpdu::MAX_TRAILER_LEN
+    }
+}
+
+impl Part {
+    fn len(&self) -> u32 {
+        match &self.piece {
+            Piece::Bytes(range) => range.end - range.start,
+            Piece::Payload(span) => span.len(),
+        }
+    }
+}
+
+/// Positions in the buffer are below its capacity, which is cut to 32 bits at creation.
+fn to_u32(position: usize) -> u32 {
+    u32::try_from(position).expect("a batch is smaller than 4 GiB")
+}

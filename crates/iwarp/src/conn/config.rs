@@ -1,0 +1,70 @@
+//! What a connection is made of and what start-up agreed on.
+
+use core::time::Duration;
+
+use crate::types::ReadLimits;
+
+/// Who opened the connection, RFC 5044 section 7.1: the Responder may not send before the Initiator did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Sent the MPA Request.
+    Initiator,
+    /// Sent the MPA Reply.
+    Responder,
+}
+
+/// The ready-to-receive message two sides agreed on, RFC 6581 section 9.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ready {
+    /// A zero-length Write.
+    Write,
+    /// A zero-length Read.
+    Read,
+    /// A zero-length Send; it takes a Receive of the Responder's client (MPA2-033).
+    Send,
+}
+
+/// Sizes of the queues of one connection; memory is set aside for exactly these (IND2Adapter::CreateQueuePair).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueueSizes {
+    /// Initiator requests that may be outstanding.
+    pub initiator_depth: u32,
+    /// Receives that may be outstanding.
+    pub receive_depth: u32,
+    /// SGEs of one Send or Write.
+    pub initiator_sges: u32,
+    /// SGEs of one Receive.
+    pub receive_sges: u32,
+    /// SGEs of one Read; each becomes a Read of its own on the wire (IW-047).
+    pub read_sges: u32,
+    /// Octets of inline data of one Send or Write.
+    pub inline: u32,
+    /// Octets of one request (MaxTransferLength).
+    pub max_transfer: u32,
+}
+
+/// What start-up agreed on, and how the stream is to be handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamConfig {
+    /// Which side this is.
+    pub role: Role,
+    /// CRCs are made and checked (MPA-035).
+    pub crc: bool,
+    /// Read limits, both ways.
+    pub limits: ReadLimits,
+    /// The ready-to-receive message agreed on, if any.
+    pub ready: Option<Ready>,
+    /// How long an inbound Send may wait for a Receive; zero ends the stream at once (AMB-008).
+    pub receive_wait: Duration,
+    /// Payload is always copied into the batch, so that it can be captured.
+    pub private_payload: bool,
+}
+
+/// How the peer's half of the stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamEnd {
+    /// In order, RFC 5044 section 7.2.
+    Fin,
+    /// Reset, timed out or otherwise lost.
+    Reset,
+}

@@ -1,0 +1,37 @@
+//! Counters of one connection. Plain numbers: a connection is driven by one thread at a time.
+
+/// What went over one connection, by direction and kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Inbound half.
+    pub received: Traffic,
+    /// Outbound half. Messages count when their last FPDU is made, octets of the stream when the transport took them.
+    pub sent: Traffic,
+    /// Inbound octets dropped after the stream had failed or was disconnected (DDP-071, IW-064).
+    pub dropped_octets: u64,
+    /// Times an inbound Send had to wait for a Receive (AMB-008).
+    pub stalls: u64,
+    /// Outbound FPDUs taken back because their memory was revoked, or unsent at the end.
+    pub withdrawn_octets: u64,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Octets of the stream: headers, payload, pad and CRC.
+    pub octets: u64,
+    /// FPDUs.
+    pub fpdus: u64,
+    /// Octets of payload of Sends, Writes and Read Responses.
+    pub payload: u64,
+    /// Messages of the Send family.
+    pub sends: u64,
+    /// RDMA Writes.
+    pub writes: u64,
+    /// Read Requests.
+    pub read_requests: u64,
+    /// Read Responses.
+    pub read_responses: u64,
+    /// Terminates.
+    pub terminates: u64,
+}

@@ -1,0 +1,313 @@
+//! Every way a stream ends, and what becomes of the requests.
+
+use std::time::Instant;
+
+use super::Connection;
+use super::config::StreamEnd;
+use super::event::{Event, Notice};
+use super::fault::{Fault, Included};
+use super::work::{RequestKind, WqeStatus};
+use crate::ddp::{Header, UntaggedError};
+use crate::mpa;
+use crate::rdmap::{Class, Opcode, ReadRequest, Terminate};
+
+/// Where in its life a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Not started.
+    Idle,
+    /// Full operation.
+    Running,
+    /// Failed by either side, or flushed by the client.
+    Failed,
+    /// The peer closed in order and this side has nothing left to send (IW-023).
+    Closed,
+    /// Disconnected by this side.
+    Disconnected,
+}
+
+/// What a stream failed of, for the event.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cause {
+    Fault(Fault),
+    Terminated(Terminate),
+}
+
+/// A request of ours that will fail, once what stands before it is finished.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Failing {
+    /// It could not be started: all earlier requests come to their own end first.
+    Unstarted(WqeStatus),
+    /// Its memory went away in the middle of the message: what was made before it goes out first.
+    Cut(WqeStatus),
+}
+
+impl Connection {
+    /// Gives up all requests (IND2QueuePair::Flush). Before the start, Receives come back flushed and the connection stays
+    /// usable (QP-009). After it the stream is in error: all requests come back flushed, nothing more is sent, not even a
+    /// Terminate, and what still arrives is dropped.
+    pub fn flush(&mut self) {
+        match self.phase {
+            Phase::Running | Phase::Closed => {
+                self.enter(Phase::Failed);
+                self.flush_requests(None);
+            }
+            Phase::Idle | Phase::Failed | Phase::Disconnected => self.flush_requests(None),
+        }
+    }
+
+    /// Local disconnect (IND2Connector::Disconnect): all requests come back flushed (IW-020), nothing new is sent, what
+    /// still arrives is dropped (IW-064).
+    pub fn disconnect(&mut self) {
+        self.enter(Phase::Disconnected);
+        self.flush_requests(None);
+        if self.rx.peer_closed {
+            self.raise(Notice::Ended);
+        }
+    }
+
+    /// The peer's half of the stream ended, `unread` octets into an FPDU. Call it when [`Connection::handle_bytes`] has seen
+    /// all that came before. While the stream is stalled the end is kept until the octets before it have been handled.
+    pub fn handle_stream_end(&mut self, _now: Instant, end: StreamEnd, unread: usize) {
+        match (end, self.phase) {
+            (_, Phase::Idle) => {}
+            (StreamEnd::Reset, _) => {
+                if matches!(self.phase, Phase::Running | Phase::Closed) {
+                    self.enter(Phase::Failed);
+                    self.flush_requests(None); // IW-026
+                }
+                self.tx.drop_terminate();
+                self.raise(Notice::Ended);
+            }
+            (StreamEnd::Fin, Phase::Running) if self.is_stalled() && unread > 0 => {
+                self.rx.end_waits = true;
+            }
+            (StreamEnd::Fin, Phase::Running) => self.peer_closed(unread),
+            (StreamEnd::Fin, Phase::Closed) => {}
+            (StreamEnd::Fin, Phase::Failed | Phase::Disconnected) => {
+                self.rx.peer_closed = true;
+                self.raise(Notice::Ended);
+            }
+        }
+    }
+
+    pub(super) fn peer_closed(&mut self, unread: usize) {
+        self.rx.end_waits = false;
+        if core::mem::replace(&mut self.rx.peer_closed, true) {
+            return;
+        }
+        if unread > 0 {
+            self.fail(Fault::Mpa(mpa::Error::Closed), None); // MPA-078
+            return;
+        }
+        self.raise(Notice::PeerClosed);
+        self.settle();
+    }
+
+    /// Time went by: an inbound Send may have waited long enough for a Receive.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.is_stalled() && self.rx.deadline().is_some_and(|deadline| deadline <= now) {
+            let about = self.rx.stalled_segment();
+            self.fail_with(UntaggedError::NoBuffer.into(), about, None);
+        }
+    }
+
+    /// The FPDU at the head of the batch, of which nothing has been sent, lost its memory; the caller has cleared the
+    /// batch. The request it belongs to fails, or the peer's Read is refused (RFC 5040 section 4.8).
+    pub fn handle_revoked(&mut self) {
+        let dropped = self.tx.withdraw_all();
+        self.counters.withdrawn_octets += dropped;
+        if self.phase != Phase::Running {
+            return;
+        }
+        if let Some(about) = self.tx.response_at_head() {
+            self.fail_with(
+                crate::rdmap::ProtectionError::InvalidSTag.into(),
+                Some(about),
+                None,
+            );
+            return;
+        }
+        let owner = self.initiator.owner_of(self.tx.sent());
+        self.fail(Fault::Local, owner.map(|at| (at, WqeStatus::LocalAccess)));
+    }
+
+    /// `octets` of FPDUs not begun were dropped from the batch
+    /// ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)). That is for a stream that has ended; on one that has not
+    /// it leaves a gap, and the stream fails.
+    pub fn handle_dropped(&mut self, octets: u64) {
+        let dropped = self.tx.withdraw(octets);
+        self.counters.withdrawn_octets += dropped;
+        if dropped > 0 && self.phase == Phase::Running {
+            let owner = self.initiator.owner_of(self.tx.sent());
+            self.fail(Fault::Local, owner.map(|at| (at, WqeStatus::Internal)));
+        }
+    }
+
+    /// This side found `fault`, not tied to an inbound message.
+    pub(super) fn fail(&mut self, fault: Fault, failed: Option<(u64, WqeStatus)>) {
+        self.fail_with(fault, None, failed);
+    }
+
+    /// This side found `fault`: only the first one counts (RDMAP-082). `about` holds the headers of the message it was
+    /// found in.
+    pub(super) fn fail_with(
+        &mut self,
+        fault: Fault,
+        about: Option<About>,
+        failed: Option<(u64, WqeStatus)>,
+    ) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        // MPA-031: before the first FPDU a Responder may answer a faulty one, but not speak for itself.
+        let silent = fault == Fault::Local && self.is_fenced();
+        let terminate = fault.code().filter(|_| !silent).map(|code| {
+            let mut terminate = Terminate::new(code);
+            if let Some(about) = about {
+                about.include(fault.included(), &mut terminate);
+            }
+            terminate
+        });
+        self.end(Cause::Fault(fault), failed);
+        if let Some(terminate) = terminate {
+            self.tx.queue_terminate(terminate);
+        }
+    }
+
+    /// The peer's Terminate: it is never answered with one (RDMAP-073).
+    pub(super) fn terminated(&mut self, terminate: Terminate) {
+        let kind = match terminate.opcode() {
+            Some(Opcode::ReadRequest) => Some(RequestKind::Read),
+            Some(Opcode::Write) => Some(RequestKind::Write),
+            Some(opcode) if opcode.is_send() => Some(RequestKind::Send),
+            Some(_) => None,
+            // Without headers the code tells, where only one kind of request can have caused it.
+            None => match (terminate.code.layer, terminate.code.etype) {
+                (0, 1) => Some(RequestKind::Read),
+                (1, 1) => Some(RequestKind::Write),
+                (1, 2) => Some(RequestKind::Send),
+                _ => None,
+            },
+        };
+        let status = match (terminate.code.class(), kind) {
+            (Class::Protection, _) => WqeStatus::RemoteAccess, // AMB-002
+            (Class::NoBuffer, Some(RequestKind::Send)) => WqeStatus::Timeout, // AMB-008
+            (Class::NoBuffer | Class::Other, _) => WqeStatus::RemoteError,
+        };
+        let failed = kind.and_then(|kind| self.initiator.oldest_open(kind));
+        self.end(Cause::Terminated(terminate), failed.map(|at| (at, status)));
+    }
+
+    fn end(&mut self, cause: Cause, failed: Option<(u64, WqeStatus)>) {
+        self.raise(Notice::Failed);
+        self.rx.cause = Some(cause);
+        self.enter(Phase::Failed);
+        self.flush_requests(failed);
+        if self.rx.peer_closed {
+            self.raise(Notice::Ended);
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.tx.stop();
+        self.rx.stop();
+    }
+
+    fn flush_requests(&mut self, failed: Option<(u64, WqeStatus)>) {
+        self.initiator.flush(failed);
+        self.receive.flush();
+    }
+
+    pub(super) fn raise(&mut self, notice: Notice) {
+        self.notices
+            .raise(notice, self.initiator.done, self.receive.done);
+    }
+
+    /// The event of a failed stream.
+    pub(super) fn cause(&self) -> Event {
+        match self.rx.cause {
+            Some(Cause::Terminated(terminate)) => Event::Terminated(terminate),
+            Some(Cause::Fault(fault)) => Event::Fault(fault),
+            None => Event::Fault(Fault::Local), // not reached: the cause is set where the notice is raised
+        }
+    }
+
+    /// What has become due because something else was finished: a request that waited to fail, a Read of the peer that
+    /// waited to be refused, the end of a stream that the peer has closed.
+    pub(super) fn settle(&mut self) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        match self.tx.failing {
+            Some(Failing::Unstarted(status)) if self.initiator.done == self.initiator.next => {
+                return self.fail(Fault::Local, Some((self.initiator.next, status)));
+            }
+            Some(Failing::Cut(status)) if self.tx.is_all_sent() => {
+                return self.fail(Fault::Local, Some((self.initiator.next, status)));
+            }
+            _ => {}
+        }
+        if self.tx.responses_are_made()
+            && let Some((fault, about)) = self.rx.refusal.take()
+        {
+            return self.fail_with(fault, Some(about), None);
+        }
+        if self.rx.peer_closed {
+            self.settle_closed();
+        }
+    }
+
+    /// IW-023: after the peer's FIN the initiator queue runs on until it is idle; a Read can no longer be answered, and a
+    /// fence that no FPDU has opened stays shut.
+    fn settle_closed(&mut self) {
+        let hopeless = !self.initiator.is_idle()
+            && (self.is_fenced() || self.initiator.oldest_is(RequestKind::Read));
+        if hopeless {
+            self.initiator.flush(None);
+            self.tx.give_up_requests();
+        }
+        if self.initiator.is_idle() && (self.is_fenced() || self.tx.is_drained()) {
+            self.enter(Phase::Closed);
+            self.receive.flush();
+        }
+    }
+}
+
+/// The headers of an inbound message that something was wrong with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About {
+    pub(super) header: Header,
+    /// Octets of the whole DDP segment (OPEN-07).
+    pub(super) length: u16,
+    pub(super) read: Option<ReadRequest>,
+}
+
+impl About {
+    /// What can be said about a ULPDU.
+    pub(super) fn ulpdu(ulpdu: &[u8]) -> Option<Self> {
+        let (header, rest) = Header::split(ulpdu).ok()?;
+        let is_read = Opcode::parse(header.ulp_control()) == Ok(Opcode::ReadRequest);
+        Some(Self {
+            header,
+            length: u16::try_from(ulpdu.len()).ok()?,
+            read: if is_read {
+                ReadRequest::parse(rest)
+            } else {
+                None
+            },
+        })
+    }
+
+    /// RDMAP-076 to RDMAP-078.
+    fn include(self, included: Included, terminate: &mut Terminate) {
+        match included {
+            Included::Nothing => return,
+            Included::Ddp => {}
+            Included::DdpAndRead => terminate.read = self.read,
+        }
+        terminate.ddp = Some(self.header);
+        terminate.segment_length = Some(self.length);
+    }
+}

@@ -1,0 +1,76 @@
+//! What a connection tells its owner, and in which order.
+
+use super::Fault;
+use super::work::Completion;
+use crate::rdmap::Terminate;
+
+/// What [`Connection::poll_event`](super::Connection::poll_event) returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request ended.
+    Completed(Completion),
+    /// Responder: the first good FPDU arrived, sending is open (RFC 5044 section 7.1.2). Comes before the completion that
+    /// FPDU may cause.
+    Ready,
+    /// The peer's FIN behind a whole FPDU (IND2Connector::NotifyDisconnect). Comes behind the completions of what
+    /// preceded it (IW-021) and before those it causes.
+    PeerClosed,
+    /// This side found an error. The Terminate is queued, the requests are flushed.
+    Fault(Fault),
+    /// The peer found an error.
+    Terminated(Terminate),
+    /// The peer's end was seen after an error or a disconnect, or the stream was reset: nothing more will come.
+    Ended,
+}
+
+/// Connection events by name; each happens at most once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    Ready,
+    PeerClosed,
+    Failed,
+    Ended,
+}
+
+/// A connection event with its place among the completions: those before the marks come first.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    notice: Notice,
+    initiator: u64,
+    receive: u64,
+}
+
+/// Connection events not yet fetched; there are never more than one of each kind.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    list: [Option<Pending>; 4],
+    raised: [bool; 4],
+}
+
+impl Notices {
+    /// Raises `notice` behind the completions before the marks. A second time does nothing.
+    pub(super) fn raise(&mut self, notice: Notice, initiator: u64, receive: u64) {
+        let raised = &mut self.raised[notice as usize];
+        if core::mem::replace(raised, true) {
+            return;
+        }
+        if let Some(free) = self.list.iter_mut().find(|pending| pending.is_none()) {
+            *free = Some(Pending {
+                notice,
+                initiator,
+                receive,
+            });
+        }
+    }
+
+    /// The next event, once completions up to its marks have been fetched.
+    pub(super) fn take(&mut self, initiator: u64, receive: u64) -> Option<Notice> {
+        let first = self.list[0]?;
+        if first.initiator > initiator || first.receive > receive {
+            return None;
+        }
+        self.list[0] = None;
+        self.list.rotate_left(1);
+        Some(first.notice)
+    }
+}

@@ -1,0 +1,135 @@
+//! Single FPDUs into a batch, and how much of one call's limit is left.
+
+use super::batch::{MAX_PARTS, TxBatch, TxLimit};
+use crate::memory::{Revoked, Span};
+use crate::mpa::{Crc, crc, fpdu};
+
+/// What is left of a [`TxLimit`].
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: TxLimit,
+    fpdus: usize,
+    octets: usize,
+}
+
+impl Budget {
+    pub(super) const fn new(limit: TxLimit) -> Self {
+        Self {
+            limit,
+            fpdus: 0,
+            octets: 0,
+        }
+    }
+
+    /// FPDUs made.
+    pub(super) const fn fpdus(&self) -> usize {
+        self.fpdus
+    }
+
+    /// The longest payload behind a header of this length (MPA-081, MPA-083).
+    pub(super) fn payload(&self, header: usize) -> u32 {
+        let range = fpdu::MULPDU_RANGE;
+        let mulpdu = self.limit.mulpdu.clamp(*range.start(), *range.end());
+        mulpdu - to_u32(header)
+    }
+
+    /// Another FPDU may be made. The first one always may, whatever its length: the stream has to go on.
+    pub(super) const fn admits(&self, header: usize, payload: u32) -> bool {
+        let octets = fpdu::fpdu_len(header + payload as usize);
+        let fits = self.octets == 0 || self.octets.saturating_add(octets) <= self.limit.octets;
+        self.fpdus < self.limit.fpdus && fits
+    }
+
+    pub(super) const fn spend(&mut self, octets: usize) {
+        self.fpdus += 1;
+        self.octets += octets;
+    }
+}
+
+/// The longest payload that an empty batch can hold as a copy.
+pub(super) fn copied_at_most(out: &TxBatch, header: usize) -> u32 {
+    to_u32(out.longest_ulpdu() - header)
+}
+
+/// There is room for the FPDU.
+pub(super) const fn fits(out: &TxBatch, header: usize, payload: u32, in_place: bool) -> bool {
+    let (octets, parts) = if in_place {
+        (fpdu::HEADER_LEN + header + fpdu::MAX_TRAILER_LEN, MAX_PARTS)
+    } else {
+        (fpdu::fpdu_len(header + payload as usize), 1)
+    };
+    out.bytes_left() >= octets && out.parts_left() >= parts
+}
+
+/// Appends an FPDU whose payload `fill` copies in and sums; returns its length.
+pub(super) fn put_copied(
+    out: &mut TxBatch,
+    with_crc: bool,
+    header: &[u8],
+    payload: u32,
+    fill: impl FnOnce(&mut [u8], Option<&mut Crc>) -> Result<(), Revoked>,
+) -> Result<usize, Revoked> {
+    let ulpdu = header.len() + payload as usize;
+    let octets = fpdu::fpdu_len(ulpdu);
+    let mark = out.mark();
+    let frame = out.reserve(octets);
+    let (front, rest) = frame.split_at_mut(fpdu::HEADER_LEN + header.len());
+    write_front(front, ulpdu, header);
+    let (body, trailer) = rest.split_at_mut(payload as usize);
+    let mut sum = with_crc.then(|| {
+        let mut sum = Crc::new();
+        sum.update(front);
+        sum
+    });
+    if let Err(Revoked) = fill(body, sum.as_mut()) {
+        out.rewind(mark);
+        return Err(Revoked);
+    }
+    write_trailer(trailer, sum);
+    out.push_bytes(mark, true);
+    Ok(octets)
+}
+
+/// Appends an FPDU whose payload is read in place, without CRC; returns its length.
+pub(super) fn put_in_place(
+    out: &mut TxBatch,
+    header: &[u8],
+    payload: u32,
+    pieces: impl Iterator<Item = Span>,
+) -> usize {
+    let ulpdu = header.len() + payload as usize;
+    let octets = fpdu::fpdu_len(ulpdu);
+    let mark = out.mark();
+    write_front(out.reserve(fpdu::HEADER_LEN + header.len()), ulpdu, header);
+    out.push_bytes(mark, false);
+    for piece in pieces {
+        out.push_payload(piece);
+    }
+    let mark = out.mark();
+    write_trailer(out.reserve(fpdu::pad(ulpdu) + crc::LEN), None);
+    out.push_bytes(mark, true);
+    octets
+}
+
+/// `ULPDU_Length` and the DDP header.
+fn write_front(front: &mut [u8], ulpdu: usize, header: &[u8]) {
+    let length = u16::try_from(ulpdu).expect("a MULPDU has at most 64768 octets");
+    front[..fpdu::HEADER_LEN].copy_from_slice(&length.to_be_bytes());
+    front[fpdu::HEADER_LEN..].copy_from_slice(header);
+}
+
+/// PAD, zeroed (MPA-053), and the CRC field, zero without CRC as siw has it (PEER-009).
+fn write_trailer(trailer: &mut [u8], sum: Option<Crc>) {
+    let (pad, field) = trailer.split_at_mut(trailer.len() - crc::LEN);
+    pad.fill(0);
+    let value = sum.map_or([0; crc::LEN], |mut sum| {
+        sum.update(pad);
+        crc::wire(sum.finish())
+    });
+    field.copy_from_slice(&value);
+}
+
+/// Lengths within an FPDU have 16 bits.
+fn to_u32(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,306 @@
+//! One RDMAP stream over one MPA connection: the state machine.
+//!
+//! A [`Connection`] never fails as a call. What the peer does wrong becomes a queued Terminate and an [`Event`]; what a
+//! request does wrong becomes its completion. Time is an argument. Any order of calls is legal: a lazy caller gains
+//! latency, never a wrong state.
+//!
+//! ```no_run
+//! # use std::time::Instant;
+//! # use iwarp::{Connection, Memory, TxBatch, TxLimit};
+//! # fn turn(conn: &mut Connection, mem: &impl Memory, batch: &mut TxBatch, limit: TxLimit, now: Instant,
+//! #         staging: &mut Vec<u8>, mut write: impl FnMut(&TxBatch) -> u64) {
+//! let taken = conn.handle_bytes(now, staging, mem);   // what the transport received
+//! staging.drain(..taken);                             // a cut FPDU stays with the caller
+//! conn.poll_transmit(now, mem, limit, batch);
+//! let octets = write(batch);                          // as much as the transport takes
+//! batch.advance(octets);
+//! conn.handle_transmitted(octets);                    // completes Sends and Writes
+//! while let Some(event) = conn.poll_event() { /* ... */ }
+//! # }
+//! ```
+//!
+//! How it is cut: [`queues`](self) hold work requests, `rx` takes FPDUs in, `tx` makes them, `end` holds every way a
+//! stream can end.
+
+mod batch;
+mod config;
+mod counters;
+mod end;
+mod event;
+mod fault;
+mod frame;
+mod queues;
+mod rx;
+mod tx;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::{Piece, PieceRef, TxBatch, TxLimit};
+pub use config::{QueueSizes, Ready, Role, StreamConfig, StreamEnd};
+pub use counters::{Counters, Traffic};
+pub use event::Event;
+pub use fault::Fault;
+pub use tx::terminate_frame;
+pub use work::{Completion, InitiatorWqe, Operation, Payload, PostError, RequestKind, WqeStatus};
+
+use core::time::Duration;
+use std::time::Instant;
+
+use crate::memory::Scope;
+use crate::types::{ReadLimits, Sge};
+
+use end::Phase;
+use event::{Notice, Notices};
+use queues::{InitiatorQueue, ReceiveQueue};
+use rx::Rx;
+use tx::Tx;
+
+/// One stream and its two queues.
+///
+/// Its memory is set aside at creation, except for what grows with Reads under way (at most the read limits) and then
+/// stays.
+#[derive(Debug)]
+pub struct Connection {
+    sizes: QueueSizes,
+    scope: Scope,
+    config: StreamConfig,
+    phase: Phase,
+    initiator: InitiatorQueue,
+    receive: ReceiveQueue,
+    rx: Rx,
+    tx: Tx,
+    notices: Notices,
+    counters: Counters,
+}
+
+/// What holds before [`Connection::start`]: nothing of it is looked at.
+const NOT_STARTED: StreamConfig = StreamConfig {
+    role: Role::Initiator,
+    crc: true,
+    limits: ReadLimits { ird: 0, ord: 0 },
+    ready: None,
+    receive_wait: Duration::ZERO,
+    private_payload: false,
+};
+
+impl Connection {
+    /// A connection that is not yet connected: Receives may be posted, [`Connection::flush`] gives them back.
+    pub fn new(sizes: QueueSizes, scope: Scope) -> Self {
+        Self::with_first_msn(sizes, scope, 1) // DDP-031
+    }
+
+    /// As [`Connection::new`], with another first message number on every queue and in both directions: to come near
+    /// its wrap in a test.
+    #[doc(hidden)]
+    pub fn with_first_msn(sizes: QueueSizes, scope: Scope, msn: u32) -> Self {
+        Self {
+            sizes,
+            scope,
+            config: NOT_STARTED,
+            phase: Phase::Idle,
+            initiator: InitiatorQueue::new(&sizes),
+            receive: ReceiveQueue::new(&sizes),
+            rx: Rx::new(sizes.receive_sges as usize, msn),
+            tx: Tx::new(sizes.initiator_sges.max(sizes.read_sges) as usize, msn),
+            notices: Notices::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.
+    ///
+    /// A Responder's requests wait for the first FPDU (MPA-031), except for Binds and Invalidates that nothing stands
+    /// before (IW-004). Does nothing when the connection was started, or disconnected, before.
+    pub fn start(&mut self, config: StreamConfig) {
+        if self.phase == Phase::Idle {
+            self.config = config;
+            self.phase = Phase::Running;
+        }
+    }
+
+    /// Initiator: queues the ready-to-receive message, ahead of all that has not been sent. Without an agreed one it is a
+    /// zero-length Write, which opens the fence of any Responder (PEER-033, PEER-063). A Responder has none.
+    pub fn send_ready(&mut self) {
+        if self.phase == Phase::Running && self.config.role == Role::Initiator {
+            self.tx
+                .queue_ready(self.config.ready.unwrap_or(Ready::Write));
+        }
+    }
+
+    /// Posts an initiator request. SGEs and inline data are copied, buffers are looked at when the request is reached.
+    ///
+    /// After the stream failed, or the peer closed it, requests are accepted and come back flushed (AMB-046).
+    ///
+    /// # Errors
+    ///
+    /// See [`PostError`]; the connection is as it was (QP-002).
+    pub fn post_initiator(&mut self, wqe: InitiatorWqe<'_>) -> Result<(), PostError> {
+        if matches!(self.phase, Phase::Idle | Phase::Disconnected) {
+            return Err(PostError::NotConnected);
+        }
+        let length = self.length_of(&wqe.operation)?;
+        let flags = (wqe.silent, wqe.fence);
+        self.initiator
+            .post(wqe.context, &wqe.operation, flags, length)?;
+        if self.phase != Phase::Running {
+            self.initiator.flush(None);
+        }
+        self.settle(); // a Read that the peer's FIN has made hopeless
+        Ok(())
+    }
+
+    fn length_of(&self, operation: &Operation<'_>) -> Result<u32, PostError> {
+        let sges = |list: &[Sge], most: u32| {
+            if list.len() > most as usize {
+                return Err(PostError::TooManySges);
+            }
+            self.sum(list)
+        };
+        match *operation {
+            Operation::Send { data, .. } | Operation::Write { data, .. } => match data {
+                Payload::Sges(list) => sges(list, self.sizes.initiator_sges),
+                Payload::Inline(pieces) => {
+                    let length = pieces
+                        .iter()
+                        .try_fold(0usize, |sum, piece| sum.checked_add(piece.len()));
+                    let most = self.sizes.inline.min(self.sizes.max_transfer);
+                    length
+                        .and_then(|length| u32::try_from(length).ok())
+                        .filter(|length| *length <= most)
+                        .ok_or(PostError::TooLong)
+                }
+            },
+            Operation::Read { sink, .. } => sges(sink, self.sizes.read_sges),
+            Operation::Bind(_) | Operation::Invalidate(_) => Ok(0),
+        }
+    }
+
+    /// Octets of a list of SGEs, if one request may have as many.
+    fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
+        let length: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
+        u32::try_from(length)
+            .ok()
+            .filter(|length| *length <= self.sizes.max_transfer)
+            .ok_or(PostError::TooLong)
+    }
+
+    /// Posts a Receive, connected or not. After the end it comes back flushed (AMB-046). It lets a stalled stream go on:
+    /// call [`Connection::handle_bytes`] again.
+    ///
+    /// # Errors
+    ///
+    /// See [`PostError`]; the connection is as it was (QP-002).
+    pub fn post_receive(&mut self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
+        if sges.len() > self.sizes.receive_sges as usize {
+            return Err(PostError::TooManySges);
+        }
+        let length = self.sum(sges)?;
+        self.receive.post(context, sges, length)?;
+        if !matches!(self.phase, Phase::Idle | Phase::Running) {
+            self.receive.flush();
+        }
+        Ok(())
+    }
+
+    /// What happened since, in the order it is to be seen: initiator completions in posting order, then Receives in
+    /// posting order, with the connection's own events where they belong among them.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.initiator.retire_silent();
+        let (initiator, receive) = (self.initiator.fetched(), self.receive.fetched());
+        if let Some(notice) = self.notices.take(initiator, receive) {
+            return Some(self.event(notice));
+        }
+        if let Some(completion) = self.initiator.take_completion() {
+            return Some(Event::Completed(completion));
+        }
+        self.receive.take_completion().map(Event::Completed)
+    }
+
+    fn event(&self, notice: Notice) -> Event {
+        match notice {
+            Notice::Ready => Event::Ready,
+            Notice::PeerClosed => Event::PeerClosed,
+            Notice::Failed => self.cause(),
+            Notice::Ended => Event::Ended,
+        }
+    }
+
+    /// When [`Connection::handle_timeout`] wants to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.rx.deadline().filter(|_| self.is_stalled())
+    }
+
+    /// [`Connection::poll_transmit`] has something to do.
+    pub fn wants_transmit(&self) -> bool {
+        self.next_source().is_some()
+    }
+
+    /// An inbound Send waits for a Receive: the transport need not be read, so that the peer feels it (IW-027).
+    pub fn is_stalled(&self) -> bool {
+        self.phase == Phase::Running
+            && self.rx.deadline().is_some()
+            && self.receive.current().is_none()
+    }
+
+    /// Nothing will be sent behind what was already handed out: close our direction once the batch is empty.
+    pub const fn write_side_done(&self) -> bool {
+        match self.phase {
+            Phase::Idle | Phase::Running => false,
+            Phase::Failed | Phase::Disconnected => !self.tx.terminate_is_due(),
+            Phase::Closed => true,
+        }
+    }
+
+    /// No initiator request is open and all that was made has been taken by the transport.
+    pub fn is_idle(&self) -> bool {
+        self.initiator.is_idle() && self.tx.is_drained()
+    }
+
+    /// Started, and neither failed nor closed: data may flow.
+    pub const fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running)
+    }
+
+    /// The stream failed: a fault on this side, the peer's Terminate, a reset or a flush.
+    pub const fn has_failed(&self) -> bool {
+        matches!(self.phase, Phase::Failed)
+    }
+
+    /// [`Connection::disconnect`] was called.
+    pub const fn is_disconnected(&self) -> bool {
+        matches!(self.phase, Phase::Disconnected)
+    }
+
+    /// A Responder that has not seen an FPDU yet: it may not send (MPA-031).
+    pub fn is_fenced(&self) -> bool {
+        self.config.role == Role::Responder && !self.rx.seen
+    }
+
+    /// The read limits in force.
+    pub const fn read_limits(&self) -> ReadLimits {
+        self.config.limits
+    }
+
+    /// The sizes of the queues.
+    pub const fn sizes(&self) -> &QueueSizes {
+        &self.sizes
+    }
+
+    /// What went over the stream.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Octets held by the queues and by Reads under way, for tests of what a connection costs and that it does not
+    /// grow.
+    #[doc(hidden)]
+    pub fn footprint(&self) -> usize {
+        size_of::<Self>()
+            + self.initiator.footprint()
+            + self.receive.footprint()
+            + self.rx.footprint()
+            + self.tx.footprint()
+    }
+}

@@ -1,0 +1,493 @@
+//! The two queues of a connection: rings whose slots, SGEs and inline octets are set aside once.
+
+use super::config::QueueSizes;
+use super::work::{Completion, Operation, Payload, PostError, RequestKind, WqeStatus};
+use crate::memory::WindowBind;
+use crate::types::{RemoteAddress, STag, Sge, WindowId};
+
+/// What an initiator request is, without its buffers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Send {
+        solicited: bool,
+        invalidate: Option<STag>,
+    },
+    Write {
+        remote: RemoteAddress,
+    },
+    Read {
+        remote: RemoteAddress,
+    },
+    Bind(WindowBind),
+    Invalidate(WindowId),
+}
+
+impl Work {
+    pub(super) const fn kind(&self) -> RequestKind {
+        match self {
+            Self::Send { .. } => RequestKind::Send,
+            Self::Write { .. } => RequestKind::Write,
+            Self::Read { .. } => RequestKind::Read,
+            Self::Bind(_) => RequestKind::Bind,
+            Self::Invalidate(_) => RequestKind::Invalidate,
+        }
+    }
+
+    /// Needs no wire (IW-030).
+    pub(super) const fn is_local(&self) -> bool {
+        matches!(self, Self::Bind(_) | Self::Invalidate(_))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Open,
+    Done(WqeStatus),
+}
+
+/// One initiator request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) context: u64,
+    pub(super) work: Work,
+    /// Octets of the message.
+    pub(super) length: u32,
+    /// SGEs in the slab.
+    sges: u32,
+    pub(super) silent: bool,
+    pub(super) fence: bool,
+    pub(super) inline: bool,
+    progress: Progress,
+    /// Stream offset behind the last FPDU, once that was made.
+    pub(super) end: u64,
+}
+
+const EMPTY: Request = Request {
+    context: 0,
+    work: Work::Invalidate(WindowId(0)),
+    length: 0,
+    sges: 0,
+    silent: false,
+    fence: false,
+    inline: false,
+    progress: Progress::Done(WqeStatus::Flushed),
+    end: 0,
+};
+
+/// Initiator requests. Positions count from the first request ever posted:
+/// `head <= done <= tail`, `head <= unsent <= next <= tail`.
+#[derive(Debug)]
+pub(super) struct InitiatorQueue {
+    slots: Box<[Request]>,
+    sges: Box<[Sge]>,
+    sges_each: usize,
+    inline: Box<[u8]>,
+    inline_each: usize,
+    /// Oldest request whose completion has not been fetched.
+    head: u64,
+    /// Oldest request that is not done; everything before it may be fetched.
+    pub(super) done: u64,
+    /// Oldest request that may still wait for the transport to take its last octet.
+    unsent: u64,
+    /// Next request to be started, or the one under way.
+    pub(super) next: u64,
+    pub(super) tail: u64,
+    /// Reads started and not done.
+    pub(super) open_reads: u32,
+}
+
+impl InitiatorQueue {
+    pub(super) fn new(sizes: &QueueSizes) -> Self {
+        let depth = sizes.initiator_depth as usize;
+        let sges_each = sizes.initiator_sges.max(sizes.read_sges) as usize;
+        let inline_each = sizes.inline as usize;
+        Self {
+            slots: vec![EMPTY; depth].into(),
+            sges: vec![Sge::default(); depth * sges_each].into(),
+            sges_each,
+            inline: vec![0; depth * inline_each].into(),
+            inline_each,
+            head: 0,
+            done: 0,
+            unsent: 0,
+            next: 0,
+            tail: 0,
+            open_reads: 0,
+        }
+    }
+
+    fn index(&self, at: u64) -> usize {
+        // The remainder is below the depth, which has 32 bits.
+        usize::try_from(at % self.slots.len() as u64).unwrap_or_default()
+    }
+
+    pub(super) fn get(&self, at: u64) -> &Request {
+        &self.slots[self.index(at)]
+    }
+
+    fn get_mut(&mut self, at: u64) -> &mut Request {
+        let index = self.index(at);
+        &mut self.slots[index]
+    }
+
+    /// The SGEs of a request.
+    pub(super) fn sges(&self, at: u64) -> &[Sge] {
+        let index = self.index(at);
+        let start = index * self.sges_each;
+        &self.sges[start..start + self.slots[index].sges as usize]
+    }
+
+    /// The inline data of a request.
+    pub(super) fn inline(&self, at: u64) -> &[u8] {
+        let index = self.index(at);
+        let start = index * self.inline_each;
+        &self.inline[start..start + self.slots[index].length as usize]
+    }
+
+    /// Retires silent successes at the front: they hold their slot until their own processing frees it (QP-073), and
+    /// nobody fetches them.
+    pub(super) fn retire_silent(&mut self) {
+        while self.head < self.done && self.is_silent_success(self.head) {
+            self.head += 1;
+        }
+    }
+
+    fn is_silent_success(&self, at: u64) -> bool {
+        let request = self.get(at);
+        request.silent && request.progress == Progress::Done(WqeStatus::Success)
+    }
+
+    pub(super) fn post(
+        &mut self,
+        context: u64,
+        operation: &Operation<'_>,
+        (silent, fence): (bool, bool),
+        length: u32,
+    ) -> Result<(), PostError> {
+        self.retire_silent();
+        if self.tail - self.head >= self.slots.len() as u64 {
+            return Err(PostError::QueueFull);
+        }
+        let (work, data) = match *operation {
+            Operation::Send {
+                data,
+                solicited,
+                invalidate,
+            } => (
+                Work::Send {
+                    solicited,
+                    invalidate,
+                },
+                data,
+            ),
+            Operation::Write { data, remote } => (Work::Write { remote }, data),
+            Operation::Read { sink, remote } => (Work::Read { remote }, Payload::Sges(sink)),
+            Operation::Bind(bind) => (Work::Bind(bind), Payload::Sges(&[])),
+            Operation::Invalidate(window) => (Work::Invalidate(window), Payload::Sges(&[])),
+        };
+        let index = self.index(self.tail);
+        let mut sges = 0;
+        match data {
+            Payload::Sges(list) => {
+                let start = index * self.sges_each;
+                for (slot, sge) in self.sges[start..].iter_mut().zip(list) {
+                    *slot = *sge;
+                    sges += 1;
+                }
+            }
+            Payload::Inline(pieces) => {
+                let mut at = index * self.inline_each;
+                for piece in pieces {
+                    self.inline[at..at + piece.len()].copy_from_slice(piece);
+                    at += piece.len();
+                }
+            }
+        }
+        self.slots[index] = Request {
+            context,
+            work,
+            length,
+            sges,
+            silent,
+            fence,
+            inline: matches!(data, Payload::Inline(_)),
+            progress: Progress::Open,
+            end: 0,
+        };
+        self.tail += 1;
+        Ok(())
+    }
+
+    /// No request is open.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.done == self.tail
+    }
+
+    /// A request is over. Earlier ones may still be open: results stay in posting order (CQ-042).
+    pub(super) fn finish(&mut self, at: u64, status: WqeStatus) {
+        self.get_mut(at).progress = Progress::Done(status);
+        while self.done < self.tail && self.get(self.done).progress != Progress::Open {
+            self.done += 1;
+        }
+    }
+
+    /// A Read has got all its data.
+    pub(super) fn finish_read(&mut self, at: u64) {
+        self.open_reads = self.open_reads.saturating_sub(1);
+        self.finish(at, WqeStatus::Success);
+    }
+
+    /// The oldest open request is of this kind.
+    pub(super) fn oldest_is(&self, kind: RequestKind) -> bool {
+        self.done < self.tail && self.get(self.done).work.kind() == kind
+    }
+
+    /// The request to be started next, or under way.
+    pub(super) fn upcoming(&self) -> Option<&Request> {
+        (self.next < self.tail).then(|| self.get(self.next))
+    }
+
+    /// The last FPDU of the request under way ends at this stream offset.
+    pub(super) fn handed_over(&mut self, end: u64) {
+        self.get_mut(self.next).end = end;
+        self.next += 1;
+    }
+
+    /// The upcoming request is local and has been carried out.
+    pub(super) fn finish_local(&mut self) {
+        self.next += 1;
+        self.finish(self.next - 1, WqeStatus::Success);
+    }
+
+    /// The transport has taken everything before this stream offset: Sends and Writes are complete (RDMAP-093).
+    pub(super) fn sent_up_to(&mut self, sent: u64) {
+        while self.unsent < self.next {
+            let request = self.get(self.unsent);
+            match (request.progress, &request.work) {
+                (Progress::Open, Work::Send { .. } | Work::Write { .. }) => {
+                    if request.end > sent {
+                        return;
+                    }
+                    self.finish(self.unsent, WqeStatus::Success);
+                }
+                (Progress::Open | Progress::Done(_), _) => {}
+            }
+            self.unsent += 1;
+        }
+    }
+
+    /// The Send or Write whose octets stand at `sent`, the first the transport has not taken.
+    pub(super) fn owner_of(&self, sent: u64) -> Option<u64> {
+        (self.unsent..self.tail).find(|at| {
+            let request = self.get(*at);
+            let under_way = *at >= self.next || request.end > sent;
+            let sends = matches!(request.work, Work::Send { .. } | Work::Write { .. });
+            request.progress == Progress::Open && sends && under_way
+        })
+    }
+
+    /// The oldest open request of a kind.
+    pub(super) fn oldest_open(&self, kind: RequestKind) -> Option<u64> {
+        (self.done..self.tail).find(|at| {
+            let request = self.get(*at);
+            request.progress == Progress::Open && request.work.kind() == kind
+        })
+    }
+
+    /// Ends everything that is open, one request with a status of its own (QP-003).
+    pub(super) fn flush(&mut self, failed: Option<(u64, WqeStatus)>) {
+        for at in self.done..self.tail {
+            if self.get(at).progress == Progress::Open {
+                let status = match failed {
+                    Some((failed, status)) if failed == at => status,
+                    _ => WqeStatus::Flushed,
+                };
+                self.get_mut(at).progress = Progress::Done(status);
+            }
+        }
+        self.done = self.tail;
+        self.unsent = self.tail;
+        self.next = self.tail;
+        self.open_reads = 0;
+    }
+
+    pub(super) fn footprint(&self) -> usize {
+        size_of_val(&*self.slots) + size_of_val(&*self.sges) + self.inline.len()
+    }
+
+    /// How far completions have been fetched.
+    pub(super) const fn fetched(&self) -> u64 {
+        self.head
+    }
+
+    /// The next completion; silent successes have been retired.
+    pub(super) fn take_completion(&mut self) -> Option<Completion> {
+        if self.head == self.done {
+            return None;
+        }
+        let request = self.get(self.head);
+        let Progress::Done(status) = request.progress else {
+            return None;
+        };
+        let success = status == WqeStatus::Success;
+        let completion = Completion {
+            context: request.context,
+            kind: request.work.kind(),
+            status,
+            octets: if success { request.length } else { 0 },
+            solicited: false,
+            invalidated: None,
+            failed_bind: match request.work {
+                Work::Bind(bind) if !success => Some(bind.stag),
+                _ => None,
+            },
+        };
+        self.head += 1;
+        Some(completion)
+    }
+}
+
+/// One Receive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receive {
+    context: u64,
+    /// Octets it can take.
+    pub(super) length: u32,
+    sges: u32,
+    status: WqeStatus,
+    octets: u32,
+    solicited: bool,
+    invalidated: Option<STag>,
+}
+
+/// Receives, used and done in posting order: `head <= done <= tail`.
+#[derive(Debug)]
+pub(super) struct ReceiveQueue {
+    slots: Box<[Receive]>,
+    sges: Box<[Sge]>,
+    sges_each: usize,
+    head: u64,
+    /// The Receive for the next message, or the message under way.
+    pub(super) done: u64,
+    tail: u64,
+}
+
+impl ReceiveQueue {
+    pub(super) fn new(sizes: &QueueSizes) -> Self {
+        let depth = sizes.receive_depth as usize;
+        let sges_each = sizes.receive_sges as usize;
+        let empty = Receive {
+            context: 0,
+            length: 0,
+            sges: 0,
+            status: WqeStatus::Flushed,
+            octets: 0,
+            solicited: false,
+            invalidated: None,
+        };
+        Self {
+            slots: vec![empty; depth].into(),
+            sges: vec![Sge::default(); depth * sges_each].into(),
+            sges_each,
+            head: 0,
+            done: 0,
+            tail: 0,
+        }
+    }
+
+    fn index(&self, at: u64) -> usize {
+        usize::try_from(at % self.slots.len() as u64).unwrap_or_default()
+    }
+
+    pub(super) fn post(
+        &mut self,
+        context: u64,
+        sges: &[Sge],
+        length: u32,
+    ) -> Result<(), PostError> {
+        if self.tail - self.head >= self.slots.len() as u64 {
+            return Err(PostError::QueueFull);
+        }
+        let index = self.index(self.tail);
+        let start = index * self.sges_each;
+        let mut count = 0;
+        for (slot, sge) in self.sges[start..].iter_mut().zip(sges) {
+            *slot = *sge;
+            count += 1;
+        }
+        self.slots[index] = Receive {
+            context,
+            length,
+            sges: count,
+            status: WqeStatus::Flushed,
+            octets: 0,
+            solicited: false,
+            invalidated: None,
+        };
+        self.tail += 1;
+        Ok(())
+    }
+
+    /// The Receive for the message that arrives, if one is posted, and its SGEs.
+    pub(super) fn current(&self) -> Option<(&Receive, &[Sge])> {
+        if self.done == self.tail {
+            return None;
+        }
+        let index = self.index(self.done);
+        let receive = &self.slots[index];
+        let start = index * self.sges_each;
+        Some((receive, &self.sges[start..start + receive.sges as usize]))
+    }
+
+    /// The message is delivered.
+    pub(super) fn deliver(&mut self, octets: u32, solicited: bool, invalidated: Option<STag>) {
+        let index = self.index(self.done);
+        let receive = &mut self.slots[index];
+        receive.status = WqeStatus::Success;
+        receive.octets = octets;
+        receive.solicited = solicited;
+        receive.invalidated = invalidated;
+        self.done += 1;
+    }
+
+    /// The current Receive failed.
+    pub(super) fn fail(&mut self, status: WqeStatus) {
+        if self.done < self.tail {
+            let index = self.index(self.done);
+            self.slots[index].status = status;
+            self.done += 1;
+        }
+    }
+
+    /// All come back flushed; they were posted with that status.
+    pub(super) const fn flush(&mut self) {
+        self.done = self.tail;
+    }
+
+    pub(super) fn footprint(&self) -> usize {
+        size_of_val(&*self.slots) + size_of_val(&*self.sges)
+    }
+
+    /// How far completions have been fetched.
+    pub(super) const fn fetched(&self) -> u64 {
+        self.head
+    }
+
+    pub(super) fn take_completion(&mut self) -> Option<Completion> {
+        if self.head == self.done {
+            return None;
+        }
+        let receive = &self.slots[self.index(self.head)];
+        let completion = Completion {
+            context: receive.context,
+            kind: RequestKind::Receive,
+            status: receive.status,
+            octets: receive.octets,
+            solicited: receive.solicited,
+            invalidated: receive.invalidated,
+            failed_bind: None,
+        };
+        self.head += 1;
+        Some(completion)
+    }
+}

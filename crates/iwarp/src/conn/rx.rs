@@ -1,0 +1,550 @@
+//! The inbound half: FPDUs become placed memory, delivered Receives and Reads to answer.
+//!
+//! Every check of a segment comes before its first octet is placed; with CRC on, the whole FPDU is summed before that
+//! (MPA-060).
+
+use std::time::Instant;
+
+use super::Connection;
+use super::config::{Role, StreamEnd};
+use super::end::{About, Cause, Phase};
+use super::event::Notice;
+use super::fault::{Fault, read_refused, write_refused};
+use super::tx::Inbound;
+use super::work::WqeStatus;
+use crate::ddp::{self, Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
+use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
+use crate::mpa::fpdu::{self, Frame};
+use crate::rdmap::{Opcode, OperationError, ProtectionError, ReadRequest, Terminate};
+use crate::types::{RemoteAddress, STag};
+
+/// State of the inbound half.
+#[derive(Debug)]
+pub(super) struct Rx {
+    /// Next message number of QN 0.
+    send_msn: u32,
+    /// Next message number of QN 1.
+    read_msn: u32,
+    /// The Send under way, if its last segment has not come.
+    send: Option<SendUnderWay>,
+    /// The tagged message under way.
+    tagged: Option<TaggedUnderWay>,
+    /// Buffers of the current Receive, once the first payload has come.
+    spans: Vec<Span>,
+    /// A good FPDU has come.
+    pub(super) seen: bool,
+    stall: Option<Stall>,
+    wanted: usize,
+    /// The peer's FIN has come, or waits behind a stalled message.
+    pub(super) peer_closed: bool,
+    pub(super) end_waits: bool,
+    /// A Read Request that is refused once the earlier ones are answered (RDMAP-034); what follows it is dropped.
+    pub(super) refusal: Option<(Fault, About)>,
+    /// Why the stream failed.
+    pub(super) cause: Option<Cause>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SendUnderWay {
+    opcode: Opcode,
+    received: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TaggedUnderWay {
+    opcode: Opcode,
+    stag: STag,
+    /// Where the next segment has to begin.
+    to: u64,
+}
+
+/// An inbound Send waits for a Receive.
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    deadline: Instant,
+    about: Option<About>,
+}
+
+/// What became of a segment.
+enum Handled {
+    Done,
+    /// It waits for a Receive and has to be handed in again.
+    Stalled,
+}
+
+impl Rx {
+    pub(super) fn new(receive_sges: usize, msn: u32) -> Self {
+        Self {
+            send_msn: msn,
+            read_msn: msn,
+            send: None,
+            tagged: None,
+            spans: Vec::with_capacity(receive_sges),
+            seen: false,
+            stall: None,
+            wanted: fpdu::MIN_LEN,
+            peer_closed: false,
+            end_waits: false,
+            refusal: None,
+            cause: None,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.stall.map(|stall| stall.deadline)
+    }
+
+    pub(super) fn stalled_segment(&self) -> Option<About> {
+        self.stall.and_then(|stall| stall.about)
+    }
+
+    /// No more messages: what is half received stays so.
+    pub(super) fn stop(&mut self) {
+        self.send = None;
+        self.tagged = None;
+        self.stall = None;
+        self.refusal = None;
+        self.end_waits = false;
+        self.wanted = 1;
+    }
+
+    pub(super) fn footprint(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>()
+    }
+}
+
+impl Connection {
+    /// Takes in what the transport received and returns how many octets are done with. The rest, the beginning of an FPDU
+    /// or all that waits behind a stalled Send, has to be handed in again with what comes after it.
+    ///
+    /// Nothing is taken before [`Connection::start`]. After the end everything is, and dropped (DDP-071, IW-064).
+    pub fn handle_bytes(&mut self, now: Instant, input: &[u8], mem: &impl Memory) -> usize {
+        if self.phase == Phase::Idle {
+            return 0;
+        }
+        if self.is_stalled() {
+            self.handle_timeout(now);
+        }
+        let mut at = 0;
+        while at < input.len() && self.is_receiving() {
+            if self.is_stalled() {
+                return at;
+            }
+            match fpdu::parse(&input[at..], self.config.crc) {
+                Ok(Frame::Incomplete { wanted }) => {
+                    self.rx.wanted = wanted;
+                    break;
+                }
+                Ok(Frame::Complete { ulpdu, consumed }) => {
+                    match self.handle_ulpdu(now, ulpdu, mem) {
+                        Ok(Handled::Done) => {}
+                        Ok(Handled::Stalled) => return at,
+                        Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
+                    }
+                    self.counters.received.fpdus += 1;
+                    self.counters.received.octets += consumed as u64;
+                    at += consumed;
+                    self.rx.wanted = fpdu::MIN_LEN;
+                }
+                Err(error) => self.fail(Fault::Mpa(error), None),
+            }
+        }
+        if !self.is_receiving() {
+            self.counters.dropped_octets += (input.len() - at) as u64;
+            at = input.len();
+        }
+        self.settle();
+        if self.rx.end_waits {
+            self.handle_stream_end(now, StreamEnd::Fin, input.len() - at);
+        }
+        at
+    }
+
+    /// The shortest input with which [`Connection::handle_bytes`] can get further.
+    pub const fn wanted(&self) -> usize {
+        self.rx.wanted
+    }
+
+    /// What arrives is looked at, not dropped.
+    const fn is_receiving(&self) -> bool {
+        matches!(self.phase, Phase::Running) && self.rx.refusal.is_none()
+    }
+
+    fn handle_ulpdu(
+        &mut self,
+        now: Instant,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        let segment = Segment::parse(ulpdu)?;
+        let ulp = match &segment {
+            Segment::Tagged(segment) => segment.ulp,
+            Segment::Untagged(segment) => segment.ulp,
+        };
+        let opcode = Opcode::parse(ulp)?;
+        let handled = match (opcode, segment) {
+            (Opcode::Terminate, segment) => return self.receive_terminate(&segment),
+            (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
+            (Opcode::ReadResponse, Segment::Tagged(segment)) => {
+                self.receive_read_response(&segment, mem)
+            }
+            // RDMAP-004, OPEN-01
+            (Opcode::Write | Opcode::ReadResponse, Segment::Untagged(_))
+            | (_, Segment::Tagged(_)) => Err(OperationError::UnexpectedOpcode.into()),
+            (Opcode::ReadRequest, Segment::Untagged(segment)) => {
+                self.receive_read_request(&segment, ulpdu, mem)
+            }
+            (_, Segment::Untagged(segment)) => self.receive_send(now, opcode, &segment, ulpdu, mem),
+        }?;
+        // A message that waits for a Receive opens the fence as well: the client may post it only when it may send.
+        if !core::mem::replace(&mut self.rx.seen, true) && self.config.role == Role::Responder {
+            self.notices.raise(Notice::Ready, 0, 0); // before the completion it may have caused
+        }
+        Ok(handled)
+    }
+
+    /// RFC 5040 section 5.1: placed, never delivered (RDMAP-021).
+    fn receive_write(
+        &mut self,
+        segment: &TaggedSegment<'_>,
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        self.continue_tagged(Opcode::Write, segment)?;
+        // Empty segments are not checked (DDP-044, RDMAP-023).
+        if let Some(len) = payload_len(segment.payload) {
+            let at = RemoteAddress {
+                stag: segment.stag,
+                to: segment.to,
+            };
+            let span = mem
+                .check(at, len, Access::RemoteWrite, self.scope)
+                .map_err(write_refused)?;
+            let Ok(()) = mem.place(span, segment.payload, end(segment.last)) else {
+                return Err(TaggedError::InvalidSTag.into()); // gone since the check
+            };
+            self.counters.received.payload += u64::from(len);
+        }
+        self.advance_tagged(Opcode::Write, segment);
+        if segment.last {
+            self.counters.received.writes += 1;
+        }
+        Ok(Handled::Done)
+    }
+
+    /// One tagged message at a time (OPEN-10), all of it through one STag and without gaps (DDP-025, DDP-027, DDP-029).
+    fn continue_tagged(&self, opcode: Opcode, segment: &TaggedSegment<'_>) -> Result<(), Fault> {
+        match self.rx.tagged {
+            Some(under_way) if under_way.opcode != opcode => {
+                Err(OperationError::UnexpectedOpcode.into())
+            }
+            Some(under_way) if under_way.stag != segment.stag => {
+                Err(TaggedError::InvalidSTag.into())
+            }
+            Some(under_way) if under_way.to != segment.to => Err(TaggedError::Bounds.into()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn advance_tagged(&mut self, opcode: Opcode, segment: &TaggedSegment<'_>) {
+        self.rx.tagged = (!segment.last).then(|| TaggedUnderWay {
+            opcode,
+            stag: segment.stag,
+            // What was placed did not wrap; an empty segment adds nothing.
+            to: segment.to.wrapping_add(segment.payload.len() as u64),
+        });
+    }
+
+    /// RFC 5040 section 5.2.2: only into the place the oldest Read set aside, and exactly there (RDMAP-051).
+    fn receive_read_response(
+        &mut self,
+        segment: &TaggedSegment<'_>,
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        self.continue_tagged(Opcode::ReadResponse, segment)?;
+        let Some(read) = self.tx.reads.front() else {
+            return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-050, OPEN-02
+        };
+        let Ok(len) = u32::try_from(segment.payload.len()) else {
+            return Err(TaggedError::Bounds.into());
+        };
+        let left = read.size - read.received;
+        if read.size > 0 {
+            if segment.stag != read.sink.stag {
+                return Err(TaggedError::InvalidSTag.into());
+            }
+            if segment.to != read.sink.to.wrapping_add(u64::from(read.received)) {
+                return Err(TaggedError::Bounds.into());
+            }
+        }
+        // RDMAP-036: exactly as many octets as were asked for.
+        if len > left || (segment.last && len != left) {
+            return Err(TaggedError::Bounds.into());
+        }
+        if let Some(span) = read.span.filter(|_| len > 0) {
+            let slot = read.request;
+            let piece = span.slice(read.received, len);
+            if mem.place(piece, segment.payload, end(segment.last)) == Err(Revoked) {
+                let about = About {
+                    header: ddp::Header::Tagged(ddp::TaggedHeader::new(
+                        segment.last,
+                        segment.ulp,
+                        segment.stag,
+                        segment.to,
+                    )),
+                    length: u16::try_from(ddp::TaggedHeader::LEN + segment.payload.len())
+                        .unwrap_or(u16::MAX),
+                    read: None,
+                };
+                // The client has deregistered the sink under its own Read.
+                let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
+                self.fail_with(TaggedError::InvalidSTag.into(), Some(about), failed);
+                return Ok(Handled::Done);
+            }
+        }
+        self.advance_tagged(Opcode::ReadResponse, segment);
+        self.counters.received.payload += u64::from(len);
+        if segment.last {
+            self.counters.received.read_responses += 1;
+            self.finish_read();
+        } else if let Some(read) = self.tx.reads.front_mut() {
+            read.received += len;
+        }
+        Ok(Handled::Done)
+    }
+
+    /// The oldest Read on the wire was answered in full.
+    fn finish_read(&mut self) {
+        let Some(read) = self.tx.take_read() else {
+            return;
+        };
+        if let Some(at) = read.request.filter(|_| read.last) {
+            self.initiator.finish_read(at);
+        }
+    }
+
+    /// The queue, the number and the offset of an untagged segment (DDP-060, DDP-064, DDP-077).
+    fn check_untagged(
+        segment: &UntaggedSegment<'_>,
+        (qn, msn, mo): (Qn, u32, u32),
+    ) -> Result<(), UntaggedError> {
+        if segment.qn != qn {
+            return Err(UntaggedError::InvalidQn);
+        }
+        if segment.msn != msn {
+            return Err(UntaggedError::MsnRange);
+        }
+        if segment.mo != mo {
+            return Err(UntaggedError::InvalidMo);
+        }
+        Ok(())
+    }
+
+    /// RFC 5040 section 5.3.
+    fn receive_send(
+        &mut self,
+        now: Instant,
+        opcode: Opcode,
+        segment: &UntaggedSegment<'_>,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        let received = self.rx.send.map_or(0, |send| send.received);
+        Self::check_untagged(segment, (Qn::SEND, self.rx.send_msn, received))?;
+        if self.rx.send.is_some_and(|send| send.opcode != opcode) {
+            return Err(OperationError::UnexpectedOpcode.into()); // DDP-025
+        }
+        let Some((receive, _)) = self.receive.current() else {
+            return self.stall(now, ulpdu);
+        };
+        self.rx.stall = None;
+        let capacity = receive.length;
+        let len = u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
+        let Some(total) = received.checked_add(len).filter(|total| *total <= capacity) else {
+            self.receive_fails(
+                WqeStatus::ReceiveTooShort,
+                UntaggedError::TooLong.into(),
+                ulpdu,
+            );
+            return Ok(Handled::Done); // DDP-063, AMB-006
+        };
+        if len > 0 && !self.place_send(received, segment, mem) {
+            self.receive_fails(WqeStatus::LocalAccess, Fault::Local, ulpdu);
+            return Ok(Handled::Done);
+        }
+        if !segment.last {
+            self.rx.send = Some(SendUnderWay {
+                opcode,
+                received: total,
+            });
+            self.counters.received.payload += u64::from(len);
+            return Ok(Handled::Done);
+        }
+        let stag = STag(segment.ulp_word);
+        if opcode.is_invalidating() && mem.invalidate_remote(stag, self.scope).is_err() {
+            return Err(ProtectionError::CannotInvalidate.into()); // RDMAP-065, RDMAP-067
+        }
+        self.rx.send = None;
+        self.rx.spans.clear();
+        self.rx.send_msn = self.rx.send_msn.wrapping_add(1); // DDP-032
+        let invalidated = opcode.is_invalidating().then_some(stag);
+        self.receive
+            .deliver(total, opcode.is_solicited(), invalidated);
+        self.counters.received.payload += u64::from(len);
+        self.counters.received.sends += 1;
+        Ok(Handled::Done)
+    }
+
+    /// No Receive is posted: DDP-061, or DDP-075 for as long as the client wants (AMB-008).
+    fn stall(&mut self, now: Instant, ulpdu: &[u8]) -> Result<Handled, Fault> {
+        if self.config.receive_wait.is_zero() {
+            return Err(UntaggedError::NoBuffer.into());
+        }
+        if self.rx.stall.is_none() {
+            // An unreachable deadline is none that could be missed: a year stands for it.
+            let year = core::time::Duration::from_secs(365 * 24 * 3600);
+            let deadline = now
+                .checked_add(self.config.receive_wait.min(year))
+                .unwrap_or(now);
+            self.rx.stall = Some(Stall {
+                deadline,
+                about: About::ulpdu(ulpdu),
+            });
+            self.counters.stalls += 1;
+        }
+        Ok(Handled::Stalled)
+    }
+
+    /// The current Receive ends in error, and the stream with it (QP-003).
+    fn receive_fails(&mut self, status: WqeStatus, fault: Fault, ulpdu: &[u8]) {
+        self.receive.fail(status);
+        self.fail_with(fault, About::ulpdu(ulpdu), None);
+    }
+
+    /// Copies a segment into the SGEs of the current Receive. False when a buffer is not what it has to be.
+    fn place_send(
+        &mut self,
+        received: u32,
+        segment: &UntaggedSegment<'_>,
+        mem: &impl Memory,
+    ) -> bool {
+        if self.rx.spans.is_empty() {
+            let Some((_, sges)) = self.receive.current() else {
+                return false;
+            };
+            for sge in sges.iter().filter(|sge| sge.length > 0) {
+                match mem.check_local(*sge, LocalAccess::Write, self.scope.pd) {
+                    Ok(span) => self.rx.spans.push(span),
+                    Err(_) => return false,
+                }
+            }
+        }
+        let mut skip = received;
+        let mut payload = segment.payload;
+        for span in &self.rx.spans {
+            if skip >= span.len() {
+                skip -= span.len();
+                continue;
+            }
+            let room = (span.len() - skip) as usize;
+            let (here, rest) = payload.split_at(room.min(payload.len()));
+            let len = u32::try_from(here.len()).unwrap_or(u32::MAX);
+            let ends = end(segment.last && rest.is_empty());
+            if mem.place(span.slice(skip, len), here, ends) == Err(Revoked) {
+                return false;
+            }
+            payload = rest;
+            skip = 0;
+            if payload.is_empty() {
+                break;
+            }
+        }
+        payload.is_empty()
+    }
+
+    /// RFC 5040 section 5.2.1. Answered without the client (RDMAP-033), in order (RDMAP-034).
+    fn receive_read_request(
+        &mut self,
+        segment: &UntaggedSegment<'_>,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        Self::check_untagged(segment, (Qn::READ_REQUEST, self.rx.read_msn, 0))?;
+        if !segment.last {
+            return Err(UntaggedError::InvalidMo.into()); // RDMAP-032
+        }
+        if self.rx.send.is_some() {
+            return Err(UntaggedError::InvalidQn.into()); // DDP-030, OPEN-10
+        }
+        let Some(request) = ReadRequest::parse(segment.payload) else {
+            return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-011
+        };
+        // PEER-033, PEER-063: a ready-to-receive message, whatever was agreed on, and outside the client's limit.
+        let is_ready = !self.rx.seen && self.config.role == Role::Responder && request.size == 0;
+        if !is_ready && self.tx.reads_to_answer() >= self.config.limits.ird as usize {
+            return Err(UntaggedError::NoBuffer.into()); // RDMAP-049, OPEN-05
+        }
+        let span = match request.size {
+            0 => None, // RDMAP-039
+            size => match mem.check(request.source, size, Access::RemoteRead, self.scope) {
+                Ok(span) => Some(span),
+                Err(error) => {
+                    let fault = Fault::from(read_refused(error));
+                    let about = About::ulpdu(ulpdu).filter(|_| !self.tx.responses_are_made());
+                    let Some(about) = about else {
+                        return Err(fault);
+                    };
+                    self.rx.refusal = Some((fault, about));
+                    return Ok(Handled::Done);
+                }
+            },
+        };
+        let header = ddp::UntaggedHeader::new(
+            true,
+            segment.ulp,
+            segment.ulp_word,
+            segment.qn,
+            segment.msn,
+            segment.mo,
+        );
+        self.tx.answer(Inbound {
+            header,
+            request,
+            span,
+            is_ready,
+        });
+        self.rx.read_msn = self.rx.read_msn.wrapping_add(1);
+        self.counters.received.read_requests += 1;
+        Ok(Handled::Done)
+    }
+
+    /// RFC 5040 section 5.4; RDMAP-086: one that is malformed closes the stream without an answer.
+    fn receive_terminate(&mut self, segment: &Segment<'_>) -> Result<Handled, Fault> {
+        let Segment::Untagged(segment) = segment else {
+            return Err(Fault::MalformedTerminate);
+        };
+        let placed = Self::check_untagged(segment, (Qn::TERMINATE, 1, 0)); // RDMAP-070
+        let first = !self.rx.seen && self.config.role == Role::Responder;
+        let terminate = Terminate::parse(segment.payload, first);
+        match (placed, segment.last, terminate) {
+            (Ok(()), true, Some(terminate)) => {
+                self.counters.received.terminates += 1;
+                self.terminated(terminate);
+                Ok(Handled::Done)
+            }
+            _ => Err(Fault::MalformedTerminate),
+        }
+    }
+}
+
+/// The length of a payload that is not empty. It came in an FPDU, whose length has 16 bits.
+fn payload_len(payload: &[u8]) -> Option<u32> {
+    u32::try_from(payload.len()).ok().filter(|len| *len > 0)
+}
+
+const fn end(last: bool) -> MessageEnd {
+    if last {
+        MessageEnd::Last
+    } else {
+        MessageEnd::More
+    }
+}

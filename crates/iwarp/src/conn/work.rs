@@ -1,0 +1,146 @@
+//! Work requests and their completions.
+
+use core::fmt;
+
+use crate::memory::WindowBind;
+use crate::types::{RemoteAddress, STag, Sge, WindowId};
+
+/// What a Send or Write sends.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// From registered memory, read when it is sent.
+    Sges(&'a [Sge]),
+    /// Copied at once, the pieces one behind the other (ND_OP_FLAG_INLINE, QP-023).
+    Inline(&'a [&'a [u8]]),
+}
+
+/// One initiator request.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation<'a> {
+    /// Send, RFC 5040 section 5.3.
+    Send {
+        /// The message.
+        data: Payload<'a>,
+        /// Raise an event at the peer (ND_OP_FLAG_SEND_AND_SOLICIT_EVENT).
+        solicited: bool,
+        /// The peer's STag to invalidate on delivery.
+        invalidate: Option<STag>,
+    },
+    /// RDMA Write, RFC 5040 section 5.1.
+    Write {
+        /// The data.
+        data: Payload<'a>,
+        /// Where it goes.
+        remote: RemoteAddress,
+    },
+    /// RDMA Read, RFC 5040 section 5.2. Several SGEs become one Read each on the wire (IW-047).
+    Read {
+        /// Where the data goes, in order.
+        sink: &'a [Sge],
+        /// Where it is.
+        remote: RemoteAddress,
+    },
+    /// Binds a window; local (IW-030).
+    Bind(WindowBind),
+    /// Unbinds a window; local (IW-030).
+    Invalidate(WindowId),
+}
+
+/// An initiator request with what the client wants to know and have ordered.
+#[derive(Clone, Copy, Debug)]
+pub struct InitiatorWqe<'a> {
+    /// Comes back with the completion.
+    pub context: u64,
+    /// What is to be done.
+    pub operation: Operation<'a>,
+    /// Success yields no completion (ND_OP_FLAG_SILENT_SUCCESS).
+    pub silent: bool,
+    /// Wait until all earlier Reads are complete (ND_OP_FLAG_READ_FENCE).
+    pub fence: bool,
+}
+
+/// Why a request was not accepted; the connection is as it was (QP-002).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PostError {
+    /// Never started, or disconnected by this side (AMB-046).
+    NotConnected,
+    /// No free slot.
+    QueueFull,
+    /// More SGEs than the queue was made for.
+    TooManySges,
+    /// More octets than `max_transfer`, or than `inline` for inline data.
+    TooLong,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotConnected => "not connected",
+            Self::QueueFull => "the queue is full",
+            Self::TooManySges => "too many SGEs",
+            Self::TooLong => "too many octets",
+        })
+    }
+}
+
+impl core::error::Error for PostError {}
+
+/// What kind of request completed (ND2_REQUEST_TYPE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RequestKind {
+    /// Receive.
+    Receive,
+    /// Send.
+    Send,
+    /// Bind.
+    Bind,
+    /// Invalidate.
+    Invalidate,
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+}
+
+/// How a request ended. Everything but `Success` ends the connection (QP-003).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WqeStatus {
+    /// As asked.
+    Success,
+    /// Given up because the connection ended or was flushed (ND_CANCELED).
+    Flushed,
+    /// A local buffer is not registered, too small or lacks the right (ND_ACCESS_VIOLATION).
+    LocalAccess,
+    /// The peer refused access to its memory (ND_ACCESS_VIOLATION at the requester, AMB-002).
+    RemoteAccess,
+    /// The peer found another fault (ND_REMOTE_ERROR).
+    RemoteError,
+    /// The message was longer than the Receive (ND_BUFFER_OVERFLOW, AMB-006).
+    ReceiveTooShort,
+    /// The request makes no sense here (ND_INVALID_DEVICE_REQUEST): a Read with outbound limit 0 (AMB-045), a Bind of a
+    /// bound or an Invalidate of an unbound window.
+    InvalidRequest,
+    /// The peer posted no Receive in time (ND_IO_TIMEOUT, AMB-008).
+    Timeout,
+    /// The engine was used against its contract (ND_INTERNAL_ERROR).
+    Internal,
+}
+
+/// The end of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Completion {
+    /// The request's context.
+    pub context: u64,
+    /// What it was.
+    pub kind: RequestKind,
+    /// How it ended.
+    pub status: WqeStatus,
+    /// Octets moved; 0 unless it succeeded.
+    pub octets: u32,
+    /// A Receive: the message asked for an event.
+    pub solicited: bool,
+    /// A Receive: the message invalidated this STag of ours.
+    pub invalidated: Option<STag>,
+    /// A Bind that did not take effect: the STag set aside for it.
+    pub failed_bind: Option<STag>,
+}

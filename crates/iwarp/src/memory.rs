@@ -1,0 +1,212 @@
+//! What the engine asks of registered memory: a trait, so that the same engine runs over real regions, over a `Vec` in
+//! tests and over nothing in fuzzing.
+//!
+//! The engine never holds a borrow of memory. It asks for a [`Span`], a checked stretch, and each use of a span may
+//! find it [`Revoked`].
+
+use crate::mpa::Crc;
+use crate::types::{Pd, RemoteAddress, STag, Sge, StreamId, WindowId};
+
+/// On whose behalf memory is used: STags of another protection domain, and windows of another stream, are out of
+/// reach (RFC 5041 section 8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// Protection domain of the stream.
+    pub pd: Pd,
+    /// The stream itself.
+    pub stream: StreamId,
+}
+
+/// What a peer wants to do with a stretch of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Source of an RDMA Read Response.
+    RemoteRead,
+    /// Target of an RDMA Write.
+    RemoteWrite,
+}
+
+/// What a local work request wants to do with a stretch of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LocalAccess {
+    /// Source of a Send or Write.
+    Read,
+    /// Target of a Receive.
+    Write,
+    /// Target of an RDMA Read (ND_MR_FLAG_RDMA_READ_SINK or ND_MR_FLAG_ALLOW_LOCAL_WRITE, as the memory decides).
+    ReadSink,
+}
+
+/// Why an access was refused. The engine turns it into the Terminate that fits the message, RFC 5040 section 4.8 and
+/// RFC 5041 section 7.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AccessError {
+    /// No such STag, or it has been invalidated.
+    InvalidSTag,
+    /// The STag belongs to another protection domain or stream.
+    NotAssociated,
+    /// The buffer does not grant this kind of access.
+    Rights,
+    /// The range is not inside the buffer.
+    Bounds,
+    /// Offset plus length passes 2^64.
+    Wrap,
+}
+
+/// The memory behind a [`Span`] is gone: deregistered, invalidated or rebound since it was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Revoked;
+
+/// Whether a piece holds the last octet of its message; that octet's word is stored last, with release order, so that
+/// a reader who sees it sees everything (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageEnd {
+    /// More of the message follows.
+    More,
+    /// This piece holds the last octet of the message.
+    Last,
+}
+
+/// A checked stretch of registered memory: a value, not a borrow. It is resolved again, and may be [`Revoked`], at each use.
+///
+/// The fields are the memory's own affair; the engine only cuts spans with [`Span::slice`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    offset: u64,
+    slot: u32,
+    epoch: u32,
+    len: u32,
+    key: u8,
+}
+
+impl Span {
+    /// A span over `len` octets from `offset` of what the memory calls `slot`; `key` and `epoch` let it recognise a
+    /// slot that has been used again.
+    pub const fn new(slot: u32, key: u8, epoch: u32, offset: u64, len: u32) -> Self {
+        Self {
+            offset,
+            slot,
+            epoch,
+            len,
+            key,
+        }
+    }
+
+    /// The memory's slot.
+    pub const fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// The key the slot had when the span was checked.
+    pub const fn key(&self) -> u8 {
+        self.key
+    }
+
+    /// The epoch the slot had when the span was checked.
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// First octet, counted from the start of the slot's memory.
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Octets.
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// No octets at all.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The `len` octets that begin `from` octets into this span.
+    ///
+    /// # Panics
+    ///
+    /// When they are not inside, as a slice would.
+    #[must_use]
+    pub const fn slice(self, from: u32, len: u32) -> Self {
+        assert!(
+            from <= self.len && len <= self.len - from,
+            "slice outside its span"
+        );
+        Self {
+            offset: self.offset + from as u64,
+            len,
+            ..self
+        }
+    }
+}
+
+/// A Bind work request, prepared: the memory has set `stag` aside and it becomes valid when the request executes
+/// (IND2QueuePair::Bind).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WindowBind {
+    /// The window to bind.
+    pub window: WindowId,
+    /// The STag set aside for it.
+    pub stag: STag,
+    /// The region it opens.
+    pub region: STag,
+    /// First octet, as a number inside the region.
+    pub address: u64,
+    /// Octets.
+    pub length: u64,
+    /// The peer may read.
+    pub read: bool,
+    /// The peer may write.
+    pub write: bool,
+}
+
+/// Why a Bind or Invalidate work request failed when it executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BindError {
+    /// Bound already, not bound, or bound to another stream.
+    InvalidState,
+    /// The region is gone, or its rights or range do not allow it.
+    Access,
+}
+
+/// Why an inbound Send with Invalidate failed, RFC 5040 section 5.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InvalidateError {
+    /// A region, shared, or of another scope: the peer may not invalidate it.
+    NotAllowed,
+    /// No such STag.
+    Unknown,
+}
+
+/// Registered memory as the engine uses it. Implementations are free to be shared between connections and threads.
+pub trait Memory {
+    /// Checks a stretch the peer named: STag, scope, right, bounds (RFC 5041 section 7.1, RFC 5040 section 7.2).
+    /// `len` is never 0: empty messages are not checked (RFC 5041 section 5.2).
+    fn check(
+        &self,
+        at: RemoteAddress,
+        len: u32,
+        need: Access,
+        who: Scope,
+    ) -> Result<Span, AccessError>;
+
+    /// Checks a stretch a local work request named. `sge.length` is never 0.
+    fn check_local(&self, sge: Sge, need: LocalAccess, pd: Pd) -> Result<Span, AccessError>;
+
+    /// Copies `src` in; `src.len() == at.len()`.
+    fn place(&self, at: Span, src: &[u8], end: MessageEnd) -> Result<(), Revoked>;
+
+    /// Copies out; `dst.len() == at.len()`. With `crc` it adds what it copied to the sum, from the private copy, so that
+    /// a writer in between cannot make the two differ.
+    fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked>;
+
+    /// Executes a Bind work request: the prepared STag becomes valid.
+    fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError>;
+
+    /// Executes an Invalidate work request.
+    fn unbind(&self, window: WindowId, who: Scope) -> Result<(), BindError>;
+
+    /// An inbound Send with Invalidate was delivered: nothing the peer sends through `stag` succeeds after this.
+    fn invalidate_remote(&self, stag: STag, who: Scope) -> Result<(), InvalidateError>;
+}

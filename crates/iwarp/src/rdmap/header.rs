@@ -1,0 +1,162 @@
+//! RDMAP control octet and opcodes, RFC 5040 sections 4.1 and 4.2.
+
+use core::fmt;
+
+use super::{OperationError, ReadRequest, Terminate};
+use crate::ddp::{self, Qn};
+use crate::types::STag;
+
+/// RV: the two bits of the version.
+pub const VERSION_MASK: u8 = 0xc0;
+/// The version of the IETF protocol.
+pub const VERSION: u8 = 0x40;
+
+const OPCODE_MASK: u8 = 0x0f;
+
+/// RDMAP messages, RFC 5040 section 4.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Opcode {
+    /// RDMA Write.
+    Write = 0x0,
+    /// RDMA Read Request.
+    ReadRequest = 0x1,
+    /// RDMA Read Response.
+    ReadResponse = 0x2,
+    /// Send.
+    Send = 0x3,
+    /// Send with Invalidate.
+    SendInvalidate = 0x4,
+    /// Send with Solicited Event.
+    SendSolicited = 0x5,
+    /// Send with Solicited Event and Invalidate.
+    SendSolicitedInvalidate = 0x6,
+    /// Terminate.
+    Terminate = 0x7,
+}
+
+impl Opcode {
+    /// Reads a control octet; the reserved bits are ignored (RDMAP-002).
+    ///
+    /// # Errors
+    ///
+    /// Another version than the IETF's (RDMAP-001), or an opcode not implemented here (RDMAP-003).
+    pub const fn parse(control: u8) -> Result<Self, OperationError> {
+        if control & VERSION_MASK != VERSION {
+            return Err(OperationError::Version);
+        }
+        Ok(match control & OPCODE_MASK {
+            0x0 => Self::Write,
+            0x1 => Self::ReadRequest,
+            0x2 => Self::ReadResponse,
+            0x3 => Self::Send,
+            0x4 => Self::SendInvalidate,
+            0x5 => Self::SendSolicited,
+            0x6 => Self::SendSolicitedInvalidate,
+            0x7 => Self::Terminate,
+            // 0x8 to 0xB are RFC 7306's, not built; the others are unassigned or experimental.
+            _ => return Err(OperationError::UnexpectedOpcode),
+        })
+    }
+
+    /// One of the four Send types, with what sets them apart.
+    pub const fn send(solicited: bool, invalidate: bool) -> Self {
+        match (solicited, invalidate) {
+            (false, false) => Self::Send,
+            (false, true) => Self::SendInvalidate,
+            (true, false) => Self::SendSolicited,
+            (true, true) => Self::SendSolicitedInvalidate,
+        }
+    }
+
+    /// One of the four Send types.
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate
+        )
+    }
+
+    /// A Send type that raises an event.
+    pub const fn is_solicited(self) -> bool {
+        matches!(self, Self::SendSolicited | Self::SendSolicitedInvalidate)
+    }
+
+    /// A Send type that invalidates an STag.
+    pub const fn is_invalidating(self) -> bool {
+        matches!(self, Self::SendInvalidate | Self::SendSolicitedInvalidate)
+    }
+
+    /// The message travels in tagged segments.
+    pub const fn is_tagged(self) -> bool {
+        matches!(self, Self::Write | Self::ReadResponse)
+    }
+
+    /// The queue of an untagged message.
+    pub const fn queue(self) -> Option<Qn> {
+        match self {
+            Self::Write | Self::ReadResponse => None,
+            Self::ReadRequest => Some(Qn::READ_REQUEST),
+            Self::Send
+            | Self::SendInvalidate
+            | Self::SendSolicited
+            | Self::SendSolicitedInvalidate => Some(Qn::SEND),
+            Self::Terminate => Some(Qn::TERMINATE),
+        }
+    }
+
+    /// The opcode's name in the RFC.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "Write",
+            Self::ReadRequest => "Read Request",
+            Self::ReadResponse => "Read Response",
+            Self::Send => "Send",
+            Self::SendInvalidate => "Send Inv",
+            Self::SendSolicited => "Send SE",
+            Self::SendSolicitedInvalidate => "Send SE Inv",
+            Self::Terminate => "Terminate",
+        }
+    }
+}
+
+/// The control octet of a message; reserved bits are zero.
+pub const fn control(opcode: Opcode) -> u8 {
+    VERSION | opcode as u8
+}
+
+/// A whole ULPDU as one line of text, whatever it holds: for logs, traces and captures.
+#[derive(Clone, Copy, Debug)]
+pub struct Describe<'a>(pub &'a [u8]);
+
+impl fmt::Display for Describe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let segment = match ddp::Segment::parse(self.0) {
+            Ok(segment) => segment,
+            Err(error) => return write!(f, "{error} ({} octets)", self.0.len()),
+        };
+        let (ulp, payload) = match segment {
+            ddp::Segment::Tagged(segment) => (segment.ulp, segment.payload),
+            ddp::Segment::Untagged(segment) => (segment.ulp, segment.payload),
+        };
+        let opcode = match Opcode::parse(ulp) {
+            Ok(opcode) => opcode,
+            Err(error) => return write!(f, "{error} {ulp:#04x}: {segment}"),
+        };
+        write!(f, "{}: {segment}", opcode.name())?;
+        match (opcode, segment) {
+            (Opcode::ReadRequest, _) => match ReadRequest::parse(payload) {
+                Some(request) => write!(f, " {request}"),
+                None => f.write_str(" malformed"),
+            },
+            (Opcode::Terminate, _) => match Terminate::parse(payload, false) {
+                Some(terminate) => write!(f, " {terminate}"),
+                None => f.write_str(" malformed"),
+            },
+            (opcode, ddp::Segment::Untagged(segment)) if opcode.is_invalidating() => {
+                write!(f, " invalidates {}", STag(segment.ulp_word))
+            }
+            _ => Ok(()),
+        }
+    }
+}
