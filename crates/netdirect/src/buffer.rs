@@ -4,6 +4,7 @@
 //! briefly: memory is an array of atomic words, and every octet is always reached through the same word, whoever reaches
 //! for it (overlapping atomics of different sizes are undefined when they race).
 
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -61,6 +62,22 @@ enum Store {
     Foreign(Foreign),
 }
 
+/// Words from the zeroing allocator, which touches no page of a large buffer: it costs memory only as it is used.
+fn zeroed(count: usize) -> Box<[AtomicU64]> {
+    let layout =
+        Layout::array::<AtomicU64>(count).expect("a buffer is smaller than the address space");
+    assert_ne!(layout.size(), 0);
+    // SAFETY: the layout has a size, as asserted.
+    let start = unsafe { alloc_zeroed(layout) };
+    if start.is_null() {
+        handle_alloc_error(layout);
+    }
+    let words = std::ptr::slice_from_raw_parts_mut(start.cast::<AtomicU64>(), count);
+    // SAFETY: allocated by the global allocator with the layout of this very slice, owned by nobody else, and all zero, which
+    // is a value of `AtomicU64`.
+    unsafe { Box::from_raw(words) }
+}
+
 /// Memory of the application's: up to 7 octets, aligned words, up to 7 octets.
 struct Foreign {
     start: *mut u8,
@@ -85,9 +102,7 @@ impl Buffer {
     /// A buffer of `len` octets, all zero, at an address that is a multiple of 8.
     pub fn new(len: usize) -> Self {
         // At least one word, so that the address is that of memory even when the length is zero.
-        let words = (0..len.div_ceil(WORD).max(1))
-            .map(|_| AtomicU64::new(0))
-            .collect();
+        let words = zeroed(len.div_ceil(WORD).max(1));
         Self {
             store: Arc::new(Store::Owned { words, len }),
             offset: 0,

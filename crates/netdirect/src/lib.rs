@@ -1,4 +1,90 @@
-//! NetworkDirect v2 as Rust traits.
+//! NetworkDirect v2 (ND2) as Rust traits.
+//!
+//! ND2 is Microsoft's user-mode interface to RDMA adapters: registered memory, queue pairs, completion queues, and a
+//! connection set-up of three steps. This crate holds its whole surface, one trait per interface and one method per method,
+//! and no provider: a program written against `&dyn` [`Provider`] runs on any.
+//!
+//! # From ND2 to Rust
+//!
+//! | ND2 | here |
+//! |---|---|
+//! | `IND2Provider` | [`Provider`] |
+//! | `IND2Adapter`, `ND2_ADAPTER_INFO` | [`Adapter`], [`AdapterInfo`] |
+//! | `IND2Overlapped` | [`OverlappedObject`] |
+//! | `IND2CompletionQueue`, `ND2_RESULT`, `ND_CQ_NOTIFY_…` | [`CompletionQueue`], [`CompletionResult`], [`NotifyType`] |
+//! | `IND2MemoryRegion`, `ND_MR_FLAG_…` | [`MemoryRegion`], [`MrFlags`], [`Buffer`] |
+//! | `IND2MemoryWindow` | [`MemoryWindow`] |
+//! | `IND2SharedReceiveQueue` | [`SharedReceiveQueue`] |
+//! | `IND2QueuePair`, `ND2_SGE`, `ND_OP_FLAG_…` | [`QueuePair`], [`Sge`], [`OpFlags`] |
+//! | `IND2Connector` | [`Connector`] |
+//! | `IND2Listener` | [`Listener`] |
+//! | `OVERLAPPED`, event handle | [`Overlapped`], [`Event`] |
+//! | overlapped file handle, I/O completion port | [`OverlappedFile`], [`CompletionPort`] |
+//! | `HRESULT`, `ND_…`, `STATUS_…` | [`Status`] without the prefix: [`Status::CONNECTION_REFUSED`] |
+//! | `ND2_REQUEST_TYPE` | [`RequestType`] |
+//!
+//! Methods have ND2's names in snake case, with all their documented statuses. What they are to do in every case that ND2's
+//! own pages leave open is decided row by row in this project's requirement catalogue; identifiers such as CQ-037 or AMB-008
+//! in these pages name its rows, and the checks of the conformance suite.
+//!
+//! # Where Rust differs
+//!
+//! - Out parameters are return values: [`Result`], with [`Error`] carrying the status and an explanation. An overlapped method
+//!   returns [`Started`]: `Pending` or `Done`.
+//! - Buffer size protocols (call, learn the size, call again) are gone: queries return a `Vec`, a `SocketAddr` or a structure.
+//! - COM is gone: `Arc` counts references, `Any` answers for `QueryInterface`, and all objects are `Send + Sync`. Releasing an
+//!   object is dropping its last `Arc`.
+//! - Addresses of memory are numbers in an [`Sge`] and in Bind, never pointers; what may be read and written is a [`Buffer`],
+//!   an owner type that is safe to use while the adapter is writing it. One `unsafe` constructor takes the application's own memory.
+//! - Inline data is given as slices, [`send_inline`](QueuePair::send_inline) and
+//!   [`write_inline`](QueuePair::write_inline), since a number cannot be trusted to be an address.
+//! - Contexts are `u64`; nine arguments of sizes are [`QueuePairOptions`] with defaults.
+//! - Waiting drives: [`Overlapped::wait`] and [`CompletionPort::get`] do the provider's work in the caller's thread. An
+//!   [`Overlapped`] is a future too, and [`OverlappedFile`] has a descriptor for event loops on Unix.
+//!
+//! [`ext`] adds what every application writes again.
+//!
+//! # Example
+//!
+//! The active side of a connection that sends one message:
+//!
+//! ```
+//! use std::net::SocketAddr;
+//! use netdirect::{
+//!     Affinity, Buffer, CompletionResult, MrFlags, OpFlags, Overlapped, Provider, QueuePairOptions, ReadLimits, Result, Sge, ext,
+//! };
+//!
+//! fn say_hello(provider: &dyn Provider, from: SocketAddr, to: SocketAddr) -> Result<()> {
+//!     let adapter = provider.open_adapter(provider.resolve_address(from)?)?;
+//!     let file = adapter.create_overlapped_file()?;
+//!     let cq = adapter.create_completion_queue(&file, 64, Affinity::default())?;
+//!     let qp = adapter.create_queue_pair(&cq, &cq, QueuePairOptions::default())?;
+//!
+//!     let buffer = Buffer::new(4096);
+//!     buffer.write(0, b"hello");
+//!     let region = adapter.create_memory_region(&file)?;
+//!     let overlapped = Overlapped::new();
+//!     ext::wait(region.register(&buffer, MrFlags::ALLOW_LOCAL_WRITE, &overlapped), &overlapped)?;
+//!
+//!     let connector = adapter.create_connector(&file)?;
+//!     ext::connect(&connector, &qp, to, ReadLimits::default(), &[])?;
+//!
+//!     let sge = Sge::new(&buffer, ..5, region.get_local_token());
+//!     qp.send(1, &[sge], OpFlags::empty())?;
+//!     let mut results = [CompletionResult::default(); 1];
+//!     ext::Results::of(&cq).get(&mut results)?;
+//!     results[0].status.ok()?;
+//!
+//!     ext::disconnect(&connector)
+//! }
+//! ```
+//!
+//! # For providers
+//!
+//! An overlapped method calls [`Overlapped::begin`] and ends the request by [`PendingOverlapped::complete`], from any thread,
+//! also before it has returned `Started::Pending`. Everything else about requests (status, event, packet, futures, and the
+//! order in which they see the end) is done here. What a provider has to supply is an [`OverlappedFile`] that can be driven.
+
 #![deny(unsafe_code)]
 
 mod adapter;
@@ -10,6 +96,7 @@ mod buffer;
 mod connection;
 mod error;
 mod event;
+pub mod ext;
 mod file;
 mod memory;
 mod object;

@@ -105,7 +105,9 @@ impl CompletionPort {
     /// when the time ran out.
     ///
     /// This is a progress call: while there is no packet, the calling thread drives the files tied to the port. With a limit
-    /// of zero it drives once what is ready. Any number of threads may call it.
+    /// of zero it drives once what is ready. Any number of threads may call it. Each thread sleeps on one of the files, and
+    /// threads spread over them; what arrives on a file where nobody sleeps is the business of the provider's own thread, and
+    /// its packets wake the sleepers of the others.
     ///
     /// The file on which a thread sleeps stays alive until the thread wakes up.
     pub fn get(&self, timeout: Option<Duration>) -> Option<Packet> {

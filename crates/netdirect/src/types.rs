@@ -28,14 +28,13 @@ bitflags! {
         const CQ_RESIZE_SUPPORTED = 0x0000_0100;
         /// `ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED`: connections to an address of the same adapter work.
         const LOOPBACK_CONNECTIONS_SUPPORTED = 0x0001_0000;
-        /// Whatever other bits a provider reports.
-        const _ = !0;
     }
 
     /// Rights and properties of a memory region (`ND_MR_FLAG_…`), for
     /// [`MemoryRegion::register`](crate::MemoryRegion::register).
     ///
-    /// No flag at all makes a region that only Send and Write can take data from (MR-019).
+    /// No flag at all makes a region that only Send and Write can take data from (MR-019). Bits without a meaning can be
+    /// carried (`from_bits_retain`), and are refused by `register` (AMB-055).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct MrFlags: u32 {
         /// `ND_MR_FLAG_ALLOW_LOCAL_WRITE`: the adapter may write into the buffer: needed for Receives.
@@ -49,8 +48,6 @@ bitflags! {
         const RDMA_READ_SINK = 0x0000_0008;
         /// `ND_MR_FLAG_DO_NOT_SECURE_VM`: the range need not be protected against being remapped.
         const DO_NOT_SECURE_VM = 0x8000_0000;
-        /// Bits without a meaning can be represented; `register` refuses them (AMB-055).
-        const _ = !0;
     }
 
     /// Flags of a request on a queue pair (`ND_OP_FLAG_…`).
@@ -78,8 +75,6 @@ bitflags! {
         const ALLOW_WRITE = 0x0000_0010;
         /// `ND_OP_FLAG_INLINE`: data is copied during the call.
         const INLINE = 0x0000_0020;
-        /// Bits without a meaning can be represented; requests refuse them.
-        const _ = !0;
     }
 
     /// `ND_QUERY_…`: which addresses the helper layer lists (`NdQueryAddressList`).
@@ -91,8 +86,6 @@ bitflags! {
         const EXCLUDE_ND_V1_ADDRESSES = 0x0000_0002;
         /// `ND_QUERY_EXCLUDE_NDv2_ADDRESSES`: leave out version 2 providers.
         const EXCLUDE_ND_V2_ADDRESSES = 0x0000_0004;
-        /// Whatever other bits a caller passes.
-        const _ = !0;
     }
 }
 

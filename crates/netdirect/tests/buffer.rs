@@ -1,0 +1,203 @@
+//! Buffers against a plain vector, and their promises to readers and neighbours (INFO-022, TST-103, MR-012).
+#![cfg(not(loom))]
+
+use std::thread;
+
+use netdirect::{Buffer, LocalToken, Sge};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write {
+        at: prop::sample::Index,
+        data: Vec<u8>,
+    },
+    Read {
+        at: prop::sample::Index,
+        len: prop::sample::Index,
+    },
+    Slice {
+        from: prop::sample::Index,
+        len: prop::sample::Index,
+    },
+    Fill(u8),
+    Whole,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(|(at, data)| Step::Write { at, data }),
+        4 => any::<(prop::sample::Index, prop::sample::Index)>().prop_map(|(at, len)| Step::Read { at, len }),
+        1 => any::<(prop::sample::Index, prop::sample::Index)>().prop_map(|(from, len)| Step::Slice { from, len }),
+        1 => any::<u8>().prop_map(Step::Fill),
+        1 => Just(Step::Whole),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+/// Runs the steps on a buffer and on a vector that stands for all of its memory.
+fn compare(buffer: &Buffer, steps: &[Step]) -> Vec<u8> {
+    let mut model = buffer.to_vec();
+    let (mut view, mut base) = (buffer.clone(), 0);
+    for step in steps {
+        match step {
+            Step::Write { at, data } => {
+                let at = at.index(view.len() + 1);
+                let data = &data[..data.len().min(view.len() - at)];
+                view.write(at, data);
+                model[base + at..base + at + data.len()].copy_from_slice(data);
+            }
+            Step::Read { at, len } => {
+                let at = at.index(view.len() + 1);
+                let mut into = vec![0xEE; len.index(view.len() - at + 1)];
+                view.read(at, &mut into);
+                assert_eq!(into, model[base + at..base + at + into.len()]);
+            }
+            Step::Slice { from, len } => {
+                let from = from.index(view.len() + 1);
+                let len = len.index(view.len() - from + 1);
+                view = view.slice(from..from + len);
+                base += from;
+                assert_eq!(view.address(), buffer.address() + base as u64);
+                assert_eq!(view.len(), len);
+            }
+            Step::Fill(octet) => {
+                view.fill(*octet);
+                model[base..base + view.len()].fill(*octet);
+            }
+            Step::Whole => (view, base) = (view.whole(), 0),
+        }
+    }
+    assert_eq!(view.whole().to_vec(), model);
+    for (at, octet) in model.iter().enumerate().take(20) {
+        assert_eq!(buffer.load(at), *octet);
+    }
+    model
+}
+
+proptest! {
+    #[test]
+    fn owned_buffer_is_a_vector(len in 0..100_usize, steps in steps()) {
+        let buffer = Buffer::new(len);
+        prop_assert_eq!(buffer.address() % 8, 0);
+        prop_assert!(buffer.is_owned() && buffer.to_vec().iter().all(|octet| *octet == 0));
+        compare(&buffer, &steps);
+    }
+
+    #[test]
+    fn foreign_buffer_is_a_vector_and_touches_nothing_else(
+        before in 0..16_usize,
+        len in 0..100_usize,
+        steps in steps(),
+    ) {
+        // Every alignment of both ends, with guards around them.
+        let mut memory = vec![0x5A_u8; before + len + 16];
+        let start = memory.as_mut_ptr().wrapping_add(before);
+        // SAFETY: inside the vector, which outlives the buffer and is not touched meanwhile.
+        let buffer = unsafe { Buffer::from_raw_parts(start, len) };
+        prop_assert!(!buffer.is_owned());
+        prop_assert_eq!(buffer.as_ptr(), start);
+        let model = compare(&buffer, &steps);
+        drop(buffer);
+        prop_assert!(memory[..before].iter().all(|octet| *octet == 0x5A));
+        prop_assert_eq!(&memory[before..before + len], model);
+        prop_assert!(memory[before + len..].iter().all(|octet| *octet == 0x5A));
+    }
+}
+
+#[test]
+fn neighbours_in_one_word_do_not_tear_each_other() {
+    // Eight threads, each with its own octets of shared words: every write must survive.
+    const ROUNDS: u8 = 200;
+    let mut memory = vec![0_u8; 64 * 3 + 5];
+    let start = memory.as_mut_ptr().wrapping_add(5);
+    // SAFETY: inside the vector, which outlives the buffer and is not touched meanwhile.
+    let foreign = unsafe { Buffer::from_raw_parts(start, 64 * 3) };
+    for buffer in [Buffer::new(64 * 3), foreign] {
+        thread::scope(|scope| {
+            for writer in 0..64 {
+                let part = buffer.slice(writer * 3..writer * 3 + 3);
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        part.write(0, &[round; 3]);
+                        assert_eq!(part.to_vec(), [round; 3]);
+                    }
+                });
+            }
+        });
+        assert_eq!(buffer.to_vec(), [ROUNDS; 64 * 3]);
+    }
+}
+
+#[test]
+fn last_octet_is_seen_last() {
+    // INFO-022, TST-103: a reader that spins on the last octet then sees all of the message.
+    let len = 1001;
+    let buffer = Buffer::new(len + 3).slice(3..);
+    for round in 1..=100_u8 {
+        let writer = thread::spawn({
+            let buffer = buffer.clone();
+            move || buffer.write(0, &vec![round; len])
+        });
+        while buffer.load(len - 1) != round {
+            std::hint::spin_loop();
+        }
+        assert!(buffer.to_vec().iter().all(|octet| *octet == round));
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn views_keep_the_memory() {
+    let part = Buffer::new(100).slice(10..=19);
+    part.fill(3);
+    assert_eq!((part.len(), part.is_empty()), (10, false));
+    assert!(part.slice(4..4).is_empty());
+    let whole = part.whole();
+    assert_eq!(whole.len(), 100);
+    assert_eq!(
+        whole.slice(9..21).to_vec(),
+        [0, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 0]
+    );
+}
+
+#[test]
+fn scatter_gather_entries_name_ranges() {
+    let buffer = Buffer::new(100).slice(20..);
+    let sge = Sge::new(&buffer, 5.., LocalToken(9));
+    assert_eq!(
+        sge,
+        Sge {
+            address: buffer.address() + 5,
+            length: 75,
+            token: LocalToken(9)
+        }
+    );
+    assert_eq!(Sge::new(&buffer, .., LocalToken(9)).length, 80);
+}
+
+#[test]
+#[should_panic(expected = "outside a buffer of 10 octets")]
+fn write_outside_a_view_panics() {
+    Buffer::new(100).slice(..10).write(8, &[0; 3]);
+}
+
+#[test]
+#[should_panic(expected = "outside a buffer of 10 octets")]
+fn read_far_outside_panics_without_overflow() {
+    Buffer::new(10).read(usize::MAX, &mut [0; 2]);
+}
+
+#[test]
+#[should_panic(expected = "range 5..11 is outside")]
+fn slice_outside_panics() {
+    let _ = Buffer::new(10).slice(5..11);
+}
+
+#[test]
+fn large_buffers_cost_memory_only_when_used() {
+    // Two pages of a gibibyte are touched.
+    let buffer = Buffer::new(1 << 30);
+    buffer.write((1 << 30) - 5, b"there");
+    assert_eq!(buffer.slice((1 << 30) - 5..).to_vec(), b"there");
+}

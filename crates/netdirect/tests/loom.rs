@@ -1,0 +1,261 @@
+//! Every interleaving of ends, waits and posts, up to a bound on preemptions. A lost wake-up is a deadlock that loom reports.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p netdirect --test loom --release`.
+#![cfg(loom)]
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::time::Instant;
+
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use netdirect::{Association, CompletionPort, Event, Overlapped, OverlappedFile, Status};
+
+/// A file whose work is done elsewhere.
+struct File {
+    association: Association,
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+impl File {
+    fn new() -> Arc<dyn OverlappedFile> {
+        Arc::new(Self {
+            association: Association::new(),
+            lock: Mutex::new(()),
+            woken: Condvar::new(),
+        })
+    }
+}
+
+impl OverlappedFile for File {
+    fn association(&self) -> &Association {
+        &self.association
+    }
+
+    fn progress(&self) {}
+
+    fn park(&self, done: &dyn Fn() -> bool, _deadline: Option<Instant>) {
+        let mut guard = self.lock.lock().unwrap();
+        while !done() {
+            guard = self.woken.wait(guard).unwrap();
+        }
+    }
+
+    fn wake(&self) {
+        drop(self.lock.lock().unwrap());
+        self.woken.notify_all();
+    }
+
+    #[cfg(unix)]
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        unreachable!("nobody watches a model")
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("File")
+    }
+}
+
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+#[test]
+fn wait_sees_the_end() {
+    model(|| {
+        let file = File::new();
+        let overlapped = Overlapped::new();
+        let pending = overlapped.begin(&file).unwrap();
+        let ender = thread::spawn(move || pending.complete(Status::REMOTE_ERROR));
+        assert_eq!(overlapped.wait(), Status::REMOTE_ERROR);
+        ender.join().unwrap();
+    });
+}
+
+#[test]
+fn event_is_signalled_after_the_status() {
+    model(|| {
+        let file = File::new();
+        let event = Event::new();
+        let overlapped = Overlapped::with_event(&event);
+        let pending = overlapped.begin(&file).unwrap();
+        let ender = thread::spawn(move || pending.complete(Status::IO_TIMEOUT));
+        event.wait();
+        assert_eq!(overlapped.status(), Status::IO_TIMEOUT);
+        ender.join().unwrap();
+    });
+}
+
+#[test]
+fn get_on_the_file_that_ends() {
+    model(|| {
+        let (file, port) = (File::new(), CompletionPort::new());
+        file.associate(&port, 1).unwrap();
+        let overlapped = Overlapped::new();
+        let pending = overlapped.begin(&file).unwrap();
+        let ender = thread::spawn(move || pending.complete(Status::CANCELED));
+        let packet = port.get(None).unwrap();
+        assert_eq!(packet.status, Status::CANCELED);
+        assert_eq!(
+            overlapped.status(),
+            Status::CANCELED,
+            "a packet is not ahead of its status"
+        );
+        ender.join().unwrap();
+    });
+}
+
+#[test]
+fn get_parked_on_another_file() {
+    model(|| {
+        let (one, two, port) = (File::new(), File::new(), CompletionPort::new());
+        one.associate(&port, 1).unwrap();
+        two.associate(&port, 2).unwrap();
+        let pending = Overlapped::new().begin(&two).unwrap();
+        let ender = thread::spawn(move || pending.complete(Status::SUCCESS));
+        assert_eq!(port.get(None).unwrap().key, 2);
+        ender.join().unwrap();
+        drop(one);
+    });
+}
+
+#[test]
+fn get_without_files_meets_post() {
+    model(|| {
+        let port = CompletionPort::new();
+        let poster = thread::spawn({
+            let port = port.clone();
+            move || port.post(0, 7)
+        });
+        assert_eq!(port.get(None).unwrap().user, 7);
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn two_getters_share_two_posts() {
+    model(|| {
+        let port = CompletionPort::new();
+        let getter = thread::spawn({
+            let port = port.clone();
+            move || port.get(None).unwrap().user
+        });
+        let poster = thread::spawn({
+            let port = port.clone();
+            move || {
+                port.post(0, 1);
+                port.post(0, 2);
+            }
+        });
+        let mine = port.get(None).unwrap().user;
+        let other = getter.join().unwrap();
+        assert_eq!(mine + other, 3);
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn two_getters_on_a_file_share_an_end_and_a_post() {
+    model(|| {
+        let (file, port) = (File::new(), CompletionPort::new());
+        file.associate(&port, 0).unwrap();
+        let overlapped = Overlapped::new();
+        overlapped.set_user(1);
+        let pending = overlapped.begin(&file).unwrap();
+        let getter = thread::spawn({
+            let port = port.clone();
+            move || port.get(None).unwrap().user
+        });
+        let poster = thread::spawn({
+            let port = port.clone();
+            move || {
+                pending.complete(Status::SUCCESS);
+                port.post(0, 2);
+            }
+        });
+        let mine = port.get(None).unwrap().user;
+        assert_eq!(mine + getter.join().unwrap(), 3);
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn file_tied_while_a_thread_sleeps() {
+    model(|| {
+        let (file, port) = (File::new(), CompletionPort::new());
+        let pending = Overlapped::new().begin(&file).unwrap();
+        let tier = thread::spawn({
+            let port = port.clone();
+            move || {
+                file.associate(&port, 3).unwrap();
+                pending.complete(Status::SUCCESS);
+            }
+        });
+        assert_eq!(port.get(None).unwrap().key, 3);
+        tier.join().unwrap();
+    });
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn future_is_ready_or_woken_once() {
+    model(|| {
+        let file = File::new();
+        let overlapped = Overlapped::new();
+        let pending = overlapped.begin(&file).unwrap();
+        let ender = thread::spawn(move || pending.complete(Status::SUCCESS));
+        let wakes = Arc::new(Wakes::default());
+        let waker = wakes.clone().into();
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(overlapped.into_future());
+        let first = future.as_mut().poll(&mut context);
+        ender.join().unwrap();
+        let expected = usize::from(first.is_pending());
+        assert_eq!(wakes.0.load(Ordering::SeqCst), expected);
+        assert_eq!(
+            future.as_mut().poll(&mut context),
+            Poll::Ready(Status::SUCCESS)
+        );
+    });
+}
+
+#[test]
+fn future_dropped_while_the_request_ends() {
+    model(|| {
+        let file = File::new();
+        let overlapped = Overlapped::new();
+        let pending = overlapped.begin(&file).unwrap();
+        let wakes = Arc::new(Wakes::default());
+        let waker = wakes.clone().into();
+        let mut future = Box::pin((&overlapped).into_future());
+        assert!(
+            future
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        let ender = thread::spawn(move || pending.complete(Status::SUCCESS));
+        drop(future);
+        ender.join().unwrap();
+        assert!(wakes.0.load(Ordering::SeqCst) <= 1);
+        drop(waker);
+        assert_eq!(Arc::strong_count(&wakes), 1, "no waker is left behind");
+    });
+}

@@ -1,0 +1,404 @@
+//! The rules of overlapped requests: GEN-006 to GEN-011, OVL rows, TST-002 to TST-010, AMB-065, AMB-068, AMB-069.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+use common::{Counter, MockFile, block_on};
+use netdirect::{
+    CompletionPort, Event, Overlapped, OverlappedFile, OverlappedObject, Result, Status,
+};
+
+const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
+
+/// An object that does not know any request: what is asked of it is answered from the `Overlapped` (OVL-023).
+#[derive(Debug)]
+struct Stranger;
+
+impl OverlappedObject for Stranger {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn never_used_is_success_without_waiting() {
+    // TST-005
+    let overlapped = Overlapped::new();
+    assert_eq!(overlapped.status(), Status::SUCCESS);
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    assert_eq!(
+        Stranger.get_overlapped_result(&overlapped, true),
+        Status::SUCCESS
+    );
+    assert_eq!(block_on(overlapped.into_future()), Status::SUCCESS);
+}
+
+#[test]
+fn status_is_pending_then_exactly_the_final_one() {
+    // OVL-005, OVL-007, OVL-016, GEN-012: also statuses nobody has heard of
+    let (_, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    for status in Status::ALL
+        .iter()
+        .copied()
+        .filter(|status| *status != Status::PENDING)
+    {
+        let pending = overlapped.begin(&file).unwrap();
+        assert!(pending.is(&overlapped.clone()) && !pending.is(&Overlapped::new()));
+        assert!(overlapped.is_pending());
+        assert_eq!(overlapped.status(), Status::PENDING);
+        assert_eq!(
+            Stranger.get_overlapped_result(&overlapped, false),
+            Status::PENDING
+        );
+        assert_eq!(overlapped.wait_timeout(Duration::ZERO), None);
+        pending.complete(status);
+        assert_eq!(overlapped.status(), status);
+        assert_eq!(Stranger.get_overlapped_result(&overlapped, false), status);
+        assert_eq!(overlapped.wait(), status);
+    }
+    overlapped
+        .begin(&file)
+        .unwrap()
+        .complete(Status::from_bits(0xC123_4567));
+    assert_eq!(overlapped.wait(), Status::from_bits(0xC123_4567));
+}
+
+#[test]
+fn in_flight_twice_is_refused_and_harms_nobody() {
+    // TST-024: Disconnect and Deregister with one OVERLAPPED
+    let (_, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let first = overlapped.begin(&file).unwrap();
+    let second = overlapped.begin(&file).unwrap_err();
+    assert_eq!(second.status(), Status::INVALID_PARAMETER_MIX);
+    assert!(overlapped.is_pending());
+    first.complete(Status::IO_TIMEOUT);
+    assert_eq!(overlapped.status(), Status::IO_TIMEOUT);
+}
+
+#[test]
+fn used_again_on_another_object_after_its_end() {
+    // OVL-022
+    let (_, one) = MockFile::shared();
+    let (other_mock, other) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    overlapped
+        .begin(&one)
+        .unwrap()
+        .complete(Status::CONNECTION_REFUSED);
+    let pending = overlapped.begin(&other).unwrap();
+    assert_eq!(overlapped.status(), Status::PENDING);
+    other_mock.submit(move || pending.complete(Status::SUCCESS));
+    assert_eq!(overlapped.wait(), Status::SUCCESS); // drives the second file
+}
+
+#[test]
+fn waiting_drives_the_file_and_needs_no_event() {
+    // AMB-068, OVL-011
+    let (mock, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let pending = overlapped.begin(&file).unwrap();
+    mock.submit(move || pending.complete(Status::HOST_UNREACHABLE));
+    assert!(overlapped.is_pending(), "nobody drives yet");
+    assert_eq!(overlapped.wait(), Status::HOST_UNREACHABLE);
+}
+
+#[test]
+fn polling_drives_the_file() {
+    // TST-114
+    let (mock, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let ways: [fn(&Overlapped) -> Status; 3] = [
+        |o| o.poll(),
+        |o| Stranger.get_overlapped_result(o, false),
+        |o| o.wait_timeout(Duration::ZERO).unwrap(),
+    ];
+    for wait in ways {
+        let pending = overlapped.begin(&file).unwrap();
+        mock.submit(move || pending.complete(Status::CANCELED));
+        assert_eq!(wait(&overlapped), Status::CANCELED);
+    }
+}
+
+#[test]
+fn a_thread_asleep_on_the_file_is_woken_by_an_end_elsewhere() {
+    let (mock, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let pending = overlapped.begin(&file).unwrap();
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            thread::spawn({
+                let o = overlapped.clone();
+                move || o.wait()
+            })
+        })
+        .collect();
+    mock.wait_for_sleepers(3);
+    pending.complete(Status::REMOTE_ERROR);
+    for waiter in waiters {
+        assert_eq!(waiter.join().unwrap(), Status::REMOTE_ERROR);
+    }
+}
+
+#[test]
+fn waiting_with_a_limit_ends_by_the_limit() {
+    let (_, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let pending = overlapped.begin(&file).unwrap();
+    assert_eq!(overlapped.wait_timeout(Duration::from_millis(2)), None);
+    assert!(overlapped.is_pending());
+    drop(pending);
+    assert_eq!(
+        overlapped.wait_timeout(Duration::MAX),
+        Some(Status::CANCELED)
+    );
+}
+
+#[test]
+fn dropped_request_is_cancelled_and_notified() {
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 5).unwrap();
+    let event = Event::new();
+    let overlapped = Overlapped::with_event(&event);
+    drop(overlapped.begin(&file).unwrap());
+    assert_eq!(overlapped.status(), Status::CANCELED);
+    assert!(event.wait_timeout(Duration::ZERO));
+    assert_eq!(port.get(AT_ONCE).unwrap().status, Status::CANCELED);
+}
+
+#[test]
+fn ended_before_the_method_returned_is_notified_all_the_same() {
+    // TST-003, AMB-065: the method completes the request, then returns Pending
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 9).unwrap();
+    let event = Event::new();
+    let overlapped = Overlapped::with_event(&event);
+    overlapped.set_user(77);
+    overlapped.begin(&file).unwrap().complete(Status::SUCCESS);
+    let packet = port
+        .get(AT_ONCE)
+        .expect("the packet is there before the method returns (TST-030)");
+    assert_eq!(
+        (packet.key, packet.status, packet.user),
+        (9, Status::SUCCESS, 77)
+    );
+    assert!(packet.overlapped.unwrap().is(&overlapped));
+    assert!(event.wait_timeout(Duration::ZERO));
+    assert!(port.is_empty(), "exactly one packet");
+}
+
+#[test]
+fn done_or_failed_at_once_tells_nobody_but_leaves_its_status() {
+    // GEN-008, GEN-009, TST-006
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 0).unwrap();
+    let event = Event::new();
+    let overlapped = Overlapped::with_event(&event);
+    overlapped
+        .begin(&file)
+        .unwrap()
+        .complete(Status::DEVICE_BUSY);
+    assert!(port.get(AT_ONCE).is_some() && event.wait_timeout(Duration::ZERO));
+    for status in [Status::SUCCESS, Status::CONNECTION_INVALID] {
+        overlapped.begin(&file).unwrap().abandon(status);
+        assert_eq!(overlapped.status(), status);
+        assert_eq!(overlapped.wait(), status);
+        assert!(port.get(AT_ONCE).is_none());
+        assert!(!event.wait_timeout(Duration::ZERO));
+    }
+}
+
+#[test]
+fn a_thread_that_waits_already_is_released_by_abandon() {
+    let (mock, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let pending = overlapped.begin(&file).unwrap();
+    let waiter = thread::spawn({
+        let o = overlapped.clone();
+        move || o.wait()
+    });
+    mock.wait_for_sleepers(1);
+    pending.abandon(Status::NO_MEMORY);
+    assert_eq!(waiter.join().unwrap(), Status::NO_MEMORY);
+}
+
+#[test]
+fn low_bit_event_keeps_the_packet_away_but_not_the_event() {
+    // OVL-021, TST-009
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 0).unwrap();
+    let event = Event::new();
+    let overlapped = Overlapped::with_event(&event).without_port();
+    overlapped.begin(&file).unwrap().complete(Status::SUCCESS);
+    assert!(port.get(AT_ONCE).is_none());
+    event.wait();
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+}
+
+#[test]
+fn beginning_resets_the_event() {
+    let (_, file) = MockFile::shared();
+    let event = Event::new();
+    let overlapped = Overlapped::with_event(&event);
+    overlapped.begin(&file).unwrap().complete(Status::SUCCESS);
+    let pending = overlapped.begin(&file).unwrap();
+    assert!(
+        !event.wait_timeout(Duration::ZERO),
+        "the signal of the first request is gone"
+    );
+    pending.complete(Status::SUCCESS);
+    assert!(event.wait_timeout(Duration::ZERO));
+    assert!(!event.wait_timeout(Duration::ZERO), "auto-reset");
+}
+
+#[test]
+fn event_is_set_for_a_thread_that_waits_on_it() {
+    let (_, file) = MockFile::shared();
+    let event = Event::new();
+    let overlapped = Overlapped::with_event(&event);
+    let pending = overlapped.begin(&file).unwrap();
+    let waiter = thread::spawn({
+        let overlapped = overlapped.clone();
+        move || {
+            overlapped.event().unwrap().wait();
+            overlapped.status()
+        }
+    });
+    pending.complete(Status::CONNECTION_ABORTED);
+    assert_eq!(
+        waiter.join().unwrap(),
+        Status::CONNECTION_ABORTED,
+        "the status is there before the event"
+    );
+}
+
+#[test]
+fn awaited_under_an_executor_that_polls_only_when_woken() {
+    let (mock, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let pending = overlapped.begin(&file).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let background = thread::spawn({
+        let over = over.clone();
+        move || {
+            while !over.load(Ordering::SeqCst) {
+                file.park(&|| over.load(Ordering::SeqCst), None);
+            }
+        }
+    });
+    mock.wait_for_sleepers(1);
+    mock.submit(move || pending.complete(Status::CONNECTION_REFUSED));
+    assert_eq!(
+        block_on(async { (&overlapped).await }),
+        Status::CONNECTION_REFUSED
+    );
+    over.store(true, Ordering::SeqCst);
+    mock.wake();
+    background.join().unwrap();
+}
+
+#[test]
+fn each_task_is_woken_once_and_only_by_its_latest_waker() {
+    let (_, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let pending = overlapped.begin(&file).unwrap();
+    let (old, new, other, gone) = (
+        Counter::new(),
+        Counter::new(),
+        Counter::new(),
+        Counter::new(),
+    );
+    let mut future = pin!(overlapped.clone().into_future());
+    let mut second = pin!(overlapped.clone().into_future());
+    let mut dropped = Box::pin((&overlapped).into_future());
+    let mut poll = |waker: &Arc<Counter>| {
+        let waker = waker.clone().into();
+        future.as_mut().poll(&mut Context::from_waker(&waker))
+    };
+    assert_eq!(poll(&old), Poll::Pending);
+    assert_eq!(poll(&new), Poll::Pending); // as after moving to another task
+    assert_eq!(
+        second
+            .as_mut()
+            .poll(&mut Context::from_waker(&other.clone().into())),
+        Poll::Pending
+    );
+    assert_eq!(
+        dropped
+            .as_mut()
+            .poll(&mut Context::from_waker(&gone.clone().into())),
+        Poll::Pending
+    );
+    drop(dropped);
+    assert_eq!(
+        Arc::strong_count(&gone),
+        1,
+        "a dropped future leaves no waker behind"
+    );
+    pending.complete(Status::SUCCESS);
+    let counts = [&old, &new, &other, &gone].map(|counter| counter.wakes.load(Ordering::SeqCst));
+    assert_eq!(counts, [0, 1, 1, 0]);
+    assert_eq!(poll(&new), Poll::Ready(Status::SUCCESS));
+    assert_eq!(Arc::strong_count(&new), 1);
+}
+
+#[test]
+fn a_dropped_handle_breaks_nothing() {
+    // The request keeps its record; nothing of the caller is needed to end it.
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 1).unwrap();
+    let pending = Overlapped::new().begin(&file).unwrap();
+    drop(file); // TST-026: the handle is closed before the objects
+    pending.complete(Status::SUCCESS);
+    assert_eq!(port.get(AT_ONCE).unwrap().key, 1);
+}
+
+#[test]
+fn request_in_flight_keeps_the_file_and_its_end_lets_go() {
+    let (mock, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let pending = overlapped.begin(&file).unwrap();
+    drop(file);
+    assert_eq!(Arc::strong_count(&mock), 2);
+    pending.complete(Status::SUCCESS);
+    assert_eq!(Arc::strong_count(&mock), 1);
+}
+
+#[test]
+fn reused_at_once_by_another_thread_notifies_in_order() {
+    // A thread that sees the end by polling and starts the next request must not overtake the packet of the first.
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 0).unwrap();
+    let overlapped = Overlapped::new();
+    for _ in 0..500 {
+        let first = overlapped.begin(&file).unwrap();
+        let reuser = thread::spawn({
+            let (overlapped, file) = (overlapped.clone(), file.clone());
+            move || {
+                while overlapped.is_pending() {
+                    std::hint::spin_loop();
+                }
+                overlapped.begin(&file).unwrap().complete(Status::CANCELED);
+            }
+        });
+        first.complete(Status::SUCCESS);
+        reuser.join().unwrap();
+        let statuses = [port.get(AT_ONCE), port.get(AT_ONCE)].map(|packet| packet.unwrap().status);
+        assert_eq!(statuses, [Status::SUCCESS, Status::CANCELED]);
+    }
+}
