@@ -29,7 +29,9 @@ use crate::{CompletionPort, Error, Result, Status};
 ///   and `park` of the same file, on the same thread, when a request is completed there. So hold no lock that `wake` takes
 ///   while completing requests.
 /// - No wake-up may be lost: when `wake` begins after a state change that makes `done` true, every `park` that began before,
-///   or begins later, returns. A `park` therefore makes itself known to `wake` first, then asks `done`, then sleeps.
+///   or begins later, returns. A `park` therefore makes itself known to `wake` first, then asks `done`, then sleeps. `done` of this
+///   crate reads with sequential consistency and takes no lock, so it may be asked under a lock of the provider's; either a
+///   lock that `wake` takes too, or sequentially consistent flags, will do.
 pub trait OverlappedFile: Any + Debug + Send + Sync {
     /// Which completion port the file is tied to.
     fn association(&self) -> &Association;

@@ -139,7 +139,8 @@ impl Overlapped {
     }
 
     /// Waits for the end of the request in flight and returns its final status; returns at once when none is. A progress
-    /// call: the thread drives the overlapped file of the request. Any number of threads may wait.
+    /// call: the thread drives the overlapped file of the request. Any number of threads may wait. If the `Overlapped` is used
+    /// for another request before a waiting thread has looked, that thread waits for the other one too.
     ///
     /// With an event, the event is set as well, and stays so until someone waits on it.
     pub fn wait(&self) -> Status {

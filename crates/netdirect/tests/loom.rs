@@ -13,19 +13,27 @@ use std::time::Instant;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use netdirect::{Association, CompletionPort, Event, Overlapped, OverlappedFile, Status};
+use netdirect::{
+    Association, CompletionPort, Event, Overlapped, OverlappedFile, PendingOverlapped, Status,
+};
 
-/// A file whose work is done elsewhere.
+/// A file whose work, if it has any, is to end one request.
 struct File {
     association: Association,
+    work: Mutex<Option<PendingOverlapped>>,
     lock: Mutex<()>,
     woken: Condvar,
 }
 
 impl File {
-    fn new() -> Arc<dyn OverlappedFile> {
+    fn idle() -> Arc<dyn OverlappedFile> {
+        Self::with_work(None)
+    }
+
+    fn with_work(work: Option<PendingOverlapped>) -> Arc<dyn OverlappedFile> {
         Arc::new(Self {
             association: Association::new(),
+            work: Mutex::new(work),
             lock: Mutex::new(()),
             woken: Condvar::new(),
         })
@@ -37,9 +45,15 @@ impl OverlappedFile for File {
         &self.association
     }
 
-    fn progress(&self) {}
+    fn progress(&self) {
+        let work = self.work.lock().unwrap().take();
+        if let Some(pending) = work {
+            pending.complete(Status::SUCCESS);
+        }
+    }
 
     fn park(&self, done: &dyn Fn() -> bool, _deadline: Option<Instant>) {
+        self.progress();
         let mut guard = self.lock.lock().unwrap();
         while !done() {
             guard = self.woken.wait(guard).unwrap();
@@ -72,7 +86,7 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn wait_sees_the_end() {
     model(|| {
-        let file = File::new();
+        let file = File::idle();
         let overlapped = Overlapped::new();
         let pending = overlapped.begin(&file).unwrap();
         let ender = thread::spawn(move || pending.complete(Status::REMOTE_ERROR));
@@ -84,7 +98,7 @@ fn wait_sees_the_end() {
 #[test]
 fn event_is_signalled_after_the_status() {
     model(|| {
-        let file = File::new();
+        let file = File::idle();
         let event = Event::new();
         let overlapped = Overlapped::with_event(&event);
         let pending = overlapped.begin(&file).unwrap();
@@ -98,7 +112,7 @@ fn event_is_signalled_after_the_status() {
 #[test]
 fn get_on_the_file_that_ends() {
     model(|| {
-        let (file, port) = (File::new(), CompletionPort::new());
+        let (file, port) = (File::idle(), CompletionPort::new());
         file.associate(&port, 1).unwrap();
         let overlapped = Overlapped::new();
         let pending = overlapped.begin(&file).unwrap();
@@ -117,7 +131,7 @@ fn get_on_the_file_that_ends() {
 #[test]
 fn get_parked_on_another_file() {
     model(|| {
-        let (one, two, port) = (File::new(), File::new(), CompletionPort::new());
+        let (one, two, port) = (File::idle(), File::idle(), CompletionPort::new());
         one.associate(&port, 1).unwrap();
         two.associate(&port, 2).unwrap();
         let pending = Overlapped::new().begin(&two).unwrap();
@@ -166,7 +180,7 @@ fn two_getters_share_two_posts() {
 #[test]
 fn two_getters_on_a_file_share_an_end_and_a_post() {
     model(|| {
-        let (file, port) = (File::new(), CompletionPort::new());
+        let (file, port) = (File::idle(), CompletionPort::new());
         file.associate(&port, 0).unwrap();
         let overlapped = Overlapped::new();
         overlapped.set_user(1);
@@ -191,7 +205,7 @@ fn two_getters_on_a_file_share_an_end_and_a_post() {
 #[test]
 fn file_tied_while_a_thread_sleeps() {
     model(|| {
-        let (file, port) = (File::new(), CompletionPort::new());
+        let (file, port) = (File::idle(), CompletionPort::new());
         let pending = Overlapped::new().begin(&file).unwrap();
         let tier = thread::spawn({
             let port = port.clone();
@@ -202,6 +216,33 @@ fn file_tied_while_a_thread_sleeps() {
         });
         assert_eq!(port.get(None).unwrap().key, 3);
         tier.join().unwrap();
+    });
+}
+
+#[test]
+fn file_tied_while_a_thread_sleeps_is_driven_by_that_thread() {
+    model(|| {
+        let (carrier, port) = (File::idle(), CompletionPort::new());
+        carrier.associate(&port, 4).unwrap();
+        let pending = Overlapped::new().begin(&carrier).unwrap();
+        // Nothing but driving `file` ends the request, and nobody but the thread asleep on `lone` can do that.
+        let lone = CompletionPort::new();
+        let file = File::with_work(Some(pending));
+        let tier = thread::spawn({
+            let (lone, file) = (lone.clone(), file.clone());
+            move || file.associate(&lone, 5).unwrap()
+        });
+        let poster = thread::spawn({
+            let (port, lone) = (port.clone(), lone.clone());
+            move || {
+                assert_eq!(port.get(None).unwrap().key, 4);
+                lone.post(0, 6);
+            }
+        });
+        assert_eq!(lone.get(None).unwrap().user, 6);
+        tier.join().unwrap();
+        poster.join().unwrap();
+        drop(file);
     });
 }
 
@@ -217,7 +258,7 @@ impl Wake for Wakes {
 #[test]
 fn future_is_ready_or_woken_once() {
     model(|| {
-        let file = File::new();
+        let file = File::idle();
         let overlapped = Overlapped::new();
         let pending = overlapped.begin(&file).unwrap();
         let ender = thread::spawn(move || pending.complete(Status::SUCCESS));
@@ -239,7 +280,7 @@ fn future_is_ready_or_woken_once() {
 #[test]
 fn future_dropped_while_the_request_ends() {
     model(|| {
-        let file = File::new();
+        let file = File::idle();
         let overlapped = Overlapped::new();
         let pending = overlapped.begin(&file).unwrap();
         let wakes = Arc::new(Wakes::default());
