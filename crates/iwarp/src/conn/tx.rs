@@ -352,9 +352,6 @@ impl Connection {
                 .is_some_and(|request| request.work.is_local());
             return (local && self.may_start()).then_some(Source::Own);
         }
-        if self.tx.ready.is_some() {
-            return Some(Source::Ready);
-        }
         // A message under way is finished before another begins.
         if self
             .tx
@@ -366,6 +363,9 @@ impl Connection {
         }
         if self.tx.current.is_some_and(|current| current.offset > 0) && !self.reads_next() {
             return Some(Source::Own);
+        }
+        if self.tx.ready.is_some() {
+            return Some(Source::Ready);
         }
         match (self.may_start(), !self.tx.responses.is_empty()) {
             (true, true) if self.tx.response_turn => Some(Source::Response),

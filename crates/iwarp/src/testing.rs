@@ -1,1 +1,0 @@
-//! Registered memory made of vectors.

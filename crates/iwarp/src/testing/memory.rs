@@ -1,0 +1,370 @@
+//! Registered memory made of vectors: every rule of [`Memory`], none of its concurrency.
+
+use std::cell::RefCell;
+
+use crate::memory::{
+    Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Revoked,
+    Scope, Span, WindowBind,
+};
+use crate::mpa::Crc;
+use crate::types::{Pd, RemoteAddress, STag, Sge, WindowId};
+
+/// What a region may be used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Receives may be placed here.
+    pub local_write: bool,
+    /// Peers may read.
+    pub remote_read: bool,
+    /// Peers may write.
+    pub remote_write: bool,
+    /// Read Responses may be placed here.
+    pub read_sink: bool,
+}
+
+impl Rights {
+    /// Everything.
+    pub const ALL: Self = Self {
+        local_write: true,
+        remote_read: true,
+        remote_write: true,
+        read_sink: true,
+    };
+
+    /// Source of Sends and Writes, nothing else.
+    pub const NONE: Self = Self {
+        local_write: false,
+        remote_read: false,
+        remote_write: false,
+        read_sink: false,
+    };
+}
+
+#[derive(Debug)]
+struct Region {
+    stag: STag,
+    base: u64,
+    bytes: Vec<u8>,
+    rights: Rights,
+    pd: Pd,
+    valid: bool,
+}
+
+#[derive(Debug)]
+struct Window {
+    pd: Pd,
+    bound: Option<(WindowBind, Scope)>,
+    epoch: u32,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    regions: Vec<Region>,
+    windows: Vec<Window>,
+    next: u32,
+    placed: u64,
+    messages: u64,
+}
+
+/// Registered memory made of vectors. An address is the region's base plus an offset, a local token is its STag.
+#[derive(Debug, Default)]
+pub struct VecMemory(RefCell<Inner>);
+
+/// Slots from here on are windows.
+const WINDOWS: u32 = 1 << 31;
+
+impl VecMemory {
+    /// Memory without any region.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers `bytes` at `base` under an STag of the caller's choice.
+    pub fn register_as(&self, stag: STag, base: u64, bytes: Vec<u8>, rights: Rights, pd: Pd) {
+        self.0.borrow_mut().regions.push(Region {
+            stag,
+            base,
+            bytes,
+            rights,
+            pd,
+            valid: true,
+        });
+    }
+
+    /// Registers `bytes` at some base; the SGE returned covers all of it.
+    pub fn register(&self, bytes: Vec<u8>, rights: Rights, pd: Pd) -> Sge {
+        let mut inner = self.0.borrow_mut();
+        inner.next += 1;
+        let token = STag(inner.next << 8 | 0x5a);
+        let address = u64::from(inner.next) << 32;
+        let length = u32::try_from(bytes.len()).expect("a test buffer");
+        drop(inner);
+        self.register_as(token, address, bytes, rights, pd);
+        Sge {
+            token,
+            address,
+            length,
+        }
+    }
+
+    /// The content of a region, also after it was deregistered.
+    pub fn bytes(&self, stag: STag) -> Vec<u8> {
+        let inner = self.0.borrow();
+        let region = inner.regions.iter().find(|region| region.stag == stag);
+        region.expect("a region").bytes.clone()
+    }
+
+    /// Writes into a region as its owner.
+    pub fn write(&self, stag: STag, at: usize, bytes: &[u8]) {
+        let mut inner = self.0.borrow_mut();
+        let region = inner
+            .regions
+            .iter_mut()
+            .find(|region| region.stag == stag)
+            .expect("a region");
+        region.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Nothing can be reached through `stag` any more.
+    pub fn deregister(&self, stag: STag) {
+        let mut inner = self.0.borrow_mut();
+        for region in inner
+            .regions
+            .iter_mut()
+            .filter(|region| region.stag == stag)
+        {
+            region.valid = false;
+        }
+    }
+
+    /// A window, not bound.
+    pub fn window(&self, pd: Pd) -> WindowId {
+        let mut inner = self.0.borrow_mut();
+        let id = u32::try_from(inner.windows.len()).expect("few windows");
+        inner.windows.push(Window {
+            pd,
+            bound: None,
+            epoch: 0,
+        });
+        WindowId(id)
+    }
+
+    /// A Bind of `window` over `sge`, under an STag of its own.
+    pub fn prepare(&self, window: WindowId, sge: Sge, read: bool, write: bool) -> WindowBind {
+        let mut inner = self.0.borrow_mut();
+        inner.next += 1;
+        WindowBind {
+            window,
+            stag: STag(inner.next << 8 | 0xa5),
+            region: sge.token,
+            address: sge.address,
+            length: u64::from(sge.length),
+            read,
+            write,
+        }
+    }
+
+    /// Octets placed so far.
+    pub fn placed(&self) -> u64 {
+        self.0.borrow().placed
+    }
+
+    /// Pieces placed so far that ended a message.
+    pub fn messages(&self) -> u64 {
+        self.0.borrow().messages
+    }
+}
+
+impl Inner {
+    fn region(&self, stag: STag) -> Option<(u32, &Region)> {
+        let found = self
+            .regions
+            .iter()
+            .enumerate()
+            .find(|(_, region)| region.stag == stag && region.valid);
+        found.map(|(slot, region)| (u32::try_from(slot).expect("few regions"), region))
+    }
+
+    fn window_of(&self, stag: STag) -> Option<(u32, &Window, WindowBind, Scope)> {
+        let mut windows = self.windows.iter().enumerate();
+        windows.find_map(|(slot, window)| {
+            let (bind, scope) = window.bound.filter(|(bind, _)| bind.stag == stag)?;
+            Some((
+                u32::try_from(slot).expect("few windows"),
+                window,
+                bind,
+                scope,
+            ))
+        })
+    }
+
+    /// The region and offset of a span, if it is still good.
+    fn resolve(&self, span: Span) -> Result<(usize, usize), Revoked> {
+        let region = if span.slot() < WINDOWS {
+            span.slot() as usize
+        } else {
+            let window = &self.windows[(span.slot() - WINDOWS) as usize];
+            let (bind, _) = window.bound.ok_or(Revoked)?;
+            if window.epoch != span.epoch() {
+                return Err(Revoked);
+            }
+            self.region(bind.region).ok_or(Revoked)?.0 as usize
+        };
+        if !self.regions[region].valid {
+            return Err(Revoked);
+        }
+        Ok((region, usize::try_from(span.offset()).map_err(|_| Revoked)?))
+    }
+}
+
+/// Where `len` octets from `at` begin in a buffer of `length` octets at `base`.
+fn within(at: u64, len: u32, base: u64, length: u64) -> Result<u64, AccessError> {
+    if at.checked_add(u64::from(len) - 1).is_none() {
+        return Err(AccessError::Wrap);
+    }
+    let offset = at.checked_sub(base).ok_or(AccessError::Bounds)?;
+    let fits = offset <= length && u64::from(len) <= length - offset;
+    if fits {
+        Ok(offset)
+    } else {
+        Err(AccessError::Bounds)
+    }
+}
+
+impl Memory for VecMemory {
+    fn check(
+        &self,
+        at: RemoteAddress,
+        len: u32,
+        need: Access,
+        who: Scope,
+    ) -> Result<Span, AccessError> {
+        let inner = self.0.borrow();
+        if let Some((slot, window, bind, scope)) = inner.window_of(at.stag) {
+            if scope != who {
+                return Err(AccessError::NotAssociated);
+            }
+            let granted = match need {
+                Access::RemoteRead => bind.read,
+                Access::RemoteWrite => bind.write,
+            };
+            if !granted {
+                return Err(AccessError::Rights);
+            }
+            let offset = within(at.to, len, bind.address, bind.length)?;
+            let (_, region) = inner.region(bind.region).ok_or(AccessError::InvalidSTag)?;
+            let offset = bind.address - region.base + offset;
+            return Ok(Span::new(WINDOWS + slot, 0, window.epoch, offset, len));
+        }
+        let (slot, region) = inner.region(at.stag).ok_or(AccessError::InvalidSTag)?;
+        if region.pd != who.pd {
+            return Err(AccessError::NotAssociated);
+        }
+        let granted = match need {
+            Access::RemoteRead => region.rights.remote_read,
+            Access::RemoteWrite => region.rights.remote_write,
+        };
+        if !granted {
+            return Err(AccessError::Rights);
+        }
+        let offset = within(at.to, len, region.base, region.bytes.len() as u64)?;
+        Ok(Span::new(slot, 0, 0, offset, len))
+    }
+
+    fn check_local(&self, sge: Sge, need: LocalAccess, pd: Pd) -> Result<Span, AccessError> {
+        let inner = self.0.borrow();
+        let (slot, region) = inner.region(sge.token).ok_or(AccessError::InvalidSTag)?;
+        if region.pd != pd {
+            return Err(AccessError::NotAssociated);
+        }
+        let granted = match need {
+            LocalAccess::Read => true,
+            LocalAccess::Write => region.rights.local_write,
+            LocalAccess::ReadSink => region.rights.read_sink,
+        };
+        if !granted {
+            return Err(AccessError::Rights);
+        }
+        let length = region.bytes.len() as u64;
+        let offset = within(sge.address, sge.length, region.base, length)?;
+        Ok(Span::new(slot, 0, 0, offset, sge.length))
+    }
+
+    fn place(&self, at: Span, src: &[u8], end: MessageEnd) -> Result<(), Revoked> {
+        assert_eq!(src.len(), at.len() as usize, "place fits its span");
+        assert!(!src.is_empty(), "nothing is placed as nothing");
+        let mut inner = self.0.borrow_mut();
+        let (region, offset) = inner.resolve(at)?;
+        inner.regions[region].bytes[offset..offset + src.len()].copy_from_slice(src);
+        inner.placed += src.len() as u64;
+        inner.messages += u64::from(end == MessageEnd::Last);
+        Ok(())
+    }
+
+    fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked> {
+        assert_eq!(dst.len(), at.len() as usize, "fetch fits its span");
+        let inner = self.0.borrow();
+        let (region, offset) = inner.resolve(at)?;
+        dst.copy_from_slice(&inner.regions[region].bytes[offset..offset + dst.len()]);
+        if let Some(crc) = crc {
+            crc.update(dst);
+        }
+        Ok(())
+    }
+
+    fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {
+        let mut inner = self.0.borrow_mut();
+        let (_, region) = inner.region(bind.region).ok_or(BindError::Access)?;
+        let granted = (!bind.read || region.rights.remote_read)
+            && (!bind.write || region.rights.remote_write);
+        let end = bind.address.checked_add(bind.length);
+        let inside = bind.address >= region.base
+            && end.is_some_and(|end| end - region.base <= region.bytes.len() as u64);
+        if !granted || !inside || region.pd != who.pd {
+            return Err(BindError::Access);
+        }
+        let window = inner
+            .windows
+            .get_mut(bind.window.0 as usize)
+            .ok_or(BindError::InvalidState)?;
+        if window.bound.is_some() || window.pd != who.pd {
+            return Err(BindError::InvalidState);
+        }
+        window.bound = Some((*bind, who));
+        window.epoch += 1;
+        Ok(())
+    }
+
+    fn unbind(&self, window: WindowId, who: Scope) -> Result<(), BindError> {
+        let mut inner = self.0.borrow_mut();
+        let window = inner
+            .windows
+            .get_mut(window.0 as usize)
+            .ok_or(BindError::InvalidState)?;
+        match window.bound {
+            Some((_, scope)) if scope == who => {
+                window.bound = None;
+                window.epoch += 1;
+                Ok(())
+            }
+            _ => Err(BindError::InvalidState),
+        }
+    }
+
+    fn invalidate_remote(&self, stag: STag, who: Scope) -> Result<(), InvalidateError> {
+        let mut inner = self.0.borrow_mut();
+        if inner.region(stag).is_some() {
+            return Err(InvalidateError::NotAllowed);
+        }
+        let Some((slot, _, _, scope)) = inner.window_of(stag) else {
+            return Err(InvalidateError::Unknown);
+        };
+        if scope != who {
+            return Err(InvalidateError::NotAllowed);
+        }
+        let window = &mut inner.windows[slot as usize];
+        window.bound = None;
+        window.epoch += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,346 @@
+//! Two connections joined by two byte streams.
+
+use std::time::{Duration, Instant};
+
+use super::VecMemory;
+use crate::conn::{
+    Completion, Connection, Event, Fault, InitiatorWqe, Operation, PieceRef, PostError, QueueSizes,
+    Ready, Role, StreamConfig, StreamEnd, TxBatch, TxLimit,
+};
+use crate::memory::{Memory, Scope};
+use crate::mpa::fpdu::{self, Frame};
+use crate::rdmap::Terminate;
+use crate::types::{Pd, ReadLimits, StreamId};
+
+/// Queue sizes that do for most tests.
+pub const SIZES: QueueSizes = QueueSizes {
+    initiator_depth: 16,
+    receive_depth: 16,
+    initiator_sges: 3,
+    receive_sges: 3,
+    read_sges: 3,
+    inline: 64,
+    max_transfer: 1 << 20,
+};
+
+/// A stream with CRC, read limits of 4 and a ready-to-receive Write.
+pub const fn stream(role: Role) -> StreamConfig {
+    StreamConfig {
+        role,
+        crc: true,
+        limits: ReadLimits { ird: 4, ord: 4 },
+        ready: Some(Ready::Write),
+        receive_wait: Duration::ZERO,
+        private_payload: false,
+    }
+}
+
+/// How the transport between the ends behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Knobs {
+    /// Most octets the transport takes at a time.
+    pub write: usize,
+    /// Most octets that arrive at a time.
+    pub read: usize,
+    /// What one `poll_transmit` may make.
+    pub limit: TxLimit,
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Self {
+            write: usize::MAX,
+            read: usize::MAX,
+            limit: TxLimit {
+                octets: 1 << 20,
+                fpdus: 64,
+                mulpdu: 1442,
+            },
+        }
+    }
+}
+
+/// One end: a connection and what its owner keeps for it.
+#[derive(Debug)]
+pub struct End {
+    /// The connection.
+    pub conn: Connection,
+    /// Its memory.
+    pub mem: VecMemory,
+    /// FPDUs on their way out.
+    pub batch: TxBatch,
+    /// All events so far.
+    pub events: Vec<Event>,
+    /// All octets the transport took.
+    pub sent: Vec<u8>,
+    /// What arrived and was not done with.
+    pub staging: Vec<u8>,
+    /// Octets on their way to this end.
+    inbox: Vec<u8>,
+    peer_ended: Option<StreamEnd>,
+    ended: bool,
+    closed: bool,
+}
+
+impl End {
+    /// A connection of protection domain 1 and stream 1.
+    pub fn new(sizes: QueueSizes) -> Self {
+        let scope = Scope {
+            pd: Pd(1),
+            stream: StreamId(1),
+        };
+        Self::with(Connection::new(sizes, scope))
+    }
+
+    /// An end around a connection.
+    pub fn with(conn: Connection) -> Self {
+        Self {
+            conn,
+            mem: VecMemory::new(),
+            batch: TxBatch::with_capacity(1 << 18, 64),
+            events: Vec::new(),
+            sent: Vec::new(),
+            staging: Vec::new(),
+            inbox: Vec::new(),
+            peer_ended: None,
+            ended: false,
+            closed: false,
+        }
+    }
+
+    /// Posts an initiator request that is neither silent nor fenced.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::post_initiator`].
+    pub fn post(&mut self, context: u64, operation: Operation<'_>) -> Result<(), PostError> {
+        self.conn.post_initiator(InitiatorWqe {
+            context,
+            operation,
+            silent: false,
+            fence: false,
+        })
+    }
+
+    /// Makes FPDUs and gives the transport at most `knobs.write` octets of them; returns those.
+    pub fn transmit(&mut self, now: Instant, knobs: &Knobs) -> Vec<u8> {
+        self.conn
+            .poll_transmit(now, &self.mem, knobs.limit, &mut self.batch);
+        let mut octets = Vec::new();
+        let mut whole = 0;
+        let mut revoked = false;
+        for (piece, ends) in self.batch.pieces() {
+            match piece {
+                PieceRef::Bytes(bytes) => octets.extend_from_slice(bytes),
+                PieceRef::Payload(span) => {
+                    let start = octets.len();
+                    octets.resize(start + span.len() as usize, 0);
+                    if self.mem.fetch(span, &mut octets[start..], None).is_err() {
+                        revoked = true;
+                        break;
+                    }
+                }
+            }
+            if ends {
+                whole = octets.len();
+            }
+        }
+        if revoked {
+            octets.truncate(whole);
+        }
+        octets.truncate(knobs.write);
+        self.take(&octets);
+        // What stands before it is sent first, the rest is given back.
+        if revoked && octets.len() == whole {
+            self.batch.clear();
+            self.conn.handle_revoked();
+        }
+        octets
+    }
+
+    /// The transport took these octets.
+    fn take(&mut self, octets: &[u8]) {
+        self.batch.advance(octets.len() as u64);
+        let mem = &self.mem;
+        self.batch
+            .make_head_private(|span, to| mem.fetch(span, to, None))
+            .expect("nothing was revoked between the two calls");
+        self.sent.extend_from_slice(octets);
+        self.conn.handle_transmitted(octets.len() as u64);
+    }
+
+    /// Octets arrive.
+    pub fn receive(&mut self, now: Instant, octets: &[u8]) {
+        self.staging.extend_from_slice(octets);
+        let taken = self.conn.handle_bytes(now, &self.staging, &self.mem);
+        self.staging.drain(..taken);
+        self.collect();
+    }
+
+    /// Fetches all events.
+    pub fn collect(&mut self) {
+        while let Some(event) = self.conn.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    /// Disconnects and drops what had not been begun.
+    pub fn disconnect(&mut self) {
+        self.conn.disconnect();
+        let dropped = self.batch.keep_cut_only();
+        self.conn.handle_dropped(dropped);
+    }
+
+    /// All completions so far, in order.
+    pub fn completions(&self) -> Vec<Completion> {
+        let completed = |event: &Event| match event {
+            Event::Completed(completion) => Some(*completion),
+            _ => None,
+        };
+        self.events.iter().filter_map(completed).collect()
+    }
+
+    /// The fault this end found.
+    pub fn fault(&self) -> Option<Fault> {
+        self.events.iter().find_map(|event| match event {
+            Event::Fault(fault) => Some(*fault),
+            _ => None,
+        })
+    }
+
+    /// The Terminate this end got.
+    pub fn terminated(&self) -> Option<Terminate> {
+        self.events.iter().find_map(|event| match event {
+            Event::Terminated(terminate) => Some(*terminate),
+            _ => None,
+        })
+    }
+}
+
+/// Two ends; `a` is the Initiator unless told otherwise.
+#[derive(Debug)]
+pub struct Pair {
+    /// One end.
+    pub a: End,
+    /// The other.
+    pub b: End,
+    /// The virtual clock.
+    pub now: Instant,
+    /// How the transport behaves.
+    pub knobs: Knobs,
+}
+
+impl Pair {
+    /// Two connections in full operation, the ready-to-receive message not yet sent.
+    pub fn new(knobs: Knobs) -> Self {
+        Self::with(stream(Role::Initiator), stream(Role::Responder), knobs)
+    }
+
+    /// As [`Pair::new`] with other configurations.
+    pub fn with(a: StreamConfig, b: StreamConfig, knobs: Knobs) -> Self {
+        let mut pair = Self {
+            a: End::new(SIZES),
+            b: End::new(SIZES),
+            now: Instant::now(),
+            knobs,
+        };
+        pair.a.conn.start(a);
+        pair.b.conn.start(b);
+        pair
+    }
+
+    /// As [`Pair::new`], the ready-to-receive message sent and handled.
+    pub fn ready(knobs: Knobs) -> Self {
+        let mut pair = Self::new(knobs);
+        pair.a.conn.send_ready();
+        pair.run();
+        pair
+    }
+
+    /// One turn of both ends; false when nothing moved.
+    pub fn step(&mut self) -> bool {
+        let (now, knobs) = (self.now, self.knobs);
+        let moved = half(&mut self.a, &mut self.b, now, &knobs);
+        half(&mut self.b, &mut self.a, now, &knobs) || moved
+    }
+
+    /// Turns until nothing moves.
+    ///
+    /// # Panics
+    ///
+    /// When that does not happen.
+    pub fn run(&mut self) {
+        for _ in 0..10_000_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("the pair does not come to rest");
+    }
+
+    /// Time goes by.
+    pub fn advance(&mut self, by: Duration) {
+        self.now += by;
+        for end in [&mut self.a, &mut self.b] {
+            if end
+                .conn
+                .poll_timeout()
+                .is_some_and(|timeout| timeout <= self.now)
+            {
+                end.conn.handle_timeout(self.now);
+            }
+            end.collect();
+        }
+    }
+}
+
+/// Moves what `from` has to send, and delivers some of what is on its way to `to`.
+fn half(from: &mut End, to: &mut End, now: Instant, knobs: &Knobs) -> bool {
+    let events = (from.events.len(), to.events.len());
+    let octets = from.transmit(now, knobs);
+    from.collect();
+    to.inbox.extend_from_slice(&octets);
+    if from.conn.write_side_done() && from.batch.is_empty() && !from.closed {
+        from.closed = true;
+        to.peer_ended = Some(StreamEnd::Fin);
+    }
+    let mut moved = !octets.is_empty();
+    let stalled = to.conn.is_stalled();
+    if !stalled && (!to.inbox.is_empty() || !to.staging.is_empty()) {
+        let before = to.staging.len() + to.inbox.len();
+        let len = to.inbox.len().min(knobs.read);
+        let arrived: Vec<u8> = to.inbox.drain(..len).collect();
+        to.receive(now, &arrived);
+        moved |= !arrived.is_empty() || to.staging.len() + to.inbox.len() != before;
+    }
+    if let Some(end) = to.peer_ended
+        && to.inbox.is_empty()
+        && !to.ended
+        && !to.conn.is_stalled()
+    {
+        to.ended = true;
+        to.conn.handle_stream_end(now, end, to.staging.len());
+        moved = true;
+    }
+    to.collect();
+    moved || events != (from.events.len(), to.events.len())
+}
+
+/// Cuts a stream of whole FPDUs into its ULPDUs.
+///
+/// # Panics
+///
+/// When a CRC is wrong or the last FPDU is cut.
+pub fn frames(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
+    let mut ulpdus = Vec::new();
+    while !stream.is_empty() {
+        match fpdu::parse(stream, crc).expect("good CRCs") {
+            Frame::Complete { ulpdu, consumed } => {
+                ulpdus.push(ulpdu.to_vec());
+                stream = &stream[consumed..];
+            }
+            Frame::Incomplete { .. } => panic!("a cut FPDU"),
+        }
+    }
+    ulpdus
+}
