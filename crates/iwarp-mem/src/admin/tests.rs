@@ -1,0 +1,99 @@
+use std::collections::HashSet;
+
+use super::*;
+
+struct Fixture {
+    admin: Admin,
+    slots: Slots,
+    permutation: Permutation,
+}
+
+impl Fixture {
+    fn new(capacity: u32, seed: u64) -> Self {
+        let mut random = Random::new(Some(seed));
+        let permutation = Permutation::new(&mut random);
+        Self {
+            admin: Admin::new(random),
+            slots: Slots::new(capacity),
+            permutation,
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        self.admin
+            .take(&self.slots, &self.permutation)
+            .map(|(number, ..)| number)
+    }
+}
+
+/// SEC-009: while there are fresh slots, a freed one rests until `REST` more were freed; then the oldest goes first.
+#[test]
+fn slots_rest_before_they_are_reused() {
+    let mut all = Fixture::new(u32::try_from(3 * REST).unwrap(), 1);
+    for at in 0..REST {
+        let number = all.take().unwrap();
+        assert_eq!(number as usize, at, "a rested slot was taken too early");
+        all.admin.give_back(number);
+    }
+    assert_eq!(all.take(), Some(0));
+    assert_eq!(all.take(), Some(u32::try_from(REST).unwrap()));
+}
+
+/// MR-008: a full table says so, and goes on when a slot is freed.
+#[test]
+fn full_table() {
+    let mut all = Fixture::new(5, 2);
+    let taken: HashSet<_> = (0..5).map(|_| all.take().unwrap()).collect();
+    assert_eq!(taken.len(), 5);
+    assert_eq!(all.take(), None);
+    all.admin.give_back(3);
+    all.admin.give_back(1);
+    assert_eq!(
+        (all.take(), all.take(), all.take()),
+        (Some(3), Some(1), None)
+    );
+}
+
+/// STag 0 and 1 name no memory: the slot with index 0 is passed over, wherever it is.
+#[test]
+fn index_zero_is_never_used() {
+    let mut all = Fixture::new(u32::MAX, 3);
+    let zero = all.permutation.slot(0);
+    for start in [zero, zero.saturating_sub(1)] {
+        all.admin.fresh = start;
+        // As if the slots up to here had been taken one by one.
+        while all.admin.keys.len() <= (start / CHUNK) as usize {
+            all.admin
+                .keys
+                .push(vec![Keys::default(); CHUNK as usize].into_boxed_slice());
+        }
+        for _ in 0..3 {
+            let number = all.take().unwrap();
+            assert_ne!(number, zero);
+            assert!(all.permutation.stag(number, 0).0 > 0xff);
+        }
+    }
+}
+
+#[test]
+fn regions_know_their_windows() {
+    let mut admin = Fixture::new(5, 4).admin;
+    let (a, b) = (admin.add_window(Pd(1)), admin.add_window(Pd(1)));
+    assert_ne!(a, b);
+    admin.attach(7, a);
+    admin.attach(7, b);
+    admin.detach(7, a);
+    admin.detach(8, b);
+    assert!(admin.has_windows(7) && !admin.has_windows(8));
+    admin.detach(7, b);
+    assert!(!admin.has_windows(7));
+}
+
+/// Window numbers that wrap around pass over those still in use.
+#[test]
+fn window_ids_are_not_reused_while_in_use() {
+    let mut admin = Fixture::new(5, 5).admin;
+    let first = admin.add_window(Pd(1));
+    admin.next_window = first.0;
+    assert_ne!(admin.add_window(Pd(1)), first);
+}

@@ -1,0 +1,264 @@
+//! Copying into and out of memory that others use at the same time.
+//!
+//! A peer's Write may arrive while the application reads, and two streams may write one buffer. So no `&[u8]` and no
+//! `&mut [u8]` over such memory exists here, not even briefly; it is reached by its base pointer, in one of two ways:
+//!
+//! * **Words** (every target, Miri): aligned 64-bit atomics, in increasing order. An octet is always reached through
+//!   the same atomic, whoever reaches for it, because overlapping atomics of different sizes are undefined when they
+//!   race: through its word, if that lies in the memory as a whole ([`Extent`]), merged by compare-exchange where only
+//!   a part of it is meant, so that neighbours are never torn or lost. Our own memory consists of whole words. Memory
+//!   of the application may begin and end inside one; the octets there have atomics of their own, and what is outside
+//!   is not even rewritten with what it was. `netdirect::Buffer` keeps the same rule.
+//! * **Bulk** (x86-64, from [`BULK_MIN`] octets): `rep movsb`, opaque to the compiler. It has the standing of a device's
+//!   write, as a system call on the memory has: the kernel and this copy are the network adapter. They may race with
+//!   anything; Rust code that races with them uses atomics; nothing is inferred from a value read once unless it was
+//!   copied out first.
+//!
+//! **Last octet last.** An application may spin on the last octet of a message (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED)
+//! and must then see all the rest. The word way stores each word with `Release`, the last one last. `rep movsb` orders
+//! nothing within itself, but nothing behind it overtakes it: the bulk way leaves out the last word of a message and
+//! then stores that by itself.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use iwarp::MessageEnd;
+use netdirect::Buffer;
+
+/// How large pieces are copied; small ones always go by words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// 64-bit atomics only: portable, and what Miri can follow.
+    Words,
+    /// `rep movsb` on x86-64; the same as `Words` elsewhere.
+    Bulk,
+}
+
+impl Default for Backend {
+    fn default() -> Self {
+        if cfg!(miri) { Self::Words } else { Self::Bulk }
+    }
+}
+
+/// From this many octets the start-up cost of a bulk copy is earned back.
+pub(crate) const BULK_MIN: usize = 512;
+
+const WORD: usize = size_of::<u64>();
+
+/// All of the memory that a buffer is a part of, as addresses: aligned words inside may be used as words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+impl Extent {
+    /// The memory that `buffer` is a view of.
+    pub(crate) fn of(buffer: &Buffer) -> Self {
+        let whole = buffer.whole();
+        let (from, len) = (whole.address(), whole.len() as u64);
+        // Own memory consists of whole words, whatever its length; the application's ends where it ends.
+        let len = if whole.is_owned() {
+            len.next_multiple_of(WORD as u64)
+        } else {
+            len
+        };
+        Self {
+            from,
+            to: from.saturating_add(len),
+        }
+    }
+
+    /// The word that contains the octet at `at` lies inside as a whole.
+    fn has_word(self, at: *const u8) -> bool {
+        let word = (at.addr() - at.addr() % WORD) as u64;
+        word >= self.from
+            && word
+                .checked_add(WORD as u64)
+                .is_some_and(|end| end <= self.to)
+    }
+}
+
+/// Octets up to the next word boundary.
+fn to_boundary(at: *const u8) -> usize {
+    at.addr().wrapping_neg() % WORD
+}
+
+/// Copies `src` into shared memory at `dst`.
+///
+/// # Safety
+///
+/// - `dst` is valid for reads and writes of `src.len()` octets while this runs, and Rust code elsewhere touches them
+///   only by atomics of the kind used here, or not at the same time.
+/// - They lie in `extent`, all of which is such memory, through a pointer that may reach all of it.
+pub(crate) unsafe fn copy_in(
+    dst: *mut u8,
+    extent: Extent,
+    src: &[u8],
+    end: MessageEnd,
+    backend: Backend,
+) {
+    let mut done = 0;
+    if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && src.len() >= BULK_MIN {
+        done = match end {
+            MessageEnd::More => src.len(),
+            // Up to the boundary below the last octet: what is left is its word, or the part of it that is ours.
+            MessageEnd::Last => {
+                let last = dst.wrapping_add(src.len() - 1);
+                src.len() - 1 - last.addr() % WORD
+            }
+        };
+        // SAFETY: the first `done <= src.len()` octets of both; the caller vouches for `dst`, the slice for `src`.
+        unsafe { bulk(dst, src.as_ptr(), done) };
+    }
+    // SAFETY: what is left of the range the caller vouches for; a part of the same array.
+    unsafe { store_words(dst.wrapping_add(done), extent, &src[done..]) };
+}
+
+/// Copies shared memory at `src` out into `dst`.
+///
+/// # Safety
+///
+/// As for [`copy_in`], with `src` valid for `dst.len()` octets; nothing is written to it.
+pub(crate) unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], backend: Backend) {
+    if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && dst.len() >= BULK_MIN {
+        // SAFETY: the caller vouches for `src`, the slice for `dst`, which is private and so does not overlap it.
+        unsafe { bulk(dst.as_mut_ptr(), src, dst.len()) };
+    } else {
+        // SAFETY: exactly what the caller vouches for.
+        unsafe { load_words(src, extent, dst) };
+    }
+}
+
+/// `rep movsb`: to the compiler an operation that may read and write any memory it does not own alone.
+///
+/// # Safety
+///
+/// `src` is valid for reads and `dst` for writes of `len` octets, and they do not overlap.
+#[cfg(target_arch = "x86_64")]
+unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller vouches for both ranges; the direction flag is clear between Rust statements; nothing else
+    // than the three registers named and that memory is changed.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rcx") len => _,
+            inout("rdi") dst => _,
+            inout("rsi") src => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// Never reached: the callers ask for the architecture first.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn bulk(_: *mut u8, _: *const u8, _: usize) {
+    unreachable!("bulk copies exist on x86-64 only");
+}
+
+/// The word at `at`, which is aligned. One reference to one atomic is as much as ever refers to shared memory.
+///
+/// # Safety
+///
+/// `at` is aligned to 8 and valid for reads and writes of 8 octets for as long as the result is used; others reach the
+/// word by 64-bit atomics only, or not at the same time.
+unsafe fn word<'a>(at: *mut u8) -> &'a AtomicU64 {
+    // SAFETY: aligned, valid and shared by atomics only, as the caller vouches.
+    unsafe { AtomicU64::from_ptr(at.cast()) }
+}
+
+/// # Safety
+///
+/// As for [`copy_in`].
+unsafe fn store_words(dst: *mut u8, extent: Extent, src: &[u8]) {
+    let (head, rest) = src.split_at(to_boundary(dst).min(src.len()));
+    let (body, tail) = rest.as_chunks::<WORD>();
+    // SAFETY: the first octets of the range, at most up to a word boundary.
+    unsafe { store_part(dst, extent, head) };
+    let mut at = dst.wrapping_add(head.len());
+    for octets in body {
+        // SAFETY: `at` is aligned because `head` ended at a boundary, and a whole word of the range is left.
+        let word = unsafe { word(at) };
+        word.store(u64::from_ne_bytes(*octets), Ordering::Release);
+        at = at.wrapping_add(WORD);
+    }
+    // SAFETY: the last octets of the range, from a boundary and fewer than a word.
+    unsafe { store_part(at, extent, tail) };
+}
+
+/// Stores octets that do not fill a word and do not reach across a boundary.
+///
+/// # Safety
+///
+/// As for [`copy_in`].
+unsafe fn store_part(dst: *mut u8, extent: Extent, src: &[u8]) {
+    if src.is_empty() {
+        return;
+    }
+    if extent.has_word(dst) {
+        let skip = dst.addr() % WORD;
+        let (mut mask, mut value) = ([0; WORD], [0; WORD]);
+        mask[skip..skip + src.len()].fill(0xff);
+        value[skip..skip + src.len()].copy_from_slice(src);
+        let (mask, value) = (u64::from_ne_bytes(mask), u64::from_ne_bytes(value));
+        // SAFETY: rounded down to the boundary, and that word is inside the extent, which `dst` may reach.
+        let word = unsafe { word(dst.wrapping_sub(skip)) };
+        // Never fails: the closure always has a new value.
+        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| {
+            Some(old & !mask | value)
+        });
+    } else {
+        for (i, octet) in src.iter().enumerate() {
+            // SAFETY: one octet of the range the caller vouches for.
+            let cell = unsafe { AtomicU8::from_ptr(dst.wrapping_add(i)) };
+            cell.store(*octet, Ordering::Release);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`copy_out`].
+unsafe fn load_words(src: *mut u8, extent: Extent, dst: &mut [u8]) {
+    let head = to_boundary(src).min(dst.len());
+    let (head, rest) = dst.split_at_mut(head);
+    let (body, tail) = rest.as_chunks_mut::<WORD>();
+    // SAFETY: the first octets of the range, at most up to a word boundary.
+    unsafe { load_part(src, extent, head) };
+    let mut at = src.wrapping_add(head.len());
+    for octets in body {
+        // SAFETY: `at` is aligned because `head` ended at a boundary, and a whole word of the range is left.
+        let word = unsafe { word(at) };
+        *octets = word.load(Ordering::Acquire).to_ne_bytes();
+        at = at.wrapping_add(WORD);
+    }
+    // SAFETY: the last octets of the range, from a boundary and fewer than a word.
+    unsafe { load_part(at, extent, tail) };
+}
+
+/// Loads octets that do not fill a word and do not reach across a boundary.
+///
+/// # Safety
+///
+/// As for [`copy_out`].
+unsafe fn load_part(src: *mut u8, extent: Extent, dst: &mut [u8]) {
+    if dst.is_empty() {
+        return;
+    }
+    if extent.has_word(src) {
+        let skip = src.addr() % WORD;
+        // SAFETY: rounded down to the boundary, and that word is inside the extent, which `src` may reach.
+        let word = unsafe { word(src.wrapping_sub(skip)) };
+        let octets = word.load(Ordering::Acquire).to_ne_bytes();
+        dst.copy_from_slice(&octets[skip..skip + dst.len()]);
+    } else {
+        for (i, octet) in dst.iter_mut().enumerate() {
+            // SAFETY: one octet of the range the caller vouches for.
+            let cell = unsafe { AtomicU8::from_ptr(src.wrapping_add(i)) };
+            *octet = cell.load(Ordering::Acquire);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

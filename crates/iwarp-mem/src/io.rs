@@ -1,0 +1,349 @@
+//! The vectored write from registered memory: the only system call that is given raw pointers.
+//!
+//! An `IoSlice` over registered memory is not allowed, because it is a reference (`copy`). So the batch names its payload
+//! by [`Span`]s, and this module turns them into addresses for the length of one `sendmsg`. The kernel reads them with
+//! the standing of a network adapter: concurrent writers change what is sent, nothing else.
+//!
+//! The socket must be non-blocking, since pins are held during the call and a Deregister waits for pins.
+
+use std::{
+    ffi::c_void,
+    io::{Error, ErrorKind, Result},
+    marker::PhantomData,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use iwarp::{PieceRef, Revoked, Span, TxBatch};
+
+use crate::table::{Held, Table};
+
+/// Pieces handed over in one call: 40 and more FPDUs of header, payload and CRC. All systems take at least this many
+/// (POSIX asks for 16 only, IOV_MAX is 1024 on Linux and the BSDs).
+const PIECES: usize = 128;
+
+/// Pins of one call. Neighbouring pieces of one region share one.
+const PINS: usize = 64;
+
+/// What became of a [`send`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The batch is empty now.
+    All,
+    /// Some octets went out and some are left: call again, the socket may or may not take more.
+    Partly,
+    /// The socket takes nothing at present; the batch is unchanged.
+    WouldBlock,
+    /// The memory of the first FPDU was revoked before any of it was sent. Nothing was sent, the batch is unchanged;
+    /// the engine wants to know (`Connection::handle_revoked`).
+    Revoked,
+}
+
+/// Sends what the batch holds in one `sendmsg`, as far as the socket takes it, and returns the octets sent.
+///
+/// - FPDUs whose memory was revoked before they began end the list in front of them; when it is the very first,
+///   nothing is sent and the answer is [`Sent::Revoked`].
+/// - The batch is advanced by what was sent. If that ends inside an FPDU, the rest of this FPDU is copied into the
+///   batch before the memory is let go: what was begun can be finished, and nothing is pinned after this returns.
+///
+/// Interrupted calls are repeated; a broken connection is an error, not a signal.
+///
+/// # Errors
+///
+/// Those of `sendmsg(2)` other than EAGAIN and EINTR, with the batch unchanged; after a reset `BrokenPipe` or
+/// `ConnectionReset`. `Other` when the memory of an FPDU already begun is gone, which a batch that is sent by this
+/// function alone does not come to.
+pub fn send(socket: BorrowedFd<'_>, table: &Table, batch: &mut TxBatch) -> Result<(u64, Sent)> {
+    send_from(socket, table, batch)
+}
+
+/// What [`send`] asks of a batch.
+trait Outgoing {
+    fn is_empty(&self) -> bool;
+    fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)>;
+    fn advance(&mut self, octets: u64);
+    fn head_is_cut(&self) -> bool;
+    fn make_head_private(
+        &mut self,
+        fetch: impl FnMut(Span, &mut [u8]) -> std::result::Result<(), Revoked>,
+    ) -> std::result::Result<(), Revoked>;
+}
+
+impl Outgoing for TxBatch {
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)> {
+        Self::pieces(self)
+    }
+
+    fn advance(&mut self, octets: u64) {
+        Self::advance(self, octets);
+    }
+
+    fn head_is_cut(&self) -> bool {
+        Self::head_is_cut(self)
+    }
+
+    fn make_head_private(
+        &mut self,
+        fetch: impl FnMut(Span, &mut [u8]) -> std::result::Result<(), Revoked>,
+    ) -> std::result::Result<(), Revoked> {
+        Self::make_head_private(self, fetch)
+    }
+}
+
+fn send_from(
+    socket: BorrowedFd<'_>,
+    table: &Table,
+    batch: &mut impl Outgoing,
+) -> Result<(u64, Sent)> {
+    if batch.is_empty() {
+        return Ok((0, Sent::All));
+    }
+    let mut held = Pins::new();
+    let list = match gather(&*batch, table, &mut held) {
+        Ok(list) => list,
+        Err(Revoked) if batch.head_is_cut() => return Err(gone()),
+        Err(Revoked) => return Ok((0, Sent::Revoked)),
+    };
+    let sent = match list.send(socket) {
+        Ok(0) => return Err(ErrorKind::WriteZero.into()),
+        Ok(sent) => sent as u64,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((0, Sent::WouldBlock)),
+        Err(error) => return Err(error),
+    };
+    batch.advance(sent);
+    if batch.head_is_cut() {
+        // By the pins, not by the table: the STag may have been invalidated during the call, and whoever did it waits.
+        batch
+            .make_head_private(|at, into| held.copy_out(at, into))
+            .map_err(|Revoked| gone())?;
+    }
+    Ok((
+        sent,
+        if batch.is_empty() {
+            Sent::All
+        } else {
+            Sent::Partly
+        },
+    ))
+}
+
+fn gone() -> Error {
+    Error::other("the memory of an FPDU was revoked after its first octets had been sent")
+}
+
+/// Lists the pieces of as many whole FPDUs as fit, with their memory pinned; of an FPDU that does not fit by itself,
+/// its beginning, with all of it pinned. Fails when the first FPDU's memory is gone.
+fn gather<'b, 't>(
+    batch: &'b impl Outgoing,
+    table: &'t Table,
+    held: &mut Pins<'t>,
+) -> std::result::Result<List<'b>, Revoked> {
+    let mut list = List::new();
+    // Where the last whole FPDU ends, in the list and among the pins.
+    let mut whole = None;
+    for (piece, last) in batch.pieces() {
+        let fits = !list.is_full() && !held.is_full();
+        if let (false, Some((pieces, pins))) = (fits, whole) {
+            list.cut_back(pieces);
+            held.truncate(pins);
+            break;
+        }
+        match piece {
+            PieceRef::Bytes(octets) => list.push_octets(octets),
+            PieceRef::Payload(at) => match (held.pin(table, at), whole) {
+                (Ok(address), _) => list.push_shared(address, at.len() as usize),
+                (Err(Revoked), None) => return Err(Revoked),
+                (Err(Revoked), Some((pieces, pins))) => {
+                    list.cut_back(pieces);
+                    held.truncate(pins);
+                    break;
+                }
+            },
+        }
+        if last && !fits {
+            break; // the end of an FPDU that is longer than the list
+        }
+        if last {
+            whole = Some((list.mark(), held.len()));
+        }
+    }
+    Ok(list)
+}
+
+/// The pieces of one call.
+struct List<'b> {
+    pieces: [libc::iovec; PIECES],
+    len: usize,
+    /// The last piece consists of private octets, which others may join.
+    ends_private: bool,
+    /// Private octets are borrowed; shared ones are kept by the pins.
+    octets: PhantomData<&'b [u8]>,
+}
+
+/// A position in a [`List`]: pieces, the length of the last one, and whether it is private.
+type Mark = (usize, usize, bool);
+
+impl<'b> List<'b> {
+    fn new() -> Self {
+        let none = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        Self {
+            pieces: [none; PIECES],
+            len: 0,
+            ends_private: false,
+            octets: PhantomData,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == PIECES
+    }
+
+    fn mark(&self) -> Mark {
+        let last = self.pieces[..self.len]
+            .last()
+            .map_or(0, |piece| piece.iov_len);
+        (self.len, last, self.ends_private)
+    }
+
+    fn cut_back(&mut self, (len, last, ends_private): Mark) {
+        self.len = len;
+        self.ends_private = ends_private;
+        if let Some(piece) = self.pieces[..len].last_mut() {
+            piece.iov_len = last;
+        }
+    }
+
+    /// Adds private octets; those that follow others in memory join them. A batch of small messages becomes one piece.
+    fn push_octets(&mut self, octets: &'b [u8]) {
+        let joins = |piece: &&mut libc::iovec| {
+            piece.iov_base.addr() + piece.iov_len == octets.as_ptr().addr()
+        };
+        let before = if self.ends_private {
+            self.pieces[..self.len].last_mut()
+        } else {
+            None
+        };
+        match before.filter(joins) {
+            Some(piece) => piece.iov_len += octets.len(),
+            None => self.push(octets.as_ptr().cast_mut(), octets.len(), true),
+        }
+    }
+
+    /// Adds registered memory.
+    fn push_shared(&mut self, address: *mut u8, len: usize) {
+        self.push(address, len, false);
+    }
+
+    /// Adds a piece, or leaves it to a later call when there is no room.
+    fn push(&mut self, address: *mut u8, len: usize, private: bool) {
+        if len == 0 {
+            return;
+        }
+        // Nothing may join across a piece that was left out.
+        self.ends_private = private && !self.is_full();
+        if let Some(piece) = self.pieces.get_mut(self.len) {
+            *piece = libc::iovec {
+                iov_base: address.cast::<c_void>(),
+                iov_len: len,
+            };
+            self.len += 1;
+        }
+    }
+
+    fn send(&self, socket: BorrowedFd<'_>) -> Result<usize> {
+        // SAFETY: all zeroes is a value of this plain C structure: null pointers and lengths of zero.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = self.pieces.as_ptr().cast_mut();
+        message.msg_iovlen = self.len as _;
+        loop {
+            // SAFETY: the descriptor is open for as long as `socket` borrows it. `message` names `len` filled pieces,
+            // which the kernel only reads, by address; each covers octets that stay valid during the call: private
+            // ones are borrowed for 'b, one slice or several that follow each other; registered ones are pinned by the
+            // caller (`gather`).
+            let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) };
+            match usize::try_from(sent) {
+                Ok(sent) => return Ok(sent),
+                Err(_) => match Error::last_os_error() {
+                    error if error.kind() == ErrorKind::Interrupted => {}
+                    error => return Err(error),
+                },
+            }
+        }
+    }
+}
+
+/// A reset connection is an error here, not a SIGPIPE. Where there is no such flag the socket's maker sets SO_NOSIGPIPE.
+#[cfg(not(target_vendor = "apple"))]
+const FLAGS: libc::c_int = libc::MSG_NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const FLAGS: libc::c_int = 0;
+
+/// Pins of one call, let go when this is dropped.
+struct Pins<'t> {
+    first: [Option<Held<'t>>; PINS],
+    count: usize,
+    /// Further ones, for one FPDU made of more pieces than fit; otherwise never allocated.
+    more: Vec<Held<'t>>,
+}
+
+impl<'t> Pins<'t> {
+    fn new() -> Self {
+        Self {
+            first: [const { None }; PINS],
+            count: 0,
+            more: Vec::new(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.count + self.more.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == PINS
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Held<'t>> {
+        self.first[..self.count].iter().flatten().chain(&self.more)
+    }
+
+    /// Pins the memory of `at` and says where it is.
+    fn pin(&mut self, table: &'t Table, at: Span) -> std::result::Result<*mut u8, Revoked> {
+        if let Some(held) = self.iter().next_back().filter(|held| held.covers(at)) {
+            return held.address(at);
+        }
+        let held = table.pin(at)?;
+        let address = held.address(at)?;
+        match self.first.get_mut(self.count) {
+            Some(free) => {
+                *free = Some(held);
+                self.count += 1;
+            }
+            None => self.more.push(held),
+        }
+        Ok(address)
+    }
+
+    /// Lets go of all but the first `len`.
+    fn truncate(&mut self, len: usize) {
+        self.more.truncate(len.saturating_sub(PINS));
+        for held in &mut self.first[len.min(self.count)..self.count] {
+            *held = None;
+        }
+        self.count = self.count.min(len);
+    }
+
+    fn copy_out(&self, at: Span, into: &mut [u8]) -> std::result::Result<(), Revoked> {
+        let held = self.iter().find(|held| held.covers(at)).ok_or(Revoked)?;
+        held.copy_out(at, into, None)
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests;

@@ -1,0 +1,408 @@
+use std::{
+    collections::VecDeque,
+    io::{ErrorKind, Read},
+    ops::Range,
+    os::{fd::AsFd, unix::net::UnixStream},
+};
+
+use iwarp::{LocalAccess, Memory, Pd, Sge};
+use netdirect::Buffer;
+use socket2::SockRef;
+
+use super::*;
+use crate::{Registration, Rights};
+
+const PD: Pd = Pd(1);
+
+/// A batch like the engine's, filled by hand.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    parts: VecDeque<(Part, bool)>,
+    cut: bool,
+}
+
+enum Part {
+    Bytes(Range<usize>),
+    Payload(Span),
+}
+
+impl Part {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(range) => range.len(),
+            Self::Payload(span) => span.len() as usize,
+        }
+    }
+
+    fn skip(&mut self, octets: usize) {
+        match self {
+            Self::Bytes(range) => range.start += octets,
+            Self::Payload(span) => {
+                let octets = u32::try_from(octets).unwrap();
+                *span = span.slice(octets, span.len() - octets);
+            }
+        }
+    }
+}
+
+impl Batch {
+    fn push_bytes(&mut self, octets: &[u8], last: bool) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(octets);
+        self.parts
+            .push_back((Part::Bytes(start..self.bytes.len()), last));
+    }
+
+    fn push_payload(&mut self, span: Span, last: bool) {
+        self.parts.push_back((Part::Payload(span), last));
+    }
+
+    /// No piece of a cut FPDU is in registered memory.
+    fn cut_is_private(&self) -> bool {
+        let mut rest = self.parts.iter().take_while(|(_, last)| !last);
+        let last = self.parts.iter().find(|(_, last)| *last);
+        let private = |(part, _): &(Part, bool)| matches!(part, Part::Bytes(_));
+        !self.cut || (rest.all(private) && last.is_none_or(private))
+    }
+}
+
+impl Outgoing for Batch {
+    fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)> {
+        self.parts.iter().map(|(part, last)| match part {
+            Part::Bytes(range) => (PieceRef::Bytes(&self.bytes[range.clone()]), *last),
+            Part::Payload(span) => (PieceRef::Payload(*span), *last),
+        })
+    }
+
+    fn advance(&mut self, octets: u64) {
+        let mut octets = usize::try_from(octets).unwrap();
+        while let Some((part, last)) = self.parts.front_mut() {
+            if octets < part.len() {
+                part.skip(octets);
+                self.cut |= octets > 0;
+                return;
+            }
+            octets -= part.len();
+            self.cut = !*last;
+            self.parts.pop_front();
+        }
+        assert_eq!(octets, 0, "advanced by more than there was");
+    }
+
+    fn head_is_cut(&self) -> bool {
+        self.cut
+    }
+
+    fn make_head_private(
+        &mut self,
+        mut fetch: impl FnMut(Span, &mut [u8]) -> std::result::Result<(), Revoked>,
+    ) -> std::result::Result<(), Revoked> {
+        for (part, last) in &mut self.parts {
+            if let Part::Payload(span) = *part {
+                let start = self.bytes.len();
+                self.bytes.resize(start + span.len() as usize, 0);
+                fetch(span, &mut self.bytes[start..])?;
+                *part = Part::Bytes(start..self.bytes.len());
+            }
+            if *last {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of a linear congruence: enough to vary sizes, the same in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+
+    fn octets(&mut self, count: usize) -> Vec<u8> {
+        (0..count)
+            .map(|_| u8::try_from(self.below(256)).unwrap())
+            .collect()
+    }
+}
+
+/// A connected pair whose first end takes little at a time.
+fn narrow_pair() -> (UnixStream, UnixStream) {
+    let (tx, rx) = UnixStream::pair().unwrap();
+    SockRef::from(&tx).set_send_buffer_size(1).unwrap();
+    tx.set_nonblocking(true).unwrap();
+    rx.set_nonblocking(true).unwrap();
+    (tx, rx)
+}
+
+fn register(table: &Table, octets: &[u8]) -> (Buffer, Registration) {
+    let buffer = Buffer::new(octets.len());
+    buffer.write(0, octets);
+    let region = table.register(&buffer, Rights::empty(), PD).unwrap();
+    (buffer, region)
+}
+
+fn span(table: &Table, region: &Registration, at: usize, len: usize) -> Span {
+    let length = u32::try_from(len).unwrap();
+    let sge = Sge {
+        token: region.stag(),
+        address: region.base() + at as u64,
+        length,
+    };
+    table.check_local(sge, LocalAccess::Read, PD).unwrap()
+}
+
+/// Reads at most `limit` octets of what has arrived.
+fn receive(rx: &mut UnixStream, into: &mut Vec<u8>, limit: usize) -> usize {
+    let mut some = vec![0; limit];
+    match rx.read(&mut some) {
+        Ok(count) => {
+            into.extend_from_slice(&some[..count]);
+            count
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn receive_all(rx: &mut UnixStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    while receive(rx, &mut all, 1 << 16) > 0 {}
+    all
+}
+
+/// All octets arrive, in order, whatever the socket takes at a time; own, unaligned and foreign memory.
+#[test]
+fn partial_writes_lose_nothing() {
+    for seed in 0..40 {
+        let mut numbers = Numbers(seed);
+        let table = Table::new();
+        let content = numbers.octets(9000);
+        let (whole, _keep) = register(&table, &content);
+        let unaligned = table
+            .register(&whole.slice(3..), Rights::empty(), PD)
+            .unwrap();
+        let mut foreign = content.clone();
+        // SAFETY: nothing else touches `foreign` before the registration is gone.
+        let foreign_buffer = unsafe { Buffer::from_raw_parts(foreign.as_mut_ptr(), foreign.len()) };
+        let foreign_region = table
+            .register(&foreign_buffer, Rights::empty(), PD)
+            .unwrap();
+
+        let (mut batch, mut expected) = (Batch::default(), Vec::new());
+        for _ in 0..60 {
+            let header = numbers.below(40) + 1;
+            let header = numbers.octets(header);
+            batch.push_bytes(&header, false);
+            expected.extend_from_slice(&header);
+            for _ in 0..numbers.below(4) {
+                let at = numbers.below(6000);
+                let len = numbers.below(2900) + 1;
+                let (region, shift) = if numbers.below(2) == 0 {
+                    (&unaligned, 3)
+                } else {
+                    (&foreign_region, 0)
+                };
+                batch.push_payload(span(&table, region, at, len), false);
+                expected.extend_from_slice(&content[at + shift..at + shift + len]);
+            }
+            batch.push_bytes(&[0xcc; 4], true);
+            expected.extend_from_slice(&[0xcc; 4]);
+        }
+
+        let (tx, mut rx) = narrow_pair();
+        let (mut arrived, mut sent, mut cuts) = (Vec::new(), 0, 0);
+        loop {
+            let (count, outcome) = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+            sent += count;
+            cuts += usize::from(batch.cut);
+            assert!(
+                batch.cut_is_private(),
+                "seed {seed}: registered memory is needed after the call"
+            );
+            match outcome {
+                Sent::All => break,
+                Sent::Partly => assert!(count > 0),
+                Sent::WouldBlock => {
+                    assert!(receive(&mut rx, &mut arrived, numbers.below(5000) + 1) > 0)
+                }
+                Sent::Revoked => panic!("seed {seed}: nothing was revoked"),
+            }
+        }
+        while arrived.len() < expected.len() {
+            assert!(
+                receive(&mut rx, &mut arrived, 1 << 16) > 0,
+                "seed {seed}: octets are missing"
+            );
+        }
+        assert_eq!(sent, expected.len() as u64);
+        assert!(arrived == expected, "seed {seed}: other octets arrived");
+        assert!(
+            cuts > 0,
+            "seed {seed}: no FPDU was cut, the test tests nothing"
+        );
+    }
+}
+
+/// The list ends in front of an FPDU whose memory is gone; only when it is the first the answer is `Revoked`.
+#[test]
+fn revoked_memory_ends_the_list() {
+    let table = Table::new();
+    let (_a, stays) = register(&table, &[1; 100]);
+    let (_b, goes) = register(&table, &[2; 100]);
+    let mut batch = Batch::default();
+    for region in [&stays, &stays, &goes, &stays] {
+        batch.push_bytes(b"head", false);
+        batch.push_payload(span(&table, &stays, 0, 10), false);
+        batch.push_payload(span(&table, region, 7, 50), false);
+        batch.push_bytes(b"tail", true);
+    }
+    goes.deregister().unwrap();
+
+    let (tx, mut rx) = UnixStream::pair().unwrap();
+    rx.set_nonblocking(true).unwrap();
+    assert_eq!(
+        send_from(tx.as_fd(), &table, &mut batch).unwrap(),
+        (2 * 68, Sent::Partly)
+    );
+    assert!(!batch.cut);
+    for _ in 0..2 {
+        assert_eq!(
+            send_from(tx.as_fd(), &table, &mut batch).unwrap(),
+            (0, Sent::Revoked)
+        );
+        assert_eq!(batch.parts.len(), 8, "the batch is unchanged");
+    }
+    assert_eq!(receive_all(&mut rx).len(), 2 * 68);
+}
+
+/// MR-034: after a partial write a Deregister finds no pin, and what was begun is finished from a private copy.
+#[test]
+fn cut_fpdu_outlives_its_memory() {
+    let table = Table::new();
+    let content = Numbers(1).octets(60_000);
+    let (buffer, region) = register(&table, &content);
+    let mut batch = Batch::default();
+    batch.push_bytes(b"head", false);
+    batch.push_payload(span(&table, &region, 0, 60_000), false);
+    batch.push_bytes(b"tail", true);
+
+    let (tx, mut rx) = narrow_pair();
+    let (sent, outcome) = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+    assert!(
+        sent > 0 && outcome == Sent::Partly && batch.cut,
+        "{sent} {outcome:?}"
+    );
+    region.deregister().unwrap();
+    buffer.fill(0xee);
+    let mut arrived = Vec::new();
+    loop {
+        match send_from(tx.as_fd(), &table, &mut batch).unwrap() {
+            (_, Sent::All) => break,
+            (_, Sent::Revoked) => panic!("what was begun has to be finished"),
+            _ => receive(&mut rx, &mut arrived, 10_000),
+        };
+    }
+    arrived.extend(receive_all(&mut rx));
+    assert!(arrived == [b"head", &content[..], b"tail"].concat());
+}
+
+/// An FPDU of more pieces, in more regions, than one call takes.
+#[test]
+fn fpdu_longer_than_the_list() {
+    let table = Table::new();
+    let regions: Vec<_> = (0..=255).map(|i| register(&table, &[i; 3])).collect();
+    let fill = |table: &Table, batch: &mut Batch| {
+        for (_, region) in &regions {
+            batch.push_payload(span(table, region, 1, 2), false);
+            batch.push_bytes(b"-", false);
+        }
+        batch.push_bytes(b"end", true);
+    };
+    let mut batch = Batch::default();
+    batch.push_bytes(b"small", true);
+    fill(&table, &mut batch);
+    fill(&table, &mut batch);
+    let expected: Vec<u8> = (0..=255)
+        .flat_map(|i| [i, i, b'-'])
+        .chain(*b"end")
+        .collect();
+
+    let (tx, mut rx) = UnixStream::pair().unwrap();
+    rx.set_nonblocking(true).unwrap();
+    // Whole FPDUs as long as there are such.
+    assert_eq!(
+        send_from(tx.as_fd(), &table, &mut batch).unwrap(),
+        (5, Sent::Partly)
+    );
+    let mut calls = 0;
+    while send_from(tx.as_fd(), &table, &mut batch).unwrap().1 != Sent::All {
+        assert!(batch.cut_is_private());
+        calls += 1;
+    }
+    assert!(calls < 2 * regions.len(), "{calls}");
+    assert!(receive_all(&mut rx) == [b"small", &expected[..], &expected].concat());
+
+    // Memory gone far behind what one call takes: not one octet may leave, or the FPDU could not be finished.
+    fill(&table, &mut batch);
+    let mut regions = regions;
+    regions.remove(250).1.deregister().unwrap();
+    assert_eq!(
+        send_from(tx.as_fd(), &table, &mut batch).unwrap(),
+        (0, Sent::Revoked)
+    );
+}
+
+/// Neighbouring octets of the batch become one piece, and ending the list in front of some undoes it.
+#[test]
+fn neighbouring_octets_join() {
+    let octets = [7; 100];
+    let mut list = List::new();
+    list.push_octets(&octets[..10]);
+    list.push_octets(&octets[10..30]);
+    let mark = list.mark();
+    list.push_octets(&octets[30..50]);
+    list.push_octets(&octets[60..]);
+    assert_eq!(
+        (list.len, list.pieces[0].iov_len, list.pieces[1].iov_len),
+        (2, 50, 40)
+    );
+    list.cut_back(mark);
+    assert_eq!((list.len, list.pieces[0].iov_len), (1, 30));
+    // Shared octets join nothing, even when they happen to follow.
+    list.push_shared(octets[30..].as_ptr().cast_mut(), 5);
+    list.push_octets(&octets[35..40]);
+    assert_eq!(list.len, 3);
+}
+
+/// A peer that is gone is an error, and the batch is unchanged.
+#[test]
+fn broken_connection_is_an_error() {
+    let table = Table::new();
+    let (tx, rx) = UnixStream::pair().unwrap();
+    drop(rx);
+    let mut batch = Batch::default();
+    batch.push_bytes(b"lost", true);
+    assert_eq!(
+        send_from(tx.as_fd(), &table, &mut batch)
+            .unwrap_err()
+            .kind(),
+        ErrorKind::BrokenPipe
+    );
+    assert_eq!(batch.parts.len(), 1);
+    let mut nothing = TxBatch::with_capacity(1024, 4);
+    assert_eq!(
+        send(tx.as_fd(), &table, &mut nothing).unwrap(),
+        (0, Sent::All)
+    );
+}

@@ -1,0 +1,169 @@
+//! Registered regions.
+
+use std::{fmt, sync::Arc};
+
+use iwarp::STag;
+use netdirect::Buffer;
+
+use crate::{admin::Place, slot::Kind, table::Shared};
+
+bitflags::bitflags! {
+    /// What a region may be used for. Its owner may always send from it (MR-019). The bits are those of the
+    /// ND_MR_FLAG_… values, with the local-write bit that ND_MR_FLAG_ALLOW_REMOTE_WRITE contains kept apart.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Rights: u32 {
+        /// The adapter may place what a Receive takes (ND_MR_FLAG_ALLOW_LOCAL_WRITE, MR-013), and windows that allow
+        /// writing may be bound (QP-038).
+        const LOCAL_WRITE = 1;
+        /// Peers may read through the region's own STag (ND_MR_FLAG_ALLOW_REMOTE_READ, MR-014).
+        const REMOTE_READ = 2;
+        /// Peers may write through the region's own STag (ND_MR_FLAG_ALLOW_REMOTE_WRITE, MR-015).
+        const REMOTE_WRITE = 4;
+        /// Responses to local Reads may be placed (ND_MR_FLAG_RDMA_READ_SINK, MR-017). Opens nothing to peers (IW-046).
+        const READ_SINK = 8;
+    }
+}
+
+/// Why a region or window could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// Every slot of the table is in use (ND_INSUFFICIENT_RESOURCES, MR-008).
+    Full,
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("no free entry in the STag table"),
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+/// The region cannot be deregistered: windows are bound to it (ND_DEVICE_BUSY, MR-026).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory windows are bound to the region")
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// One registered buffer: its STag is valid until this is deregistered or dropped.
+///
+/// It keeps the buffer alive, so that a region that is leaked stays sound. After [`Registration::deregister`] or the
+/// drop has returned, not one octet of the buffer is read or written through this table any more (MR-034, SEC-005).
+/// Both may be called from any thread except from within a call of this table; they wait for copies and system calls
+/// that are under way, never for a peer.
+#[must_use = "dropping it deregisters the buffer"]
+pub struct Registration {
+    shared: Arc<Shared>,
+    place: Place,
+    stag: STag,
+    buffer: Buffer,
+    registered: bool,
+}
+
+impl Registration {
+    pub(crate) fn new(shared: Arc<Shared>, place: Place, stag: STag, buffer: Buffer) -> Self {
+        Self {
+            shared,
+            place,
+            stag,
+            buffer,
+            registered: true,
+        }
+    }
+
+    pub(crate) fn belongs_to(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The token for local work requests, and for peers as far as the rights go (IND2MemoryRegion::GetLocalToken,
+    /// GetRemoteToken).
+    pub fn stag(&self) -> STag {
+        self.stag
+    }
+
+    /// Address of the first octet: where tagged offsets and SGE addresses start.
+    pub fn base(&self) -> u64 {
+        self.buffer.address()
+    }
+
+    /// Octets.
+    pub fn len(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
+    /// No octets: nothing can be reached through it.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.len() == 0
+    }
+
+    /// Windows are bound to it at the moment, so that it cannot be deregistered (MW-011).
+    pub fn has_windows(&self) -> bool {
+        self.shared.admin.lock().has_windows(self.place.slot)
+    }
+
+    /// Ends the registration: the STag becomes invalid, then copies and system calls under way are waited for, then
+    /// the buffer is let go.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] while windows are bound, with the registration unchanged (MR-026).
+    pub fn deregister(mut self) -> Result<(), (Self, Busy)> {
+        {
+            let admin = self.shared.admin.lock();
+            if admin.has_windows(self.place.slot) {
+                drop(admin);
+                return Err((self, Busy));
+            }
+            // Under the lock, so that no window is bound in between.
+            self.shared.revoke(Kind::Region, self.place);
+        }
+        self.registered = false;
+        self.shared.retire(&[self.place.slot]);
+        Ok(())
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if !self.registered {
+            return;
+        }
+        let mut gone = vec![self.place.slot];
+        {
+            let mut admin = self.shared.admin.lock();
+            self.shared.revoke(Kind::Region, self.place);
+            for bound in admin.detach_all(self.place.slot) {
+                self.shared.revoke(Kind::Window, bound.place);
+                gone.push(bound.place.slot);
+            }
+        }
+        self.shared.retire(&gone);
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Registration");
+        f.field("stag", &self.stag)
+            .field("base", &self.base())
+            .field("len", &self.len())
+            .finish()
+    }
+}

@@ -1,0 +1,308 @@
+//! One entry of the STag table: who may use which memory, and the pins that hold it while it is used.
+//!
+//! Everything that decides whether a use is allowed lies in one atomic word: the epoch, the key, the kind and the number
+//! of pins. A pin is taken by counting first and looking afterwards, in a single read-modify-write:
+//!
+//! * [`Slot::pin`] adds one and looks at what the word was; if it is not the use it came for, it takes the one back.
+//! * [`Slot::change`] (revocation) changes the kind in the same word, so each pin is either before it, and counted in
+//!   the word it leaves behind, or after it, and refused.
+//! * [`Slot::wait_unpinned`] then waits until the count is zero. New pins of the old use cannot appear any more; what
+//!   passes through the count afterwards are failed attempts, which touch nothing.
+//!
+//! The other fields are written only between a drained revocation and the next publication, and are read either under
+//! a pin or, by [`Slot::view`], between two equal reads of the word. They are atomics, so no `unsafe` is needed here.
+
+use iwarp::{Pd, STag, Span, StreamId};
+
+use crate::{
+    copy::Extent,
+    region::Rights,
+    sync::{AtomicPtr, AtomicU32, AtomicU64, Backoff, Ordering, fence},
+};
+
+/// What a slot is used for at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing: on the free list, never used, or revoked and waiting for its pins.
+    Free,
+    /// A registered region.
+    Region,
+    /// A window whose Bind was prepared but not yet executed: its STag is known and not valid.
+    Reserved,
+    /// A bound window.
+    Window,
+}
+
+impl Kind {
+    /// Spans may name it.
+    fn is_live(self) -> bool {
+        matches!(self, Self::Region | Self::Window)
+    }
+}
+
+/// One use of a slot: no two uses of the same slot have equal epochs, and none has the key of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) key: u8,
+    pub(crate) epoch: u32,
+}
+
+/// The deciding word: epoch (32 bits), key (8), kind (3), pins (21).
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    const KIND_SHIFT: u32 = 21;
+    const KEY_SHIFT: u32 = 24;
+    const EPOCH_SHIFT: u32 = 32;
+    const PINS: u64 = (1 << Self::KIND_SHIFT) - 1;
+    /// Half of what the field holds: reaching it means that pins leak, and a carry into the kind must not happen.
+    const PINS_LIMIT: u64 = 1 << (Self::KIND_SHIFT - 1);
+
+    fn new(kind: Kind, of: Use, pins: u64) -> Self {
+        let kind = (kind as u64) << Self::KIND_SHIFT;
+        let key = u64::from(of.key) << Self::KEY_SHIFT;
+        Self(u64::from(of.epoch) << Self::EPOCH_SHIFT | key | kind | pins)
+    }
+
+    fn pins(self) -> u64 {
+        self.0 & Self::PINS
+    }
+
+    fn kind(self) -> Kind {
+        match self.0 >> Self::KIND_SHIFT & 0b111 {
+            1 => Kind::Region,
+            2 => Kind::Reserved,
+            3 => Kind::Window,
+            _ => Kind::Free,
+        }
+    }
+
+    fn r#use(self) -> Use {
+        let [_, _, _, key, epoch @ ..] = self.0.to_le_bytes();
+        Use {
+            key,
+            epoch: u32::from_le_bytes(epoch),
+        }
+    }
+
+    fn without_pins(self) -> Self {
+        Self(self.0 & !Self::PINS)
+    }
+}
+
+/// What a slot stands for while it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backing {
+    /// First octet; its address is also the base of the tagged offsets.
+    pub(crate) base: *mut u8,
+    pub(crate) len: u64,
+    pub(crate) pd: Pd,
+    pub(crate) rights: Rights,
+    /// Where whole words may be used, around the ends as well.
+    pub(crate) extent: Extent,
+    /// The window, for `Reserved` and `Window`.
+    pub(crate) owner: u32,
+}
+
+/// A consistent picture of a slot in use; it may be out of date as soon as it is returned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub(crate) kind: Kind,
+    pub(crate) r#use: Use,
+    pub(crate) stream: StreamId,
+    pub(crate) backing: Backing,
+}
+
+impl View {
+    /// Address of the first octet, the number that tagged offsets and SGE addresses start from.
+    pub(crate) fn address(&self) -> u64 {
+        self.backing.base.addr() as u64
+    }
+
+    /// `stag` is the one this use was issued with; the caller has found the slot by its index.
+    pub(crate) fn has_key_of(&self, stag: STag) -> bool {
+        self.r#use.key == key_of(stag)
+    }
+}
+
+/// The key part of an STag, its low octet (RFC 5040 §8.1.1 leaves the split to the implementation).
+pub(crate) fn key_of(stag: STag) -> u8 {
+    stag.0.to_le_bytes()[0]
+}
+
+/// One entry of the table, on a cache line of its own: pins of different regions do not disturb each other.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    word: AtomicU64,
+    base: AtomicPtr<u8>,
+    len: AtomicU64,
+    pd: AtomicU32,
+    stream: AtomicU32,
+    owner: AtomicU32,
+    rights: AtomicU32,
+    extent_from: AtomicU64,
+    extent_to: AtomicU64,
+}
+
+impl Slot {
+    pub(crate) fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            base: AtomicPtr::new(std::ptr::null_mut()),
+            len: AtomicU64::new(0),
+            pd: AtomicU32::new(0),
+            stream: AtomicU32::new(0),
+            owner: AtomicU32::new(0),
+            rights: AtomicU32::new(0),
+            extent_from: AtomicU64::new(0),
+            extent_to: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts a free slot to use with a new key, and returns the use. Only for the holder of the free slot, that is, who
+    /// took it off the free list: before it got there its pins were waited for.
+    pub(crate) fn publish(&self, kind: Kind, key: u8, backing: &Backing) -> Use {
+        let epoch = Word(self.word.load(Ordering::Relaxed))
+            .r#use()
+            .epoch
+            .wrapping_add(1);
+        let new = Use { key, epoch };
+        // With the acquire fence of `view`: who reads one of the fields below also reads that the old use is over.
+        fence(Ordering::Release);
+        self.base.store(backing.base, Ordering::Relaxed);
+        self.len.store(backing.len, Ordering::Relaxed);
+        self.pd.store(backing.pd.0, Ordering::Relaxed);
+        self.stream.store(0, Ordering::Relaxed);
+        self.owner.store(backing.owner, Ordering::Relaxed);
+        self.rights.store(backing.rights.bits(), Ordering::Relaxed);
+        self.extent_from
+            .store(backing.extent.from, Ordering::Relaxed);
+        self.extent_to.store(backing.extent.to, Ordering::Relaxed);
+        // The pins stay: a failed attempt to pin the old use may be passing through.
+        self.update(Ordering::Release, |old| {
+            Some(Word::new(kind, new, old.pins()))
+        });
+        new
+    }
+
+    /// Ties a prepared window to its stream and makes it valid. False when it is not the expected use any more.
+    pub(crate) fn bind(&self, of: Use, stream: StreamId) -> bool {
+        // Nobody reads the stream of a window that is not bound yet, and the caller holds the table's lock.
+        self.stream.store(stream.0, Ordering::Relaxed);
+        self.change(Kind::Reserved, of, Kind::Window)
+    }
+
+    /// Moves the expected use from one kind to another; `Kind::Free` revokes it. False when it is another use by now.
+    pub(crate) fn change(&self, from: Kind, of: Use, to: Kind) -> bool {
+        self.update(Ordering::AcqRel, |old| {
+            let expected = old.kind() == from && old.r#use() == of;
+            expected.then(|| Word::new(to, of, old.pins()))
+        })
+    }
+
+    fn update(&self, order: Ordering, mut new: impl FnMut(Word) -> Option<Word>) -> bool {
+        let new = |old| new(Word(old)).map(|word| word.0);
+        self.word
+            .fetch_update(order, Ordering::Relaxed, new)
+            .is_ok()
+    }
+
+    /// Waits until no pin is left. Pins last one copy or one system call that does not block, so this never waits for
+    /// a peer.
+    pub(crate) fn wait_unpinned(&self) {
+        let mut backoff = Backoff::default();
+        // Acquire: everything done under the pins happened before this returns.
+        while Word(self.word.load(Ordering::Acquire)).pins() != 0 {
+            backoff.turn();
+        }
+    }
+
+    /// Holds the slot's memory, if it is still in the use that a span was made for.
+    pub(crate) fn pin(&self, of: Use) -> Option<Pin<'_>> {
+        // Acquire: the fields of the use were stored before its publication.
+        let old = Word(self.word.fetch_add(1, Ordering::Acquire));
+        if old.pins() >= Word::PINS_LIMIT {
+            // Only leaked pins can get here, and going on would let the count run into the key.
+            std::process::abort();
+        }
+        let pin = Pin { slot: self };
+        (old.kind().is_live() && old.r#use() == of).then_some(pin)
+    }
+
+    /// A consistent picture, `None` for a free slot.
+    pub(crate) fn view(&self) -> Option<View> {
+        let mut before = Word(self.word.load(Ordering::Acquire)).without_pins();
+        loop {
+            if before.kind() == Kind::Free {
+                return None;
+            }
+            let view = self.read_fields(before);
+            fence(Ordering::Acquire);
+            let after = Word(self.word.load(Ordering::Relaxed)).without_pins();
+            if after == before {
+                return Some(view);
+            }
+            before = Word(self.word.load(Ordering::Acquire)).without_pins();
+        }
+    }
+
+    fn read_fields(&self, word: Word) -> View {
+        View {
+            kind: word.kind(),
+            r#use: word.r#use(),
+            stream: StreamId(self.stream.load(Ordering::Relaxed)),
+            backing: Backing {
+                base: self.base.load(Ordering::Relaxed),
+                len: self.len.load(Ordering::Relaxed),
+                pd: Pd(self.pd.load(Ordering::Relaxed)),
+                rights: Rights::from_bits_truncate(self.rights.load(Ordering::Relaxed)),
+                extent: self.extent(),
+                owner: self.owner.load(Ordering::Relaxed),
+            },
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        let from = self.extent_from.load(Ordering::Relaxed);
+        Extent {
+            from,
+            to: self.extent_to.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A slot held in its use: its memory stays valid and its fields unchanged until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Pin<'a> {
+    slot: &'a Slot,
+}
+
+impl Pin<'_> {
+    /// Where the octets of `span` lie, and in what memory. `None` when they are not all inside, which only a span made
+    /// up by hand can bring about: it was checked when it was made, and this use has not changed.
+    pub(crate) fn locate(&self, span: Span) -> Option<(*mut u8, Extent)> {
+        let end = span.offset().checked_add(u64::from(span.len()))?;
+        if end > self.slot.len.load(Ordering::Relaxed) {
+            return None;
+        }
+        let offset = usize::try_from(span.offset()).ok()?;
+        Some((
+            self.slot.base.load(Ordering::Relaxed).wrapping_add(offset),
+            self.slot.extent(),
+        ))
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire load of `wait_unpinned`.
+        self.slot.word.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_model;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,69 @@
+use super::*;
+
+fn backing() -> Backing {
+    Backing {
+        base: std::ptr::null_mut(),
+        len: 100,
+        pd: Pd(3),
+        rights: Rights::REMOTE_READ | Rights::READ_SINK,
+        extent: Extent { from: 1, to: 2 },
+        owner: 4,
+    }
+}
+
+#[test]
+fn word_keeps_its_fields_apart() {
+    for kind in [Kind::Free, Kind::Region, Kind::Reserved, Kind::Window] {
+        for (key, epoch, pins) in [
+            (0, 0, 0),
+            (0xff, 0, 1),
+            (0, u32::MAX, Word::PINS),
+            (0xa5, 0x8000_0001, 7),
+        ] {
+            let of = Use { key, epoch };
+            let word = Word::new(kind, of, pins);
+            assert_eq!((word.kind(), word.r#use(), word.pins()), (kind, of, pins));
+            assert!(word.without_pins() == Word::new(kind, of, 0));
+        }
+    }
+}
+
+#[test]
+fn view_shows_what_was_published() {
+    let slot = Slot::new();
+    assert!(slot.view().is_none());
+    let of = slot.publish(Kind::Reserved, 9, &backing());
+    let view = slot.view().unwrap();
+    assert_eq!(
+        (view.kind, view.r#use, view.backing),
+        (Kind::Reserved, of, backing())
+    );
+    assert!(slot.pin(of).is_none(), "not valid before it is bound");
+    assert!(slot.bind(of, StreamId(8)));
+    let view = slot.view().unwrap();
+    assert_eq!((view.kind, view.stream), (Kind::Window, StreamId(8)));
+    assert!(slot.pin(of).is_some());
+    assert!(!slot.bind(of, StreamId(9)), "bound already");
+}
+
+/// Each use has an epoch of its own, so that spans of earlier ones are refused even when a key comes back.
+#[test]
+fn epochs_tell_uses_with_one_key_apart() {
+    let slot = Slot::new();
+    let first = slot.publish(Kind::Region, 7, &backing());
+    assert!(slot.change(Kind::Region, first, Kind::Free));
+    let second = slot.publish(Kind::Region, 7, &backing());
+    assert!(slot.pin(first).is_none());
+    assert!(!slot.change(Kind::Region, first, Kind::Free));
+    assert!(slot.pin(second).is_some());
+}
+
+#[test]
+fn spans_are_checked_again_at_use() {
+    let slot = Slot::new();
+    let of = slot.publish(Kind::Region, 7, &backing());
+    let pin = slot.pin(of).unwrap();
+    let locate = |offset, len| pin.locate(Span::new(0, 7, of.epoch, offset, len)).is_some();
+    assert!(locate(0, 100) && locate(100, 0) && locate(99, 1));
+    assert!(!locate(0, 101) && !locate(101, 0) && !locate(u64::MAX, 1) && !locate(u64::MAX, 0));
+}

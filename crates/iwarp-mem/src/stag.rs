@@ -1,0 +1,158 @@
+//! What an STag is made of: a slot's index under a keyed permutation, and a key that changes with each use.
+//!
+//! An STag that a peer was told must not help it to guess another one (RFC 5040 §8.1.1 item 8, RFC 5042 §6.1.1):
+//!
+//! * The upper 24 bits are the slot number sent through a Feistel network whose round functions are tables of random
+//!   numbers, drawn anew for each STag table. Neighbouring slots get unrelated indices, sparse in the whole space.
+//! * The low 8 bits are drawn at random for each use of the slot, among those not used in it lately.
+//! * Slots are reused in the order they were freed and as late as possible (`admin`).
+
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
+
+use iwarp::STag;
+
+/// Random numbers for tables and keys.
+///
+/// They are outputs of the standard library's keyed hash over a counter. The keys of [`RandomState`] come from the
+/// operating system; it is the one such source that needs no further dependency. Two states made by one thread have
+/// neighbouring keys, so no key is used as a number itself: everything goes through the hash.
+#[derive(Debug)]
+pub(crate) struct Random {
+    source: Source,
+    counter: u64,
+}
+
+#[derive(Debug)]
+enum Source {
+    System(RandomState),
+    Seed(u64),
+}
+
+impl Random {
+    /// From the operating system, or the same sequence for the same seed.
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        let source = seed.map_or_else(|| Source::System(RandomState::new()), Source::Seed);
+        Self { source, counter: 0 }
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.counter = self.counter.wrapping_add(1);
+        match &self.source {
+            Source::System(state) => state.hash_one(self.counter),
+            Source::Seed(seed) => {
+                let mut hasher = DefaultHasher::new();
+                hasher.write_u64(*seed);
+                hasher.write_u64(self.counter);
+                hasher.finish()
+            }
+        }
+    }
+
+    /// A number below `bound`, which is not zero and far below 2^32, so that the bias does not matter.
+    fn below(&mut self, bound: u32) -> u32 {
+        let scaled = u128::from(self.next()) * u128::from(bound);
+        u32::try_from(scaled >> 64).unwrap_or(0)
+    }
+}
+
+/// Bits of an index, and half of it.
+const INDEX_BITS: u32 = 24;
+const HALF_BITS: u32 = INDEX_BITS / 2;
+const HALF_MASK: u32 = (1 << HALF_BITS) - 1;
+
+/// Slots a table can have at most: one per index.
+pub(crate) const MAX_SLOTS: u32 = 1 << INDEX_BITS;
+
+/// The keyed permutation between slot numbers and STag indices.
+///
+/// Six rounds of random functions given as tables: 48 KiB, of which a lookup touches six entries. No cipher of this
+/// width is as quick, and with truly random round functions there is no key schedule to attack.
+#[derive(Debug)]
+pub(crate) struct Permutation {
+    rounds: Box<[[u16; 1 << HALF_BITS]]>,
+}
+
+impl Permutation {
+    const ROUNDS: usize = 6;
+
+    pub(crate) fn new(random: &mut Random) -> Self {
+        let mut rounds = vec![[0; 1 << HALF_BITS]; Self::ROUNDS].into_boxed_slice();
+        for four in rounds.as_flattened_mut().chunks_mut(4) {
+            let drawn = random.next().to_le_bytes();
+            for (entry, pair) in four.iter_mut().zip(drawn.as_chunks::<2>().0) {
+                *entry = u16::from_le_bytes(*pair) >> (16 - HALF_BITS);
+            }
+        }
+        Self { rounds }
+    }
+
+    /// The index a slot is known by outside.
+    pub(crate) fn index(&self, slot: u32) -> u32 {
+        let halves = (slot >> HALF_BITS & HALF_MASK, slot & HALF_MASK);
+        let (left, right) = self.rounds.iter().fold(halves, |(left, right), round| {
+            (right, left ^ entry(round, right))
+        });
+        left << HALF_BITS | right
+    }
+
+    /// The slot behind an index.
+    pub(crate) fn slot(&self, index: u32) -> u32 {
+        let halves = (index >> HALF_BITS & HALF_MASK, index & HALF_MASK);
+        let back =
+            |(left, right), round: &[u16; 1 << HALF_BITS]| (right ^ entry(round, left), left);
+        let (left, right) = self.rounds.iter().rev().fold(halves, back);
+        left << HALF_BITS | right
+    }
+
+    /// The STag of a slot used with `key`.
+    pub(crate) fn stag(&self, slot: u32, key: u8) -> STag {
+        STag(self.index(slot) << 8 | u32::from(key))
+    }
+
+    /// The slot an STag points at, whether or not that is in use.
+    pub(crate) fn slot_of(&self, stag: STag) -> u32 {
+        self.slot(stag.0 >> 8)
+    }
+}
+
+/// One value of a round function.
+fn entry(round: &[u16; 1 << HALF_BITS], at: u32) -> u32 {
+    u32::from(round[(at & HALF_MASK) as usize])
+}
+
+/// The keys a slot has had lately, in two generations.
+///
+/// A key returns after [`Keys::GENERATION`] other ones at the earliest, and each is drawn from at least half of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keys {
+    current: [u64; 4],
+    previous: [u64; 4],
+}
+
+impl Keys {
+    /// Keys drawn before the older generation may come back.
+    pub(crate) const GENERATION: u32 = 64;
+
+    /// A key for the next use.
+    pub(crate) fn draw(&mut self, random: &mut Random) -> u8 {
+        let count: u32 = self.current.iter().map(|bits| bits.count_ones()).sum();
+        if count >= Self::GENERATION {
+            self.previous = std::mem::take(&mut self.current);
+        }
+        let taken = |key: u8| {
+            let (word, bit) = (usize::from(key >> 6), key & 63);
+            (self.current[word] | self.previous[word]) >> bit & 1 == 1
+        };
+        let open = (0..=u8::MAX).filter(|key| !taken(*key)).count();
+        let nth = random.below(u32::try_from(open).unwrap_or(1)) as usize;
+        let key = (0..=u8::MAX)
+            .filter(|key| !taken(*key))
+            .nth(nth)
+            .unwrap_or_default();
+        self.current[usize::from(key >> 6)] |= 1 << (key & 63);
+        key
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

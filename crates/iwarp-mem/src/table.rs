@@ -1,0 +1,459 @@
+//! The STag table: lookup and checks, and the copies they lead to.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use iwarp::{
+    Access, AccessError, BindError, Crc, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
+    RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
+};
+use netdirect::Buffer;
+use parking_lot::Mutex;
+
+use crate::{
+    admin::{Admin, Place},
+    copy::{self, Backend, Extent},
+    region::{RegisterError, Registration, Rights},
+    slot::{Backing, Kind, Pin, Use, View},
+    slots::Slots,
+    stag::{MAX_SLOTS, Permutation, Random},
+    window::Window,
+};
+
+/// Copied and summed at a time by a fetch with a CRC: what was just copied is summed while it lies in the first cache.
+const SUM_BLOCK: usize = 16 << 10;
+
+/// How a [`Table`] behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TableOptions {
+    /// Refuse a Read sink that has nothing but [`Rights::LOCAL_WRITE`], as iWARP adapters do (AMB-015, the strict
+    /// profile of AMB-071). Otherwise it is allowed and counted.
+    pub strict_sinks: bool,
+    /// How large pieces are copied.
+    pub backend: Backend,
+    /// Makes all STags follow from this number, so that a run can be repeated. They can be guessed then: not for
+    /// tables that a network reaches.
+    pub seed: Option<u64>,
+    /// Regions and windows there can be at most; values above 2^24 mean that.
+    pub capacity: u32,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            strict_sinks: false,
+            backend: Backend::default(),
+            seed: None,
+            capacity: MAX_SLOTS,
+        }
+    }
+}
+
+impl TableOptions {
+    /// Sets [`TableOptions::strict_sinks`].
+    #[must_use]
+    pub fn strict_sinks(self, strict_sinks: bool) -> Self {
+        Self {
+            strict_sinks,
+            ..self
+        }
+    }
+
+    /// Sets [`TableOptions::backend`].
+    #[must_use]
+    pub fn backend(self, backend: Backend) -> Self {
+        Self { backend, ..self }
+    }
+
+    /// Sets [`TableOptions::seed`].
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self {
+            seed: Some(seed),
+            ..self
+        }
+    }
+
+    /// Sets [`TableOptions::capacity`].
+    #[must_use]
+    pub fn capacity(self, capacity: u32) -> Self {
+        Self { capacity, ..self }
+    }
+}
+
+/// Registered memory of one adapter. Clones are the same table; it lives as long as a clone, a [`Registration`] or a
+/// [`Window`] does.
+///
+/// ```
+/// use iwarp::{Access, Memory, MessageEnd, Pd, RemoteAddress, Scope, StreamId};
+/// use iwarp_mem::{Rights, Table};
+///
+/// let table = Table::new();
+/// let buffer = netdirect::Buffer::new(4096);
+/// let region = table.register(&buffer, Rights::REMOTE_WRITE, Pd(1)).unwrap();
+///
+/// // An inbound Write: checked first, then placed.
+/// let who = Scope { pd: Pd(1), stream: StreamId(7) };
+/// let at = RemoteAddress { stag: region.stag(), to: region.base() + 100 };
+/// let span = table.check(at, 5, Access::RemoteWrite, who).unwrap();
+/// table.place(span, b"hello", MessageEnd::Last).unwrap();
+/// assert_eq!(buffer.slice(100..105).to_vec(), b"hello");
+///
+/// // After this not one octet is touched.
+/// region.deregister().unwrap();
+/// assert!(table.place(span, b"again", MessageEnd::Last).is_err());
+/// ```
+#[derive(Clone)]
+pub struct Table {
+    shared: Arc<Shared>,
+}
+
+/// What registrations and windows share with their table.
+pub(crate) struct Shared {
+    permutation: Permutation,
+    pub(crate) slots: Slots,
+    pub(crate) admin: Mutex<Admin>,
+    backend: Backend,
+    strict_sinks: bool,
+    lenient_sinks: AtomicU64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Table");
+        f.field("strict_sinks", &self.shared.strict_sinks)
+            .field("backend", &self.shared.backend);
+        f.finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// A table with the default options.
+    pub fn new() -> Self {
+        Self::with_options(&TableOptions::default())
+    }
+
+    /// A table with these options.
+    pub fn with_options(options: &TableOptions) -> Self {
+        let mut random = Random::new(options.seed);
+        let shared = Shared {
+            permutation: Permutation::new(&mut random),
+            slots: Slots::new(options.capacity),
+            admin: Mutex::new(Admin::new(random)),
+            backend: options.backend,
+            strict_sinks: options.strict_sinks,
+            lenient_sinks: AtomicU64::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Registers a buffer in a protection domain. One buffer may be registered many times (MR-003, TST-091), at any
+    /// alignment and of any size (MR-012). The STag is valid when this returns (MR-033).
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Full`] when all STags are in use.
+    pub fn register(
+        &self,
+        buffer: &Buffer,
+        rights: Rights,
+        pd: Pd,
+    ) -> Result<Registration, RegisterError> {
+        let backing = Backing {
+            base: buffer.as_ptr(),
+            len: buffer.len() as u64,
+            pd,
+            rights,
+            extent: Extent::of(buffer),
+            owner: 0,
+        };
+        // The registration holds a clone of the buffer from before the STag exists.
+        let buffer = buffer.clone();
+        let (place, stag) =
+            self.shared
+                .publish(&mut self.shared.admin.lock(), Kind::Region, &backing)?;
+        Ok(Registration::new(
+            Arc::clone(&self.shared),
+            place,
+            stag,
+            buffer,
+        ))
+    }
+
+    /// Makes a window object in a protection domain, not bound to anything (MW-001).
+    ///
+    /// # Errors
+    ///
+    /// None today; an STag is taken only by [`Window::prepare`].
+    pub fn create_window(&self, pd: Pd) -> Result<Window, RegisterError> {
+        Ok(Window::new(Arc::clone(&self.shared), pd))
+    }
+
+    /// [`Window::cancel`] for who knows only the STag.
+    pub fn cancel_prepared(&self, stag: STag) {
+        self.shared.cancel(stag, None);
+    }
+
+    /// How many times a Read sink was allowed that iWARP adapters would have refused, having only
+    /// [`Rights::LOCAL_WRITE`] (AMB-015). Always zero with [`TableOptions::strict_sinks`].
+    pub fn lenient_sinks(&self) -> u64 {
+        self.shared.lenient_sinks.load(Ordering::Relaxed)
+    }
+
+    /// Holds the memory of a span for one copy or one system call.
+    pub(crate) fn pin(&self, at: Span) -> Result<Held<'_>, Revoked> {
+        let slot = self.shared.slots.get(at.slot()).ok_or(Revoked)?;
+        let of = Use {
+            key: at.key(),
+            epoch: at.epoch(),
+        };
+        let pin = slot.pin(of).ok_or(Revoked)?;
+        Ok(Held {
+            pin,
+            slot: at.slot(),
+            of,
+            backend: self.shared.backend,
+        })
+    }
+}
+
+/// A pinned slot, and which use of it.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    pin: Pin<'a>,
+    slot: u32,
+    of: Use,
+    backend: Backend,
+}
+
+impl Held<'_> {
+    /// `at` is memory held by this.
+    pub(crate) fn covers(&self, at: Span) -> bool {
+        self.slot == at.slot()
+            && self.of
+                == Use {
+                    key: at.key(),
+                    epoch: at.epoch(),
+                }
+    }
+
+    /// First octet of `at`, valid for its length as long as `self` is held.
+    pub(crate) fn address(&self, at: Span) -> Result<*mut u8, Revoked> {
+        debug_assert!(self.covers(at), "a span of another slot");
+        self.pin.locate(at).map(|(base, _)| base).ok_or(Revoked)
+    }
+
+    /// Copies `src` in; the lengths are equal.
+    pub(crate) fn copy_in(&self, at: Span, src: &[u8], end: MessageEnd) -> Result<(), Revoked> {
+        assert_eq!(
+            src.len() as u64,
+            u64::from(at.len()),
+            "octets for a span of another length"
+        );
+        let (dst, extent) = self.pin.locate(at).ok_or(Revoked)?;
+        // SAFETY: `locate` found the range inside the registered buffer. The registration keeps that alive until the
+        // pin is gone (`Registration`), and `netdirect::Buffer` vouches for all of the extent: its own memory consists
+        // of atomic words; the maker of a foreign buffer promised that an adapter may write it at any time, and
+        // `Buffer` itself reaches it by the same atomics.
+        unsafe { copy::copy_in(dst, extent, src, end, self.backend) };
+        Ok(())
+    }
+
+    /// Copies out into `dst`, and sums the copy; the lengths are equal.
+    pub(crate) fn copy_out(
+        &self,
+        at: Span,
+        dst: &mut [u8],
+        crc: Option<&mut Crc>,
+    ) -> Result<(), Revoked> {
+        assert_eq!(
+            dst.len() as u64,
+            u64::from(at.len()),
+            "room for a span of another length"
+        );
+        let (src, extent) = self.pin.locate(at).ok_or(Revoked)?;
+        let Some(crc) = crc else {
+            // SAFETY: as in `copy_in`, for reading.
+            unsafe { copy::copy_out(src, extent, dst, self.backend) };
+            return Ok(());
+        };
+        let mut src = src;
+        for block in dst.chunks_mut(SUM_BLOCK) {
+            // SAFETY: as above, for the part of the range that belongs to `block`.
+            unsafe { copy::copy_out(src, extent, block, self.backend) };
+            src = src.wrapping_add(block.len());
+            crc.update(block);
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Takes a slot and makes it stand for `backing`.
+    pub(crate) fn publish(
+        &self,
+        admin: &mut Admin,
+        kind: Kind,
+        backing: &Backing,
+    ) -> Result<(Place, STag), RegisterError> {
+        let (number, slot, key) = admin
+            .take(&self.slots, &self.permutation)
+            .ok_or(RegisterError::Full)?;
+        let place = Place {
+            slot: number,
+            r#use: slot.publish(kind, key, backing),
+        };
+        Ok((place, self.permutation.stag(number, key)))
+    }
+
+    /// Ends a use: no new pin from here on. With the lock held, so that the books and the slots agree.
+    pub(crate) fn revoke(&self, kind: Kind, place: Place) {
+        let revoked = self
+            .slots
+            .get(place.slot)
+            .is_some_and(|slot| slot.change(kind, place.r#use, Kind::Free));
+        debug_assert!(revoked, "the slot was in another use than the books say");
+    }
+
+    /// Waits for the pins of revoked slots and frees them. Without the lock held.
+    pub(crate) fn retire(&self, gone: &[u32]) {
+        for slot in gone.iter().filter_map(|number| self.slots.get(*number)) {
+            slot.wait_unpinned();
+        }
+        let mut admin = self.admin.lock();
+        for number in gone {
+            admin.give_back(*number);
+        }
+    }
+
+    /// The slot an STag names, if it is in use with that key.
+    pub(crate) fn find(&self, stag: STag) -> Option<(u32, View)> {
+        let number = self.permutation.slot_of(stag);
+        let view = self.slots.get(number)?.view()?;
+        view.has_key_of(stag).then_some((number, view))
+    }
+
+    /// The slot's picture, if it is still in that use.
+    pub(crate) fn current(&self, place: Place) -> Option<View> {
+        let view = self.slots.get(place.slot)?.view()?;
+        (view.r#use == place.r#use).then_some(view)
+    }
+
+    fn sink_allowed(&self, rights: Rights) -> bool {
+        if rights.intersects(Rights::READ_SINK | Rights::REMOTE_WRITE) {
+            return true; // AMB-016: neither needs LOCAL_WRITE beside it
+        }
+        let lenient = rights.contains(Rights::LOCAL_WRITE) && !self.strict_sinks;
+        if lenient {
+            self.lenient_sinks.fetch_add(1, Ordering::Relaxed);
+        }
+        lenient
+    }
+}
+
+/// The range checks at the end of every access: RFC 5041 §7.1, RFC 5040 §7.2, with octet granularity (SEC-004).
+fn span(number: u32, view: &View, address: u64, len: u32) -> Result<Span, AccessError> {
+    let end = address
+        .checked_add(u64::from(len))
+        .ok_or(AccessError::Wrap)?;
+    let offset = address
+        .checked_sub(view.address())
+        .ok_or(AccessError::Bounds)?;
+    // Memory never wraps the address space, but nothing here has to rely on it.
+    let limit = view.address().saturating_add(view.backing.len);
+    if end > limit {
+        return Err(AccessError::Bounds);
+    }
+    Ok(Span::new(
+        number,
+        view.r#use.key,
+        view.r#use.epoch,
+        offset,
+        len,
+    ))
+}
+
+impl Memory for Table {
+    fn check(
+        &self,
+        at: RemoteAddress,
+        len: u32,
+        need: Access,
+        who: Scope,
+    ) -> Result<Span, AccessError> {
+        let (number, view) = self.shared.find(at.stag).ok_or(AccessError::InvalidSTag)?;
+        let in_scope = match view.kind {
+            Kind::Free | Kind::Reserved => return Err(AccessError::InvalidSTag),
+            Kind::Region => view.backing.pd == who.pd,
+            Kind::Window => view.backing.pd == who.pd && view.stream == who.stream, // MW-010, SEC-002
+        };
+        if !in_scope {
+            return Err(AccessError::NotAssociated);
+        }
+        let right = match need {
+            Access::RemoteRead => Rights::REMOTE_READ,
+            Access::RemoteWrite => Rights::REMOTE_WRITE,
+        };
+        if !view.backing.rights.contains(right) {
+            return Err(AccessError::Rights); // IW-044, SEC-006
+        }
+        span(number, &view, at.to, len)
+    }
+
+    fn check_local(&self, sge: Sge, need: LocalAccess, pd: Pd) -> Result<Span, AccessError> {
+        let (number, view) = self
+            .shared
+            .find(sge.token)
+            .ok_or(AccessError::InvalidSTag)?;
+        if view.kind != Kind::Region {
+            return Err(AccessError::InvalidSTag); // local tokens are regions'
+        }
+        if view.backing.pd != pd {
+            return Err(AccessError::NotAssociated);
+        }
+        let rights = view.backing.rights;
+        let allowed = match need {
+            LocalAccess::Read => true,
+            LocalAccess::Write => rights.contains(Rights::LOCAL_WRITE),
+            LocalAccess::ReadSink => self.shared.sink_allowed(rights),
+        };
+        if !allowed {
+            return Err(AccessError::Rights);
+        }
+        span(number, &view, sge.address, sge.length)
+    }
+
+    fn place(&self, at: Span, src: &[u8], end: MessageEnd) -> Result<(), Revoked> {
+        self.pin(at)?.copy_in(at, src, end)
+    }
+
+    fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked> {
+        self.pin(at)?.copy_out(at, dst, crc)
+    }
+
+    fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {
+        self.shared.bind_window(bind, who)
+    }
+
+    fn unbind(&self, window: WindowId, who: Scope) -> Result<(), BindError> {
+        self.shared.unbind_window(window, None, who)
+    }
+
+    fn invalidate_remote(&self, stag: STag, who: Scope) -> Result<(), InvalidateError> {
+        self.shared.invalidate_by_peer(stag, who)
+    }
+}

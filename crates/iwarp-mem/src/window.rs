@@ -1,0 +1,286 @@
+//! Memory windows, type 2: a range of a region, opened with rights of its own to the peer of one stream (MW-010).
+//!
+//! Binding takes two steps, because it is a work request: [`Window::prepare`] when it is posted, so that the STag is
+//! known at once (MW-008), and `Memory::bind` when its turn comes, from where on the STag is valid.
+
+use std::{fmt, sync::Arc};
+
+use iwarp::{BindError, InvalidateError, Pd, STag, Scope, WindowBind, WindowId};
+
+use crate::{
+    admin::{Bound, Place, Prepared},
+    region::{RegisterError, Registration, Rights},
+    slot::{Backing, Kind},
+    table::Shared,
+};
+
+/// A window object (IND2MemoryWindow): unbound when new, bound to at most one range at a time, many times over.
+///
+/// Dropping it unbinds it (MW-014) and forgets Binds that were prepared and have not executed.
+#[must_use = "dropping it unbinds the window"]
+pub struct Window {
+    shared: Arc<Shared>,
+    id: WindowId,
+    pd: Pd,
+}
+
+impl Window {
+    pub(crate) fn new(shared: Arc<Shared>, pd: Pd) -> Self {
+        let id = shared.admin.lock().add_window(pd);
+        Self { shared, id, pd }
+    }
+
+    /// The window itself, whatever STag it has.
+    pub fn id(&self) -> WindowId {
+        self.id
+    }
+
+    /// The STag of the latest Bind, prepared or in force; `None` when there is neither (MW-007, MW-008).
+    pub fn stag(&self) -> Option<STag> {
+        self.shared.admin.lock().windows.get(&self.id)?.stag()
+    }
+
+    /// Bound to a region at the moment.
+    pub fn is_bound(&self) -> bool {
+        self.shared
+            .admin
+            .lock()
+            .windows
+            .get(&self.id)
+            .is_some_and(|record| record.bound.is_some())
+    }
+
+    /// The part of a Bind that is done when it is posted: checks rights and range, and sets an STag aside. That is not
+    /// valid until `Memory::bind` executes the request, or is given back by [`Window::cancel`].
+    ///
+    /// A window without any right is legal (MW-012). Whether the window is free is asked only when the request
+    /// executes: an Invalidate may be queued before it.
+    ///
+    /// # Errors
+    ///
+    /// - [`BindError::Access`]: the range is not inside the region (QP-039), `write` on a region without
+    ///   [`Rights::LOCAL_WRITE`] (QP-038), a region of another table or protection domain (MW-004).
+    /// - [`BindError::InvalidState`]: no slot of the table is free.
+    pub fn prepare(
+        &self,
+        region: &Registration,
+        address: u64,
+        length: u64,
+        read: bool,
+        write: bool,
+    ) -> Result<WindowBind, BindError> {
+        if !region.belongs_to(&self.shared) {
+            return Err(BindError::Access);
+        }
+        let outer = self
+            .shared
+            .current(region.place())
+            .ok_or(BindError::Access)?
+            .backing;
+        if outer.pd != self.pd || write && !outer.rights.contains(Rights::LOCAL_WRITE) {
+            return Err(BindError::Access);
+        }
+        let offset = address
+            .checked_sub(region.base())
+            .ok_or(BindError::Access)?;
+        let end = offset.checked_add(length).ok_or(BindError::Access)?;
+        if end > outer.len {
+            return Err(BindError::Access);
+        }
+        let mut rights = Rights::empty();
+        rights.set(Rights::REMOTE_READ, read);
+        rights.set(Rights::REMOTE_WRITE, write);
+        let offset = usize::try_from(offset).map_err(|_| BindError::Access)?;
+        let base = region.buffer().as_ptr().wrapping_add(offset);
+        let backing = Backing {
+            base,
+            len: length,
+            rights,
+            owner: self.id.0,
+            ..outer
+        };
+        let stag = self
+            .set_aside(region, &backing)
+            .map_err(|RegisterError::Full| BindError::InvalidState)?;
+        Ok(WindowBind {
+            window: self.id,
+            stag,
+            region: region.stag(),
+            address,
+            length,
+            read,
+            write,
+        })
+    }
+
+    fn set_aside(&self, region: &Registration, backing: &Backing) -> Result<STag, RegisterError> {
+        let mut admin = self.shared.admin.lock();
+        let (place, stag) = self.shared.publish(&mut admin, Kind::Reserved, backing)?;
+        if let Some(record) = admin.windows.get_mut(&self.id) {
+            record.prepared.push(Prepared {
+                stag,
+                place,
+                region: region.place(),
+            });
+        }
+        Ok(stag)
+    }
+
+    /// Gives back an STag of this window that a Bind set aside and that will not be bound: the request was flushed, or
+    /// failed. Does nothing when it was bound, or given back before.
+    pub fn cancel(&self, prepared: STag) {
+        self.shared.cancel(prepared, Some(self.id));
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let mut gone = Vec::new();
+        {
+            let mut admin = self.shared.admin.lock();
+            let Some(record) = admin.windows.remove(&self.id) else {
+                return;
+            };
+            for prepared in &record.prepared {
+                self.shared.revoke(Kind::Reserved, prepared.place);
+                gone.push(prepared.place.slot);
+            }
+            if let Some(bound) = record.bound {
+                self.shared.revoke(Kind::Window, bound.place);
+                admin.detach(bound.region, self.id);
+                gone.push(bound.place.slot);
+            }
+        }
+        self.shared.retire(&gone);
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window")
+            .field("id", &self.id)
+            .field("stag", &self.stag())
+            .finish()
+    }
+}
+
+impl Shared {
+    /// Gives back a prepared STag, of `owner` if one is named.
+    pub(crate) fn cancel(&self, stag: STag, owner: Option<WindowId>) {
+        let Some((number, view)) = self.find(stag) else {
+            return;
+        };
+        let id = WindowId(view.backing.owner);
+        if view.kind != Kind::Reserved || owner.is_some_and(|owner| owner != id) {
+            return;
+        }
+        {
+            let mut admin = self.admin.lock();
+            let Some(record) = admin.windows.get_mut(&id) else {
+                return;
+            };
+            let place = Place {
+                slot: number,
+                r#use: view.r#use,
+            };
+            let Some(at) = record
+                .prepared
+                .iter()
+                .position(|prepared| prepared.place == place)
+            else {
+                return;
+            };
+            record.prepared.remove(at);
+            self.revoke(Kind::Reserved, place);
+        }
+        self.retire(&[number]);
+    }
+
+    /// Executes a Bind.
+    pub(crate) fn bind_window(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {
+        let mut admin = self.admin.lock();
+        let record = admin
+            .windows
+            .get_mut(&bind.window)
+            .ok_or(BindError::InvalidState)?;
+        if record.bound.is_some() {
+            return Err(BindError::InvalidState); // QP-043
+        }
+        let at = record
+            .prepared
+            .iter()
+            .position(|prepared| prepared.stag == bind.stag);
+        let at = at.ok_or(BindError::InvalidState)?;
+        let Prepared {
+            stag,
+            place,
+            region,
+        } = record.prepared[at];
+        // The region may have been deregistered since; a later user of its slot is another use.
+        if record.pd != who.pd || self.current(region).is_none() {
+            return Err(BindError::Access);
+        }
+        let slot = self.slots.get(place.slot).ok_or(BindError::InvalidState)?;
+        if !slot.bind(place.r#use, who.stream) {
+            return Err(BindError::InvalidState);
+        }
+        record.prepared.remove(at);
+        record.bound = Some(Bound {
+            stag,
+            place,
+            region: region.slot,
+            stream: who.stream,
+        });
+        admin.attach(region.slot, bind.window);
+        Ok(())
+    }
+
+    /// Executes an Invalidate, of the window whatever its STag or only while it has a certain one: that becomes
+    /// invalid, then what is under way is waited for.
+    pub(crate) fn unbind_window(
+        &self,
+        window: WindowId,
+        only: Option<STag>,
+        who: Scope,
+    ) -> Result<(), BindError> {
+        let bound = {
+            let mut admin = self.admin.lock();
+            let record = admin
+                .windows
+                .get_mut(&window)
+                .ok_or(BindError::InvalidState)?;
+            let in_scope = |bound: &mut Bound| {
+                bound.stream == who.stream
+                    && record.pd == who.pd
+                    && only.is_none_or(|stag| stag == bound.stag)
+            };
+            let bound = record
+                .bound
+                .take_if(in_scope)
+                .ok_or(BindError::InvalidState)?;
+            self.revoke(Kind::Window, bound.place);
+            admin.detach(bound.region, window);
+            bound
+        };
+        self.retire(&[bound.place.slot]);
+        Ok(())
+    }
+
+    /// An inbound Send with Invalidate: only a window bound to that very stream (SEC-010, RFC 5040 §5.3).
+    pub(crate) fn invalidate_by_peer(&self, stag: STag, who: Scope) -> Result<(), InvalidateError> {
+        let (_, view) = self.find(stag).ok_or(InvalidateError::Unknown)?;
+        match view.kind {
+            Kind::Free | Kind::Reserved => Err(InvalidateError::Unknown),
+            Kind::Region => Err(InvalidateError::NotAllowed),
+            Kind::Window if view.stream != who.stream || view.backing.pd != who.pd => {
+                Err(InvalidateError::NotAllowed)
+            }
+            Kind::Window => {
+                let window = WindowId(view.backing.owner);
+                // Fails only when its owner unbound it since the look above.
+                self.unbind_window(window, Some(stag), who)
+                    .map_err(|_| InvalidateError::Unknown)
+            }
+        }
+    }
+}
