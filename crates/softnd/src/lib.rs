@@ -1,4 +1,66 @@
-//! softnd
+//! Software NetworkDirect provider: iWARP over ordinary TCP sockets.
+//!
+//! No root, no kernel module, no device: [`open`] an adapter and use it through the traits of [`netdirect`].
+//!
+//! ```
+//! # fn main() -> netdirect::Result<()> {
+//! let adapter = softnd::open("softnd+tcp://127.0.0.1", softnd::Options::default())?;
+//! println!("{:#?}", adapter.query()?);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
+mod adapter;
 pub mod capture;
+mod cm;
+mod cq;
+mod file;
+mod mr;
+mod mw;
+mod options;
+mod ports;
+mod progress;
+mod provider;
+mod qp;
+mod status;
+mod stream;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use netdirect::{Adapter, Error, Result, Status};
+
+pub use options::{LONGEST_PRIVATE_DATA, Options, Profile, Timeouts};
+
+/// What URLs of this provider begin with.
+pub const SCHEME: &str = "softnd+tcp://";
+
+/// The provider over TCP, with every interface of the host as an adapter.
+#[must_use]
+pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
+    Arc::new(provider::Provider::new(options))
+}
+
+/// Opens the adapter that owns an address: `softnd+tcp://127.0.0.1`, `softnd+tcp://[::1]`, or the bare address.
+///
+/// # Errors
+///
+/// `ND_INVALID_ADDRESS` when the URL has another form, or the address is none of this host's;
+/// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left.
+pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
+    let address = url.strip_prefix(SCHEME).unwrap_or(url);
+    let bare = address.trim_start_matches('[').trim_end_matches(']');
+    let address = match (bare.parse::<IpAddr>(), address.parse::<SocketAddr>()) {
+        (Ok(ip), _) => SocketAddr::new(ip, 0),
+        (_, Ok(address)) => address,
+        _ => {
+            let what = format!(
+                "{url:?} is not an address; expected {SCHEME}ADDRESS, for example {SCHEME}127.0.0.1"
+            );
+            return Err(Error::new(Status::INVALID_ADDRESS, what));
+        }
+    };
+    let provider = provider(options);
+    provider.open_adapter(provider.resolve_address(address)?)
+}

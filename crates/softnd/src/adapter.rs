@@ -1,0 +1,423 @@
+//! An opened adapter, ND2's `IND2Adapter`, and what all its objects share.
+
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use iwarp::{Pd, ReadLimits, StreamId, TxBatch};
+use iwarp_mem::{Table, TableOptions};
+use netdirect::{
+    Adapter, AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionQueue, Connector, Error,
+    Listener, MemoryRegion, MemoryWindow, OverlappedFile, QueuePair, QueuePairOptions, Result,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+};
+use parking_lot::Mutex;
+
+use crate::cm::{connector, listener};
+use crate::file::File;
+use crate::options::{Options, Profile};
+use crate::progress::background::Background;
+use crate::progress::domain::Domain;
+use crate::progress::timers::{Timed, TimerKey};
+use crate::qp::Qp;
+use crate::status::{fail, shortage};
+use crate::{cq, mr, mw, qp};
+
+/// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
+pub(crate) const PD: Pd = Pd(1);
+
+pub(crate) const MAX_COMPLETION_QUEUE_DEPTH: u32 = 1 << 17;
+/// Both queues have the same limit, as tests create one with the other's (TST-021).
+pub(crate) const MAX_QUEUE_DEPTH: u32 = 1 << 14;
+pub(crate) const MAX_SGE: u32 = 16;
+pub(crate) const MAX_TRANSFER: u32 = 1 << 30;
+pub(crate) const MAX_INLINE: u32 = 1024;
+pub(crate) const MAX_REGISTRATION: u64 = 1 << 40;
+/// What peers that exchange no read limits are taken to allow (IW-069).
+pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
+
+const BATCH_OCTETS: usize = 320 * 1024;
+const BATCH_FPDUS: usize = 64;
+/// Batches kept for the next connection that sends.
+const IDLE_BATCHES: usize = 4;
+/// Addresses remembered for speaking revision 1 only.
+const REMEMBERED_PEERS: usize = 1024;
+
+/// What all objects of one opened adapter share.
+pub(crate) struct Core {
+    pub(crate) id: AdapterId,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) options: Options,
+    pub(crate) table: Arc<Table>,
+    /// Connection set-up and tear-down.
+    pub(crate) control: Arc<Domain>,
+    /// Threads parked in any of the adapter's overlapped files.
+    pub(crate) parked: Arc<AtomicUsize>,
+    background: Arc<Background>,
+    /// Queue pairs that the client has released and whose connections have not ended yet.
+    lingering: Mutex<HashMap<StreamId, Arc<Qp>>>,
+    next_stream: AtomicU32,
+    batches: Mutex<Vec<TxBatch>>,
+    revision_1_peers: Mutex<HashSet<IpAddr>>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("id", &self.id)
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    fn new(id: AdapterId, addresses: Vec<IpAddr>, options: Options) -> io::Result<Arc<Self>> {
+        let parked = Arc::new(AtomicUsize::new(0));
+        let control = Arc::new(Domain::new(Arc::clone(&parked))?);
+        control.add_interest(); // every parked thread drives it
+        let background = Background::start()?;
+        let strict = options.profile == Profile::Strict;
+        let table = Table::with_options(&TableOptions::default().strict_sinks(strict));
+        let core = Arc::new(Self {
+            id,
+            addresses,
+            options,
+            table: Arc::new(table),
+            control,
+            parked,
+            background,
+            lingering: Mutex::default(),
+            next_stream: AtomicU32::new(1),
+            batches: Mutex::default(),
+            revision_1_peers: Mutex::default(),
+        });
+        core.add_domain(&core.control)?;
+        Ok(core)
+    }
+
+    pub(crate) fn add_domain(&self, domain: &Arc<Domain>) -> io::Result<()> {
+        let token = self.background.add(domain)?;
+        domain.set_background_token(token);
+        Ok(())
+    }
+
+    pub(crate) fn remove_domain(&self, domain: &Domain) {
+        if let Some(token) = domain.background_token() {
+            self.background.remove(domain, token);
+        }
+    }
+
+    /// Makes sure that unfinished work is taken up even if its driver never comes back.
+    pub(crate) fn notice(&self, domain: &Domain) {
+        if let Some(token) = domain.background_token() {
+            self.background.notice(domain, token);
+        }
+    }
+
+    pub(crate) fn set_timer(&self, at: Instant, target: Weak<dyn Timed>) -> TimerKey {
+        self.background.set_timer(at, target)
+    }
+
+    pub(crate) fn cancel_timer(&self, key: TimerKey) {
+        self.background.timers.cancel(key);
+    }
+
+    pub(crate) fn read_limits(&self) -> ReadLimits {
+        ReadLimits {
+            ird: self.options.read_limit,
+            ord: self.options.read_limit,
+        }
+    }
+
+    pub(crate) fn next_stream(&self) -> StreamId {
+        StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether connections may use the local address: one of the adapter's, or another of the loopback network where
+    /// the adapter has one of it.
+    pub(crate) fn serves(&self, address: IpAddr) -> bool {
+        serves(&self.addresses, address)
+    }
+
+    /// The local address for connections to `peer`.
+    pub(crate) fn address_towards(&self, peer: IpAddr) -> Option<IpAddr> {
+        self.addresses
+            .iter()
+            .copied()
+            .find(|own| own.is_ipv4() == peer.is_ipv4())
+    }
+
+    pub(crate) fn take_batch(&self) -> TxBatch {
+        let idle = self.batches.lock().pop();
+        idle.unwrap_or_else(|| TxBatch::with_capacity(BATCH_OCTETS, BATCH_FPDUS))
+    }
+
+    pub(crate) fn return_batch(&self, mut batch: TxBatch) {
+        batch.clear();
+        let mut idle = self.batches.lock();
+        if idle.len() < IDLE_BATCHES {
+            idle.push(batch);
+        }
+    }
+
+    /// Keeps a released queue pair until its connection has ended.
+    pub(crate) fn linger(&self, id: StreamId, qp: Arc<Qp>) {
+        self.lingering.lock().insert(id, qp);
+    }
+
+    /// The connection of a queue pair has ended. The caller drops what is returned when it holds no lock.
+    #[must_use]
+    pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<Qp>> {
+        self.lingering.lock().remove(&id)
+    }
+
+    pub(crate) fn speaks_revision_1_only(&self, peer: IpAddr) -> bool {
+        self.revision_1_peers.lock().contains(&peer)
+    }
+
+    pub(crate) fn remember_revision_1(&self, peer: IpAddr) {
+        let mut peers = self.revision_1_peers.lock();
+        if peers.len() < REMEMBERED_PEERS {
+            peers.insert(peer);
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.background.stop();
+    }
+}
+
+pub(crate) fn serves(own: &[IpAddr], address: IpAddr) -> bool {
+    own.contains(&address)
+        || matches!(address, IpAddr::V4(v4) if v4.is_loopback())
+            && own.iter().any(|own| own.is_ipv4() && own.is_loopback())
+}
+
+/// The client's reference to an opened adapter.
+#[derive(Debug)]
+pub(crate) struct Handle(Arc<Core>);
+
+impl Handle {
+    pub(crate) fn open(
+        id: AdapterId,
+        addresses: Vec<IpAddr>,
+        options: Options,
+    ) -> Result<Arc<dyn Adapter>> {
+        let core =
+            Core::new(id, addresses, options).map_err(shortage("cannot open the adapter"))?;
+        Ok(Arc::new(Self(core)))
+    }
+
+    fn file(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<File>> {
+        downcast::<File>(file.clone(), |file| Arc::ptr_eq(file.core(), &self.0)).ok_or_else(|| {
+            Error::new(
+                Status::INVALID_HANDLE,
+                "the overlapped file is not one of this adapter's",
+            )
+        }) // ADPT-086
+    }
+
+    fn queue(&self, queue: &Arc<dyn CompletionQueue>, else_status: Status) -> Result<Arc<cq::Cq>> {
+        downcast::<cq::Handle>(queue.clone(), |cq| Arc::ptr_eq(cq.0.core(), &self.0))
+            .map(|cq| Arc::clone(&cq.0))
+            .ok_or_else(|| {
+                Error::new(
+                    else_status,
+                    "the completion queue is not one of this adapter's",
+                )
+            })
+    }
+}
+
+/// The provider's own object behind a trait object, if it is one and `ours` says so (GEN-022).
+pub(crate) fn downcast<T: Any + Send + Sync>(
+    object: Arc<dyn Any + Send + Sync>,
+    ours: impl FnOnce(&T) -> bool,
+) -> Option<Arc<T>> {
+    let object = object.downcast::<T>().ok()?;
+    ours(&object).then_some(object)
+}
+
+impl Adapter for Handle {
+    fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
+        let file =
+            File::new(Arc::clone(&self.0)).map_err(shortage("cannot create an overlapped file"))?;
+        Ok(Arc::new(file))
+    }
+
+    fn query(&self) -> Result<AdapterInfo> {
+        let options = &self.0.options;
+        let mut info = AdapterInfo::default();
+        // A locally administered OUI, shortened to the 16 bits of the field.
+        info.vendor_id = 0x534E;
+        info.device_id = 1;
+        info.adapter_id = self.0.id;
+        info.max_registration_size = MAX_REGISTRATION;
+        info.max_window_size = MAX_REGISTRATION;
+        info.max_initiator_sge = MAX_SGE;
+        info.max_receive_sge = MAX_SGE;
+        info.max_read_sge = MAX_SGE;
+        info.max_transfer_length = MAX_TRANSFER;
+        info.max_inline_data_size = MAX_INLINE;
+        info.max_inbound_read_limit = options.read_limit;
+        info.max_outbound_read_limit = options.read_limit;
+        info.max_receive_queue_depth = MAX_QUEUE_DEPTH;
+        info.max_initiator_queue_depth = MAX_QUEUE_DEPTH;
+        info.max_shared_receive_queue_depth = 0;
+        info.max_completion_queue_depth = MAX_COMPLETION_QUEUE_DEPTH;
+        info.inline_request_threshold = 256;
+        info.large_request_threshold = 64 * 1024;
+        info.max_caller_data = options.private_data;
+        info.max_callee_data = options.private_data;
+        info.flags = AdapterFlags::IN_ORDER_DMA_SUPPORTED
+            | AdapterFlags::MULTI_ENGINE_SUPPORTED
+            | AdapterFlags::CQ_RESIZE_SUPPORTED
+            | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
+        Ok(info)
+    }
+
+    fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
+        Ok(self
+            .0
+            .addresses
+            .iter()
+            .map(|ip| SocketAddr::new(*ip, 0))
+            .collect())
+    }
+
+    fn create_completion_queue(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+        depth: u32,
+        affinity: Affinity,
+    ) -> Result<Arc<dyn CompletionQueue>> {
+        let file = self.file(file)?;
+        if depth == 0 || depth > MAX_COMPLETION_QUEUE_DEPTH {
+            return fail(
+                Status::INVALID_PARAMETER_3,
+                "the depth is zero or above the adapter's limit",
+            ); // ADPT-023
+        }
+        Ok(Arc::new(cq::Handle::new(
+            Arc::clone(&self.0),
+            file,
+            depth,
+            affinity,
+        )?))
+    }
+
+    fn create_memory_region(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+    ) -> Result<Arc<dyn MemoryRegion>> {
+        Ok(Arc::new(mr::Region::new(
+            Arc::clone(&self.0),
+            self.file(file)?,
+        )))
+    }
+
+    fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
+        Ok(Arc::new(mw::Window::new(Arc::clone(&self.0))?))
+    }
+
+    fn create_shared_receive_queue(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+        _: SharedReceiveQueueOptions,
+    ) -> Result<Arc<dyn SharedReceiveQueue>> {
+        self.file(file)?;
+        fail(
+            Status::NOT_SUPPORTED,
+            "this adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)",
+        )
+    }
+
+    fn create_queue_pair(
+        &self,
+        receive_cq: &Arc<dyn CompletionQueue>,
+        initiator_cq: &Arc<dyn CompletionQueue>,
+        options: QueuePairOptions,
+    ) -> Result<Arc<dyn QueuePair>> {
+        let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
+        let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
+        let limits = [
+            (
+                options.receive_queue_depth,
+                MAX_QUEUE_DEPTH,
+                Status::INVALID_PARAMETER_5,
+                "the receive queue depth",
+            ),
+            (
+                options.initiator_queue_depth,
+                MAX_QUEUE_DEPTH,
+                Status::INVALID_PARAMETER_6,
+                "the initiator queue depth",
+            ),
+            (
+                options.max_receive_request_sge,
+                MAX_SGE,
+                Status::INVALID_PARAMETER_7,
+                "the number of SGEs of a Receive",
+            ),
+            (
+                options.max_initiator_request_sge,
+                MAX_SGE,
+                Status::INVALID_PARAMETER_8,
+                "the number of SGEs of a request",
+            ),
+            (
+                options.inline_data_size,
+                MAX_INLINE,
+                Status::INVALID_PARAMETER_9,
+                "the inline data size",
+            ),
+        ];
+        for (asked, limit, status, what) in limits {
+            if asked > limit {
+                return Err(Error::new(
+                    status,
+                    format!("{what} is {asked}, the adapter's limit {limit}"),
+                ));
+            }
+        }
+        Ok(Arc::new(qp::Handle::new(
+            Arc::clone(&self.0),
+            receive_cq,
+            initiator_cq,
+            &options,
+        )))
+    }
+
+    fn create_queue_pair_with_srq(
+        &self,
+        _: &Arc<dyn CompletionQueue>,
+        _: &Arc<dyn CompletionQueue>,
+        _: &Arc<dyn SharedReceiveQueue>,
+        _: QueuePairOptions,
+    ) -> Result<Arc<dyn QueuePair>> {
+        fail(
+            Status::NOT_SUPPORTED,
+            "this adapter has no shared receive queues",
+        ) // ADPT-066
+    }
+
+    fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
+        Ok(Arc::new(connector::Handle::new(
+            Arc::clone(&self.0),
+            self.file(file)?,
+        )))
+    }
+
+    fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
+        Ok(Arc::new(listener::Handle::new(
+            Arc::clone(&self.0),
+            self.file(file)?,
+        )))
+    }
+}

@@ -1,0 +1,579 @@
+//! Connectors, ND2's `IND2Connector`: the state machine of catalogue section 1.1, both sides.
+//!
+//! [`active`] has Connect and CompleteConnect, [`passive`] Accept; what both sides share is here. The connector's lock is
+//! held while its queue pair is called, so the queue pair's signals are left in an atomic and taken up by whoever holds
+//! the lock, before it goes.
+
+mod active;
+mod passive;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use iwarp::StreamConfig;
+use iwarp::mpa::startup::{Agreed, Frame};
+use netdirect::{
+    Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, QueuePair, ReadLimits,
+    Result, Started, Status,
+};
+use parking_lot::{Mutex, MutexGuard};
+use socket2::Socket;
+
+use super::greeting::Arrival;
+use super::{Done, Exchange};
+use crate::adapter::{Core, downcast};
+use crate::file::File;
+use crate::ports;
+use crate::progress::Edges;
+use crate::progress::domain::Source;
+use crate::progress::timers::{Timed, TimerKey};
+use crate::qp::{self, Qp, Signals};
+use crate::status::fail;
+use crate::stream::Stream;
+
+use active::Attempt;
+
+/// The connector itself.
+pub(crate) struct Connector {
+    core: Arc<Core>,
+    file: Arc<File>,
+    state: Mutex<State>,
+    signals: AtomicU8,
+    this: Weak<Self>,
+}
+
+/// Where a connector stands; the names in brackets are those of the catalogue's table.
+#[derive(Debug, Default)]
+enum Phase {
+    /// Made, bound or not, or back here after an attempt that may be repeated (A0, A1, P0).
+    #[default]
+    Idle,
+    /// A Connect is under way (A2).
+    Connecting(Box<Attempt>),
+    /// The peer has accepted, the client has not completed (A3).
+    Answered(Box<Answered>),
+    /// A listener's client waits for a request to arrive here (P1).
+    Waiting,
+    /// A request has arrived (P2).
+    Offered(Box<Offered>),
+    /// The peer has given up before the client decided (P2g).
+    Gone,
+    /// The Reply has left, the peer's ready-to-receive message has not come (P3).
+    Accepting,
+    /// Connected (C, C1, E).
+    Connected,
+    /// Waiting for the peer's end (D1).
+    Disconnecting,
+    /// Disconnected (D).
+    Disconnected,
+    /// Rejected, cancelled or failed for good (AX, PX).
+    Dead,
+}
+
+/// An answered attempt.
+#[derive(Debug)]
+struct Answered {
+    /// `None` when the ready-to-receive message was sent ahead of the client: the queue pair has the stream.
+    stream: Option<Stream>,
+    agreed: Agreed,
+}
+
+/// A request from a peer.
+#[derive(Debug)]
+struct Offered {
+    exchange: Exchange,
+    request: Frame,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    phase: Phase,
+    local: Option<SocketAddr>,
+    /// The bound socket, until an attempt uses it up.
+    bound: Option<Socket>,
+    /// The last attempt failed and may be repeated: Bind replaces the binding (AMB-034).
+    failed: bool,
+    peer: Option<SocketAddr>,
+    private_data: Option<Vec<u8>>,
+    limits: Option<ReadLimits>,
+    qp: Option<Arc<Qp>>,
+    /// The pending Connect, Accept or Disconnect: only one of them can be.
+    request: Option<PendingOverlapped>,
+    notifications: Vec<PendingOverlapped>,
+    /// The connection has ended for the queue pair, though the client has not disconnected.
+    ended: bool,
+    timer: Option<TimerKey>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            core,
+            file,
+            state: Mutex::default(),
+            signals: AtomicU8::new(0),
+            this: this.clone(),
+        })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    fn begin(&self, overlapped: &Overlapped) -> Result<PendingOverlapped> {
+        let file: Arc<dyn OverlappedFile> = self.file.clone();
+        overlapped.begin(&file)
+    }
+
+    fn source(&self) -> Weak<dyn Source> {
+        self.this.clone()
+    }
+
+    /// Releases the lock, takes up signals that came meanwhile, completes requests.
+    fn leave(&self, state: MutexGuard<'_, State>, done: Done) {
+        drop(state);
+        done.deliver();
+        self.attend();
+    }
+
+    fn set_timer(&self, state: &mut State, limit: Option<Duration>) {
+        self.clear_timer(state);
+        state.timer = limit.map(|limit| {
+            self.core
+                .set_timer(Instant::now() + limit, self.this.clone())
+        });
+    }
+
+    fn clear_timer(&self, state: &mut State) {
+        if let Some(key) = state.timer.take() {
+            self.core.cancel_timer(key);
+        }
+    }
+
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Idle if state.local.is_none() || state.failed => {}
+            Phase::Dead | Phase::Disconnected => {
+                return fail(
+                    Status::INVALID_DEVICE_STATE,
+                    "the connector was used before; create a new one",
+                );
+            }
+            _ => {
+                return fail(
+                    Status::ADDRESS_ALREADY_ASSOCIATED,
+                    "the connector is bound already",
+                );
+            } // CONN-011
+        }
+        if !self.core.serves(address.ip()) {
+            let what = format!("{} is not an address of this adapter", address.ip());
+            return Err(Error::new(Status::INVALID_ADDRESS, what)); // CONN-012
+        }
+        state.bound = None; // before its port is asked for again
+        self.bind_to(&mut state, address)
+    }
+
+    fn bind_to(&self, state: &mut State, address: SocketAddr) -> Result<()> {
+        let socket = ports::bind(address)?;
+        let local = socket.local_addr().ok().and_then(|local| local.as_socket());
+        state.local = Some(local.unwrap_or(address));
+        state.bound = Some(socket);
+        state.failed = false;
+        Ok(())
+    }
+
+    /// Ends the pending request and everything that waits for the end of the connection.
+    fn finish(&self, state: &mut State, phase: Phase, status: Status) -> Done {
+        self.clear_timer(state);
+        state.phase = phase;
+        let mut done = Done::default();
+        done.push(state.request.take(), status);
+        done
+    }
+
+    fn end_notifications(state: &mut State, done: &mut Done, status: Status) {
+        for notification in state.notifications.drain(..) {
+            done.push(Some(notification), status);
+        }
+    }
+
+    // ---- what the queue pair and the deadlines tell ----
+
+    /// Called by the queue pair, with no lock of its own held.
+    pub(crate) fn signalled(&self, signals: Signals) {
+        self.signals.fetch_or(signals.bits(), Ordering::SeqCst);
+        self.attend();
+    }
+
+    fn attend(&self) {
+        while self.signals.load(Ordering::SeqCst) != 0 {
+            let Some(mut state) = self.state.try_lock() else {
+                return;
+            };
+            let signals = Signals::from_bits_truncate(self.signals.swap(0, Ordering::SeqCst));
+            let done = self.take(&mut state, signals);
+            drop(state);
+            done.deliver();
+        }
+    }
+
+    fn take(&self, state: &mut State, signals: Signals) -> Done {
+        let mut done = Done::default();
+        if matches!(state.phase, Phase::Accepting) {
+            done = self.accepting(state, signals);
+        }
+        let end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
+        match state.phase {
+            Phase::Connected | Phase::Answered(_) if signals.intersects(end) => {
+                state.ended = true;
+                Self::end_notifications(state, &mut done, Status::SUCCESS); // CONN-102
+            }
+            Phase::Disconnecting if signals.contains(Signals::GONE) => {
+                let ended = self.finish(state, Phase::Disconnected, Status::SUCCESS);
+                done.0.extend(ended.0);
+                Self::end_notifications(state, &mut done, Status::SUCCESS); // AMB-033
+            }
+            _ => {}
+        }
+        done
+    }
+
+    /// The client has released its queue pair (CONN-018, CONN-052, CONN-110).
+    pub(crate) fn queue_pair_released(&self) {
+        let mut state = self.state.lock();
+        let done = match state.phase {
+            Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
+            Phase::Answered(_) => {
+                self.abandon_answer(&mut state);
+                Done::default()
+            }
+            _ => Done::default(),
+        };
+        self.leave(state, done);
+    }
+
+    /// Ends an attempt that is under way, visibly as one that was given up (AMB-004).
+    fn cancel_attempt(&self, state: &mut State) -> Done {
+        if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
+            attempt.reset(&self.core);
+        }
+        if let Some(qp) = state.qp.take() {
+            qp.unclaim();
+            qp.abort();
+        }
+        self.finish(state, Phase::Dead, Status::CANCELED)
+    }
+
+    /// Turns down an answer: the peer sees the end of the stream without any message on it (AMB-004, IW-017).
+    fn abandon_answer(&self, state: &mut State) {
+        self.clear_timer(state);
+        if let Phase::Answered(mut answered) = std::mem::replace(&mut state.phase, Phase::Dead)
+            && let Some(stream) = answered.stream.take()
+        {
+            stream.close_write();
+            if let Some(qp) = state.qp.take() {
+                qp.unclaim();
+            }
+        } else if let Some(qp) = state.qp.take() {
+            qp.disconnect();
+        }
+    }
+
+    fn cancel(&self) {
+        let mut state = self.state.lock();
+        let mut done = match state.phase {
+            Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
+            // The end of the connection goes its way, only nobody waits for it any more.
+            Phase::Disconnecting => self.finish(&mut state, Phase::Disconnected, Status::CANCELED),
+            _ => Done::default(),
+        };
+        Self::end_notifications(&mut state, &mut done, Status::CANCELED); // CONN-105, TST-044
+        self.leave(state, done);
+    }
+
+    /// The client has released its last reference.
+    fn released(&self) {
+        let mut state = self.state.lock();
+        let mut done = match state.phase {
+            Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
+            Phase::Answered(_) => {
+                self.abandon_answer(&mut state);
+                Done::default()
+            }
+            Phase::Offered(_) => {
+                self.refuse(&mut state, &[]);
+                Done::default()
+            }
+            Phase::Disconnecting => self.finish(&mut state, Phase::Disconnected, Status::CANCELED),
+            Phase::Waiting => self.finish(&mut state, Phase::Dead, Status::CANCELED),
+            _ => Done::default(),
+        };
+        Self::end_notifications(&mut state, &mut done, Status::CANCELED);
+        self.leave(state, done);
+    }
+
+    fn reject(&self, private_data: &[u8]) -> Result<()> {
+        self.check_private_data(private_data, "MaxCalleeData")?;
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Offered(_) => {
+                self.look_for_end(&mut state);
+                if matches!(state.phase, Phase::Gone) {
+                    state.phase = Phase::Dead;
+                    return fail(Status::CONNECTION_ABORTED, "the peer has given up"); // CONN-071
+                }
+                self.refuse(&mut state, private_data);
+            }
+            // MPA has no place for the private data of this reject (IW-018).
+            Phase::Answered(_) => self.abandon_answer(&mut state),
+            Phase::Gone => {
+                state.phase = Phase::Dead;
+                return fail(Status::CONNECTION_ABORTED, "the peer has given up");
+            }
+            _ => return fail(Status::CONNECTION_INVALID, "there is nothing to reject"), // CONN-076
+        }
+        self.leave(state, Done::default());
+        Ok(())
+    }
+
+    fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Connected) {
+            return fail(Status::CONNECTION_INVALID, "the connector is not connected"); // CONN-112
+        }
+        let Some(qp) = state.qp.clone() else {
+            return fail(Status::CONNECTION_INVALID, "the connector is not connected");
+        };
+        state.request = Some(self.begin(overlapped)?);
+        state.phase = Phase::Disconnecting;
+        let mut done = Done::default();
+        if qp.disconnect() {
+            done = self.finish(&mut state, Phase::Disconnected, Status::SUCCESS);
+            Self::end_notifications(&mut state, &mut done, Status::SUCCESS);
+        } else {
+            qp.attach_to_control();
+        }
+        self.leave(state, done);
+        Ok(Started::Pending)
+    }
+
+    fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Connected | Phase::Disconnecting | Phase::Disconnected => {}
+            _ => {
+                return fail(
+                    Status::CONNECTION_INVALID,
+                    "the connector never was connected",
+                );
+            } // CONN-104
+        }
+        let request = self.begin(overlapped)?;
+        let mut done = Done::default();
+        if state.ended || matches!(state.phase, Phase::Disconnected) {
+            done.push(Some(request), Status::SUCCESS); // CONN-107
+        } else {
+            state.notifications.push(request);
+        }
+        self.leave(state, done);
+        Ok(Started::Pending)
+    }
+
+    fn check_private_data(&self, private_data: &[u8], limit: &str) -> Result<()> {
+        let most = self.core.options.private_data;
+        if private_data.len() <= most as usize {
+            return Ok(());
+        }
+        let what = format!(
+            "{} octets of private data, {limit} is {most}",
+            private_data.len()
+        );
+        Err(Error::new(Status::INVALID_BUFFER_SIZE, what)) // CONN-017, CONN-058, CONN-073
+    }
+
+    /// The client's queue pair, if it is one of this adapter's (CONN-062).
+    fn queue_pair(&self, qp: &Arc<dyn QueuePair>) -> Result<Arc<Qp>> {
+        downcast::<qp::Handle>(qp.clone(), |qp| Arc::ptr_eq(qp.0.core(), &self.core))
+            .map(|qp| Arc::clone(&qp.0))
+            .ok_or_else(|| {
+                Error::new(
+                    Status::INVALID_PARAMETER_1,
+                    "the queue pair is not one of this adapter's",
+                )
+            })
+    }
+
+    /// How the stream runs once the start-up is over.
+    fn stream_config(&self, role: iwarp::Role, agreed: &Agreed, stream: &Stream) -> StreamConfig {
+        StreamConfig {
+            role,
+            crc: agreed.crc,
+            limits: agreed.limits,
+            ready: agreed.ready,
+            receive_wait: self.core.options.effective_receive_wait(),
+            private_payload: stream.is_captured(),
+        }
+    }
+}
+
+impl Source for Connector {
+    fn ready(self: Arc<Self>, edges: Edges) -> bool {
+        let mut state = self.state.lock();
+        let done = match state.phase {
+            Phase::Connecting(_) => self.advance(&mut state, edges),
+            Phase::Offered(_) => {
+                self.look_for_end(&mut state);
+                Done::default()
+            }
+            _ => Done::default(),
+        };
+        self.leave(state, done);
+        false
+    }
+}
+
+impl Timed for Connector {
+    fn expired(&self, key: TimerKey, _: Instant) {
+        let mut state = self.state.lock();
+        if state.timer != Some(key) {
+            return;
+        }
+        state.timer = None;
+        let done = match state.phase {
+            Phase::Connecting(_) => self.attempt_failed(&mut state, Status::IO_TIMEOUT),
+            Phase::Answered(_) => {
+                self.send_ready_early(&mut state);
+                Done::default()
+            }
+            Phase::Accepting => {
+                if let Some(qp) = state.qp.take() {
+                    qp.abort();
+                }
+                self.finish(&mut state, Phase::Dead, Status::IO_TIMEOUT) // CONN-059
+            }
+            _ => Done::default(),
+        };
+        self.leave(state, done);
+    }
+}
+
+/// The client's reference to a connector.
+#[derive(Debug)]
+pub(crate) struct Handle(pub(crate) Arc<Connector>);
+
+impl Handle {
+    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
+        Self(Connector::new(core, file))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.released();
+    }
+}
+
+impl OverlappedObject for Handle {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.0.cancel();
+        Ok(())
+    }
+}
+
+impl netdirect::Connector for Handle {
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        self.0.bind(address)
+    }
+
+    fn connect(
+        &self,
+        qp: &Arc<dyn QueuePair>,
+        destination: SocketAddr,
+        inbound_read_limit: u32,
+        outbound_read_limit: u32,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let limits = ReadLimits {
+            inbound: inbound_read_limit,
+            outbound: outbound_read_limit,
+        };
+        self.0
+            .connect(qp, destination, limits, private_data, overlapped)
+    }
+
+    fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.0.complete_connect(overlapped)
+    }
+
+    fn accept(
+        &self,
+        qp: &Arc<dyn QueuePair>,
+        inbound_read_limit: u32,
+        outbound_read_limit: u32,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let limits = ReadLimits {
+            inbound: inbound_read_limit,
+            outbound: outbound_read_limit,
+        };
+        self.0.accept(qp, limits, private_data, overlapped)
+    }
+
+    fn reject(&self, private_data: &[u8]) -> Result<()> {
+        self.0.reject(private_data)
+    }
+
+    fn get_read_limits(&self) -> Result<ReadLimits> {
+        let state = self.0.state.lock();
+        let limits = if matches!(state.phase, Phase::Disconnected) {
+            None
+        } else {
+            state.limits
+        };
+        limits.ok_or_else(|| {
+            Error::new(
+                Status::CONNECTION_INVALID,
+                "the peer has not told its read limits",
+            )
+        }) // CONN-078
+    }
+
+    fn get_private_data(&self) -> Result<Vec<u8>> {
+        let data = self.0.state.lock().private_data.clone();
+        data.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "nothing has come from a peer")) // CONN-087
+    }
+
+    fn get_local_address(&self) -> Result<SocketAddr> {
+        let local = self.0.state.lock().local;
+        local.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "the connector is not bound")) // CONN-094
+    }
+
+    fn get_peer_address(&self) -> Result<SocketAddr> {
+        let state = self.0.state.lock();
+        let peer = match state.phase {
+            Phase::Idle | Phase::Waiting | Phase::Disconnected | Phase::Connecting(_) => None,
+            _ => state.peer,
+        };
+        peer.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "the connector is not connected")) // CONN-099
+    }
+
+    fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.0.notify_disconnect(overlapped)
+    }
+
+    fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.0.disconnect(overlapped)
+    }
+}

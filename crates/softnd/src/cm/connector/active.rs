@@ -1,0 +1,446 @@
+//! The active side: Connect, the wait for the Reply, CompleteConnect.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iwarp::TerminateCode;
+use iwarp::mpa::startup::{ConcludeError, Frame, FrameKind, FrameReader, Offer};
+use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
+use rustix::io::Errno;
+use socket2::Socket;
+
+use super::{Answered, Connector, Phase, State};
+use crate::adapter::{Core, UNSTATED_READ_LIMIT};
+use crate::capture::FlowRole;
+use crate::cm::{Done, Exchange, Heard};
+use crate::progress::Edges;
+use crate::qp::Qp;
+use crate::status::{connect_status, fail};
+use crate::stream::Stream;
+
+/// A peer that closes on revision 2 within this time, without an octet, may speak revision 1 only.
+const FALLBACK_WITHIN: Duration = Duration::from_secs(5);
+
+/// A Connect under way.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    step: Step,
+    offer: Offer,
+    destination: SocketAddr,
+    /// When the Request was sent.
+    requested: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// TCP's own handshake.
+    Tcp { socket: Socket, token: usize },
+    /// The Request has left.
+    Reply(Box<Exchange>),
+    /// Between two steps.
+    Moving,
+}
+
+impl Attempt {
+    /// Gives up: the peer sees a reset.
+    pub(super) fn reset(self, core: &Core) {
+        match self.step {
+            Step::Tcp { socket, token } => {
+                core.control.remove(&socket, token);
+                let _ = socket.set_linger(Some(Duration::ZERO));
+            }
+            Step::Reply(exchange) => exchange.reset(),
+            Step::Moving => {}
+        }
+    }
+}
+
+impl Connector {
+    pub(super) fn connect(
+        &self,
+        qp: &Arc<dyn QueuePair>,
+        destination: SocketAddr,
+        limits: ReadLimits,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let qp = self.queue_pair(qp)?;
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Idle => {}
+            Phase::Dead | Phase::Disconnected => {
+                return fail(
+                    Status::INVALID_DEVICE_STATE,
+                    "the connector was used before; create a new one",
+                );
+            }
+            _ => {
+                return fail(
+                    Status::CONNECTION_ACTIVE,
+                    "the connector is connected or connecting",
+                );
+            }
+        }
+        self.check_private_data(private_data, "MaxCallerData")?;
+        if destination.ip().is_unspecified() {
+            return fail(
+                Status::BAD_NETWORK_NAME,
+                "the unspecified address is nobody's",
+            ); // AMB-032
+        }
+        if destination.port() == 0 {
+            return fail(Status::INVALID_ADDRESS, "port 0 is nobody's");
+        }
+        qp.claim(self.this.clone())?;
+        let started = self.start_attempt(
+            &mut state,
+            &qp,
+            destination,
+            limits,
+            private_data,
+            overlapped,
+        );
+        match started {
+            Ok(done) => self.leave(state, done),
+            Err(error) => {
+                qp.unclaim();
+                return Err(error);
+            }
+        }
+        Ok(Started::Pending)
+    }
+
+    fn start_attempt(
+        &self,
+        state: &mut State,
+        qp: &Arc<Qp>,
+        destination: SocketAddr,
+        limits: ReadLimits,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Done> {
+        self.bind_for(state, destination)?;
+        let request = self.begin(overlapped)?;
+        let most = self.core.read_limits();
+        let offer = Offer {
+            revision: if self.core.speaks_revision_1_only(destination.ip()) {
+                1
+            } else {
+                2
+            },
+            peer_to_peer: self.core.options.peer_to_peer,
+            crc: self.core.options.crc,
+            // Above the adapter's they are cut silently (CONN-027).
+            limits: iwarp::ReadLimits {
+                ird: limits.inbound.min(most.ird),
+                ord: limits.outbound.min(most.ord),
+            },
+            private_data: private_data.to_vec(),
+        };
+        state.request = Some(request);
+        state.qp = Some(Arc::clone(qp));
+        state.private_data = None;
+        state.limits = None;
+        state.failed = false;
+        let attempt = Attempt {
+            step: Step::Moving,
+            offer,
+            destination,
+            requested: None,
+        };
+        state.phase = Phase::Connecting(Box::new(attempt));
+        Ok(self.open_tcp(state))
+    }
+
+    /// Binds where the client has not, or where the last attempt used the bound socket up (AMB-031).
+    fn bind_for(&self, state: &mut State, destination: SocketAddr) -> Result<()> {
+        let address = match state.local {
+            Some(local) if local.is_ipv4() != destination.is_ipv4() => {
+                return fail(
+                    Status::INVALID_ADDRESS,
+                    "the connector is bound to an address of the other family",
+                );
+            }
+            Some(_) if state.bound.is_some() => return Ok(()),
+            Some(local) => local,
+            None => {
+                let own = self.core.address_towards(destination.ip());
+                let own = own.ok_or_else(|| {
+                    let what = format!(
+                        "the adapter has no address of the family of {}",
+                        destination.ip()
+                    );
+                    Error::new(Status::INVALID_ADDRESS, what)
+                })?;
+                SocketAddr::new(own, 0)
+            }
+        };
+        self.bind_to(state, address)
+    }
+
+    fn open_tcp(&self, state: &mut State) -> Done {
+        let Phase::Connecting(attempt) = &mut state.phase else {
+            return Done::default();
+        };
+        let Some(socket) = state.bound.take() else {
+            return Done::default();
+        };
+        let started = match socket.connect(&attempt.destination.into()) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => Ok(()),
+            other => other,
+        };
+        let added = started.and_then(|()| self.core.control.add(&socket, self.source()));
+        match added {
+            Ok(token) => {
+                attempt.step = Step::Tcp { socket, token };
+                self.set_timer(state, self.core.options.timeouts.connect);
+                Done::default()
+            }
+            Err(error) => {
+                drop(socket);
+                self.attempt_failed(state, connect_status(&error))
+            }
+        }
+    }
+
+    /// Goes on with an attempt, as far as what is ready allows.
+    pub(super) fn advance(&self, state: &mut State, edges: Edges) -> Done {
+        let Phase::Connecting(attempt) = &mut state.phase else {
+            return Done::default();
+        };
+        match &mut attempt.step {
+            Step::Tcp { socket, .. } => match socket.take_error() {
+                Ok(None) if socket.peer_addr().is_ok() => self.send_request(state),
+                Ok(None) if !edges.contains(Edges::HANGUP) => Done::default(),
+                Ok(None) => self.attempt_failed(state, Status::CONNECTION_REFUSED),
+                Ok(Some(error)) | Err(error) => self.attempt_failed(state, connect_status(&error)),
+            },
+            Step::Reply(exchange) => match exchange.hear() {
+                Heard::Nothing => Done::default(),
+                Heard::Frame(reply) => self.answered(state, &reply),
+                Heard::End => self.peer_gone(state, None),
+                Heard::Broken(error) => self.peer_gone(state, Some(&error)),
+                Heard::Malformed(error) => {
+                    let peer = exchange.stream.peer();
+                    tracing::warn!(%peer, %error, "the peer does not speak iWARP");
+                    self.attempt_failed(state, Status::CONNECTION_ABORTED)
+                }
+            },
+            Step::Moving => Done::default(),
+        }
+    }
+
+    /// TCP is up: the Request leaves, in one write.
+    fn send_request(&self, state: &mut State) -> Done {
+        let Phase::Connecting(attempt) = &mut state.phase else {
+            return Done::default();
+        };
+        let Step::Tcp { socket, token } = std::mem::replace(&mut attempt.step, Step::Moving) else {
+            return Done::default();
+        };
+        let mut request = Vec::new();
+        attempt.offer.request().encode(&mut request);
+        let stream = Stream::new(socket, FlowRole::Active, self.core.options.capture.as_ref());
+        let sent = stream.and_then(|stream| stream.send_frame(&request).map(|()| stream));
+        match sent {
+            Ok(stream) => {
+                attempt.requested = Some(Instant::now());
+                state.peer = Some(stream.peer());
+                state.local = Some(stream.local());
+                let reader = FrameReader::new(FrameKind::Reply);
+                attempt.step = Step::Reply(Box::new(Exchange {
+                    stream,
+                    control: Arc::clone(&self.core.control),
+                    token,
+                    reader,
+                }));
+                self.set_timer(state, self.core.options.timeouts.reply);
+                Done::default()
+            }
+            Err(error) => self.attempt_failed(state, connect_status(&error)),
+        }
+    }
+
+    /// The peer has ended or reset the stream instead of answering.
+    fn peer_gone(&self, state: &mut State, error: Option<&io::Error>) -> Done {
+        let Phase::Connecting(attempt) = &mut state.phase else {
+            return Done::default();
+        };
+        let started = matches!(&attempt.step, Step::Reply(exchange) if exchange.reader.started());
+        let soon = attempt
+            .requested
+            .is_some_and(|at| at.elapsed() < FALLBACK_WITHIN);
+        let fallback = self.core.options.revision_1_fallback
+            && attempt.offer.revision == 2
+            && !started
+            && soon;
+        if !fallback {
+            tracing::debug!(peer = %attempt.destination, ?error, "the peer closed without an answer");
+            let status = if started {
+                Status::CONNECTION_ABORTED
+            } else {
+                Status::CONNECTION_REFUSED
+            };
+            return self.attempt_failed(state, status);
+        }
+        tracing::debug!(peer = %attempt.destination, "closed on revision 2; once more with revision 1");
+        attempt.offer.revision = 1;
+        if let Step::Reply(exchange) = std::mem::replace(&mut attempt.step, Step::Moving) {
+            exchange.close();
+        }
+        let Some(local) = state.local else {
+            return self.attempt_failed(state, Status::CONNECTION_REFUSED);
+        };
+        match self.bind_to(state, local) {
+            Ok(()) => self.open_tcp(state),
+            Err(error) => self.attempt_failed(state, error.status()),
+        }
+    }
+
+    /// A whole Reply is there.
+    fn answered(&self, state: &mut State, reply: &Frame) -> Done {
+        let Phase::Connecting(attempt) = &mut state.phase else {
+            return Done::default();
+        };
+        let Step::Reply(exchange) = std::mem::replace(&mut attempt.step, Step::Moving) else {
+            return Done::default();
+        };
+        let concluded = attempt.offer.conclude(reply, self.core.read_limits());
+        match concluded {
+            Ok(mut agreed) => {
+                if agreed.revision == 1 && attempt.offer.revision == 1 {
+                    self.core.remember_revision_1(attempt.destination.ip());
+                }
+                if reply.enhanced.is_none() {
+                    agreed.limits.ird = agreed.limits.ird.min(UNSTATED_READ_LIMIT); // IW-069
+                    agreed.limits.ord = agreed.limits.ord.min(UNSTATED_READ_LIMIT);
+                }
+                if agreed.send_markers {
+                    tracing::warn!(peer = %attempt.destination, "the peer asks for markers, which are not spoken yet");
+                    exchange.reset();
+                    return self.attempt_failed(state, Status::CONNECTION_REFUSED);
+                }
+                state.private_data = Some(reply.private_data.clone());
+                state.limits = Some(ReadLimits {
+                    inbound: agreed.limits.ird,
+                    outbound: agreed.limits.ord,
+                });
+                let stream = Some(exchange.into_stream());
+                let done = self.finish(
+                    state,
+                    Phase::Answered(Box::new(Answered { stream, agreed })),
+                    Status::SUCCESS,
+                );
+                self.set_timer(state, self.core.options.timeouts.hold_ready);
+                done
+            }
+            Err(why) => {
+                let status = self.turned_down(state, why, exchange, reply);
+                self.attempt_failed(state, status)
+            }
+        }
+    }
+
+    fn turned_down(
+        &self,
+        state: &mut State,
+        why: ConcludeError,
+        exchange: Box<Exchange>,
+        reply: &Frame,
+    ) -> Status {
+        if let Some(error) = why.terminate() {
+            let crc = self.core.options.crc || reply.crc;
+            let code = TerminateCode::new(2, 0, error.code());
+            let _ = exchange
+                .stream
+                .send_frame(&iwarp::terminate_frame(code, crc));
+        }
+        tracing::debug!(peer = %exchange.stream.peer(), %why, "no connection");
+        match why {
+            ConcludeError::Rejected => {
+                state.private_data = Some(reply.private_data.clone()); // CONN-089
+                exchange.close();
+                Status::CONNECTION_REFUSED
+            }
+            ConcludeError::Malformed(_) => {
+                exchange.reset();
+                Status::CONNECTION_ABORTED
+            }
+            ConcludeError::InsufficientIrd | ConcludeError::NoReady => {
+                exchange.close();
+                Status::CONNECTION_REFUSED
+            }
+        }
+    }
+
+    /// The attempt has failed in a way that may be repeated (CONN-021 to CONN-024).
+    pub(super) fn attempt_failed(&self, state: &mut State, status: Status) -> Done {
+        if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
+            attempt.reset(&self.core);
+        }
+        if let Some(qp) = state.qp.take() {
+            qp.unclaim();
+        }
+        state.failed = true;
+        self.finish(state, Phase::Idle, status)
+    }
+
+    pub(super) fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Answered(_)) {
+            return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here"); // CONN-044
+        }
+        let request = self.begin(overlapped)?;
+        state.request = Some(request);
+        self.clear_timer(&mut state);
+        let Phase::Answered(answered) = std::mem::replace(&mut state.phase, Phase::Connected)
+        else {
+            return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here");
+        };
+        let started = self.hand_over(&state, *answered, true);
+        let mut done = Done::default();
+        match started {
+            Ok(()) => done.push(state.request.take(), Status::SUCCESS),
+            Err(error) => {
+                tracing::debug!(%error, "the peer was gone at CompleteConnect");
+                done = self.finish(&mut state, Phase::Dead, Status::CONNECTION_ABORTED);
+            }
+        }
+        self.leave(state, done);
+        Ok(Started::Pending)
+    }
+
+    /// The client takes its time: the peer's adapter may not (IW-067).
+    pub(super) fn send_ready_early(&self, state: &mut State) {
+        let Phase::Answered(answered) = &mut state.phase else {
+            return;
+        };
+        let early = Answered {
+            stream: answered.stream.take(),
+            agreed: answered.agreed,
+        };
+        if let Err(error) = self.hand_over(state, early, false) {
+            tracing::debug!(%error, "the peer was gone before CompleteConnect");
+        }
+    }
+
+    /// Gives the stream to the queue pair, which sends the ready-to-receive message.
+    fn hand_over(&self, state: &State, mut answered: Answered, open: bool) -> io::Result<()> {
+        let Some(qp) = &state.qp else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        match answered.stream.take() {
+            Some(stream) => {
+                let config = self.stream_config(iwarp::Role::Initiator, &answered.agreed, &stream);
+                qp.start(stream, config, open, open)
+            }
+            None if state.ended => Err(io::ErrorKind::ConnectionReset.into()),
+            None => {
+                qp.open();
+                Ok(())
+            }
+        }
+    }
+}

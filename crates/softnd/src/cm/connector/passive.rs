@@ -1,0 +1,200 @@
+//! The passive side: a request arrives, Accept, the wait for the peer's ready-to-receive message.
+
+use std::io;
+use std::sync::Arc;
+
+use iwarp::mpa::startup::{self, Acceptance, FrameKind, peer_limits};
+use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
+
+use super::{Arrival, Connector, Offered, Phase, State};
+use crate::adapter::UNSTATED_READ_LIMIT;
+use crate::cm::{Done, Exchange};
+use crate::qp::{Qp, Signals};
+use crate::status::fail;
+
+impl Connector {
+    /// A listener's client wants the next request here.
+    pub(crate) fn wait_for_request(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Idle) {
+            return fail(Status::CONNECTION_ACTIVE, "the connector is in use"); // LSTN-031
+        }
+        state.phase = Phase::Waiting;
+        Ok(())
+    }
+
+    pub(crate) fn request_cancelled(&self) {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Waiting) {
+            state.phase = Phase::Idle;
+        }
+    }
+
+    /// A peer's request arrives. The arrival comes back when the client has released the connector meanwhile.
+    pub(crate) fn offer(&self, arrival: Box<Arrival>) -> std::result::Result<Status, Box<Arrival>> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Waiting) {
+            return Err(arrival);
+        }
+        let Arrival { stream, request } = *arrival;
+        state.local = Some(stream.local());
+        state.peer = Some(stream.peer());
+        state.private_data = Some(request.private_data.clone());
+        state.limits = Some(self.offered_limits(&request));
+        // Watched for the peer's end while the client thinks.
+        match Exchange::new(
+            stream,
+            &self.core.control,
+            self.source(),
+            FrameKind::Request,
+        ) {
+            Ok(exchange) => state.phase = Phase::Offered(Box::new(Offered { exchange, request })),
+            Err(error) => {
+                tracing::warn!(%error, "cannot watch a peer that asks for a connection");
+                state.phase = Phase::Gone;
+            }
+        }
+        Ok(Status::SUCCESS)
+    }
+
+    /// The peer's wishes, seen from here and cut to both adapters (IW-009).
+    fn offered_limits(&self, request: &startup::Frame) -> ReadLimits {
+        let most = self.core.read_limits();
+        let (ird, ord) = peer_limits(request);
+        ReadLimits {
+            inbound: ird.unwrap_or(UNSTATED_READ_LIMIT).min(most.ird),
+            outbound: ord.unwrap_or(UNSTATED_READ_LIMIT).min(most.ord),
+        }
+    }
+
+    /// Notices a peer that has given up: before our Reply, anything from it is an end or a violation (MPA-015).
+    pub(super) fn look_for_end(&self, state: &mut State) {
+        let Phase::Offered(offered) = &state.phase else {
+            return;
+        };
+        match offered.exchange.stream.peek() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            _ => {}
+        }
+        if let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Gone) {
+            offered.exchange.reset();
+        }
+    }
+
+    /// Answers a request with R = 1.
+    pub(super) fn refuse(&self, state: &mut State, private_data: &[u8]) {
+        if let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead) {
+            let mut reply = Vec::new();
+            startup::reject(&offered.request, self.core.read_limits(), private_data)
+                .encode(&mut reply);
+            let _ = offered.exchange.stream.send_frame(&reply);
+            offered.exchange.close();
+        }
+    }
+
+    pub(super) fn accept(
+        &self,
+        qp: &Arc<dyn QueuePair>,
+        limits: ReadLimits,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let qp = self.queue_pair(qp)?;
+        self.check_private_data(private_data, "MaxCalleeData")?;
+        let mut state = self.state.lock();
+        self.look_for_end(&mut state);
+        match state.phase {
+            Phase::Offered(_) => {}
+            Phase::Gone => {
+                state.phase = Phase::Dead;
+                return fail(Status::CONNECTION_ABORTED, "the peer has given up"); // CONN-055
+            }
+            Phase::Accepting | Phase::Connected | Phase::Connecting(_) | Phase::Answered(_) => {
+                return fail(
+                    Status::CONNECTION_ACTIVE,
+                    "the connector is connected or connecting",
+                );
+            }
+            _ => return fail(Status::CONNECTION_INVALID, "no request has arrived here"), // CONN-060
+        }
+        qp.claim(self.this.clone())?;
+        let request = match self.begin(overlapped) {
+            Ok(request) => request,
+            Err(error) => {
+                qp.unclaim();
+                return Err(error);
+            }
+        };
+        state.request = Some(request);
+        let done = self.reply(&mut state, qp, limits, private_data);
+        self.leave(state, done);
+        Ok(Started::Pending)
+    }
+
+    fn reply(
+        &self,
+        state: &mut State,
+        qp: Arc<Qp>,
+        limits: ReadLimits,
+        private_data: &[u8],
+    ) -> Done {
+        let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Accepting) else {
+            return Done::default();
+        };
+        let Offered { exchange, request } = *offered;
+        let view = state.limits.unwrap_or_default();
+        let effective = iwarp::ReadLimits {
+            ird: limits.inbound.min(view.inbound), // IW-010, CONN-063
+            ord: limits.outbound.min(view.outbound),
+        };
+        let acceptance = Acceptance {
+            crc: self.core.options.crc,
+            limits: effective,
+            private_data: private_data.to_vec(),
+        };
+        let (reply, agreed) = startup::accept(&request, &acceptance);
+        let mut octets = Vec::new();
+        reply.encode(&mut octets);
+        // Taken out of the control set first: what comes from here on is the queue pair's.
+        let stream = exchange.into_stream();
+        let config = self.stream_config(iwarp::Role::Responder, &agreed, &stream);
+        // Without a third message there is nothing to wait for (IW-005).
+        let open = agreed.ready.is_none();
+        let started = stream
+            .send_frame(&octets)
+            .and_then(|()| qp.start(stream, config, open, true));
+        if let Err(error) = started {
+            tracing::debug!(%error, "the peer was gone at Accept");
+            qp.unclaim();
+            return self.finish(state, Phase::Dead, Status::CONNECTION_ABORTED);
+        }
+        if open {
+            state.qp = Some(qp);
+            return self.finish(state, Phase::Connected, Status::SUCCESS);
+        }
+        qp.attach_to_control();
+        state.qp = Some(qp);
+        self.set_timer(state, self.core.options.timeouts.ready);
+        Done::default()
+    }
+
+    /// What the queue pair tells while the ready-to-receive message is awaited (AMB-004).
+    pub(super) fn accepting(&self, state: &mut State, signals: Signals) -> Done {
+        let status = if signals.contains(Signals::READY) {
+            if let Some(qp) = &state.qp {
+                qp.detach_from_control();
+            }
+            return self.finish(state, Phase::Connected, Status::SUCCESS);
+        } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
+            Status::CONNECTION_REFUSED
+        } else if signals.intersects(Signals::RESET | Signals::FAILED | Signals::GONE) {
+            Status::CONNECTION_ABORTED
+        } else {
+            return Done::default();
+        };
+        if let Some(qp) = state.qp.take() {
+            qp.disconnect();
+        }
+        self.finish(state, Phase::Dead, status)
+    }
+}

@@ -1,0 +1,195 @@
+//! An accepted TCP connection from its first octet to the client's GetConnectionRequest.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use iwarp::mpa::startup::{self, Frame, FrameKind};
+use parking_lot::Mutex;
+
+use super::listener::Listener;
+use super::{Exchange, Heard};
+use crate::adapter::Core;
+use crate::progress::Edges;
+use crate::progress::domain::Source;
+use crate::progress::timers::{Timed, TimerKey};
+use crate::stream::Stream;
+
+/// A connection attempt of a peer that no client has seen yet.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    core: Arc<Core>,
+    listener: Weak<Listener>,
+    key: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    exchange: Option<Exchange>,
+    /// The whole Request, once it is there: from then on the attempt waits in the listener's backlog.
+    request: Option<Frame>,
+    timer: Option<TimerKey>,
+}
+
+/// A whole and valid MPA Request, and the stream it came on.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) stream: Stream,
+    pub(crate) request: Frame,
+}
+
+impl Greeting {
+    /// Begins to listen to a peer.
+    pub(super) fn start(
+        core: &Arc<Core>,
+        listener: Weak<Listener>,
+        key: usize,
+        stream: Stream,
+    ) -> io::Result<Arc<Self>> {
+        let this = Arc::new(Self {
+            core: Arc::clone(core),
+            listener,
+            key,
+            state: Mutex::default(),
+        });
+        let mut state = this.state.lock();
+        let source = Arc::downgrade(&(Arc::clone(&this) as Arc<dyn Source>));
+        state.exchange = Some(Exchange::new(
+            stream,
+            &core.control,
+            source,
+            FrameKind::Request,
+        )?);
+        if let Some(limit) = core.options.timeouts.request {
+            let target = Arc::downgrade(&(Arc::clone(&this) as Arc<dyn Timed>));
+            state.timer = Some(core.set_timer(Instant::now() + limit, target));
+        }
+        drop(state);
+        Ok(this)
+    }
+
+    /// Whether the whole Request is there.
+    pub(super) fn is_complete(&self) -> bool {
+        self.state.lock().request.is_some()
+    }
+
+    /// Hands the attempt to a connector.
+    pub(super) fn take(&self) -> Option<Box<Arrival>> {
+        let mut state = self.state.lock();
+        let request = state.request.take()?;
+        let stream = state.exchange.take()?.into_stream();
+        Some(Box::new(Arrival { stream, request }))
+    }
+
+    /// Refuses the attempt: with a Reply where there is a Request to answer, else by a reset. A refusal is never a reset
+    /// after a Request, or adapters would try again with revision 1 (PEER-034).
+    pub(super) fn refuse(&self) {
+        let mut state = self.state.lock();
+        self.cancel_timer(&mut state);
+        let Some(exchange) = state.exchange.take() else {
+            return;
+        };
+        match state.request.take() {
+            Some(request) => {
+                let mut reply = Vec::new();
+                startup::reject(&request, self.core.read_limits(), &[]).encode(&mut reply);
+                let _ = exchange.stream.send_frame(&reply);
+                exchange.close();
+            }
+            None => exchange.reset(),
+        }
+    }
+
+    fn cancel_timer(&self, state: &mut State) {
+        if let Some(key) = state.timer.take() {
+            self.core.cancel_timer(key);
+        }
+    }
+
+    /// Reads the Request; what is to become of the attempt.
+    fn read(&self) -> Step {
+        let state = &mut *self.state.lock();
+        let Some(exchange) = &mut state.exchange else {
+            return Step::Wait;
+        };
+        if state.request.is_some() {
+            // Anything before our Reply is an end, a reset, or octets that may not be there yet (MPA-015).
+            return match exchange.stream.peek() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
+                _ => Step::Drop,
+            };
+        }
+        match exchange.hear() {
+            Heard::Nothing => Step::Wait,
+            Heard::Frame(request) => {
+                if exchange.stream.peek().is_ok() {
+                    tracing::debug!(peer = %exchange.stream.peer(), "the peer sent on behind its request, or has gone");
+                    return Step::Drop;
+                }
+                // Markers are not spoken yet, so a peer that wants them is refused (MPA-033).
+                let refused = request.markers;
+                state.request = Some(request);
+                self.cancel_timer(state);
+                if refused { Step::Refuse } else { Step::Offer }
+            }
+            Heard::Malformed(error) => {
+                tracing::debug!(peer = %exchange.stream.peer(), %error, "not an MPA request");
+                Step::Drop
+            }
+            Heard::End | Heard::Broken(_) => Step::Drop,
+        }
+    }
+
+    fn forget(&self) {
+        if let Some(listener) = self.listener.upgrade() {
+            listener.forget(self.key);
+        }
+    }
+
+    fn drop_it(&self) {
+        let exchange = {
+            let mut state = self.state.lock();
+            self.cancel_timer(&mut state);
+            state.exchange.take()
+        };
+        if let Some(exchange) = exchange {
+            exchange.reset();
+        }
+        self.forget();
+    }
+}
+
+enum Step {
+    Wait,
+    Offer,
+    Refuse,
+    Drop,
+}
+
+impl Source for Greeting {
+    fn ready(self: Arc<Self>, _: Edges) -> bool {
+        match self.read() {
+            Step::Wait => {}
+            Step::Offer => match self.listener.upgrade() {
+                Some(listener) => listener.offered(self.key),
+                None => self.refuse(),
+            },
+            Step::Refuse => {
+                self.refuse();
+                self.forget();
+            }
+            Step::Drop => self.drop_it(),
+        }
+        false
+    }
+}
+
+impl Timed for Greeting {
+    fn expired(&self, _: TimerKey, _: Instant) {
+        if !self.is_complete() {
+            tracing::debug!("a peer did not send its request in time");
+            self.drop_it();
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Listeners, ND2's `IND2Listener`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Weak};
+
+use netdirect::{
+    Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Started, Status,
+};
+use parking_lot::Mutex;
+use slab::Slab;
+use socket2::Socket;
+
+use super::Done;
+use super::connector::{self, Connector};
+use super::greeting::{Arrival, Greeting};
+use crate::adapter::{Core, downcast};
+use crate::capture::FlowRole;
+use crate::file::File;
+use crate::ports;
+use crate::progress::Edges;
+use crate::progress::domain::Source;
+use crate::status::{bind_status, fail};
+use crate::stream::Stream;
+
+/// Attempts of peers that have not finished their Request, at most (SEC-031); more wait in the system's own queue.
+const HALF_OPEN: usize = 1024;
+/// What "no limit" of the backlog means (LSTN-016).
+const LONGEST_BACKLOG: usize = 16 * 1024;
+
+/// The listener itself.
+pub(crate) struct Listener {
+    core: Arc<Core>,
+    file: Arc<File>,
+    state: Mutex<State>,
+    this: Weak<Self>,
+}
+
+#[derive(Default)]
+struct State {
+    address: Option<SocketAddr>,
+    bound: Vec<Socket>,
+    listening: Vec<(Socket, usize)>,
+    backlog: usize,
+    greetings: Slab<Arc<Greeting>>,
+    /// Complete requests that no client has asked for yet, oldest first.
+    queue: VecDeque<usize>,
+    waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener")
+            .field("address", &self.state.lock().address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Listener {
+    fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            core,
+            file,
+            state: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// The addresses that a bind to `address` covers: the wildcard means all of this adapter's (LSTN-010).
+    fn covered(&self, address: SocketAddr) -> Result<Vec<IpAddr>> {
+        let ip = address.ip();
+        if ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) || ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+            let family = self
+                .core
+                .addresses
+                .iter()
+                .copied()
+                .filter(|own| own.is_ipv4() == ip.is_ipv4());
+            let covered: Vec<_> = family.collect();
+            if !covered.is_empty() {
+                return Ok(covered);
+            }
+        } else if self.core.serves(ip) {
+            return Ok(vec![ip]);
+        }
+        Err(Error::new(
+            Status::INVALID_ADDRESS,
+            format!("{ip} is not an address of this adapter"),
+        )) // LSTN-012
+    }
+
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.address.is_some() {
+            return fail(
+                Status::ADDRESS_ALREADY_ASSOCIATED,
+                "the listener is bound already",
+            ); // LSTN-011
+        }
+        let covered = self.covered(address)?;
+        let first = ports::bind(SocketAddr::new(covered[0], address.port()))?;
+        let port = local_port(&first)?;
+        let mut bound = vec![first];
+        for ip in &covered[1..] {
+            bound.push(ports::bind(SocketAddr::new(*ip, port))?);
+        }
+        state.bound = bound;
+        state.address = Some(SocketAddr::new(address.ip(), port));
+        Ok(())
+    }
+
+    fn listen(&self, backlog: u32) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.address.is_none() || !state.listening.is_empty() {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the listener is not bound, or listens already",
+            ); // LSTN-017, -018
+        }
+        let bound = std::mem::take(&mut state.bound);
+        for socket in bound {
+            // Connections of an earlier listener may still be in TIME-WAIT on the port.
+            let listening = socket.set_reuse_address(true).and_then(|()| {
+                socket.listen(1024)?;
+                let token = self.core.control.add(&socket, self.this.clone())?;
+                Ok((socket, token))
+            });
+            let listening = listening.map_err(|error| {
+                Error::new(bind_status(&error), format!("cannot listen: {error}"))
+            })?;
+            state.listening.push(listening);
+        }
+        state.backlog = match backlog {
+            0 => LONGEST_BACKLOG,
+            some => usize::try_from(some)
+                .unwrap_or(LONGEST_BACKLOG)
+                .min(LONGEST_BACKLOG),
+        };
+        Ok(())
+    }
+
+    fn get_connection_request(
+        &self,
+        connector: Arc<Connector>,
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let mut state = self.state.lock();
+        if state.listening.is_empty() {
+            return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
+        }
+        connector.wait_for_request()?;
+        let file: Arc<dyn OverlappedFile> = self.file.clone();
+        let request = overlapped
+            .begin(&file)
+            .inspect_err(|_| connector.request_cancelled())?;
+        state.waiting.push_back((connector, request));
+        drop(state);
+        self.match_up();
+        Ok(Started::Pending)
+    }
+
+    /// Gives queued requests to waiting connectors.
+    fn match_up(&self) {
+        let mut done = Done::default();
+        {
+            let mut state = self.state.lock();
+            while !state.waiting.is_empty() {
+                let Some(key) = state.queue.pop_front() else {
+                    break;
+                };
+                let greeting = state.greetings.try_remove(key);
+                // It may have gone between its arrival and now.
+                let Some(arrival) = greeting.and_then(|greeting| greeting.take()) else {
+                    continue;
+                };
+                Self::give(&mut state, arrival, &mut done);
+            }
+        }
+        done.deliver();
+        self.admit();
+    }
+
+    /// Gives a request to the first waiting connector that its client has not released.
+    fn give(state: &mut State, mut arrival: Box<Arrival>, done: &mut Done) {
+        while let Some((connector, request)) = state.waiting.pop_front() {
+            match connector.offer(arrival) {
+                Ok(status) => return done.push(Some(request), status),
+                Err(back) => {
+                    done.push(Some(request), Status::CANCELED);
+                    arrival = back;
+                }
+            }
+        }
+        // Nobody is left who could ever take it: as if the listener had gone.
+        arrival.stream.reset();
+    }
+
+    /// A peer's whole Request has arrived.
+    pub(super) fn offered(&self, key: usize) {
+        let refused = {
+            let mut state = self.state.lock();
+            if state.waiting.is_empty() && state.queue.len() >= state.backlog {
+                state.greetings.try_remove(key) // IW-055
+            } else {
+                state.queue.push_back(key);
+                None
+            }
+        };
+        match refused {
+            Some(greeting) => greeting.refuse(),
+            None => self.match_up(),
+        }
+    }
+
+    /// A peer has gone before anybody asked for it.
+    pub(super) fn forget(&self, key: usize) {
+        let gone = {
+            let mut state = self.state.lock();
+            state.queue.retain(|queued| *queued != key);
+            state.greetings.try_remove(key)
+        };
+        drop(gone);
+        self.admit();
+    }
+
+    /// Accepts TCP connections for as long as there is room for half-open ones.
+    fn admit(&self) {
+        let mut state = self.state.lock();
+        for at in 0..state.listening.len() {
+            while state.greetings.len() < HALF_OPEN + state.queue.len() {
+                match state.listening[at].0.accept() {
+                    Ok((socket, _)) => self.greet(&mut state, socket),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // The peer has gone already, or descriptors are short for the moment: the next one may do.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn greet(&self, state: &mut State, socket: Socket) {
+        let entry = state.greetings.vacant_entry();
+        let started = Stream::new(
+            socket,
+            FlowRole::Passive,
+            self.core.options.capture.as_ref(),
+        )
+        .and_then(|stream| Greeting::start(&self.core, self.this.clone(), entry.key(), stream));
+        match started {
+            Ok(greeting) => drop(entry.insert(greeting)),
+            Err(error) => tracing::debug!(%error, "an accepted connection was gone at once"),
+        }
+    }
+
+    fn cancel(&self) {
+        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        let mut done = Done::default();
+        for (connector, request) in waiting {
+            connector.request_cancelled();
+            done.push(Some(request), Status::CANCELED);
+        }
+        done.deliver();
+    }
+
+    /// Refuses what is queued and what comes later (LSTN-033).
+    fn close(&self) {
+        let (listening, greetings) = {
+            let mut state = self.state.lock();
+            state.bound.clear();
+            state.queue.clear();
+            (
+                std::mem::take(&mut state.listening),
+                std::mem::take(&mut state.greetings),
+            )
+        };
+        for (socket, token) in &listening {
+            self.core.control.remove(socket, *token);
+        }
+        for (_, greeting) in &greetings {
+            greeting.refuse();
+        }
+        self.cancel();
+    }
+}
+
+impl Source for Listener {
+    fn ready(self: Arc<Self>, _: Edges) -> bool {
+        self.admit();
+        false
+    }
+}
+
+fn local_port(socket: &Socket) -> Result<u16> {
+    let address = socket
+        .local_addr()
+        .ok()
+        .and_then(|address| address.as_socket());
+    let address = address.ok_or_else(|| {
+        Error::new(
+            Status::UNSUCCESSFUL,
+            "the system does not tell the bound port",
+        )
+    })?;
+    Ok(address.port())
+}
+
+/// The client's reference to a listener.
+#[derive(Debug)]
+pub(crate) struct Handle(Arc<Listener>);
+
+impl Handle {
+    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
+        Self(Listener::new(core, file))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl OverlappedObject for Handle {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.0.cancel();
+        Ok(())
+    }
+}
+
+impl netdirect::Listener for Handle {
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        self.0.bind(address)
+    }
+
+    fn listen(&self, backlog: u32) -> Result<()> {
+        self.0.listen(backlog)
+    }
+
+    fn get_local_address(&self) -> Result<SocketAddr> {
+        let address = self.0.state.lock().address;
+        address.ok_or_else(|| Error::new(Status::INVALID_DEVICE_STATE, "the listener is not bound")) // LSTN-021
+    }
+
+    fn get_connection_request(
+        &self,
+        connector: &Arc<dyn netdirect::Connector>,
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let ours = downcast::<connector::Handle>(connector.clone(), |connector| {
+            Arc::ptr_eq(connector.0.core(), &self.0.core)
+        });
+        let connector = ours.ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER_1,
+                "the connector is not one of this adapter's",
+            )
+        })?;
+        self.0
+            .get_connection_request(Arc::clone(&connector.0), overlapped)
+    }
+}

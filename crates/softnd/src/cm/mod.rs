@@ -1,0 +1,105 @@
+//! Connection management: ND2's connectors and listeners over the MPA start-up exchange.
+
+pub(crate) mod connector;
+mod greeting;
+pub(crate) mod listener;
+
+use std::io;
+use std::sync::{Arc, Weak};
+
+use iwarp::mpa::startup::{Frame, FrameKind, FrameReader, StartupError};
+use netdirect::{PendingOverlapped, Status};
+
+use crate::progress::domain::{Domain, Source};
+use crate::stream::Stream;
+
+/// Requests to be completed once no lock is held.
+#[must_use]
+#[derive(Debug, Default)]
+pub(crate) struct Done(Vec<(PendingOverlapped, Status)>);
+
+impl Done {
+    fn push(&mut self, request: Option<PendingOverlapped>, status: Status) {
+        self.0.extend(request.map(|request| (request, status)));
+    }
+
+    fn deliver(self) {
+        for (request, status) in self.0 {
+            request.complete(status);
+        }
+    }
+}
+
+/// A stream during the start-up exchange: read frame by frame, never an octet further.
+#[derive(Debug)]
+struct Exchange {
+    stream: Stream,
+    control: Arc<Domain>,
+    token: usize,
+    reader: FrameReader,
+}
+
+/// What reading during the start-up came to.
+#[derive(Debug)]
+enum Heard {
+    /// Nothing yet, or not all.
+    Nothing,
+    Frame(Frame),
+    /// The peer has ended its direction.
+    End,
+    /// The stream broke.
+    Broken(io::Error),
+    /// What came is no frame of the start-up.
+    Malformed(StartupError),
+}
+
+impl Exchange {
+    fn new(
+        stream: Stream,
+        control: &Arc<Domain>,
+        source: Weak<dyn Source>,
+        expect: FrameKind,
+    ) -> io::Result<Self> {
+        let token = control.add(&stream, source)?;
+        Ok(Self {
+            stream,
+            control: Arc::clone(control),
+            token,
+            reader: FrameReader::new(expect),
+        })
+    }
+
+    /// Reads on. Not an octet behind the frame is taken from the transport (IW-066).
+    fn hear(&mut self) -> Heard {
+        let mut octets = [0; iwarp::mpa::startup::MAX_FRAME];
+        loop {
+            let wanted = self.reader.wanted().min(octets.len());
+            match self.stream.read(&mut octets[..wanted]) {
+                Ok(0) => return Heard::End,
+                Ok(count) => match self.reader.push(&octets[..count]) {
+                    Ok(None) => {}
+                    Ok(Some(frame)) => return Heard::Frame(frame),
+                    Err(error) => return Heard::Malformed(error),
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
+                Err(error) => return Heard::Broken(error),
+            }
+        }
+    }
+
+    /// Hands the stream on.
+    fn into_stream(self) -> Stream {
+        self.control.remove(&self.stream, self.token);
+        self.stream
+    }
+
+    /// Abandons the attempt: the peer sees a reset (AMB-004).
+    fn reset(self) {
+        self.into_stream().reset();
+    }
+
+    /// Ends in good order: the peer sees what was sent, then the end.
+    fn close(self) {
+        self.into_stream().close_write();
+    }
+}

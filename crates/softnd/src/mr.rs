@@ -1,0 +1,156 @@
+//! Memory regions, ND2's `IND2MemoryRegion`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use iwarp_mem::{Registration, Rights};
+use netdirect::{
+    Buffer, Error, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile, OverlappedObject,
+    RemoteToken, Result, Started, Status,
+};
+use parking_lot::Mutex;
+
+use crate::adapter::{Core, MAX_REGISTRATION, PD};
+use crate::file::File;
+use crate::status::fail;
+
+/// A region: at most one registered buffer at a time (MR-001).
+#[derive(Debug)]
+pub(crate) struct Region {
+    core: Arc<Core>,
+    file: Arc<File>,
+    registration: Mutex<Option<Registration>>,
+    stag: AtomicU32,
+}
+
+impl Region {
+    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
+        Self {
+            core,
+            file,
+            registration: Mutex::new(None),
+            stag: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Does something with what is registered, if anything is.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&Registration) -> T) -> Option<T> {
+        self.registration.lock().as_ref().map(act)
+    }
+
+    fn file(&self) -> Arc<dyn OverlappedFile> {
+        self.file.clone()
+    }
+
+    fn check(buffer: &Buffer, flags: MrFlags) -> Result<Rights> {
+        if flags.bits() & !MrFlags::all().bits() != 0 {
+            return fail(Status::INVALID_PARAMETER_3, "unknown flag bits"); // MR-020
+        }
+        if buffer.is_empty() {
+            return fail(
+                Status::INVALID_BUFFER_SIZE,
+                "a region has at least one octet",
+            ); // AMB-012
+        }
+        if buffer.len() as u64 > MAX_REGISTRATION {
+            return fail(
+                Status::INVALID_PARAMETER,
+                "the buffer is larger than MaxRegistrationSize",
+            ); // MR-011
+        }
+        let mut rights = Rights::empty();
+        rights.set(
+            Rights::LOCAL_WRITE,
+            flags.contains(MrFlags::ALLOW_LOCAL_WRITE),
+        );
+        rights.set(
+            Rights::REMOTE_READ,
+            flags.contains(MrFlags::ALLOW_REMOTE_READ),
+        );
+        rights.set(
+            Rights::REMOTE_WRITE,
+            flags.contains(MrFlags::ALLOW_REMOTE_WRITE),
+        );
+        rights.set(Rights::READ_SINK, flags.contains(MrFlags::RDMA_READ_SINK));
+        Ok(rights)
+    }
+}
+
+impl OverlappedObject for Region {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        Ok(()) // every request has finished when its call returns
+    }
+}
+
+impl MemoryRegion for Region {
+    fn register(
+        &self,
+        buffer: &Buffer,
+        flags: MrFlags,
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let rights = Self::check(buffer, flags)?;
+        let mut registration = self.registration.lock();
+        if registration.is_some() {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the region is registered already; deregister it first",
+            ); // MR-002
+        }
+        let request = overlapped.begin(&self.file())?;
+        match self.core.table.register(buffer, rights, PD) {
+            Ok(new) => {
+                self.stag.store(new.stag().0, Ordering::Release);
+                *registration = Some(new);
+            }
+            Err(_) => {
+                request.abandon(Status::INSUFFICIENT_RESOURCES);
+                return fail(
+                    Status::INSUFFICIENT_RESOURCES,
+                    "no STag is free; deregister regions that are not in use",
+                );
+            }
+        }
+        drop(registration);
+        request.complete(Status::SUCCESS);
+        Ok(Started::Pending) // clients of a completion port rely on the packet (TST-003)
+    }
+
+    fn deregister(&self, overlapped: &Overlapped) -> Result<Started> {
+        let mut slot = self.registration.lock();
+        let Some(registration) = slot.take() else {
+            return fail(Status::INVALID_DEVICE_STATE, "the region is not registered"); // MR-027
+        };
+        let request = match overlapped.begin(&self.file()) {
+            Ok(request) => request,
+            Err(error) => {
+                *slot = Some(registration);
+                return Err(error);
+            }
+        };
+        if let Err((registration, _busy)) = registration.deregister() {
+            *slot = Some(registration);
+            request.abandon(Status::DEVICE_BUSY);
+            return Err(Error::new(
+                Status::DEVICE_BUSY,
+                "windows are still bound to the region",
+            )); // MR-026
+        }
+        drop(slot);
+        request.complete(Status::SUCCESS);
+        Ok(Started::Pending)
+    }
+
+    fn get_local_token(&self) -> LocalToken {
+        LocalToken(self.stag.load(Ordering::Acquire))
+    }
+
+    fn get_remote_token(&self) -> RemoteToken {
+        // In network byte order, so that any peer can hand it on as it is (MR-032).
+        RemoteToken(self.stag.load(Ordering::Acquire).to_be())
+    }
+}

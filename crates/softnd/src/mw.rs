@@ -1,0 +1,37 @@
+//! Memory windows, ND2's `IND2MemoryWindow`.
+
+use std::sync::Arc;
+
+use netdirect::{Error, MemoryWindow, RemoteToken, Result, Status};
+
+use crate::adapter::{Core, PD};
+
+/// A window: rights over part of a region, given to one queue pair by its Bind request.
+#[derive(Debug)]
+pub(crate) struct Window {
+    core: Arc<Core>,
+    pub(crate) window: iwarp_mem::Window,
+}
+
+impl Window {
+    pub(crate) fn new(core: Arc<Core>) -> Result<Self> {
+        let window = core.table.create_window(PD);
+        let window = window.map_err(|_| {
+            Error::new(
+                Status::INSUFFICIENT_RESOURCES,
+                "no more windows can be made",
+            )
+        })?;
+        Ok(Self { core, window })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl MemoryWindow for Window {
+    fn get_remote_token(&self) -> RemoteToken {
+        RemoteToken(self.window.stag().map_or(0, |stag| stag.0.to_be()))
+    }
+}

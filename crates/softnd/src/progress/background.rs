@@ -1,0 +1,214 @@
+//! The background thread of an adapter: serves the domains that nobody attends, and the deadlines.
+//!
+//! It holds every domain in its own set, reported once and then asleep. An event on a domain that is attended, by
+//! polls or by a parked thread, is left to those; the domain is then looked at in ticks of 1 ms, doubling to 16 ms
+//! while they go on. When a tick finds nobody any more, the thread takes over: after two ticks, at most 32 ms.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use slab::Slab;
+
+use super::domain::Domain;
+use super::timers::Timers;
+use super::{Readiness, Set, Waker};
+
+const WAKE: u64 = u64::MAX;
+const FIRST_TICK: Duration = Duration::from_millis(1);
+const LAST_TICK: Duration = Duration::from_millis(16);
+
+/// What the background thread and its adapter share.
+#[derive(Debug)]
+pub(crate) struct Background {
+    set: Set,
+    waker: Waker,
+    domains: Mutex<Slab<Weak<Domain>>>,
+    /// Domains with work that no edge will report, found by somebody who may not come back.
+    noticed: Mutex<Vec<usize>>,
+    pub(crate) timers: Timers,
+    stop: AtomicBool,
+}
+
+impl Background {
+    /// Starts the thread; it ends after [`stop`](Self::stop).
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let (set, waker) = (Set::new()?, Waker::new()?);
+        set.add_level(&waker, WAKE)?;
+        let this = Arc::new(Self {
+            set,
+            waker,
+            domains: Mutex::default(),
+            noticed: Mutex::default(),
+            timers: Timers::default(),
+            stop: AtomicBool::new(false),
+        });
+        let shared = Arc::clone(&this);
+        std::thread::Builder::new()
+            .name("softnd".into())
+            .spawn(move || Thread::new(shared).run())?;
+        Ok(this)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+
+    /// Adds a domain, to be served whenever nobody else does.
+    pub(crate) fn add(&self, domain: &Arc<Domain>) -> io::Result<usize> {
+        let token = self.domains.lock().insert(Arc::downgrade(domain));
+        self.set
+            .add_once(&**domain, token as u64)
+            .inspect_err(|_| drop(self.domains.lock().remove(token)))?;
+        Ok(token)
+    }
+
+    pub(crate) fn remove(&self, domain: &Domain, token: usize) {
+        let _ = self.set.remove(domain);
+        self.domains.lock().try_remove(token);
+    }
+
+    /// Makes sure that unfinished work of a domain is taken up even if its driver never comes back.
+    pub(crate) fn notice(&self, domain: &Domain, token: usize) {
+        if !domain.set_watched(true) {
+            self.noticed.lock().push(token);
+            self.waker.wake();
+        }
+    }
+
+    /// Sets a deadline.
+    pub(crate) fn set_timer(
+        &self,
+        at: Instant,
+        target: Weak<dyn super::timers::Timed>,
+    ) -> super::timers::TimerKey {
+        let (key, wake) = self.timers.add(at, target);
+        if wake {
+            self.waker.wake();
+        }
+        key
+    }
+
+    fn domain(&self, token: usize) -> Option<Arc<Domain>> {
+        self.domains.lock().get(token)?.upgrade()
+    }
+}
+
+/// The thread's own side.
+struct Thread {
+    shared: Arc<Background>,
+    /// Domains that others attend.
+    watched: Vec<usize>,
+    tick: Duration,
+    next_tick: Option<Instant>,
+}
+
+impl Thread {
+    fn new(shared: Arc<Background>) -> Self {
+        Self {
+            shared,
+            watched: Vec::new(),
+            tick: FIRST_TICK,
+            next_tick: None,
+        }
+    }
+
+    fn run(mut self) {
+        let mut ready = Vec::new();
+        while !self.shared.stop.load(Ordering::SeqCst) {
+            let until = [self.shared.timers.plan(), self.next_tick]
+                .into_iter()
+                .flatten()
+                .min();
+            let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
+            ready.clear();
+            if let Err(error) = self
+                .shared
+                .set
+                .wait(limit, |source| ready.push(source.token))
+            {
+                tracing::error!(%error, "the background thread cannot wait; unattended queues stand still");
+                return;
+            }
+            for &token in &ready {
+                self.reported(token);
+            }
+            let noticed = std::mem::take(&mut *self.shared.noticed.lock());
+            self.watched.extend(noticed);
+            let now = Instant::now();
+            self.shared.timers.run(now);
+            self.tick(now);
+        }
+    }
+
+    fn reported(&mut self, token: u64) {
+        if token == WAKE {
+            self.shared.waker.clear();
+            return;
+        }
+        let Some((token, domain)) = usize::try_from(token)
+            .ok()
+            .and_then(|token| Some((token, self.shared.domain(token)?)))
+        else {
+            return;
+        };
+        if domain.is_attended() {
+            self.watch(token, &domain);
+        } else {
+            self.serve(token, &domain);
+        }
+    }
+
+    fn watch(&mut self, token: usize, domain: &Domain) {
+        if !domain.set_watched(true) {
+            self.watched.push(token);
+        }
+    }
+
+    /// Drives a domain until nothing is ready or somebody else turns up.
+    fn serve(&mut self, token: usize, domain: &Domain) {
+        while domain.progress() {
+            if domain.is_attended() {
+                return self.watch(token, domain);
+            }
+        }
+        // Arming looks at the set anew, so nothing that came meanwhile is lost.
+        let _ = self.shared.set.rearm(domain, token as u64);
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if self.watched.is_empty() {
+            self.next_tick = None;
+            self.tick = FIRST_TICK;
+            return;
+        }
+        match self.next_tick {
+            Some(at) if now < at => return,
+            Some(_) => self.take_over(),
+            None => {}
+        }
+        self.tick = if self.next_tick.is_some() {
+            (self.tick * 2).min(LAST_TICK)
+        } else {
+            FIRST_TICK
+        };
+        self.next_tick = (!self.watched.is_empty()).then(|| now + self.tick);
+    }
+
+    fn take_over(&mut self) {
+        for token in std::mem::take(&mut self.watched) {
+            let Some(domain) = self.shared.domain(token) else {
+                continue;
+            };
+            if domain.is_attended() {
+                self.watched.push(token);
+            } else {
+                domain.set_watched(false);
+                self.serve(token, &domain);
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The readiness interface over Linux's epoll and eventfd.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+
+use super::{BATCH, Edges, Readiness, Ready};
+
+/// A set of sources, an epoll instance.
+#[derive(Debug)]
+pub(crate) struct Epoll(OwnedFd);
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+const STREAM: EventFlags = EventFlags::IN
+    .union(EventFlags::OUT)
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
+const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+
+impl Readiness for Epoll {
+    fn new() -> io::Result<Self> {
+        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+    }
+
+    fn add_stream(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.0,
+            source,
+            EventData::new_u64(token),
+            STREAM,
+        )?)
+    }
+
+    fn add_level(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.0,
+            source,
+            EventData::new_u64(token),
+            EventFlags::IN,
+        )?)
+    }
+
+    fn add_once(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.0,
+            source,
+            EventData::new_u64(token),
+            ONCE,
+        )?)
+    }
+
+    fn rearm(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.0,
+            source,
+            EventData::new_u64(token),
+            ONCE,
+        )?)
+    }
+
+    fn remove(&self, source: &impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.0, source)?)
+    }
+
+    fn wait(&self, limit: Option<Duration>, mut each: impl FnMut(Ready)) -> io::Result<usize> {
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
+        let (ready, _) = match epoll::wait(&self.0, &mut events[..], limit.as_ref()) {
+            // A signal is as good as nothing ready: every caller looks again by itself.
+            Err(rustix::io::Errno::INTR) => return Ok(0),
+            other => other?,
+        };
+        for event in ready.iter() {
+            let (data, flags) = (event.data, event.flags);
+            each(Ready {
+                token: data.u64(),
+                edges: edges(flags),
+            });
+        }
+        Ok(ready.len())
+    }
+}
+
+fn edges(flags: EventFlags) -> Edges {
+    let mut edges = Edges::empty();
+    if flags.contains(EventFlags::IN) {
+        edges |= Edges::READ;
+    }
+    if flags.contains(EventFlags::OUT) {
+        edges |= Edges::WRITE;
+    }
+    if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+        edges |= Edges::HANGUP | Edges::READ | Edges::WRITE;
+    }
+    edges
+}
+
+/// Makes a set ready from another thread, an eventfd.
+#[derive(Debug)]
+pub(crate) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(
+            0,
+            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
+        )?))
+    }
+
+    /// Makes the descriptor readable. Many wakes before one [`clear`](Self::clear) count as one.
+    pub(crate) fn wake(&self) {
+        // The only failure is a full counter, and then the descriptor is readable already.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Makes the descriptor unreadable again.
+    pub(crate) fn clear(&self) {
+        let mut count = [0; 8];
+        // Nothing to read means that it was clear.
+        let _ = rustix::io::read(&self.0, &mut count);
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(set: &Epoll) -> Vec<u64> {
+        let mut tokens = Vec::new();
+        set.wait(Some(Duration::ZERO), |ready| tokens.push(ready.token))
+            .unwrap();
+        tokens
+    }
+
+    #[test]
+    fn a_nested_one_shot_source_sleeps_until_it_is_armed_again() {
+        let (outer, inner, waker) = (
+            Epoll::new().unwrap(),
+            Epoll::new().unwrap(),
+            EventFd::new().unwrap(),
+        );
+        inner.add_level(&waker, 1).unwrap();
+        outer.add_once(&inner, 2).unwrap();
+        assert_eq!(ready(&outer), []);
+        waker.wake();
+        assert_eq!(ready(&outer), [2]);
+        assert_eq!(ready(&outer), []);
+        outer.rearm(&inner, 2).unwrap();
+        assert_eq!(ready(&outer), [2]);
+        waker.clear();
+        outer.rearm(&inner, 2).unwrap();
+        assert_eq!(ready(&outer), []);
+    }
+
+    #[test]
+    fn wakes_count_once_and_are_cleared_once() {
+        let (set, waker) = (Epoll::new().unwrap(), EventFd::new().unwrap());
+        set.add_level(&waker, 7).unwrap();
+        waker.wake();
+        waker.wake();
+        assert_eq!(ready(&set), [7]);
+        waker.clear();
+        assert_eq!(ready(&set), []);
+        set.remove(&waker).unwrap();
+        waker.wake();
+        assert_eq!(ready(&set), []);
+    }
+}

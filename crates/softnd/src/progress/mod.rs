@@ -1,0 +1,62 @@
+//! Readiness and progress: which thread drives which streams, and how it learns that they are ready.
+//!
+//! Everything that knows an operating system's readiness interface sits behind [`Readiness`] and [`Waker`]; the rest of
+//! the crate sees sets of sources, edges and wake-ups. One implementation exists, over epoll.
+//!
+//! Whoever waits drives: a poll of a completion queue drives that queue's set, a thread parked in an overlapped file
+//! drives the control set and the completion queues armed through that file, and the [`background`] thread serves only
+//! what nobody attends.
+
+pub(crate) mod background;
+pub(crate) mod domain;
+mod epoll;
+pub(crate) mod timers;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+pub(crate) use epoll::{Epoll as Set, EventFd as Waker};
+
+bitflags::bitflags! {
+    /// What became possible on a source since it was last reported.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Edges: u8 {
+        /// Data, or the peer's end, can be read.
+        const READ = 1;
+        /// The socket takes data again after a short write, or a connect has finished.
+        const WRITE = 2;
+        /// The peer has closed or reset: read until the end is seen, a short read does not mean drained.
+        const HANGUP = 4;
+        /// Somebody left work behind while the source was locked.
+        const KICK = 8;
+    }
+}
+
+/// One ready source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    pub(crate) token: u64,
+    pub(crate) edges: Edges,
+}
+
+/// How many sources one call of [`Readiness::wait`] reports at most.
+pub(crate) const BATCH: usize = 64;
+
+/// A set of sources that can be waited on, and that can itself be a source of another set.
+pub(crate) trait Readiness: AsFd + Sized {
+    /// Makes an empty set.
+    fn new() -> io::Result<Self>;
+    /// Adds a stream, reported once per edge and never modified afterwards.
+    fn add_stream(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    /// Adds a source that stays reported for as long as it is ready.
+    fn add_level(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    /// Adds a source that is reported once and then sleeps until [`rearm`](Self::rearm).
+    fn add_once(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    /// Arms a source added by [`add_once`](Self::add_once) again; readiness is looked at anew, so nothing is lost.
+    fn rearm(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    /// Takes a source out.
+    fn remove(&self, source: &impl AsFd) -> io::Result<()>;
+    /// Waits for at most `limit` (`None`: without limit) and hands every ready source to `each`; returns how many.
+    fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize>;
+}

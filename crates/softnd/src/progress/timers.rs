@@ -1,0 +1,119 @@
+//! Deadlines: what the background thread has to look at, and when.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+/// Something that wants to be called at a time.
+pub(crate) trait Timed: Send + Sync {
+    /// The deadline set under `key` has passed. The target may have changed its mind meanwhile and has to look.
+    fn expired(&self, key: TimerKey, now: Instant);
+}
+
+/// Names one deadline, for [`Timers::cancel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TimerKey(Instant, u64);
+
+/// All deadlines of one adapter.
+#[derive(Default)]
+pub(crate) struct Timers {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    serial: u64,
+    queue: BTreeMap<TimerKey, Weak<dyn Timed>>,
+    /// Until when the background thread intends to sleep; `None`: without end.
+    planned: Option<Instant>,
+}
+
+impl Timers {
+    /// Sets a deadline. True when the background thread sleeps longer than that and has to be woken.
+    #[must_use]
+    pub(crate) fn add(&self, at: Instant, target: Weak<dyn Timed>) -> (TimerKey, bool) {
+        let mut state = self.state.lock();
+        state.serial += 1;
+        let key = TimerKey(at, state.serial);
+        state.queue.insert(key, target);
+        let earlier = state.planned.is_none_or(|planned| at < planned);
+        if earlier {
+            // One wake-up is enough, whatever is added before the thread plans again.
+            state.planned = Some(at);
+        }
+        (key, earlier)
+    }
+
+    /// Takes a deadline back; one that has passed or was cancelled before is no error.
+    pub(crate) fn cancel(&self, key: TimerKey) {
+        self.state.lock().queue.remove(&key);
+    }
+
+    /// The next deadline, which the background thread promises to wake for.
+    pub(crate) fn plan(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        state.planned = state.queue.first_key_value().map(|(key, _)| key.0);
+        state.planned
+    }
+
+    /// Calls everything that is due.
+    pub(crate) fn run(&self, now: Instant) {
+        while let Some((key, target)) = self.due(now) {
+            if let Some(target) = target.upgrade() {
+                target.expired(key, now);
+            }
+        }
+    }
+
+    fn due(&self, now: Instant) -> Option<(TimerKey, Weak<dyn Timed>)> {
+        let mut state = self.state.lock();
+        let first = state.queue.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove_entry())
+    }
+}
+
+impl std::fmt::Debug for Timers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Timers")
+            .field("pending", &self.state.lock().queue.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Log(Mutex<Vec<TimerKey>>);
+
+    impl Timed for Log {
+        fn expired(&self, key: TimerKey, _: Instant) {
+            self.0.lock().push(key);
+        }
+    }
+
+    #[test]
+    fn deadlines_fire_in_order_and_cancelled_ones_never() {
+        let (timers, log, start) = (Timers::default(), Arc::new(Log::default()), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let target =
+            || -> Weak<dyn Timed> { Arc::downgrade(&(Arc::clone(&log) as Arc<dyn Timed>)) };
+        let (late, wake_late) = timers.add(at(30), target());
+        let (early, wake_early) = timers.add(at(10), target());
+        let (never, wake_never) = timers.add(at(20), target());
+        assert!(wake_late && wake_early && !wake_never);
+        timers.cancel(never);
+        assert_eq!(timers.plan(), Some(at(10)));
+        timers.run(at(9));
+        assert!(log.0.lock().is_empty());
+        timers.run(at(30));
+        assert_eq!(*log.0.lock(), [early, late]);
+        assert_eq!(timers.plan(), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! The provider: which addresses there are, and opening the adapter behind one (ND2's `IND2Provider`).
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use netdirect::{Adapter, AdapterId, Error, Result, Status};
+
+use crate::adapter::{self, serves};
+use crate::options::Options;
+
+/// The software provider over TCP. Every network interface of the host is one adapter.
+#[derive(Debug)]
+pub(crate) struct Provider {
+    options: Options,
+}
+
+/// One network interface: what is an adapter to ND2.
+struct Interface {
+    id: AdapterId,
+    addresses: Vec<IpAddr>,
+}
+
+impl Provider {
+    pub(crate) fn new(options: Options) -> Self {
+        Self { options }
+    }
+
+    /// The interfaces as they are now, loopback last, as callers without a wish take the first address.
+    fn interfaces(&self) -> Result<Vec<Interface>> {
+        let found = if_addrs::get_if_addrs().map_err(|error| {
+            Error::new(
+                Status::UNSUCCESSFUL,
+                format!("cannot list the network interfaces: {error}"),
+            )
+        })?;
+        let mut by_name = BTreeMap::<_, Vec<IpAddr>>::new();
+        for interface in found {
+            let address = interface.ip();
+            let wanted = self
+                .options
+                .addresses
+                .as_ref()
+                .is_none_or(|wanted| wanted.contains(&address));
+            if wanted && !is_link_local(address) {
+                by_name
+                    .entry((interface.is_loopback(), interface.name))
+                    .or_default()
+                    .push(address);
+            }
+        }
+        let mut interfaces: Vec<_> = by_name
+            .into_iter()
+            .map(|((_, name), addresses)| Interface {
+                id: adapter_id(&name),
+                addresses,
+            })
+            .collect();
+        self.add_loopback_aliases(&mut interfaces);
+        Ok(interfaces)
+    }
+
+    /// The whole of 127.0.0.0/8 is local although one address of it is listed: serve those that were asked for.
+    fn add_loopback_aliases(&self, interfaces: &mut Vec<Interface>) {
+        for &wanted in self.options.addresses.iter().flatten() {
+            let listed = interfaces
+                .iter()
+                .any(|interface| interface.addresses.contains(&wanted));
+            if !listed && wanted.is_ipv4() && wanted.is_loopback() {
+                match interfaces
+                    .iter_mut()
+                    .find(|interface| interface.addresses.iter().any(IpAddr::is_loopback))
+                {
+                    Some(interface) => interface.addresses.push(wanted),
+                    None => interfaces.push(Interface {
+                        id: adapter_id("lo"),
+                        addresses: vec![wanted],
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// Without a scope, which ND2's address lists do not carry reliably, a link-local address names no interface (DLL-014).
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// The same interface gets the same id in every process of a host.
+fn adapter_id(name: &str) -> AdapterId {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    AdapterId(hasher.finish())
+}
+
+impl netdirect::Provider for Provider {
+    fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
+        let interfaces = self.interfaces()?;
+        Ok(interfaces
+            .iter()
+            .flat_map(|interface| &interface.addresses)
+            .map(|ip| SocketAddr::new(*ip, 0))
+            .collect())
+    }
+
+    fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId> {
+        let interfaces = self.interfaces()?;
+        let owner = interfaces
+            .iter()
+            .find(|interface| serves(&interface.addresses, address.ip()));
+        owner.map(|owner| owner.id).ok_or_else(|| {
+            let what = format!(
+                "{} is not an address of this host that softnd serves",
+                address.ip()
+            );
+            Error::new(Status::INVALID_ADDRESS, what)
+        })
+    }
+
+    fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>> {
+        let interface = self
+            .interfaces()?
+            .into_iter()
+            .find(|interface| interface.id == id);
+        let interface = interface.ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER,
+                "no adapter has this id; resolve an address first",
+            )
+        })?;
+        adapter::Handle::open(id, interface.addresses, self.options.clone())
+    }
+}

@@ -1,0 +1,596 @@
+//! Queue pairs, ND2's `IND2QueuePair`: the engine's connection, the stream under it, and who drives them.
+
+mod handle;
+mod link;
+
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use iwarp::{
+    Connection, Event, InitiatorWqe, QueueSizes, Scope, Sge, StreamConfig, StreamEnd, StreamId,
+};
+use netdirect::{CompletionResult, Error, QueuePairOptions, Result, Status};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::adapter::{Core, MAX_SGE, MAX_TRANSFER, PD};
+use crate::cm::connector::Connector;
+use crate::cq::{Cq, Entry, Firing};
+use crate::options::Profile;
+use crate::progress::Edges;
+use crate::progress::domain::Source;
+use crate::progress::timers::{Timed, TimerKey};
+use crate::status::{fail, post_error, request_type, result_status};
+use crate::stream::Stream;
+
+pub(crate) use handle::Handle;
+use link::{Link, Visit};
+
+bitflags::bitflags! {
+    /// What the connector has to know of its queue pair's connection.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Signals: u8 {
+        /// The peer's first FPDU has arrived.
+        const READY = 1;
+        /// The peer has closed its direction in good order.
+        const PEER_CLOSED = 2;
+        /// One of the two ends found an error, and the connection ends.
+        const FAILED = 4;
+        /// The peer reported the error, by a Terminate.
+        const TERMINATED = 8;
+        /// The stream was reset, by either end.
+        const RESET = 16;
+        /// Nothing is left of the stream.
+        const GONE = 32;
+    }
+}
+
+/// Where a queue pair stands with its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Never connected; a failed attempt leaves it so (CONN-033).
+    Fresh,
+    /// A connector is making a connection for it.
+    Claimed,
+    /// The stream is there, initiator requests are not accepted yet.
+    Starting,
+    /// Connected.
+    Open,
+    /// Failed, or ended by the peer.
+    Ended,
+    /// Ended by the local client; not to be used again (CONN-114).
+    Disconnected,
+}
+
+/// The queue pair itself, shared by its handle, its connector and the drivers.
+pub(crate) struct Qp {
+    core: Arc<Core>,
+    id: StreamId,
+    context: u64,
+    receive_cq: Arc<Cq>,
+    initiator_cq: Arc<Cq>,
+    /// Edges that nobody has looked at yet. Whoever fails to lock `state` leaves its edges here and goes: the holder
+    /// looks again after it has unlocked.
+    edges: AtomicU8,
+    state: Mutex<State>,
+    this: Weak<Self>,
+}
+
+struct State {
+    connection: Connection,
+    phase: Phase,
+    link: Option<Link>,
+    connector: Weak<Connector>,
+    /// Results on their way from the engine to the queues, in order.
+    results: Vec<(bool, Entry)>,
+    /// Notifications that placed results have set off; delivered when the lock is released.
+    firings: Vec<(Arc<Cq>, Firing)>,
+    signals: Signals,
+    /// When the end of the connection is forced (IW-065).
+    deadline: Option<Instant>,
+    timer: Option<(Instant, TimerKey)>,
+}
+
+impl std::fmt::Debug for Qp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let phase = self.state.try_lock().map(|state| state.phase);
+        f.debug_struct("Qp")
+            .field("id", &self.id)
+            .field("phase", &phase)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Qp {
+    fn new(
+        core: Arc<Core>,
+        receive_cq: Arc<Cq>,
+        initiator_cq: Arc<Cq>,
+        options: &QueuePairOptions,
+    ) -> Arc<Self> {
+        let grant = |asked: u32| match core.options.profile {
+            Profile::Default => asked.clamp(2, MAX_SGE), // AMB-009
+            Profile::Strict => asked,
+        };
+        let initiator_sges = grant(options.max_initiator_request_sge);
+        let sizes = QueueSizes {
+            initiator_depth: options.initiator_queue_depth,
+            receive_depth: options.receive_queue_depth,
+            initiator_sges,
+            receive_sges: grant(options.max_receive_request_sge),
+            read_sges: initiator_sges,
+            inline: options.inline_data_size,
+            max_transfer: MAX_TRANSFER,
+        };
+        let id = core.next_stream();
+        Arc::new_cyclic(|this| {
+            receive_cq.attach(this.clone());
+            if !Arc::ptr_eq(&receive_cq, &initiator_cq) {
+                initiator_cq.attach(this.clone());
+            }
+            let state = State {
+                connection: Connection::new(sizes, Scope { pd: PD, stream: id }),
+                phase: Phase::Fresh,
+                link: None,
+                connector: Weak::new(),
+                results: Vec::new(),
+                firings: Vec::new(),
+                signals: Signals::empty(),
+                deadline: None,
+                timer: None,
+            };
+            Self {
+                core,
+                id,
+                context: options.context,
+                receive_cq,
+                initiator_cq,
+                edges: AtomicU8::new(0),
+                state: Mutex::new(state),
+                this: this.clone(),
+            }
+        })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    // ---- what the connector does with it ----
+
+    /// Reserves the queue pair for a connection attempt.
+    pub(crate) fn claim(&self, connector: Weak<Connector>) -> Result<()> {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Fresh => {}
+            Phase::Claimed | Phase::Starting | Phase::Open => {
+                return fail(
+                    Status::CONNECTION_ACTIVE,
+                    "the queue pair is connected or connecting",
+                ); // CONN-020
+            }
+            Phase::Ended | Phase::Disconnected => {
+                return fail(
+                    Status::INVALID_DEVICE_STATE,
+                    "the queue pair was connected before; create a new one",
+                ); // AMB-035
+            }
+        }
+        state.phase = Phase::Claimed;
+        state.connector = connector;
+        Ok(())
+    }
+
+    /// The attempt has failed before anything was started.
+    pub(crate) fn unclaim(&self) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Claimed {
+            state.phase = Phase::Fresh;
+            state.connector = Weak::new();
+        }
+    }
+
+    /// Starts full operation on a stream. With `open` the client may post at once, else when the peer's first FPDU has
+    /// arrived; as Initiator the ready-to-receive message leaves first. `reading` is off while the local client has not
+    /// completed its Connect: what comes in stays in the transport (IW-066).
+    pub(crate) fn start(
+        &self,
+        stream: Stream,
+        config: StreamConfig,
+        open: bool,
+        reading: bool,
+    ) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let initiator = config.role == iwarp::Role::Initiator;
+        state.connection.start(config);
+        if initiator {
+            state.connection.send_ready();
+        }
+        state.phase = if open { Phase::Open } else { Phase::Starting };
+        let mut link = Link::new(stream, reading);
+        let attached = self.attach(&mut link);
+        state.link = Some(link);
+        if attached.is_err() {
+            state.cut(StreamEnd::Reset, 0);
+        }
+        self.visit(state, Edges::KICK);
+        attached
+    }
+
+    fn attach(&self, link: &mut Link) -> io::Result<()> {
+        link.attach(&self.receive_cq.domain, self.this.clone())?;
+        if !Arc::ptr_eq(&self.receive_cq, &self.initiator_cq) {
+            link.attach(&self.initiator_cq.domain, self.this.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Has parked threads drive the stream too, while a request of the connector waits for it.
+    pub(crate) fn attach_to_control(&self) {
+        let mut state = self.state.lock();
+        if let Some(link) = &mut state.link
+            && let Err(error) = link.attach_once(&self.core.control, self.this.clone())
+        {
+            // The completion queue's own drivers see to it, only a wake-up later.
+            tracing::warn!(%error, "cannot watch a stream for its connector");
+        }
+    }
+
+    /// The connection is up, or about to end on its own: its connector waits for it no longer.
+    pub(crate) fn detach_from_control(&self) {
+        if let Some(link) = &mut self.state.lock().link {
+            link.detach(&self.core.control);
+        }
+    }
+
+    /// CompleteConnect after the ready-to-receive message was sent ahead of it.
+    pub(crate) fn open(&self) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Starting {
+            state.phase = Phase::Open;
+        }
+        if let Some(link) = &mut state.link {
+            link.reading = true;
+        }
+        self.visit(state, Edges::KICK);
+    }
+
+    /// Local Disconnect, or release of the last reference: flushes, sends what was begun, ends our direction, and
+    /// gives the peer a bounded time to end its own (IW-020, IW-064, IW-065). True when nothing is left to wait for.
+    pub(crate) fn disconnect(&self) -> bool {
+        let mut state = self.state.lock();
+        if matches!(
+            state.phase,
+            Phase::Fresh | Phase::Claimed | Phase::Disconnected
+        ) {
+            return state.link.is_none();
+        }
+        state.phase = Phase::Disconnected;
+        state.connection.disconnect();
+        if let Some(link) = &mut state.link {
+            link.reading = true;
+            let dropped = link.drop_unsent();
+            state.connection.handle_dropped(dropped);
+        }
+        self.visit(state, Edges::KICK);
+        self.state.lock().link.is_none()
+    }
+
+    /// Ends the connection with a reset, whatever is under way.
+    pub(crate) fn abort(&self) {
+        let mut state = self.state.lock();
+        state.cut(StreamEnd::Reset, 0);
+        self.visit(state, Edges::empty());
+    }
+
+    // ---- what the client does with it ----
+
+    fn post(&self, wqe: InitiatorWqe<'_>) -> Result<()> {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Open | Phase::Ended => {}
+            _ => return Err(post_error(iwarp::PostError::NotConnected)),
+        }
+        state.connection.post_initiator(wqe).map_err(post_error)?;
+        self.visit(state, Edges::KICK);
+        Ok(())
+    }
+
+    fn post_receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        let mut state = self.state.lock();
+        let stalled = state.connection.is_stalled();
+        state
+            .connection
+            .post_receive(context, sges)
+            .map_err(post_error)?;
+        let flushed = matches!(state.phase, Phase::Ended | Phase::Disconnected);
+        if stalled || flushed {
+            self.visit(state, Edges::KICK);
+        } else {
+            self.unlock(state);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) {
+        let mut state = self.state.lock();
+        state.connection.flush();
+        if state.phase == Phase::Open {
+            state.phase = Phase::Ended;
+        }
+        self.visit(state, Edges::KICK);
+    }
+
+    /// The client has released its last reference (QP-074).
+    fn released(&self) {
+        let connector = self.state.lock().connector.upgrade();
+        if let Some(connector) = connector {
+            connector.queue_pair_released();
+        }
+        if !self.disconnect()
+            && let Some(this) = self.this.upgrade()
+        {
+            self.core.linger(self.id, this);
+            // It may have ended before it was put there.
+            if self.state.lock().link.is_none() {
+                drop(self.core.unlinger(self.id));
+            }
+        }
+    }
+
+    // ---- progress ----
+
+    /// Works with the lock held, then releases it.
+    fn visit(&self, mut state: MutexGuard<'_, State>, edges: Edges) {
+        let visit = state.work(self, edges);
+        let again = visit == Visit::Unfinished;
+        self.unlock(state);
+        if again {
+            self.defer();
+        }
+    }
+
+    /// A budget ended the work: the next driver goes on, the background thread at the latest.
+    fn defer(&self) {
+        self.receive_cq.domain.defer(self.this.clone());
+        self.core.notice(&self.receive_cq.domain);
+        self.receive_cq.wake();
+    }
+
+    /// Places results, releases the lock, delivers notifications, and takes up what others left meanwhile.
+    fn unlock(&self, state: MutexGuard<'_, State>) {
+        self.release(state);
+        if self.edges.load(Ordering::SeqCst) != 0 && self.drive(Edges::empty()) {
+            self.defer();
+        }
+    }
+
+    fn release(&self, mut state: MutexGuard<'_, State>) {
+        let firings = std::mem::take(&mut state.firings);
+        let signals = std::mem::take(&mut state.signals);
+        let connector = if signals.is_empty() {
+            None
+        } else {
+            state.connector.upgrade()
+        };
+        drop(state);
+        for (cq, firing) in firings {
+            cq.deliver(firing);
+        }
+        if let Some(connector) = connector {
+            connector.signalled(signals);
+        }
+        if signals.contains(Signals::GONE) {
+            drop(self.core.unlinger(self.id));
+        }
+    }
+
+    /// Makes progress, or leaves the edges to whoever is at it.
+    fn drive(&self, edges: Edges) -> bool {
+        let mut unfinished = false;
+        self.edges.fetch_or(edges.bits(), Ordering::SeqCst);
+        while self.edges.load(Ordering::SeqCst) != 0 {
+            let Some(mut state) = self.state.try_lock() else {
+                return false;
+            };
+            let edges = Edges::from_bits_truncate(self.edges.swap(0, Ordering::SeqCst));
+            unfinished = state.work(self, edges) == Visit::Unfinished;
+            self.release(state);
+        }
+        unfinished
+    }
+}
+
+impl Source for Qp {
+    fn ready(self: Arc<Self>, edges: Edges) -> bool {
+        self.drive(edges)
+    }
+}
+
+impl Timed for Qp {
+    fn expired(&self, key: TimerKey, now: Instant) {
+        let mut state = self.state.lock();
+        if state.timer.is_some_and(|(_, set)| set == key) {
+            state.timer = None;
+        }
+        if state.deadline.is_some_and(|deadline| deadline <= now) {
+            tracing::debug!(qp = ?self.id, "the peer did not end the connection in time; reset");
+            state.cut(StreamEnd::Reset, 0);
+        }
+        state.connection.handle_timeout(now);
+        self.visit(state, Edges::KICK);
+    }
+}
+
+impl State {
+    /// Sends, receives, and sends what that brought about. Results of what was received are in their queue before an
+    /// answer leaves: a Read Response proves that the Sends before it were delivered (RDMAP-094, order matrix).
+    fn work(&mut self, qp: &Qp, edges: Edges) -> Visit {
+        let now = Instant::now();
+        if let Some(link) = &mut self.link {
+            link.note(edges);
+        }
+        let sent = self.step(|link, connection| link.transmit(connection, &qp.core, now));
+        let received = self.step(|link, connection| link.receive(connection, &qp.core, now));
+        self.settle(qp);
+        let answered = self.step(|link, connection| link.transmit(connection, &qp.core, now));
+        self.settle(qp);
+        sent.and(received).and(answered)
+    }
+
+    /// One direction of the stream, if there still is one.
+    fn step(&mut self, act: impl FnOnce(&mut Link, &mut Connection) -> io::Result<Visit>) -> Visit {
+        let Some(link) = &mut self.link else {
+            return Visit::Finished;
+        };
+        match act(link, &mut self.connection) {
+            Ok(visit) => visit,
+            Err(error) => {
+                tracing::debug!(%error, "a stream broke");
+                link.stream().was_reset();
+                self.cut(StreamEnd::Reset, 0);
+                Visit::Finished
+            }
+        }
+    }
+
+    /// Ends the stream here and now.
+    fn cut(&mut self, end: StreamEnd, unread: usize) {
+        if let Some(link) = self.link.take() {
+            link.reset();
+            self.connection
+                .handle_stream_end(Instant::now(), end, unread);
+            self.signals |= Signals::RESET | Signals::GONE;
+            self.phase = if self.phase == Phase::Disconnected {
+                Phase::Disconnected
+            } else {
+                Phase::Ended
+            };
+        }
+    }
+
+    /// Turns the engine's events into results and signals, ends directions that are done, and keeps the timer.
+    fn settle(&mut self, qp: &Qp) {
+        while let Some(event) = self.connection.poll_event() {
+            self.take(event, qp);
+        }
+        self.place_results(qp);
+        if let Some(link) = &mut self.link {
+            if self.connection.write_side_done() {
+                link.close_write();
+            }
+            if link.is_over() {
+                self.link.take().expect("looked at above").close();
+                self.signals |= Signals::GONE;
+            }
+        }
+        self.keep_time(qp);
+    }
+
+    fn place_results(&mut self, qp: &Qp) {
+        if self.results.is_empty() {
+            return;
+        }
+        let (receive, initiator) = (&qp.receive_cq, &qp.initiator_cq);
+        if Arc::ptr_eq(receive, initiator) {
+            let firing = receive.place(self.results.iter().map(|(_, entry)| *entry));
+            self.firings
+                .extend(firing.map(|firing| (Arc::clone(receive), firing)));
+        } else {
+            for (cq, received) in [(initiator, false), (receive, true)] {
+                let of = self.results.iter().filter(|(is, _)| *is == received);
+                let firing = cq.place(of.map(|(_, entry)| *entry));
+                self.firings
+                    .extend(firing.map(|firing| (Arc::clone(cq), firing)));
+            }
+        }
+        self.results.clear();
+    }
+
+    fn take(&mut self, event: Event, qp: &Qp) {
+        match event {
+            Event::Completed(completion) => {
+                if let Some(stag) = completion.failed_bind {
+                    qp.core.table.cancel_prepared(stag);
+                }
+                let result = CompletionResult {
+                    status: result_status(completion.status),
+                    bytes_transferred: completion.octets,
+                    queue_pair_context: qp.context,
+                    request_context: completion.context,
+                    request_type: request_type(completion.kind),
+                };
+                let entry = Entry {
+                    result,
+                    solicited: completion.solicited,
+                };
+                self.results
+                    .push((completion.kind == iwarp::RequestKind::Receive, entry));
+            }
+            Event::Ready => {
+                self.signals |= Signals::READY;
+                if self.phase == Phase::Starting {
+                    self.phase = Phase::Open;
+                }
+            }
+            Event::PeerClosed => {
+                self.signals |= Signals::PEER_CLOSED;
+                self.set_deadline(qp);
+            }
+            Event::Fault(fault) => {
+                tracing::debug!(qp = ?qp.id, ?fault, "the connection failed");
+                self.fail(Signals::FAILED, qp);
+            }
+            Event::Terminated(terminate) => {
+                tracing::debug!(qp = ?qp.id, ?terminate, "the peer terminated the connection");
+                self.fail(Signals::FAILED | Signals::TERMINATED, qp);
+            }
+            Event::Ended => {}
+        }
+    }
+
+    fn fail(&mut self, signals: Signals, qp: &Qp) {
+        self.signals |= signals;
+        if self.phase != Phase::Disconnected {
+            self.phase = Phase::Ended;
+        }
+        self.set_deadline(qp);
+    }
+
+    fn set_deadline(&mut self, qp: &Qp) {
+        if self.deadline.is_none() {
+            self.deadline = qp
+                .core
+                .options
+                .timeouts
+                .disconnect
+                .map(|limit| Instant::now() + limit);
+        }
+    }
+
+    fn keep_time(&mut self, qp: &Qp) {
+        if self.phase == Phase::Disconnected {
+            self.set_deadline(qp);
+        }
+        let wanted = match &self.link {
+            Some(_) => [self.connection.poll_timeout(), self.deadline]
+                .into_iter()
+                .flatten()
+                .min(),
+            None => None,
+        };
+        if self.timer.map(|(at, _)| at) == wanted {
+            return;
+        }
+        if let Some((_, key)) = self.timer.take() {
+            qp.core.cancel_timer(key);
+        }
+        self.timer = wanted.map(|at| (at, qp.core.set_timer(at, qp.this.clone())));
+    }
+}
+
+/// An error for an argument that is not this adapter's.
+fn foreign(status: Status, what: &'static str) -> Error {
+    Error::new(status, what)
+}

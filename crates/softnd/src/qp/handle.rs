@@ -1,0 +1,262 @@
+//! The client's reference to a queue pair: arguments checked, ND2's words turned into the engine's.
+
+use std::sync::Arc;
+
+use iwarp::{BindError, InitiatorWqe, Operation, Payload, STag};
+use netdirect::{
+    MemoryRegion, MemoryWindow, OpFlags, QueuePair, QueuePairOptions, RemoteAddress, Result, Sge,
+    Status,
+};
+
+use super::{Qp, foreign};
+use crate::adapter::{Core, downcast};
+use crate::cq::Cq;
+use crate::mr::Region;
+use crate::mw::Window;
+use crate::status::fail;
+
+/// SGEs turned on the stack; more of them go to the heap and are refused there by the engine.
+const INLINE_SGES: usize = 16;
+
+/// The client's reference to a queue pair; with the last of them goes the connection.
+#[derive(Debug)]
+pub(crate) struct Handle(pub(crate) Arc<Qp>);
+
+impl Handle {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        receive: Arc<Cq>,
+        initiator: Arc<Cq>,
+        options: &QueuePairOptions,
+    ) -> Self {
+        Self(Qp::new(core, receive, initiator, options))
+    }
+
+    fn post(&self, context: u64, operation: Operation<'_>, flags: OpFlags) -> Result<()> {
+        let silent = flags.contains(OpFlags::SILENT_SUCCESS);
+        let fence = flags.contains(OpFlags::READ_FENCE);
+        self.0.post(InitiatorWqe {
+            context,
+            operation,
+            silent,
+            fence,
+        })
+    }
+
+    fn region(&self, region: &Arc<dyn MemoryRegion>) -> Result<Arc<Region>> {
+        downcast::<Region>(region.clone(), |region| {
+            Arc::ptr_eq(region.core(), &self.0.core)
+        })
+        .ok_or_else(|| {
+            foreign(
+                Status::INVALID_PARAMETER_2,
+                "the memory region is not one of this adapter's",
+            )
+        })
+    }
+
+    fn window(&self, window: &Arc<dyn MemoryWindow>, status: Status) -> Result<Arc<Window>> {
+        downcast::<Window>(window.clone(), |window| {
+            Arc::ptr_eq(window.core(), &self.0.core)
+        })
+        .ok_or_else(|| foreign(status, "the memory window is not one of this adapter's"))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.released();
+    }
+}
+
+/// Calls `with` with the engine's form of an SGE list.
+fn with_sges<T>(sges: &[Sge], with: impl FnOnce(&[iwarp::Sge]) -> T) -> T {
+    let engine = |sge: &Sge| iwarp::Sge {
+        token: STag(sge.token.0),
+        address: sge.address,
+        length: sge.length,
+    };
+    let mut small = [iwarp::Sge {
+        token: STag(0),
+        address: 0,
+        length: 0,
+    }; INLINE_SGES];
+    if let Some(small) = small.get_mut(..sges.len()) {
+        small
+            .iter_mut()
+            .zip(sges)
+            .for_each(|(slot, sge)| *slot = engine(sge));
+        with(small)
+    } else {
+        with(&sges.iter().map(engine).collect::<Vec<_>>())
+    }
+}
+
+fn remote(address: RemoteAddress) -> iwarp::RemoteAddress {
+    iwarp::RemoteAddress {
+        stag: STag(u32::from_be(address.token.0)),
+        to: address.address,
+    }
+}
+
+/// Refuses flags that are unknown or not meant for the request (QP-015, QP-072, AMB-055).
+fn allow(flags: OpFlags, allowed: OpFlags, status: Status) -> Result<()> {
+    if flags.bits() & !allowed.bits() == 0 {
+        return Ok(());
+    }
+    fail(
+        status,
+        "flags that are unknown or not meant for this request",
+    )
+}
+
+const ALWAYS: OpFlags = OpFlags::SILENT_SUCCESS.union(OpFlags::READ_FENCE);
+const SEND: OpFlags = ALWAYS.union(OpFlags::SEND_AND_SOLICIT_EVENT);
+const BIND: OpFlags = ALWAYS
+    .union(OpFlags::ALLOW_READ)
+    .union(OpFlags::ALLOW_WRITE);
+
+impl QueuePair for Handle {
+    fn flush(&self) -> Result<()> {
+        self.0.flush();
+        Ok(())
+    }
+
+    fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
+        allow(flags, SEND, Status::INVALID_PARAMETER_4)?;
+        let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
+        with_sges(sges, |sges| {
+            let operation = Operation::Send {
+                data: Payload::Sges(sges),
+                solicited,
+                invalidate: None,
+            };
+            self.post(context, operation, flags)
+        })
+    }
+
+    fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        with_sges(sges, |sges| self.0.post_receive(context, sges))
+    }
+
+    fn bind(
+        &self,
+        context: u64,
+        region: &Arc<dyn MemoryRegion>,
+        window: &Arc<dyn MemoryWindow>,
+        address: u64,
+        length: u64,
+        flags: OpFlags,
+    ) -> Result<()> {
+        allow(flags, BIND, Status::INVALID_PARAMETER_6)?;
+        let region = self.region(region)?;
+        let window = self.window(window, Status::INVALID_PARAMETER_3)?;
+        let read = flags.contains(OpFlags::ALLOW_READ);
+        let write = flags.contains(OpFlags::ALLOW_WRITE);
+        let prepared = region
+            .with(|registration| {
+                window
+                    .window
+                    .prepare(registration, address, length, read, write)
+            })
+            .ok_or_else(|| {
+                foreign(
+                    Status::INVALID_PARAMETER_2,
+                    "the memory region is not registered",
+                )
+            })?; // AMB-011
+        let bind = match prepared {
+            Ok(bind) => bind,
+            Err(BindError::Access) => {
+                return fail(
+                    Status::ACCESS_VIOLATION,
+                    "the range or the rights exceed the memory region's",
+                ); // QP-038
+            }
+            Err(BindError::InvalidState) => {
+                return fail(
+                    Status::INSUFFICIENT_RESOURCES,
+                    "no token is free for the window",
+                );
+            }
+        };
+        self.post(context, Operation::Bind(bind), flags)
+            .inspect_err(|_| window.window.cancel(bind.stag))
+    }
+
+    fn invalidate(
+        &self,
+        context: u64,
+        window: &Arc<dyn MemoryWindow>,
+        flags: OpFlags,
+    ) -> Result<()> {
+        allow(flags, ALWAYS, Status::INVALID_PARAMETER_3)?;
+        let window = self.window(window, Status::INVALID_PARAMETER_2)?;
+        self.post(context, Operation::Invalidate(window.window.id()), flags)
+    }
+
+    fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {
+        allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
+        with_sges(sges, |sink| {
+            self.post(
+                context,
+                Operation::Read {
+                    sink,
+                    remote: remote(from),
+                },
+                flags,
+            )
+        })
+    }
+
+    fn write(&self, context: u64, sges: &[Sge], to: RemoteAddress, flags: OpFlags) -> Result<()> {
+        allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
+        with_sges(sges, |sges| {
+            self.post(
+                context,
+                Operation::Write {
+                    data: Payload::Sges(sges),
+                    remote: remote(to),
+                },
+                flags,
+            )
+        })
+    }
+
+    fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()> {
+        allow(
+            flags,
+            SEND.union(OpFlags::INLINE),
+            Status::INVALID_PARAMETER_4,
+        )?;
+        let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
+        let operation = Operation::Send {
+            data: Payload::Inline(data),
+            solicited,
+            invalidate: None,
+        };
+        self.post(context, operation, flags)
+    }
+
+    fn write_inline(
+        &self,
+        context: u64,
+        data: &[&[u8]],
+        to: RemoteAddress,
+        flags: OpFlags,
+    ) -> Result<()> {
+        allow(
+            flags,
+            ALWAYS.union(OpFlags::INLINE),
+            Status::INVALID_PARAMETER_6,
+        )?;
+        self.post(
+            context,
+            Operation::Write {
+                data: Payload::Inline(data),
+                remote: remote(to),
+            },
+            flags,
+        )
+    }
+}

@@ -1,0 +1,283 @@
+//! The stream of a connected queue pair: from the socket into the engine and back.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use iwarp::{Connection, StreamEnd, TxBatch, TxLimit};
+use iwarp_mem::io::Sent;
+
+use crate::adapter::Core;
+use crate::progress::Edges;
+use crate::progress::domain::{Domain, Source};
+use crate::stream::Stream;
+
+/// What one read takes at most; also all that a visit may leave with the queue pair.
+const STAGING: usize = 256 * 1024;
+/// What one visit reads or sends at most, so that one stream cannot keep a driver from the others.
+const BUDGET: usize = 1024 * 1024;
+/// What one call of the engine puts into a batch.
+const BATCH: usize = 256 * 1024;
+const BATCH_FPDUS: usize = 64;
+
+thread_local! {
+    /// Belongs to the driving thread, not to the queue pair: ten thousand idle ones cost nothing.
+    static STAGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How a visit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Visit {
+    /// Everything was done that can be done without a new edge.
+    Finished,
+    /// The budget ended it.
+    Unfinished,
+}
+
+impl Visit {
+    pub(super) fn and(self, other: Self) -> Self {
+        if self == Self::Unfinished {
+            self
+        } else {
+            other
+        }
+    }
+}
+
+/// A stream and what belongs to its use by one queue pair.
+pub(super) struct Link {
+    stream: Stream,
+    domains: Vec<(Arc<Domain>, usize)>,
+    mulpdu: u32,
+    /// FPDUs that the socket has not taken yet.
+    batch: Option<TxBatch>,
+    /// Received and not consumed: a cut FPDU, or what waits behind a Send without a Receive.
+    held: Vec<u8>,
+    readable: bool,
+    writable: bool,
+    hangup: bool,
+    read_ended: bool,
+    write_closed: bool,
+    /// Off: what comes in stays in the transport.
+    pub(super) reading: bool,
+}
+
+impl Link {
+    pub(super) fn new(stream: Stream, reading: bool) -> Self {
+        Self {
+            mulpdu: stream.mulpdu(),
+            stream,
+            domains: Vec::with_capacity(2),
+            batch: None,
+            held: Vec::new(),
+            readable: true,
+            writable: true,
+            hangup: false,
+            read_ended: false,
+            write_closed: false,
+            reading,
+        }
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        domain: &Arc<Domain>,
+        source: Weak<dyn Source>,
+    ) -> io::Result<()> {
+        let token = domain.add(&self.stream, source)?;
+        self.domains.push((Arc::clone(domain), token));
+        Ok(())
+    }
+
+    pub(super) fn attach_once(
+        &mut self,
+        domain: &Arc<Domain>,
+        source: Weak<dyn Source>,
+    ) -> io::Result<()> {
+        if self
+            .domains
+            .iter()
+            .any(|(known, _)| Arc::ptr_eq(known, domain))
+        {
+            return Ok(());
+        }
+        self.attach(domain, source)
+    }
+
+    pub(super) fn detach(&mut self, domain: &Arc<Domain>) {
+        if let Some(at) = self
+            .domains
+            .iter()
+            .position(|(known, _)| Arc::ptr_eq(known, domain))
+        {
+            let (domain, token) = self.domains.swap_remove(at);
+            domain.remove(&self.stream, token);
+        }
+    }
+
+    pub(super) fn note(&mut self, edges: Edges) {
+        self.readable |= edges.contains(Edges::READ);
+        self.writable |= edges.contains(Edges::WRITE);
+        self.hangup |= edges.contains(Edges::HANGUP);
+    }
+
+    /// Sends until the engine has nothing more, the socket takes no more, or the budget is spent.
+    pub(super) fn transmit(
+        &mut self,
+        connection: &mut Connection,
+        core: &Core,
+        now: Instant,
+    ) -> io::Result<Visit> {
+        let mut budget = BUDGET;
+        loop {
+            if let Some(empty) = self.batch.take_if(|batch| batch.is_empty()) {
+                core.return_batch(empty);
+            }
+            if self.batch.is_none() {
+                if !connection.wants_transmit() {
+                    return Ok(Visit::Finished);
+                }
+                let mut batch = core.take_batch();
+                let limit = TxLimit {
+                    octets: BATCH,
+                    fpdus: BATCH_FPDUS,
+                    mulpdu: self.mulpdu,
+                };
+                connection.poll_transmit(now, &*core.table, limit, &mut batch);
+                if batch.is_empty() {
+                    core.return_batch(batch);
+                    return Ok(Visit::Finished);
+                }
+                self.batch = Some(batch);
+            }
+            let Some(batch) = &mut self.batch else {
+                return Ok(Visit::Finished);
+            };
+            if !self.writable || self.write_closed {
+                return Ok(Visit::Finished);
+            }
+            let (octets, sent) = self.stream.send(&core.table, batch)?;
+            connection.handle_transmitted(octets);
+            match sent {
+                Sent::All => {}
+                Sent::Partly | Sent::WouldBlock => self.writable = false,
+                Sent::Revoked => {
+                    batch.clear();
+                    connection.handle_revoked();
+                }
+            }
+            budget = budget.saturating_sub(usize::try_from(octets).unwrap_or(usize::MAX));
+            if budget == 0 && self.writable {
+                return Ok(Visit::Unfinished);
+            }
+        }
+    }
+
+    /// Reads and hands to the engine until nothing is there, a Receive is missing, or the budget is spent.
+    pub(super) fn receive(
+        &mut self,
+        connection: &mut Connection,
+        core: &Core,
+        now: Instant,
+    ) -> io::Result<Visit> {
+        if !self.reading || self.read_ended {
+            return Ok(Visit::Finished);
+        }
+        STAGED.with_borrow_mut(|staging| {
+            if staging.is_empty() {
+                staging.resize(STAGING, 0);
+            }
+            let mut have = self.held.len();
+            staging[..have].copy_from_slice(&self.held);
+            self.held.clear();
+            let visit = self.read_into(staging, &mut have, connection, core, now);
+            self.held.extend_from_slice(&staging[..have]);
+            if self.held.is_empty() {
+                self.held = Vec::new(); // nothing held, nothing kept
+            }
+            visit
+        })
+    }
+
+    fn read_into(
+        &mut self,
+        staging: &mut [u8],
+        have: &mut usize,
+        connection: &mut Connection,
+        core: &Core,
+        now: Instant,
+    ) -> io::Result<Visit> {
+        let mut budget = BUDGET;
+        loop {
+            if *have > 0 {
+                let used = connection.handle_bytes(now, &staging[..*have], &*core.table);
+                staging.copy_within(used..*have, 0);
+                *have -= used;
+            }
+            if connection.is_stalled() || !self.readable {
+                return Ok(Visit::Finished);
+            }
+            if budget == 0 {
+                return Ok(Visit::Unfinished);
+            }
+            let space = staging.len() - *have;
+            match self.stream.read(&mut staging[*have..]) {
+                Ok(0) => {
+                    self.read_ended = true;
+                    connection.handle_stream_end(now, StreamEnd::Fin, *have);
+                    *have = 0;
+                    return Ok(Visit::Finished);
+                }
+                Ok(count) => {
+                    *have += count;
+                    budget = budget.saturating_sub(count);
+                    // A short read means drained for data; the end may have shared the edge.
+                    if count < space && !self.hangup {
+                        self.readable = false;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Drops what has not begun to leave; returns how many octets that were.
+    pub(super) fn drop_unsent(&mut self) -> u64 {
+        self.batch.as_mut().map_or(0, |batch| batch.keep_cut_only())
+    }
+
+    /// Ends our direction, once everything handed out has left.
+    pub(super) fn close_write(&mut self) {
+        let unsent = self.batch.as_ref().is_some_and(|batch| !batch.is_empty());
+        if !unsent && !self.write_closed {
+            self.stream.close_write();
+            self.write_closed = true;
+        }
+    }
+
+    /// Both directions have ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.read_ended && self.write_closed
+    }
+
+    fn leave(&mut self) {
+        for (domain, token) in self.domains.drain(..) {
+            domain.remove(&self.stream, token);
+        }
+    }
+
+    pub(super) fn close(mut self) {
+        self.leave();
+    }
+
+    pub(super) fn reset(mut self) {
+        self.leave();
+        self.stream.reset();
+    }
+}

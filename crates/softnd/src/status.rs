@@ -1,0 +1,98 @@
+//! From errors of the system and of the engine to the statuses of ND2.
+
+use std::io;
+
+use iwarp::{PostError, RequestKind, WqeStatus};
+use netdirect::{Error, RequestType, Status};
+use rustix::io::Errno;
+
+/// What a failed connect means to a client (CONN-021 to CONN-024).
+pub(crate) fn connect_status(error: &io::Error) -> Status {
+    match Errno::from_io_error(error) {
+        Some(Errno::NETUNREACH | Errno::NETDOWN) => Status::NETWORK_UNREACHABLE,
+        Some(Errno::HOSTUNREACH | Errno::HOSTDOWN) => Status::HOST_UNREACHABLE,
+        Some(Errno::TIMEDOUT) => Status::IO_TIMEOUT,
+        // The four-tuple is in use (AMB-026).
+        Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Status::ADDRESS_ALREADY_EXISTS,
+        Some(Errno::ACCESS | Errno::PERM | Errno::INVAL | Errno::AFNOSUPPORT) => {
+            Status::INVALID_ADDRESS
+        }
+        Some(errno) if is_shortage(errno) => Status::INSUFFICIENT_RESOURCES,
+        _ => Status::CONNECTION_REFUSED,
+    }
+}
+
+/// What a failed bind or listen means to a client (CONN-008, LSTN-006).
+pub(crate) fn bind_status(error: &io::Error) -> Status {
+    match Errno::from_io_error(error) {
+        Some(Errno::ADDRINUSE) => Status::SHARING_VIOLATION,
+        Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Status::INVALID_ADDRESS,
+        _ => Status::INSUFFICIENT_RESOURCES,
+    }
+}
+
+fn is_shortage(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM
+    )
+}
+
+/// An error of the system while an object was made.
+pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::new(Status::INSUFFICIENT_RESOURCES, format!("{what}: {error}"))
+}
+
+/// What a refused post means (QP-011 to QP-014 and their like).
+pub(crate) fn post_error(error: PostError) -> Error {
+    let (status, what) = match error {
+        PostError::NotConnected => (
+            Status::CONNECTION_INVALID,
+            "the queue pair is not connected",
+        ),
+        PostError::QueueFull => (
+            Status::NO_MORE_ENTRIES,
+            "the queue is full; fetch results first, or create it deeper",
+        ),
+        PostError::TooManySges => (
+            Status::DATA_OVERRUN,
+            "more SGEs than the queue pair was created with",
+        ),
+        PostError::TooLong => (
+            Status::BUFFER_OVERFLOW,
+            "more data than one request may carry",
+        ),
+    };
+    Error::new(status, what)
+}
+
+/// The status of a result (table in catalogue section 7.1).
+pub(crate) fn result_status(status: WqeStatus) -> Status {
+    match status {
+        WqeStatus::Success => Status::SUCCESS,
+        WqeStatus::Flushed => Status::CANCELED,
+        WqeStatus::LocalAccess | WqeStatus::RemoteAccess => Status::ACCESS_VIOLATION,
+        WqeStatus::RemoteError => Status::REMOTE_ERROR,
+        WqeStatus::ReceiveTooShort => Status::BUFFER_OVERFLOW,
+        WqeStatus::InvalidRequest => Status::INVALID_DEVICE_REQUEST,
+        WqeStatus::Timeout => Status::IO_TIMEOUT,
+        WqeStatus::Internal => Status::INTERNAL_ERROR,
+    }
+}
+
+/// The kind of a result.
+pub(crate) fn request_type(kind: RequestKind) -> RequestType {
+    match kind {
+        RequestKind::Receive => RequestType::Receive,
+        RequestKind::Send => RequestType::Send,
+        RequestKind::Bind => RequestType::Bind,
+        RequestKind::Invalidate => RequestType::Invalidate,
+        RequestKind::Read => RequestType::Read,
+        RequestKind::Write => RequestType::Write,
+    }
+}
+
+/// An error with no more to say than its status and one sentence.
+pub(crate) fn fail<T>(status: Status, what: &'static str) -> Result<T, Error> {
+    Err(Error::new(status, what))
+}

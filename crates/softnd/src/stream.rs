@@ -1,0 +1,174 @@
+//! One TCP connection, with what every use of it needs: capture, tuning, and the two ways to end it.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use iwarp::{PieceRef, TxBatch};
+use iwarp_mem::{Table, io::Sent};
+use socket2::{SockRef, Socket, TcpKeepalive};
+
+use crate::capture::{Capture, Flow, FlowRole, Side};
+use crate::ports;
+
+/// A connected, non-blocking TCP stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    tcp: TcpStream,
+    flow: Option<Flow>,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}
+
+impl Stream {
+    /// Takes over a socket whose TCP connection is established.
+    pub(crate) fn new(
+        socket: Socket,
+        role: FlowRole,
+        capture: Option<&Capture>,
+    ) -> io::Result<Self> {
+        let tcp = TcpStream::from(socket);
+        tcp.set_nonblocking(true)?;
+        let (local, peer) = (tcp.local_addr()?, tcp.peer_addr()?);
+        tune(&tcp, peer.ip())?;
+        let flow = capture.map(|capture| capture.flow(local, peer, role));
+        if let Some(flow) = &flow {
+            flow.opened();
+        }
+        Ok(Self {
+            tcp,
+            flow,
+            local,
+            peer,
+        })
+    }
+
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(crate) fn is_captured(&self) -> bool {
+        self.flow.is_some()
+    }
+
+    /// The largest ULPDU that the path's segment size allows (MPA-082).
+    pub(crate) fn mulpdu(&self) -> u32 {
+        // Where it is not known, what every path carries.
+        let segment = SockRef::from(&self.tcp).tcp_mss().unwrap_or(536);
+        iwarp::mpa::fpdu::mulpdu(segment)
+    }
+
+    /// Reads what is there, at most `into.len()` octets; 0 is the peer's end.
+    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match (&self.tcp).read(into) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(count) => {
+                    self.saw(&into[..count]);
+                    return Ok(count);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn saw(&self, octets: &[u8]) {
+        match &self.flow {
+            Some(flow) if octets.is_empty() => flow.closed(Side::Peer),
+            Some(flow) => flow.received(octets),
+            None => {}
+        }
+    }
+
+    /// Looks whether the peer has sent something or gone, without taking it: `WouldBlock` when neither.
+    pub(crate) fn peek(&self) -> io::Result<usize> {
+        self.tcp.peek(&mut [0])
+    }
+
+    /// Sends a start-up frame or a message of our own, in one write and below any segment size (PEER-053). What the
+    /// empty send buffer of a connection at its start does not take at once is an error.
+    pub(crate) fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
+        let sent = (&self.tcp).write(frame)?;
+        if let Some(flow) = &self.flow {
+            flow.sent(&[&frame[..sent]]);
+        }
+        if sent < frame.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        Ok(())
+    }
+
+    /// Sends what it can of a batch.
+    pub(crate) fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+        let Some(flow) = &self.flow else {
+            return iwarp_mem::io::send(self.tcp.as_fd(), table, batch);
+        };
+        // With a capture on, the engine hands out copies only, so all octets are here to be recorded.
+        let mut octets = Vec::new();
+        for (piece, _) in batch.pieces() {
+            if let PieceRef::Bytes(bytes) = piece {
+                octets.extend_from_slice(bytes);
+            }
+        }
+        let (count, sent) = iwarp_mem::io::send(self.tcp.as_fd(), table, batch)?;
+        let count_here = usize::try_from(count)
+            .unwrap_or(usize::MAX)
+            .min(octets.len());
+        if count_here > 0 {
+            flow.sent(&[&octets[..count_here]]);
+        }
+        Ok((count, sent))
+    }
+
+    /// Ends our direction; what was sent before arrives first.
+    pub(crate) fn close_write(&self) {
+        ports::release(&self.tcp);
+        if self.tcp.shutdown(std::net::Shutdown::Write).is_ok()
+            && let Some(flow) = &self.flow
+        {
+            flow.closed(Side::Local);
+        }
+    }
+
+    /// Ends the connection at once, with a reset.
+    pub(crate) fn reset(self) {
+        ports::release(&self.tcp);
+        let _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
+        if let Some(flow) = &self.flow {
+            flow.reset(Side::Local);
+        }
+    }
+
+    /// Records that the peer has reset the connection.
+    pub(crate) fn was_reset(&self) {
+        if let Some(flow) = &self.flow {
+            flow.reset(Side::Peer);
+        }
+    }
+}
+
+/// What all our connections want of TCP.
+fn tune(tcp: &TcpStream, peer: IpAddr) -> io::Result<()> {
+    tcp.set_nodelay(true)?;
+    let socket = SockRef::from(tcp);
+    // Dead hosts are found without a time limit of our own (IW-068).
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))?;
+    if peer.is_loopback() {
+        // Others, bbr above all, pace where nothing can be congested; refused or missing ones do no harm.
+        let _ = socket
+            .set_tcp_congestion(b"cubic")
+            .or_else(|_| socket.set_tcp_congestion(b"reno"));
+    }
+    Ok(())
+}

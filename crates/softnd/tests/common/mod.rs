@@ -1,0 +1,197 @@
+//! What the provider's tests share: sides, connections between them, and waiting for results.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netdirect::{
+    Adapter, Affinity, Buffer, CompletionQueue, CompletionResult, Connector, Error, Listener,
+    LocalToken, MemoryRegion, MrFlags, NotifyType, Overlapped, OverlappedFile, QueuePair,
+    QueuePairOptions, RemoteAddress, Sge, Started, Status,
+};
+use softnd::Options;
+
+/// Longer than anything takes on the slowest machine; only a bug waits for its end.
+pub const LONG: Duration = Duration::from_secs(120);
+
+/// One end: an opened adapter with what every connection needs.
+pub struct Side {
+    pub adapter: Arc<dyn Adapter>,
+    pub file: Arc<dyn OverlappedFile>,
+    pub cq: Arc<dyn CompletionQueue>,
+}
+
+impl Side {
+    pub fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    pub fn with(options: Options) -> Self {
+        let adapter = softnd::open("softnd+tcp://127.0.0.1", options).unwrap();
+        let file = adapter.create_overlapped_file().unwrap();
+        let cq = adapter
+            .create_completion_queue(&file, 256, Affinity::default())
+            .unwrap();
+        Self { adapter, file, cq }
+    }
+
+    pub fn queue_pair(&self) -> Arc<dyn QueuePair> {
+        let options = QueuePairOptions::default()
+            .receive_queue_depth(32)
+            .initiator_queue_depth(32)
+            .inline_data_size(64);
+        self.adapter
+            .create_queue_pair(&self.cq, &self.cq, options)
+            .unwrap()
+    }
+
+    pub fn connector(&self) -> Arc<dyn Connector> {
+        self.adapter.create_connector(&self.file).unwrap()
+    }
+
+    pub fn listener(&self, backlog: u32) -> (Arc<dyn Listener>, SocketAddr) {
+        let listener = self.adapter.create_listener(&self.file).unwrap();
+        listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.listen(backlog).unwrap();
+        let address = listener.get_local_address().unwrap();
+        (listener, address)
+    }
+
+    pub fn register(&self, buffer: &Buffer, flags: MrFlags) -> Region {
+        let region = self.adapter.create_memory_region(&self.file).unwrap();
+        let overlapped = Overlapped::new();
+        end(region.register(buffer, flags, &overlapped), &overlapped).unwrap();
+        Region {
+            buffer: buffer.clone(),
+            region,
+        }
+    }
+
+    pub fn region(&self, len: usize, flags: MrFlags) -> Region {
+        self.register(&Buffer::new(len), flags)
+    }
+
+    /// Waits for `count` results by Notify and parking.
+    pub fn results(&self, count: usize) -> Vec<CompletionResult> {
+        let mut results = Vec::new();
+        let mut batch = [CompletionResult::default(); 16];
+        while results.len() < count {
+            let room = (count - results.len()).min(batch.len());
+            let taken = self.cq.get_results(&mut batch[..room]);
+            results.extend_from_slice(&batch[..taken]);
+            if results.len() < count && taken == 0 {
+                let overlapped = Overlapped::new();
+                let _ = self.cq.notify(NotifyType::Any, &overlapped).unwrap();
+                overlapped
+                    .wait_timeout(LONG)
+                    .expect("a result within reasonable time");
+            }
+        }
+        results
+    }
+
+    pub fn result(&self) -> CompletionResult {
+        self.results(1)[0]
+    }
+}
+
+pub const ALL: MrFlags = MrFlags::ALLOW_LOCAL_WRITE
+    .union(MrFlags::ALLOW_REMOTE_READ)
+    .union(MrFlags::ALLOW_REMOTE_WRITE);
+
+pub struct Region {
+    pub buffer: Buffer,
+    pub region: Arc<dyn MemoryRegion>,
+}
+
+impl Region {
+    pub fn token(&self) -> LocalToken {
+        self.region.get_local_token()
+    }
+
+    pub fn sge(&self, at: usize, len: usize) -> Sge {
+        Sge {
+            address: self.buffer.address() + at as u64,
+            length: u32::try_from(len).unwrap(),
+            token: self.token(),
+        }
+    }
+
+    pub fn remote(&self, at: usize) -> RemoteAddress {
+        RemoteAddress {
+            address: self.buffer.address() + at as u64,
+            token: self.region.get_remote_token(),
+        }
+    }
+}
+
+/// The final status of a request.
+pub fn end(started: netdirect::Result<Started>, overlapped: &Overlapped) -> Result<(), Status> {
+    let status = match started {
+        Ok(Started::Done) => Status::SUCCESS,
+        Ok(Started::Pending) => overlapped
+            .wait_timeout(LONG)
+            .expect("the end of a request within reasonable time"),
+        Err(error) => error.status(),
+    };
+    if status == Status::SUCCESS {
+        Ok(())
+    } else {
+        Err(status)
+    }
+}
+
+/// The final status of a request, for a closure that starts it.
+pub fn run(start: impl FnOnce(&Overlapped) -> netdirect::Result<Started>) -> Result<(), Status> {
+    let overlapped = Overlapped::new();
+    end(start(&overlapped), &overlapped)
+}
+
+pub fn status(result: netdirect::Result<impl std::fmt::Debug>) -> Status {
+    result.map_or_else(|error: Error| error.status(), |_| Status::SUCCESS)
+}
+
+/// Two connected queue pairs.
+pub struct Pair {
+    pub active: Side,
+    pub passive: Side,
+    pub active_qp: Arc<dyn QueuePair>,
+    pub passive_qp: Arc<dyn QueuePair>,
+    pub active_connector: Arc<dyn Connector>,
+    pub passive_connector: Arc<dyn Connector>,
+    pub listener: Arc<dyn Listener>,
+}
+
+pub fn pair() -> Pair {
+    pair_with(Options::default(), Options::default())
+}
+
+pub fn pair_with(active: Options, passive: Options) -> Pair {
+    connect(Side::with(active), Side::with(passive), 16)
+}
+
+/// Connects two new queue pairs, with `limit` Reads each way.
+pub fn connect(active: Side, passive: Side, limit: u32) -> Pair {
+    let (listener, address) = passive.listener(0);
+    let (active_qp, passive_qp) = (active.queue_pair(), passive.queue_pair());
+    let (active_connector, passive_connector) = (active.connector(), passive.connector());
+    let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&passive_connector, &arrives);
+    let connecting =
+        active_connector.connect(&active_qp, address, limit, limit, b"hello", &connects);
+    end(arrival, &arrives).unwrap();
+    let accepting = passive_connector.accept(&passive_qp, limit, limit, b"welcome", &accepts);
+    end(connecting, &connects).unwrap();
+    run(|overlapped| active_connector.complete_connect(overlapped)).unwrap();
+    end(accepting, &accepts).unwrap();
+    Pair {
+        active,
+        passive,
+        active_qp,
+        passive_qp,
+        active_connector,
+        passive_connector,
+        listener,
+    }
+}

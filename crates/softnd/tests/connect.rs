@@ -1,0 +1,392 @@
+//! Connection set-up and tear-down.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use common::{Side, connect, end, pair, run, status};
+use netdirect::{CompletionPort, Overlapped, ReadLimits, Status};
+use softnd::Options;
+
+#[test]
+fn conn_084_conn_080_private_data_and_read_limits_cross() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let (active_qp, passive_qp) = (active.queue_pair(), passive.queue_pair());
+    let (here, there) = (active.connector(), passive.connector());
+    let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&there, &arrives);
+    let connecting = here.connect(&active_qp, address, 3, 500, b"who", &connects);
+    end(arrival, &arrives).unwrap();
+    assert_eq!(there.get_private_data().unwrap(), b"who");
+    assert_eq!(
+        there.get_read_limits().unwrap(),
+        ReadLimits {
+            inbound: 128,
+            outbound: 3
+        }
+    );
+    assert_eq!(
+        there.get_peer_address().unwrap(),
+        here.get_local_address().unwrap()
+    );
+    assert_eq!(
+        status(there.notify_disconnect(&Overlapped::new())),
+        Status::CONNECTION_INVALID
+    );
+    let accepting = there.accept(&passive_qp, 7, 9, b"me", &accepts);
+    end(connecting, &connects).unwrap();
+    assert_eq!(here.get_private_data().unwrap(), b"me");
+    assert_eq!(
+        here.get_read_limits().unwrap(),
+        ReadLimits {
+            inbound: 3,
+            outbound: 7
+        }
+    );
+    assert_eq!(here.get_peer_address().unwrap(), address);
+    assert!(
+        accepts.is_pending(),
+        "Accept waits for CompleteConnect (CONN-051)"
+    );
+    run(|overlapped| here.complete_connect(overlapped)).unwrap();
+    end(accepting, &accepts).unwrap();
+    assert_eq!(
+        status(here.connect(&active_qp, address, 0, 0, b"", &Overlapped::new())),
+        Status::CONNECTION_ACTIVE
+    );
+}
+
+#[test]
+fn tst_055_both_sides_disconnect_and_both_succeed() {
+    let pair = pair();
+    let (one, other) = (Overlapped::new(), Overlapped::new());
+    let notified = Overlapped::new();
+    let _ = pair.passive_connector.notify_disconnect(&notified).unwrap();
+    let first = pair.active_connector.disconnect(&one);
+    let second = pair.passive_connector.disconnect(&other);
+    end(first, &one).unwrap();
+    end(second, &other).unwrap();
+    assert_eq!(notified.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    assert_eq!(
+        status(pair.active_connector.disconnect(&Overlapped::new())),
+        Status::CONNECTION_INVALID
+    );
+    run(|overlapped| pair.active_connector.notify_disconnect(overlapped)).unwrap();
+}
+
+#[test]
+fn tst_086_the_peers_disconnect_ends_posted_receives() {
+    let pair = pair();
+    pair.passive_qp.receive(5, &[]).unwrap();
+    let notified = Overlapped::new();
+    let _ = pair.passive_connector.notify_disconnect(&notified).unwrap();
+    run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
+    assert_eq!(notified.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    let result = pair.passive.result();
+    assert_eq!(
+        (result.status, result.request_context),
+        (Status::CANCELED, 5)
+    );
+    run(|overlapped| pair.passive_connector.disconnect(overlapped)).unwrap(); // TST-043
+}
+
+#[test]
+fn conn_116_releasing_the_queue_pair_disconnects() {
+    let pair = pair();
+    let notified = Overlapped::new();
+    let _ = pair.passive_connector.notify_disconnect(&notified).unwrap();
+    drop(pair.active_qp);
+    assert_eq!(notified.wait_timeout(common::LONG), Some(Status::SUCCESS));
+}
+
+fn offered() -> (
+    Side,
+    Side,
+    std::sync::Arc<dyn netdirect::Connector>,
+    std::sync::Arc<dyn netdirect::Connector>,
+    Overlapped,
+) {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let (here, there) = (active.connector(), passive.connector());
+    let (arrives, connects) = (Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&there, &arrives);
+    let qp = active.queue_pair();
+    let _ = here.connect(&qp, address, 1, 1, b"", &connects).unwrap();
+    end(arrival, &arrives).unwrap();
+    std::mem::forget((qp, listener));
+    (active, passive, here, there, connects)
+}
+
+#[test]
+fn iw_016_the_passive_side_rejects_with_private_data() {
+    let (_active, _passive, here, there, connects) = offered();
+    there.reject(b"not today").unwrap();
+    assert_eq!(
+        connects.wait_timeout(common::LONG),
+        Some(Status::CONNECTION_REFUSED)
+    );
+    assert_eq!(here.get_private_data().unwrap(), b"not today");
+}
+
+#[test]
+fn tst_065_the_active_side_rejects_an_answer() {
+    let (_active, passive, here, there, connects) = offered();
+    let qp = passive.queue_pair();
+    let accepts = Overlapped::new();
+    let accepting = there.accept(&qp, 0, 0, b"", &accepts);
+    assert_eq!(connects.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    here.reject(b"").unwrap();
+    assert_eq!(end(accepting, &accepts), Err(Status::CONNECTION_REFUSED));
+}
+
+#[test]
+fn tst_066_releasing_an_answered_connector_is_a_refusal() {
+    let (_active, passive, here, there, connects) = offered();
+    let qp = passive.queue_pair();
+    let accepts = Overlapped::new();
+    let accepting = there.accept(&qp, 0, 0, b"", &accepts);
+    assert_eq!(connects.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    drop(here);
+    assert_eq!(end(accepting, &accepts), Err(Status::CONNECTION_REFUSED));
+}
+
+#[test]
+fn conn_035_cancelling_a_connect_aborts_the_request() {
+    let (_active, passive, here, there, connects) = offered();
+    here.cancel_overlapped_requests().unwrap();
+    assert_eq!(connects.status(), Status::CANCELED);
+    let qp = passive.queue_pair();
+    assert_eq!(
+        run(|overlapped| there.accept(&qp, 0, 0, b"", overlapped)),
+        Err(Status::CONNECTION_ABORTED)
+    );
+}
+
+#[test]
+fn conn_023_nobody_listening_is_a_refusal_and_may_be_repeated() {
+    let side = Side::new();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    for _ in 0..2 {
+        let refused = run(|overlapped| connector.connect(&qp, address, 0, 0, b"", overlapped));
+        assert_eq!(refused, Err(Status::CONNECTION_REFUSED));
+    }
+}
+
+#[test]
+fn amb_032_the_unspecified_address_is_a_bad_network_name() {
+    let side = Side::new();
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let to: SocketAddr = "0.0.0.0:1".parse().unwrap();
+    assert_eq!(
+        run(|overlapped| connector.connect(&qp, to, 0, 0, b"", overlapped)),
+        Err(Status::BAD_NETWORK_NAME)
+    );
+}
+
+#[test]
+fn tst_077_private_data_that_is_too_long_leaves_the_connector_usable() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let limit = active.adapter.query().unwrap().max_caller_data as usize;
+    let (qp, here, there) = (active.queue_pair(), active.connector(), passive.connector());
+    let long = vec![1; limit + 1];
+    let refused = run(|overlapped| here.connect(&qp, address, 0, 0, &long, overlapped));
+    assert_eq!(refused, Err(Status::INVALID_BUFFER_SIZE));
+    let (arrives, connects) = (Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&there, &arrives);
+    let _ = here
+        .connect(&qp, address, 0, 0, &long[..limit], &connects)
+        .unwrap();
+    end(arrival, &arrives).unwrap();
+    assert_eq!(there.get_private_data().unwrap(), &long[..limit]);
+    let passive_qp = passive.queue_pair();
+    let refused = run(|overlapped| there.accept(&passive_qp, 0, 0, &long, overlapped)); // TST-078
+    assert_eq!(refused, Err(Status::INVALID_BUFFER_SIZE));
+    let _ = there
+        .accept(&passive_qp, 0, 0, &long[..limit], &Overlapped::new())
+        .unwrap();
+    assert_eq!(connects.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    assert_eq!(here.get_private_data().unwrap().len(), limit);
+}
+
+#[test]
+fn a_peer_that_is_not_iwarp_is_told_apart() {
+    let side = Side::new();
+    for answer in [
+        &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+        &[0x80, 0x11, 0x22],
+    ] {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            let mut request = [0; 20];
+            stream.read_exact(&mut request).unwrap();
+            stream.write_all(answer).unwrap();
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let (qp, connector) = (side.queue_pair(), side.connector());
+        let failed = run(|overlapped| connector.connect(&qp, address, 0, 0, b"", overlapped));
+        assert_eq!(failed, Err(Status::CONNECTION_ABORTED));
+        serving.join().unwrap();
+    }
+}
+
+#[test]
+fn x15_a_client_that_is_not_iwarp_is_closed_and_the_listener_goes_on() {
+    let passive = Side::new();
+    let (listener, address) = passive.listener(0);
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = client.read_to_end(&mut answer); // a reset is an end, too
+    assert_eq!(answer, b"");
+    let pair = connect(Side::new(), passive, 1);
+    drop((pair, listener));
+}
+
+#[test]
+fn iw_055_requests_beyond_the_backlog_are_refused() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(1);
+    let requests: Vec<_> = (0..3)
+        .map(|_| {
+            let (qp, connector, overlapped) =
+                (active.queue_pair(), active.connector(), Overlapped::new());
+            let _ = connector
+                .connect(&qp, address, 0, 0, b"", &overlapped)
+                .unwrap();
+            (qp, connector, overlapped)
+        })
+        .collect();
+    // Two of the three are refused, whichever they are; the third waits.
+    let refused = || {
+        requests
+            .iter()
+            .filter(|(_, _, request)| request.status() == Status::CONNECTION_REFUSED)
+            .count()
+    };
+    while refused() < 2 {
+        for (_, _, request) in &requests {
+            request.poll();
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        requests
+            .iter()
+            .filter(|(_, _, request)| request.is_pending())
+            .count(),
+        1
+    );
+    drop(listener); // LSTN-033: what is queued is refused as well
+    for (_, _, request) in &requests {
+        assert_eq!(
+            request.wait_timeout(common::LONG),
+            Some(Status::CONNECTION_REFUSED)
+        );
+    }
+}
+
+#[test]
+fn lstn_025_cancelling_ends_pending_requests_before_it_returns() {
+    let side = Side::new();
+    let port = CompletionPort::new();
+    side.file.associate(&port, 3).unwrap();
+    let (listener, _) = side.listener(0);
+    let (connector, overlapped) = (side.connector(), Overlapped::new());
+    let _ = listener
+        .get_connection_request(&connector, &overlapped)
+        .unwrap();
+    listener.cancel_overlapped_requests().unwrap();
+    let packet = port
+        .get(Some(std::time::Duration::ZERO))
+        .expect("a packet at once");
+    assert_eq!((packet.key, packet.status), (3, Status::CANCELED));
+    // The connector is as before.
+    let _ = listener
+        .get_connection_request(&connector, &overlapped)
+        .unwrap();
+}
+
+#[test]
+fn lstn_011_lstn_017_bind_and_listen_once() {
+    let side = Side::new();
+    let listener = side.adapter.create_listener(&side.file).unwrap();
+    assert_eq!(
+        status(listener.get_local_address()),
+        Status::INVALID_DEVICE_STATE
+    );
+    assert_eq!(status(listener.listen(0)), Status::INVALID_DEVICE_STATE);
+    listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.get_local_address().unwrap(); // AMB-067
+    assert_eq!(
+        status(listener.bind(address)),
+        Status::ADDRESS_ALREADY_ASSOCIATED
+    );
+    listener.listen(0).unwrap();
+    assert_eq!(status(listener.listen(0)), Status::INVALID_DEVICE_STATE);
+    let second = side.adapter.create_listener(&side.file).unwrap();
+    assert_eq!(status(second.bind(address)), Status::SHARING_VIOLATION); // AMB-029
+    assert_eq!(
+        status(side.connector().bind(address)),
+        Status::SHARING_VIOLATION
+    ); // AMB-030
+}
+
+#[test]
+fn lstn_010_the_wildcard_listens_on_the_adapters_addresses() {
+    let passive = Side::new();
+    let listener = passive.adapter.create_listener(&passive.file).unwrap();
+    listener.bind("0.0.0.0:0".parse().unwrap()).unwrap();
+    listener.listen(0).unwrap();
+    let port = listener.get_local_address().unwrap().port();
+    TcpStream::connect(("127.0.0.1", port)).unwrap();
+}
+
+#[test]
+fn amb_035_a_queue_pair_is_not_used_twice() {
+    let pair = pair();
+    run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
+    let (_listener, address) = pair.passive.listener(0);
+    let again = pair.active.connector();
+    let refused = run(|overlapped| again.connect(&pair.active_qp, address, 0, 0, b"", overlapped));
+    assert_eq!(refused, Err(Status::INVALID_DEVICE_STATE));
+    let posted = pair.active_qp.send(0, &[], netdirect::OpFlags::empty());
+    assert_eq!(status(posted), Status::CONNECTION_INVALID);
+    pair.active_qp.receive(4, &[]).unwrap(); // AMB-047
+    assert_eq!(pair.active.result().status, Status::CANCELED);
+}
+
+#[test]
+fn iw_054_connections_in_quick_succession() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (mut active, mut passive) = (active, passive);
+    for _ in 0..200 {
+        let pair = connect(active, passive, 1);
+        let (one, other) = (Overlapped::new(), Overlapped::new());
+        let first = pair.active_connector.disconnect(&one);
+        let second = pair.passive_connector.disconnect(&other);
+        end(first, &one).unwrap();
+        end(second, &other).unwrap();
+        (active, passive) = (pair.active, pair.passive);
+    }
+}
+
+#[test]
+fn iw_005_without_a_third_message_accept_ends_with_the_reply() {
+    let pair = common::pair_with(Options::default().peer_to_peer(false), Options::default());
+    let there = pair.active.region(16, common::ALL);
+    pair.active_qp.receive(1, &[there.sge(0, 16)]).unwrap();
+    pair.passive_qp
+        .send_inline(2, &[b"held back"], netdirect::OpFlags::empty())
+        .unwrap();
+    // The zero-length Write that CompleteConnect sends all the same has opened the fence, or will.
+    assert_eq!(pair.active.result().bytes_transferred, 9);
+}

@@ -1,0 +1,314 @@
+//! Requests over connected queue pairs.
+
+mod common;
+
+use common::{ALL, Pair, pair, pair_with, run};
+use netdirect::{MrFlags, NotifyType, OpFlags, Overlapped, RequestType, Status};
+use softnd::Options;
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    let octet = |at: usize| at.wrapping_mul(31).wrapping_add(at >> 8).to_le_bytes()[0];
+    (0..len).map(|at| octet(at).wrapping_add(seed)).collect()
+}
+
+fn every_operation(pair: &Pair, len: usize) {
+    let source = pair.active.region(len, ALL);
+    let target = pair.passive.region(len, ALL);
+    let data = pattern(len, 1);
+    source.buffer.write(0, &data);
+
+    pair.passive_qp.receive(7, &[target.sge(0, len)]).unwrap();
+    pair.active_qp
+        .send(8, &[source.sge(0, len)], OpFlags::empty())
+        .unwrap();
+    let sent = pair.active.result();
+    assert_eq!(
+        (sent.status, sent.request_type, sent.request_context),
+        (Status::SUCCESS, RequestType::Send, 8)
+    );
+    let received = pair.passive.result();
+    assert_eq!(
+        (received.status, received.request_type),
+        (Status::SUCCESS, RequestType::Receive)
+    );
+    assert_eq!(
+        (
+            received.request_context,
+            received.bytes_transferred as usize
+        ),
+        (7, len)
+    );
+    assert_eq!(target.buffer.to_vec(), data);
+
+    target.buffer.fill(0);
+    let data = pattern(len, 2);
+    source.buffer.write(0, &data);
+    pair.active_qp
+        .write(9, &[source.sge(0, len)], target.remote(0), OpFlags::empty())
+        .unwrap();
+    pair.active_qp
+        .read(10, &[], target.remote(0), OpFlags::empty())
+        .unwrap(); // its answer proves the Write placed
+    let results = pair.active.results(2);
+    assert_eq!(results[0].request_type, RequestType::Write);
+    assert_eq!(results[1].request_type, RequestType::Read);
+    assert!(
+        results
+            .iter()
+            .all(|result| result.status == Status::SUCCESS),
+        "{results:?}"
+    );
+    assert_eq!(target.buffer.to_vec(), data);
+
+    source.buffer.fill(0);
+    pair.active_qp
+        .read(
+            11,
+            &[source.sge(0, len)],
+            target.remote(0),
+            OpFlags::empty(),
+        )
+        .unwrap();
+    assert_eq!(pair.active.result().status, Status::SUCCESS);
+    assert_eq!(source.buffer.to_vec(), data);
+}
+
+#[test]
+fn qp_010_qp_064_qp_052_every_operation_moves_its_octets() {
+    for crc in [true, false] {
+        let pair = pair_with(Options::default().crc(crc), Options::default().crc(crc));
+        for len in [1, 8, 4095, 4096, 65_537, 3_000_001] {
+            every_operation(&pair, len);
+        }
+    }
+}
+
+#[test]
+fn data_moves_the_other_way_as_well() {
+    let pair = pair();
+    let (here, there) = (
+        pair.passive.region(5000, ALL),
+        pair.active.region(5000, ALL),
+    );
+    let data = pattern(5000, 3);
+    here.buffer.write(0, &data);
+    pair.active_qp.receive(1, &[there.sge(0, 5000)]).unwrap();
+    pair.passive_qp
+        .send(2, &[here.sge(0, 5000)], OpFlags::empty())
+        .unwrap(); // AMB-040: the passive side sends first
+    assert_eq!(pair.passive.result().status, Status::SUCCESS);
+    assert_eq!(pair.active.result().bytes_transferred, 5000);
+    assert_eq!(there.buffer.to_vec(), data);
+}
+
+#[test]
+fn qp_059_sges_gather_and_scatter_in_order() {
+    let pair = pair();
+    let (source, target) = (pair.active.region(100, ALL), pair.passive.region(100, ALL));
+    source.buffer.write(0, &pattern(100, 4));
+    pair.passive_qp
+        .receive(0, &[target.sge(50, 10), target.sge(0, 40)])
+        .unwrap();
+    pair.active_qp
+        .send(0, &[source.sge(90, 5), source.sge(0, 30)], OpFlags::empty())
+        .unwrap();
+    assert_eq!(pair.passive.result().bytes_transferred, 35);
+    let sent: Vec<_> = [&pattern(100, 4)[90..95], &pattern(100, 4)[..30]].concat();
+    assert_eq!(target.buffer.to_vec()[50..60], sent[..10]);
+    assert_eq!(target.buffer.to_vec()[..25], sent[10..]);
+
+    pair.active_qp
+        .read(
+            0,
+            &[source.sge(10, 3), source.sge(20, 4)],
+            target.remote(50),
+            OpFlags::empty(),
+        )
+        .unwrap();
+    let results = pair.active.results(2);
+    assert!(
+        results
+            .iter()
+            .all(|result| result.status == Status::SUCCESS),
+        "{results:?}"
+    );
+    assert_eq!(source.buffer.to_vec()[10..13], sent[..3]);
+    assert_eq!(source.buffer.to_vec()[20..24], sent[3..7]);
+}
+
+#[test]
+fn qp_023_inline_data_is_copied_at_the_call() {
+    let pair = pair();
+    let target = pair.passive.region(64, ALL);
+    pair.passive_qp.receive(0, &[target.sge(0, 64)]).unwrap();
+    let mut data = *b"inline data";
+    pair.active_qp
+        .send_inline(0, &[&data[..6], &data[6..]], OpFlags::empty())
+        .unwrap();
+    data.fill(0);
+    assert_eq!(pair.passive.result().bytes_transferred, 11);
+    assert_eq!(&target.buffer.to_vec()[..11], b"inline data");
+    pair.active_qp
+        .write_inline(0, &[b"xyz"], target.remote(20), OpFlags::empty())
+        .unwrap();
+    pair.active_qp
+        .read(0, &[], target.remote(0), OpFlags::empty())
+        .unwrap();
+    pair.active.results(3);
+    assert_eq!(&target.buffer.to_vec()[20..23], b"xyz");
+    let long = [0; 65];
+    let refused = pair.active_qp.send_inline(0, &[&long], OpFlags::empty());
+    assert_eq!(common::status(refused), Status::BUFFER_OVERFLOW); // QP-025
+}
+
+#[test]
+fn qp_019_silent_success_yields_no_result() {
+    let pair = pair();
+    let target = pair.passive.region(8, ALL);
+    let source = pair.active.region(8, ALL);
+    pair.active_qp
+        .write(
+            1,
+            &[source.sge(0, 8)],
+            target.remote(0),
+            OpFlags::SILENT_SUCCESS,
+        )
+        .unwrap();
+    pair.active_qp
+        .write(2, &[source.sge(0, 8)], target.remote(0), OpFlags::empty())
+        .unwrap();
+    assert_eq!(pair.active.result().request_context, 2);
+}
+
+#[test]
+fn cq_028_solicited_notifications_wait_for_their_send() {
+    let pair = pair();
+    let target = pair.passive.region(8, ALL);
+    for context in 0..2 {
+        pair.passive_qp
+            .receive(context, &[target.sge(0, 8)])
+            .unwrap();
+    }
+    let solicited = Overlapped::new();
+    let _ = pair
+        .passive
+        .cq
+        .notify(NotifyType::Solicited, &solicited)
+        .unwrap();
+    pair.active_qp
+        .send_inline(0, &[b"plain"], OpFlags::empty())
+        .unwrap();
+    pair.active.result();
+    // The next Send's answer proves that the plain one was delivered without waking anybody.
+    pair.active_qp
+        .read(0, &[], target.remote(0), OpFlags::empty())
+        .unwrap();
+    pair.active.result();
+    assert_eq!(pair.passive.result().bytes_transferred, 5);
+    assert!(solicited.is_pending());
+    pair.active_qp
+        .send_inline(0, &[b"event"], OpFlags::SEND_AND_SOLICIT_EVENT)
+        .unwrap();
+    assert_eq!(solicited.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    assert_eq!(pair.passive.result().bytes_transferred, 5);
+}
+
+#[test]
+fn many_requests_complete_in_posting_order() {
+    let pair = pair();
+    let (source, target) = (
+        pair.active.region(16, ALL),
+        pair.passive.region(16 * 32, ALL),
+    );
+    for round in 0..50u64 {
+        for (at, context) in (0..32).zip(0..) {
+            pair.passive_qp
+                .receive(context, &[target.sge(at * 16, 16)])
+                .unwrap();
+        }
+        for at in 0..32 {
+            pair.active_qp
+                .send(round * 32 + at, &[source.sge(0, 16)], OpFlags::empty())
+                .unwrap();
+        }
+        let sent: Vec<_> = pair
+            .active
+            .results(32)
+            .iter()
+            .map(|result| result.request_context)
+            .collect();
+        assert_eq!(sent, (round * 32..round * 32 + 32).collect::<Vec<_>>());
+        let received: Vec<_> = pair
+            .passive
+            .results(32)
+            .iter()
+            .map(|result| result.request_context)
+            .collect();
+        assert_eq!(received, (0..32).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn qp_013_a_full_queue_says_so_and_goes_on() {
+    let pair = pair();
+    let target = pair.passive.region(8, MrFlags::ALLOW_LOCAL_WRITE);
+    for context in 0..32 {
+        pair.passive_qp
+            .receive(context, &[target.sge(0, 8)])
+            .unwrap();
+    }
+    let full = pair.passive_qp.receive(99, &[target.sge(0, 8)]);
+    assert_eq!(common::status(full), Status::NO_MORE_ENTRIES);
+    pair.active_qp
+        .send_inline(0, &[b"x"], OpFlags::empty())
+        .unwrap();
+    assert_eq!(pair.passive.result().status, Status::SUCCESS);
+    pair.passive_qp.receive(99, &[target.sge(0, 8)]).unwrap();
+}
+
+#[test]
+fn iw_063_a_target_that_never_calls_in_still_gets_its_data() {
+    let pair = pair();
+    let (source, target) = (
+        pair.active.region(4096, ALL),
+        pair.passive.region(4096, ALL),
+    );
+    source.buffer.fill(7);
+    pair.active_qp
+        .write(
+            0,
+            &[source.sge(0, 4096)],
+            target.remote(0),
+            OpFlags::empty(),
+        )
+        .unwrap();
+    assert_eq!(pair.active.result().status, Status::SUCCESS);
+    // The last octet becomes visible last (IW-051).
+    let started = std::time::Instant::now();
+    while target.buffer.load(4095) != 7 {
+        assert!(
+            started.elapsed() < common::LONG,
+            "no progress while the target spins on its buffer"
+        );
+        std::thread::yield_now();
+    }
+    assert!(target.buffer.to_vec().iter().all(|octet| *octet == 7));
+}
+
+#[test]
+fn iw_019_what_succeeded_before_disconnect_arrives() {
+    let pair = pair();
+    let target = pair.passive.region(100_000, ALL);
+    let source = pair.active.region(100_000, ALL);
+    source.buffer.fill(9);
+    pair.passive_qp
+        .receive(1, &[target.sge(0, 100_000)])
+        .unwrap();
+    pair.active_qp
+        .send(2, &[source.sge(0, 100_000)], OpFlags::empty())
+        .unwrap();
+    assert_eq!(pair.active.result().status, Status::SUCCESS);
+    run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
+    assert_eq!(pair.passive.result().bytes_transferred, 100_000);
+    run(|overlapped| pair.passive_connector.disconnect(overlapped)).unwrap();
+}
