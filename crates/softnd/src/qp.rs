@@ -4,6 +4,7 @@ mod handle;
 mod link;
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -94,10 +95,8 @@ struct State {
 
 impl std::fmt::Debug for Qp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let phase = self.state.try_lock().map(|state| state.phase);
         f.debug_struct("Qp")
             .field("id", &self.id)
-            .field("phase", &phase)
             .finish_non_exhaustive()
     }
 }
@@ -161,7 +160,7 @@ impl Qp {
 
     /// Reserves the queue pair for a connection attempt.
     pub(crate) fn claim(&self, connector: Weak<Connector>) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match state.phase {
             Phase::Fresh => {}
             Phase::Claimed | Phase::Starting | Phase::Open => {
@@ -184,7 +183,7 @@ impl Qp {
 
     /// The attempt has failed before anything was started.
     pub(crate) fn unclaim(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.phase == Phase::Claimed {
             state.phase = Phase::Fresh;
             state.connector = Weak::new();
@@ -201,7 +200,7 @@ impl Qp {
         open: bool,
         reading: bool,
     ) -> io::Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let initiator = config.role == iwarp::Role::Initiator;
         state.connection.start(config);
         if initiator {
@@ -214,7 +213,7 @@ impl Qp {
         if attached.is_err() {
             state.cut(StreamEnd::Reset, 0);
         }
-        self.visit(state, Edges::KICK);
+        state.work(Edges::KICK);
         attached
     }
 
@@ -228,7 +227,7 @@ impl Qp {
 
     /// Has parked threads drive the stream too, while a request of the connector waits for it.
     pub(crate) fn attach_to_control(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if let Some(link) = &mut state.link
             && let Err(error) = link.attach_once(&self.core.control, self.this.clone())
         {
@@ -239,27 +238,27 @@ impl Qp {
 
     /// The connection is up, or about to end on its own: its connector waits for it no longer.
     pub(crate) fn detach_from_control(&self) {
-        if let Some(link) = &mut self.state.lock().link {
+        if let Some(link) = &mut self.lock().link {
             link.detach(&self.core.control);
         }
     }
 
     /// CompleteConnect after the ready-to-receive message was sent ahead of it.
     pub(crate) fn open(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.phase == Phase::Starting {
             state.phase = Phase::Open;
         }
         if let Some(link) = &mut state.link {
             link.reading = true;
         }
-        self.visit(state, Edges::KICK);
+        state.work(Edges::KICK);
     }
 
     /// Local Disconnect, or release of the last reference: flushes, sends what was begun, ends our direction, and
     /// gives the peer a bounded time to end its own (IW-020, IW-064, IW-065). True when nothing is left to wait for.
     pub(crate) fn disconnect(&self) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if matches!(
             state.phase,
             Phase::Fresh | Phase::Claimed | Phase::Disconnected
@@ -273,32 +272,32 @@ impl Qp {
             let dropped = link.drop_unsent();
             state.connection.handle_dropped(dropped);
         }
-        self.visit(state, Edges::KICK);
-        self.state.lock().link.is_none()
+        state.work(Edges::KICK);
+        state.link.is_none()
     }
 
     /// Ends the connection with a reset, whatever is under way.
     pub(crate) fn abort(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.cut(StreamEnd::Reset, 0);
-        self.visit(state, Edges::empty());
+        state.work(Edges::empty());
     }
 
     // ---- what the client does with it ----
 
     fn post(&self, wqe: InitiatorWqe<'_>) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match state.phase {
             Phase::Open | Phase::Ended => {}
             _ => return Err(post_error(iwarp::PostError::NotConnected)),
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
-        self.visit(state, Edges::KICK);
+        state.work(Edges::KICK);
         Ok(())
     }
 
     fn post_receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let stalled = state.connection.is_stalled();
         state
             .connection
@@ -306,25 +305,23 @@ impl Qp {
             .map_err(post_error)?;
         let flushed = matches!(state.phase, Phase::Ended | Phase::Disconnected);
         if stalled || flushed {
-            self.visit(state, Edges::KICK);
-        } else {
-            self.unlock(state);
+            state.work(Edges::KICK);
         }
         Ok(())
     }
 
     fn flush(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.connection.flush();
         if state.phase == Phase::Open {
             state.phase = Phase::Ended;
         }
-        self.visit(state, Edges::KICK);
+        state.work(Edges::KICK);
     }
 
     /// The client has released its last reference (QP-074).
     fn released(&self) {
-        let connector = self.state.lock().connector.upgrade();
+        let connector = self.lock().connector.upgrade();
         if let Some(connector) = connector {
             connector.queue_pair_released();
         }
@@ -333,7 +330,7 @@ impl Qp {
         {
             self.core.linger(self.id, this);
             // It may have ended before it was put there.
-            if self.state.lock().link.is_none() {
+            if self.lock().link.is_none() {
                 drop(self.core.unlinger(self.id));
             }
         }
@@ -341,13 +338,11 @@ impl Qp {
 
     // ---- progress ----
 
-    /// Works with the lock held, then releases it.
-    fn visit(&self, mut state: MutexGuard<'_, State>, edges: Edges) {
-        let visit = state.work(self, edges);
-        let again = visit == Visit::Unfinished;
-        self.unlock(state);
-        if again {
-            self.defer();
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            qp: self,
+            state: Some(self.state.lock()),
+            visit: Visit::Finished,
         }
     }
 
@@ -358,14 +353,7 @@ impl Qp {
         self.receive_cq.wake();
     }
 
-    /// Places results, releases the lock, delivers notifications, and takes up what others left meanwhile.
-    fn unlock(&self, state: MutexGuard<'_, State>) {
-        self.release(state);
-        if self.edges.load(Ordering::SeqCst) != 0 && self.drive(Edges::empty()) {
-            self.defer();
-        }
-    }
-
+    /// Releases the lock, delivers notifications and signals.
     fn release(&self, mut state: MutexGuard<'_, State>) {
         let firings = std::mem::take(&mut state.firings);
         let signals = std::mem::take(&mut state.signals);
@@ -402,6 +390,50 @@ impl Qp {
     }
 }
 
+/// The locked state of a queue pair. When it goes, notifications and signals are delivered, and what other threads left
+/// behind because they did not get the lock is taken up: every holder owes them that, however short it held the lock.
+struct Locked<'a> {
+    qp: &'a Qp,
+    /// Taken only in the drop.
+    state: Option<MutexGuard<'a, State>>,
+    visit: Visit,
+}
+
+impl Locked<'_> {
+    fn work(&mut self, edges: Edges) {
+        let qp = self.qp;
+        self.visit = State::work(self, qp, edges);
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.state.as_ref().expect("taken only in the drop")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.state.as_mut().expect("taken only in the drop")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let Some(state) = self.state.take() else {
+            return;
+        };
+        self.qp.release(state);
+        let edges = self.qp.edges.load(Ordering::SeqCst);
+        let left = edges != 0 && self.qp.drive(Edges::empty());
+        if left || self.visit == Visit::Unfinished {
+            self.qp.defer();
+        }
+    }
+}
+
 impl Source for Qp {
     fn ready(self: Arc<Self>, edges: Edges) -> bool {
         self.drive(edges)
@@ -410,7 +442,7 @@ impl Source for Qp {
 
 impl Timed for Qp {
     fn expired(&self, key: TimerKey, now: Instant) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.timer.is_some_and(|(_, set)| set == key) {
             state.timer = None;
         }
@@ -419,7 +451,7 @@ impl Timed for Qp {
             state.cut(StreamEnd::Reset, 0);
         }
         state.connection.handle_timeout(now);
-        self.visit(state, Edges::KICK);
+        state.work(Edges::KICK);
     }
 }
 

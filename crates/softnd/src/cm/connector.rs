@@ -8,6 +8,7 @@ mod active;
 mod passive;
 
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -137,11 +138,12 @@ impl Connector {
         self.this.clone()
     }
 
-    /// Releases the lock, takes up signals that came meanwhile, completes requests.
-    fn leave(&self, state: MutexGuard<'_, State>, done: Done) {
-        drop(state);
-        done.deliver();
-        self.attend();
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            connector: self,
+            state: Some(self.state.lock()),
+            done: Done::default(),
+        }
     }
 
     fn set_timer(&self, state: &mut State, limit: Option<Duration>) {
@@ -159,7 +161,7 @@ impl Connector {
     }
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match state.phase {
             Phase::Idle if state.local.is_none() || state.failed => {}
             Phase::Dead | Phase::Disconnected => {
@@ -250,7 +252,7 @@ impl Connector {
 
     /// The client has released its queue pair (CONN-018, CONN-052, CONN-110).
     pub(crate) fn queue_pair_released(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let done = match state.phase {
             Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
             Phase::Answered(_) => {
@@ -259,7 +261,7 @@ impl Connector {
             }
             _ => Done::default(),
         };
-        self.leave(state, done);
+        state.done = done;
     }
 
     /// Ends an attempt that is under way, visibly as one that was given up (AMB-004).
@@ -290,7 +292,7 @@ impl Connector {
     }
 
     fn cancel(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let mut done = match state.phase {
             Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
             // The end of the connection goes its way, only nobody waits for it any more.
@@ -298,12 +300,12 @@ impl Connector {
             _ => Done::default(),
         };
         Self::end_notifications(&mut state, &mut done, Status::CANCELED); // CONN-105, TST-044
-        self.leave(state, done);
+        state.done = done;
     }
 
     /// The client has released its last reference.
     fn released(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let mut done = match state.phase {
             Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
             Phase::Answered(_) => {
@@ -319,12 +321,12 @@ impl Connector {
             _ => Done::default(),
         };
         Self::end_notifications(&mut state, &mut done, Status::CANCELED);
-        self.leave(state, done);
+        state.done = done;
     }
 
     fn reject(&self, private_data: &[u8]) -> Result<()> {
         self.check_private_data(private_data, "MaxCalleeData")?;
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match state.phase {
             Phase::Offered(_) => {
                 self.look_for_end(&mut state);
@@ -342,12 +344,11 @@ impl Connector {
             }
             _ => return fail(Status::CONNECTION_INVALID, "there is nothing to reject"), // CONN-076
         }
-        self.leave(state, Done::default());
         Ok(())
     }
 
     fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if !matches!(state.phase, Phase::Connected) {
             return fail(Status::CONNECTION_INVALID, "the connector is not connected"); // CONN-112
         }
@@ -363,12 +364,12 @@ impl Connector {
         } else {
             qp.attach_to_control();
         }
-        self.leave(state, done);
+        state.done = done;
         Ok(Started::Pending)
     }
 
     fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match state.phase {
             Phase::Connected | Phase::Disconnecting | Phase::Disconnected => {}
             _ => {
@@ -385,7 +386,7 @@ impl Connector {
         } else {
             state.notifications.push(request);
         }
-        self.leave(state, done);
+        state.done = done;
         Ok(Started::Pending)
     }
 
@@ -426,9 +427,41 @@ impl Connector {
     }
 }
 
+/// The locked state of a connector. When it goes, requests are completed, and signals that came meanwhile are taken up:
+/// every holder owes them that, however short it held the lock.
+struct Locked<'a> {
+    connector: &'a Connector,
+    /// Taken only in the drop.
+    state: Option<MutexGuard<'a, State>>,
+    /// Requests to complete when the lock is released.
+    done: Done,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.state.as_ref().expect("taken only in the drop")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.state.as_mut().expect("taken only in the drop")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        drop(self.state.take());
+        std::mem::take(&mut self.done).deliver();
+        self.connector.attend();
+    }
+}
+
 impl Source for Connector {
     fn ready(self: Arc<Self>, edges: Edges) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let done = match state.phase {
             Phase::Connecting(_) => self.advance(&mut state, edges),
             Phase::Offered(_) => {
@@ -437,14 +470,14 @@ impl Source for Connector {
             }
             _ => Done::default(),
         };
-        self.leave(state, done);
+        state.done = done;
         false
     }
 }
 
 impl Timed for Connector {
     fn expired(&self, key: TimerKey, _: Instant) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.timer != Some(key) {
             return;
         }
@@ -463,7 +496,7 @@ impl Timed for Connector {
             }
             _ => Done::default(),
         };
-        self.leave(state, done);
+        state.done = done;
     }
 }
 
@@ -536,7 +569,7 @@ impl netdirect::Connector for Handle {
     }
 
     fn get_read_limits(&self) -> Result<ReadLimits> {
-        let state = self.0.state.lock();
+        let state = self.0.lock();
         let limits = if matches!(state.phase, Phase::Disconnected) {
             None
         } else {
@@ -551,17 +584,17 @@ impl netdirect::Connector for Handle {
     }
 
     fn get_private_data(&self) -> Result<Vec<u8>> {
-        let data = self.0.state.lock().private_data.clone();
+        let data = self.0.lock().private_data.clone();
         data.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "nothing has come from a peer")) // CONN-087
     }
 
     fn get_local_address(&self) -> Result<SocketAddr> {
-        let local = self.0.state.lock().local;
+        let local = self.0.lock().local;
         local.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "the connector is not bound")) // CONN-094
     }
 
     fn get_peer_address(&self) -> Result<SocketAddr> {
-        let state = self.0.state.lock();
+        let state = self.0.lock();
         let peer = match state.phase {
             Phase::Idle | Phase::Waiting | Phase::Disconnected | Phase::Connecting(_) => None,
             _ => state.peer,

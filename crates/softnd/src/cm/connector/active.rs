@@ -67,7 +67,7 @@ impl Connector {
         overlapped: &Overlapped,
     ) -> Result<Started> {
         let qp = self.queue_pair(qp)?;
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match state.phase {
             Phase::Idle => {}
             Phase::Dead | Phase::Disconnected => {
@@ -103,7 +103,7 @@ impl Connector {
             overlapped,
         );
         match started {
-            Ok(done) => self.leave(state, done),
+            Ok(done) => state.done = done,
             Err(error) => {
                 qp.unclaim();
                 return Err(error);
@@ -388,7 +388,7 @@ impl Connector {
     }
 
     pub(super) fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if !matches!(state.phase, Phase::Answered(_)) {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here"); // CONN-044
         }
@@ -408,7 +408,7 @@ impl Connector {
                 done = self.finish(&mut state, Phase::Dead, Status::CONNECTION_ABORTED);
             }
         }
-        self.leave(state, done);
+        state.done = done;
         Ok(Started::Pending)
     }
 

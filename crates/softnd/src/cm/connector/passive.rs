@@ -15,7 +15,7 @@ use crate::status::fail;
 impl Connector {
     /// A listener's client wants the next request here.
     pub(crate) fn wait_for_request(&self) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if !matches!(state.phase, Phase::Idle) {
             return fail(Status::CONNECTION_ACTIVE, "the connector is in use"); // LSTN-031
         }
@@ -24,7 +24,7 @@ impl Connector {
     }
 
     pub(crate) fn request_cancelled(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if matches!(state.phase, Phase::Waiting) {
             state.phase = Phase::Idle;
         }
@@ -32,7 +32,7 @@ impl Connector {
 
     /// A peer's request arrives. The arrival comes back when the client has released the connector meanwhile.
     pub(crate) fn offer(&self, arrival: Box<Arrival>) -> std::result::Result<Status, Box<Arrival>> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if !matches!(state.phase, Phase::Waiting) {
             return Err(arrival);
         }
@@ -101,7 +101,7 @@ impl Connector {
     ) -> Result<Started> {
         let qp = self.queue_pair(qp)?;
         self.check_private_data(private_data, "MaxCalleeData")?;
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         self.look_for_end(&mut state);
         match state.phase {
             Phase::Offered(_) => {}
@@ -127,7 +127,7 @@ impl Connector {
         };
         state.request = Some(request);
         let done = self.reply(&mut state, qp, limits, private_data);
-        self.leave(state, done);
+        state.done = done;
         Ok(Started::Pending)
     }
 
