@@ -1,0 +1,549 @@
+//! What users read when something goes wrong: one line that says what happened, to what, and what to do.
+//!
+//! Every ND status has its sentence in [`TABLE`], every `std::io` error in [`io_advice`]; commands add only what they
+//! were doing. No other module ends the process.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display};
+use std::io;
+use std::process::ExitCode;
+
+use netdirect::Status;
+
+/// What every step of a command returns.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a command failed, in words for its user.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    what: String,
+    advice: Cow<'static, str>,
+    status: Option<Status>,
+    origin: Origin,
+}
+
+/// Who has to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// This side: a peer, if there is one, does not know yet.
+    Here,
+    /// The peer or the connection to it: there is nobody to tell.
+    Peer,
+    /// The reader of our standard output has gone: nobody reads a message either.
+    Reader,
+    /// It was told in another way.
+    Told,
+}
+
+/// Statuses that come with the end of a connection.
+fn is_loss(status: Status) -> bool {
+    matches!(
+        status,
+        Status::CANCELED
+            | Status::IO_TIMEOUT
+            | Status::REMOTE_ERROR
+            | Status::CONNECTION_ABORTED
+            | Status::CONNECTION_DISCONNECTED
+            | Status::CONNECTION_INVALID
+            | Status::CONNECTION_REFUSED
+    )
+}
+
+impl Failure {
+    /// `what` happened, to what; and what to do about it.
+    pub(crate) fn new(what: impl Into<String>, advice: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            what: what.into(),
+            advice: advice.into(),
+            status: None,
+            origin: Origin::Here,
+        }
+    }
+
+    /// The same, caused by the peer or by the loss of the connection.
+    pub(crate) fn peer(what: impl Into<String>, advice: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            origin: Origin::Peer,
+            ..Self::new(what, advice)
+        }
+    }
+
+    /// A call of the provider that could not start: `cannot <doing>: …`.
+    pub(crate) fn nd(doing: impl Display, error: &netdirect::Error) -> Self {
+        Self::explained(doing, error.status(), error.what())
+    }
+
+    /// A request that ended with a status: `cannot <doing>: …`.
+    pub(crate) fn status(doing: impl Display, status: Status) -> Self {
+        Self::explained(doing, status, "")
+    }
+
+    fn explained(doing: impl Display, status: Status, detail: &str) -> Self {
+        let row = explain(status);
+        let colon = if detail.is_empty() { "" } else { ": " };
+        let what = format!("cannot {doing}: {} ({status}{colon}{detail})", row.meaning);
+        let origin = if is_loss(status) {
+            Origin::Peer
+        } else {
+            Origin::Here
+        };
+        Self {
+            status: Some(status),
+            origin,
+            ..Self::new(what, row.advice)
+        }
+    }
+
+    /// An error of the operating system: `cannot <doing>: …`.
+    pub(crate) fn io(doing: impl Display, error: &io::Error) -> Self {
+        Self::new(
+            format!("cannot {doing}: {}", io_text(error)),
+            io_advice(error),
+        )
+    }
+
+    /// Standard output could not be written. A pipe whose reader has gone is no news to anybody: the program ends
+    /// quietly, as one that SIGPIPE ends.
+    pub(crate) fn stdout(error: &io::Error) -> Self {
+        let origin = if error.kind() == io::ErrorKind::BrokenPipe {
+            Origin::Reader
+        } else {
+            Origin::Here
+        };
+        Self {
+            origin,
+            ..Self::io("write to standard output", error)
+        }
+    }
+
+    /// With another advice than the table's, where the command knows better.
+    pub(crate) fn advise(self, advice: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            advice: advice.into(),
+            ..self
+        }
+    }
+
+    /// The ND status behind the failure, if there is one.
+    pub(crate) fn nd_status(&self) -> Option<Status> {
+        self.status
+    }
+
+    /// Whether the peer should be told before the connection goes.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.origin == Origin::Here
+    }
+
+    /// The same failure as the peer's doing: it need not be told.
+    pub(crate) fn by_peer(self) -> Self {
+        Self {
+            origin: Origin::Peer,
+            ..self
+        }
+    }
+
+    /// The same failure, of which the user hears in another way: only the exit status is left.
+    pub(crate) fn told(self) -> Self {
+        Self {
+            origin: Origin::Told,
+            ..self
+        }
+    }
+
+    /// What happened, without the advice: for the peer, whose user cannot follow it.
+    pub(crate) fn what(&self) -> String {
+        one_line(&self.what)
+    }
+
+    /// Prints the line and gives the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self.origin {
+            Origin::Reader => return ExitCode::from(141), // 128 + SIGPIPE, as shells show it
+            Origin::Told => {}
+            Origin::Here | Origin::Peer => crate::output::note(format_args!("error: {self}")),
+        }
+        ExitCode::FAILURE
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", one_line(&self.what), one_line(&self.advice))
+    }
+}
+
+/// Text from file names and from peers, fit for a terminal: control characters become escapes.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut line, c| {
+            if c.is_control() {
+                line.extend(c.escape_default())
+            } else {
+                line.push(c)
+            }
+            line
+        })
+}
+
+/// A status in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    status: Status,
+    /// What it means, to follow a colon.
+    pub(crate) meaning: &'static str,
+    /// What to do about it.
+    pub(crate) advice: &'static str,
+}
+
+/// The words for `status`; a status that ND2 does not name gets general ones.
+pub(crate) fn explain(status: Status) -> Row {
+    let unknown = Row {
+        status,
+        meaning: "the adapter reported an unknown status",
+        advice: REPORT,
+    };
+    TABLE
+        .iter()
+        .find(|row| row.status == status)
+        .copied()
+        .unwrap_or(unknown)
+}
+
+const REPORT: &str = "this should not happen: run again with -vv and report what it says";
+const LIMITS: &str = "compare with the limits that `nd info` shows";
+
+const fn row(status: Status, meaning: &'static str, advice: &'static str) -> Row {
+    Row {
+        status,
+        meaning,
+        advice,
+    }
+}
+
+const TABLE: &[Row] = &[
+    row(Status::SUCCESS, "it succeeded", REPORT),
+    row(
+        Status::TIMEOUT,
+        "it took too long",
+        "check that the other side is alive, and try again",
+    ),
+    row(Status::PENDING, "it has not ended", REPORT),
+    row(
+        Status::BUFFER_OVERFLOW,
+        "a message or a queue was larger than its room",
+        LIMITS,
+    ),
+    row(
+        Status::DEVICE_BUSY,
+        "the memory region still has windows bound to it",
+        "invalidate its windows first",
+    ),
+    row(Status::NO_MORE_ENTRIES, "the request queue is full", LIMITS),
+    row(
+        Status::UNSUCCESSFUL,
+        "the adapter gave no closer reason",
+        "run again with -vv to see more",
+    ),
+    row(
+        Status::ACCESS_VIOLATION,
+        "memory was not registered, or lacks the right",
+        "check that both sides run the same version of nd",
+    ),
+    row(
+        Status::INVALID_HANDLE,
+        "the overlapped file belongs to another adapter",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_DEVICE_REQUEST,
+        "the adapter does not accept such a request here",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER,
+        "an argument is out of range",
+        LIMITS,
+    ),
+    row(
+        Status::NO_MEMORY,
+        "the machine is out of memory",
+        "free some memory and try again",
+    ),
+    row(
+        Status::INVALID_PARAMETER_MIX,
+        "arguments contradict each other",
+        REPORT,
+    ),
+    row(
+        Status::DATA_OVERRUN,
+        "the request is larger than the adapter can send",
+        LIMITS,
+    ),
+    row(
+        Status::SHARING_VIOLATION,
+        "the address is in use",
+        "choose another port (0 for any free one), or stop the program that uses it",
+    ),
+    row(
+        Status::INSUFFICIENT_RESOURCES,
+        "the adapter's resources are exhausted",
+        "close other connections, or raise the limits of the system (ulimit -n, ulimit -l)",
+    ),
+    row(
+        Status::DEVICE_NOT_READY,
+        "the provider cannot be loaded",
+        "check the adapter's URL and its driver",
+    ),
+    row(
+        Status::IO_TIMEOUT,
+        "no answer came in time",
+        "check that the other side is alive and that it is an iWARP peer, not some other service",
+    ),
+    row(
+        Status::NOT_SUPPORTED,
+        "the adapter cannot do this",
+        "see what it can with `nd info`",
+    ),
+    row(
+        Status::INTERNAL_ERROR,
+        "a queue of the adapter broke down",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_1,
+        "argument 1 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_2,
+        "argument 2 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_3,
+        "argument 3 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_4,
+        "argument 4 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_5,
+        "argument 5 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_6,
+        "argument 6 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_7,
+        "argument 7 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_8,
+        "argument 8 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_9,
+        "argument 9 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_PARAMETER_10,
+        "argument 10 is not valid",
+        REPORT,
+    ),
+    row(
+        Status::CANCELED,
+        "the connection ended before it was done",
+        "look at what the other side says",
+    ),
+    row(
+        Status::REMOTE_ERROR,
+        "the other side could not carry it out",
+        "look at what the other side says",
+    ),
+    row(
+        Status::INVALID_ADDRESS,
+        "no adapter of this machine has or reaches that address",
+        "see the addresses with `nd info`",
+    ),
+    row(
+        Status::INVALID_DEVICE_STATE,
+        "the object is in the wrong state",
+        REPORT,
+    ),
+    row(
+        Status::INVALID_BUFFER_SIZE,
+        "the private data is longer than a connection request can carry",
+        "shorten it to what `nd info` shows as private data",
+    ),
+    row(
+        Status::TOO_MANY_ADDRESSES,
+        "no free local port is left",
+        "close other connections, or name a port",
+    ),
+    row(
+        Status::ADDRESS_ALREADY_EXISTS,
+        "such a connection exists already",
+        "use another local or remote port",
+    ),
+    row(
+        Status::CONNECTION_REFUSED,
+        "nobody accepts connections there",
+        "start the receiver first, and check address and port",
+    ),
+    row(
+        Status::CONNECTION_INVALID,
+        "there is no connection",
+        "look at what the other side says",
+    ),
+    row(
+        Status::CONNECTION_ACTIVE,
+        "the connection is in use already",
+        REPORT,
+    ),
+    row(
+        Status::NETWORK_UNREACHABLE,
+        "no route leads there",
+        "check the address and this machine's network",
+    ),
+    row(
+        Status::HOST_UNREACHABLE,
+        "the host does not answer",
+        "check the address, and that the host is up",
+    ),
+    row(
+        Status::CONNECTION_ABORTED,
+        "the other side closed the connection while it was being set up",
+        "check that it is an iWARP peer, not some other service, and look at what it says",
+    ),
+    row(
+        Status::DEVICE_REMOVED,
+        "the adapter was removed",
+        "see which ones are left with `nd info`",
+    ),
+    row(
+        Status::ADDRESS_ALREADY_ASSOCIATED,
+        "it has an address already",
+        REPORT,
+    ),
+    row(
+        Status::BAD_NETWORK_NAME,
+        "that address stands for no host",
+        "name the host to connect to",
+    ),
+    row(
+        Status::CONNECTION_DISCONNECTED,
+        "the connection has ended",
+        "look at what the other side says",
+    ),
+    row(
+        Status::DATA_ERROR,
+        "the message did not fit the other side's Receive",
+        REPORT,
+    ),
+    row(
+        Status::NO_INTERFACE,
+        "the provider lacks an interface",
+        "check the provider's version",
+    ),
+    row(Status::FALSE, "the provider is still in use", REPORT),
+];
+
+/// The system's text, without the number that Rust appends.
+fn io_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+/// What to do about an error of the operating system.
+fn io_advice(error: &io::Error) -> &'static str {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::NotFound => "check the path",
+        Kind::PermissionDenied => "check the permissions of the file and of its directory",
+        Kind::AlreadyExists => "choose another name",
+        Kind::IsADirectory | Kind::NotADirectory => "name a file",
+        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => {
+            "free some space, or choose another place"
+        }
+        Kind::ReadOnlyFilesystem => "choose a place that can be written to",
+        Kind::OutOfMemory => "free some memory and try again",
+        Kind::AddrInUse => "choose another port",
+        Kind::AddrNotAvailable => "see this machine's addresses with `nd info`",
+        Kind::NetworkUnreachable | Kind::HostUnreachable => {
+            "check the address and this machine's network"
+        }
+        Kind::InvalidFilename => "choose another name",
+        Kind::BrokenPipe => "look at why the reader ended",
+        _ => "correct that and try again",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_exactly_one_row_of_words() {
+        for status in Status::ALL {
+            let rows: Vec<_> = TABLE.iter().filter(|row| row.status == *status).collect();
+            assert_eq!(rows.len(), 1, "{status}");
+            assert!(
+                !rows[0].meaning.is_empty() && !rows[0].advice.is_empty(),
+                "{status}"
+            );
+        }
+        assert_eq!(TABLE.len(), Status::ALL.len());
+    }
+
+    #[test]
+    fn an_unknown_status_is_printed_with_its_number() {
+        let text = Failure::status("do it", Status::from_bits(0xC123_4567)).to_string();
+        assert!(text.contains("0xc1234567"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_says_what_to_what_and_what_to_do() {
+        let error = netdirect::Error::new(Status::SHARING_VIOLATION, "port 7 is taken");
+        assert_eq!(
+            Failure::nd("listen on [::1]:7", &error).to_string(),
+            "cannot listen on [::1]:7: the address is in use (ND_SHARING_VIOLATION: port 7 is taken); \
+             choose another port (0 for any free one), or stop the program that uses it"
+        );
+    }
+
+    #[test]
+    fn system_errors_lose_their_number_and_gain_advice() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let text = Failure::io("write x", &full).to_string();
+        assert!(
+            text.starts_with("cannot write x: ")
+                && text.ends_with("; free some space, or choose another place")
+        );
+        let missing = io::Error::from_raw_os_error(2);
+        assert!(
+            !Failure::io("open x", &missing)
+                .to_string()
+                .contains("os error")
+        );
+    }
+
+    #[test]
+    fn a_failure_is_one_line_whatever_names_contain() {
+        let failure = Failure::new("cannot open a\nb\u{1b}[31m", "rename\rit");
+        let text = failure.to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert_eq!(text, "cannot open a\\nb\\u{1b}[31m; rename\\rit");
+    }
+}

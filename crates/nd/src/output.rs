@@ -1,0 +1,60 @@
+//! Standard output without panics, and the few colours.
+//!
+//! `println!` panics when the reader of a pipe has gone; here that becomes a quiet [`Failure`].
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+
+use crate::errors::{Failure, Result};
+
+/// One line on standard output, visible at once.
+pub(crate) fn line(text: impl Display) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::stdout(&error))
+}
+
+/// A remark for people on standard error; nobody's exit status depends on whether it could be shown.
+pub(crate) fn note(text: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "nd: {text}");
+}
+
+/// Colours for standard output: real ones on a terminal, none elsewhere or where `NO_COLOR` is set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    pub(crate) fn for_stdout() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            on: wanted && std::io::stdout().is_terminal(),
+        }
+    }
+
+    pub(crate) fn bold(self, text: impl Display) -> String {
+        self.code("1", text)
+    }
+
+    pub(crate) fn cyan(self, text: impl Display) -> String {
+        self.code("36", text)
+    }
+
+    pub(crate) fn magenta(self, text: impl Display) -> String {
+        self.code("35", text)
+    }
+
+    pub(crate) fn green(self, text: impl Display) -> String {
+        self.code("32", text)
+    }
+
+    fn code(self, code: &str, text: impl Display) -> String {
+        if self.on {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_string()
+        }
+    }
+}

@@ -1,0 +1,591 @@
+//! The few blocking steps that every command is made of: find an adapter, make a connection's objects, connect, wait
+//! for completions, disconnect.
+//!
+//! Only this module knows which provider is behind the traits. Nothing here waits longer than the command's time limit,
+//! except for a first connection.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netdirect::{
+    Adapter, AdapterId, AdapterInfo, Affinity, Buffer, CompletionQueue, CompletionResult,
+    Connector, Listener, MemoryRegion, MrFlags, NotifyType, Overlapped, OverlappedFile, Provider,
+    QueuePair, QueuePairOptions, ReadLimits, RemoteAddress, Sge, Started, Status,
+};
+use softnd::capture::Capture;
+
+use crate::cli::AdapterArgs;
+use crate::errors::{Failure, Result};
+use crate::units;
+
+/// An adapter as `nd info` shows it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) url: String,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) info: AdapterInfo,
+}
+
+/// The adapter at `url`, or all that the provider has, each once however many addresses it has (PROV-016).
+pub(crate) fn adapters(url: Option<&str>) -> Result<Vec<Found>> {
+    if let Some(url) = url {
+        let adapter = softnd::open(url, softnd::Options::default())
+            .map_err(|error| Failure::nd(format_args!("open {url}"), &error).advise(URL_ADVICE))?;
+        return Ok(vec![look_at(adapter.as_ref(), Some(url))?]);
+    }
+    let provider = softnd::provider(softnd::Options::default());
+    let addresses = provider
+        .query_address_list()
+        .map_err(|error| Failure::nd("list the adapters", &error))?;
+    let mut seen: Vec<AdapterId> = Vec::new();
+    let mut found = Vec::new();
+    for address in addresses {
+        // An address may have gone since the list was made (PROV-010).
+        let Ok(id) = provider.resolve_address(address) else {
+            continue;
+        };
+        if !seen.contains(&id) {
+            seen.push(id);
+            found.push(look_at(
+                open(provider.as_ref(), id, address)?.as_ref(),
+                None,
+            )?);
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::new(
+            "this machine has no adapter",
+            "give a network interface an address",
+        ));
+    }
+    Ok(found)
+}
+
+const URL_ADVICE: &str = "write it as softnd+tcp://ADDRESS, with an address that `nd info` shows";
+
+fn look_at(adapter: &dyn Adapter, url: Option<&str>) -> Result<Found> {
+    let info = adapter
+        .query()
+        .map_err(|error| Failure::nd("query the adapter", &error))?;
+    let addresses = adapter
+        .query_address_list()
+        .map_err(|error| Failure::nd("list its addresses", &error))?;
+    let url = match (url, addresses.first()) {
+        (Some(url), _) => url.to_owned(),
+        (None, Some(SocketAddr::V4(address))) => format!("softnd+tcp://{}", address.ip()),
+        (None, Some(SocketAddr::V6(address))) => format!("softnd+tcp://[{}]", address.ip()),
+        (None, None) => String::new(),
+    };
+    Ok(Found {
+        url,
+        addresses,
+        info,
+    })
+}
+
+fn open(provider: &dyn Provider, id: AdapterId, address: SocketAddr) -> Result<Arc<dyn Adapter>> {
+    provider
+        .open_adapter(id)
+        .map_err(|error| Failure::nd(format_args!("open the adapter of {}", address.ip()), &error))
+}
+
+/// The addresses that `text`, as HOST:PORT, stands for: at least one.
+pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
+    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    if !matches!(port, Some(Ok(_))) {
+        return Err(Failure::new(
+            format!("'{text}' is not an address with a port"),
+            "write HOST:PORT, for example 127.0.0.1:4791 or [::1]:4791",
+        ));
+    }
+    let advice = "check the name, or write the address in numbers";
+    let found = text
+        .to_socket_addrs()
+        .map_err(|error| Failure::io(format_args!("resolve '{text}'"), &error).advise(advice))?
+        .collect::<Vec<_>>();
+    if found.is_empty() {
+        return Err(Failure::new(
+            format!("cannot resolve '{text}': it has no address"),
+            advice,
+        ));
+    }
+    Ok(found)
+}
+
+/// What a command asks of every adapter that it opens.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    crc: bool,
+    capture: Option<(Capture, PathBuf)>,
+    limit: Duration,
+}
+
+impl Setup {
+    /// Creates the capture file, if one is wanted. `limit` is how long a peer may stay silent.
+    pub(crate) fn new(args: &AdapterArgs, limit: Duration) -> Result<Self> {
+        let capture = match &args.capture {
+            None => None,
+            Some(path) => {
+                let created = Capture::create(path).map_err(|error| {
+                    Failure::io(
+                        format_args!("create the capture {}", path.display()),
+                        &error,
+                    )
+                })?;
+                Some((created, path.clone()))
+            }
+        };
+        Ok(Self {
+            crc: !args.no_crc,
+            capture,
+            limit,
+        })
+    }
+
+    /// The adapter that has the local address.
+    pub(crate) fn at(&self, local: SocketAddr) -> Result<Session> {
+        let provider = softnd::provider(self.options());
+        if local.ip().is_unspecified() {
+            return Err(wildcard(provider.as_ref(), local));
+        }
+        let doing = format!("use {} as a local address", local.ip());
+        let id = provider
+            .resolve_address(local)
+            .map_err(|error| Failure::nd(doing, &error))?;
+        Session::new(open(provider.as_ref(), id, local)?, self.limit)
+    }
+
+    /// The adapter from which the system's routes lead to `destination`, and its address. No packet is sent.
+    pub(crate) fn towards(&self, destination: SocketAddr) -> Result<(Session, SocketAddr)> {
+        let any: SocketAddr = match destination {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let mut local = UdpSocket::bind(any)
+            .and_then(|socket| {
+                socket
+                    .connect(destination)
+                    .and_then(|()| socket.local_addr())
+            })
+            .map_err(|error| Failure::io(format_args!("find a way to {destination}"), &error))?;
+        local.set_port(0);
+        Ok((self.at(local)?, local))
+    }
+
+    fn options(&self) -> softnd::Options {
+        let options = softnd::Options::default().crc(self.crc);
+        match &self.capture {
+            Some((capture, _)) => options.capture(capture.clone()),
+            None => options,
+        }
+    }
+
+    /// Writes out what the capture still holds; a capture that could not be written whole is an error.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let Some((capture, path)) = &self.capture else {
+            return Ok(());
+        };
+        capture.flush().map_err(|error| {
+            Failure::io(format_args!("write the capture {}", path.display()), &error)
+        })
+    }
+}
+
+/// A listener never reaches across adapters (LSTN-010), and which one is meant here nobody can tell.
+fn wildcard(provider: &dyn Provider, local: SocketAddr) -> Failure {
+    let mut addresses = provider.query_address_list().unwrap_or_default();
+    addresses.retain(|address| address.is_ipv4() == local.is_ipv4());
+    let addresses = addresses
+        .iter()
+        .map(|address| SocketAddr::new(address.ip(), local.port()).to_string());
+    Failure::new(
+        format!(
+            "cannot use {}: an adapter serves its own addresses only",
+            local.ip()
+        ),
+        format!(
+            "name the one to use: {}",
+            addresses.collect::<Vec<_>>().join(" or ")
+        ),
+    )
+}
+
+/// An open adapter with the overlapped file that all its objects share.
+#[derive(Debug)]
+pub(crate) struct Session {
+    adapter: Arc<dyn Adapter>,
+    info: AdapterInfo,
+    file: Arc<dyn OverlappedFile>,
+    limit: Duration,
+}
+
+/// How much may be outstanding on a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depths {
+    pub(crate) receives: u32,
+    pub(crate) initiator: u32,
+    pub(crate) initiator_sges: u32,
+}
+
+impl Session {
+    fn new(adapter: Arc<dyn Adapter>, limit: Duration) -> Result<Self> {
+        let info = adapter
+            .query()
+            .map_err(|error| Failure::nd("query the adapter", &error))?;
+        let file = adapter
+            .create_overlapped_file()
+            .map_err(|error| Failure::nd("open the adapter's file", &error))?;
+        Ok(Self {
+            adapter,
+            info,
+            file,
+            limit,
+        })
+    }
+
+    pub(crate) fn adapter(&self) -> &Arc<dyn Adapter> {
+        &self.adapter
+    }
+
+    pub(crate) fn info(&self) -> &AdapterInfo {
+        &self.info
+    }
+
+    /// A new buffer of `len` octets, zeroed, in a region with these rights.
+    pub(crate) fn register(&self, len: usize, flags: MrFlags) -> Result<Region> {
+        self.register_buffer(Buffer::new(len), flags)
+    }
+
+    /// The same for a buffer, or part of one, that exists.
+    pub(crate) fn register_buffer(&self, buffer: Buffer, flags: MrFlags) -> Result<Region> {
+        let doing = || format!("register {} of memory", units::bytes(buffer.len() as u64));
+        let region = self
+            .adapter
+            .create_memory_region(&self.file)
+            .map_err(|error| Failure::nd("create a memory region", &error))?;
+        let overlapped = Overlapped::new();
+        let started = region.register(&buffer, flags, &overlapped);
+        match settle(started, &overlapped, self.limit, &doing())? {
+            Status::SUCCESS => Ok(Region { region, buffer }),
+            status => Err(Failure::status(doing(), status)),
+        }
+    }
+
+    pub(crate) fn connector(&self) -> Result<Arc<dyn Connector>> {
+        self.adapter
+            .create_connector(&self.file)
+            .map_err(|error| Failure::nd("create a connector", &error))
+    }
+
+    /// A completion queue, a queue pair that reports to it, and a connector: all that one connection needs.
+    pub(crate) fn endpoint(
+        &self,
+        depths: Depths,
+        connector: Arc<dyn Connector>,
+    ) -> Result<Endpoint> {
+        let cq = self
+            .adapter
+            .create_completion_queue(
+                &self.file,
+                depths.receives + depths.initiator,
+                Affinity::default(),
+            )
+            .map_err(|error| Failure::nd("create a completion queue", &error))?;
+        let options = QueuePairOptions::default()
+            .receive_queue_depth(depths.receives)
+            .initiator_queue_depth(depths.initiator)
+            .max_initiator_request_sge(depths.initiator_sges);
+        let qp = self
+            .adapter
+            .create_queue_pair(&cq, &cq, options)
+            .map_err(|error| Failure::nd("create a queue pair", &error))?;
+        Ok(Endpoint {
+            connector,
+            qp,
+            cq,
+            ready: VecDeque::new(),
+            notify: Overlapped::new(),
+            ended: Overlapped::new(),
+            limit: self.limit,
+        })
+    }
+
+    /// A listener on `local`, and the address that it got.
+    pub(crate) fn listen(&self, local: SocketAddr) -> Result<(Arc<dyn Listener>, SocketAddr)> {
+        let doing = format!("listen on {local}");
+        let explain = |error: netdirect::Error| Failure::nd(&doing, &error);
+        let listener = self.adapter.create_listener(&self.file).map_err(explain)?;
+        listener.bind(local).map_err(explain)?;
+        listener.listen(0).map_err(explain)?;
+        let address = listener.get_local_address().map_err(explain)?;
+        Ok((listener, address))
+    }
+}
+
+/// Registered memory with the buffer behind it.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) region: Arc<dyn MemoryRegion>,
+    pub(crate) buffer: Buffer,
+}
+
+impl Region {
+    /// A part of the region as an entry of a local request.
+    pub(crate) fn sge(&self, part: Range<usize>) -> Sge {
+        Sge::new(&self.buffer, part, self.region.get_local_token())
+    }
+
+    /// The region as the peer names it.
+    pub(crate) fn remote(&self) -> RemoteAddress {
+        RemoteAddress {
+            address: self.buffer.address(),
+            token: self.region.get_remote_token(),
+        }
+    }
+}
+
+/// The connection request that came in, and from whom.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) private_data: Vec<u8>,
+    pub(crate) limits: ReadLimits,
+}
+
+/// Waits for a connection request, for ever unless there is a limit. A request whose sender has gone again is passed over.
+pub(crate) fn next_request(
+    session: &Session,
+    listener: &dyn Listener,
+    limit: Option<Duration>,
+) -> Result<Request> {
+    let doing = "get a connection request";
+    loop {
+        let connector = session.connector()?;
+        let overlapped = Overlapped::new();
+        let started = listener.get_connection_request(&connector, &overlapped);
+        let status = match limit {
+            Some(limit) => settle(started, &overlapped, limit, doing)?,
+            None => match started.map_err(|error| Failure::nd(doing, &error))? {
+                Started::Done => Status::SUCCESS,
+                Started::Pending => overlapped.wait(),
+            },
+        };
+        if status != Status::SUCCESS {
+            return Err(Failure::status(doing, status));
+        }
+        let (Ok(peer), Ok(private_data), Ok(limits)) = (
+            connector.get_peer_address(),
+            connector.get_private_data(),
+            connector.get_read_limits(),
+        ) else {
+            continue;
+        };
+        return Ok(Request {
+            connector,
+            peer,
+            private_data,
+            limits,
+        });
+    }
+}
+
+/// One connection: before, while and after it is connected.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) qp: Arc<dyn QueuePair>,
+    cq: Arc<dyn CompletionQueue>,
+    ready: VecDeque<CompletionResult>,
+    notify: Overlapped,
+    ended: Overlapped,
+    limit: Duration,
+}
+
+impl Endpoint {
+    /// Connects from `local` and waits for the answer: its status, whatever it is.
+    pub(crate) fn connect(
+        &self,
+        local: SocketAddr,
+        destination: SocketAddr,
+        limits: ReadLimits,
+        private_data: &[u8],
+    ) -> Result<Status> {
+        let doing = format!("connect to {destination}");
+        self.connector
+            .bind(local)
+            .map_err(|error| Failure::nd(&doing, &error))?;
+        let overlapped = Overlapped::new();
+        let ReadLimits { inbound, outbound } = limits;
+        let started = self.connector.connect(
+            &self.qp,
+            destination,
+            inbound,
+            outbound,
+            private_data,
+            &overlapped,
+        );
+        self.settle_connector(started, &overlapped, &doing)
+    }
+
+    /// Completes a connection that was answered, and watches it from then on.
+    pub(crate) fn complete_connect(&self) -> Result<Status> {
+        let overlapped = Overlapped::new();
+        let started = self.connector.complete_connect(&overlapped);
+        let status = self.settle_connector(started, &overlapped, "complete the connection")?;
+        self.watch(status)
+    }
+
+    /// Accepts the request in the connector, waits until the connection stands, and watches it from then on.
+    pub(crate) fn accept(&self, limits: ReadLimits, private_data: &[u8]) -> Result<Status> {
+        let overlapped = Overlapped::new();
+        let ReadLimits { inbound, outbound } = limits;
+        let started = self
+            .connector
+            .accept(&self.qp, inbound, outbound, private_data, &overlapped);
+        let status = self.settle_connector(started, &overlapped, "accept the connection")?;
+        self.watch(status)
+    }
+
+    fn settle_connector(
+        &self,
+        started: netdirect::Result<Started>,
+        overlapped: &Overlapped,
+        doing: &str,
+    ) -> Result<Status> {
+        settle(started, overlapped, self.limit, doing).inspect_err(|_| {
+            // Gives up what is still under way; that there was nothing is no error (OVL-004).
+            let _ = self.connector.cancel_overlapped_requests();
+        })
+    }
+
+    /// Asks to be told of the end of a connection that stands.
+    fn watch(&self, status: Status) -> Result<Status> {
+        if status == Status::SUCCESS {
+            let started = self.connector.notify_disconnect(&self.ended);
+            // Done already or not, `ended` tells.
+            let _ = started.map_err(|error| Failure::nd("watch the connection", &error))?;
+        }
+        Ok(status)
+    }
+
+    /// Waits until the peer has disconnected: the status of NotifyDisconnect, or `None` when `limit` passed first.
+    pub(crate) fn wait_for_end(&self, limit: Duration) -> Option<Status> {
+        self.ended.wait_timeout(limit)
+    }
+
+    /// Disconnects in good order: the status of Disconnect.
+    pub(crate) fn disconnect(&self) -> Result<Status> {
+        let overlapped = Overlapped::new();
+        let started = self.connector.disconnect(&overlapped);
+        settle(started, &overlapped, self.limit, "disconnect")
+    }
+
+    /// The next completion, however it ended; `doing` is what stands still if none comes.
+    pub(crate) fn next(&mut self, doing: impl Display) -> Result<CompletionResult> {
+        self.next_within(self.limit)?
+            .ok_or_else(|| silence(&doing.to_string(), self.limit))
+    }
+
+    /// The next completion, or `None` when `limit` passed first.
+    pub(crate) fn next_within(&mut self, limit: Duration) -> Result<Option<CompletionResult>> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(result) = self.ready.pop_front() {
+                return Ok(Some(result));
+            }
+            if self.fetch() || self.arm()? {
+                continue;
+            }
+            match self
+                .notify
+                .wait_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Some(Status::SUCCESS) => {}
+                Some(status) => return Err(Failure::status("go on with the connection", status)),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Takes what the completion queue holds; whether there was anything.
+    fn fetch(&mut self) -> bool {
+        let mut results = [CompletionResult::default(); 32];
+        let n = self.cq.get_results(&mut results);
+        self.ready.extend(&results[..n]);
+        n > 0
+    }
+
+    /// Asks to be told of the next completion; whether there is one already (CQ-037).
+    fn arm(&self) -> Result<bool> {
+        if self.notify.is_pending() {
+            return Ok(false);
+        }
+        let started = self.cq.notify(NotifyType::Any, &self.notify);
+        let started = started.map_err(|error| Failure::nd("wait for completions", &error))?;
+        Ok(started == Started::Done)
+    }
+}
+
+/// Waits for an overlapped request to end, within `limit`.
+fn settle(
+    started: netdirect::Result<Started>,
+    overlapped: &Overlapped,
+    limit: Duration,
+    doing: &str,
+) -> Result<Status> {
+    match started.map_err(|error| Failure::nd(doing, &error))? {
+        Started::Done => Ok(Status::SUCCESS),
+        Started::Pending => overlapped
+            .wait_timeout(limit)
+            .ok_or_else(|| silence(doing, limit)),
+    }
+}
+
+fn silence(doing: &str, limit: Duration) -> Failure {
+    Failure::peer(
+        format!(
+            "cannot {doing}: nothing has moved for {}",
+            units::time(limit)
+        ),
+        "check that the other side is alive and an iWARP peer, or allow more with --timeout",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_needs_a_port() {
+        for bad in [
+            "",
+            "localhost",
+            "127.0.0.1",
+            "127.0.0.1:",
+            "127.0.0.1:x",
+            "[::1]",
+            "1.2.3.4:65536",
+        ] {
+            let failure = resolve(bad).expect_err(bad).to_string();
+            assert!(failure.contains("HOST:PORT"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn addresses_in_numbers_need_no_resolver() {
+        assert_eq!(
+            resolve("127.0.0.1:80").expect("IPv4"),
+            [SocketAddr::from(([127, 0, 0, 1], 80))]
+        );
+        assert_eq!(
+            resolve("[::1]:80").expect("IPv6"),
+            [SocketAddr::from((Ipv6Addr::LOCALHOST, 80))]
+        );
+    }
+}
