@@ -1,0 +1,303 @@
+//! The connection between the two sides: messages in and out, blocks done.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netdirect::{
+    AdapterInfo, CompletionResult, Connector, MrFlags, OpFlags, RequestType, Sge, Status,
+};
+
+use super::protocol::{HEADER, MAX_BLOCK, MAX_MESSAGE, MAX_RING, Message, Shape};
+use crate::errors::{Failure, Result, one_line};
+use crate::session::{Depths, Endpoint, Region, Session};
+
+/// Receives posted beyond one per slot: for end or verdict, and for abort.
+const SPARE: u32 = 2;
+
+/// Messages without a block that may be on their way at once, beyond one per slot.
+const OUTBOX: u32 = 4;
+
+/// More than a header in front of a block takes.
+const ROOM: u32 = 256;
+
+/// Marks the context of a Send that concerns a block.
+const BLOCK: u64 = 1 << 32;
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A message came. It lies in that Receive, which has to be given back with [`Link::again`] if it carries data, and
+    /// has been given back otherwise.
+    Message(Message, u32),
+    /// The Send about the block in this slot has ended well.
+    Sent(u32),
+    /// The Read into this slot has ended well.
+    Read(u32),
+}
+
+/// One side's end of the connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) endpoint: Endpoint,
+    /// Receives, each of `stride` octets.
+    inbox: Region,
+    stride: usize,
+    /// Messages without a block.
+    outbox: Region,
+    idle: Vec<u32>,
+    /// Completions that were taken while waiting for room in the outbox.
+    stash: VecDeque<CompletionResult>,
+}
+
+/// The largest shape that this adapter can serve, and this program wants.
+pub(super) fn shape(info: &AdapterInfo) -> Shape {
+    let block = info
+        .max_transfer_length
+        .saturating_sub(ROOM)
+        .clamp(1, 256 << 10)
+        .min(MAX_BLOCK);
+    // Per slot: a Write and a Send, a Receive, and an entry of the completion queue for each of them.
+    let queues = [
+        info.max_receive_queue_depth.saturating_sub(SPARE),
+        info.max_initiator_queue_depth.saturating_sub(OUTBOX) / 2,
+        info.max_completion_queue_depth
+            .saturating_sub(SPARE + OUTBOX)
+            / 3,
+    ];
+    let room = u32::try_from(MAX_RING / u64::from(block)).unwrap_or(u32::MAX);
+    let blocks = queues.into_iter().fold(room.min(16), u32::min).max(1);
+    Shape { block, blocks }
+}
+
+impl Link {
+    /// The objects of a connection whose peer uses `shape.blocks` slots; with data in the messages if `data`. Its Receives
+    /// are posted.
+    pub(super) fn new(
+        session: &Session,
+        connector: Arc<dyn Connector>,
+        shape: Shape,
+        data: bool,
+    ) -> Result<Self> {
+        let receives = shape.blocks + SPARE;
+        let outgoing = shape.blocks + OUTBOX;
+        let depths = Depths {
+            receives,
+            initiator: outgoing + shape.blocks,
+            initiator_sges: 2,
+        };
+        let endpoint = session.endpoint(depths, connector)?;
+        let stride = if data {
+            (HEADER + shape.block as usize).max(MAX_MESSAGE)
+        } else {
+            MAX_MESSAGE
+        };
+        let link = Self {
+            endpoint,
+            inbox: session.register(stride * receives as usize, MrFlags::ALLOW_LOCAL_WRITE)?,
+            stride,
+            outbox: session.register(MAX_MESSAGE * outgoing as usize, MrFlags::empty())?,
+            idle: (0..outgoing).collect(),
+            stash: VecDeque::new(),
+        };
+        for receive in 0..receives {
+            link.again(receive)?;
+        }
+        Ok(link)
+    }
+
+    /// Posts a Receive once more.
+    pub(super) fn again(&self, receive: u32) -> Result<()> {
+        let from = self.stride * receive as usize;
+        self.endpoint
+            .qp
+            .receive(receive.into(), &[self.inbox.sge(from..from + self.stride)])
+            .map_err(|error| Failure::nd("post a Receive", &error))
+    }
+
+    /// Copies the block of a data message out of its Receive.
+    pub(super) fn read_block(&self, receive: u32, into: &mut [u8]) {
+        self.inbox
+            .buffer
+            .read(self.stride * receive as usize + HEADER, into);
+    }
+
+    /// Sends a message that concerns no block of this side.
+    pub(super) fn send(&mut self, message: &Message) -> Result<()> {
+        let slot = self.outbox_slot()?;
+        let octets = message.encode();
+        let at = MAX_MESSAGE * slot as usize;
+        self.outbox.buffer.write(at, &octets);
+        self.post_send(slot.into(), &[self.outbox.sge(at..at + octets.len())])
+    }
+
+    /// Sends what `parts` hold, about the block in `slot`; [`Event::Sent`] tells when they are free again.
+    pub(super) fn send_block(&self, slot: u32, parts: &[Sge]) -> Result<()> {
+        self.post_send(BLOCK | u64::from(slot), parts)
+    }
+
+    fn post_send(&self, context: u64, parts: &[Sge]) -> Result<()> {
+        self.endpoint
+            .qp
+            .send(context, parts, OpFlags::empty())
+            .map_err(|error| Failure::nd("send to the other side", &error))
+    }
+
+    /// A free slot of the outbox. They outnumber what may be under way, but an adapter may report late.
+    fn outbox_slot(&mut self) -> Result<u32> {
+        loop {
+            if let Some(slot) = self.idle.pop() {
+                return Ok(slot);
+            }
+            let result = self.endpoint.next("send to the other side")?;
+            if !self.reclaim(&result) {
+                self.stash.push_back(result);
+            }
+        }
+    }
+
+    /// Takes note of a message without a block that has gone out.
+    fn reclaim(&mut self, result: &CompletionResult) -> bool {
+        let done = result.request_type == RequestType::Send
+            && result.status == Status::SUCCESS
+            && result.request_context & BLOCK == 0;
+        if done {
+            self.idle.push(low(result.request_context));
+        }
+        done
+    }
+
+    /// Waits for the next thing that matters; `doing` is what stands still if nothing comes.
+    pub(super) fn event(&mut self, doing: &str) -> Result<Event> {
+        loop {
+            let result = match self.stash.pop_front() {
+                Some(result) => result,
+                None => self.endpoint.next(doing)?,
+            };
+            if result.status != Status::SUCCESS {
+                return Err(self.broken(&result, doing));
+            }
+            if self.reclaim(&result) {
+                continue;
+            }
+            let slot = low(result.request_context);
+            match result.request_type {
+                RequestType::Receive => return self.message(&result),
+                RequestType::Read => return Ok(Event::Read(slot)),
+                RequestType::Send => return Ok(Event::Sent(slot)),
+                RequestType::Write | RequestType::Bind | RequestType::Invalidate => {}
+            }
+        }
+    }
+
+    fn message(&self, result: &CompletionResult) -> Result<Event> {
+        let receive = low(result.request_context);
+        let message = self
+            .peek(result)
+            .ok_or_else(|| violation("sent a message that is none"))?;
+        match message {
+            Message::Abort(text) => Err(gave_up(&text)),
+            Message::Data(_) => Ok(Event::Message(message, receive)),
+            _ => {
+                self.again(receive)?;
+                Ok(Event::Message(message, receive))
+            }
+        }
+    }
+
+    fn peek(&self, result: &CompletionResult) -> Option<Message> {
+        let total = result.bytes_transferred;
+        let mut octets = vec![0; (total as usize).min(MAX_MESSAGE).min(self.stride)];
+        self.inbox.buffer.read(
+            self.stride * low(result.request_context) as usize,
+            &mut octets,
+        );
+        Message::decode(&octets, total)
+    }
+
+    /// Why a request failed: what the peer said last if it said anything, else that the connection has ended.
+    fn broken(&mut self, failed: &CompletionResult, doing: &str) -> Failure {
+        if let Some(text) = self.last_words(failed) {
+            return gave_up(&text);
+        }
+        if failed.status == Status::CANCELED {
+            let what = format!(
+                "cannot {doing}: the other side ended the connection before the file was complete"
+            );
+            return Failure::peer(what, "look at what the other side says, and try again");
+        }
+        Failure::status(doing, failed.status).by_peer()
+    }
+
+    /// The peer's abort, if it lies among the completions in front of the first Receive that was flushed.
+    fn last_words(&mut self, failed: &CompletionResult) -> Option<String> {
+        const LINGER: Duration = Duration::from_millis(500);
+        let deadline = Instant::now() + LINGER;
+        let mut result = *failed;
+        loop {
+            if result.request_type == RequestType::Receive {
+                if result.status != Status::SUCCESS {
+                    return None;
+                }
+                if let Some(Message::Abort(text)) = self.peek(&result) {
+                    return Some(text);
+                }
+            }
+            result = match self.stash.pop_front() {
+                Some(result) => result,
+                None => self
+                    .endpoint
+                    .next_within(deadline.saturating_duration_since(Instant::now()))
+                    .ok()??,
+            };
+        }
+    }
+
+    /// Tells the peer why this side gives up, if it can still be told, and disconnects.
+    pub(super) fn abandon(&mut self, failure: &Failure) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        if failure.is_ours()
+            && !self.idle.is_empty()
+            && self.send(&Message::Abort(failure.what())).is_ok()
+        {
+            self.drain(PATIENCE); // or Disconnect would flush the message
+        }
+        // There may be no connection any more, and nothing is left to be done about it.
+        let _ = self.endpoint.disconnect();
+    }
+
+    /// Waits until every message without a block has been handed over, but not longer than `limit`.
+    pub(super) fn drain(&mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while self.idle.len() < self.outbox.buffer.len() / MAX_MESSAGE {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.endpoint.next_within(left) {
+                Ok(Some(result)) if result.status == Status::SUCCESS => {
+                    self.reclaim(&result);
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+fn gave_up(text: &str) -> Failure {
+    Failure::peer(
+        format!("the other side gave up: {}", one_line(text)),
+        "correct that on the other side and try again",
+    )
+}
+
+/// The peer did what the protocol does not allow.
+pub(super) fn violation(what: &str) -> Failure {
+    Failure::new(
+        format!("the other side {what}"),
+        "check that both sides run the same version of nd",
+    )
+}
+
+/// The slot in a request's context.
+fn low(context: u64) -> u32 {
+    let [.., a, b, c, d] = context.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}

@@ -1,0 +1,333 @@
+//! `nd cat recv`: the side that gets the file.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netdirect::{Listener, MrFlags, OpFlags, ReadLimits, Status};
+
+use super::link::{self, Event, Link, violation};
+use super::protocol::{Answer, Block, Message, NO_RING, Offer, Refusal, Shape, Whole};
+use super::sink::{Sink, Writing};
+use super::{Progress, hex, summary};
+use crate::cli::{RecvArgs, Via};
+use crate::errors::{Failure, Result};
+use crate::output;
+use crate::session::{self, Region, Request, Session, Setup};
+
+/// Waits for a sender and receives its file.
+pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
+    let sink = Sink::new(&args.out)?;
+    let addresses = session::resolve(&args.listen)?;
+    let setup = Setup::new(&args.common.adapter, args.common.timeout)?;
+    // Where the file itself goes to standard output, words go to standard error.
+    let say: fn(String) -> Result<()> = if sink.is_stdout() {
+        say_aside
+    } else {
+        |text| output::line(text)
+    };
+    let done = receive(&setup, &addresses, sink, &args.out.to_string_lossy(), say);
+    let recorded = setup.finish();
+    let done = done?;
+    recorded?;
+    say(format!(
+        "received {} from {}",
+        summary(done.size, done.via, done.time),
+        done.peer
+    ))?;
+    say(format!("sha256 {}", hex(&done.digest)))
+}
+
+fn say_aside(text: String) -> Result<()> {
+    output::note(text);
+    Ok(())
+}
+
+/// What there is to tell of a file that has arrived.
+struct Done {
+    peer: SocketAddr,
+    via: Via,
+    size: u64,
+    time: Duration,
+    digest: super::protocol::Digest,
+}
+
+fn receive(
+    setup: &Setup,
+    addresses: &[SocketAddr],
+    sink: Sink,
+    name: &str,
+    say: fn(String) -> Result<()>,
+) -> Result<Done> {
+    let (session, listener, address) = listen_at_any(setup, addresses)?;
+    say(format!("listening on {address}"))?;
+    let accepted = accept_one(&session, listener.as_ref())?;
+    drop(listener); // whoever comes now is refused, and need not wait
+    let peer = accepted.peer;
+    let doing = format!("receive {name} from {peer}");
+    let (via, size) = (accepted.offer.via, accepted.offer.size);
+    let progress = Progress::new(size, "receiving");
+    let writing = sink.begin();
+    let mut receiver = Receiver {
+        accepted,
+        progress,
+        announced: 0,
+        blocks: 0,
+        consumed: 0,
+    };
+    let digest = writing.and_then(|writing| receiver.run(writing, &doing));
+    let link = &mut receiver.accepted.link;
+    match &digest {
+        Ok(_) => {
+            // The sender disconnects when it has the verdict; until then the connection must not go.
+            link.drain(Duration::from_secs(5));
+            link.endpoint.wait_for_end(Duration::from_secs(5));
+            drop(link.endpoint.disconnect());
+        }
+        Err(failure) => link.abandon(failure),
+    }
+    Ok(Done {
+        peer,
+        via,
+        size,
+        time: receiver.progress.finish(),
+        digest: digest?,
+    })
+}
+
+fn listen_at_any(
+    setup: &Setup,
+    addresses: &[SocketAddr],
+) -> Result<(Session, Arc<dyn Listener>, SocketAddr)> {
+    let mut last = Failure::new("there is no address to listen on", "name one");
+    for address in addresses {
+        let session = setup.at(*address);
+        match session.and_then(|session| {
+            session
+                .listen(*address)
+                .map(|(listener, at)| (session, listener, at))
+        }) {
+            Ok(listening) => return Ok(listening),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+/// A sender that was let in.
+#[derive(Debug)]
+struct Accepted {
+    link: Link,
+    peer: SocketAddr,
+    offer: Offer,
+    shape: Shape,
+    /// What is written to in mode write, and read into in mode read.
+    ring: Option<Region>,
+}
+
+/// Waits for a sender whose offer this side can take. Others are refused with the reason, and noted.
+fn accept_one(session: &Session, listener: &dyn Listener) -> Result<Accepted> {
+    loop {
+        let request = session::next_request(session, listener, None)?;
+        let prepared = Offer::decode(&request.private_data).and_then(|offer| {
+            prepare(session, &request, offer).map_err(|failure| failure.what()) // its words are for the sender as well
+        });
+        match prepared {
+            Ok(accepted) => match accept(&accepted, &request) {
+                Ok(()) => return Ok(accepted),
+                Err(failure) => output::note(format_args!("lost {}: {failure}", request.peer)),
+            },
+            Err(reason) => {
+                output::note(format_args!("refused {}: {reason}", request.peer));
+                // Whether it still hears that is its own affair.
+                let _ = request.connector.reject(&Refusal { reason }.encode());
+            }
+        }
+    }
+}
+
+/// Makes all that the transfer needs, within what this adapter can do.
+fn prepare(session: &Session, request: &Request, offer: Offer) -> Result<Accepted> {
+    let mine = link::shape(session.info());
+    let shape = match offer.via {
+        Via::Read => offer.shape, // the sender's ring stands
+        Via::Send | Via::Write => offer.shape.min(mine),
+    };
+    let octets = shape.block as usize * shape.blocks as usize;
+    let ring = match offer.via {
+        Via::Send => None,
+        Via::Write => Some(session.register(octets, MrFlags::ALLOW_REMOTE_WRITE)?),
+        Via::Read => {
+            Some(session.register(octets, MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK)?)
+        }
+    };
+    let link = Link::new(
+        session,
+        Arc::clone(&request.connector),
+        shape,
+        offer.via == Via::Send,
+    )?;
+    Ok(Accepted {
+        link,
+        peer: request.peer,
+        offer,
+        shape,
+        ring,
+    })
+}
+
+fn accept(accepted: &Accepted, request: &Request) -> Result<()> {
+    let Accepted {
+        link,
+        offer,
+        shape,
+        ring,
+        ..
+    } = accepted;
+    let advertised = match ring {
+        Some(ring) if offer.via == Via::Write => ring.remote(),
+        _ => NO_RING,
+    };
+    let answer = Answer {
+        via: offer.via,
+        shape: *shape,
+        ring: advertised,
+    };
+    let limits = ReadLimits {
+        inbound: request.limits.inbound,
+        outbound: shape.blocks,
+    };
+    match link.endpoint.accept(limits, &answer.encode())? {
+        Status::SUCCESS => Ok(()),
+        status => Err(Failure::status("accept the connection", status)),
+    }
+}
+
+struct Receiver {
+    accepted: Accepted,
+    progress: Progress,
+    /// Octets and blocks that the sender has spoken of, and blocks that are on disk.
+    announced: u64,
+    blocks: u64,
+    consumed: u64,
+}
+
+impl Receiver {
+    /// Receives the file and gives it its name; its digest.
+    fn run(&mut self, mut out: Writing, doing: &str) -> Result<super::protocol::Digest> {
+        let mut scratch = vec![0; self.accepted.shape.block as usize];
+        // Reads end in the order in which they were posted.
+        let mut reads = std::collections::VecDeque::new();
+        loop {
+            match self.accepted.link.event(doing)? {
+                Event::Message(Message::Data(block), receive)
+                    if self.accepted.offer.via == Via::Send =>
+                {
+                    let data = &mut scratch[..self.announce(block)?];
+                    self.accepted.link.read_block(receive, data);
+                    self.accepted.link.again(receive)?;
+                    self.consume(block, data, &mut out)?;
+                }
+                Event::Message(Message::Written(block), _)
+                    if self.accepted.offer.via == Via::Write =>
+                {
+                    let data = &mut scratch[..self.announce(block)?];
+                    self.fetch(block, data);
+                    self.consume(block, data, &mut out)?;
+                }
+                Event::Message(Message::Ready(block), _)
+                    if self.accepted.offer.via == Via::Read =>
+                {
+                    self.announce(block)?;
+                    self.read(block)?;
+                    reads.push_back(block);
+                }
+                Event::Read(slot) => {
+                    let block = reads.pop_front().filter(|block| block.slot == slot);
+                    let block = block.ok_or_else(|| violation("answered Reads out of order"))?;
+                    let data = &mut scratch[..block.length as usize];
+                    self.fetch(block, data);
+                    self.consume(block, data, &mut out)?;
+                }
+                Event::Message(Message::End(whole), _) => return self.end(whole, out),
+                _ => return Err(violation("sent a message that is out of place")),
+            }
+        }
+    }
+
+    /// Checks that a block is the next one, as long as it has to be, and in a free slot; its length.
+    fn announce(&mut self, block: Block) -> Result<usize> {
+        let Shape {
+            block: longest,
+            blocks,
+        } = self.accepted.shape;
+        let left = self.accepted.offer.size - self.announced;
+        let expected = Block {
+            slot: u32::try_from(self.blocks % u64::from(blocks)).unwrap_or(u32::MAX),
+            length: u32::try_from(left).map_or(longest, |left| left.min(longest)),
+        };
+        if block != expected || block.length == 0 {
+            return Err(violation("sent a block that is not the next one"));
+        }
+        if self.blocks - self.consumed >= u64::from(blocks) {
+            return Err(violation("used a block that was not free"));
+        }
+        self.announced += u64::from(block.length);
+        self.blocks += 1;
+        Ok(block.length as usize)
+    }
+
+    fn at(&self, block: Block) -> usize {
+        block.slot as usize * self.accepted.shape.block as usize
+    }
+
+    fn fetch(&self, block: Block, into: &mut [u8]) {
+        if let Some(ring) = &self.accepted.ring {
+            ring.buffer.read(self.at(block), into);
+        }
+    }
+
+    fn read(&self, block: Block) -> Result<()> {
+        let Some(ring) = &self.accepted.ring else {
+            return Ok(());
+        };
+        let at = self.at(block);
+        let sink = ring.sge(at..at + block.length as usize);
+        let there = self.accepted.offer.ring.offset(at as u64);
+        let qp = &self.accepted.link.endpoint.qp;
+        qp.read(block.slot.into(), &[sink], there, OpFlags::empty())
+            .map_err(|error| Failure::nd("read from the other side", &error))
+    }
+
+    fn consume(&mut self, block: Block, data: &[u8], out: &mut Writing) -> Result<()> {
+        self.progress.add(data);
+        out.write(data)?;
+        self.consumed += 1;
+        self.accepted.link.send(&Message::Free(block.slot))
+    }
+
+    fn end(&mut self, whole: Whole, out: Writing) -> Result<super::protocol::Digest> {
+        let mine = Whole {
+            length: self.progress.moved(),
+            digest: self.progress.digest(),
+        };
+        if mine.length != self.accepted.offer.size || whole.length != mine.length {
+            return Err(violation("ended the file too soon"));
+        }
+        if whole.digest != mine.digest {
+            let what = format!(
+                "the file arrived damaged: its SHA-256 is {}, the sender's {}",
+                hex(&mine.digest),
+                hex(&whole.digest)
+            );
+            return Err(Failure::new(
+                what,
+                "send it again; if it happens again, look for a defective machine",
+            ));
+        }
+        out.finish()?;
+        // The file is whole and has its name: that the sender may not hear of it any more does not change this.
+        let _ = self.accepted.link.send(&Message::Verdict(mine));
+        Ok(mine.digest)
+    }
+}

@@ -1,0 +1,311 @@
+//! `nd cat send`: the side that has the file.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use netdirect::{MrFlags, OpFlags, ReadLimits, Status};
+
+use super::link::{self, Event, Link, violation};
+use super::protocol::{Answer, Block, HEADER, Message, NO_RING, Offer, Refusal, Shape, Whole};
+use super::{Progress, hex, summary};
+use crate::cli::{SendArgs, Via};
+use crate::errors::{Failure, Result, one_line};
+use crate::output;
+use crate::session::{self, Region, Setup};
+
+/// Sends a file to a waiting receiver.
+pub(crate) fn send(args: &SendArgs) -> Result<()> {
+    let (mut file, size) = open(&args.file)?;
+    let addresses = session::resolve(&args.address)?;
+    let setup = Setup::new(&args.common.adapter, args.common.timeout)?;
+    let sent = connect_to_any(&setup, &addresses, args.via, size).and_then(|mut sender| {
+        let doing = format!("send {} to {}", args.file.display(), sender.peer);
+        let mut progress = Progress::new(size, "sending");
+        let sent = sender.run(&mut file, &doing, &mut progress);
+        match &sent {
+            // Both sides know that all is well; how the connection ends makes no difference any more.
+            Ok(()) => drop(sender.link.endpoint.disconnect()),
+            Err(failure) => sender.link.abandon(failure),
+        }
+        sent.map(|()| (sender.peer, progress))
+    });
+    let recorded = setup.finish();
+    let (peer, progress) = sent?;
+    let time = progress.finish();
+    recorded?;
+    output::line(format_args!(
+        "sent {} to {peer}",
+        summary(size, args.via, time)
+    ))?;
+    output::line(format_args!("sha256 {}", hex(&progress.digest())))
+}
+
+fn open(path: &Path) -> Result<(File, u64)> {
+    let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+    let (file, found) =
+        opened.map_err(|error| Failure::io(format_args!("open {}", path.display()), &error))?;
+    if found.is_dir() {
+        return Err(Failure::new(
+            format!("cannot send {}: it is a directory", path.display()),
+            "name a file",
+        ));
+    }
+    if !found.is_file() {
+        let what = format!(
+            "cannot send {}: it is no regular file, so its size is not known",
+            path.display()
+        );
+        return Err(Failure::new(what, "copy it to a file and send that"));
+    }
+    Ok((file, found.len()))
+}
+
+/// Connects to the first of the addresses where a receiver takes the file.
+fn connect_to_any(setup: &Setup, addresses: &[SocketAddr], via: Via, size: u64) -> Result<Sender> {
+    let mut last = Failure::new("there is no address to connect to", "name one");
+    for address in addresses {
+        match connect(setup, *address, via, size) {
+            Err(failure) if failure.nd_status().is_some_and(tries_on) => last = failure,
+            other => return other,
+        }
+    }
+    Err(last)
+}
+
+/// Whether another address of the same name may serve better.
+fn tries_on(status: Status) -> bool {
+    matches!(
+        status,
+        Status::CONNECTION_REFUSED
+            | Status::NETWORK_UNREACHABLE
+            | Status::HOST_UNREACHABLE
+            | Status::IO_TIMEOUT
+            | Status::INVALID_ADDRESS
+    )
+}
+
+fn connect(setup: &Setup, address: SocketAddr, via: Via, size: u64) -> Result<Sender> {
+    let doing = format!("connect to {address}");
+    let (session, local) = setup.towards(address)?;
+    let shape = link::shape(session.info());
+    let octets = shape.block as usize * shape.blocks as usize;
+    let flags = if via == Via::Read {
+        MrFlags::ALLOW_REMOTE_READ
+    } else {
+        MrFlags::empty()
+    };
+    let ring = session.register(octets, flags)?;
+    let headers = session.register(HEADER * shape.blocks as usize, MrFlags::empty())?;
+    let link = Link::new(&session, session.connector()?, shape, false)?;
+    let offer = Offer {
+        via,
+        shape,
+        size,
+        ring: if via == Via::Read {
+            ring.remote()
+        } else {
+            NO_RING
+        },
+    };
+    let limits = ReadLimits {
+        inbound: shape.blocks,
+        outbound: shape.blocks,
+    };
+    let status = link
+        .endpoint
+        .connect(local, address, limits, &offer.encode())?;
+    if status != Status::SUCCESS {
+        return Err(refused(&link, &doing, status));
+    }
+    let private_data = link.endpoint.connector.get_private_data();
+    let private_data = private_data.map_err(|error| Failure::nd(&doing, &error))?;
+    let answer = Answer::decode(&private_data, &offer).map_err(|reason| {
+        // The answer is refused; that this cannot be told any more is no new failure.
+        let _ = link.endpoint.connector.reject(&[]);
+        Failure::peer(
+            format!("cannot {doing}: {reason}"),
+            "check that `nd cat recv` of the same version listens there",
+        )
+    })?;
+    match link.endpoint.complete_connect()? {
+        Status::SUCCESS => {
+            let uses = vec![Use::default(); answer.shape.blocks as usize];
+            Ok(Sender {
+                link,
+                peer: address,
+                offer,
+                answer,
+                ring,
+                headers,
+                uses,
+                next: 0,
+            })
+        }
+        status => Err(Failure::status(doing, status)),
+    }
+}
+
+/// Why the connection was not made; the receiver's own words if it sent some.
+fn refused(link: &Link, doing: &str, status: Status) -> Failure {
+    if status == Status::CONNECTION_REFUSED {
+        let words = link
+            .endpoint
+            .connector
+            .get_private_data()
+            .unwrap_or_default();
+        if let Some(refusal) = Refusal::decode(&words) {
+            let what = format!(
+                "cannot {doing}: the receiver refused: {}",
+                one_line(&refusal.reason)
+            );
+            return Failure::peer(what, "correct that and try again");
+        }
+        if !words.is_empty() {
+            let what = format!(
+                "cannot {doing}: a program that is no `nd cat recv` rejected the connection"
+            );
+            return Failure::peer(what, "check the address and the port");
+        }
+    }
+    Failure::status(doing, status)
+}
+
+/// What a slot of the ring still waits for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    /// The Send about it has not ended.
+    sending: bool,
+    /// The receiver has not freed it.
+    held: bool,
+}
+
+#[derive(Debug)]
+struct Sender {
+    link: Link,
+    peer: SocketAddr,
+    offer: Offer,
+    answer: Answer,
+    /// The blocks, and the header of the message about each.
+    ring: Region,
+    headers: Region,
+    uses: Vec<Use>,
+    /// The slot of the next block.
+    next: u32,
+}
+
+impl Sender {
+    fn run(&mut self, file: &mut File, doing: &str, progress: &mut Progress) -> Result<()> {
+        let Shape { block, .. } = self.answer.shape;
+        let mut scratch = vec![0; block as usize];
+        while progress.moved() < self.offer.size {
+            while self.is_busy() {
+                self.wait(doing)?;
+            }
+            let left = self.offer.size - progress.moved();
+            let length = u32::try_from(left).map_or(block, |left| left.min(block));
+            let data = &mut scratch[..length as usize];
+            read(file, data, doing)?;
+            progress.add(data);
+            self.post(
+                Block {
+                    slot: self.next,
+                    length,
+                },
+                data,
+            )?;
+            self.next = (self.next + 1) % self.answer.shape.blocks;
+        }
+        while self.uses.iter().any(|slot| slot.sending || slot.held) {
+            self.wait(doing)?;
+        }
+        let whole = Whole {
+            length: progress.moved(),
+            digest: progress.digest(),
+        };
+        self.link.send(&Message::End(whole))?;
+        match self.link.event(doing)? {
+            Event::Message(Message::Verdict(theirs), _) if theirs == whole => Ok(()),
+            Event::Message(Message::Verdict(_), _) => {
+                Err(violation("has received something else than was sent"))
+            }
+            _ => Err(violation(
+                "did not answer the end of the file with its verdict",
+            )),
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        let slot = self.uses[self.next as usize];
+        slot.sending || slot.held
+    }
+
+    /// Hands a block over in its slot.
+    fn post(&mut self, block: Block, data: &[u8]) -> Result<()> {
+        let slot = block.slot as usize;
+        let at = slot * self.answer.shape.block as usize;
+        self.ring.buffer.write(at, data);
+        let payload = self.ring.sge(at..at + data.len());
+        let message = match self.offer.via {
+            Via::Send => Message::Data(block),
+            Via::Write => Message::Written(block),
+            Via::Read => Message::Ready(block),
+        };
+        let head = slot * HEADER;
+        self.headers.buffer.write(head, &message.encode());
+        let header = self.headers.sge(head..head + HEADER);
+        self.uses[slot] = Use {
+            sending: true,
+            held: true,
+        };
+        match self.offer.via {
+            Via::Send => self.link.send_block(block.slot, &[header, payload]),
+            Via::Read => self.link.send_block(block.slot, &[header]),
+            Via::Write => {
+                // The notice behind it completes for both: the stream keeps their order.
+                let there = self.answer.ring.offset(at as u64);
+                let qp = &self.link.endpoint.qp;
+                qp.write(
+                    block.slot.into(),
+                    &[payload],
+                    there,
+                    OpFlags::SILENT_SUCCESS,
+                )
+                .map_err(|error| Failure::nd("write to the other side", &error))?;
+                self.link.send_block(block.slot, &[header])
+            }
+        }
+    }
+
+    /// Waits until something is done about a block.
+    fn wait(&mut self, doing: &str) -> Result<()> {
+        match self.link.event(doing)? {
+            Event::Sent(slot) => self.slot(slot)?.sending = false,
+            Event::Message(Message::Free(slot), _) => {
+                let slot = self.slot(slot)?;
+                if !std::mem::take(&mut slot.held) {
+                    return Err(violation("freed a block twice"));
+                }
+            }
+            _ => return Err(violation("sent a message that is out of place")),
+        }
+        Ok(())
+    }
+
+    fn slot(&mut self, slot: u32) -> Result<&mut Use> {
+        self.uses
+            .get_mut(slot as usize)
+            .ok_or_else(|| violation("named a block that does not exist"))
+    }
+}
+
+fn read(file: &mut File, data: &mut [u8], doing: &str) -> Result<()> {
+    file.read_exact(data).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => Failure::new(
+            format!("cannot {doing}: the file became shorter meanwhile"),
+            "send it again when nobody writes to it",
+        ),
+        _ => Failure::io(doing, &error),
+    })
+}

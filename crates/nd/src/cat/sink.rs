@@ -1,0 +1,386 @@
+//! Where the received file goes: nothing half-written ever has its final name.
+//!
+//! A file is received beside its final place and renamed when it is whole. On Linux it has no name at all until then
+//! where the file system can do that, so that not even a killed process leaves anything behind; elsewhere it is called
+//! `.NAME.xxxxxx.part`, and removed when the program ends by itself.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempPath;
+
+use crate::errors::{Failure, Result};
+
+/// The place of the received file, checked before anything is received.
+#[derive(Debug)]
+pub(super) struct Sink {
+    path: PathBuf,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    Stdout,
+    /// A device or a pipe: written to as it is.
+    Direct(File),
+    /// A file, with the permissions of the one that it replaces.
+    File {
+        path: PathBuf,
+        replaces: Option<fs::Permissions>,
+    },
+}
+
+impl Sink {
+    /// Finds out what is at `path`, and whether it can be written. Leaves nothing behind.
+    pub(super) fn new(path: &Path) -> Result<Self> {
+        let target = if path == Path::new("-") {
+            Ok(Target::Stdout)
+        } else {
+            target(path)
+        };
+        let target = target.map_err(|error| writing(path, &error))?;
+        let sink = Self {
+            path: path.to_owned(),
+            target,
+        };
+        sink.part()?; // removed again at once
+        Ok(sink)
+    }
+
+    /// Whether standard output is taken by the file.
+    pub(super) fn is_stdout(&self) -> bool {
+        matches!(self.target, Target::Stdout)
+    }
+
+    /// Begins a file.
+    pub(super) fn begin(self) -> Result<Writing> {
+        let part = self.part()?;
+        Ok(Writing { sink: self, part })
+    }
+
+    /// The temporary file beside the final one, which goes when it is dropped.
+    fn part(&self) -> Result<Option<Part>> {
+        let Target::File { path, .. } = &self.target else {
+            return Ok(None);
+        };
+        Part::create(path)
+            .map(Some)
+            .map_err(|error| writing(&self.path, &error))
+    }
+}
+
+fn target(path: &Path) -> io::Result<Target> {
+    if path
+        .as_os_str()
+        .to_string_lossy()
+        .ends_with(['/', std::path::MAIN_SEPARATOR])
+    {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
+            return Ok(Target::File {
+                path: path.to_owned(),
+                replaces: None,
+            });
+        }
+        Err(error) => return Err(error),
+    };
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    // A file that may not be written is not replaced either, though its directory would allow that.
+    let file = OpenOptions::new().write(true).open(path)?;
+    if !found.is_file() {
+        return Ok(Target::Direct(file));
+    }
+    // Where a link points to, so that the link stays one.
+    Ok(Target::File {
+        path: fs::canonicalize(path)?,
+        replaces: Some(found.permissions()),
+    })
+}
+
+/// A file being received. Dropped before [`Writing::finish`], it leaves nothing behind.
+#[derive(Debug)]
+pub(super) struct Writing {
+    sink: Sink,
+    part: Option<Part>,
+}
+
+impl Writing {
+    /// Appends to the file.
+    pub(super) fn write(&mut self, data: &[u8]) -> Result<()> {
+        let written = match (&mut self.part, &mut self.sink.target) {
+            (Some(part), _) => part.file.write_all(data),
+            (None, Target::Direct(file)) => file.write_all(data),
+            (None, _) => std::io::stdout().lock().write_all(data),
+        };
+        written.map_err(|error| writing(&self.sink.path, &error))
+    }
+
+    /// Gives the whole file its name.
+    pub(super) fn finish(self) -> Result<()> {
+        let done = match (self.part, &self.sink.target) {
+            (Some(part), Target::File { path, replaces }) => part.publish(path, replaces.as_ref()),
+            (_, Target::Direct(file)) => (&*file).flush(),
+            _ => std::io::stdout().lock().flush(),
+        };
+        done.map_err(|error| writing(&self.sink.path, &error))
+    }
+}
+
+/// A file that has not got its final name yet.
+#[derive(Debug)]
+struct Part {
+    file: File,
+    /// `None`: the file has no name.
+    name: Option<TempPath>,
+}
+
+impl Part {
+    /// A new file on the file system of `path`.
+    fn create(path: &Path) -> io::Result<Self> {
+        match unnamed::create(directory(path))? {
+            Some(file) => Ok(Self { file, name: None }),
+            None => Self::named(path),
+        }
+    }
+
+    fn named(path: &Path) -> io::Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(fs::Permissions::from_mode(0o666)); // the umask applies
+        }
+        let prefix = prefix(path);
+        let (file, name) = builder
+            .prefix(&prefix)
+            .suffix(".part")
+            .tempfile_in(directory(path))?
+            .into_parts();
+        Ok(Self {
+            file,
+            name: Some(name),
+        })
+    }
+
+    fn publish(self, path: &Path, replaces: Option<&fs::Permissions>) -> io::Result<()> {
+        if let Some(permissions) = replaces {
+            self.file.set_permissions(permissions.clone())?;
+        }
+        let name = match self.name {
+            Some(name) => name,
+            None => {
+                // A link cannot replace a file, a rename can.
+                let link = |name: &Path| unnamed::link(&self.file, name);
+                let prefix = prefix(path);
+                let mut builder = tempfile::Builder::new();
+                builder
+                    .prefix(&prefix)
+                    .suffix(".part")
+                    .make_in(directory(path), link)?
+                    .into_temp_path()
+            }
+        };
+        name.persist(path).map_err(|error| error.error)
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn prefix(path: &Path) -> String {
+    // Names have at most 255 octets, of which the rest needs some.
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .filter(|name| name.len() <= 200);
+    format!(".{}.", name.unwrap_or("nd"))
+}
+
+/// Files without a name: `O_TMPFILE` of Linux, and `linkat` from `/proc`, which gives them one (open(2)).
+#[cfg(target_os = "linux")]
+mod unnamed {
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::AsRawFd;
+    use std::path::Path;
+
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+    /// `None` where the file system or the system cannot do that.
+    pub(super) fn create(directory: &Path) -> io::Result<Option<File>> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH; // the umask applies
+        match rustix::fs::open(directory, flags, mode) {
+            // Whatever is wrong with the directory is better told by the other way of making a file.
+            Err(_) => Ok(None),
+            Ok(file) => {
+                let file = File::from(file);
+                Ok(in_proc(&file).try_exists()?.then_some(file))
+            }
+        }
+    }
+
+    pub(super) fn link(file: &File, name: &Path) -> io::Result<()> {
+        Ok(rustix::fs::linkat(
+            CWD,
+            in_proc(file),
+            CWD,
+            name,
+            AtFlags::SYMLINK_FOLLOW,
+        )?)
+    }
+
+    fn in_proc(file: &File) -> std::path::PathBuf {
+        format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod unnamed {
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+
+    pub(super) fn create(_directory: &Path) -> io::Result<Option<File>> {
+        Ok(None)
+    }
+
+    pub(super) fn link(_file: &File, _name: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+fn writing(path: &Path, error: &io::Error) -> Failure {
+    let name = if path == Path::new("-") {
+        "standard output".into()
+    } else {
+        path.to_string_lossy()
+    };
+    let failure = Failure::io(format_args!("write {name}"), error);
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            failure.advise("create its directory first, or choose another place")
+        }
+        _ => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory)
+            .expect("readable")
+            .map(|entry| entry.expect("entry").file_name());
+        entries
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn the_name_appears_only_with_the_whole_file() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("out");
+        let sink = Sink::new(&path).expect("writable");
+        assert!(
+            names(directory.path()).is_empty(),
+            "checking leaves nothing"
+        );
+        let mut writing = sink.begin().expect("begins");
+        writing.write(b"half").expect("written");
+        assert!(!path.exists());
+        writing.write(b" and half").expect("written");
+        writing.finish().expect("renamed");
+        assert_eq!(fs::read(&path).expect("there"), b"half and half");
+        assert_eq!(names(directory.path()), ["out"]);
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_the_old_file_and_nothing_else() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("out");
+        fs::write(&path, "old").expect("written");
+        let mut writing = Sink::new(&path).and_then(Sink::begin).expect("begins");
+        writing.write(b"new").expect("written");
+        drop(writing);
+        assert_eq!(fs::read(&path).expect("there"), b"old");
+        assert_eq!(names(directory.path()), ["out"]);
+    }
+
+    #[test]
+    fn where_files_need_names_the_temporary_one_is_beside_the_final_one() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("out");
+        drop(Part::named(&path).expect("created"));
+        assert!(names(directory.path()).is_empty());
+        let mut part = Part::named(&path).expect("created");
+        part.file.write_all(b"whole").expect("written");
+        let [name] = names(directory.path()).try_into().expect("one");
+        assert!(
+            name.starts_with(".out.") && name.ends_with(".part"),
+            "{name}"
+        );
+        part.publish(&path, None).expect("renamed");
+        assert_eq!(fs::read(&path).expect("there"), b"whole");
+        assert_eq!(names(directory.path()), ["out"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_replaced_file_keeps_its_permissions_and_a_link_stays_a_link() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("directory");
+        let (path, link) = (directory.path().join("out"), directory.path().join("link"));
+        fs::write(&path, "old").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        let mut writing = Sink::new(&link).and_then(Sink::begin).expect("begins");
+        writing.write(b"new").expect("written");
+        writing.finish().expect("renamed");
+        assert_eq!(fs::read(&path).expect("there"), b"new");
+        assert_eq!(
+            fs::metadata(&path).expect("there").permissions().mode() & 0o777,
+            0o640
+        );
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+    }
+
+    #[test]
+    fn places_that_cannot_be_written_are_found_out_at_once() {
+        let directory = tempfile::tempdir().expect("directory");
+        for bad in [
+            directory.path().to_owned(),
+            directory.path().join("no/such"),
+            directory.path().join("new/"),
+        ] {
+            let text = Sink::new(&bad).expect_err("not writable").to_string();
+            assert!(text.starts_with("cannot write "), "{text}");
+        }
+        assert!(Sink::new(Path::new("")).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_device_is_written_to_and_not_replaced() {
+        let mut writing = Sink::new(Path::new("/dev/full"))
+            .and_then(Sink::begin)
+            .expect("begins");
+        let text = writing.write(b"x").expect_err("full").to_string();
+        assert!(
+            text.contains("/dev/full")
+                && text.ends_with("free some space, or choose another place"),
+            "{text}"
+        );
+    }
+}
