@@ -1,0 +1,513 @@
+//! The client's part of the demo, which is also the director: it decides when which side is shown.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status};
+
+use super::report::Stage;
+use super::talk::{Talk, expect, posted, verify, wrong};
+use super::{LIMIT, pattern, sizes};
+use crate::cli::DemoArgs;
+use crate::errors::{Failure, Result, one_line};
+use crate::output;
+use crate::session::{Session, Setup};
+use crate::table::{Align, Table};
+use crate::units;
+
+/// The Reads that the client serves and wants to issue.
+pub(super) const LIMITS: ReadLimits = ReadLimits {
+    inbound: 4,
+    outbound: 8,
+};
+
+pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
+    let setup = Setup::new(&args.adapter, LIMIT)?;
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let session = setup.at(local)?;
+    let mut stage = Stage::start(args.adapter.no_crc, verbose)?;
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, stage.port()?));
+    let ids = (std::process::id(), stage.server_id());
+    output::line(format_args!(
+        "client is process {}, server is process {} at {server}",
+        ids.0, ids.1
+    ))?;
+    let mut client = Client {
+        session,
+        stage,
+        local,
+        server,
+        checked: 0,
+        ways: Vec::new(),
+    };
+    let played = client.play(&args.private_data);
+    let recorded = setup.finish();
+    let Client {
+        session,
+        mut stage,
+        checked,
+        ways,
+        ..
+    } = client;
+    drop(session);
+    let there = match played {
+        Ok(there) => there,
+        Err(failure) if failure.is_ours() => return Err(failure),
+        Err(failure) => return Err(stage.last_words().unwrap_or(failure)),
+    };
+    recorded?;
+    show_ways(&ways)?;
+    let all = stage.paint().green("every byte checked");
+    output::line(format_args!(
+        "\n{all}: {} on the client, {} on the server",
+        units::bytes(checked),
+        units::bytes(there)
+    ))
+}
+
+fn show_ways(ways: &[Way]) -> Result<()> {
+    let columns = [
+        ("moved by", Align::Left),
+        ("bytes", Align::Right),
+        ("requests", Align::Right),
+        ("time", Align::Right),
+        ("rate", Align::Right),
+    ];
+    let mut table = Table::new(columns);
+    for way in ways {
+        let rate = match way.name {
+            ROUND_TRIPS => format!("{} each", units::time(way.time / sizes::PINGS)),
+            _ => units::rate(way.bytes, way.time),
+        };
+        let requests = units::count(way.requests.into());
+        table.row([
+            way.name.to_owned(),
+            units::count(way.bytes),
+            requests,
+            units::time(way.time),
+            rate,
+        ]);
+    }
+    output::line("")?;
+    output::line(table.to_string().trim_end())
+}
+
+const ROUND_TRIPS: &str = "round trips";
+
+/// One way of moving bytes, and how fast it was.
+struct Way {
+    name: &'static str,
+    bytes: u64,
+    requests: u32,
+    time: Duration,
+}
+
+struct Client {
+    session: Session,
+    stage: Stage,
+    local: SocketAddr,
+    server: SocketAddr,
+    /// Octets found right on this side.
+    checked: u64,
+    ways: Vec<Way>,
+}
+
+impl Client {
+    /// All steps; what the server has checked.
+    fn play(&mut self, private_data: &str) -> Result<u64> {
+        let mut main = self.connect(private_data)?;
+        self.send_and_receive(&mut main)?;
+        self.write(&mut main)?;
+        self.read(&mut main)?;
+        let gone = self.window(&mut main)?;
+        self.refused(&mut main, gone)?;
+        self.reject()?;
+        self.bulk()?;
+        self.disconnect(main)?;
+        let there = self.stage.checked()?;
+        if self.checked != EXPECTED {
+            return Err(wrong(format!(
+                "{} bytes were checked instead of {EXPECTED}",
+                self.checked
+            )));
+        }
+        if there != super::server::EXPECTED {
+            return Err(wrong(format!(
+                "the server checked {there} bytes instead of {}",
+                super::server::EXPECTED
+            )));
+        }
+        Ok(there)
+    }
+
+    fn talk(&self, more: u32) -> Result<Talk> {
+        Talk::new(&self.session, self.session.connector()?, more, |_| Ok(()))
+    }
+
+    fn connect(&mut self, private_data: &str) -> Result<Talk> {
+        self.stage
+            .step("Connect, with private data and read limits")?;
+        let talk = self.talk(0)?;
+        let ReadLimits { inbound, outbound } = LIMITS;
+        let says = format!(
+            "{}, limits: serves {inbound} Reads, issues {outbound}",
+            quoted(private_data.as_bytes())
+        );
+        self.stage
+            .client(format_args!("Connect to {}: {says}", self.server))?;
+        let status =
+            talk.endpoint
+                .connect(self.local, self.server, LIMITS, private_data.as_bytes());
+        expect(
+            &format!("connect to {}", self.server),
+            status.map_err(too_long)?,
+        )?;
+        self.stage.server()?;
+        let connector = &talk.endpoint.connector;
+        let words = connector
+            .get_private_data()
+            .map_err(|error| Failure::nd("read the server's private data", &error))?;
+        let limits = connector
+            .get_read_limits()
+            .map_err(|error| Failure::nd("read the read limits", &error))?;
+        if words != super::server::WELCOME
+            || limits.inbound > LIMITS.inbound
+            || limits.outbound > LIMITS.outbound
+        {
+            return Err(wrong(format!(
+                "the answer to Connect is {} and {limits:?}",
+                quoted(&words)
+            )));
+        }
+        let ReadLimits { inbound, outbound } = limits;
+        let says = format!(
+            "{}, limits: may serve {inbound} Reads, issue {outbound}",
+            quoted(&words)
+        );
+        self.stage
+            .client(format_args!("Connect: {}, {says}", Status::SUCCESS))?;
+        let status = talk.endpoint.complete_connect()?;
+        self.stage
+            .client(format_args!("CompleteConnect: {status}"))?;
+        expect("complete the connection", status)?;
+        self.stage.server()?;
+        Ok(talk)
+    }
+
+    fn send_and_receive(&mut self, talk: &mut Talk) -> Result<()> {
+        self.stage.step("Send and Receive, both ways")?;
+        let status = talk.say(&pattern(1, sizes::SEND))?;
+        self.stage
+            .client(format_args!("Send of {} bytes: {status}", sizes::SEND))?;
+        expect("send", status)?;
+        self.stage.server()?;
+        let answer = talk.hear()?;
+        self.checked += verify("the server's Send", &answer, &pattern(2, sizes::ANSWER))?;
+        self.stage.client(format_args!(
+            "Receive: {}, {} bytes, all as sent",
+            Status::SUCCESS,
+            answer.len()
+        ))
+    }
+
+    fn write(&mut self, talk: &mut Talk) -> Result<()> {
+        self.stage.step("RDMA Write into the server's memory")?;
+        let there = talk.hear_address()?;
+        self.stage.server()?;
+        let source = self.session.register(sizes::REGION, MrFlags::empty())?;
+        source.buffer.write(0, &pattern(3, sizes::REGION));
+        let status = talk.write(&source, 0..sizes::REGION, there)?;
+        self.stage.client(format_args!(
+            "Write of {}: {status}",
+            units::bytes(sizes::REGION as u64)
+        ))?;
+        expect("write", status)?;
+        talk.tell(&[])?;
+        self.stage.client(format_args!(
+            "Send of 0 bytes, to say that it was written: {}",
+            Status::SUCCESS
+        ))?;
+        self.stage.server()
+    }
+
+    fn read(&mut self, talk: &mut Talk) -> Result<()> {
+        self.stage.step("RDMA Read from the server's memory")?;
+        let there = talk.hear_address()?;
+        self.stage.server()?;
+        let sink = self.session.register(
+            sizes::REGION,
+            MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
+        )?;
+        let status = talk.read(&sink, 0..sizes::REGION, there)?;
+        expect("read", status)?;
+        self.checked += verify(
+            "what was read",
+            &sink.buffer.to_vec(),
+            &pattern(4, sizes::REGION),
+        )?;
+        let len = units::bytes(sizes::REGION as u64);
+        self.stage.client(format_args!(
+            "Read of {len}: {status}, all bytes as they are there"
+        ))?;
+        talk.tell(&[])
+    }
+
+    /// Uses a window of the server's, which is gone afterwards.
+    fn window(&mut self, talk: &mut Talk) -> Result<RemoteAddress> {
+        self.stage
+            .step("A memory window: bound, used, invalidated")?;
+        let there = talk.hear_address()?;
+        self.stage.server()?;
+        let local = self.session.register(
+            sizes::WINDOW.len(),
+            MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
+        )?;
+        let status = talk.read(&local, 0..sizes::WINDOW.len(), there)?;
+        expect("read through the window", status)?;
+        let behind = pattern(5, sizes::BEHIND);
+        self.checked += verify("the window", &local.buffer.to_vec(), &behind[sizes::WINDOW])?;
+        let len = units::bytes(sizes::WINDOW.len() as u64);
+        self.stage.client(format_args!(
+            "Read of {len} through the window: {status}, all bytes as they are there"
+        ))?;
+        let half = sizes::WINDOW.len() / 2;
+        local.buffer.write(0, &pattern(6, half));
+        let status = talk.write(&local, 0..half, there)?;
+        self.stage.client(format_args!(
+            "Write of {} through the window: {status}",
+            units::bytes(half as u64)
+        ))?;
+        expect("write through the window", status)?;
+        talk.tell(&[])?;
+        self.stage.server()?;
+        talk.hear_mark()?;
+        Ok(there)
+    }
+
+    fn refused(&mut self, main: &mut Talk, gone: RemoteAddress) -> Result<()> {
+        self.stage
+            .step("Refused access, each on a connection of its own, which it ends")?;
+        let sink = self.session.register(
+            sizes::REFUSED,
+            MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
+        )?;
+        let mut talk = self.talk(0)?;
+        talk.connect(self.local, self.server, b"to read what is gone")?;
+        let status = talk.read(&sink, 0..sizes::REFUSED, gone)?;
+        if status == Status::SUCCESS {
+            return Err(wrong("a Read through an invalidated window succeeded"));
+        }
+        self.stage.client(format_args!(
+            "Read through the invalidated window: {status}"
+        ))?;
+        self.ended(&mut talk)?;
+
+        let mut talk = self.talk(0)?;
+        talk.connect(self.local, self.server, b"to write too far")?;
+        let end = talk.hear_address()?;
+        self.stage.server()?;
+        // An iWARP Write may have completed before the refusal comes back (AMB-002).
+        let status = talk.write(&sink, 0..sizes::REFUSED, end)?;
+        let handed = if status == Status::SUCCESS {
+            " (it was handed over before the refusal came)"
+        } else {
+            ""
+        };
+        self.stage.client(format_args!(
+            "Write across the end of a region: {status}{handed}"
+        ))?;
+        self.ended(&mut talk)?;
+
+        main.tell(&[])?;
+        main.hear_mark()?;
+        self.stage
+            .client("the first connection is none the worse: a Send there and back succeeds")
+    }
+
+    /// Shows on both sides that a connection has ended.
+    fn ended(&mut self, talk: &mut Talk) -> Result<()> {
+        let flushed = talk.flushed()?;
+        if flushed == Status::SUCCESS {
+            return Err(wrong("a connection goes on after a refused access"));
+        }
+        self.stage.client(format_args!(
+            "Receive: {flushed}, as the connection has ended"
+        ))?;
+        self.stage.server()
+    }
+
+    fn reject(&mut self) -> Result<()> {
+        self.stage.step("Reject, with private data")?;
+        let question = b"may I come in?";
+        self.stage.client(format_args!(
+            "Connect to {}: {}",
+            self.server,
+            quoted(question)
+        ))?;
+        let talk = self.talk(0)?;
+        let status = talk
+            .endpoint
+            .connect(self.local, self.server, LIMITS, question)?;
+        self.stage.server()?;
+        let connector = &talk.endpoint.connector;
+        let words = connector
+            .get_private_data()
+            .map_err(|error| Failure::nd("read the reason for the Reject", &error))?;
+        self.stage
+            .client(format_args!("Connect: {status}, {}", quoted(&words)))?;
+        if status != Status::CONNECTION_REFUSED || words != super::server::SORRY {
+            return Err(wrong("the Reject did not arrive as it was sent"));
+        }
+        Ok(())
+    }
+
+    fn bulk(&mut self) -> Result<()> {
+        let title = format!(
+            "{} by each of Send, Write and Read",
+            units::bytes(sizes::BULK as u64)
+        );
+        self.stage.step(&title)?;
+        let mut talk = self.talk(sizes::CHUNKS)?;
+        let local = self.session.register(
+            sizes::BULK,
+            MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
+        )?;
+        talk.connect(self.local, self.server, b"for bulk")?;
+        let chunk = |i: u32| sizes::CHUNK * i as usize..sizes::CHUNK * (i as usize + 1);
+
+        local.buffer.write(0, &pattern(8, sizes::BULK));
+        let begun = Instant::now();
+        for i in 0..sizes::CHUNKS {
+            posted(
+                talk.endpoint
+                    .qp
+                    .send(i.into(), &[local.sge(chunk(i))], OpFlags::empty()),
+            )?;
+        }
+        self.all(&mut talk, RequestType::Send)?;
+        talk.hear_mark()?;
+        self.way("Send", begun)?;
+        let there = two_addresses(&talk.hear()?)?;
+
+        local.buffer.write(0, &pattern(9, sizes::BULK));
+        let begun = Instant::now();
+        for i in 0..sizes::CHUNKS {
+            let at = there.0.offset(chunk(i).start as u64);
+            posted(
+                talk.endpoint
+                    .qp
+                    .write(i.into(), &[local.sge(chunk(i))], at, OpFlags::empty()),
+            )?;
+        }
+        self.all(&mut talk, RequestType::Write)?;
+        talk.tell(&[])?;
+        talk.hear_mark()?;
+        self.way("RDMA Write", begun)?;
+
+        local.buffer.fill(0);
+        let begun = Instant::now();
+        for i in 0..sizes::CHUNKS {
+            let at = there.1.offset(chunk(i).start as u64);
+            posted(
+                talk.endpoint
+                    .qp
+                    .read(i.into(), &[local.sge(chunk(i))], at, OpFlags::empty()),
+            )?;
+        }
+        self.all(&mut talk, RequestType::Read)?;
+        self.way("RDMA Read", begun)?;
+        self.checked += verify(
+            "what was read",
+            &local.buffer.to_vec(),
+            &pattern(10, sizes::BULK),
+        )?;
+
+        let ping = pattern(11, sizes::PING);
+        let begun = Instant::now();
+        for _ in 0..sizes::PINGS {
+            talk.tell(&ping)?;
+            self.checked += verify("the answer", &talk.hear()?, &ping)?;
+        }
+        let bytes = 2 * u64::from(sizes::PINGS) * sizes::PING as u64;
+        self.ways.push(Way {
+            name: ROUND_TRIPS,
+            bytes,
+            requests: 2 * sizes::PINGS,
+            time: begun.elapsed(),
+        });
+        let sent = format!(
+            "{} of {} bytes by Send and Receive",
+            units::count(sizes::PINGS.into()),
+            sizes::PING
+        );
+        self.stage
+            .client(format_args!("round trips: {sent}, all right"))?;
+        self.stage.server()?;
+        expect("disconnect", talk.endpoint.disconnect()?)
+    }
+
+    /// Waits for all requests of one kind.
+    fn all(&self, talk: &mut Talk, kind: RequestType) -> Result<()> {
+        (0..sizes::CHUNKS)
+            .try_for_each(|_| expect(&format!("finish a {kind}"), talk.wait(kind)?.status))
+    }
+
+    fn way(&mut self, name: &'static str, begun: Instant) -> Result<()> {
+        let way = Way {
+            name,
+            bytes: sizes::BULK as u64,
+            requests: sizes::CHUNKS,
+            time: begun.elapsed(),
+        };
+        let each = units::bytes(sizes::CHUNK as u64);
+        self.stage.client(format_args!(
+            "{name}: {} of {each} each, all {}",
+            way.requests,
+            Status::SUCCESS
+        ))?;
+        self.ways.push(way);
+        Ok(())
+    }
+
+    fn disconnect(&mut self, mut talk: Talk) -> Result<()> {
+        self.stage.step("Disconnect")?;
+        let status = talk.endpoint.disconnect()?;
+        self.stage.client(format_args!("Disconnect: {status}"))?;
+        expect("disconnect", status)?;
+        let flushed = talk.flushed()?;
+        self.stage
+            .client(format_args!("Receive that was still posted: {flushed}"))?;
+        self.stage.server()
+    }
+}
+
+/// What the client has to find right: the answer, two Reads, the bulk Read, and the round trips.
+const EXPECTED: u64 = (sizes::ANSWER
+    + sizes::REGION
+    + (sizes::WINDOW.end - sizes::WINDOW.start)
+    + sizes::BULK
+    + sizes::PINGS as usize * sizes::PING) as u64;
+
+/// Private data as people read it.
+pub(super) fn quoted(octets: &[u8]) -> String {
+    format!(
+        "private data \"{}\"",
+        one_line(&String::from_utf8_lossy(octets))
+    )
+}
+
+fn too_long(failure: Failure) -> Failure {
+    match failure.nd_status() {
+        Some(Status::INVALID_BUFFER_SIZE) => {
+            failure.advise("shorten --private-data to what `nd info` shows as MaxCallerData")
+        }
+        _ => failure,
+    }
+}
+
+fn two_addresses(message: &[u8]) -> Result<(RemoteAddress, RemoteAddress)> {
+    match message.as_chunks::<{ RemoteAddress::LEN }>() {
+        ([a, b], []) => Ok((RemoteAddress::from_bytes(*a), RemoteAddress::from_bytes(*b))),
+        _ => Err(wrong("the server's message does not hold two addresses")),
+    }
+}

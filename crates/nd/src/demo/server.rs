@@ -1,0 +1,398 @@
+//! The server's part of the demo.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use netdirect::{
+    Buffer, Listener, MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status,
+};
+
+use super::client::quoted;
+use super::report::Voice;
+use super::talk::{Talk, expect, posted, verify, wrong};
+use super::{LIMIT, pattern, sizes};
+use crate::cli::{AdapterArgs, DemoServerArgs};
+use crate::errors::{Failure, Result};
+use crate::session::{self, Endpoint, Region, Request, Session, Setup};
+use crate::units;
+
+pub(super) const WELCOME: &[u8] = b"welcome, says the server";
+pub(super) const SORRY: &[u8] = b"sorry, not today";
+
+/// What the server gives of what the client asks for.
+const LIMITS: ReadLimits = ReadLimits {
+    inbound: 6,
+    outbound: 2,
+};
+
+/// Runs until the client is through; a failure is told through the pipe.
+pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
+    let played = play(args);
+    if let Err(failure) = &played {
+        Voice.give_up(failure)?;
+    }
+    played.map_err(Failure::told)
+}
+
+fn play(args: &DemoServerArgs) -> Result<()> {
+    let setup = Setup::new(
+        &AdapterArgs {
+            capture: None,
+            no_crc: args.no_crc,
+        },
+        LIMIT,
+    )?;
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let session = setup.at(local)?;
+    let (listener, address) = session.listen(local)?;
+    Voice.port(address.port())?;
+    let mut server = Server {
+        session,
+        listener,
+        voice: Voice,
+        checked: 0,
+    };
+    let mut main = server.accept()?;
+    server.receive_and_send(&mut main)?;
+    server.written(&mut main)?;
+    server.read(&mut main)?;
+    server.window(&mut main)?;
+    server.refused(&mut main)?;
+    server.reject()?;
+    server.bulk()?;
+    server.disconnected(main)?;
+    server.voice.checked(server.checked)
+}
+
+/// What the server has to find right: the Send, the Write, the region behind the window twice, the memory around the
+/// refused Write, the bulk by Send and by Write, and the round trips.
+pub(super) const EXPECTED: u64 = (sizes::SEND
+    + sizes::REGION
+    + 2 * sizes::BEHIND
+    + sizes::BEHIND
+    + 2 * sizes::BULK
+    + sizes::PINGS as usize * sizes::PING) as u64;
+
+struct Server {
+    session: Session,
+    listener: Arc<dyn Listener>,
+    voice: Voice,
+    /// Octets found right on this side.
+    checked: u64,
+}
+
+impl Server {
+    fn request(&self) -> Result<Request> {
+        session::next_request(&self.session, self.listener.as_ref(), Some(LIMIT))
+    }
+
+    fn accept(&self) -> Result<Talk> {
+        let request = self.request()?;
+        let ReadLimits { inbound, outbound } = request.limits;
+        let says = quoted(&request.private_data);
+        self.voice.say(format_args!(
+            "GetConnectionRequest: {}, {says}, from {}",
+            Status::SUCCESS,
+            request.peer
+        ))?;
+        self.voice.say(format_args!(
+            "GetReadLimits: may serve {inbound} Reads, issue {outbound}"
+        ))?;
+        let talk = Talk::new(&self.session, request.connector, 0, |_| Ok(()))?;
+        let limits = ReadLimits {
+            inbound: LIMITS.inbound.min(inbound),
+            outbound: LIMITS.outbound.min(outbound),
+        };
+        let ReadLimits { inbound, outbound } = limits;
+        let says = format!(
+            "{}, limits: serves {inbound} Reads, issues {outbound}",
+            quoted(WELCOME)
+        );
+        self.voice.say(format_args!("Accept: {says}"))?;
+        self.voice.pause()?;
+        let status = talk.endpoint.accept(limits, WELCOME)?;
+        self.voice
+            .say(format_args!("Accept: {status}, the connection stands"))?;
+        expect("accept the connection", status)?;
+        self.voice.pause()?;
+        Ok(talk)
+    }
+
+    /// Accepts a further connection without words.
+    fn accept_another(
+        &self,
+        more: u32,
+        first: impl FnOnce(&Endpoint) -> Result<()>,
+    ) -> Result<Talk> {
+        let request = self.request()?;
+        let talk = Talk::new(&self.session, request.connector, more, first)?;
+        expect(
+            "accept the connection",
+            talk.endpoint.accept(request.limits, &[])?,
+        )?;
+        Ok(talk)
+    }
+
+    fn receive_and_send(&mut self, talk: &mut Talk) -> Result<()> {
+        let message = talk.hear()?;
+        self.checked += verify("the client's Send", &message, &pattern(1, sizes::SEND))?;
+        self.voice.say(format_args!(
+            "Receive: {}, {} bytes, all as sent",
+            Status::SUCCESS,
+            message.len()
+        ))?;
+        let status = talk.say(&pattern(2, sizes::ANSWER))?;
+        self.voice.say(format_args!(
+            "Send of {} bytes back: {status}",
+            sizes::ANSWER
+        ))?;
+        expect("send", status)?;
+        self.voice.pause()
+    }
+
+    fn written(&mut self, talk: &mut Talk) -> Result<()> {
+        let region = self
+            .session
+            .register(sizes::REGION, MrFlags::ALLOW_REMOTE_WRITE)?;
+        self.advertise(talk, &region, "ND_MR_FLAG_ALLOW_REMOTE_WRITE")?;
+        talk.hear_mark()?;
+        self.checked += verify(
+            "what was written",
+            &region.buffer.to_vec(),
+            &pattern(3, sizes::REGION),
+        )?;
+        let len = units::bytes(sizes::REGION as u64);
+        self.voice.say(format_args!(
+            "memory: all {len} as written, and the Write made no completion here"
+        ))?;
+        self.voice.pause()
+    }
+
+    fn read(&self, talk: &mut Talk) -> Result<()> {
+        let region = self
+            .session
+            .register(sizes::REGION, MrFlags::ALLOW_REMOTE_READ)?;
+        region.buffer.write(0, &pattern(4, sizes::REGION));
+        self.advertise(talk, &region, "ND_MR_FLAG_ALLOW_REMOTE_READ")?;
+        talk.hear_mark()
+    }
+
+    /// Tells the client where a region is.
+    fn advertise(&self, talk: &mut Talk, region: &Region, rights: &str) -> Result<()> {
+        let remote = region.remote();
+        talk.tell(&remote.to_bytes())?;
+        let len = units::bytes(region.buffer.len() as u64);
+        self.voice.say(format_args!(
+            "Register of {len} with {rights}: {}",
+            Status::SUCCESS
+        ))?;
+        self.voice.say(format_args!(
+            "Send of its address and its token, {}",
+            token(remote)
+        ))?;
+        self.voice.pause()
+    }
+
+    fn window(&mut self, talk: &mut Talk) -> Result<()> {
+        let region = self
+            .session
+            .register(sizes::BEHIND, MrFlags::ALLOW_LOCAL_WRITE)?;
+        let mut expected = pattern(5, sizes::BEHIND);
+        region.buffer.write(0, &expected);
+        let window = self.session.adapter().create_memory_window();
+        let window = window.map_err(|error| Failure::nd("create a memory window", &error))?;
+        let address = region.buffer.address() + sizes::WINDOW.start as u64;
+        let (qp, length) = (Arc::clone(&talk.endpoint.qp), sizes::WINDOW.len() as u64);
+        let rights = OpFlags::ALLOW_READ | OpFlags::ALLOW_WRITE;
+        posted(qp.bind(0, &region.region, &window, address, length, rights))?;
+        let status = talk.wait(RequestType::Bind)?.status;
+        let what = format!(
+            "{} of a region that grants nothing itself",
+            units::bytes(length)
+        );
+        self.voice
+            .say(format_args!("Bind of a window to {what}: {status}"))?;
+        expect("bind a window", status)?;
+        let remote = RemoteAddress {
+            address,
+            token: window.get_remote_token(),
+        };
+        talk.tell(&remote.to_bytes())?;
+        self.voice.say(format_args!(
+            "Send of the window's address and token, {}",
+            token(remote)
+        ))?;
+        self.voice.pause()?;
+
+        talk.hear_mark()?;
+        let half = sizes::WINDOW.len() / 2;
+        expected[sizes::WINDOW.start..][..half].copy_from_slice(&pattern(6, half));
+        self.checked += verify(
+            "the region behind the window",
+            &region.buffer.to_vec(),
+            &expected,
+        )?;
+        let (changed, rest) = (
+            units::bytes(half as u64),
+            units::bytes((sizes::BEHIND - half) as u64),
+        );
+        self.voice.say(format_args!(
+            "memory: {changed} as written, the other {rest} untouched"
+        ))?;
+        posted(qp.invalidate(0, &window, OpFlags::empty()))?;
+        let status = talk.wait(RequestType::Invalidate)?.status;
+        self.voice.say(format_args!("Invalidate: {status}"))?;
+        expect("invalidate the window", status)?;
+        talk.tell(&[])?;
+        self.checked += verify(
+            "the region behind the window",
+            &region.buffer.to_vec(),
+            &expected,
+        )?;
+        self.voice.pause()
+    }
+
+    fn refused(&mut self, main: &mut Talk) -> Result<()> {
+        let mut talk = self.accept_another(0, |_| Ok(()))?;
+        self.ended(&mut talk)?;
+        self.voice.pause()?;
+
+        // A region with memory of ours behind it, so that a byte too far would be seen.
+        let buffer = Buffer::new(sizes::BEHIND);
+        let expected = pattern(7, sizes::BEHIND);
+        buffer.write(0, &expected);
+        let half = sizes::BEHIND / 2;
+        let region = self
+            .session
+            .register_buffer(buffer.slice(..half), MrFlags::ALLOW_REMOTE_WRITE)?;
+        let mut talk = self.accept_another(0, |_| Ok(()))?;
+        let end = region.remote().offset((half - sizes::REFUSED / 2) as u64);
+        // The client's queue pair has not sent anything yet; this side may all the same, as Accept is complete (AMB-040).
+        talk.tell(&end.to_bytes())?;
+        let len = units::bytes(half as u64);
+        self.voice.say(format_args!(
+            "Register of {len} with ND_MR_FLAG_ALLOW_REMOTE_WRITE: {}",
+            Status::SUCCESS
+        ))?;
+        self.voice.pause()?;
+        self.ended(&mut talk)?;
+        self.checked += verify(
+            "memory around the end of the region",
+            &buffer.to_vec(),
+            &expected,
+        )?;
+        self.voice
+            .say("memory: not one byte changed, in the region or behind it")?;
+        self.voice.pause()?;
+
+        main.hear_mark()?;
+        main.tell(&[])
+    }
+
+    /// Says how a connection ended that the client has spoilt.
+    fn ended(&self, talk: &mut Talk) -> Result<()> {
+        let flushed = talk.flushed()?;
+        if flushed == Status::SUCCESS {
+            return Err(wrong(
+                "a message came where the connection should have ended",
+            ));
+        }
+        let noticed = talk
+            .endpoint
+            .wait_for_end(LIMIT)
+            .ok_or_else(|| wrong("NotifyDisconnect never completed"))?;
+        self.voice.say(format_args!(
+            "NotifyDisconnect: {noticed}; Receive: {flushed}"
+        ))
+    }
+
+    fn reject(&self) -> Result<()> {
+        let request = self.request()?;
+        self.voice.say(format_args!(
+            "GetConnectionRequest: {}, {}",
+            Status::SUCCESS,
+            quoted(&request.private_data)
+        ))?;
+        request
+            .connector
+            .reject(SORRY)
+            .map_err(|error| Failure::nd("reject a connection", &error))?;
+        self.voice.say(format_args!(
+            "Reject: {}, {}",
+            Status::SUCCESS,
+            quoted(SORRY)
+        ))?;
+        self.voice.pause()
+    }
+
+    fn bulk(&mut self) -> Result<()> {
+        let target = self
+            .session
+            .register(sizes::BULK, MrFlags::ALLOW_REMOTE_WRITE)?;
+        let source = self
+            .session
+            .register(sizes::BULK, MrFlags::ALLOW_REMOTE_READ)?;
+        source.buffer.write(0, &pattern(10, sizes::BULK));
+        let mut talk = self.accept_another(sizes::CHUNKS, |endpoint| {
+            (0..sizes::CHUNKS as usize).try_for_each(|i| {
+                let part = target.sge(sizes::CHUNK * i..sizes::CHUNK * (i + 1));
+                posted(endpoint.qp.receive(i as u64, &[part]))
+            })
+        })?;
+        for _ in 0..sizes::CHUNKS {
+            expect("finish a Receive", talk.wait(RequestType::Receive)?.status)?;
+        }
+        talk.tell(&[])?;
+        self.checked += verify(
+            "what was sent",
+            &target.buffer.to_vec(),
+            &pattern(8, sizes::BULK),
+        )?;
+        target.buffer.fill(0); // or a Write that never came might look right
+        talk.tell(&[target.remote().to_bytes(), source.remote().to_bytes()].concat())?;
+
+        talk.hear_mark()?;
+        talk.tell(&[])?;
+        self.checked += verify(
+            "what was written",
+            &target.buffer.to_vec(),
+            &pattern(9, sizes::BULK),
+        )?;
+
+        let ping = pattern(11, sizes::PING);
+        for _ in 0..sizes::PINGS {
+            let heard = talk.hear()?;
+            self.checked += verify("the client's Send", &heard, &ping)?;
+            talk.tell(&heard)?;
+        }
+        let len = units::bytes(sizes::BULK as u64);
+        self.voice.say(format_args!(
+            "memory: {len} as sent, later {len} as written"
+        ))?;
+        self.voice.pause()?;
+        talk.endpoint
+            .wait_for_end(LIMIT)
+            .map(drop)
+            .ok_or_else(|| wrong("NotifyDisconnect never completed"))
+    }
+
+    fn disconnected(&self, mut talk: Talk) -> Result<()> {
+        let noticed = talk
+            .endpoint
+            .wait_for_end(LIMIT)
+            .ok_or_else(|| wrong("NotifyDisconnect never completed"))?;
+        self.voice
+            .say(format_args!("NotifyDisconnect: {noticed}"))?;
+        let flushed = talk.flushed()?;
+        self.voice
+            .say(format_args!("Receive that was still posted: {flushed}"))?;
+        let status = talk.endpoint.disconnect()?;
+        self.voice.say(format_args!("Disconnect: {status}"))?;
+        expect("disconnect", status)?;
+        self.voice.pause()
+    }
+}
+
+fn token(remote: RemoteAddress) -> String {
+    format!("{:#010x}", remote.token.to_host())
+}
