@@ -1,2 +1,56 @@
-//! nd
-fn main() {}
+//! The command line program `nd`: shows NetworkDirect adapters, demonstrates what they do, and moves files over them.
+//!
+//! Every command is written against the `netdirect` traits; the provider behind them is picked at run time, in
+//! `session`. What goes wrong reaches the user as one line and an exit status, both made in `errors`.
+
+#![forbid(unsafe_code)]
+
+mod cat;
+mod cli;
+mod demo;
+mod errors;
+mod info;
+mod output;
+mod session;
+mod table;
+mod units;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::{Cat, Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_logging(cli.verbose);
+    let done = match &cli.command {
+        Command::Info { url } => info::run(url.as_deref()),
+        Command::Demo(args) => demo::run(args, cli.verbose),
+        Command::DemoServer(args) => demo::serve(args),
+        Command::Cat(Cat::Send(args)) => cat::send(args),
+        Command::Cat(Cat::Recv(args)) => cat::recv(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Logs go to standard error, so that standard output stays parseable. `RUST_LOG` wins over `-v`.
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}

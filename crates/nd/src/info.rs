@@ -1,0 +1,200 @@
+//! `nd info`: the adapters of this machine and their limits.
+//!
+//! The first table has a row per adapter. Limits stand in a second one with a column per adapter; adapters that are
+//! alike share a column, as the addresses of one software provider mostly do.
+
+use std::net::SocketAddr;
+
+use netdirect::{AdapterFlags, AdapterInfo};
+
+use crate::errors::Result;
+use crate::output;
+use crate::session::{self, Found};
+use crate::table::{Align, Table};
+use crate::units;
+
+/// Prints what is known of the adapter at `url`, or of all.
+pub(crate) fn run(url: Option<&str>) -> Result<()> {
+    let found = session::adapters(url)?;
+    output::line(adapters(&found))?;
+    output::line(limits(&found).to_string().trim_end())
+}
+
+fn adapters(found: &[Found]) -> Table {
+    let heads = ["adapter", "id", "vendor", "device", "url", "addresses"];
+    let mut table = Table::new(heads.map(|head| (head, Align::Left)));
+    for (i, adapter) in found.iter().enumerate() {
+        table.row([
+            i.to_string(),
+            adapter.info.adapter_id.to_string(),
+            format!("{:#06x}", adapter.info.vendor_id),
+            format!("{:#06x}", adapter.info.device_id),
+            adapter.url.clone(),
+            addresses(&adapter.addresses),
+        ]);
+    }
+    table
+}
+
+fn addresses(all: &[SocketAddr]) -> String {
+    let all: Vec<_> = all.iter().map(|address| address.ip().to_string()).collect();
+    all.join(", ")
+}
+
+/// One line of the second table: what it is called, and its value for people.
+type Limit = (&'static str, fn(&AdapterInfo) -> String);
+
+const LIMITS: &[Limit] = &[
+    ("MaxRegistrationSize", |info| {
+        units::bytes(info.max_registration_size)
+    }),
+    ("MaxWindowSize", |info| units::bytes(info.max_window_size)),
+    ("MaxInitiatorSge", |info| count(info.max_initiator_sge)),
+    ("MaxReceiveSge", |info| count(info.max_receive_sge)),
+    ("MaxReadSge", |info| count(info.max_read_sge)),
+    ("MaxTransferLength", |info| {
+        units::bytes(info.max_transfer_length.into())
+    }),
+    ("MaxInlineDataSize", |info| {
+        units::bytes(info.max_inline_data_size.into())
+    }),
+    ("MaxInboundReadLimit", |info| {
+        count(info.max_inbound_read_limit)
+    }),
+    ("MaxOutboundReadLimit", |info| {
+        count(info.max_outbound_read_limit)
+    }),
+    ("MaxReceiveQueueDepth", |info| {
+        count(info.max_receive_queue_depth)
+    }),
+    ("MaxInitiatorQueueDepth", |info| {
+        count(info.max_initiator_queue_depth)
+    }),
+    ("MaxSharedReceiveQueueDepth", |info| {
+        count(info.max_shared_receive_queue_depth)
+    }),
+    ("MaxCompletionQueueDepth", |info| {
+        count(info.max_completion_queue_depth)
+    }),
+    ("InlineRequestThreshold", |info| {
+        units::bytes(info.inline_request_threshold.into())
+    }),
+    ("LargeRequestThreshold", |info| {
+        units::bytes(info.large_request_threshold.into())
+    }),
+    ("MaxCallerData", |info| {
+        units::bytes(info.max_caller_data.into())
+    }),
+    ("MaxCalleeData", |info| {
+        units::bytes(info.max_callee_data.into())
+    }),
+    ("in-order DMA", |info| {
+        flag(info, AdapterFlags::IN_ORDER_DMA_SUPPORTED)
+    }),
+    ("CQ interrupt moderation", |info| {
+        flag(info, AdapterFlags::CQ_INTERRUPT_MODERATION_SUPPORTED)
+    }),
+    ("multiple engines", |info| {
+        flag(info, AdapterFlags::MULTI_ENGINE_SUPPORTED)
+    }),
+    ("CQ resize", |info| {
+        flag(info, AdapterFlags::CQ_RESIZE_SUPPORTED)
+    }),
+    ("loopback connections", |info| {
+        flag(info, AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED)
+    }),
+];
+
+fn count(n: u32) -> String {
+    match n {
+        0 => "none".to_owned(),
+        n => units::count(n.into()),
+    }
+}
+
+fn flag(info: &AdapterInfo, flag: AdapterFlags) -> String {
+    if info.flags.contains(flag) {
+        "yes"
+    } else {
+        "no"
+    }
+    .to_owned()
+}
+
+fn limits(found: &[Found]) -> Table {
+    let kinds = alike(found);
+    let heads = kinds.iter().map(|(numbers, _)| match numbers.as_slice() {
+        [one] => format!("adapter {one}"),
+        several => format!("adapters {}", several.join(", ")),
+    });
+    let columns = std::iter::once(("limit".to_owned(), Align::Left))
+        .chain(heads.map(|head| (head, Align::Right)));
+    let mut table = Table::new(columns);
+    for (name, value) in LIMITS {
+        table.row(
+            std::iter::once((*name).to_owned()).chain(kinds.iter().map(|(_, info)| value(info))),
+        );
+    }
+    table
+}
+
+/// Adapters with the same limits, by the numbers of their rows.
+fn alike(found: &[Found]) -> Vec<(Vec<String>, AdapterInfo)> {
+    let mut kinds: Vec<(Vec<String>, AdapterInfo)> = Vec::new();
+    for (i, adapter) in found.iter().enumerate() {
+        let same = |info: &AdapterInfo| {
+            LIMITS
+                .iter()
+                .all(|(_, value)| value(info) == value(&adapter.info))
+        };
+        match kinds.iter_mut().find(|(_, info)| same(info)) {
+            Some((numbers, _)) => numbers.push(i.to_string()),
+            None => kinds.push((vec![i.to_string()], adapter.info)),
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netdirect::AdapterId;
+
+    fn found(id: u64, caller: u32) -> Found {
+        let mut info = AdapterInfo::default();
+        info.adapter_id = AdapterId(id);
+        info.max_caller_data = caller;
+        info.flags = AdapterFlags::CQ_RESIZE_SUPPORTED;
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        Found {
+            url: "softnd+tcp://127.0.0.1".to_owned(),
+            addresses: vec![address],
+            info,
+        }
+    }
+
+    #[test]
+    fn adapters_that_are_alike_share_a_column() {
+        let all = [found(1, 248), found(2, 248), found(3, 56)];
+        let text = limits(&all).to_string();
+        let head = text.lines().next().unwrap_or_default();
+        assert!(
+            head.contains("adapters 0, 1") && head.contains("adapter 2"),
+            "{text}"
+        );
+        assert!(
+            text.lines()
+                .any(|line| line.contains("MaxCallerData") && line.contains("248 B")),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn every_limit_has_a_line_and_every_adapter_a_row() {
+        let all = [found(1, 248), found(2, 248)];
+        assert_eq!(limits(&all).to_string().lines().count(), LIMITS.len() + 2);
+        let text = adapters(&all).to_string();
+        assert_eq!(text.lines().count(), 4);
+        assert!(text.contains("0x1") && text.contains("127.0.0.1"), "{text}");
+    }
+}
