@@ -164,8 +164,9 @@ impl Link {
             let (octets, sent) = self.stream.send(&core.table, batch)?;
             connection.handle_transmitted(octets);
             match sent {
-                Sent::All => {}
-                Sent::Partly | Sent::WouldBlock => self.writable = false,
+                // What is left did not fit into one call, or the socket is full: the next one tells.
+                Sent::All | Sent::Partly => {}
+                Sent::WouldBlock => self.writable = false,
                 Sent::Revoked => {
                     batch.clear();
                     connection.handle_revoked();
