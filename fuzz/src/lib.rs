@@ -1,1 +1,18 @@
-//! fuzz
+//! The fuzz targets as plain functions, one per target: a fuzzer calls them with what it makes up, `cargo test` with every file
+//! of the corpus. A target returns, or panics because a property does not hold.
+
+#![forbid(unsafe_code)]
+
+mod codec;
+mod engine;
+mod input;
+mod memory;
+mod pair;
+mod side;
+mod startup;
+mod wire;
+
+pub use codec::codec;
+pub use engine::engine;
+pub use pair::pair;
+pub use startup::startup;

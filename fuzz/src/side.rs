@@ -1,0 +1,767 @@
+//! One engine with its memory and its transport, driven by a fuzzer's decisions, and everything that can be said about it
+//! without looking inside.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use iwarp::mpa::fpdu;
+use iwarp::{
+    Completion, Connection, Event, InitiatorWqe, Memory as _, Operation, Payload, Pd, PieceRef,
+    QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, STag, Scope, Sge,
+    StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
+};
+
+use crate::input::Input;
+use crate::memory::{Rights, VecMemory};
+use crate::wire::Wire;
+
+/// Never written: what Sends, Writes and Reads take from.
+pub(crate) const SOURCE: STag = STag(0x0100_01aa);
+/// Written by the peer's Writes only.
+pub(crate) const TARGET: STag = STag(0x0200_02bb);
+/// Written by inbound Sends only; each Receive has its own piece.
+pub(crate) const RECEIVE: STag = STag(0x0300_03cc);
+/// Written by our own Reads only; each has its own piece.
+pub(crate) const SINK: STag = STag(0x0400_04dd);
+/// Opens to nobody.
+pub(crate) const PRIVATE: STag = STag(0x0500_05ee);
+/// Opens to everybody of another protection domain.
+pub(crate) const FOREIGN: STag = STag(0x0600_06ff);
+/// STags of the window, one for each time it is bound.
+pub(crate) const WINDOW: u32 = 0x0700_0700;
+/// Names nothing.
+pub(crate) const NOTHING: STag = STag(0x0800_0800);
+
+/// Where each region begins.
+pub(crate) const BASE: u64 = 0x1_0000;
+pub(crate) const SMALL: usize = 4096;
+const LARGE: usize = 16384;
+
+pub(crate) const SIZES: QueueSizes = QueueSizes {
+    initiator_depth: 8,
+    receive_depth: 8,
+    initiator_sges: 2,
+    receive_sges: 2,
+    read_sges: 2,
+    inline: 64,
+    max_transfer: 6000,
+};
+
+const PD: Pd = Pd(1);
+
+/// What every `SOURCE` holds.
+fn pattern(at: usize) -> u8 {
+    (at.wrapping_mul(31) ^ (at >> 8)).to_le_bytes()[0]
+}
+
+/// A posted initiator request whose end has not been seen.
+#[derive(Debug)]
+struct Posted {
+    context: u64,
+    kind: RequestKind,
+    length: u32,
+    silent: bool,
+}
+
+/// A Send as the receiver has to see it.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    data: Vec<u8>,
+    solicited: bool,
+    invalidate: Option<STag>,
+}
+
+/// What the flags of one operation say.
+#[derive(Clone, Copy, Debug)]
+struct Flags {
+    silent: bool,
+    fence: bool,
+    inline: bool,
+    solicited: bool,
+    split: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) conn: Connection,
+    pub(crate) mem: VecMemory,
+    pub(crate) now: Instant,
+    role: Role,
+    batch: TxBatch,
+    /// Octets the transport has taken and not yet delivered.
+    pub(crate) out: Vec<u8>,
+    /// Octets delivered and not yet consumed.
+    pub(crate) inbox: Vec<u8>,
+    pub(crate) wire: Wire,
+    /// What the peer has sent and the engine has consumed; only where the peer is one of ours.
+    pub(crate) inbound: Option<Wire>,
+    /// Largest ULPDU ever allowed.
+    mulpdu: usize,
+    next_context: u64,
+    posted: VecDeque<Posted>,
+    receives: VecDeque<(u64, usize, u32)>,
+    reads: HashMap<u64, (usize, usize, usize)>,
+    /// Octets of `RECEIVE` and `SINK` given away.
+    receive_used: usize,
+    sink_used: usize,
+    /// Writes in the order they were posted: offset in the peer's `TARGET`, data.
+    pub(crate) writes: Vec<(usize, Vec<u8>)>,
+    /// Something was posted that has to fail: nothing behind it may reach the peer's memory.
+    doomed: bool,
+    pub(crate) sends: VecDeque<Sent>,
+    window: WindowId,
+    window_binds: u32,
+    pub(crate) ready_sent: bool,
+    /// Connection events seen.
+    pub(crate) failed: bool,
+    peer_closed: bool,
+    pub(crate) ended: bool,
+    ready_seen: bool,
+    /// The transport is closed in our direction.
+    pub(crate) fin_sent: bool,
+    pub(crate) fin_received: bool,
+    /// The transport is gone in both directions.
+    broken: bool,
+}
+
+impl Side {
+    /// Four octets of decisions: role apart, both ends of a pair read the same.
+    pub(crate) fn new(role: Role, setup: [u8; 4], now: Instant) -> Self {
+        let [flags, limits, wait, room] = setup;
+        let crc = flags & 1 != 0;
+        let mem = VecMemory::default();
+        let none = Rights::default();
+        let local = Rights {
+            local_write: true,
+            ..none
+        };
+        let everything = Rights {
+            local_write: true,
+            remote_read: true,
+            remote_write: true,
+        };
+        let source: Vec<u8> = (0..SMALL).map(pattern).collect();
+        mem.register(
+            SOURCE,
+            BASE,
+            source,
+            PD,
+            Rights {
+                remote_read: true,
+                ..none
+            },
+        );
+        mem.register(
+            TARGET,
+            BASE,
+            vec![0; SMALL],
+            PD,
+            Rights {
+                remote_write: true,
+                ..local
+            },
+        );
+        mem.register(RECEIVE, BASE, vec![0; LARGE], PD, local);
+        mem.register(SINK, BASE, vec![0; LARGE], PD, local);
+        mem.register(PRIVATE, BASE, vec![0; SMALL], PD, none);
+        mem.register(FOREIGN, BASE, vec![0; SMALL], Pd(2), everything);
+        let window = mem.create_window();
+        let mut conn = Connection::new(
+            SIZES,
+            Scope {
+                pd: PD,
+                stream: StreamId(7),
+            },
+        );
+        // The ends may disagree only where start-up cannot: everything but the role is shared.
+        conn.start(StreamConfig {
+            role,
+            crc,
+            limits: ReadLimits {
+                ird: u32::from(limits >> 4),
+                ord: u32::from(limits >> 4),
+            },
+            ready: match flags >> 1 & 3 {
+                0 => None,
+                1 => Some(Ready::Write),
+                2 => Some(Ready::Read),
+                _ => Some(Ready::Send),
+            },
+            receive_wait: Duration::from_millis(u64::from(wait) * 10),
+            private_payload: flags & 8 != 0,
+        });
+        Self {
+            conn,
+            mem,
+            now,
+            role,
+            batch: TxBatch::with_capacity(512 + 64 * usize::from(room), 1 + usize::from(room & 15)),
+            out: Vec::new(),
+            inbox: Vec::new(),
+            wire: Wire::new(crc),
+            inbound: None,
+            mulpdu: 0,
+            next_context: 1,
+            posted: VecDeque::new(),
+            receives: VecDeque::new(),
+            reads: HashMap::new(),
+            receive_used: 0,
+            sink_used: 0,
+            writes: Vec::new(),
+            doomed: false,
+            sends: VecDeque::new(),
+            window,
+            window_binds: 0,
+            ready_sent: false,
+            failed: false,
+            peer_closed: false,
+            ended: false,
+            ready_seen: false,
+            fin_sent: false,
+            fin_received: false,
+            broken: false,
+        }
+    }
+
+    /// One decision of the client or of time; the lowest four bits of `op` choose.
+    pub(crate) fn local(&mut self, op: u8, input: &mut Input<'_>) {
+        match op & 15 {
+            0 => self.post_send(input),
+            1 => self.post_write(input),
+            2 => self.post_read(input),
+            3 => self.post_receive(input),
+            4 => self.post_bind(input),
+            5 => {
+                let work = Operation::Invalidate(self.window);
+                self.post(RequestKind::Invalidate, work, 0, flags(input));
+            }
+            6 => self.post_doomed(input),
+            7 => self.send_ready(),
+            8 => self.transmit(input),
+            9 => {
+                let octets = usize::from(input.word16());
+                self.write(octets);
+            }
+            10 => self.now += Duration::from_millis(u64::from(input.octet()) * 20),
+            11 => self.conn.handle_timeout(self.now),
+            12 => self.deregister(input),
+            13 => self.drop_unsent(),
+            14 => match input.octet() & 7 {
+                0 => self.conn.flush(),
+                1 => self.conn.disconnect(),
+                _ => {}
+            },
+            _ => {
+                let _ = self.conn.poll_timeout();
+            }
+        }
+    }
+
+    pub(crate) fn send_ready(&mut self) {
+        if !std::mem::replace(&mut self.ready_sent, true) {
+            self.conn.send_ready();
+        }
+    }
+
+    fn post(
+        &mut self,
+        kind: RequestKind,
+        operation: Operation<'_>,
+        length: u32,
+        flags: Flags,
+    ) -> Option<u64> {
+        let context = self.next_context;
+        let wqe = InitiatorWqe {
+            context,
+            operation,
+            silent: flags.silent,
+            fence: flags.fence,
+        };
+        self.conn.post_initiator(wqe).ok()?;
+        self.next_context += 1;
+        self.posted.push_back(Posted {
+            context,
+            kind,
+            length,
+            silent: flags.silent,
+        });
+        Some(context)
+    }
+
+    /// A stretch of `SOURCE`, as one SGE, two, or inline octets.
+    fn with_source<T>(
+        &mut self,
+        at: usize,
+        len: usize,
+        flags: Flags,
+        post: impl FnOnce(&mut Self, Payload<'_>) -> T,
+    ) -> T {
+        let data: Vec<u8> = (at..at + len).map(pattern).collect();
+        if flags.inline {
+            let (head, tail) = data.split_at(len / 3);
+            return post(self, Payload::Inline(&[head, tail]));
+        }
+        let sges = pieces(SOURCE, at, len, flags.split);
+        post(self, Payload::Sges(&sges))
+    }
+
+    fn post_send(&mut self, input: &mut Input<'_>) {
+        let flags = flags(input);
+        let (at, len) = stretch(input);
+        let stag = match input.octet() & 7 {
+            0 => Some(STag(WINDOW + u32::from(input.octet() & 3))),
+            1 => Some(TARGET),
+            _ => None,
+        };
+        let posted = self.with_source(at, len, flags, |side, data| {
+            let work = Operation::Send {
+                data,
+                solicited: flags.solicited,
+                invalidate: stag,
+            };
+            side.post(RequestKind::Send, work, length(len), flags)
+        });
+        if posted.is_some() && !self.doomed {
+            self.sends.push_back(Sent {
+                data: (at..at + len).map(pattern).collect(),
+                solicited: flags.solicited,
+                invalidate: stag,
+            });
+        }
+    }
+
+    fn post_write(&mut self, input: &mut Input<'_>) {
+        let flags = flags(input);
+        let (at, len) = stretch(input);
+        let (to, _) = stretch(input);
+        let len = len.min(SMALL - to);
+        let stag = match input.octet() & 3 {
+            0 => STag(WINDOW + u32::from(input.octet() & 3)),
+            _ => TARGET,
+        };
+        let remote = RemoteAddress {
+            stag,
+            to: BASE + to as u64,
+        };
+        let posted = self.with_source(at, len, flags, |side, data| {
+            side.post(
+                RequestKind::Write,
+                Operation::Write { data, remote },
+                length(len),
+                flags,
+            )
+        });
+        if posted.is_some() && !self.doomed {
+            self.writes
+                .push((to, (at..at + len).map(pattern).collect()));
+        }
+    }
+
+    fn post_read(&mut self, input: &mut Input<'_>) {
+        let flags = flags(input);
+        let (from, len) = stretch(input);
+        let len = len.min(LARGE - self.sink_used);
+        let sink = self.sink_used;
+        let sges = pieces(SINK, sink, len, flags.split);
+        let remote = RemoteAddress {
+            stag: SOURCE,
+            to: BASE + from as u64,
+        };
+        let work = Operation::Read {
+            sink: &sges,
+            remote,
+        };
+        if let Some(context) = self.post(RequestKind::Read, work, length(len), flags) {
+            self.sink_used += len;
+            self.reads.insert(context, (sink, from, len));
+        }
+    }
+
+    fn post_receive(&mut self, input: &mut Input<'_>) {
+        let flags = flags(input);
+        let (_, len) = stretch(input);
+        let len = len.min(LARGE - self.receive_used);
+        let at = self.receive_used;
+        let context = self.next_context;
+        if self
+            .conn
+            .post_receive(context, &pieces(RECEIVE, at, len, flags.split))
+            .is_ok()
+        {
+            self.next_context += 1;
+            self.receive_used += len;
+            self.receives.push_back((context, at, length(len)));
+        }
+    }
+
+    fn post_bind(&mut self, input: &mut Input<'_>) {
+        let flags = flags(input);
+        let (at, len) = stretch(input);
+        let bind = WindowBind {
+            window: self.window,
+            stag: STag(WINDOW + (self.window_binds & 3)),
+            region: TARGET,
+            address: BASE + at as u64,
+            length: len as u64,
+            read: flags.solicited,
+            write: !flags.inline,
+        };
+        if self
+            .post(RequestKind::Bind, Operation::Bind(bind), 0, flags)
+            .is_some()
+        {
+            self.window_binds += 1;
+        }
+    }
+
+    /// A request that cannot succeed, here or there.
+    fn post_doomed(&mut self, input: &mut Input<'_>) {
+        let flags = Flags {
+            inline: false,
+            ..flags(input)
+        };
+        let remote = |stag: STag, to: u64| RemoteAddress {
+            stag,
+            to: BASE.wrapping_add(to),
+        };
+        let end = SMALL as u64;
+        let (local, remote) = match input.octet() % 8 {
+            0 => (SOURCE, remote(NOTHING, 0)),
+            1 => (SOURCE, remote(TARGET, end - 1)),
+            2 => (SOURCE, remote(TARGET, u64::MAX - BASE)),
+            3 => (SOURCE, remote(SOURCE, 0)),
+            4 => (SOURCE, remote(FOREIGN, 0)),
+            5 => (SOURCE, remote(PRIVATE, 0)),
+            6 => (NOTHING, remote(TARGET, 0)),
+            _ => (FOREIGN, remote(TARGET, 0)),
+        };
+        let sges = pieces(local, 0, 2, flags.split);
+        let work = Operation::Write {
+            data: Payload::Sges(&sges),
+            remote,
+        };
+        self.doomed |= self.post(RequestKind::Write, work, 2, flags).is_some();
+    }
+
+    fn deregister(&self, input: &mut Input<'_>) {
+        match input.octet() {
+            1 => self.mem.deregister(SOURCE),
+            2 => self.mem.deregister(TARGET),
+            3 => self.mem.deregister(RECEIVE),
+            4 => self.mem.deregister(SINK),
+            _ => {}
+        }
+    }
+
+    fn transmit(&mut self, input: &mut Input<'_>) {
+        let limit = TxLimit {
+            octets: usize::from(input.word16()),
+            fpdus: usize::from(input.octet() & 15),
+            mulpdu: u32::from(input.word16()),
+        };
+        self.transmit_within(limit);
+    }
+
+    pub(crate) fn transmit_within(&mut self, limit: TxLimit) {
+        let wanted = self.conn.wants_transmit();
+        let before = self.batch.remaining();
+        let fpdus = self
+            .conn
+            .poll_transmit(self.now, &self.mem, limit, &mut self.batch);
+        let made = self.batch.remaining() - before;
+        assert!(fpdus <= limit.fpdus, "{fpdus} FPDUs");
+        assert_eq!(fpdus == 0, made == 0);
+        assert!(wanted || fpdus == 0, "not announced");
+        assert!(
+            fpdus < 2 || made <= limit.octets as u64,
+            "{fpdus} FPDUs of {made} octets"
+        );
+        let mulpdu = limit
+            .mulpdu
+            .clamp(*fpdu::MULPDU_RANGE.start(), *fpdu::MULPDU_RANGE.end());
+        self.mulpdu = self.mulpdu.max(mulpdu as usize);
+        let pieces: u64 = self
+            .batch
+            .pieces()
+            .map(|(piece, _)| piece_len(&piece))
+            .sum();
+        assert_eq!(pieces, self.batch.remaining());
+    }
+
+    /// The transport takes at most `most` octets, with one call.
+    pub(crate) fn write(&mut self, most: usize) {
+        if self.broken {
+            return;
+        }
+        let Some(octets) = self.gather(most) else {
+            // Only an FPDU of which nothing was sent can lose its memory: a cut one has been made private.
+            assert!(!self.batch.head_is_cut());
+            self.batch.clear();
+            return self.conn.handle_revoked();
+        };
+        self.batch.advance(octets.len() as u64);
+        let mem = &self.mem;
+        self.batch
+            .make_head_private(|span, into| mem.fetch(span, into, None))
+            .expect("nothing was revoked meanwhile");
+        assert!(
+            !self.fin_sent || octets.is_empty(),
+            "octets behind our own end"
+        );
+        self.wire.sent(&octets);
+        assert!(
+            self.wire.seen.longest <= self.mulpdu,
+            "a ULPDU longer than allowed"
+        );
+        self.out.extend_from_slice(&octets);
+        self.conn.handle_transmitted(octets.len() as u64);
+    }
+
+    /// What one vectored write would take. `None` if the first FPDU lost its memory; a later one ends the call before it.
+    fn gather(&self, most: usize) -> Option<Vec<u8>> {
+        let mut octets = Vec::new();
+        let mut whole = 0;
+        for (piece, ends) in self.batch.pieces() {
+            match piece {
+                PieceRef::Bytes(bytes) => octets.extend_from_slice(bytes),
+                PieceRef::Payload(span) => {
+                    let start = octets.len();
+                    octets.resize(start + span.len() as usize, 0);
+                    if self.mem.fetch(span, &mut octets[start..], None).is_err() {
+                        octets.truncate(whole);
+                        if whole == 0 {
+                            return None;
+                        }
+                        break;
+                    }
+                }
+            }
+            if ends {
+                whole = octets.len();
+            }
+            if octets.len() >= most {
+                break;
+            }
+        }
+        octets.truncate(most);
+        Some(octets)
+    }
+
+    /// As an owner does when its stream is over: what was not begun is not sent.
+    fn drop_unsent(&mut self) {
+        if self.conn.has_failed() || self.conn.is_disconnected() {
+            let dropped = self.batch.keep_cut_only();
+            self.conn.handle_dropped(dropped);
+        }
+    }
+
+    /// Our end may be closed: everything has gone out and nothing will follow.
+    pub(crate) fn may_close(&self) -> bool {
+        self.conn.write_side_done() && self.batch.is_empty()
+    }
+
+    /// Nothing is on its way out of this side.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.batch.is_empty() && self.out.is_empty()
+    }
+
+    /// The engine looks at what has been delivered.
+    pub(crate) fn receive(&mut self) {
+        let consumed = self.conn.handle_bytes(self.now, &self.inbox, &self.mem);
+        assert!(consumed <= self.inbox.len());
+        let taken: Vec<u8> = self.inbox.drain(..consumed).collect();
+        if let Some(inbound) = self.inbound.as_mut().filter(|_| self.conn.is_running()) {
+            inbound.sent(&taken);
+        }
+        if self.conn.is_running() && !self.inbox.is_empty() {
+            assert!(
+                self.conn.is_stalled() || self.conn.wanted() > self.inbox.len(),
+                "it could go on"
+            );
+            assert_eq!(
+                self.conn.handle_bytes(self.now, &self.inbox, &self.mem),
+                0,
+                "the same octets again"
+            );
+        }
+        if self.role == Role::Responder && self.conn.is_fenced() {
+            // A faulty first FPDU may be answered, nothing else is said.
+            assert_eq!(
+                self.wire.seen.fpdus, self.wire.seen.terminates,
+                "the Responder has spoken first"
+            );
+        }
+    }
+
+    pub(crate) fn end(&mut self, end: StreamEnd) {
+        self.conn.handle_stream_end(self.now, end, self.inbox.len());
+        self.fin_received = true;
+        self.broken |= end == StreamEnd::Reset;
+    }
+
+    /// Fetches all events. `sends` is what the peer has sent, where that is known.
+    pub(crate) fn events(&mut self, mut sends: Option<&mut VecDeque<Sent>>) {
+        while let Some(event) = self.conn.poll_event() {
+            match event {
+                Event::Completed(completion) if completion.kind == RequestKind::Receive => {
+                    self.received(&completion, sends.as_deref_mut());
+                }
+                Event::Completed(completion) => self.completed(&completion),
+                Event::Ready => {
+                    assert!(
+                        self.role == Role::Responder
+                            && !std::mem::replace(&mut self.ready_seen, true)
+                    );
+                }
+                Event::PeerClosed => assert!(!std::mem::replace(&mut self.peer_closed, true)),
+                Event::Fault(fault) => {
+                    assert!(!fault.to_string().is_empty());
+                    assert!(!std::mem::replace(&mut self.failed, true));
+                }
+                Event::Terminated(terminate) => {
+                    assert!(!terminate.to_string().is_empty());
+                    assert!(!std::mem::replace(&mut self.failed, true));
+                }
+                Event::Ended => assert!(!std::mem::replace(&mut self.ended, true)),
+            }
+        }
+    }
+
+    /// In posting order, with nothing but silent successes left out.
+    fn completed(&mut self, completion: &Completion) {
+        let posted = loop {
+            let posted = self.posted.pop_front().expect("a request of ours");
+            if posted.context == completion.context {
+                break posted;
+            }
+            assert!(posted.silent, "request {} passed by", posted.context);
+        };
+        let success = completion.status == WqeStatus::Success;
+        assert_eq!(posted.kind, completion.kind);
+        assert!(!(posted.silent && success), "a silent success");
+        assert_eq!(completion.octets, if success { posted.length } else { 0 });
+        assert_eq!(
+            completion.failed_bind.is_some(),
+            posted.kind == RequestKind::Bind && !success
+        );
+        let read = self.reads.remove(&completion.context);
+        if let (Some((sink, from, len)), true) = (read, success) {
+            let expected: Vec<u8> = (from..from + len).map(pattern).collect();
+            self.expect_read(sink, &expected);
+        }
+    }
+
+    /// Only where the peer is honest; a malicious one may answer what it likes.
+    fn expect_read(&self, sink: usize, expected: &[u8]) {
+        if self.inbound.is_some() {
+            assert_eq!(
+                &self.mem.read(SINK)[sink..sink + expected.len()],
+                expected,
+                "what was read"
+            );
+        }
+    }
+
+    fn received(&mut self, completion: &Completion, sends: Option<&mut VecDeque<Sent>>) {
+        let (context, at, length) = self.receives.pop_front().expect("a Receive of ours");
+        assert_eq!(context, completion.context);
+        if completion.status != WqeStatus::Success {
+            assert_eq!(completion.octets, 0);
+            return;
+        }
+        assert!(completion.octets <= length);
+        let Some(sends) = sends else { return };
+        let sent = sends.pop_front().expect("a Send of the peer's");
+        assert_eq!(completion.octets as usize, sent.data.len());
+        assert_eq!(completion.solicited, sent.solicited);
+        assert_eq!(completion.invalidated, sent.invalidate);
+        let got = self.mem.read(RECEIVE);
+        assert_eq!(
+            &got[at..at + sent.data.len()],
+            &sent.data[..],
+            "what was sent"
+        );
+    }
+
+    /// The peer's Receive of a zero-length Send that opened the stream is no Send of ours.
+    pub(crate) fn expect_ready_send(&mut self) {
+        self.sends.push_front(Sent {
+            data: Vec::new(),
+            solicited: false,
+            invalidate: None,
+        });
+    }
+
+    /// Nothing of the client's is open: all has come back, or succeeded in silence.
+    pub(crate) fn assert_all_came_back(&self) {
+        assert!(
+            self.posted.iter().all(|posted| posted.silent),
+            "{:?}",
+            self.posted
+        );
+        assert!(self.receives.is_empty(), "{:?}", self.receives);
+    }
+
+    /// Memory nobody may write.
+    pub(crate) fn assert_untouched(&self) {
+        let source = self.mem.read(SOURCE);
+        assert!(
+            source
+                .iter()
+                .enumerate()
+                .all(|(at, octet)| *octet == pattern(at))
+        );
+        for stag in [PRIVATE, FOREIGN] {
+            assert!(self.mem.read(stag).iter().all(|octet| *octet == 0));
+        }
+        let used = [(RECEIVE, self.receive_used), (SINK, self.sink_used)];
+        for (stag, used) in used {
+            assert!(self.mem.read(stag)[used..].iter().all(|octet| *octet == 0));
+        }
+    }
+}
+
+/// The octet of flags in front of an operation's own parameters.
+fn flags(input: &mut Input<'_>) -> Flags {
+    let [silent, fence, inline, solicited, split, ..] = input.flags();
+    Flags {
+        silent,
+        fence,
+        inline,
+        solicited,
+        split,
+    }
+}
+
+/// A stretch of a small region.
+fn stretch(input: &mut Input<'_>) -> (usize, usize) {
+    let at = usize::from(input.word16()) % SMALL;
+    let len = usize::from(input.word16()) % (SMALL + 1);
+    (at, len.min(SMALL - at))
+}
+
+fn length(len: usize) -> u32 {
+    u32::try_from(len).expect("short messages")
+}
+
+/// A stretch of a region as one SGE or two.
+fn pieces(token: STag, at: usize, len: usize, split: bool) -> Vec<Sge> {
+    let sge = |at: usize, len: usize| Sge {
+        token,
+        address: BASE + at as u64,
+        length: length(len),
+    };
+    if split {
+        let first = len / 2;
+        vec![sge(at, first), sge(at + first, len - first)]
+    } else {
+        vec![sge(at, len)]
+    }
+}
+
+fn piece_len(piece: &PieceRef<'_>) -> u64 {
+    match piece {
+        PieceRef::Bytes(bytes) => bytes.len() as u64,
+        PieceRef::Payload(span) => u64::from(span.len()),
+    }
+}

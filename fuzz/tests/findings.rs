@@ -1,0 +1,20 @@
+//! What the fuzzers found, by name. Each is a file of a corpus as well, so that mutations start from it.
+
+/// A ready-to-receive message asked for late was put between two segments of a Send (OPEN-10).
+#[test]
+fn the_ready_message_waits_for_the_message_under_way() {
+    softnd_fuzz::pair(include_bytes!("../corpus/pair/ready-message-in-a-message"));
+}
+
+/// The peer's end gave up a Send of which a part was on its way, and an answer followed the stump (OPEN-10).
+#[test]
+fn the_peers_end_lets_the_message_under_way_finish() {
+    softnd_fuzz::engine(include_bytes!("../corpus/engine/end-in-a-message"));
+}
+
+/// A request that had to fail once the Read before it was answered did not, because an inbound Send stalled in the same
+/// call: the Terminate was not announced.
+#[test]
+fn a_failure_that_is_due_is_announced_behind_a_stall() {
+    softnd_fuzz::pair(include_bytes!("../corpus/pair/failure-behind-a-stall"));
+}

@@ -1,0 +1,42 @@
+//! Every file of every corpus goes through its target, so that what a fuzzer once found stays found.
+
+use std::fs;
+use std::path::Path;
+
+fn replay(name: &str, target: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(name);
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("a readable folder").path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "no corpus in {}", folder.display());
+    for file in files {
+        let octets = fs::read(&file).expect("a readable file");
+        // The name of the file is what a failure has to say.
+        println!("{}, {} octets", file.display(), octets.len());
+        target(&octets);
+    }
+}
+
+#[test]
+fn corpus_of_codec() {
+    replay("codec", softnd_fuzz::codec);
+}
+
+#[test]
+fn corpus_of_engine() {
+    replay("engine", softnd_fuzz::engine);
+}
+
+#[test]
+fn corpus_of_pair() {
+    replay("pair", softnd_fuzz::pair);
+}
+
+#[test]
+fn corpus_of_startup() {
+    replay("startup", softnd_fuzz::startup);
+}
