@@ -264,7 +264,8 @@ impl Connection {
     fn settle_closed(&mut self) {
         let hopeless = !self.initiator.is_idle()
             && (self.is_fenced() || self.initiator.oldest_is(RequestKind::Read));
-        if hopeless {
+        // A message under way is finished first: an answer may follow it.
+        if hopeless && !self.is_in_message() {
             self.initiator.flush(None);
             self.tx.give_up_requests();
         }

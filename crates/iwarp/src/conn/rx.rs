@@ -128,7 +128,7 @@ impl Connection {
         let mut at = 0;
         while at < input.len() && self.is_receiving() {
             if self.is_stalled() {
-                return at;
+                break;
             }
             match fpdu::parse(&input[at..], self.config.crc) {
                 Ok(Frame::Incomplete { wanted }) => {
@@ -138,7 +138,7 @@ impl Connection {
                 Ok(Frame::Complete { ulpdu, consumed }) => {
                     match self.handle_ulpdu(now, ulpdu, mem) {
                         Ok(Handled::Done) => {}
-                        Ok(Handled::Stalled) => return at,
+                        Ok(Handled::Stalled) => break,
                         Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
                     }
                     self.counters.received.fpdus += 1;

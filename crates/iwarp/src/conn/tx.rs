@@ -361,7 +361,7 @@ impl Connection {
         {
             return Some(Source::Response);
         }
-        if self.tx.current.is_some_and(|current| current.offset > 0) && !self.reads_next() {
+        if self.is_in_message() {
             return Some(Source::Own);
         }
         if self.tx.ready.is_some() {
@@ -373,6 +373,11 @@ impl Connection {
             (false, true) => Some(Source::Response),
             (false, false) => None,
         }
+    }
+
+    /// A message of our own has begun and is not finished.
+    pub(super) fn is_in_message(&self) -> bool {
+        self.tx.current.is_some_and(|current| current.offset > 0) && !self.reads_next()
     }
 
     /// The upcoming request is a Read: each of its parts is a message of its own.
