@@ -217,6 +217,12 @@ impl TxBatch {
         );
     }
 
+    /// Octets held, for tests that it does not grow.
+    #[doc(hidden)]
+    pub fn footprint(&self) -> usize {
+        self.bytes.capacity() + self.parts.capacity() * size_of::<Part>()
+    }
+
     /// Room in the buffer.
     pub(super) const fn bytes_left(&self) -> usize {
         self.limit.saturating_sub(self.fill)

@@ -28,6 +28,10 @@ const NOWHERE: RemoteAddress = RemoteAddress {
     to: 0,
 };
 
+/// Octets of a Read Request: 18 of the DDP header, 28 of its own.
+const READ_REQUEST_LEN: u16 = 46;
+const _: () = assert!(READ_REQUEST_LEN as usize == UntaggedHeader::LEN + ReadRequest::LEN);
+
 /// State of the outbound half.
 #[derive(Debug)]
 pub(super) struct Tx {
@@ -293,7 +297,7 @@ impl Inbound {
     fn about(&self, made: u32) -> About {
         About {
             header: Header::Untagged(self.header),
-            length: (UntaggedHeader::LEN + ReadRequest::LEN) as u16,
+            length: READ_REQUEST_LEN,
             read: Some(self.request.advanced(made)),
         }
     }
@@ -405,6 +409,9 @@ impl Connection {
     /// One more Read may be on the wire (RDMAP-047, IW-013). The ready-to-receive message is outside the client's limit,
     /// but a peer that takes one Read at a time has to answer it first.
     fn may_read(&self) -> bool {
+        if self.rx.peer_closed {
+            return false; // nobody answers it: `settle` flushes it when it is the oldest (IW-023)
+        }
         let ord = self.config.limits.ord as usize;
         let ready = self
             .tx
@@ -796,7 +803,9 @@ impl Connection {
         budget: &mut Budget,
         out: &mut TxBatch,
     ) -> bool {
-        let len = payload.len() as u32;
+        let Ok(len) = u32::try_from(payload.len()) else {
+            return false;
+        };
         if !budget.admits(header.len(), len) || !frame::fits(out, header.len(), len, false) {
             return false;
         }

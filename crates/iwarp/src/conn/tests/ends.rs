@@ -1,1 +1,608 @@
+//! How streams end, and what the requests get.
+
 use super::*;
+use crate::ddp::UntaggedError;
+use crate::rdmap::TerminateCode;
+
+use WqeStatus::{Flushed, RemoteAccess, RemoteError, Success, Timeout};
+
+fn read<'a>(sink: &'a [Sge], at: u64) -> Operation<'a> {
+    Operation::Read {
+        sink,
+        remote: remote(TARGET, at),
+    }
+}
+
+/// `b` waits two seconds for a Receive.
+fn patient() -> Pair {
+    let b = StreamConfig {
+        receive_wait: Duration::from_secs(2),
+        ..stream(Role::Responder)
+    };
+    let mut pair = Pair::with(stream(Role::Initiator), b, Knobs::default());
+    pair.a.conn.send_ready();
+    pair.run();
+    pair
+}
+
+#[test]
+fn amb_008_a_send_waits_for_a_receive() {
+    let mut pair = patient();
+    pair.a.post(1, inline(&[b"hello"])).unwrap();
+    pair.a.post(2, inline(&[b"again"])).unwrap();
+    pair.run();
+    assert!(pair.b.conn.is_stalled());
+    assert_eq!(
+        pair.b.conn.poll_timeout(),
+        Some(pair.now + Duration::from_secs(2))
+    );
+    pair.advance(Duration::from_secs(1));
+    let sge = pair.b.mem.register(vec![0; 16], Rights::ALL, PD);
+    pair.b.conn.post_receive(1, &[sge]).unwrap();
+    assert!(!pair.b.conn.is_stalled() && pair.b.conn.poll_timeout().is_none());
+    pair.run();
+    assert_eq!(pair.b.mem.bytes(sge.token)[..5], *b"hello");
+    // The second one has a wait of its own.
+    assert_eq!(
+        pair.b.conn.poll_timeout(),
+        Some(pair.now + Duration::from_secs(2))
+    );
+    assert_eq!(pair.b.conn.counters().stalls, 2);
+    pair.advance(Duration::from_secs(2));
+    pair.run();
+    assert_eq!(
+        pair.b.fault(),
+        Some(Fault::Untagged(UntaggedError::NoBuffer))
+    );
+    let terminate = pair.a.terminated().unwrap();
+    assert_eq!(terminate.code, TerminateCode::new(1, 2, 2));
+    assert_eq!(terminate.segment_length, Some(23));
+    // AMB-007: handed over, so they keep their success.
+    assert_eq!(statuses(&pair.a, RequestKind::Send), [Success, Success]);
+}
+
+#[test]
+fn amb_008_a_send_not_handed_over_times_out() {
+    let mut pair = patient();
+    let source = pair.a.mem.register(vec![1; 100_000], Rights::NONE, PD);
+    pair.a.post(1, sends(Payload::Sges(&[source]))).unwrap();
+    pair.a.post(2, inline(&[])).unwrap();
+    pair.knobs.write = 5000;
+    let (now, knobs) = (pair.now, pair.knobs);
+    let octets = pair.a.transmit(now, &knobs);
+    pair.b.receive(now, &octets);
+    assert!(pair.b.conn.is_stalled());
+    pair.advance(Duration::from_secs(2));
+    let terminate = pair.b.transmit(now, &knobs);
+    pair.a.receive(now, &terminate);
+    assert_eq!(statuses(&pair.a, RequestKind::Send), [Timeout, Flushed]);
+}
+
+#[test]
+fn a_stall_ends_by_the_clock_also_in_handle_bytes() {
+    let mut raw = Raw::with(StreamConfig {
+        receive_wait: Duration::MAX,
+        ..stream(Role::Responder)
+    });
+    raw.receive(&vector("D1"));
+    // PEER-012 and the like: the client may post its Receive only when the connection is up.
+    assert_eq!(raw.end.events, [Event::Ready]);
+    assert!(raw.end.conn.poll_timeout().is_some());
+    let mut raw = Raw::with(StreamConfig {
+        receive_wait: Duration::from_secs(1),
+        ..stream(Role::Responder)
+    });
+    raw.receive(&vector("D1"));
+    raw.now += Duration::from_secs(1);
+    raw.receive(&[]);
+    assert!(raw.last_terminate().is_some());
+    assert!(raw.end.staging.is_empty());
+}
+
+#[test]
+fn a_fin_behind_a_stalled_send_waits_with_it() {
+    let config = StreamConfig {
+        receive_wait: Duration::from_secs(1),
+        ..stream(Role::Responder)
+    };
+    let mut raw = Raw::with(config);
+    raw.receive(&vector("D1"));
+    let (now, unread) = (raw.now, raw.end.staging.len());
+    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, unread);
+    raw.end.collect();
+    assert_eq!(raw.end.events, [Event::Ready]);
+    raw.post_receive(1, 16);
+    raw.receive(&[]);
+    assert_eq!(statuses(&raw.end, RequestKind::Receive), [Success]);
+    assert_eq!(raw.end.events.last(), Some(&Event::PeerClosed));
+    assert!(raw.end.conn.write_side_done());
+}
+
+#[test]
+fn iw_021_to_023_the_peer_closes() {
+    let mut pair = Pair::ready(Knobs::default());
+    for context in 0..3 {
+        pair.b.conn.post_receive(context, &[]).unwrap();
+    }
+    pair.a.post(1, inline(&[])).unwrap();
+    let source = pair.b.mem.register(vec![1; 50_000], Rights::NONE, PD);
+    pair.b.post(9, sends(Payload::Sges(&[source]))).unwrap();
+    let sink = pair.a.mem.register(vec![0; 50_000], Rights::ALL, PD);
+    pair.a.conn.post_receive(5, &[sink]).unwrap();
+    // A takes what B sends even though its own direction is closed; it is not disconnected.
+    let (now, mut knobs) = (pair.now, pair.knobs);
+    let octets = pair.a.transmit(now, &knobs);
+    pair.b.receive(now, &octets);
+    knobs.write = 10_000;
+    let mut sent = pair.b.transmit(now, &knobs);
+    pair.b.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    pair.b.collect();
+    // Step 1 and 2.
+    assert_eq!(statuses(&pair.b, RequestKind::Receive), [Success]);
+    assert_eq!(pair.b.events.last(), Some(&Event::PeerClosed));
+    assert!(!pair.b.conn.write_side_done());
+    // The queue runs on, and takes more.
+    pair.b.post(10, inline(&[])).unwrap();
+    while !pair.b.conn.write_side_done() {
+        sent.extend(pair.b.transmit(now, &knobs));
+    }
+    pair.b.collect();
+    // Step 3.
+    assert_eq!(statuses(&pair.b, RequestKind::Send), [Success, Success]);
+    assert_eq!(
+        statuses(&pair.b, RequestKind::Receive),
+        [Success, Flushed, Flushed]
+    );
+    assert_eq!(
+        frames(&sent, true)
+            .iter()
+            .filter(|ulpdu| ulpdu[0] & 0x40 != 0)
+            .count(),
+        2
+    );
+    // AMB-046
+    pair.b.post(11, inline(&[])).unwrap();
+    pair.b.conn.post_receive(12, &[]).unwrap();
+    pair.b.collect();
+    let last_two = pair.b.completions().split_off(5);
+    assert_eq!(
+        last_two.iter().map(|done| done.status).collect::<Vec<_>>(),
+        [Flushed; 2]
+    );
+}
+
+#[test]
+fn iw_023_reads_that_nobody_can_answer_are_flushed() {
+    let mut pair = Pair::ready(Knobs::default());
+    pair.b.conn.post_receive(1, &[]).unwrap();
+    let sink = pair.b.mem.register(vec![0; 16], Rights::ALL, PD);
+    pair.b.post(1, inline(&[])).unwrap();
+    pair.b.post(2, read(&[sink], 0)).unwrap();
+    pair.b.post(3, inline(&[])).unwrap();
+    let now = pair.now;
+    pair.b.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    let knobs = pair.knobs;
+    pair.b.transmit(now, &knobs);
+    pair.b.collect();
+    assert_eq!(
+        pair.b.conn.counters().sent.sends,
+        1,
+        "the one before the Read"
+    );
+    let done: Vec<_> = pair
+        .b
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(done, [Success, Flushed, Flushed, Flushed]);
+    assert!(pair.b.conn.write_side_done());
+    // At once when it is the first, and before the event nothing of it is seen.
+    let mut pair = Pair::ready(Knobs::default());
+    pair.b.post(2, read(&[sink], 0)).unwrap();
+    pair.b.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    pair.b.collect();
+    let events = &pair.b.events[pair.b.events.len() - 2..];
+    assert_eq!(events[0], Event::PeerClosed);
+    assert!(matches!(
+        events[1],
+        Event::Completed(Completion {
+            status: Flushed,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_fin_without_any_fpdu_flushes_what_the_fence_held() {
+    // IW-017: Reject by the active side.
+    let mut raw = Raw::responder();
+    raw.post_receive(1, 8);
+    raw.end.post(2, inline(&[])).unwrap();
+    let now = raw.now;
+    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    raw.end.collect();
+    assert_eq!(raw.end.events[0], Event::PeerClosed);
+    assert_eq!(raw.end.completions().len(), 2);
+    assert_eq!(raw.transmit(), []);
+    assert!(raw.end.conn.write_side_done());
+}
+
+#[test]
+fn answers_are_finished_after_the_peers_fin() {
+    let mut raw = Raw::responder().with_buffers();
+    raw.receive(&vector("D3"));
+    let now = raw.now;
+    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    assert!(!raw.end.conn.write_side_done());
+    let sent = raw.transmit();
+    let octets: usize = frames(&sent, true)
+        .iter()
+        .map(|ulpdu| ulpdu.len() - 14)
+        .sum();
+    assert_eq!(octets, 4096);
+    assert!(raw.end.conn.write_side_done());
+}
+
+#[test]
+fn mpa_078_a_fin_in_the_middle_of_an_fpdu() {
+    let mut raw = Raw::responder();
+    raw.post_receive(1, 16);
+    raw.receive(&vector("R1"));
+    raw.receive(&vector("D1")[..31]);
+    let (now, unread) = (raw.now, raw.end.staging.len());
+    assert_eq!(unread, 31);
+    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, unread);
+    raw.end.collect();
+    assert_eq!(raw.end.fault(), Some(Fault::Mpa(crate::mpa::Error::Closed)));
+    assert_eq!(raw.end.events.last(), Some(&Event::Ended));
+    assert_eq!(raw.transmit(), []); // OPEN-18
+    assert_eq!(statuses(&raw.end, RequestKind::Receive), [Flushed]);
+    assert!(raw.end.conn.write_side_done());
+}
+
+#[test]
+fn iw_026_a_reset_flushes_everything() {
+    let mut raw = Raw::initiator();
+    let sink = raw.end.mem.register(vec![0; 16], Rights::ALL, PD);
+    raw.post_receive(1, 16);
+    raw.end.post(2, read(&[sink], 0)).unwrap();
+    raw.transmit();
+    raw.end.post(3, inline(&[])).unwrap();
+    let now = raw.now;
+    raw.end.conn.handle_stream_end(now, StreamEnd::Reset, 0);
+    raw.end.collect();
+    let done: Vec<_> = raw
+        .end
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(done, [Flushed; 3]);
+    assert!(raw.end.events.contains(&Event::Ended) && raw.end.conn.write_side_done());
+    // AMB-046
+    raw.end.post(4, inline(&[])).unwrap();
+    raw.end.conn.post_receive(5, &[]).unwrap();
+    raw.end.collect();
+    assert_eq!(raw.end.completions().len(), 5);
+}
+
+#[test]
+fn iw_020_disconnect_flushes_and_drops() {
+    let mut raw = Raw::responder().with_buffers();
+    raw.post_receive(1, 16);
+    raw.receive(&vector("R1"));
+    raw.end.post(2, inline(&[b"never sent"])).unwrap();
+    raw.end.disconnect();
+    raw.end.collect();
+    let done: Vec<_> = raw
+        .end
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(done, [Flushed; 2]);
+    assert!(raw.end.conn.write_side_done() && raw.end.conn.is_disconnected());
+    assert_eq!(raw.transmit(), []);
+    // IW-064
+    raw.receive(&[vector("D2"), vec![1, 2, 3]].concat());
+    assert!(raw.end.staging.is_empty());
+    assert_eq!((raw.end.mem.placed(), raw.end.fault()), (0, None));
+    assert_eq!(raw.end.conn.counters().dropped_octets, 27);
+    // AMB-046
+    assert_eq!(raw.end.post(3, inline(&[])), Err(PostError::NotConnected));
+    raw.end.conn.post_receive(4, &[]).unwrap();
+    let now = raw.now;
+    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    raw.end.collect();
+    assert_eq!(raw.end.completions().len(), 3);
+    assert_eq!(
+        raw.end
+            .events
+            .iter()
+            .filter(|event| **event == Event::Ended)
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn iw_019_a_disconnect_keeps_what_was_cut() {
+    let mut pair = Pair::ready(Knobs::default());
+    pair.b.conn.post_receive(1, &[]).unwrap();
+    let target = pair.b.mem.register(vec![0; 9000], Rights::ALL, PD);
+    let source = pair.a.mem.register(pattern(9000, 1), Rights::ALL, PD);
+    let there = remote(target.token, target.address);
+    let data = Payload::Sges(&[source]);
+    pair.a
+        .post(
+            1,
+            Operation::Write {
+                data,
+                remote: there,
+            },
+        )
+        .unwrap();
+    pair.knobs.write = 2000;
+    let (now, knobs) = (pair.now, pair.knobs);
+    let octets = pair.a.transmit(now, &knobs);
+    pair.b.receive(now, &octets);
+    pair.a.disconnect();
+    pair.a.mem.deregister(source.token); // a cut FPDU is private by now
+    pair.run();
+    // Whole FPDUs, then the FIN: no fault at the peer, only the close.
+    assert_eq!(pair.b.fault(), None);
+    assert!(pair.b.events.contains(&Event::PeerClosed));
+    assert_eq!(
+        pair.b.mem.bytes(target.token)[..2856],
+        pattern(9000, 1)[..2856]
+    );
+    assert_eq!(statuses(&pair.a, RequestKind::Write), [Flushed]);
+    assert!(pair.a.events.contains(&Event::Ended));
+}
+
+#[test]
+fn iw_024_disconnects_crossing() {
+    let mut pair = Pair::ready(Knobs::default());
+    pair.a.disconnect();
+    pair.b.disconnect();
+    pair.run();
+    for end in [&pair.a, &pair.b] {
+        assert_eq!(end.events.last(), Some(&Event::Ended));
+        assert!(!end.events.contains(&Event::PeerClosed));
+    }
+}
+
+#[test]
+fn qp_009_flush_before_the_start_leaves_the_connection_usable() {
+    let mut raw = Raw {
+        end: End::new(SIZES),
+        now: Instant::now(),
+        knobs: Knobs::default(),
+    };
+    raw.post_receive(1, 16);
+    raw.end.conn.flush();
+    raw.end.collect();
+    assert_eq!(statuses(&raw.end, RequestKind::Receive), [Flushed]);
+    raw.post_receive(2, 16);
+    raw.end.conn.start(stream(Role::Responder));
+    raw.receive(&vector("D1"));
+    assert_eq!(statuses(&raw.end, RequestKind::Receive), [Flushed, Success]);
+}
+
+#[test]
+fn qp_004_flush_ends_a_running_stream() {
+    let mut raw = Raw::initiator();
+    raw.post_receive(1, 16);
+    raw.end.post(2, inline(&[])).unwrap();
+    raw.end.conn.flush();
+    raw.end.collect();
+    let done: Vec<_> = raw
+        .end
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(done, [Flushed, Flushed]);
+    assert_eq!((raw.end.fault(), raw.transmit()), (None, vec![]));
+    assert!(raw.end.conn.write_side_done());
+    raw.end.post(3, inline(&[])).unwrap();
+    raw.end.collect();
+    assert_eq!(raw.end.completions().len(), 3);
+}
+
+/// AMB-002, AMB-007, AMB-008, RDMAP-085: which request a Terminate ends, and how.
+#[test]
+fn a_terminate_ends_the_request_it_speaks_of() {
+    let ddp_of = |name: &str, length: usize| ulpdu(name)[..length].to_vec();
+    let terminate = |word: &str, headers: &[Vec<u8>]| {
+        let mut ulpdu = hex("4147 00000000 00000002 00000001 00000000");
+        ulpdu.extend(hex(word));
+        if !headers.is_empty() {
+            ulpdu.extend(hex("0000"));
+        }
+        ulpdu.extend(headers.concat());
+        ulpdu
+    };
+    let (write, send) = (ddp_of("D2", 14), ddp_of("D1", 18));
+    let (request, body) = (ddp_of("D3", 18), ulpdu("D3")[18..].to_vec());
+    let response = ddp_of("D4", 14);
+    let read_pair = [request.clone(), body];
+    // Open requests, in order: Send 1 (partly sent), Read 2, Write 3, Send 4.
+    for (name, ulpdu, expected) in [
+        (
+            "Read",
+            terminate("0101e000", &read_pair),
+            [Flushed, RemoteAccess, Flushed, Flushed],
+        ),
+        (
+            "Read rights",
+            terminate("0102e000", &read_pair),
+            [Flushed, RemoteAccess, Flushed, Flushed],
+        ),
+        (
+            "Read, other class",
+            terminate("0207c000", &[request]),
+            [Flushed, RemoteError, Flushed, Flushed],
+        ),
+        (
+            "Write",
+            terminate("1101c000", std::slice::from_ref(&write)),
+            [Flushed, Flushed, RemoteAccess, Flushed],
+        ),
+        (
+            "Write, version",
+            terminate("1104c000", &[write]),
+            [Flushed, Flushed, RemoteError, Flushed],
+        ),
+        (
+            "Send",
+            terminate("1203c000", std::slice::from_ref(&send)),
+            [RemoteError, Flushed, Flushed, Flushed],
+        ),
+        (
+            "Send, no buffer",
+            terminate("1202c000", &[send]),
+            [Timeout, Flushed, Flushed, Flushed],
+        ),
+        (
+            "their own Read",
+            terminate("1101c000", &[response]),
+            [Flushed; 4],
+        ),
+        (
+            "Read, no header",
+            terminate("01000000", &[]),
+            [Flushed, RemoteAccess, Flushed, Flushed],
+        ),
+        (
+            "Write, no header",
+            terminate("11000000", &[]),
+            [Flushed, Flushed, RemoteAccess, Flushed],
+        ),
+        (
+            "siw, no buffer",
+            terminate("21020000", &[]),
+            [Timeout, Flushed, Flushed, Flushed],
+        ),
+        ("CRC", terminate("20020000", &[]), [Flushed; 4]),
+        ("local", terminate("00000000", &[]), [Flushed; 4]),
+    ] {
+        let mut raw = Raw::initiator();
+        let source = raw.end.mem.register(vec![0; 100_000], Rights::ALL, PD);
+        raw.end.post(1, sends(Payload::Sges(&[source]))).unwrap();
+        raw.end
+            .post(
+                2,
+                read(
+                    &[Sge {
+                        length: 10,
+                        ..source
+                    }],
+                    0,
+                ),
+            )
+            .unwrap();
+        let write = Operation::Write {
+            data: Payload::Sges(&[source]),
+            remote: remote(TARGET, 0),
+        };
+        raw.end.post(3, write).unwrap();
+        raw.end.post(4, inline(&[])).unwrap();
+        raw.post_receive(5, 1);
+        raw.knobs.write = 10;
+        raw.transmit();
+        raw.ulpdu(&ulpdu);
+        let done: Vec<_> = raw
+            .end
+            .completions()
+            .iter()
+            .map(|done| done.status)
+            .collect();
+        assert_eq!(done[..4], expected, "{name}");
+        assert_eq!(done[4..], [Flushed], "{name}");
+        assert!(matches!(raw.end.events[0], Event::Terminated(_)), "{name}");
+        assert!(
+            raw.end.conn.write_side_done() && !raw.end.conn.wants_transmit(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn amb_007_nothing_is_open_when_the_terminate_comes() {
+    let mut pair = Pair::ready(Knobs::default());
+    let short = pair.b.mem.register(vec![0; 2], Rights::ALL, PD);
+    pair.b.conn.post_receive(1, &[short]).unwrap();
+    pair.a.post(1, inline(&[b"longer"])).unwrap();
+    pair.a.conn.post_receive(2, &[]).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair.a, RequestKind::Send), [Success]); // IW-061
+    assert_eq!(statuses(&pair.a, RequestKind::Receive), [Flushed]);
+    assert_eq!(
+        statuses(&pair.b, RequestKind::Receive),
+        [WqeStatus::ReceiveTooShort]
+    );
+    assert_eq!(
+        pair.a.terminated().unwrap().code,
+        TerminateCode::new(1, 2, 5)
+    );
+    for end in [&pair.a, &pair.b] {
+        assert!(end.events.contains(&Event::Ended));
+    }
+}
+
+#[test]
+fn a_terminate_still_goes_out_after_a_disconnect() {
+    let mut raw = Raw::responder();
+    raw.receive(&vector("D2"));
+    raw.end.conn.disconnect();
+    assert!(!raw.end.conn.write_side_done());
+    assert!(raw.last_terminate().is_some());
+    assert!(raw.end.conn.write_side_done());
+}
+
+#[test]
+fn a_terminate_dropped_from_the_batch_is_made_again() {
+    let mut raw = Raw::responder();
+    raw.receive(&vector("D2"));
+    let (now, limit) = (raw.now, raw.knobs.limit);
+    raw.end
+        .conn
+        .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+    assert!(raw.end.conn.write_side_done());
+    let dropped = raw.end.batch.keep_cut_only();
+    raw.end.conn.handle_dropped(dropped);
+    assert!(!raw.end.conn.write_side_done());
+    assert!(raw.last_terminate().is_some());
+}
+
+#[test]
+fn mpa_031_a_fenced_responder_does_not_speak_of_its_own_failures() {
+    let mut raw = Raw::responder();
+    let window = raw.end.mem.window(PD);
+    raw.end.post(1, Operation::Invalidate(window)).unwrap();
+    assert_eq!(raw.transmit(), []);
+    assert_eq!(raw.end.fault(), Some(Fault::Local));
+    assert!(raw.end.conn.write_side_done());
+}
+
+#[test]
+fn dropping_fpdus_of_a_running_stream_fails_it() {
+    let mut raw = Raw::initiator();
+    raw.end.post(1, inline(&[b"hello"])).unwrap();
+    let (now, limit) = (raw.now, raw.knobs.limit);
+    raw.end
+        .conn
+        .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+    let dropped = raw.end.batch.keep_cut_only();
+    raw.end.conn.handle_dropped(dropped);
+    raw.end.collect();
+    assert_eq!(statuses(&raw.end, RequestKind::Send), [WqeStatus::Internal]);
+    assert_eq!(raw.end.conn.counters().withdrawn_octets, 32);
+}
+
+#[test]
+fn no_wait_is_the_default_of_the_harness() {
+    assert_eq!(stream(Role::Responder).receive_wait, NONE);
+}

@@ -1,1 +1,272 @@
+//! What a connection costs, that it does not grow, and that the batch keeps to its capacity.
+
 use super::*;
+
+#[test]
+fn a_small_connection_costs_a_few_kibibytes() {
+    let sizes = QueueSizes {
+        initiator_depth: 16,
+        receive_depth: 16,
+        initiator_sges: 1,
+        receive_sges: 1,
+        read_sges: 1,
+        inline: 0,
+        max_transfer: 1 << 30,
+    };
+    let octets = Connection::new(sizes, SCOPE).footprint();
+    assert!(octets <= 6 * 1024, "{octets} octets");
+    let none = QueueSizes {
+        initiator_depth: 0,
+        receive_depth: 0,
+        ..sizes
+    };
+    let mut conn = Connection::new(none, SCOPE);
+    conn.start(stream(Role::Initiator));
+    let wqe = InitiatorWqe {
+        context: 1,
+        operation: inline(&[]),
+        silent: false,
+        fence: false,
+    };
+    assert_eq!(conn.post_initiator(wqe), Err(PostError::QueueFull));
+    assert_eq!(conn.post_receive(1, &[]), Err(PostError::QueueFull));
+    conn.flush();
+    assert_eq!(conn.poll_event(), None);
+}
+
+/// One round of every kind of message, all of it fetched.
+fn round(pair: &mut Pair, source: Sge, sink: Sge, inbox: Sge, reply: Sge) {
+    let there = remote(inbox.token, inbox.address);
+    for context in 0..4 {
+        pair.b.conn.post_receive(context, &[inbox]).unwrap();
+        pair.a.conn.post_receive(context, &[reply]).unwrap();
+        pair.a
+            .post(context, sends(Payload::Sges(&[source])))
+            .unwrap();
+        let data = Payload::Sges(&[source]);
+        pair.a
+            .post(
+                context,
+                Operation::Write {
+                    data,
+                    remote: there,
+                },
+            )
+            .unwrap();
+        pair.a
+            .post(
+                context,
+                Operation::Read {
+                    sink: &[sink],
+                    remote: there,
+                },
+            )
+            .unwrap();
+        pair.b.post(context, inline(&[b"reply"])).unwrap();
+    }
+    pair.run();
+    pair.a.events.clear();
+    pair.b.events.clear();
+}
+
+#[test]
+fn a_warm_loop_grows_no_capacity() {
+    for (crc, mulpdu, write) in [
+        (true, 1442, usize::MAX),
+        (false, 8000, usize::MAX),
+        (false, 8000, 3001),
+    ] {
+        let a = StreamConfig {
+            crc,
+            ..stream(Role::Initiator)
+        };
+        let mut knobs = Knobs {
+            write,
+            ..Knobs::default()
+        };
+        knobs.limit.mulpdu = mulpdu;
+        let mut pair = Pair::with(
+            a,
+            StreamConfig {
+                role: Role::Responder,
+                ..a
+            },
+            knobs,
+        );
+        pair.a.conn.send_ready();
+        let [source, sink] =
+            [1, 2].map(|seed| pair.a.mem.register(pattern(20_000, seed), Rights::ALL, PD));
+        let inbox = pair.b.mem.register(vec![0; 20_000], Rights::ALL, PD);
+        let reply = pair.a.mem.register(vec![0; 16], Rights::ALL, PD);
+        let cost = |pair: &Pair| {
+            [&pair.a, &pair.b].map(|end| (end.conn.footprint(), end.batch.footprint()))
+        };
+        round(&mut pair, source, sink, inbox, reply);
+        round(&mut pair, source, sink, inbox, reply);
+        let warm = cost(&pair);
+        for _ in 0..50 {
+            round(&mut pair, source, sink, inbox, reply);
+        }
+        assert_eq!(cost(&pair), warm);
+        assert_eq!(pair.a.fault().or(pair.b.fault()), None);
+        assert_eq!(pair.a.mem.bytes(sink.token), pattern(20_000, 1));
+    }
+}
+
+#[test]
+fn a_batch_is_never_filled_beyond_its_capacity() {
+    for (bytes, fpdus) in [(0, 0), (256, 1), (300, 2), (4096, 3), (70_000, 64)] {
+        for (crc, mulpdu) in [(true, 64_768), (false, 64_768), (true, 128), (false, 1442)] {
+            let a = StreamConfig {
+                crc,
+                ..stream(Role::Initiator)
+            };
+            let mut knobs = Knobs::default();
+            knobs.limit.mulpdu = mulpdu;
+            let mut pair = Pair::with(
+                a,
+                StreamConfig {
+                    role: Role::Responder,
+                    ..a
+                },
+                knobs,
+            );
+            pair.a.batch = TxBatch::with_capacity(bytes, fpdus);
+            pair.b.batch = TxBatch::with_capacity(bytes, fpdus);
+            let cost = pair.a.batch.footprint();
+            let target = pair.b.mem.register(vec![0; 200_000], Rights::ALL, PD);
+            let source = pair.a.mem.register(pattern(200_000, 1), Rights::ALL, PD);
+            let sink = pair.a.mem.register(vec![0; 200_000], Rights::ALL, PD);
+            let cuts = [0u32, 50_000, 50_001].map(|at| Sge {
+                address: source.address + u64::from(at),
+                length: if at == 0 {
+                    50_000
+                } else if at == 50_000 {
+                    1
+                } else {
+                    149_999
+                },
+                ..source
+            });
+            let there = remote(target.token, target.address);
+            let data = Payload::Sges(&cuts);
+            pair.a
+                .post(
+                    1,
+                    Operation::Write {
+                        data,
+                        remote: there,
+                    },
+                )
+                .unwrap();
+            pair.a
+                .post(
+                    2,
+                    Operation::Read {
+                        sink: &[sink],
+                        remote: there,
+                    },
+                )
+                .unwrap();
+            pair.run();
+            assert_eq!(
+                pair.a.mem.bytes(sink.token),
+                pattern(200_000, 1),
+                "{bytes} {fpdus} {crc} {mulpdu}"
+            );
+            assert_eq!(pair.a.batch.footprint(), cost);
+            assert_eq!(pair.b.batch.footprint(), cost);
+        }
+    }
+}
+
+#[test]
+fn one_call_keeps_to_its_limit() {
+    let mut raw = Raw::initiator();
+    let source = raw.end.mem.register(vec![1; 100_000], Rights::NONE, PD);
+    raw.end.post(1, sends(Payload::Sges(&[source]))).unwrap();
+    let mut call = |octets, fpdus, mulpdu| {
+        let (now, limit) = (
+            raw.now,
+            TxLimit {
+                octets,
+                fpdus,
+                mulpdu,
+            },
+        );
+        let made = raw
+            .end
+            .conn
+            .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+        let total = raw.end.batch.remaining();
+        raw.end.batch.advance(total);
+        raw.end.conn.handle_transmitted(total);
+        (made, total)
+    };
+    assert_eq!(call(usize::MAX, 0, 1442), (0, 0));
+    assert_eq!(call(0, 10, 1442), (1, 1448)); // the first one always
+    assert_eq!(call(2895, 10, 1442), (1, 1448));
+    assert_eq!(call(2896, 10, 1442), (2, 2896));
+    assert_eq!(call(usize::MAX, 3, 1442), (3, 4344));
+    assert_eq!(call(usize::MAX, 1, 128), (1, 136));
+}
+
+#[test]
+fn small_payload_is_copied_and_large_payload_is_not() {
+    for (crc, private_payload, in_place) in [
+        (false, false, true),
+        (true, false, false),
+        (false, true, false),
+    ] {
+        let config = StreamConfig {
+            crc,
+            private_payload,
+            ..stream(Role::Initiator)
+        };
+        let mut raw = Raw::with(config);
+        raw.knobs.limit.mulpdu = 10_000;
+        let source = raw.end.mem.register(vec![1; 4096], Rights::NONE, PD);
+        raw.end.post(1, sends(Payload::Sges(&[source]))).unwrap();
+        let short = [Sge {
+            length: 4095,
+            ..source
+        }];
+        raw.end.post(2, sends(Payload::Sges(&short))).unwrap();
+        let (now, limit) = (raw.now, raw.knobs.limit);
+        raw.end
+            .conn
+            .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+        let pieces: Vec<(bool, bool)> = raw
+            .end
+            .batch
+            .pieces()
+            .map(|(piece, ends)| (matches!(piece, PieceRef::Payload(_)), ends))
+            .collect();
+        if in_place {
+            let expected = [(false, false), (true, false), (false, true), (false, true)];
+            assert_eq!(pieces, expected);
+        } else {
+            assert_eq!(pieces, [(false, true); 2]);
+        }
+    }
+}
+
+#[test]
+fn reads_grow_with_the_limit_and_no_further() {
+    let limits = ReadLimits { ird: 128, ord: 128 };
+    let config = StreamConfig {
+        limits,
+        ..stream(Role::Responder)
+    };
+    let mut raw = Raw::with(config).with_buffers();
+    raw.receive(&vector("R1"));
+    let before = raw.end.conn.footprint();
+    for msn in 1..=128u32 {
+        let mut request = ulpdu("D3");
+        request[10..14].copy_from_slice(&msn.to_be_bytes());
+        raw.ulpdu(&request);
+    }
+    assert_eq!(raw.end.fault(), None);
+    let grown = raw.end.conn.footprint() - before;
+    assert!(grown <= 128 * 160, "{grown} octets");
+}

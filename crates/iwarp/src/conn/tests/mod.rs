@@ -45,7 +45,7 @@ fn inline<'a>(data: &'a [&'a [u8]]) -> Operation<'a> {
 /// Octets that differ from place to place.
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len)
-        .map(|at| (at.wrapping_mul(31) ^ at >> 8) as u8 ^ seed)
+        .map(|at| (at.wrapping_mul(31) ^ at >> 8).to_le_bytes()[0] ^ seed)
         .collect()
 }
 

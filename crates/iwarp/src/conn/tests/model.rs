@@ -1,1 +1,584 @@
+//! Random operations on a pair, against a plain picture of memory; and random ends, against the books: every request
+//! comes back exactly once and in order, whatever happens.
+
+use proptest::prelude::*;
+
 use super::*;
+use crate::rdmap::Opcode;
+
+/// One thing that happens to one side, or to the transport.
+#[derive(Clone, Debug)]
+enum Action {
+    Post {
+        by_a: bool,
+        what: What,
+        len: u16,
+        cut: u16,
+        silent: bool,
+        fence: bool,
+    },
+    Receives {
+        by_a: bool,
+        count: u8,
+    },
+    /// The transport works for a few turns.
+    Turns {
+        write: u16,
+        read: u16,
+        count: u8,
+    },
+    /// Only FPDUs are made, nothing is sent.
+    Make {
+        by_a: bool,
+        fpdus: u8,
+    },
+    Trouble {
+        to_a: bool,
+        what: Trouble,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Send,
+    Inline,
+    Write,
+    Read,
+    Bind,
+    Invalidate,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    Disconnect,
+    Flush,
+    Fin,
+    Reset,
+    Deregister(u8),
+    Garbage(u8),
+    Time,
+}
+
+fn what() -> impl Strategy<Value = What> {
+    use What::{Bind, Inline, Invalidate, Read, Send, Write};
+    prop_oneof![
+        4 => Just(Send),
+        2 => Just(Inline),
+        4 => Just(Write),
+        4 => Just(Read),
+        1 => Just(Bind),
+        1 => Just(Invalidate),
+    ]
+}
+
+fn trouble() -> impl Strategy<Value = Trouble> {
+    prop_oneof![
+        Just(Trouble::Disconnect),
+        Just(Trouble::Flush),
+        Just(Trouble::Fin),
+        Just(Trouble::Reset),
+        (0u8..4).prop_map(Trouble::Deregister),
+        any::<u8>().prop_map(Trouble::Garbage),
+        Just(Trouble::Time),
+    ]
+}
+
+fn post() -> impl Strategy<Value = Action> {
+    let len = prop_oneof![Just(0u16), 1..50u16, 50..700u16, 4000..9000u16];
+    (
+        any::<bool>(),
+        what(),
+        len,
+        any::<u16>(),
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.2),
+    )
+        .prop_map(|(by_a, what, len, cut, silent, fence)| Action::Post {
+            by_a,
+            what,
+            len,
+            cut,
+            silent,
+            fence,
+        })
+}
+
+fn calm() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        6 => post(),
+        2 => (any::<bool>(), 0..4u8).prop_map(|(by_a, count)| Action::Receives { by_a, count }),
+        4 => (1..9000u16, 1..9000u16, 1..5u8)
+            .prop_map(|(write, read, count)| Action::Turns { write, read, count }),
+        1 => (any::<bool>(), 0..5u8).prop_map(|(by_a, fpdus)| Action::Make { by_a, fpdus }),
+    ]
+}
+
+/// Configurations that differ where the paths do.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    crc: bool,
+    private: bool,
+    mulpdu: u32,
+    limits: ReadLimits,
+    ready: Option<Ready>,
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let mulpdu = prop_oneof![Just(128u32), Just(1442), Just(5000), Just(64_768)];
+    let ready = prop_oneof![
+        Just(None),
+        Just(Some(Ready::Write)),
+        Just(Some(Ready::Read))
+    ];
+    (any::<bool>(), any::<bool>(), mulpdu, 1..5u32, ready).prop_map(
+        |(crc, private, mulpdu, limit, ready)| Setting {
+            crc,
+            private,
+            mulpdu,
+            limits: ReadLimits {
+                ird: limit,
+                ord: limit,
+            },
+            ready,
+        },
+    )
+}
+
+const DEPTH: u64 = 16;
+const ROOM: usize = 10_000;
+
+/// What one side has posted and what it expects of it.
+#[derive(Default)]
+struct Books {
+    /// Contexts posted to the initiator queue; silent ones apart.
+    loud: Vec<u64>,
+    posted: u64,
+    receives: u64,
+    inboxes: Vec<Sge>,
+    /// Messages sent, in order.
+    sent: Vec<Vec<u8>>,
+    /// Where data has to end up: at this side (true) or at the peer.
+    expected: Vec<(bool, STag, Vec<u8>)>,
+    window: Option<crate::WindowId>,
+    bound: bool,
+}
+
+struct Run {
+    pair: Pair,
+    /// Of `a`, of `b`.
+    books: [Books; 2],
+}
+
+impl Run {
+    fn new(setting: Setting) -> Self {
+        let a = StreamConfig {
+            role: Role::Initiator,
+            crc: setting.crc,
+            limits: setting.limits,
+            ready: setting.ready,
+            receive_wait: Duration::from_secs(3600),
+            private_payload: setting.private,
+        };
+        let mut knobs = Knobs::default();
+        knobs.limit.mulpdu = setting.mulpdu;
+        let mut pair = Pair::with(
+            a,
+            StreamConfig {
+                role: Role::Responder,
+                ..a
+            },
+            knobs,
+        );
+        pair.a.conn.send_ready();
+        Self {
+            pair,
+            books: Default::default(),
+        }
+    }
+
+    /// The side, its peer, and its books.
+    fn side(&mut self, a: bool) -> (&mut End, &mut End, &mut Books) {
+        let [of_a, of_b] = &mut self.books;
+        if a {
+            (&mut self.pair.a, &mut self.pair.b, of_a)
+        } else {
+            (&mut self.pair.b, &mut self.pair.a, of_b)
+        }
+    }
+
+    fn act(&mut self, action: &Action) {
+        match *action {
+            Action::Post {
+                by_a,
+                what,
+                len,
+                cut,
+                silent,
+                fence,
+            } => {
+                let (end, peer, books) = self.side(by_a);
+                books.post(end, peer, what, (len.into(), cut.into()), (silent, fence));
+            }
+            Action::Receives { by_a, count } => {
+                let (end, _, books) = self.side(by_a);
+                for _ in 0..count {
+                    books.receive(end);
+                }
+            }
+            Action::Turns { write, read, count } => {
+                let before = self.pair.knobs;
+                self.pair.knobs = Knobs {
+                    write: write.into(),
+                    read: read.into(),
+                    ..before
+                };
+                for _ in 0..count {
+                    self.pair.step();
+                }
+                self.pair.knobs = before;
+            }
+            Action::Make { by_a, fpdus } => {
+                let (now, limit) = (self.pair.now, self.pair.knobs.limit);
+                let (end, ..) = self.side(by_a);
+                let limit = TxLimit {
+                    fpdus: fpdus.into(),
+                    ..limit
+                };
+                end.conn.poll_transmit(now, &end.mem, limit, &mut end.batch);
+            }
+            Action::Trouble { to_a, what } => self.trouble(to_a, what),
+        }
+    }
+
+    fn trouble(&mut self, to_a: bool, what: Trouble) {
+        let now = self.pair.now;
+        if let Trouble::Time = what {
+            return self.pair.advance(Duration::from_secs(3600));
+        }
+        let (end, peer, books) = self.side(to_a);
+        match what {
+            Trouble::Disconnect => end.disconnect(),
+            Trouble::Flush => end.conn.flush(),
+            Trouble::Fin => end
+                .conn
+                .handle_stream_end(now, StreamEnd::Fin, end.staging.len()),
+            Trouble::Reset => {
+                for end in [end, peer] {
+                    end.conn.handle_stream_end(now, StreamEnd::Reset, 0);
+                }
+            }
+            Trouble::Deregister(which) => {
+                if let Some(sge) = books.inboxes.get(usize::from(which)) {
+                    end.mem.deregister(sge.token);
+                }
+                if let Some((here, token, _)) = books.expected.get(usize::from(which)) {
+                    let end = if *here { end } else { peer };
+                    end.mem.deregister(*token);
+                }
+            }
+            Trouble::Garbage(octet) => {
+                end.staging.push(octet);
+                end.receive(now, &[octet; 40]);
+            }
+            Trouble::Time => {}
+        }
+        self.pair.a.collect();
+        self.pair.b.collect();
+    }
+
+    /// Everything comes to rest, with as many Receives as Sends.
+    fn settle(&mut self) {
+        self.pair.run();
+        for _ in 0..200 {
+            if !self.pair.a.conn.is_stalled() && !self.pair.b.conn.is_stalled() {
+                break;
+            }
+            for a in [true, false] {
+                let (end, _, books) = self.side(a);
+                if end.conn.is_stalled() {
+                    books.receive(end);
+                }
+            }
+            self.pair.run();
+        }
+    }
+}
+
+impl Books {
+    fn receive(&mut self, end: &mut End) {
+        let inbox = end.mem.register(vec![0; ROOM], Rights::ALL, PD);
+        let front = Sge {
+            length: 77,
+            ..inbox
+        };
+        let rest = Sge {
+            address: inbox.address + 77,
+            length: inbox.length - 77,
+            ..inbox
+        };
+        if end.conn.post_receive(self.receives, &[front, rest]).is_ok() {
+            self.receives += 1;
+            self.inboxes.push(inbox);
+        }
+    }
+
+    fn post(
+        &mut self,
+        end: &mut End,
+        peer: &End,
+        what: What,
+        (len, cut): (usize, usize),
+        (silent, fence): (bool, bool),
+    ) {
+        let context = self.posted;
+        let data = pattern(len, context.to_be_bytes()[7]);
+        let cut = if len == 0 { 0 } else { cut % len };
+        let halves = |sge: Sge| {
+            let cut = u32::try_from(cut).unwrap();
+            [
+                Sge { length: cut, ..sge },
+                Sge {
+                    address: sge.address + u64::from(cut),
+                    length: sge.length - cut,
+                    ..sge
+                },
+            ]
+        };
+        let source = end.mem.register(data.clone(), Rights::ALL, PD);
+        let window = *self.window.get_or_insert_with(|| end.mem.window(PD));
+        let posted = |operation: Operation<'_>, end: &mut End| {
+            let wqe = InitiatorWqe {
+                context,
+                operation,
+                silent,
+                fence,
+            };
+            end.conn.post_initiator(wqe).is_ok()
+        };
+        let done = match what {
+            What::Send => {
+                let done = posted(sends(Payload::Sges(&halves(source))), end);
+                if done {
+                    self.sent.push(data);
+                }
+                done
+            }
+            What::Inline => {
+                let data = &data[..len.min(64)];
+                let (front, back) = data.split_at(cut.min(data.len()));
+                let done = posted(inline(&[front, back]), end);
+                if done {
+                    self.sent.push(data.to_vec());
+                }
+                done
+            }
+            What::Write => {
+                let target = peer.mem.register(vec![0; len], Rights::ALL, PD);
+                let remote = remote(target.token, target.address);
+                let done = posted(
+                    Operation::Write {
+                        data: Payload::Sges(&halves(source)),
+                        remote,
+                    },
+                    end,
+                );
+                if done {
+                    self.expected.push((false, target.token, data));
+                }
+                done
+            }
+            What::Read => {
+                let there = peer.mem.register(data.clone(), Rights::ALL, PD);
+                let sink = end.mem.register(vec![0; len], Rights::ALL, PD);
+                let remote = remote(there.token, there.address);
+                let done = posted(
+                    Operation::Read {
+                        sink: &halves(sink),
+                        remote,
+                    },
+                    end,
+                );
+                if done {
+                    self.expected.push((true, sink.token, data));
+                }
+                done
+            }
+            // The window goes from bound to unbound and back, so that nothing is refused.
+            What::Bind | What::Invalidate if self.bound => {
+                let done = posted(Operation::Invalidate(window), end);
+                self.bound ^= done;
+                done
+            }
+            What::Bind | What::Invalidate => {
+                let bind = end.mem.prepare(window, source, true, true);
+                let done = posted(Operation::Bind(bind), end);
+                self.bound ^= done;
+                done
+            }
+        };
+        if done {
+            self.posted += 1;
+            if !silent {
+                self.loud.push(context);
+            }
+        }
+    }
+}
+
+type Results = Vec<(u64, WqeStatus)>;
+
+/// Contexts of one side's completions, initiator requests and Receives apart, with their statuses.
+fn results(end: &End) -> (Results, Results) {
+    let (receives, others): (Vec<_>, Vec<_>) = end
+        .completions()
+        .into_iter()
+        .partition(|done| done.kind == RequestKind::Receive);
+    let list = |list: Vec<Completion>| {
+        list.iter()
+            .map(|done| (done.context, done.status))
+            .collect()
+    };
+    (list(others), list(receives))
+}
+
+/// What was sent is whole messages of good FPDUs; nothing follows a Terminate; messages of one side are not interleaved.
+fn check_stream(sent: &[u8], crc: bool, whole: bool) -> Result<(), TestCaseError> {
+    let mut open: Option<Opcode> = None;
+    let mut over = false;
+    for ulpdu in frames(sent, crc) {
+        prop_assert!(!over, "RDMAP-071");
+        let opcode = Opcode::parse(ulpdu[1]).expect("one of ours");
+        over = opcode == Opcode::Terminate;
+        if let Some(open) = open.filter(|_| !over) {
+            prop_assert_eq!(opcode, open);
+        }
+        open = (ulpdu[0] & 0x40 == 0).then_some(opcode);
+    }
+    prop_assert!(!whole || open.is_none());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// CQ-042, RDMAP-094, RDMAP-098: everything succeeds, in order, and lands where it should.
+    #[test]
+    fn a_pair_moves_data_like_a_plain_vector(
+        setting in setting(),
+        actions in prop::collection::vec(calm(), 1..60),
+    ) {
+        let mut run = Run::new(setting);
+        for action in &actions {
+            run.act(action);
+        }
+        run.settle();
+        for a in [true, false] {
+            let (end, peer, books) = run.side(a);
+            prop_assert_eq!(end.fault(), None);
+            prop_assert!(end.conn.is_idle() && !end.conn.wants_transmit());
+            let success: Vec<_> = books.loud.iter().map(|at| (*at, WqeStatus::Success)).collect();
+            prop_assert_eq!(results(end).0, success);
+            for (here, token, data) in &books.expected {
+                let mem = if *here { &end.mem } else { &peer.mem };
+                prop_assert_eq!(&mem.bytes(*token), data);
+            }
+            check_stream(&end.sent, setting.crc, true)?;
+        }
+        for a in [true, false] {
+            let sent = core::mem::take(&mut run.side(!a).2.sent);
+            let (end, _, books) = run.side(a);
+            let (_, receives) = results(end);
+            let expected: Vec<_> =
+                (0..sent.len() as u64).map(|at| (at, WqeStatus::Success)).collect();
+            prop_assert_eq!(receives, expected);
+            for (message, inbox) in sent.iter().zip(&books.inboxes) {
+                prop_assert_eq!(&end.mem.bytes(inbox.token)[..message.len()], &message[..]);
+            }
+        }
+    }
+
+    /// QP-003, QP-005, RDMAP-114: whatever ends the stream, every request comes back exactly once and in order, a silent
+    /// one at most once, and the connection comes to rest.
+    #[test]
+    fn every_request_comes_back_once_whatever_happens(
+        setting in setting(),
+        before in prop::collection::vec(calm(), 1..30),
+        trouble in prop::collection::vec(
+            (any::<bool>(), trouble()).prop_map(|(to_a, what)| Action::Trouble { to_a, what }), 1..3),
+        after in prop::collection::vec(calm(), 0..10),
+    ) {
+        let mut run = Run::new(setting);
+        for action in before.iter().chain(&trouble).chain(&after) {
+            run.act(action);
+        }
+        run.settle();
+        for a in [true, false] {
+            run.side(a).0.disconnect();
+        }
+        run.settle();
+        for a in [true, false] {
+            let (end, _, books) = run.side(a);
+            let (requests, receives) = results(end);
+            let contexts: Vec<u64> = requests.iter().map(|done| done.0).collect();
+            prop_assert!(contexts.is_sorted_by(|one, next| one < next), "{:?}", contexts);
+            let loud: Vec<u64> =
+                contexts.iter().copied().filter(|at| books.loud.contains(at)).collect();
+            prop_assert_eq!(loud, &books.loud[..]);
+            prop_assert!(contexts.iter().all(|at| *at < books.posted));
+            let quiet = requests.iter().filter(|(at, _)| !books.loud.contains(at));
+            let successes = quiet.filter(|(_, status)| *status == WqeStatus::Success);
+            prop_assert_eq!(successes.count(), 0);
+            prop_assert_eq!(
+                receives.iter().map(|done| done.0).collect::<Vec<_>>(),
+                (0..books.receives).collect::<Vec<_>>()
+            );
+            // QP-003: at most one request of each queue says why.
+            for list in [&requests, &receives] {
+                let own = list.iter().filter(|(_, status)| {
+                    !matches!(status, WqeStatus::Success | WqeStatus::Flushed)
+                });
+                prop_assert!(own.count() <= 1);
+            }
+            prop_assert!(!end.conn.wants_transmit() || !end.batch.is_empty());
+            prop_assert!(end.conn.write_side_done());
+            check_stream(&end.sent, setting.crc, false)?;
+        }
+    }
+
+    /// MPA-071, SEC-032, RDMAP-114: arbitrary octets, and arbitrary ULPDUs in good FPDUs, never panic, and what is found
+    /// wrong is final.
+    #[test]
+    fn arbitrary_input_is_survived(
+        ulpdus in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..6),
+        control in prop::collection::vec((any::<bool>(), 0u8..8, any::<bool>()), 6),
+        tail in prop::collection::vec(any::<u8>(), 0..64),
+        responder in any::<bool>(),
+    ) {
+        let mut raw = if responder { Raw::responder() } else { Raw::initiator() }.with_buffers();
+        raw.post_receive(1, 16);
+        let sink = Sge { token: SINK, address: 0, length: 40 };
+        raw.end.post(2, Operation::Read { sink: &[sink], remote: remote(TARGET, 0) }).unwrap();
+        raw.transmit();
+        for (ulpdu, (tagged, opcode, last)) in ulpdus.iter().zip(&control) {
+            let mut ulpdu = ulpdu.clone();
+            if let [first, second, ..] = &mut ulpdu[..] {
+                *first = 1 | u8::from(*tagged) << 7 | u8::from(*last) << 6;
+                *second = 0x40 | opcode;
+            }
+            raw.ulpdu(&ulpdu);
+            raw.transmit();
+        }
+        raw.receive(&tail);
+        raw.transmit();
+        prop_assert!(raw.end.conn.counters().sent.terminates <= 1);
+        raw.end.disconnect();
+        raw.transmit();
+        prop_assert_eq!(raw.end.completions().len(), 2);
+        prop_assert!(raw.end.conn.write_side_done());
+    }
+}
+
+#[test]
+fn the_model_posts_what_the_queues_can_take() {
+    assert_eq!(u64::from(SIZES.initiator_depth), DEPTH);
+}

@@ -1,1 +1,959 @@
+//! What requests do: order, completion, fences, limits, inline data, windows.
+
 use super::*;
+use crate::ddp::TaggedError;
+use crate::rdmap::TerminateCode;
+
+fn wqe(context: u64, operation: Operation<'_>) -> InitiatorWqe<'_> {
+    InitiatorWqe {
+        context,
+        operation,
+        silent: false,
+        fence: false,
+    }
+}
+
+/// A pair in full operation; `b` has the catalogue's buffer of 64 KiB at 0x1000.
+fn pair(knobs: Knobs) -> Pair {
+    let pair = Pair::ready(knobs);
+    pair.b
+        .mem
+        .register_as(TARGET, 0x1000, pattern(1 << 16, 7), Rights::ALL, PD);
+    pair
+}
+
+fn part(sge: Sge, at: u32, length: u32) -> Sge {
+    Sge {
+        address: sge.address + u64::from(at),
+        length,
+        ..sge
+    }
+}
+
+#[test]
+fn qp_011_nothing_is_posted_before_the_start() {
+    let mut conn = Connection::new(SIZES, SCOPE);
+    let operation = inline(&[b"x"]);
+    assert_eq!(
+        conn.post_initiator(wqe(1, operation)),
+        Err(PostError::NotConnected)
+    );
+    assert_eq!(conn.post_receive(1, &[]), Ok(()));
+    assert_eq!(
+        conn.handle_bytes(
+            Instant::now(),
+            &vector("D1"),
+            &crate::testing::VecMemory::new()
+        ),
+        0
+    );
+    assert!(!conn.wants_transmit() && !conn.write_side_done());
+}
+
+#[test]
+fn qp_002_a_refused_post_changes_nothing() {
+    let mut raw = Raw::initiator();
+    let sge = |length| Sge {
+        token: STag(1),
+        address: 0,
+        length,
+    };
+    let four = [sge(1); 4];
+    let long = [sge(1 << 20), sge(1)];
+    let huge = [sge(u32::MAX); 3];
+    let target = remote(TARGET, 0);
+    let conn = &mut raw.end.conn;
+    for (operation, error) in [
+        (sends(Payload::Sges(&four)), PostError::TooManySges),
+        (sends(Payload::Sges(&long)), PostError::TooLong),
+        (sends(Payload::Sges(&huge)), PostError::TooLong),
+        (
+            Operation::Read {
+                sink: &four,
+                remote: target,
+            },
+            PostError::TooManySges,
+        ),
+        (
+            Operation::Read {
+                sink: &long,
+                remote: target,
+            },
+            PostError::TooLong,
+        ),
+        (inline(&[&[0; 40], &[0; 25]]), PostError::TooLong),
+    ] {
+        assert_eq!(conn.post_initiator(wqe(1, operation)), Err(error));
+    }
+    assert_eq!(conn.post_receive(1, &four), Err(PostError::TooManySges));
+    assert_eq!(conn.post_receive(1, &long), Err(PostError::TooLong));
+    for context in 0..16 {
+        conn.post_initiator(wqe(context, inline(&[]))).unwrap();
+        conn.post_receive(context, &[]).unwrap();
+    }
+    assert_eq!(
+        conn.post_initiator(wqe(1, inline(&[]))),
+        Err(PostError::QueueFull)
+    );
+    assert_eq!(conn.post_receive(1, &[]), Err(PostError::QueueFull));
+    assert!(!conn.wants_transmit() || conn.poll_event().is_none());
+}
+
+#[test]
+fn data_moves_by_send_write_and_read_with_and_without_crc() {
+    for (crc, private_payload, mulpdu) in [
+        (true, false, 1442),
+        (false, false, 1442),
+        (false, true, 1442),
+        (false, false, 16_000),
+        (false, false, 64_768),
+        (true, false, 64_768),
+        (false, true, 65_535),
+        (true, false, 0),
+    ] {
+        let a = StreamConfig {
+            crc,
+            private_payload,
+            ..stream(Role::Initiator)
+        };
+        let b = StreamConfig {
+            role: Role::Responder,
+            ..a
+        };
+        let mut knobs = Knobs::default();
+        knobs.limit.mulpdu = mulpdu;
+        let mut pair = Pair::with(a, b, knobs);
+        pair.a.conn.send_ready();
+        let data = pattern(100_001, 3);
+        let source = pair.a.mem.register(data.clone(), Rights::ALL, PD);
+        let sink = pair.a.mem.register(vec![0; 100_001], Rights::ALL, PD);
+        let target = pair.b.mem.register(vec![0; 200_000], Rights::ALL, PD);
+        let inbox = pair.b.mem.register(vec![0; 100_001], Rights::ALL, PD);
+        let cuts = [
+            part(inbox, 0, 1),
+            part(inbox, 1, 0),
+            part(inbox, 1, 100_000),
+        ];
+        pair.b.conn.post_receive(7, &cuts).unwrap();
+        let list = [
+            part(source, 0, 33),
+            part(source, 33, 66_000),
+            part(source, 66_033, 33_968),
+        ];
+        let there = remote(target.token, target.address + 11);
+        pair.a
+            .post(
+                1,
+                Operation::Write {
+                    data: Payload::Sges(&list),
+                    remote: there,
+                },
+            )
+            .unwrap();
+        let list = [part(sink, 0, 5), part(sink, 5, 0), part(sink, 5, 99_996)];
+        pair.a
+            .post(
+                2,
+                Operation::Read {
+                    sink: &list,
+                    remote: there,
+                },
+            )
+            .unwrap();
+        pair.a.post(3, sends(Payload::Sges(&[source]))).unwrap();
+        pair.run();
+        assert_eq!(
+            pair.b.mem.bytes(target.token)[11..100_012],
+            data,
+            "crc {crc}"
+        );
+        assert_eq!(pair.a.mem.bytes(sink.token), data);
+        assert_eq!(pair.b.mem.bytes(inbox.token), data);
+        let done: Vec<_> = pair
+            .a
+            .completions()
+            .iter()
+            .map(|done| (done.context, done.status, done.octets))
+            .collect();
+        let ok = |context| (context, WqeStatus::Success, 100_001);
+        assert_eq!(done, [ok(1), ok(2), ok(3)]); // CQ-042
+        assert_eq!(pair.b.completions()[0].octets, 100_001);
+        assert!(pair.a.conn.is_idle() && pair.b.conn.is_idle());
+        let (sent, received) = (pair.a.conn.counters().sent, pair.b.conn.counters().received);
+        assert_eq!(sent, received);
+        assert_eq!(pair.b.conn.counters().sent, pair.a.conn.counters().received);
+        assert_eq!((sent.writes, sent.sends, sent.read_requests), (2, 1, 2)); // IW-047
+    }
+}
+
+#[test]
+fn mpa_084_ulpdus_are_as_large_as_they_may_be() {
+    for (mulpdu, most) in [(1442, 1442), (0, 128), (u32::MAX, 64_768)] {
+        let mut raw = Raw::initiator();
+        raw.knobs.limit.mulpdu = mulpdu;
+        let source = raw.end.mem.register(vec![1; 200_000], Rights::NONE, PD);
+        raw.end.post(1, sends(Payload::Sges(&[source]))).unwrap();
+        let mut sent = Vec::new();
+        while raw.end.conn.wants_transmit() {
+            sent.extend(raw.transmit());
+        }
+        let ulpdus = frames(&sent, true);
+        let (_, whole) = ulpdus.split_last().unwrap();
+        assert!(
+            whole.iter().all(|ulpdu| ulpdu.len() == most),
+            "MULPDU {mulpdu}"
+        );
+    }
+}
+
+#[test]
+fn rdmap_093_sends_complete_when_the_transport_took_their_last_octet() {
+    let mut raw = Raw::initiator();
+    raw.end.post(1, inline(&[b"hello"])).unwrap();
+    raw.end.post(2, inline(&[b"hello"])).unwrap();
+    raw.knobs.write = 31;
+    raw.transmit();
+    assert_eq!(raw.end.completions(), []);
+    raw.knobs.write = 1;
+    raw.transmit();
+    assert_eq!(raw.end.completions().len(), 1);
+    raw.knobs.write = 31;
+    raw.transmit();
+    assert_eq!(raw.end.completions().len(), 1);
+    raw.transmit();
+    assert_eq!(raw.end.completions().len(), 2);
+}
+
+#[test]
+fn cq_042_results_keep_posting_order_across_a_slow_read() {
+    let mut pair = pair(Knobs::default());
+    let sink = pair.a.mem.register(vec![0; 64], Rights::ALL, PD);
+    pair.b.conn.post_receive(1, &[]).unwrap();
+    pair.a
+        .post(
+            1,
+            Operation::Read {
+                sink: &[sink],
+                remote: remote(TARGET, 0x1000),
+            },
+        )
+        .unwrap();
+    pair.a.post(2, inline(&[])).unwrap();
+    let (now, knobs) = (pair.now, pair.knobs);
+    let octets = pair.a.transmit(now, &knobs);
+    pair.a.collect();
+    assert_eq!(pair.a.completions(), []); // IW-035: sent, not reported
+    pair.b.receive(now, &octets);
+    assert_eq!(
+        statuses(&pair.b, RequestKind::Receive),
+        [WqeStatus::Success]
+    );
+    pair.run();
+    let order: Vec<u64> = pair
+        .a
+        .completions()
+        .iter()
+        .map(|done| done.context)
+        .collect();
+    assert_eq!(order, [1, 2]);
+}
+
+#[test]
+fn iw_034_a_fence_holds_the_request_and_all_behind_it() {
+    let mut pair = pair(Knobs::default());
+    let sink = pair.a.mem.register(vec![0; 64], Rights::ALL, PD);
+    for context in 1..=2 {
+        pair.b.conn.post_receive(context, &[]).unwrap();
+    }
+    let read = Operation::Read {
+        sink: &[sink],
+        remote: remote(TARGET, 0x1000),
+    };
+    pair.a.post(1, read).unwrap();
+    pair.a
+        .conn
+        .post_initiator(InitiatorWqe {
+            fence: true,
+            ..wqe(2, inline(&[]))
+        })
+        .unwrap();
+    pair.a.post(3, inline(&[])).unwrap();
+    let (now, knobs) = (pair.now, pair.knobs);
+    let octets = pair.a.transmit(now, &knobs);
+    assert_eq!(frames(&octets, true).len(), 1);
+    assert!(!pair.a.conn.wants_transmit());
+    pair.b.receive(now, &octets);
+    pair.run();
+    assert_eq!(
+        statuses(&pair.a, RequestKind::Send),
+        [WqeStatus::Success; 2]
+    );
+}
+
+#[test]
+fn iw_013_reads_beyond_the_limit_wait_in_order() {
+    let limits = ReadLimits { ird: 2, ord: 2 };
+    let a = StreamConfig {
+        limits,
+        ..stream(Role::Initiator)
+    };
+    let mut pair = Pair::with(
+        a,
+        StreamConfig {
+            role: Role::Responder,
+            ..a
+        },
+        Knobs::default(),
+    );
+    pair.a.conn.send_ready();
+    pair.b
+        .mem
+        .register_as(TARGET, 0x1000, pattern(1 << 16, 7), Rights::ALL, PD);
+    let sink = pair.a.mem.register(vec![0; 3000], Rights::ALL, PD);
+    pair.b.conn.post_receive(1, &[]).unwrap();
+    for context in 0..5 {
+        let at = u32::try_from(context).unwrap() * 600;
+        let list = [
+            part(sink, at, 200),
+            part(sink, at + 200, 200),
+            part(sink, at + 400, 200),
+        ];
+        let from = remote(TARGET, 0x1000 + u64::from(at));
+        pair.a
+            .post(
+                context,
+                Operation::Read {
+                    sink: &list,
+                    remote: from,
+                },
+            )
+            .unwrap();
+    }
+    pair.a.post(5, inline(&[])).unwrap();
+    let (now, knobs) = (pair.now, pair.knobs);
+    let octets = pair.a.transmit(now, &knobs);
+    assert_eq!(frames(&octets, true).len(), 1 + 2); // RDMAP-047
+    pair.b.receive(now, &octets);
+    pair.run();
+    assert_eq!(pair.a.mem.bytes(sink.token), pattern(1 << 16, 7)[..3000]);
+    assert_eq!(
+        statuses(&pair.a, RequestKind::Read),
+        [WqeStatus::Success; 5]
+    );
+    assert_eq!(statuses(&pair.a, RequestKind::Send), [WqeStatus::Success]);
+    assert_eq!(pair.a.conn.counters().sent.read_requests, 15);
+}
+
+#[test]
+fn amb_045_a_read_with_limit_0_is_an_invalid_request() {
+    for length in [0, 16] {
+        let mut raw = Raw::with(StreamConfig {
+            limits: NO_READS,
+            ..stream(Role::Initiator)
+        });
+        let sink = raw.end.mem.register(vec![0; 16], Rights::ALL, PD);
+        raw.end.post(1, inline(&[b"first"])).unwrap();
+        let list = [part(sink, 0, length)];
+        raw.end
+            .post(
+                2,
+                Operation::Read {
+                    sink: &list,
+                    remote: remote(TARGET, 0),
+                },
+            )
+            .unwrap();
+        raw.end.post(3, inline(&[b"last"])).unwrap();
+        raw.post_receive(4, 16);
+        // What stands before it comes to its own end.
+        assert_eq!(frames(&raw.transmit(), true).len(), 1);
+        let terminate = raw.last_terminate().unwrap();
+        assert_eq!(terminate.code, TerminateCode::LOCAL_CATASTROPHIC);
+        let done: Vec<_> = raw
+            .end
+            .completions()
+            .iter()
+            .map(|done| done.status)
+            .collect();
+        use WqeStatus::{Flushed, InvalidRequest, Success};
+        assert_eq!(done, [Success, InvalidRequest, Flushed, Flushed]);
+        assert_eq!(raw.end.fault(), Some(Fault::Local));
+    }
+}
+
+#[test]
+fn a_ready_read_stands_before_the_first_read_of_a_peer_that_takes_one() {
+    for (ord, made) in [(1, 1), (2, 2)] {
+        let limits = ReadLimits { ird: 0, ord };
+        let ready = Some(Ready::Read);
+        let mut raw = Raw::with(StreamConfig {
+            ready,
+            limits,
+            ..stream(Role::Initiator)
+        });
+        let sink = raw.end.mem.register(vec![0; 4], Rights::ALL, PD);
+        raw.end.conn.send_ready();
+        raw.end
+            .post(
+                1,
+                Operation::Read {
+                    sink: &[sink],
+                    remote: remote(TARGET, 0),
+                },
+            )
+            .unwrap();
+        assert_eq!(frames(&raw.transmit(), true).len(), made);
+        raw.receive(&vector("R3"));
+        assert_eq!(frames(&raw.transmit(), true).len(), 2 - made);
+        assert_eq!(raw.end.conn.counters().sent.read_requests, 2);
+    }
+}
+
+#[test]
+fn iw_048_empty_requests() {
+    let mut pair = pair(Knobs::default());
+    pair.b.conn.post_receive(1, &[]).unwrap();
+    let nowhere = remote(STag(0), 0);
+    // Zero-length SGEs are not looked at either.
+    let nothing = [Sge {
+        token: STag(77),
+        address: 1,
+        length: 0,
+    }];
+    pair.a
+        .post(
+            1,
+            Operation::Write {
+                data: Payload::Sges(&[]),
+                remote: nowhere,
+            },
+        )
+        .unwrap();
+    pair.a
+        .post(
+            2,
+            Operation::Read {
+                sink: &[],
+                remote: nowhere,
+            },
+        )
+        .unwrap();
+    pair.a
+        .post(
+            3,
+            Operation::Read {
+                sink: &nothing,
+                remote: nowhere,
+            },
+        )
+        .unwrap();
+    pair.a.post(4, sends(Payload::Sges(&nothing))).unwrap();
+    pair.run();
+    let done: Vec<_> = pair
+        .a
+        .completions()
+        .iter()
+        .map(|done| (done.context, done.status))
+        .collect();
+    assert_eq!(
+        done,
+        [1, 2, 3, 4].map(|context| (context, WqeStatus::Success))
+    );
+    assert_eq!(
+        statuses(&pair.b, RequestKind::Receive),
+        [WqeStatus::Success]
+    );
+    let ulpdus = frames(&pair.a.sent, true);
+    // PEER-035: never STag 0 as a sink.
+    assert_eq!(ulpdus[2][18..30], hex("00000001 0000000000000000"));
+}
+
+#[test]
+fn qp_073_silent_successes_hold_their_slot_and_yield_nothing() {
+    let mut raw = Raw::initiator();
+    for context in 0..16 {
+        let quiet = InitiatorWqe {
+            silent: true,
+            ..wqe(context, inline(&[b"x"]))
+        };
+        raw.end.conn.post_initiator(quiet).unwrap();
+    }
+    let refused = raw.end.conn.post_initiator(wqe(16, inline(&[])));
+    assert_eq!(refused, Err(PostError::QueueFull));
+    let (now, knobs) = (raw.now, raw.knobs);
+    raw.end.transmit(now, &knobs);
+    // Their own processing has freed the slots, nobody had to fetch anything.
+    raw.end.conn.post_initiator(wqe(16, inline(&[]))).unwrap();
+    raw.transmit();
+    let done = raw.end.completions();
+    assert_eq!((done.len(), done[0].context), (1, 16));
+}
+
+#[test]
+fn iw_036_a_silent_failure_is_reported() {
+    let mut raw = Raw::initiator();
+    let bad = [Sge {
+        token: STag(99),
+        address: 0,
+        length: 1,
+    }];
+    let quiet = InitiatorWqe {
+        silent: true,
+        ..wqe(1, sends(Payload::Sges(&bad)))
+    };
+    raw.end.conn.post_initiator(quiet).unwrap();
+    raw.end
+        .conn
+        .post_initiator(InitiatorWqe {
+            context: 2,
+            ..quiet
+        })
+        .unwrap();
+    raw.transmit();
+    assert_eq!(
+        statuses(&raw.end, RequestKind::Send),
+        [WqeStatus::LocalAccess, WqeStatus::Flushed]
+    );
+}
+
+#[test]
+fn qp_023_inline_data_is_copied_when_posted() {
+    let mut raw = Raw::initiator();
+    let mut data = *b"hello";
+    raw.end.post(1, inline(&[&data[..2], &data[2..]])).unwrap();
+    data.fill(0);
+    assert_eq!(raw.transmit(), vector("D1"));
+}
+
+#[test]
+fn sges_are_checked_when_the_request_is_reached() {
+    let mut raw = Raw::initiator();
+    let source = raw.end.mem.register(b"hello".to_vec(), Rights::NONE, PD);
+    raw.end.post(1, sends(Payload::Sges(&[source]))).unwrap();
+    raw.end.mem.deregister(source.token);
+    raw.end.post(2, inline(&[])).unwrap();
+    raw.post_receive(3, 1);
+    let terminate = raw.last_terminate().unwrap();
+    assert_eq!(terminate.code, TerminateCode::LOCAL_CATASTROPHIC);
+    assert_eq!((terminate.ddp, terminate.segment_length), (None, None)); // RDMAP-081
+    let done: Vec<_> = raw
+        .end
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(
+        done,
+        [
+            WqeStatus::LocalAccess,
+            WqeStatus::Flushed,
+            WqeStatus::Flushed
+        ]
+    );
+}
+
+#[test]
+fn amb_015_a_read_sink_needs_its_right() {
+    let mut raw = Raw::initiator();
+    let sink = raw.end.mem.register(vec![0; 8], Rights::NONE, PD);
+    raw.end
+        .post(
+            1,
+            Operation::Read {
+                sink: &[sink],
+                remote: remote(TARGET, 0),
+            },
+        )
+        .unwrap();
+    assert!(raw.last_terminate().is_some());
+    assert_eq!(
+        statuses(&raw.end, RequestKind::Read),
+        [WqeStatus::LocalAccess]
+    );
+}
+
+#[test]
+fn a_failing_request_waits_for_what_stands_before_it() {
+    let mut pair = pair(Knobs::default());
+    let sink = pair.a.mem.register(vec![0; 64], Rights::ALL, PD);
+    let bad = [Sge {
+        token: STag(99),
+        address: 0,
+        length: 1,
+    }];
+    pair.a
+        .post(
+            1,
+            Operation::Read {
+                sink: &[sink],
+                remote: remote(TARGET, 0x1000),
+            },
+        )
+        .unwrap();
+    pair.a.post(2, sends(Payload::Sges(&bad))).unwrap();
+    pair.run();
+    use WqeStatus::{LocalAccess, Success};
+    let done: Vec<_> = pair
+        .a
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(done, [Success, LocalAccess]);
+    assert_eq!(
+        pair.b.terminated().unwrap().code,
+        TerminateCode::LOCAL_CATASTROPHIC
+    );
+    assert_eq!(pair.a.mem.bytes(sink.token), pattern(64, 7));
+}
+
+#[test]
+fn a_source_deregistered_in_the_middle_of_a_message() {
+    for crc in [true, false] {
+        let mut raw = Raw::with(StreamConfig {
+            crc,
+            ..stream(Role::Initiator)
+        });
+        raw.knobs.limit.fpdus = 1;
+        raw.knobs.limit.mulpdu = 5018;
+        let source = raw.end.mem.register(vec![1; 20_000], Rights::NONE, PD);
+        raw.end.post(1, inline(&[b"before"])).unwrap();
+        raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
+        raw.end.post(3, inline(&[b"behind"])).unwrap();
+        let mut sent = raw.transmit();
+        sent.extend(raw.transmit());
+        raw.end.mem.deregister(source.token);
+        for _ in 0..3 {
+            sent.extend(raw.transmit());
+        }
+        let ulpdus = frames(&sent, crc);
+        assert_eq!(
+            ulpdus.len(),
+            3,
+            "the first, a part of the second, the Terminate"
+        );
+        assert_eq!(ulpdus[2][18..], hex("00000000"));
+        let done: Vec<_> = raw
+            .end
+            .completions()
+            .iter()
+            .map(|done| done.status)
+            .collect();
+        assert_eq!(
+            done,
+            [
+                WqeStatus::Success,
+                WqeStatus::LocalAccess,
+                WqeStatus::Flushed
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_sink_deregistered_under_its_read() {
+    let mut raw = Raw::initiator().with_buffers();
+    let sink = Sge {
+        token: SINK,
+        address: 0,
+        length: 4,
+    };
+    raw.end
+        .post(
+            1,
+            Operation::Read {
+                sink: &[sink],
+                remote: remote(TARGET, 0),
+            },
+        )
+        .unwrap();
+    raw.transmit();
+    raw.end.mem.deregister(SINK);
+    raw.receive(&vector("D4"));
+    assert_eq!(
+        raw.end.fault(),
+        Some(Fault::Tagged(TaggedError::InvalidSTag))
+    );
+    assert_eq!(
+        statuses(&raw.end, RequestKind::Read),
+        [WqeStatus::LocalAccess]
+    );
+    assert_eq!(
+        raw.last_terminate().unwrap().code,
+        TerminateCode::new(1, 1, 0)
+    );
+}
+
+#[test]
+fn a_receive_whose_buffer_is_gone() {
+    let mut raw = Raw::responder();
+    let sge = raw.post_receive(1, 16);
+    raw.post_receive(2, 16);
+    raw.receive(&vector("R1"));
+    raw.end.mem.deregister(sge.token);
+    raw.receive(&vector("D1"));
+    let expected = [WqeStatus::LocalAccess, WqeStatus::Flushed];
+    assert_eq!(statuses(&raw.end, RequestKind::Receive), expected);
+    assert_eq!(
+        raw.last_terminate().unwrap().code,
+        TerminateCode::LOCAL_CATASTROPHIC
+    );
+}
+
+#[test]
+fn iw_004_the_responder_holds_its_requests_and_runs_local_ones() {
+    let mut raw = Raw::responder();
+    let region = raw.end.mem.register(vec![0; 64], Rights::ALL, PD);
+    let window = raw.end.mem.window(PD);
+    let bind = raw.end.mem.prepare(window, region, true, true);
+    raw.end.post(1, Operation::Bind(bind)).unwrap();
+    raw.end.post(2, inline(&[b"held"])).unwrap();
+    raw.end.post(3, Operation::Invalidate(window)).unwrap();
+    assert_eq!(raw.transmit(), []); // MPA-031
+    assert_eq!(raw.end.completions().len(), 1);
+    assert!(!raw.end.conn.wants_transmit());
+    raw.receive(&vector("R1"));
+    assert_eq!(frames(&raw.transmit(), true).len(), 1);
+    let kinds: Vec<_> = raw.end.completions().iter().map(|done| done.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            RequestKind::Bind,
+            RequestKind::Send,
+            RequestKind::Invalidate
+        ]
+    );
+}
+
+#[test]
+fn iw_030_windows_open_and_close_in_queue_order() {
+    let mut pair = pair(Knobs::default());
+    let region = pair.b.mem.register(vec![0; 64], Rights::ALL, PD);
+    let window = pair.b.mem.window(PD);
+    let bind = pair
+        .b
+        .mem
+        .prepare(window, part(region, 16, 16), false, true);
+    pair.b.post(1, Operation::Bind(bind)).unwrap();
+    pair.run();
+    let data = Payload::Inline(&[&[9; 16]]);
+    let there = remote(bind.stag, region.address + 16);
+    pair.a
+        .post(
+            1,
+            Operation::Write {
+                data,
+                remote: there,
+            },
+        )
+        .unwrap();
+    pair.run();
+    assert_eq!(
+        pair.b.mem.bytes(region.token)[15..33],
+        [&[0][..], &[9; 16], &[0]].concat()
+    );
+    pair.b.post(2, Operation::Invalidate(window)).unwrap();
+    pair.run();
+    pair.a
+        .post(
+            2,
+            Operation::Write {
+                data,
+                remote: there,
+            },
+        )
+        .unwrap();
+    pair.run();
+    assert_eq!(
+        pair.a.terminated().unwrap().code,
+        TerminateCode::new(1, 1, 0)
+    ); // RDMAP-066
+    assert_eq!(statuses(&pair.b, RequestKind::Bind), [WqeStatus::Success]);
+    assert_eq!(
+        statuses(&pair.b, RequestKind::Invalidate),
+        [WqeStatus::Success]
+    );
+}
+
+#[test]
+fn qp_050_binds_and_invalidates_that_make_no_sense() {
+    let mut raw = Raw::initiator();
+    let region = raw.end.mem.register(vec![0; 64], Rights::ALL, PD);
+    let window = raw.end.mem.window(PD);
+    raw.end.post(1, Operation::Invalidate(window)).unwrap();
+    raw.transmit();
+    assert_eq!(
+        statuses(&raw.end, RequestKind::Invalidate),
+        [WqeStatus::InvalidRequest]
+    );
+
+    let mut raw = Raw::initiator();
+    raw.end
+        .mem
+        .register_as(region.token, region.address, vec![0; 64], Rights::ALL, PD);
+    let window = raw.end.mem.window(PD);
+    let first = raw.end.mem.prepare(window, region, true, false);
+    let second = raw.end.mem.prepare(window, region, true, false);
+    let third = raw.end.mem.prepare(window, region, true, false);
+    for (context, bind) in [first, second, third].into_iter().enumerate() {
+        raw.end.post(context as u64, Operation::Bind(bind)).unwrap();
+    }
+    raw.transmit();
+    let done = raw.end.completions();
+    let seen: Vec<_> = done
+        .iter()
+        .map(|done| (done.status, done.failed_bind))
+        .collect();
+    use WqeStatus::{Flushed, InvalidRequest, Success};
+    let failed = [
+        (Success, None),
+        (InvalidRequest, Some(second.stag)),
+        (Flushed, Some(third.stag)),
+    ];
+    assert_eq!(seen, failed);
+}
+
+#[test]
+fn bind_to_a_region_that_is_gone() {
+    let mut raw = Raw::initiator();
+    let region = raw.end.mem.register(vec![0; 64], Rights::ALL, PD);
+    let window = raw.end.mem.window(PD);
+    let bind = raw.end.mem.prepare(window, region, true, true);
+    raw.end.mem.deregister(region.token);
+    raw.end.post(1, Operation::Bind(bind)).unwrap();
+    raw.transmit();
+    assert_eq!(
+        statuses(&raw.end, RequestKind::Bind),
+        [WqeStatus::LocalAccess]
+    );
+}
+
+#[test]
+fn sec_037_answers_and_own_messages_take_turns() {
+    let mut knobs = Knobs::default();
+    knobs.limit.octets = 10_000;
+    let mut pair = pair(knobs);
+    let sink = pair.a.mem.register(vec![0; 40_000], Rights::ALL, PD);
+    for context in 0..4 {
+        let list = [part(sink, context * 10_000, 10_000)];
+        let from = remote(TARGET, 0x1000);
+        pair.a
+            .post(
+                u64::from(context),
+                Operation::Read {
+                    sink: &list,
+                    remote: from,
+                },
+            )
+            .unwrap();
+        pair.a.conn.post_receive(u64::from(context), &[]).unwrap();
+    }
+    let now = pair.now;
+    let octets = pair.a.transmit(now, &knobs);
+    pair.b.receive(now, &octets);
+    for context in 0..4 {
+        pair.b.post(context, inline(&[])).unwrap();
+    }
+    let turn = pair.b.transmit(now, &knobs);
+    assert!(turn.len() <= 10_000);
+    let mut sent = turn;
+    while pair.b.conn.wants_transmit() {
+        sent.extend(pair.b.transmit(now, &knobs));
+    }
+    let lasts: Vec<u8> = frames(&sent, true)
+        .iter()
+        .filter(|ulpdu| ulpdu[0] & 0x40 != 0)
+        .map(|ulpdu| ulpdu[1])
+        .collect();
+    assert_eq!(lasts, [0x43, 0x42, 0x43, 0x42, 0x43, 0x42, 0x43, 0x42]);
+}
+
+#[test]
+fn message_end_is_told_once_for_each_message() {
+    let mut pair = pair(Knobs::default());
+    let source = pair.a.mem.register(pattern(5000, 1), Rights::ALL, PD);
+    let sink = pair.a.mem.register(vec![0; 5000], Rights::ALL, PD);
+    let inbox = pair.b.mem.register(vec![0; 5000], Rights::ALL, PD);
+    let cuts = [
+        part(inbox, 0, 1500),
+        part(inbox, 1500, 1500),
+        part(inbox, 3000, 2000),
+    ];
+    pair.b.conn.post_receive(1, &cuts).unwrap();
+    pair.a.post(1, sends(Payload::Sges(&[source]))).unwrap();
+    let data = Payload::Sges(&[source]);
+    pair.a
+        .post(
+            2,
+            Operation::Write {
+                data,
+                remote: remote(TARGET, 0x1000),
+            },
+        )
+        .unwrap();
+    let parts = [part(sink, 0, 2000), part(sink, 2000, 3000)];
+    pair.a
+        .post(
+            3,
+            Operation::Read {
+                sink: &parts,
+                remote: remote(TARGET, 0x1000),
+            },
+        )
+        .unwrap();
+    pair.run();
+    assert_eq!(pair.b.mem.messages(), 2);
+    assert_eq!(pair.a.mem.messages(), 2);
+    assert_eq!(pair.b.mem.bytes(inbox.token), pattern(5000, 1));
+}
+
+#[test]
+fn ddp_032_message_numbers_wrap() {
+    let mut ends = [Role::Initiator, Role::Responder].map(|role| {
+        let mut end = End::with(Connection::with_first_msn(SIZES, SCOPE, u32::MAX - 1));
+        end.conn.start(stream(role));
+        end
+    });
+    ends[0].conn.send_ready();
+    let [a, b] = ends;
+    let mut pair = Pair {
+        a,
+        b,
+        now: Instant::now(),
+        knobs: Knobs::default(),
+    };
+    pair.b
+        .mem
+        .register_as(TARGET, 0x1000, pattern(64, 7), Rights::ALL, PD);
+    let sink = pair.a.mem.register(vec![0; 64], Rights::ALL, PD);
+    for context in 0..4 {
+        pair.b.conn.post_receive(context, &[]).unwrap();
+        pair.a.conn.post_receive(context, &[]).unwrap();
+        pair.a.post(context, inline(&[])).unwrap();
+        pair.a
+            .post(
+                context,
+                Operation::Read {
+                    sink: &[sink],
+                    remote: remote(TARGET, 0x1000),
+                },
+            )
+            .unwrap();
+        pair.b.post(context, inline(&[])).unwrap();
+    }
+    pair.run();
+    let msns: Vec<u32> = frames(&pair.b.sent, true)
+        .iter()
+        .filter(|ulpdu| ulpdu[1] == 0x43)
+        .map(|ulpdu| u32::from_be_bytes(ulpdu[10..14].try_into().unwrap()))
+        .collect();
+    assert_eq!(msns, [u32::MAX - 1, u32::MAX, 0, 1]);
+    for end in [&pair.a, &pair.b] {
+        assert_eq!(end.fault(), None);
+        assert_eq!(statuses(end, RequestKind::Send), [WqeStatus::Success; 4]);
+    }
+    assert_eq!(
+        statuses(&pair.a, RequestKind::Read),
+        [WqeStatus::Success; 4]
+    );
+}

@@ -306,11 +306,12 @@ fn d8_and_d9_segmented_messages_are_made() {
     let lens: Vec<usize> = ulpdus.iter().map(Vec::len).collect();
     assert_eq!(lens, [128, 128, 98, 128, 128, 86]);
     let (send, write) = ulpdus.split_at(3);
-    for (at, ulpdu) in send.iter().enumerate() {
+    for (at, ulpdu) in (0u32..).zip(send) {
         let control = if at == 2 { 0x41 } else { 0x01 };
         assert_eq!(ulpdu[..10], [control, 0x43, 0, 0, 0, 0, 0, 0, 0, 0]); // DDP-021, DDP-030
         assert_eq!(ulpdu[10..14], 1u32.to_be_bytes()); // DDP-034
-        assert_eq!(ulpdu[14..18], (at as u32 * 110).to_be_bytes()); // DDP-035
+        assert_eq!(ulpdu[14..18], (at * 110).to_be_bytes()); // DDP-035
+        let at = at as usize;
         assert_eq!(ulpdu[18..], data[at * 110..(at * 110 + 110).min(300)]);
     }
     for (at, ulpdu) in write.iter().enumerate() {
