@@ -4,7 +4,7 @@
 //! by [`Span`]s, and this module turns them into addresses for the length of one `sendmsg`. The kernel reads them with
 //! the standing of a network adapter: concurrent writers change what is sent, nothing else.
 //!
-//! The socket must be non-blocking, since pins are held during the call and a Deregister waits for pins.
+//! The call never blocks, whatever the socket is set to: pins are held during it, and a Deregister waits for pins.
 
 use std::{
     ffi::c_void,
@@ -260,7 +260,12 @@ impl<'b> List<'b> {
         // SAFETY: all zeroes is a value of this plain C structure: null pointers and lengths of zero.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.pieces.as_ptr().cast_mut();
-        message.msg_iovlen = self.len as _;
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "at most PIECES; some systems have a smaller type here"
+        )]
+        let count = self.len as _;
+        message.msg_iovlen = count;
         loop {
             // SAFETY: the descriptor is open for as long as `socket` borrows it. `message` names `len` filled pieces,
             // which the kernel only reads, by address; each covers octets that stay valid during the call: private
@@ -278,11 +283,12 @@ impl<'b> List<'b> {
     }
 }
 
-/// A reset connection is an error here, not a SIGPIPE. Where there is no such flag the socket's maker sets SO_NOSIGPIPE.
+/// Never block; and a reset connection is an error here, not a SIGPIPE.
 #[cfg(not(target_vendor = "apple"))]
-const FLAGS: libc::c_int = libc::MSG_NOSIGNAL;
+const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+/// Never block. There is no flag against SIGPIPE: the socket's maker sets SO_NOSIGPIPE.
 #[cfg(target_vendor = "apple")]
-const FLAGS: libc::c_int = 0;
+const FLAGS: libc::c_int = libc::MSG_DONTWAIT;
 
 /// Pins of one call, let go when this is dropped.
 struct Pins<'t> {

@@ -202,12 +202,15 @@ fn early_octets(backend: Backend, rounds: usize, at: usize, len: usize) -> usize
     let reader = || {
         let (mut copy, mut early, last) = (vec![0; len], 0, at + len - 1);
         for round in 0..rounds {
-            while arena.words[last / WORD]
-                .load(Ordering::Acquire)
-                .to_ne_bytes()[last % WORD]
-                != octet(round)
-            {
-                std::hint::spin_loop();
+            // Spins, and now and then lets the writer run where there is no core for both.
+            let is_there = || {
+                arena.words[last / WORD]
+                    .load(Ordering::Acquire)
+                    .to_ne_bytes()[last % WORD]
+                    == octet(round)
+            };
+            while !(0..500).any(|_| is_there()) {
+                std::thread::yield_now();
             }
             // SAFETY: inside the arena; by words, so that it races with the bulk copy only, which is a device.
             unsafe { copy_out(arena.at(at), extent, &mut copy, Backend::Words) };

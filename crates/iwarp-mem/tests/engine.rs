@@ -1,0 +1,234 @@
+//! The engine over real registered memory and a real socket: two connections in one thread, the batches sent by
+//! `io::send` straight from the regions.
+
+#![cfg(all(unix, not(loom), not(miri)))]
+
+use std::{
+    io::{ErrorKind, Read},
+    os::{fd::AsFd, unix::net::UnixStream},
+    time::{Duration, Instant},
+};
+
+use iwarp::{
+    Completion, Connection, Event, InitiatorWqe, Operation, Payload, Pd, QueueSizes, ReadLimits,
+    Ready, RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
+};
+use iwarp_mem::{
+    Registration, Rights, Table,
+    io::{self, Sent},
+};
+use netdirect::Buffer;
+use socket2::SockRef;
+
+const PD: Pd = Pd(1);
+const LEN: usize = 1 << 20;
+
+struct Side {
+    table: Table,
+    conn: Connection,
+    batch: TxBatch,
+    socket: UnixStream,
+    staging: Vec<u8>,
+    completions: Vec<Completion>,
+    cuts: usize,
+}
+
+impl Side {
+    fn new(role: Role, crc: bool, socket: UnixStream) -> Self {
+        // As little as the system allows at a time, so that writes are cut at many places.
+        SockRef::from(&socket).set_send_buffer_size(1).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let sizes = QueueSizes {
+            initiator_depth: 16,
+            receive_depth: 16,
+            initiator_sges: 4,
+            receive_sges: 4,
+            read_sges: 2,
+            inline: 64,
+            max_transfer: 1 << 30,
+        };
+        let mut conn = Connection::new(
+            sizes,
+            Scope {
+                pd: PD,
+                stream: StreamId(1),
+            },
+        );
+        conn.start(StreamConfig {
+            role,
+            crc,
+            limits: ReadLimits { ird: 4, ord: 4 },
+            ready: Some(Ready::Write),
+            receive_wait: Duration::ZERO,
+            private_payload: false,
+        });
+        let batch = TxBatch::with_capacity(1 << 16, 16);
+        Self {
+            table: Table::new(),
+            conn,
+            batch,
+            socket,
+            staging: Vec::new(),
+            completions: Vec::new(),
+            cuts: 0,
+        }
+    }
+
+    fn register(&self, octets: &[u8], rights: Rights) -> (Buffer, Registration) {
+        let buffer = Buffer::new(octets.len());
+        buffer.write(0, octets);
+        let region = self.table.register(&buffer, rights, PD).unwrap();
+        (buffer, region)
+    }
+
+    fn post(&mut self, context: u64, operation: Operation<'_>) {
+        self.conn
+            .post_initiator(InitiatorWqe {
+                context,
+                operation,
+                silent: false,
+                fence: false,
+            })
+            .unwrap();
+    }
+
+    /// One turn: sends what can be sent, takes what has come. The answer is whether anything moved.
+    fn turn(&mut self, now: Instant) -> bool {
+        let limit = TxLimit {
+            octets: 1 << 20,
+            fpdus: 16,
+            mulpdu: 64_768,
+        };
+        let mut moved = false;
+        if self.batch.is_empty() {
+            self.conn
+                .poll_transmit(now, &self.table, limit, &mut self.batch);
+        }
+        if !self.batch.is_empty() {
+            let (octets, sent) =
+                io::send(self.socket.as_fd(), &self.table, &mut self.batch).unwrap();
+            assert_ne!(sent, Sent::Revoked);
+            assert_eq!(sent == Sent::All, self.batch.is_empty());
+            self.conn.handle_transmitted(octets);
+            self.cuts += usize::from(self.batch.head_is_cut());
+            moved |= octets > 0;
+        }
+        let mut some = [0; 50_000];
+        match self.socket.read(&mut some) {
+            Ok(count) => {
+                self.staging.extend_from_slice(&some[..count]);
+                moved |= count > 0;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        let used = self.conn.handle_bytes(now, &self.staging, &self.table);
+        self.staging.drain(..used);
+        while let Some(event) = self.conn.poll_event() {
+            match event {
+                Event::Completed(completion) => self.completions.push(completion),
+                Event::Ready => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        moved
+    }
+}
+
+fn sge(region: &Registration, at: u64, length: usize) -> Sge {
+    Sge {
+        token: region.stag(),
+        address: region.base() + at,
+        length: u32::try_from(length).unwrap(),
+    }
+}
+
+fn remote(region: &Registration, at: u64) -> RemoteAddress {
+    RemoteAddress {
+        stag: region.stag(),
+        to: region.base() + at,
+    }
+}
+
+/// Write, Send and Read of large, odd and tiny buffers; with CRC everything is copied, without it nothing is.
+#[test]
+fn octets_arrive() {
+    for crc in [false, true] {
+        let (one, two) = UnixStream::pair().unwrap();
+        let (mut a, mut b) = (
+            Side::new(Role::Initiator, crc, one),
+            Side::new(Role::Responder, crc, two),
+        );
+        let octets: Vec<u8> = (0..251).cycle().take(LEN).collect();
+        let (_source, source) = a.register(&octets, Rights::empty());
+        let (sink_buffer, sink) = a.register(&vec![0; LEN], Rights::READ_SINK);
+        let (target_buffer, target) =
+            b.register(&vec![0; LEN], Rights::LOCAL_WRITE | Rights::REMOTE_WRITE);
+        let (inbox_buffer, inbox) = b.register(&vec![0; LEN], Rights::LOCAL_WRITE);
+        let (_store, store) = b.register(&octets, Rights::REMOTE_READ);
+
+        b.conn
+            .post_receive(1, &[sge(&inbox, 5, 3), sge(&inbox, 8, LEN - 8)])
+            .unwrap();
+        a.conn.send_ready();
+        let pieces = [
+            sge(&source, 0, 500_000),
+            sge(&source, 500_000, 3),
+            sge(&source, 500_003, LEN - 500_003),
+        ];
+        a.post(
+            2,
+            Operation::Write {
+                data: Payload::Sges(&pieces),
+                remote: remote(&target, 0),
+            },
+        );
+        let some = [sge(&source, 17, 77_777)];
+        a.post(
+            3,
+            Operation::Send {
+                data: Payload::Sges(&some),
+                solicited: false,
+                invalidate: None,
+            },
+        );
+        let sinks = [sge(&sink, 1, LEN - 1)];
+        a.post(
+            4,
+            Operation::Read {
+                sink: &sinks,
+                remote: remote(&store, 1),
+            },
+        );
+
+        let now = Instant::now();
+        while a.completions.len() < 3 || b.completions.is_empty() {
+            let moved = [a.turn(now), b.turn(now)];
+            assert!(
+                moved.contains(&true),
+                "nothing moves: {:?} {:?}",
+                a.completions,
+                b.completions
+            );
+        }
+        let mut done = a.completions.iter().chain(&b.completions);
+        assert!(
+            done.all(|done| done.status == WqeStatus::Success),
+            "{:?} {:?}",
+            a.completions,
+            b.completions
+        );
+        assert!(target_buffer.to_vec() == octets, "Write");
+        assert!(
+            inbox_buffer.slice(5..5 + 77_777).to_vec() == octets[17..17 + 77_777],
+            "Send"
+        );
+        assert!(sink_buffer.to_vec()[1..] == octets[1..], "Read");
+        assert!(
+            a.cuts > 0 && b.cuts > 0,
+            "no FPDU was cut, the test tests nothing"
+        );
+        for region in [source, sink] {
+            region.deregister().unwrap();
+        }
+    }
+}

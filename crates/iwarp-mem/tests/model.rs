@@ -1,0 +1,557 @@
+//! Random sequences of registrations, binds and accesses, against a plain picture of who may do what.
+
+#![cfg(not(loom))]
+
+use iwarp::{
+    Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
+    RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind,
+};
+use iwarp_mem::{Backend, Registration, Rights, Table, TableOptions, Window};
+use netdirect::Buffer;
+use proptest::{prelude::*, sample::Index};
+
+const MEMORY: usize = 2048;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Register {
+        from: u64,
+        len: u64,
+        rights: u32,
+        pd: u32,
+    },
+    Deregister {
+        region: Index,
+    },
+    DropRegion {
+        region: Index,
+    },
+    CreateWindow {
+        pd: u32,
+    },
+    Prepare {
+        window: Index,
+        region: Index,
+        at: i64,
+        len: u64,
+        read: bool,
+        write: bool,
+    },
+    Bind {
+        bind: Index,
+        who: Scope,
+    },
+    Cancel {
+        bind: Index,
+    },
+    Unbind {
+        window: Index,
+        who: Scope,
+    },
+    DropWindow {
+        window: Index,
+    },
+    Invalidate {
+        stag: Index,
+        who: Scope,
+    },
+    Remote {
+        stag: Index,
+        at: i64,
+        len: u32,
+        write: bool,
+        who: Scope,
+        fill: u8,
+    },
+    Local {
+        stag: Index,
+        at: i64,
+        len: u32,
+        need: u8,
+        pd: u32,
+    },
+    Reuse {
+        span: Index,
+        fill: u8,
+    },
+}
+
+/// Mostly the same, so that more than refusals are tried.
+fn either() -> impl Strategy<Value = u32> {
+    prop_oneof![5 => Just(0_u32), 1 => Just(1_u32)]
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    (either(), either()).prop_map(|(pd, stream)| Scope {
+        pd: Pd(pd),
+        stream: StreamId(stream),
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = prop_oneof![3 => 0..100_i64, 1 => -20..900_i64];
+    let (len, wide) = (
+        prop_oneof![3 => 1..80_u32, 1 => 500..900_u32],
+        prop_oneof![0..100_u64, 0..900_u64],
+    );
+    let index = any::<Index>;
+    prop_oneof![
+        3 => (0..1024_u64, wide.clone(), 0..16_u32, either())
+            .prop_map(|(from, len, rights, pd)| Step::Register { from, len, rights, pd }),
+        1 => index().prop_map(|region| Step::Deregister { region }),
+        1 => index().prop_map(|region| Step::DropRegion { region }),
+        2 => either().prop_map(|pd| Step::CreateWindow { pd }),
+        4 => (index(), index(), at.clone(), wide, any::<bool>(), any::<bool>())
+            .prop_map(|(window, region, at, len, read, write)| Step::Prepare { window, region, at, len, read, write }),
+        4 => (index(), scope()).prop_map(|(bind, who)| Step::Bind { bind, who }),
+        1 => index().prop_map(|bind| Step::Cancel { bind }),
+        2 => (index(), scope()).prop_map(|(window, who)| Step::Unbind { window, who }),
+        1 => index().prop_map(|window| Step::DropWindow { window }),
+        1 => (index(), scope()).prop_map(|(stag, who)| Step::Invalidate { stag, who }),
+        12 => (index(), at.clone(), len.clone(), any::<bool>(), scope(), any::<u8>())
+            .prop_map(|(stag, at, len, write, who, fill)| Step::Remote { stag, at, len, write, who, fill }),
+        4 => (index(), at, len, 0..3_u8, either())
+            .prop_map(|(stag, at, len, need, pd)| Step::Local { stag, at, len, need, pd }),
+        4 => (index(), any::<u8>()).prop_map(|(span, fill)| Step::Reuse { span, fill }),
+    ]
+}
+
+/// What an STag stands for, in the picture.
+#[derive(Clone, Debug)]
+struct Entry {
+    stag: STag,
+    /// Offset in the memory, and length.
+    from: u64,
+    len: u64,
+    rights: Rights,
+    pd: Pd,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Region,
+    /// Window and region, by their number in the picture.
+    Prepared(usize, usize),
+    Bound(usize, usize, StreamId),
+    Gone,
+}
+
+struct World {
+    table: Table,
+    buffer: Buffer,
+    memory: Vec<u8>,
+    regions: Vec<(Option<Registration>, usize)>,
+    windows: Vec<(Option<Window>, Pd)>,
+    binds: Vec<(WindowBind, usize)>,
+    /// Every STag ever issued, and what is known of it.
+    entries: Vec<Entry>,
+    /// Every span ever checked for writing, with its entry and place in the memory.
+    spans: Vec<(Span, usize, usize)>,
+}
+
+/// One of the latest: those of long ago are mostly dead, and there are enough dead ones among these.
+fn pick<'a, T>(all: &'a [T], index: &Index) -> Option<(usize, &'a T)> {
+    let latest = all.len().min(6);
+    if latest == 0 {
+        return None;
+    }
+    let at = all.len() - latest + index.index(latest);
+    Some((at, &all[at]))
+}
+
+impl World {
+    fn new(backend: Backend, capacity: u32) -> Self {
+        let options = TableOptions::default().backend(backend).capacity(capacity);
+        Self {
+            table: Table::with_options(&options),
+            buffer: Buffer::new(MEMORY),
+            memory: vec![0; MEMORY],
+            regions: Vec::new(),
+            windows: Vec::new(),
+            binds: Vec::new(),
+            entries: Vec::new(),
+            spans: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, entry: Entry) -> usize {
+        assert!(
+            self.entries
+                .iter()
+                .all(|old| old.stag != entry.stag || old.state == State::Gone)
+        );
+        self.entries.push(entry);
+        self.entries.len() - 1
+    }
+
+    fn run(&mut self, step: &Step) {
+        match *step {
+            Step::Register {
+                from,
+                len,
+                rights,
+                pd,
+            } => self.register(from, len, rights, Pd(pd)),
+            Step::Deregister { ref region } => self.deregister(region),
+            Step::DropRegion { ref region } => self.drop_region(region),
+            Step::CreateWindow { pd } => {
+                self.windows
+                    .push((Some(self.table.create_window(Pd(pd)).unwrap()), Pd(pd)));
+            }
+            Step::Prepare {
+                ref window,
+                ref region,
+                at,
+                len,
+                read,
+                write,
+            } => {
+                self.prepare(window, region, at, len, read, write);
+            }
+            Step::Bind { ref bind, who } => self.bind(bind, who),
+            Step::Cancel { ref bind } => {
+                if let Some((_, &(bind, entry))) = pick(&self.binds, bind) {
+                    self.table.cancel_prepared(bind.stag);
+                    if matches!(self.entries[entry].state, State::Prepared(..)) {
+                        self.entries[entry].state = State::Gone;
+                    }
+                }
+            }
+            Step::Unbind { ref window, who } => self.unbind(window, who),
+            Step::DropWindow { ref window } => {
+                if let Some((number, _)) = pick(&self.windows, window) {
+                    self.windows[number].0 = None;
+                    self.end(|state| matches!(state, State::Prepared(w, _) | State::Bound(w, ..) if w == number));
+                }
+            }
+            Step::Invalidate { ref stag, who } => self.invalidate(stag, who),
+            Step::Remote {
+                ref stag,
+                at,
+                len,
+                write,
+                who,
+                fill,
+            } => self.remote(stag, at, len, write, who, fill),
+            Step::Local {
+                ref stag,
+                at,
+                len,
+                need,
+                pd,
+            } => self.local(stag, at, len, need, Pd(pd)),
+            Step::Reuse { ref span, fill } => self.reuse(span, fill),
+        }
+    }
+
+    fn end(&mut self, which: impl Fn(State) -> bool) {
+        for entry in self.entries.iter_mut().filter(|entry| which(entry.state)) {
+            entry.state = State::Gone;
+        }
+    }
+
+    fn register(&mut self, from: u64, len: u64, rights: u32, pd: Pd) {
+        let rights = Rights::from_bits_truncate(rights);
+        let range = usize::try_from(from).unwrap()..usize::try_from(from + len).unwrap();
+        let Ok(region) = self.table.register(&self.buffer.slice(range), rights, pd) else {
+            let live = self
+                .entries
+                .iter()
+                .filter(|entry| entry.state != State::Gone)
+                .count();
+            assert!(live >= 29, "full with {live} of 30 in use"); // one slot may be the reserved index
+            return;
+        };
+        let stag = region.stag();
+        let entry = self.add(Entry {
+            stag,
+            from,
+            len,
+            rights,
+            pd,
+            state: State::Region,
+        });
+        self.regions.push((Some(region), entry));
+    }
+
+    fn has_windows(&self, region: usize) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| matches!(entry.state, State::Bound(_, r, _) if r == region))
+    }
+
+    fn deregister(&mut self, region: &Index) {
+        let Some((number, _)) = pick(&self.regions, region) else {
+            return;
+        };
+        let Some(region) = self.regions[number].0.take() else {
+            return;
+        };
+        assert_eq!(region.has_windows(), self.has_windows(number));
+        match region.deregister() {
+            Ok(()) => {
+                assert!(!self.has_windows(number), "MR-026");
+                self.entries[self.regions[number].1].state = State::Gone;
+            }
+            Err((region, _)) => {
+                assert!(self.has_windows(number), "busy without a window");
+                self.regions[number].0 = Some(region);
+            }
+        }
+    }
+
+    fn drop_region(&mut self, region: &Index) {
+        let Some((number, _)) = pick(&self.regions, region) else {
+            return;
+        };
+        if self.regions[number].0.take().is_some() {
+            self.entries[self.regions[number].1].state = State::Gone;
+            self.end(|state| matches!(state, State::Bound(_, r, _) if r == number));
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        window: &Index,
+        region: &Index,
+        at: i64,
+        len: u64,
+        read: bool,
+        write: bool,
+    ) {
+        let Some((w, (Some(window), pd))) = pick(&self.windows, window) else {
+            return;
+        };
+        let Some((r, (Some(region), entry))) = pick(&self.regions, region) else {
+            return;
+        };
+        let outer = self.entries[*entry].clone();
+        let address = region.base().wrapping_add_signed(at);
+        let inside = u64::try_from(at).is_ok_and(|at| at + len <= outer.len);
+        let allowed =
+            inside && outer.pd == *pd && (!write || outer.rights.contains(Rights::LOCAL_WRITE));
+        let bind = match window.prepare(region, address, len, read, write) {
+            Ok(bind) => bind,
+            Err(BindError::Access) => return assert!(!allowed, "QP-038, QP-039"),
+            Err(BindError::InvalidState) => return, // the table is full
+        };
+        assert!(allowed, "QP-038, QP-039: {outer:?} {at} {len}");
+        assert_eq!(window.stag(), Some(bind.stag), "MW-008");
+        let mut rights = Rights::empty();
+        rights.set(Rights::REMOTE_READ, read);
+        rights.set(Rights::REMOTE_WRITE, write);
+        let (from, pd) = (outer.from + u64::try_from(at).unwrap(), *pd);
+        let entry = self.add(Entry {
+            stag: bind.stag,
+            from,
+            len,
+            rights,
+            pd,
+            state: State::Prepared(w, r),
+        });
+        self.binds.push((bind, entry));
+    }
+
+    fn bind(&mut self, bind: &Index, who: Scope) {
+        let Some((_, &(bind, entry))) = pick(&self.binds, bind) else {
+            return;
+        };
+        let expected = match self.entries[entry].state {
+            State::Prepared(w, r) => {
+                let bound = self
+                    .entries
+                    .iter()
+                    .any(|e| matches!(e.state, State::Bound(b, ..) if b == w));
+                match () {
+                    () if bound => Err(BindError::InvalidState),
+                    () if self.regions[r].0.is_none() || self.entries[entry].pd != who.pd => {
+                        Err(BindError::Access)
+                    }
+                    () => {
+                        self.entries[entry].state = State::Bound(w, r, who.stream);
+                        Ok(())
+                    }
+                }
+            }
+            _ => Err(BindError::InvalidState),
+        };
+        assert_eq!(self.table.bind(&bind, who), expected);
+    }
+
+    fn unbind(&mut self, window: &Index, who: Scope) {
+        let Some((number, (Some(window), pd))) = pick(&self.windows, window) else {
+            return;
+        };
+        let bound = |state| matches!(state, State::Bound(w, _, stream) if w == number && stream == who.stream);
+        let known = *pd == who.pd && self.entries.iter().any(|entry| bound(entry.state));
+        let expected = if known {
+            Ok(())
+        } else {
+            Err(BindError::InvalidState)
+        };
+        assert_eq!(self.table.unbind(window.id(), who), expected);
+        if known {
+            self.end(bound);
+        }
+    }
+
+    fn invalidate(&mut self, stag: &Index, who: Scope) {
+        let Some((number, entry)) = pick(&self.entries, stag) else {
+            return;
+        };
+        let expected = match entry.state {
+            State::Bound(_, _, stream) if stream == who.stream && entry.pd == who.pd => Ok(()),
+            State::Bound(..) | State::Region => Err(InvalidateError::NotAllowed),
+            State::Prepared(..) | State::Gone => Err(InvalidateError::Unknown),
+        };
+        assert_eq!(self.table.invalidate_remote(entry.stag, who), expected);
+        if expected.is_ok() {
+            self.entries[number].state = State::Gone;
+        }
+    }
+
+    /// The end of every check: is `at` inside? Memory is far from the ends of the address space, so nothing wraps.
+    fn inside(entry: &Entry, at: i64, len: u32) -> Result<usize, AccessError> {
+        let inside = u64::try_from(at).is_ok_and(|at| at + u64::from(len) <= entry.len);
+        if inside {
+            Ok(usize::try_from(entry.from.wrapping_add_signed(at)).unwrap())
+        } else {
+            Err(AccessError::Bounds)
+        }
+    }
+
+    fn remote(&mut self, stag: &Index, at: i64, len: u32, write: bool, who: Scope, fill: u8) {
+        let Some((number, entry)) = pick(&self.entries, stag) else {
+            return;
+        };
+        let right = if write {
+            Rights::REMOTE_WRITE
+        } else {
+            Rights::REMOTE_READ
+        };
+        let expected = match entry.state {
+            State::Gone | State::Prepared(..) => Err(AccessError::InvalidSTag),
+            _ if entry.pd != who.pd => Err(AccessError::NotAssociated),
+            State::Bound(_, _, stream) if stream != who.stream => Err(AccessError::NotAssociated),
+            _ if !entry.rights.contains(right) => Err(AccessError::Rights),
+            _ => Self::inside(entry, at, len),
+        };
+        let to = (self.buffer.address() + entry.from).wrapping_add_signed(at);
+        let need = if write {
+            Access::RemoteWrite
+        } else {
+            Access::RemoteRead
+        };
+        let got = self.table.check(
+            RemoteAddress {
+                stag: entry.stag,
+                to,
+            },
+            len,
+            need,
+            who,
+        );
+        assert_eq!(
+            got.err(),
+            expected.err(),
+            "{entry:?} {at} {len} {need:?} {who:?}"
+        );
+        let (Ok(span), Ok(at)) = (got, expected) else {
+            return;
+        };
+        if write {
+            self.spans.push((span, number, at));
+            return self.write(span, at, fill);
+        }
+        let mut octets = vec![0; len as usize];
+        self.table.fetch(span, &mut octets, None).unwrap();
+        assert!(octets == self.memory[at..at + octets.len()]);
+    }
+
+    fn write(&mut self, span: Span, at: usize, fill: u8) {
+        let octets: Vec<u8> = (0..251)
+            .cycle()
+            .skip(fill.into())
+            .take(span.len() as usize)
+            .collect();
+        self.table.place(span, &octets, MessageEnd::Last).unwrap();
+        self.memory[at..at + octets.len()].copy_from_slice(&octets);
+    }
+
+    fn local(&self, stag: &Index, at: i64, len: u32, need: u8, pd: Pd) {
+        let Some((_, entry)) = pick(&self.entries, stag) else {
+            return;
+        };
+        let (need, rights) = match need {
+            0 => (LocalAccess::Read, Rights::all()),
+            1 => (LocalAccess::Write, Rights::LOCAL_WRITE),
+            _ => (
+                LocalAccess::ReadSink,
+                Rights::LOCAL_WRITE | Rights::REMOTE_WRITE | Rights::READ_SINK,
+            ),
+        };
+        let expected = match entry.state {
+            State::Region if entry.pd != pd => Err(AccessError::NotAssociated),
+            State::Region if need != LocalAccess::Read && !entry.rights.intersects(rights) => {
+                Err(AccessError::Rights)
+            }
+            State::Region => Self::inside(entry, at, len),
+            _ => Err(AccessError::InvalidSTag),
+        };
+        let address = (self.buffer.address() + entry.from).wrapping_add_signed(at);
+        let got = self.table.check_local(
+            Sge {
+                token: entry.stag,
+                address,
+                length: len,
+            },
+            need,
+            pd,
+        );
+        assert_eq!(
+            got.err(),
+            expected.err(),
+            "{entry:?} {at} {len} {need:?} {pd:?}"
+        );
+    }
+
+    /// A span of earlier: good as long as its STag is, revoked for ever afterwards.
+    fn reuse(&mut self, span: &Index, fill: u8) {
+        let Some((_, &(span, entry, at))) = pick(&self.spans, span) else {
+            return;
+        };
+        if self.entries[entry].state == State::Gone {
+            let octets = vec![fill; span.len() as usize];
+            assert_eq!(
+                self.table.place(span, &octets, MessageEnd::More),
+                Err(Revoked),
+                "MR-034"
+            );
+            assert_eq!(
+                self.table.fetch(span, &mut octets.clone(), None),
+                Err(Revoked),
+                "MR-034"
+            );
+        } else {
+            self.write(span, at, fill);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 250 })
+    })]
+
+    /// With 30 slots, so that they are used again soon.
+    #[test]
+    fn table_agrees_with_the_picture(steps in prop::collection::vec(step(), 1..150), bulk: bool) {
+        let mut world = World::new(if bulk { Backend::Bulk } else { Backend::Words }, 30);
+        for step in &steps {
+            world.run(step);
+        }
+        prop_assert!(world.buffer.to_vec() == world.memory);
+    }
+}

@@ -1,0 +1,762 @@
+//! What the table allows whom, and what it refuses for which reason.
+
+#![cfg(not(loom))]
+
+use std::{collections::HashSet, sync::Barrier};
+
+use iwarp::{
+    Access, AccessError, BindError, Crc, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
+    RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowId, crc32c,
+};
+use iwarp_mem::{Backend, RegisterError, Registration, Rights, Table, TableOptions, Window};
+use netdirect::Buffer;
+
+const PD: Pd = Pd(1);
+const WHO: Scope = Scope {
+    pd: PD,
+    stream: StreamId(10),
+};
+const OTHER_STREAM: Scope = Scope {
+    pd: PD,
+    stream: StreamId(11),
+};
+const OTHER_PD: Scope = Scope {
+    pd: Pd(2),
+    stream: StreamId(10),
+};
+const NEEDS: [Access; 2] = [Access::RemoteRead, Access::RemoteWrite];
+
+fn register(table: &Table, len: usize, rights: Rights) -> (Buffer, Registration) {
+    let buffer = Buffer::new(len);
+    let region = table.register(&buffer, rights, PD).unwrap();
+    (buffer, region)
+}
+
+fn remote(region: &Registration, at: u64) -> RemoteAddress {
+    RemoteAddress {
+        stag: region.stag(),
+        to: region.base().wrapping_add(at),
+    }
+}
+
+fn local(region: &Registration, at: u64, length: u32) -> Sge {
+    Sge {
+        token: region.stag(),
+        address: region.base().wrapping_add(at),
+        length,
+    }
+}
+
+fn bound(
+    table: &Table,
+    region: &Registration,
+    at: u64,
+    length: u64,
+    read: bool,
+    write: bool,
+) -> (Window, STag) {
+    let window = table.create_window(PD).unwrap();
+    let bind = window
+        .prepare(region, region.base() + at, length, read, write)
+        .unwrap();
+    table.bind(&bind, WHO).unwrap();
+    (window, bind.stag)
+}
+
+/// IW-044, SEC-006: a region is open to peers only as far as its remote flags go, each by itself.
+#[test]
+fn regions_open_only_what_their_flags_say() {
+    let table = Table::new();
+    for bits in 0..16 {
+        let rights = Rights::from_bits_truncate(bits);
+        let (_buffer, region) = register(&table, 64, rights);
+        for (need, right) in NEEDS
+            .into_iter()
+            .zip([Rights::REMOTE_READ, Rights::REMOTE_WRITE])
+        {
+            let got = table.check(remote(&region, 0), 64, need, WHO);
+            let expected = if rights.contains(right) {
+                None
+            } else {
+                Some(AccessError::Rights)
+            };
+            assert_eq!(got.err(), expected, "{rights:?} {need:?}");
+        }
+        let allowed = |need| table.check_local(local(&region, 0, 64), need, PD).is_ok();
+        assert!(allowed(LocalAccess::Read), "MR-019");
+        assert_eq!(
+            allowed(LocalAccess::Write),
+            rights.contains(Rights::LOCAL_WRITE),
+            "MR-013, AMB-014"
+        );
+        let sink = Rights::LOCAL_WRITE | Rights::READ_SINK | Rights::REMOTE_WRITE;
+        assert_eq!(
+            allowed(LocalAccess::ReadSink),
+            rights.intersects(sink),
+            "AMB-015, AMB-016"
+        );
+    }
+}
+
+/// AMB-015, AMB-071: each lenient sink is counted, and the strict table has none.
+#[test]
+fn lenient_sinks_are_counted_or_refused() {
+    let (lenient, strict) = (
+        Table::new(),
+        Table::with_options(&TableOptions::default().strict_sinks(true)),
+    );
+    for (table, expected, count) in [(&lenient, None, 2), (&strict, Some(AccessError::Rights), 0)] {
+        let (_a, only_local) = register(table, 8, Rights::LOCAL_WRITE);
+        for _ in 0..2 {
+            let got = table.check_local(local(&only_local, 0, 8), LocalAccess::ReadSink, PD);
+            assert_eq!(got.err(), expected);
+        }
+        for rights in [Rights::READ_SINK, Rights::REMOTE_WRITE, Rights::all()] {
+            let (_b, region) = register(table, 8, rights);
+            table
+                .check_local(local(&region, 0, 8), LocalAccess::ReadSink, PD)
+                .unwrap();
+        }
+        assert_eq!(table.lenient_sinks(), count);
+    }
+}
+
+/// The order of the checks, where several fail: STag, scope, rights, wrap, bounds.
+#[test]
+fn first_fault_is_reported() {
+    let table = Table::new();
+    let (_buffer, region) = register(&table, 64, Rights::REMOTE_READ);
+    let far = RemoteAddress {
+        stag: region.stag(),
+        to: u64::MAX,
+    };
+    let check = |stag, need, who| {
+        table
+            .check(RemoteAddress { stag, ..far }, 2, need, who)
+            .unwrap_err()
+    };
+    let wrong = STag(region.stag().0 ^ 1);
+    assert_eq!(
+        check(wrong, Access::RemoteWrite, OTHER_PD),
+        AccessError::InvalidSTag
+    );
+    assert_eq!(
+        check(region.stag(), Access::RemoteWrite, OTHER_PD),
+        AccessError::NotAssociated,
+        "SEC-001"
+    );
+    assert_eq!(
+        check(region.stag(), Access::RemoteWrite, WHO),
+        AccessError::Rights
+    );
+    assert_eq!(
+        check(region.stag(), Access::RemoteRead, WHO),
+        AccessError::Wrap,
+        "DDP-069"
+    );
+    let near = RemoteAddress {
+        to: u64::MAX - 2,
+        ..far
+    };
+    assert_eq!(
+        table.check(near, 2, Access::RemoteRead, WHO),
+        Err(AccessError::Bounds)
+    );
+
+    let sge = Sge {
+        token: region.stag(),
+        address: u64::MAX,
+        length: 2,
+    };
+    let check = |token, need, pd| {
+        table
+            .check_local(Sge { token, ..sge }, need, pd)
+            .unwrap_err()
+    };
+    assert_eq!(
+        check(wrong, LocalAccess::Write, Pd(2)),
+        AccessError::InvalidSTag
+    );
+    assert_eq!(
+        check(region.stag(), LocalAccess::Write, Pd(2)),
+        AccessError::NotAssociated
+    );
+    assert_eq!(
+        check(region.stag(), LocalAccess::Write, PD),
+        AccessError::Rights
+    );
+    assert_eq!(
+        check(region.stag(), LocalAccess::Read, PD),
+        AccessError::Wrap
+    );
+}
+
+/// SEC-004: octet granularity at both ends, own and sliced buffers alike.
+#[test]
+fn bounds_are_exact() {
+    let table = Table::new();
+    let whole = Buffer::new(200);
+    let slice = whole.slice(13..113);
+    let region = table.register(&slice, Rights::all(), PD).unwrap();
+    assert_eq!((region.base(), region.len()), (whole.address() + 13, 100));
+    for from in 0..110_u32 {
+        for len in [1, 2, 99, 100, 101, u32::MAX] {
+            let inside = from.checked_add(len).is_some_and(|end| end <= 100);
+            let expected = if inside {
+                None
+            } else {
+                Some(AccessError::Bounds)
+            };
+            let got = table.check(
+                remote(&region, u64::from(from)),
+                len,
+                Access::RemoteWrite,
+                WHO,
+            );
+            assert_eq!(got.err(), expected, "{from} {len}");
+            assert_eq!(
+                got,
+                table.check_local(local(&region, u64::from(from), len), LocalAccess::Write, PD)
+            );
+        }
+    }
+    let before = remote(&region, u64::MAX);
+    assert_eq!(
+        table.check(before, 1, Access::RemoteRead, WHO),
+        Err(AccessError::Bounds)
+    );
+    assert_eq!(
+        table.check(before, 50, Access::RemoteRead, WHO),
+        Err(AccessError::Bounds)
+    );
+    // Lengths of zero are not asked by the engine; they have an answer all the same.
+    assert!(
+        table
+            .check(remote(&region, 100), 0, Access::RemoteRead, WHO)
+            .is_ok()
+    );
+    assert!(
+        table
+            .check(remote(&region, 101), 0, Access::RemoteRead, WHO)
+            .is_err()
+    );
+}
+
+/// STags that were never issued, those of the ready-to-receive message among them, name nothing.
+#[test]
+fn unissued_stags_are_invalid() {
+    let table = Table::new();
+    let regions: Vec<_> = (0..20)
+        .map(|_| register(&table, 8, Rights::all()))
+        .collect();
+    let issued: HashSet<_> = regions.iter().map(|(_, region)| region.stag()).collect();
+    let near = issued.iter().flat_map(|stag| {
+        [
+            stag.0 ^ 1,
+            stag.0 ^ 0x80,
+            stag.0 ^ 0x100,
+            stag.0 ^ 0x8000_0000,
+        ]
+    });
+    for stag in near
+        .chain([0, 1, 0xff, u32::MAX])
+        .map(STag)
+        .filter(|stag| !issued.contains(stag))
+    {
+        let got = table.check(RemoteAddress { stag, to: 0 }, 1, Access::RemoteRead, WHO);
+        assert_eq!(got, Err(AccessError::InvalidSTag), "{stag}");
+        assert_eq!(
+            table.invalidate_remote(stag, WHO),
+            Err(InvalidateError::Unknown)
+        );
+        table.cancel_prepared(stag);
+    }
+}
+
+/// The octets and the sum are those of the copy, whatever the length and the backend.
+#[test]
+fn fetch_sums_what_it_copied() {
+    for backend in [Backend::Words, Backend::Bulk] {
+        let table = Table::with_options(&TableOptions::default().backend(backend));
+        let (buffer, region) = register(&table, 40_000, Rights::REMOTE_READ);
+        let octets: Vec<u8> = (0..251).cycle().take(40_000).collect();
+        buffer.write(0, &octets);
+        for (at, len) in [(0, 1), (5, 511), (3, 16_384), (1, 16_385), (7, 39_993)] {
+            let range = usize::try_from(at).unwrap()..usize::try_from(at + len).unwrap();
+            let span = table
+                .check(
+                    remote(&region, at),
+                    u32::try_from(len).unwrap(),
+                    Access::RemoteRead,
+                    WHO,
+                )
+                .unwrap();
+            let (mut dst, mut crc) = (vec![0; range.len()], Crc::new());
+            table.fetch(span, &mut dst, Some(&mut crc)).unwrap();
+            assert!(dst == octets[range]);
+            assert_eq!(crc.finish(), crc32c(&dst), "{backend:?} {at} {len}");
+        }
+    }
+}
+
+/// A span made up by hand reaches nothing that its slot does not have.
+#[test]
+fn forged_spans_are_revoked() {
+    let table = Table::new();
+    let (_buffer, region) = register(&table, 64, Rights::all());
+    let real = table
+        .check(remote(&region, 0), 64, Access::RemoteRead, WHO)
+        .unwrap();
+    let forge = |slot, key, epoch, offset| Span::new(slot, key, epoch, offset, 8);
+    let (slot, key, epoch) = (real.slot(), real.key(), real.epoch());
+    assert!(
+        table
+            .fetch(forge(slot, key, epoch, 56), &mut [0; 8], None)
+            .is_ok()
+    );
+    for span in [
+        forge(slot, key, epoch, 57),
+        forge(slot, key, epoch, u64::MAX),
+        forge(slot, key, epoch.wrapping_add(1), 0),
+        forge(slot, key ^ 1, epoch, 0),
+        forge(slot + 1, key, epoch, 0),
+        forge(u32::MAX, key, epoch, 0),
+    ] {
+        assert_eq!(
+            table.fetch(span, &mut [0; 8], None),
+            Err(Revoked),
+            "{span:?}"
+        );
+        assert_eq!(
+            table.place(span, &[0; 8], MessageEnd::Last),
+            Err(Revoked),
+            "{span:?}"
+        );
+    }
+}
+
+/// MR-034: after Deregister neither the STag nor a span of it reaches the buffer, also when the slot is used again.
+#[test]
+fn deregistered_memory_is_out_of_reach() {
+    // One slot besides the reserved index, so that it is used again at once.
+    let table = Table::with_options(&TableOptions::default().capacity(1).seed(1));
+    let mut stale = Vec::new();
+    for _ in 0..100 {
+        let (buffer, region) = register(&table, 64, Rights::all());
+        for (at, span) in &stale {
+            assert_eq!(
+                table.check(*at, 8, Access::RemoteWrite, WHO),
+                Err(AccessError::InvalidSTag)
+            );
+            assert_eq!(
+                table.place(*span, &[0xaa; 8], MessageEnd::Last),
+                Err(Revoked)
+            );
+        }
+        assert_eq!(buffer.to_vec(), [0; 64]);
+        let at = remote(&region, 8);
+        stale.push((at, table.check(at, 8, Access::RemoteWrite, WHO).unwrap()));
+        if stale.len() > 60 {
+            stale.remove(0); // a key may come back after 64 others
+        }
+        assert!(
+            matches!(
+                table.register(&buffer, Rights::all(), PD),
+                Err(RegisterError::Full)
+            ),
+            "MR-008"
+        );
+        region.deregister().unwrap();
+    }
+}
+
+/// TST-091: ten thousand regions at once on one buffer, by several threads; every STag is its own.
+#[test]
+fn ten_thousand_regions_per_thread() {
+    let (threads, each) = if cfg!(miri) { (2, 20) } else { (3, 10_000) };
+    let (table, buffer, barrier) = (Table::new(), Buffer::new(4096), Barrier::new(threads));
+    let one = || {
+        let regions: Vec<_> = (0..each)
+            .map(|_| table.register(&buffer, Rights::REMOTE_READ, PD).unwrap())
+            .collect();
+        barrier.wait();
+        for region in &regions {
+            assert!(
+                table
+                    .check(remote(region, 5), 4000, Access::RemoteRead, WHO)
+                    .is_ok()
+            );
+        }
+        let stags: Vec<_> = regions.iter().map(Registration::stag).collect();
+        barrier.wait();
+        for region in regions {
+            region.deregister().unwrap();
+        }
+        stags
+    };
+    let all: Vec<STag> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert_eq!(all.iter().collect::<HashSet<_>>().len(), threads * each);
+    for stag in all {
+        let at = RemoteAddress {
+            stag,
+            to: buffer.address(),
+        };
+        assert_eq!(
+            table.check(at, 1, Access::RemoteRead, WHO),
+            Err(AccessError::InvalidSTag)
+        );
+    }
+}
+
+/// SEC-008, SEC-009: STags issued one after the other, and for one buffer again and again, have no simple relation.
+#[test]
+fn stags_do_not_follow_from_each_other() {
+    let count = if cfg!(miri) { 50 } else { 4000 };
+    // A fixed seed, so that chance does not fail the test.
+    let table = Table::with_options(&TableOptions::default().seed(7));
+    let buffer = Buffer::new(8);
+    let again: Vec<u32> = (0..count)
+        .map(|_| table.register(&buffer, Rights::all(), PD).unwrap().stag().0)
+        .collect();
+    let held: Vec<_> = (0..count)
+        .map(|_| table.register(&buffer, Rights::all(), PD).unwrap())
+        .collect();
+    let held: Vec<u32> = held.iter().map(|region| region.stag().0).collect();
+    for stags in [again, held] {
+        let distinct =
+            |values: Vec<u32>| values.iter().collect::<HashSet<_>>().len() * 100 / values.len();
+        assert_eq!(distinct(stags.clone()), 100);
+        let pairs = || stags.windows(2).map(|two| (two[0], two[1]));
+        assert!(distinct(pairs().map(|(a, b)| b.wrapping_sub(a) >> 8).collect()) >= 97);
+        assert!(distinct(pairs().map(|(a, b)| (a ^ b) >> 8).collect()) >= 97);
+        assert!(
+            distinct(stags.iter().map(|stag| stag >> 12).collect())
+                >= if cfg!(miri) { 90 } else { 97 } - 2
+        );
+        assert!(stags.iter().all(|stag| stag >> 8 != 0));
+    }
+}
+
+/// MW-006, MW-010, TST-062: a window has the rights of its Bind, for one stream, over its range only.
+#[test]
+fn windows_open_their_range_to_one_stream() {
+    let table = Table::new();
+    let (buffer, region) = register(&table, 100, Rights::LOCAL_WRITE | Rights::READ_SINK);
+    for (read, write) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (_window, stag) = bound(&table, &region, 10, 20, read, write);
+        for (need, granted) in NEEDS.into_iter().zip([read, write]) {
+            let at = |to| RemoteAddress {
+                stag,
+                to: buffer.address() + to,
+            };
+            let expected = if granted {
+                None
+            } else {
+                Some(AccessError::Rights)
+            };
+            assert_eq!(
+                table.check(at(10), 20, need, WHO).err(),
+                expected,
+                "AMB-010"
+            );
+            assert_eq!(
+                table.check(at(10), 20, need, OTHER_STREAM),
+                Err(AccessError::NotAssociated),
+                "SEC-002"
+            );
+            assert_eq!(
+                table.check(at(10), 20, need, OTHER_PD),
+                Err(AccessError::NotAssociated),
+                "SEC-001"
+            );
+            if granted {
+                for (to, len) in [(9, 1), (9, 2), (29, 2), (30, 1), (10, 21)] {
+                    assert_eq!(
+                        table.check(at(to), len, need, WHO),
+                        Err(AccessError::Bounds),
+                        "{to} {len}"
+                    );
+                }
+            }
+        }
+        let sge = Sge {
+            token: stag,
+            address: buffer.address() + 10,
+            length: 1,
+        };
+        let got = table.check_local(sge, LocalAccess::Read, PD);
+        assert_eq!(got, Err(AccessError::InvalidSTag), "no local token");
+    }
+    let (_window, stag) = bound(&table, &region, 10, 20, false, true);
+    let at = RemoteAddress {
+        stag,
+        to: buffer.address() + 12,
+    };
+    let span = table.check(at, 5, Access::RemoteWrite, WHO).unwrap();
+    table.place(span, b"hello", MessageEnd::Last).unwrap();
+    assert_eq!(buffer.slice(12..17).to_vec(), b"hello");
+}
+
+/// QP-038, QP-039, MW-004: what a Bind is refused for when it is posted.
+#[test]
+fn prepare_checks_rights_and_range() {
+    let table = Table::new();
+    let (_a, writable) = register(&table, 100, Rights::LOCAL_WRITE);
+    let (_b, readable) = register(&table, 100, Rights::empty());
+    let window = table.create_window(PD).unwrap();
+    let prepare = |region: &Registration, at: u64, length, write| {
+        let bind = window.prepare(region, region.base().wrapping_add(at), length, true, write);
+        bind.map(|bind| window.cancel(bind.stag))
+    };
+    assert_eq!(prepare(&writable, 0, 100, true), Ok(()));
+    assert_eq!(prepare(&readable, 0, 100, false), Ok(()));
+    assert_eq!(
+        prepare(&readable, 0, 100, true),
+        Err(BindError::Access),
+        "QP-038"
+    );
+    for (at, length) in [
+        (0, 101),
+        (100, 1),
+        (u64::MAX, 1),
+        (1, u64::MAX),
+        (u64::MAX, u64::MAX),
+    ] {
+        assert_eq!(
+            prepare(&writable, at, length, false),
+            Err(BindError::Access),
+            "QP-039: {at} {length}"
+        );
+    }
+    let (_c, elsewhere) = register(&Table::new(), 100, Rights::all());
+    assert_eq!(
+        prepare(&elsewhere, 0, 100, false),
+        Err(BindError::Access),
+        "MW-004"
+    );
+    let other = table.create_window(Pd(2)).unwrap();
+    assert_eq!(
+        other.prepare(&writable, writable.base(), 1, true, false),
+        Err(BindError::Access),
+        "SEC-001"
+    );
+}
+
+/// MW-001, MW-008, QP-043, QP-044: the STag is known when the Bind is posted and valid when it executes.
+#[test]
+fn a_bind_takes_effect_at_its_turn() {
+    let table = Table::new();
+    let (_buffer, region) = register(&table, 100, Rights::LOCAL_WRITE);
+    let window = table.create_window(PD).unwrap();
+    assert_eq!((window.stag(), window.is_bound()), (None, false), "MW-001");
+    let first = window
+        .prepare(&region, region.base(), 50, true, true)
+        .unwrap();
+    assert_eq!(
+        (window.stag(), window.is_bound(), region.has_windows()),
+        (Some(first.stag), false, false)
+    );
+    let at = |stag| RemoteAddress {
+        stag,
+        to: region.base(),
+    };
+    let check = |stag| {
+        table
+            .check(at(stag), 1, Access::RemoteRead, WHO)
+            .map(|_| ())
+    };
+    assert_eq!(check(first.stag), Err(AccessError::InvalidSTag));
+    assert_eq!(
+        table.invalidate_remote(first.stag, WHO),
+        Err(InvalidateError::Unknown)
+    );
+
+    // Bind, Invalidate, Bind may all be queued at once.
+    let second = window
+        .prepare(&region, region.base(), 60, true, true)
+        .unwrap();
+    assert_eq!(window.stag(), Some(second.stag));
+    assert_eq!(table.bind(&first, OTHER_PD), Err(BindError::Access));
+    table.bind(&first, WHO).unwrap();
+    assert!(window.is_bound() && region.has_windows() && check(first.stag).is_ok());
+    assert_eq!(
+        table.bind(&second, WHO),
+        Err(BindError::InvalidState),
+        "QP-043"
+    );
+    assert_eq!(table.bind(&first, WHO), Err(BindError::InvalidState));
+    assert_eq!(
+        table.unbind(window.id(), OTHER_STREAM),
+        Err(BindError::InvalidState)
+    );
+    table.unbind(window.id(), WHO).unwrap();
+    assert_eq!(table.unbind(window.id(), WHO), Err(BindError::InvalidState));
+    assert_eq!(check(first.stag), Err(AccessError::InvalidSTag), "QP-049");
+    table.bind(&second, OTHER_STREAM).unwrap();
+    assert_eq!(check(second.stag), Err(AccessError::NotAssociated));
+    assert_eq!(
+        table.unbind(WindowId(99), WHO),
+        Err(BindError::InvalidState)
+    );
+}
+
+/// A Bind that was flushed gives its STag back; one whose region went away meanwhile fails.
+#[test]
+fn binds_that_do_not_happen() {
+    let table = Table::with_options(&TableOptions::default().capacity(3));
+    let window = table.create_window(PD).unwrap();
+    for round in 0..20 {
+        let (_buffer, region) = register(&table, 100, Rights::all());
+        let bind = window
+            .prepare(&region, region.base(), 100, true, true)
+            .unwrap();
+        // With `capacity` slots this shows that none is lost.
+        let full = window
+            .prepare(&region, region.base(), 100, true, true)
+            .map(|bind| bind.stag);
+        if let Ok(stag) = full {
+            table.cancel_prepared(stag);
+        }
+        assert_eq!(window.stag(), Some(bind.stag));
+        region.deregister().unwrap();
+        if round % 2 == 0 {
+            assert_eq!(
+                table.bind(&bind, WHO),
+                Err(BindError::Access),
+                "region gone"
+            );
+        }
+        window.cancel(bind.stag);
+        window.cancel(bind.stag);
+        table.cancel_prepared(bind.stag);
+        assert_eq!(table.bind(&bind, WHO), Err(BindError::InvalidState));
+        assert_eq!(window.stag(), None);
+    }
+    let (_buffer, region) = register(&table, 8, Rights::all());
+    let bind = window
+        .prepare(&region, region.base(), 8, true, true)
+        .unwrap();
+    table.create_window(PD).unwrap().cancel(bind.stag); // not its own
+    table.bind(&bind, WHO).unwrap();
+    table.cancel_prepared(bind.stag); // too late
+    assert!(window.is_bound());
+    drop(window);
+    assert_eq!(
+        table.bind(&bind, WHO),
+        Err(BindError::InvalidState),
+        "window gone"
+    );
+}
+
+/// MR-026, MW-011, MW-014: bound windows keep their region busy; releasing either end ends the window.
+#[test]
+fn windows_hold_their_region() {
+    let table = Table::new();
+    let (_buffer, region) = register(&table, 100, Rights::all());
+    let (a, stag_a) = bound(&table, &region, 0, 10, true, true);
+    let (b, stag_b) = bound(&table, &region, 5, 10, true, false);
+    let (region, _) = region.deregister().unwrap_err();
+    assert!(
+        table
+            .check(remote(&region, 0), 1, Access::RemoteRead, WHO)
+            .is_ok(),
+        "unchanged"
+    );
+    table.unbind(a.id(), WHO).unwrap();
+    let (region, _) = region.deregister().unwrap_err();
+    drop(b);
+    assert!(!region.has_windows());
+    let (c, stag_c) = bound(&table, &region, 0, 10, true, true);
+    let at = |stag| RemoteAddress {
+        stag,
+        to: region.base(),
+    };
+    let (stale, base) = (
+        table
+            .check(at(stag_c), 1, Access::RemoteWrite, WHO)
+            .unwrap(),
+        region.base(),
+    );
+    drop(region);
+    assert!(!c.is_bound(), "dropping a region unbinds its windows");
+    assert_eq!(table.unbind(c.id(), WHO), Err(BindError::InvalidState));
+    assert_eq!(table.place(stale, &[1], MessageEnd::Last), Err(Revoked));
+    for stag in [stag_a, stag_b, stag_c] {
+        let got = table.check(RemoteAddress { stag, to: base }, 1, Access::RemoteRead, WHO);
+        assert_eq!(got, Err(AccessError::InvalidSTag));
+    }
+}
+
+/// SEC-010, RFC 5040 section 5.3: a peer invalidates what is bound to its own stream, and nothing else.
+#[test]
+fn peers_invalidate_their_own_windows_only() {
+    let table = Table::new();
+    let (_buffer, region) = register(&table, 100, Rights::all());
+    let (window, stag) = bound(&table, &region, 0, 10, true, true);
+    assert_eq!(
+        table.invalidate_remote(region.stag(), WHO),
+        Err(InvalidateError::NotAllowed)
+    );
+    assert_eq!(
+        table.invalidate_remote(stag, OTHER_STREAM),
+        Err(InvalidateError::NotAllowed)
+    );
+    assert_eq!(
+        table.invalidate_remote(stag, OTHER_PD),
+        Err(InvalidateError::NotAllowed)
+    );
+    let span = table
+        .check(
+            RemoteAddress {
+                stag,
+                to: region.base(),
+            },
+            5,
+            Access::RemoteWrite,
+            WHO,
+        )
+        .unwrap();
+    table.invalidate_remote(stag, WHO).unwrap();
+    assert_eq!(
+        table.invalidate_remote(stag, WHO),
+        Err(InvalidateError::Unknown)
+    );
+    assert!(!window.is_bound() && !region.has_windows());
+    assert_eq!(
+        table.place(span, b"never", MessageEnd::Last),
+        Err(Revoked),
+        "SEC-005"
+    );
+    region.deregister().unwrap();
+}
+
+/// The application's own memory: octets next to the buffer are not touched.
+#[test]
+fn foreign_memory() {
+    let mut memory = [0x55_u8; 64];
+    // SAFETY: `memory` outlives the buffer and its registration, and is not touched until both are gone.
+    let buffer = unsafe { Buffer::from_raw_parts(memory.as_mut_ptr().wrapping_add(5), 50) };
+    let table = Table::new();
+    let region = table.register(&buffer, Rights::all(), PD).unwrap();
+    let span = table
+        .check(remote(&region, 0), 50, Access::RemoteWrite, WHO)
+        .unwrap();
+    table.place(span, &[0xaa; 50], MessageEnd::Last).unwrap();
+    table
+        .place(span.slice(3, 6), b"inside", MessageEnd::Last)
+        .unwrap();
+    let mut back = [0; 6];
+    table.fetch(span.slice(3, 6), &mut back, None).unwrap();
+    assert_eq!(&back, b"inside");
+    drop((region, buffer));
+    let mut expected = [0x55; 64];
+    expected[5..55].fill(0xaa);
+    expected[8..14].copy_from_slice(b"inside");
+    assert_eq!(memory, expected);
+}
