@@ -1,5 +1,5 @@
 //! The pin protocol under every interleaving that loom's memory model allows:
-//! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-mem --lib loom --release`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-mem --lib loom`.
 
 use loom::{cell::UnsafeCell, sync::Arc, thread};
 
