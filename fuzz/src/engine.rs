@@ -76,6 +76,9 @@ impl Engine {
         let mut octets = Vec::new();
         fpdu::put(&mut octets, ulpdu, self.crc);
         let cut = usize::from(input.octet());
+        if cut == 255 && self.crc && self.side.inbox.is_empty() {
+            return self.arrive_damaged(octets);
+        }
         if cut > 0 && cut < octets.len() {
             let (head, tail) = octets.split_at(cut);
             self.arrive(head);
@@ -83,6 +86,20 @@ impl Engine {
         } else {
             self.arrive(&octets);
         }
+    }
+
+    /// MPA-060: nothing of an FPDU with a wrong CRC is placed.
+    fn arrive_damaged(&mut self, mut octets: Vec<u8>) {
+        if let Some(last) = octets.last_mut() {
+            *last ^= 1;
+        }
+        let before = self.memory();
+        self.arrive(&octets);
+        assert_eq!(self.memory(), before);
+    }
+
+    fn memory(&self) -> [Vec<u8>; 3] {
+        [TARGET, RECEIVE, SINK].map(|stag| self.side.mem.read(stag))
     }
 
     fn arrive(&mut self, octets: &[u8]) {
