@@ -4,4 +4,15 @@
 #![forbid(unsafe_code)]
 
 pub mod dissect;
+pub mod nd;
+pub mod proxy;
 pub mod tool;
+
+/// The programs in the guide are compiled and run.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../docs/guide/library.md")]
+    struct Library;
+    #[doc = include_str!("../../docs/guide/capture.md")]
+    struct Capture;
+}

@@ -1,0 +1,293 @@
+//! Processes of the program `nd`.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far more than anything here takes: running into it is a hang, and the only thing that ends one.
+const HANG: Duration = Duration::from_secs(120);
+
+/// Where the program is: `CARGO_BIN_EXE_nd`, or else what cargo builds into the target directory of this test.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| match env::var_os("CARGO_BIN_EXE_nd") {
+        Some(path) => path.into(),
+        None => build(),
+    })
+}
+
+fn build() -> PathBuf {
+    let test = env::current_exe().expect("a test knows its own path");
+    // target/<profile>/deps/<test>
+    let profile = test
+        .ancestors()
+        .nth(2)
+        .expect("tests lie two folders below");
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--quiet", "-p", "nd", "--bin", "nd"]);
+    command
+        .arg("--manifest-path")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
+    command.arg("--target-dir").arg(
+        profile
+            .parent()
+            .expect("a profile lies in the target directory"),
+    );
+    if profile.file_name() == Some(OsStr::new("release")) {
+        command.arg("--release");
+    }
+    let status = command.status().expect("cargo starts");
+    assert!(status.success(), "cargo build -p nd: {status}");
+    profile.join(format!("nd{}", env::consts::EXE_SUFFIX))
+}
+
+/// A process of `nd` that has not been waited for; killed when dropped.
+#[derive(Debug)]
+pub struct Nd {
+    what: String,
+    child: Child,
+    lines: Receiver<Line>,
+    seen: [String; 2],
+    open: usize,
+}
+
+#[derive(Debug)]
+enum Line {
+    Text(usize, String),
+    End,
+}
+
+/// What a process left behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its command line.
+    pub what: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Starts `nd` with these arguments.
+pub fn start<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Nd {
+    let mut command = Command::new(binary());
+    command.args(args);
+    Nd::spawn(command)
+}
+
+/// Starts `nd` from a shell that first runs `preparation`, such as a `ulimit`.
+pub fn start_after<A: AsRef<OsStr>>(preparation: &str, args: impl IntoIterator<Item = A>) -> Nd {
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!("{preparation}; exec \"$@\""))
+        .arg("sh")
+        .arg(binary())
+        .args(args);
+    Nd::spawn(command)
+}
+
+/// Starts a command line of the shell, which says itself where `nd` is.
+pub fn shell(line: &str) -> Nd {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(line);
+    Nd::spawn(command)
+}
+
+/// Runs `nd` with these arguments to its end.
+pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Finished {
+    start(args).finish()
+}
+
+/// Arguments of different types in one list.
+#[macro_export]
+macro_rules! args {
+    ($($arg:expr),* $(,)?) => { [$(::std::ffi::OsString::from($arg)),*] };
+}
+
+impl Nd {
+    fn spawn(mut command: Command) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+            .env_remove("RUST_LOG")
+            .env("NO_COLOR", "1")
+            .env("RUST_BACKTRACE", "0");
+        let words: Vec<OsString> = command.get_args().map(OsStr::to_owned).collect();
+        let mut child = command.spawn().expect("nd starts");
+        let (sender, lines) = channel();
+        read_lines(0, child.stdout.take().expect("piped"), sender.clone());
+        read_lines(1, child.stderr.take().expect("piped"), sender);
+        Self {
+            what: format!("nd {words:?}"),
+            child,
+            lines,
+            seen: Default::default(),
+            open: 2,
+        }
+    }
+
+    /// Waits for a line, on either output, for which `wanted` has an answer.
+    ///
+    /// # Panics
+    /// When the process ends without such a line, or hangs.
+    #[track_caller]
+    pub fn wait_for<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> T {
+        let deadline = Instant::now() + HANG;
+        while let Some((_, text)) = self.next_line(deadline) {
+            if let Some(found) = wanted(&text) {
+                return found;
+            }
+        }
+        panic!(
+            "{} ended before it said what was waited for:\n{}\n{}",
+            self.what, self.seen[0], self.seen[1]
+        );
+    }
+
+    /// The address that `nd cat recv` says it listens on.
+    #[track_caller]
+    pub fn address(&mut self) -> SocketAddr {
+        self.wait_for(|line| {
+            line.split_whitespace()
+                .find_map(|word| word.trim_end_matches(['.', ',', ';']).parse().ok())
+        })
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Panics
+    /// When the process cannot get it.
+    pub fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a process number");
+        kill_process(id, signal).expect("our own process takes signals");
+    }
+
+    /// Waits for the end of the process.
+    ///
+    /// # Panics
+    /// When it hangs.
+    #[track_caller]
+    pub fn finish(mut self) -> Finished {
+        let deadline = Instant::now() + HANG;
+        while self.next_line(deadline).is_some() {}
+        let status = self.child.wait().expect("a child can be waited for");
+        let [stdout, stderr] = std::mem::take(&mut self.seen);
+        Finished {
+            what: std::mem::take(&mut self.what),
+            status,
+            stdout,
+            stderr,
+        }
+    }
+
+    #[track_caller]
+    fn next_line(&mut self, deadline: Instant) -> Option<(usize, String)> {
+        while self.open > 0 {
+            match self
+                .lines
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(Line::Text(output, text)) => {
+                    self.seen[output].push_str(&text);
+                    return Some((output, text));
+                }
+                Ok(Line::End) => self.open -= 1,
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!(
+                        "{} hangs after:\n{}\n{}",
+                        self.what, self.seen[0], self.seen[1]
+                    )
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Nd {
+    fn drop(&mut self) {
+        // Both fail when it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_lines(output: usize, pipe: impl Read + Send + 'static, sender: Sender<Line>) {
+    thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        // A progress bar that is not on a terminal writes nothing; whatever is no UTF-8 is shown as such.
+        while pipe
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|length| length > 0)
+        {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            line.clear();
+            if sender.send(Line::Text(output, text)).is_err() {
+                return;
+            }
+        }
+        let _ = sender.send(Line::End);
+    });
+}
+
+impl Finished {
+    /// It succeeded, and nothing panicked on the way.
+    ///
+    /// # Panics
+    /// When it is not so.
+    #[track_caller]
+    pub fn assert_success(&self) {
+        assert!(self.status.success() && !self.panicked(), "{self}");
+    }
+
+    /// It failed as a program should: its own exit status (not a signal's), nothing but one line on standard error,
+    /// which names `what`, and no panic.
+    ///
+    /// # Panics
+    /// When it is not so.
+    #[track_caller]
+    pub fn assert_failure(&self, what: &str) {
+        assert!(
+            self.status.code().is_some_and(|code| code != 0),
+            "no exit status of its own: {self}"
+        );
+        assert!(!self.panicked(), "{self}");
+        let errors: Vec<_> = self.stderr.lines().collect();
+        assert_eq!(errors.len(), 1, "one line says what was wrong: {self}");
+        assert!(errors[0].contains("error: "), "{self}");
+        assert!(errors[0].contains(what), "{what:?} is not named: {self}");
+    }
+
+    fn panicked(&self) -> bool {
+        self.status.code() == Some(101) || self.stderr.contains("panicked at")
+    }
+}
+
+impl std::fmt::Display for Finished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}: {}\n-- stdout\n{}\n-- stderr\n{}",
+            self.what, self.status, self.stdout, self.stderr
+        )
+    }
+}

@@ -1,0 +1,426 @@
+//! What bad input gets from `nd`: one line that says what was wrong, an exit status, and nothing half-written under
+//! the final name.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::Signal;
+use softnd_tests::nd::{self, Nd};
+use softnd_tests::proxy::{Proxy, noise};
+use softnd_tests::{args, tool};
+
+const WAYS: [&str; 3] = ["send", "write", "read"];
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// A folder with a file `original` of so many octets.
+    fn with_file(length: usize) -> Self {
+        let place = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        fs::write(place.original(), noise(length)).unwrap();
+        place
+    }
+
+    fn original(&self) -> PathBuf {
+        self.folder.path().join("original")
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.folder.path().join("out").join("copy")
+    }
+
+    /// Starts a receiver that writes into a folder of its own.
+    fn receiver(&self, options: &[&str]) -> Nd {
+        self.receiver_after(":", options)
+    }
+
+    fn receiver_after(&self, preparation: &str, options: &[&str]) -> Nd {
+        fs::create_dir_all(self.copy().parent().unwrap()).unwrap();
+        let recv = args![
+            "cat",
+            "recv",
+            "--listen",
+            "127.0.0.1:0",
+            "--out",
+            self.copy()
+        ];
+        nd::start_after(
+            preparation,
+            recv.into_iter().chain(options.iter().map(Into::into)),
+        )
+    }
+
+    fn sender(&self, address: SocketAddr, options: &[&str]) -> Nd {
+        let send = args!["cat", "send", self.original(), address.to_string()];
+        nd::start(send.into_iter().chain(options.iter().map(Into::into)))
+    }
+
+    /// Neither under the final name nor under another one.
+    #[track_caller]
+    fn assert_nothing_written(&self) {
+        let left: Vec<_> = fs::read_dir(self.copy().parent().unwrap())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        assert_eq!(left, <[PathBuf; 0]>::default());
+    }
+}
+
+/// An address that refuses every connection, for as long as the value lives: the port is taken and nobody listens.
+struct Nobody {
+    _socket: rustix::fd::OwnedFd,
+    address: SocketAddr,
+}
+
+impl Nobody {
+    fn new() -> Self {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let address = rustix::net::getsockname(&socket)
+            .unwrap()
+            .try_into()
+            .unwrap();
+        Self {
+            _socket: socket,
+            address,
+        }
+    }
+}
+
+/// A server that reads a little, answers with these octets, and closes.
+fn answering(octets: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        // Once more for a client that tries once more.
+        for stream in listener.incoming().take(2) {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 16]);
+            let _ = stream.write_all(&octets);
+        }
+    });
+    address
+}
+
+const HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn a_file_that_does_not_exist() {
+    let nobody = Nobody::new();
+    let sent = nd::run(args![
+        "cat",
+        "send",
+        "/no/such/file",
+        nobody.address.to_string()
+    ]);
+    sent.assert_failure("/no/such/file");
+}
+
+#[test]
+fn a_folder_in_place_of_a_file() {
+    let nobody = Nobody::new();
+    let folder = tempfile::tempdir().unwrap();
+    nd::run(args![
+        "cat",
+        "send",
+        folder.path(),
+        nobody.address.to_string()
+    ])
+    .assert_failure("cannot");
+    nd::run(args![
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        folder.path()
+    ])
+    .assert_failure("cannot");
+}
+
+#[test]
+fn a_place_that_does_not_exist() {
+    let place = "/no/such/folder/copy";
+    nd::run(args![
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        place
+    ])
+    .assert_failure(place);
+    nd::run(args![
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        "x",
+        "--capture",
+        place
+    ])
+    .assert_failure(place);
+}
+
+/// The superuser may do everything; so give that up first where the tests have it.
+#[test]
+fn no_permission() {
+    let place = Place::with_file(10);
+    let program = place.folder.path().join("nd");
+    fs::copy(nd::binary(), &program).unwrap();
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap()
+    };
+    open(place.folder.path(), 0o555);
+    open(&place.original(), 0o000);
+
+    let mut prefix = String::new();
+    if rustix::process::geteuid().is_root() {
+        if tool::find("setpriv").is_none() {
+            return;
+        }
+        prefix = "setpriv --reuid=65534 --regid=65534 --clear-groups".into();
+    }
+    let nobody = Nobody::new();
+    let command = format!("exec {prefix} {}", program.display());
+    let sent = nd::shell(&format!(
+        "{command} cat send {} {}",
+        place.original().display(),
+        nobody.address
+    ))
+    .finish();
+    sent.assert_failure("ermission");
+    let copy = place.folder.path().join("copy");
+    let received = nd::shell(&format!(
+        "{command} cat recv --listen 127.0.0.1:0 --out {}",
+        copy.display()
+    ))
+    .finish();
+    received.assert_failure("ermission");
+    assert!(!copy.exists());
+    open(place.folder.path(), 0o755);
+}
+
+#[test]
+fn a_full_disk() {
+    // As good as one: the system refuses to let files grow further.
+    let full = "trap '' XFSZ; ulimit -f 1000";
+    for via in WAYS {
+        let place = Place::with_file(3 << 20);
+        let mut recv = place.receiver_after(full, &[]);
+        let sent = place.sender(recv.address(), &["--via", via]).finish();
+        recv.finish().assert_failure("cannot");
+        sent.assert_failure("");
+        place.assert_nothing_written();
+    }
+}
+
+#[test]
+fn a_full_disk_for_the_capture() {
+    let nobody = Nobody::new();
+    let place = Place::with_file(10);
+    place
+        .sender(nobody.address, &["--capture", "/dev/full"])
+        .finish()
+        .assert_failure("/dev/full");
+}
+
+#[test]
+fn an_address_in_use() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("copy");
+    nd::run(args!["cat", "recv", "--listen", &address, "--out", &out]).assert_failure(&address);
+    assert!(!out.exists());
+}
+
+#[test]
+fn an_address_of_another_machine() {
+    // TEST-NET-1, RFC 5737: nobody's.
+    nd::run(args![
+        "cat",
+        "recv",
+        "--listen",
+        "192.0.2.1:0",
+        "--out",
+        "x"
+    ])
+    .assert_failure("192.0.2.1");
+}
+
+#[test]
+fn a_name_that_cannot_be_resolved() {
+    let place = Place::with_file(10);
+    // RFC 6761 keeps this one unresolvable.
+    let sent = nd::run(args![
+        "cat",
+        "send",
+        place.original(),
+        "no-such-host.invalid:7174"
+    ]);
+    sent.assert_failure("no-such-host.invalid");
+    nd::run(args!["cat", "send", place.original(), "127.0.0.1"]).assert_failure("127.0.0.1");
+    nd::run(args!["cat", "send", place.original(), "127.0.0.1:70000"]).assert_failure("70000");
+}
+
+#[test]
+fn nobody_listens() {
+    let place = Place::with_file(10);
+    let nobody = Nobody::new();
+    place
+        .sender(nobody.address, &[])
+        .finish()
+        .assert_failure(&nobody.address.to_string());
+}
+
+#[test]
+fn a_server_that_is_no_iwarp_peer() {
+    for answer in [
+        HTTP.to_vec(),
+        noise(5000),
+        Vec::new(),
+        b"MPA ID Rep Frame".to_vec(),
+    ] {
+        let place = Place::with_file(10);
+        place
+            .sender(answering(answer), &[])
+            .finish()
+            .assert_failure("cannot");
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let place = Place::with_file(10);
+    let sent = place
+        .sender(silent.local_addr().unwrap(), &["--timeout", "0.5"])
+        .finish();
+    sent.assert_failure("cannot");
+}
+
+/// What is no iWARP peer is turned away, and the receiver goes on waiting for one.
+#[test]
+fn clients_that_are_no_iwarp_peers() {
+    let place = Place::with_file(1000);
+    let mut recv = place.receiver(&[]);
+    let address = recv.address();
+    for octets in [
+        &b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"[..],
+        &noise(5000),
+        b"",
+        b"MPA ID Req Frame",
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // It may be closed before all of this is taken.
+        let _ = stream.write_all(octets);
+    }
+    place.sender(address, &[]).finish().assert_success();
+    recv.finish().assert_success();
+    assert_eq!(fs::read(place.copy()).unwrap(), noise(1000));
+}
+
+/// A transfer of 8 MiB that is stuck after the first MiB: receiver, sender, and what sticks in between.
+fn stuck(place: &Place, via: &str, options: &[&str]) -> (Nd, Nd, softnd_tests::proxy::Middle) {
+    let mut recv = place.receiver(options);
+    let proxy = Proxy::start(recv.address(), 1 << 20);
+    let send = place.sender(proxy.address(), &[&["--via", via], options].concat());
+    let middle = proxy.middle();
+    (recv, send, middle)
+}
+
+#[test]
+fn a_peer_that_dies_in_the_middle() {
+    for via in WAYS {
+        let place = Place::with_file(8 << 20);
+        let (recv, send, middle) = stuck(&place, via, &[]);
+        send.signal(Signal::KILL);
+        middle.close();
+        recv.finish().assert_failure("");
+        place.assert_nothing_written();
+
+        let (recv, send, middle) = stuck(&place, via, &[]);
+        recv.signal(Signal::KILL);
+        middle.close();
+        send.finish().assert_failure("");
+        assert!(
+            !place.copy().exists(),
+            "not even a process that is killed leaves a file under the final name"
+        );
+        drop(recv);
+    }
+}
+
+#[test]
+fn a_connection_that_ends_in_the_middle() {
+    for via in WAYS {
+        let place = Place::with_file(8 << 20);
+        let (recv, send, middle) = stuck(&place, via, &[]);
+        middle.close();
+        recv.finish().assert_failure("");
+        send.finish().assert_failure("");
+        place.assert_nothing_written();
+    }
+}
+
+#[test]
+fn a_stream_that_goes_bad_in_the_middle() {
+    for via in WAYS {
+        let place = Place::with_file(8 << 20);
+        let (recv, send, mut middle) = stuck(&place, via, &[]);
+        middle.garble();
+        recv.finish().assert_failure("");
+        send.finish().assert_failure("");
+        place.assert_nothing_written();
+    }
+}
+
+#[test]
+fn a_peer_that_stops_reading() {
+    for via in WAYS {
+        let place = Place::with_file(8 << 20);
+        // Nothing passes any more, in the direction of the file: both sides see a peer that stands still.
+        let (recv, send, middle) = stuck(&place, via, &["--timeout", "0.5"]);
+        send.finish().assert_failure("");
+        recv.finish().assert_failure("");
+        place.assert_nothing_written();
+        drop(middle);
+
+        // And one that really stands still, with the connection in order.
+        let mut recv = place.receiver(&[]);
+        let proxy = Proxy::start(recv.address(), 1 << 20);
+        let send = place.sender(proxy.address(), &["--via", via, "--timeout", "0.5"]);
+        let middle = proxy.middle();
+        recv.signal(Signal::STOP);
+        send.finish().assert_failure("");
+        assert!(!place.copy().exists());
+        drop(middle);
+    }
+}
+
+#[test]
+fn private_data_that_is_too_long() {
+    nd::run(args!["demo", "--private-data", "x".repeat(600)]).assert_failure("private data");
+}
+
+#[test]
+fn an_adapter_that_does_not_exist() {
+    for url in [
+        "nonsense",
+        "verbs+foo://x",
+        "softnd+tcp://192.0.2.1",
+        "softnd+tcp://nonsense",
+    ] {
+        nd::run(args!["info", url]).assert_failure(url);
+    }
+}

@@ -1,0 +1,241 @@
+//! `nd cat` between two processes: every way the bytes can travel, and what is on the wire meanwhile.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use softnd_tests::dissect::Dissection;
+use softnd_tests::nd::{self, Finished};
+use softnd_tests::proxy::noise;
+use softnd_tests::{args, tool};
+
+const WAYS: [&str; 3] = ["send", "write", "read"];
+/// RDMAP opcodes, RFC 5040 §4.1.
+const WRITE: u8 = 0;
+const READ_REQUEST: u8 = 1;
+const READ_RESPONSE: u8 = 2;
+const SEND: u8 = 3;
+
+/// A folder with a file to send.
+struct Transfer {
+    folder: tempfile::TempDir,
+    content: Vec<u8>,
+    listen: &'static str,
+    options: [&'static [&'static str]; 2],
+}
+
+impl Transfer {
+    fn of(length: usize) -> Self {
+        let transfer = Self {
+            folder: tempfile::tempdir().unwrap(),
+            content: noise(length),
+            listen: "127.0.0.1:0",
+            options: [&[], &[]],
+        };
+        fs::write(transfer.path("original"), &transfer.content).unwrap();
+        transfer
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Moves the file, with a capture on both sides, and checks that it has arrived. Receiver first.
+    fn run(&self, via: &str) -> [Finished; 2] {
+        let mut options = args!["--capture", self.path("recv.pcapng")].to_vec();
+        options.extend(self.options[0].iter().map(Into::into));
+        let recv = args![
+            "cat",
+            "recv",
+            "--listen",
+            self.listen,
+            "--out",
+            self.path("copy")
+        ];
+        let mut recv = nd::start(recv.into_iter().chain(options));
+        let address = recv.address().to_string();
+
+        let mut options = args!["--via", via, "--capture", self.path("send.pcapng")].to_vec();
+        options.extend(self.options[1].iter().map(Into::into));
+        let send = args!["cat", "send", self.path("original"), address];
+        let send = nd::run(send.into_iter().chain(options));
+        let recv = recv.finish();
+        send.assert_success();
+        recv.assert_success();
+        self.check(&recv, &send);
+        [recv, send]
+    }
+
+    fn check(&self, recv: &Finished, send: &Finished) {
+        assert!(
+            fs::read(self.path("copy")).unwrap() == self.content,
+            "the copy differs: {recv}\n{send}"
+        );
+        let digest: String = Sha256::digest(&self.content)
+            .iter()
+            .map(|octet| format!("{octet:02x}"))
+            .collect();
+        for side in [recv, send] {
+            let said = [&side.stdout, &side.stderr]
+                .iter()
+                .any(|text| text.contains(&digest));
+            assert!(said, "the digest is not shown: {side}");
+        }
+        let mut left: Vec<_> = fs::read_dir(self.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            ["copy", "original", "recv.pcapng", "send.pcapng"],
+            "nothing else is left behind"
+        );
+    }
+
+    fn dissect(&self, tshark: &Path) -> [Dissection; 2] {
+        ["recv.pcapng", "send.pcapng"].map(|name| Dissection::of(tshark, &self.path(name)))
+    }
+}
+
+#[test]
+fn files_of_all_sizes_arrive_by_every_way() {
+    for via in WAYS {
+        for length in [0, 1, 4095, 65_537, (3 << 20) + 17] {
+            Transfer::of(length).run(via);
+        }
+    }
+}
+
+#[test]
+fn every_byte_on_the_wire_is_iwarp_with_good_crcs() {
+    let Some(tshark) = tool::find("tshark") else {
+        return;
+    };
+    for via in WAYS {
+        for length in [0, (2 << 20) + 1] {
+            let transfer = Transfer::of(length);
+            transfer.run(via);
+            let [recv, send] = transfer.dissect(&tshark);
+            for side in [&recv, &send] {
+                side.assert_clean();
+                assert_eq!(side.messages().len(), 1, "one connection");
+                let startup: Vec<_> = side
+                    .packets
+                    .iter()
+                    .filter_map(|packet| packet.startup.as_ref())
+                    .collect();
+                assert_eq!(
+                    startup.len(),
+                    2,
+                    "the first message of each direction is a start-up frame"
+                );
+                assert!(startup[0].request && !startup[1].request);
+            }
+            check_operations(&send, via, length);
+            assert_eq!(
+                operations(&recv),
+                operations(&send).map(|(sent, received)| (received, sent))
+            );
+        }
+    }
+}
+
+fn operations(side: &Dissection) -> [(usize, usize); 4] {
+    [WRITE, READ_REQUEST, READ_RESPONSE, SEND].map(|opcode| side.count(opcode))
+}
+
+/// The file travels by the operation that was asked for, seen from the sender.
+fn check_operations(sender: &Dissection, via: &str, length: usize) {
+    let octets = |opcode: u8| -> usize {
+        let packets = sender
+            .packets
+            .iter()
+            .filter(|packet| packet.outbound && packet.opcodes.contains(&opcode));
+        packets.map(|packet| packet.payload as usize).sum()
+    };
+    let carriers = [("write", WRITE), ("read", READ_RESPONSE), ("send", SEND)];
+    for (way, opcode) in carriers {
+        let carried = octets(opcode) >= length;
+        assert!(
+            length == 0 || carried == (way == via),
+            "{} octets by opcode {opcode}, via {via}",
+            octets(opcode)
+        );
+    }
+    if via == "read" && length > 0 {
+        assert!(sender.count(READ_REQUEST).1 > 0, "the receiver reads");
+    }
+}
+
+#[test]
+fn without_crc_none_is_sent_and_with_one_side_asking_it_is() {
+    let Some(tshark) = tool::find("tshark") else {
+        return;
+    };
+    for (options, crc) in [
+        ([&["--no-crc"][..], &["--no-crc"][..]], false),
+        ([&["--no-crc"], &[]], true),
+        ([&[], &["--no-crc"]], true),
+    ] {
+        let mut transfer = Transfer::of(200_000);
+        transfer.options = options;
+        transfer.run("write");
+        for side in transfer.dissect(&tshark) {
+            if crc {
+                side.assert_clean();
+            } else {
+                let data: Vec<_> = side
+                    .packets
+                    .iter()
+                    .filter(|packet| packet.payload > 0)
+                    .collect();
+                assert!(
+                    data.iter()
+                        .all(|packet| packet.is_iwarp() && packet.good_crcs == 0),
+                    "{data:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn ipv6_works_as_well() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        return tool::skip_here("this machine has no IPv6");
+    }
+    let mut transfer = Transfer::of(100_000);
+    transfer.listen = "[::1]:0";
+    transfer.run("read");
+}
+
+/// Not one octet of the file may be lost to a limit on memory that is smaller than the file.
+#[test]
+fn memory_is_bounded_whatever_the_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    fs::File::create(&original)
+        .unwrap()
+        .set_len(192 << 20)
+        .unwrap();
+    let limit = "ulimit -d 65536";
+    for via in WAYS {
+        let copy = folder.path().join("copy");
+        let mut recv = nd::start_after(
+            limit,
+            args!["cat", "recv", "--listen", "127.0.0.1:0", "--out", &copy],
+        );
+        let address = recv.address().to_string();
+        let send = nd::start_after(
+            limit,
+            args!["cat", "send", &original, address, "--via", via],
+        )
+        .finish();
+        let recv = recv.finish();
+        send.assert_success();
+        recv.assert_success();
+        assert_eq!(fs::metadata(&copy).unwrap().len(), 192 << 20);
+    }
+}

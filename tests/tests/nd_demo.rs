@@ -1,0 +1,91 @@
+//! `nd demo`: it ends well, says so, and what it puts on the wire is what it says it does.
+
+use softnd_tests::dissect::Dissection;
+use softnd_tests::{args, nd, tool};
+
+#[test]
+fn the_demo_succeeds_and_shows_every_step() {
+    let demo = nd::run(args!["demo"]);
+    demo.assert_success();
+    let steps = [
+        "Connect",
+        "Send",
+        "RDMA Write",
+        "RDMA Read",
+        "window",
+        "Refused",
+        "Reject",
+        "Disconnect",
+        "every byte checked",
+    ];
+    for step in steps {
+        assert!(demo.stdout.contains(step), "{step} is missing: {demo}");
+    }
+    assert!(demo.stderr.is_empty(), "{demo}");
+}
+
+#[test]
+fn the_demo_on_the_wire_is_iwarp_with_good_crcs() {
+    let Some(tshark) = tool::find("tshark") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("demo.pcapng");
+    nd::run(args!["demo", "--capture", &path]).assert_success();
+    let found = Dissection::of(&tshark, &path);
+    found.assert_clean();
+
+    // Every operation of RFC 5040 that ND2 knows. The client captures.
+    let [write, request, response, send, terminate] =
+        [0, 1, 2, 3, 7].map(|opcode| found.count(opcode));
+    assert!(
+        write.0 > 0 && request.0 > 0 && response.1 > 0,
+        "the client writes and reads"
+    );
+    assert!(send.0 > 0 && send.1 > 0, "both send");
+    assert_eq!(terminate.0, 0, "nobody faults the server");
+    // A Read by an STag that is no more: RDMAP, remote protection. A Write out of bounds: DDP, tagged buffer.
+    let mut faults: Vec<_> = found
+        .packets
+        .iter()
+        .filter_map(|packet| packet.terminate)
+        .collect();
+    faults.sort_unstable();
+    assert_eq!(faults, [(0, 1, 0), (1, 1, 1)], "the two refused accesses");
+
+    let streams = found.messages();
+    assert!(
+        streams.len() >= 3,
+        "connections of their own for the refusals and the rejection"
+    );
+    for messages in streams.values() {
+        let request = messages[0]
+            .startup
+            .as_ref()
+            .expect("a connection begins with a Request");
+        let reply = messages[1].startup.as_ref().expect("a Reply answers it");
+        assert!(request.request && messages[0].outbound && !reply.request && !messages[1].outbound);
+    }
+    let rejected = streams
+        .values()
+        .filter(|messages| messages.len() == 2)
+        .count();
+    assert_eq!(rejected, 1, "after a rejection nothing is said any more");
+    let text: String = "hello from the client"
+        .bytes()
+        .map(|octet| format!("{octet:02x}"))
+        .collect();
+    let told = found
+        .packets
+        .iter()
+        .filter_map(|packet| packet.startup.as_ref());
+    assert!(
+        told.filter(|startup| startup.request)
+            .any(|startup| startup.private_data.contains(&text))
+    );
+}
+
+#[test]
+fn the_demo_works_without_crc() {
+    nd::run(args!["demo", "--no-crc"]).assert_success();
+}

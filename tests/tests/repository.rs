@@ -1,0 +1,99 @@
+//! What the repository says about itself: the readme's two commands, and links between pages.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The lines inside fenced code blocks.
+fn code(page: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut lines = Vec::new();
+    for line in page.lines() {
+        if line.starts_with("```") {
+            inside = !inside;
+        } else if inside {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// The targets of `[text](target)` that are paths.
+fn links(page: &str) -> Vec<&str> {
+    let targets = page
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    targets
+        .filter(|target| !target.contains("://") && !target.starts_with('#'))
+        .collect()
+}
+
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().unwrap() != "book" {
+            found.extend(pages(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn the_readme_has_two_commands_and_ci_runs_both() {
+    let readme = read(&root().join("README.md"));
+    assert_eq!(
+        code(&readme),
+        ["cargo run --release -- demo", "cargo test --workspace"]
+    );
+    let ci = read(&root().join(".ci/run"));
+    for command in code(&readme) {
+        assert!(
+            ci.lines()
+                .any(|line| line.starts_with("step ") && line.ends_with(command)),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut all = pages(&root().join("docs"));
+    all.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    for page in all {
+        for target in links(&read(&page)) {
+            let path = page
+                .parent()
+                .unwrap()
+                .join(target.split('#').next().unwrap());
+            assert!(path.is_file(), "{} links to {target}", page.display());
+        }
+    }
+}
+
+#[test]
+fn every_page_is_in_the_summary() {
+    let docs = root().join("docs");
+    let summary = read(&docs.join("SUMMARY.md"));
+    let listed = links(&summary);
+    for page in pages(&docs) {
+        let name = page.strip_prefix(&docs).unwrap().to_str().unwrap();
+        assert!(
+            name == "SUMMARY.md" || listed.contains(&name),
+            "{name} is not in the summary"
+        );
+    }
+}
