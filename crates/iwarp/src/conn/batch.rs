@@ -29,7 +29,7 @@ pub enum Piece {
 /// A part of an FPDU that is still to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceRef<'a> {
-    /// These octets. Two such pieces in a row lie one behind the other in memory, so that they can share an I/O vector.
+    /// These octets. Such pieces in a row mostly lie one behind the other in memory, so that they can share an I/O vector.
     Bytes(&'a [u8]),
     /// This registered memory.
     Payload(Span),
@@ -42,7 +42,7 @@ struct Part {
     ends: bool,
 }
 
-/// Most parts one FPDU may take: header, payload, header of the trailer.
+/// Most parts one FPDU may take: header, payload from several buffers, trailer.
 pub(super) const MAX_PARTS: usize = 6;
 
 /// FPDUs in stream order and how much of them has been sent. Its buffers have their full capacity from creation;
@@ -72,7 +72,7 @@ impl TxBatch {
             bytes: vec![0; bytes],
             fill: 0,
             limit: bytes,
-            parts: Vec::with_capacity(fpdus.saturating_mul(3).max(2 * MAX_PARTS)),
+            parts: Vec::with_capacity(fpdus.saturating_mul(3).saturating_add(MAX_PARTS)),
             head: 0,
             skip: 0,
             remaining: 0,

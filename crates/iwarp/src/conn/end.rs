@@ -49,21 +49,18 @@ impl Connection {
     pub fn flush(&mut self) {
         match self.phase {
             Phase::Running | Phase::Closed => {
-                self.enter(Phase::Failed);
-                self.flush_requests(None);
+                self.close_out(Phase::Failed, None);
             }
             Phase::Idle | Phase::Failed | Phase::Disconnected => self.flush_requests(None),
         }
     }
 
-    /// Local disconnect (IND2Connector::Disconnect): all requests come back flushed (IW-020), nothing new is sent, what
-    /// still arrives is dropped (IW-064).
+    /// Local disconnect (IND2Connector::Disconnect): all requests come back flushed (IW-020), nothing new is sent but for
+    /// a Terminate that is due, what still arrives is dropped (IW-064). FPDUs that are in the batch and not begun belong
+    /// to flushed requests: drop them ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)) and say so
+    /// ([`Connection::handle_dropped`]).
     pub fn disconnect(&mut self) {
-        self.enter(Phase::Disconnected);
-        self.flush_requests(None);
-        if self.rx.peer_closed {
-            self.raise(Notice::Ended);
-        }
+        self.close_out(Phase::Disconnected, None);
     }
 
     /// The peer's half of the stream ended, `unread` octets into an FPDU. Call it when [`Connection::handle_bytes`] has seen
@@ -73,8 +70,7 @@ impl Connection {
             (_, Phase::Idle) => {}
             (StreamEnd::Reset, _) => {
                 if matches!(self.phase, Phase::Running | Phase::Closed) {
-                    self.enter(Phase::Failed);
-                    self.flush_requests(None); // IW-026
+                    self.close_out(Phase::Failed, None); // IW-026
                 }
                 self.tx.drop_terminate();
                 self.raise(Notice::Ended);
@@ -202,7 +198,12 @@ impl Connection {
     fn end(&mut self, cause: Cause, failed: Option<(u64, WqeStatus)>) {
         self.raise(Notice::Failed);
         self.rx.cause = Some(cause);
-        self.enter(Phase::Failed);
+        self.close_out(Phase::Failed, failed);
+    }
+
+    /// The stream is over, in order or not; what the peer's end would have told is told.
+    fn close_out(&mut self, phase: Phase, failed: Option<(u64, WqeStatus)>) {
+        self.enter(phase);
         self.flush_requests(failed);
         if self.rx.peer_closed {
             self.raise(Notice::Ended);

@@ -15,7 +15,8 @@ pub enum Event {
     /// The peer's FIN behind a whole FPDU (IND2Connector::NotifyDisconnect). Comes behind the completions of what
     /// preceded it (IW-021) and before those it causes.
     PeerClosed,
-    /// This side found an error. The Terminate is queued, the requests are flushed.
+    /// This side found an error. The Terminate is queued, the requests are flushed. What is in the batch still has to go
+    /// out before it: answers to earlier Reads, for one.
     Fault(Fault),
     /// The peer found an error.
     Terminated(Terminate),

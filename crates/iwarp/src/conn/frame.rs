@@ -1,6 +1,6 @@
 //! Single FPDUs into a batch, and how much of one call's limit is left.
 
-use super::batch::{MAX_PARTS, TxBatch, TxLimit};
+use super::batch::{TxBatch, TxLimit};
 use crate::memory::{Revoked, Span};
 use crate::mpa::{Crc, crc, fpdu};
 
@@ -51,12 +51,11 @@ pub(super) fn copied_at_most(out: &TxBatch, header: usize) -> u32 {
     to_u32(out.longest_ulpdu() - header)
 }
 
-/// There is room for the FPDU.
-pub(super) const fn fits(out: &TxBatch, header: usize, payload: u32, in_place: bool) -> bool {
-    let (octets, parts) = if in_place {
-        (fpdu::HEADER_LEN + header + fpdu::MAX_TRAILER_LEN, MAX_PARTS)
-    } else {
-        (fpdu::fpdu_len(header + payload as usize), 1)
+/// There is room for the FPDU; `in_place` says in how many parts its payload is read in place.
+pub(super) fn fits(out: &TxBatch, header: usize, payload: u32, in_place: Option<usize>) -> bool {
+    let (octets, parts) = match in_place {
+        Some(parts) => (fpdu::HEADER_LEN + header + fpdu::MAX_TRAILER_LEN, parts + 2),
+        None => (fpdu::fpdu_len(header + payload as usize), 1),
     };
     out.bytes_left() >= octets && out.parts_left() >= parts
 }

@@ -19,7 +19,7 @@
 //! # }
 //! ```
 //!
-//! How it is cut: [`queues`](self) hold work requests, `rx` takes FPDUs in, `tx` makes them, `end` holds every way a
+//! How it is cut: [`queues`](self) hold work requests, `rx` takes FPDUs in, `tx` and `send` make them, `end` holds every way a
 //! stream can end.
 
 mod batch;
@@ -31,6 +31,7 @@ mod fault;
 mod frame;
 mod queues;
 mod rx;
+mod send;
 mod tx;
 mod work;
 
@@ -42,7 +43,7 @@ pub use config::{QueueSizes, Ready, Role, StreamConfig, StreamEnd};
 pub use counters::{Counters, Traffic};
 pub use event::Event;
 pub use fault::Fault;
-pub use tx::terminate_frame;
+pub use send::terminate_frame;
 pub use work::{Completion, InitiatorWqe, Operation, Payload, PostError, RequestKind, WqeStatus};
 
 use core::time::Duration;

@@ -45,6 +45,19 @@ enum Progress {
     Done(WqeStatus),
 }
 
+/// Where a position stands in a ring of `depth` slots. Most depths are powers of two: no division then.
+const fn slot_of(at: u64, depth: usize) -> usize {
+    let at = if depth.is_power_of_two() {
+        at & (depth as u64 - 1)
+    } else {
+        at % depth as u64
+    };
+    // Below the depth, which is a `usize`.
+    #[expect(clippy::cast_possible_truncation, reason = "below a usize")]
+    let at = at as usize;
+    at
+}
+
 /// One initiator request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
@@ -117,8 +130,7 @@ impl InitiatorQueue {
     }
 
     fn index(&self, at: u64) -> usize {
-        // The remainder is below the depth, which has 32 bits.
-        usize::try_from(at % self.slots.len() as u64).unwrap_or_default()
+        slot_of(at, self.slots.len())
     }
 
     pub(super) fn get(&self, at: u64) -> &Request {
@@ -396,7 +408,7 @@ impl ReceiveQueue {
     }
 
     fn index(&self, at: u64) -> usize {
-        usize::try_from(at % self.slots.len() as u64).unwrap_or_default()
+        slot_of(at, self.slots.len())
     }
 
     pub(super) fn post(

@@ -104,7 +104,8 @@ impl Rx {
         self.tagged = None;
         self.stall = None;
         self.refusal = None;
-        self.end_waits = false;
+        // What the end waited for is dropped.
+        self.peer_closed |= core::mem::take(&mut self.end_waits);
         self.wanted = 1;
     }
 

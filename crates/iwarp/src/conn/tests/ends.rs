@@ -119,6 +119,61 @@ fn a_fin_behind_a_stalled_send_waits_with_it() {
 }
 
 #[test]
+fn a_fin_behind_a_stalled_send_is_told_when_the_send_is_given_up() {
+    for given_up in [
+        (|raw: &mut Raw| {
+            raw.now += Duration::from_secs(1);
+            raw.end.conn.handle_timeout(raw.now);
+        }) as fn(&mut Raw),
+        |raw| raw.end.conn.disconnect(),
+        |raw| raw.end.conn.flush(),
+    ] {
+        let receive_wait = Duration::from_secs(1);
+        let mut raw = Raw::with(StreamConfig {
+            receive_wait,
+            ..stream(Role::Responder)
+        });
+        raw.receive(&vector("D1"));
+        let (now, unread) = (raw.now, raw.end.staging.len());
+        raw.end.conn.handle_stream_end(now, StreamEnd::Fin, unread);
+        given_up(&mut raw);
+        raw.end.collect();
+        assert_eq!(raw.end.events.last(), Some(&Event::Ended));
+    }
+}
+
+#[test]
+fn a_message_under_way_is_finished_behind_the_peers_fin() {
+    // OPEN-10: an answer must not follow a stump.
+    let mut raw = Raw::initiator().with_buffers();
+    raw.knobs.limit.fpdus = 2;
+    let source = raw.end.mem.register(vec![1; 5000], Rights::ALL, PD);
+    let sink = Sge {
+        token: SINK,
+        address: 0,
+        length: 4,
+    };
+    raw.end.post(1, read(&[sink], 0)).unwrap();
+    raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
+    let mut sent = raw.transmit();
+    raw.receive(&vector("D3"));
+    let now = raw.now;
+    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    while !raw.end.conn.write_side_done() {
+        sent.extend(raw.transmit());
+    }
+    let opcodes: Vec<u8> = frames(&sent, true).iter().map(|ulpdu| ulpdu[1]).collect();
+    assert_eq!(opcodes, [0x41, 0x43, 0x43, 0x43, 0x43, 0x42, 0x42, 0x42]);
+    let done: Vec<_> = raw
+        .end
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(done[0], Flushed);
+}
+
+#[test]
 fn iw_021_to_023_the_peer_closes() {
     let mut pair = Pair::ready(Knobs::default());
     for context in 0..3 {

@@ -1,0 +1,496 @@
+//! FPDUs from requests, from the peer's Reads and from faults. `tx` says which comes next.
+
+use super::Connection;
+use super::batch::{MAX_PARTS, TxBatch};
+use super::config::Ready;
+use super::end::Failing;
+use super::frame::{self, Budget};
+use super::queues::Work;
+use super::tx::{Current, Last, Outbound, Step};
+use super::work::WqeStatus;
+use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
+use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
+use crate::mpa::{Crc, fpdu};
+use crate::rdmap::{Opcode, ProtectionError, ReadRequest, Terminate, TerminateCode, control};
+use crate::types::{RemoteAddress, STag, Sge};
+
+/// Payload below this is copied next to its header; from here on it has an I/O vector of its own, where it may.
+const COPIED_BELOW: u32 = 4096;
+
+/// What an empty tagged message names: adapters refuse STag 0 even there (PEER-035).
+const NOWHERE: RemoteAddress = RemoteAddress {
+    stag: STag(1),
+    to: 0,
+};
+
+impl Connection {
+    /// The upcoming request: begins it if need be, and makes its next FPDU.
+    pub(super) fn send_own(
+        &mut self,
+        mem: &impl Memory,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> Step {
+        if self.tx.current.is_none() && !self.begin(mem) {
+            return Step::Again;
+        }
+        if self.reads_next() {
+            self.send_read_request(budget, out)
+        } else {
+            self.send_segment(mem, budget, out)
+        }
+    }
+
+    /// Begins the upcoming request: carries out a local one, checks the buffers of the others. False when there is no
+    /// message to send for it.
+    fn begin(&mut self, mem: &impl Memory) -> bool {
+        let at = self.initiator.next;
+        let request = *self.initiator.get(at);
+        let need = match request.work {
+            Work::Bind(bind) => {
+                self.finish_local(mem.bind(&bind, self.scope));
+                return false;
+            }
+            Work::Invalidate(window) => {
+                self.finish_local(mem.unbind(window, self.scope));
+                return false;
+            }
+            Work::Read { .. } if self.config.limits.ord == 0 => {
+                self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest)); // AMB-045
+                return false;
+            }
+            Work::Read { .. } => LocalAccess::ReadSink,
+            Work::Send { .. } | Work::Write { .. } => LocalAccess::Read,
+        };
+        self.tx.spans.clear();
+        for sge in self.initiator.sges(at) {
+            let span = match sge.length {
+                0 => Ok(Span::new(0, 0, 0, 0, 0)), // holds the place, never used
+                _ => mem.check_local(*sge, need, self.scope.pd),
+            };
+            let Ok(span) = span else {
+                self.tx.spans.clear();
+                self.tx.failing = Some(Failing::Unstarted(WqeStatus::LocalAccess));
+                return false;
+            };
+            self.tx.spans.push(span);
+        }
+        if need == LocalAccess::ReadSink {
+            self.initiator.open_reads += 1;
+        }
+        self.tx.current = Some(Current::default());
+        true
+    }
+
+    fn finish_local(&mut self, result: Result<(), BindError>) {
+        match result {
+            Ok(()) => self.initiator.finish_local(),
+            Err(BindError::InvalidState) => {
+                self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest));
+            }
+            Err(BindError::Access) => {
+                self.tx.failing = Some(Failing::Unstarted(WqeStatus::LocalAccess));
+            }
+        }
+    }
+
+    /// The next segment of the Send or Write under way.
+    fn send_segment(&mut self, mem: &impl Memory, budget: &mut Budget, out: &mut TxBatch) -> Step {
+        let at = self.initiator.next;
+        let request = *self.initiator.get(at);
+        let Some(current) = self.tx.current else {
+            return Step::Again;
+        };
+        let left = request.length - current.offset;
+        let header_len = match request.work {
+            Work::Write { .. } => TaggedHeader::LEN,
+            _ => UntaggedHeader::LEN,
+        };
+        let most = budget.payload(header_len).min(left);
+        let in_place = if self.must_copy() || request.inline || most < COPIED_BELOW {
+            None
+        } else {
+            let parts = pieces(&self.tx.spans, current, most).count();
+            (parts <= MAX_PARTS - 2).then_some(parts)
+        };
+        let len = match in_place {
+            Some(_) => most,
+            None => most.min(frame::copied_at_most(out, header_len)),
+        };
+        if !budget.admits(header_len, len) || !frame::fits(out, header_len, len, in_place) {
+            return Step::Full;
+        }
+        let last = len == left;
+        let (tagged, untagged);
+        let header: &[u8] = match request.work {
+            Work::Write { remote } => {
+                let to = remote.to.wrapping_add(u64::from(current.offset));
+                tagged = TaggedHeader::new(last, control(Opcode::Write), remote.stag, to);
+                tagged.as_bytes()
+            }
+            Work::Send {
+                solicited,
+                invalidate,
+            } => {
+                let opcode = Opcode::send(solicited, invalidate.is_some());
+                let word = invalidate.map_or(0, |stag| stag.0);
+                let msn = self.tx.send_msn;
+                untagged =
+                    UntaggedHeader::new(last, control(opcode), word, Qn::SEND, msn, current.offset);
+                untagged.as_bytes()
+            }
+            _ => return Step::Full, // not a message of segments
+        };
+        let result = if in_place.is_some() {
+            let spans = pieces(&self.tx.spans, current, len);
+            Ok(frame::put_in_place(out, header, len, spans))
+        } else if request.inline {
+            let from = current.offset as usize;
+            let data = &self.initiator.inline(at)[from..from + len as usize];
+            frame::put_copied(out, self.config.crc, header, len, |buffer, sum| {
+                buffer.copy_from_slice(data);
+                if let Some(sum) = sum {
+                    sum.update(buffer);
+                }
+                Ok(())
+            })
+        } else {
+            let spans = pieces(&self.tx.spans, current, len);
+            frame::put_copied(out, self.config.crc, header, len, |buffer, sum| {
+                fetch_all(mem, spans, buffer, sum)
+            })
+        };
+        match result {
+            Ok(octets) => {
+                self.made(budget, octets, len);
+                self.advance(current, len, last);
+            }
+            Err(Revoked) if current.offset == 0 => {
+                self.tx.current = None;
+                self.tx.failing = Some(Failing::Unstarted(WqeStatus::LocalAccess));
+            }
+            Err(Revoked) => self.tx.failing = Some(Failing::Cut(WqeStatus::LocalAccess)),
+        }
+        Step::Again
+    }
+
+    /// `len` octets of the message under way are made.
+    fn advance(&mut self, mut current: Current, len: u32, last: bool) {
+        if !last {
+            current.offset += len;
+            current.skip += len;
+            while let Some(span) = self.tx.spans.get(current.part)
+                && current.skip >= span.len()
+            {
+                current.skip -= span.len();
+                current.part += 1;
+            }
+            self.tx.current = Some(current);
+            return;
+        }
+        if matches!(
+            self.initiator.get(self.initiator.next).work,
+            Work::Write { .. }
+        ) {
+            self.counters.sent.writes += 1;
+        } else {
+            self.counters.sent.sends += 1;
+            self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // DDP-032
+        }
+        self.finish_current();
+    }
+
+    /// All of the request under way is made.
+    fn finish_current(&mut self) {
+        self.initiator.handed_over(self.tx.handed);
+        self.tx.current = None;
+        self.tx.spans.clear();
+        self.tx.response_turn = true;
+    }
+
+    /// The next Read Request of the Read under way: one for each SGE (IW-047), one for an empty Read.
+    fn send_read_request(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+        let at = self.initiator.next;
+        let request = *self.initiator.get(at);
+        let (Work::Read { remote }, Some(mut current)) = (request.work, self.tx.current) else {
+            return Step::Again;
+        };
+        let sges = self.initiator.sges(at);
+        let part = (current.part..sges.len()).find(|part| sges[*part].length > 0);
+        let (sink, span, size) = match part {
+            Some(part) => {
+                let Sge {
+                    token,
+                    address,
+                    length,
+                } = sges[part];
+                let sink = RemoteAddress {
+                    stag: token,
+                    to: address,
+                };
+                (sink, Some(self.tx.spans[part]), length)
+            }
+            None => (NOWHERE, None, 0),
+        };
+        let to = remote.to.wrapping_add(u64::from(current.offset));
+        let source = RemoteAddress {
+            stag: remote.stag,
+            to,
+        };
+        let last = size == request.length - current.offset;
+        if !self.put_read_request(ReadRequest { sink, size, source }, budget, out) {
+            return Step::Full;
+        }
+        self.tx.reads.push_back(Outbound {
+            request: Some(at),
+            sink,
+            span,
+            size,
+            received: 0,
+            last,
+        });
+        if last {
+            self.finish_current();
+        } else {
+            current.offset += size;
+            current.part = part.map_or(current.part, |part| part + 1);
+            self.tx.current = Some(current);
+            self.tx.response_turn = true;
+        }
+        Step::Again
+    }
+
+    fn put_read_request(
+        &mut self,
+        request: ReadRequest,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> bool {
+        let ulp = control(Opcode::ReadRequest);
+        let header = UntaggedHeader::new(true, ulp, 0, Qn::READ_REQUEST, self.tx.read_msn, 0);
+        let made = self.put_small(header.as_bytes(), &request.to_bytes(), budget, out);
+        if made {
+            self.tx.read_msn = self.tx.read_msn.wrapping_add(1);
+            self.counters.sent.read_requests += 1;
+        }
+        made
+    }
+
+    /// RFC 6581 section 9.2, as a zero-length message.
+    pub(super) fn send_ready_message(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+        let made = match self.tx.ready {
+            None => return Step::Again,
+            Some(Ready::Write) => {
+                let header =
+                    TaggedHeader::new(true, control(Opcode::Write), NOWHERE.stag, NOWHERE.to);
+                let made = self.put_small(header.as_bytes(), &[], budget, out);
+                self.counters.sent.writes += u64::from(made);
+                made
+            }
+            Some(Ready::Read) => {
+                let request = ReadRequest {
+                    sink: NOWHERE,
+                    size: 0,
+                    source: NOWHERE,
+                };
+                let made = self.put_read_request(request, budget, out);
+                if made {
+                    self.tx.reads.push_back(Outbound {
+                        request: None,
+                        sink: NOWHERE,
+                        span: None,
+                        size: 0,
+                        received: 0,
+                        last: true,
+                    });
+                }
+                made
+            }
+            Some(Ready::Send) => {
+                let ulp = control(Opcode::Send);
+                let header = UntaggedHeader::new(true, ulp, 0, Qn::SEND, self.tx.send_msn, 0);
+                let made = self.put_small(header.as_bytes(), &[], budget, out);
+                if made {
+                    self.tx.send_msn = self.tx.send_msn.wrapping_add(1);
+                    self.counters.sent.sends += 1;
+                }
+                made
+            }
+        };
+        if !made {
+            return Step::Full;
+        }
+        self.tx.ready = None;
+        Step::Again
+    }
+
+    /// The next segment of the answer to the peer's oldest Read (RFC 5040 section 5.2.2).
+    pub(super) fn send_response(
+        &mut self,
+        mem: &impl Memory,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> Step {
+        let Some(&response) = self.tx.responses.front() else {
+            return Step::Again;
+        };
+        let ReadRequest { sink, size, .. } = response.inbound.request;
+        let left = size - response.made;
+        let most = budget.payload(TaggedHeader::LEN).min(left);
+        let in_place = !self.must_copy() && most >= COPIED_BELOW;
+        let copied = frame::copied_at_most(out, TaggedHeader::LEN);
+        let len = if in_place { most } else { most.min(copied) };
+        if !budget.admits(TaggedHeader::LEN, len)
+            || !frame::fits(out, TaggedHeader::LEN, len, in_place.then_some(1))
+        {
+            return Step::Full;
+        }
+        let last = len == left;
+        // RDMAP-035: the sink is copied, not interpreted.
+        let to = sink.to.wrapping_add(u64::from(response.made));
+        let header = TaggedHeader::new(last, control(Opcode::ReadResponse), sink.stag, to);
+        let span = response
+            .inbound
+            .span
+            .filter(|_| len > 0)
+            .map(|span| span.slice(response.made, len));
+        let result = if in_place {
+            Ok(frame::put_in_place(
+                out,
+                header.as_bytes(),
+                len,
+                span.into_iter(),
+            ))
+        } else {
+            frame::put_copied(
+                out,
+                self.config.crc,
+                header.as_bytes(),
+                len,
+                |buffer, sum| fetch_all(mem, span.into_iter(), buffer, sum),
+            )
+        };
+        let Ok(octets) = result else {
+            // The source was deregistered under the Read: RDMAP-066, RDMAP-079.
+            let about = response.inbound.about(response.made);
+            self.fail_with(ProtectionError::InvalidSTag.into(), Some(about), None);
+            return Step::Again;
+        };
+        let start = self.tx.handed;
+        self.made(budget, octets, len);
+        if in_place {
+            self.tx.note_run(&response, len, start);
+        }
+        if last {
+            self.tx.responses.pop_front();
+            self.tx.response_turn = false;
+            self.counters.sent.read_responses += 1;
+        } else if let Some(response) = self.tx.responses.front_mut() {
+            response.made += len;
+        }
+        Step::Again
+    }
+
+    /// The last FPDU of the stream (RDMAP-071).
+    pub(super) fn send_terminate(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+        let Some(last) = self.tx.terminate else {
+            return Step::Full;
+        };
+        let (octets, len) = last.terminate.to_bytes();
+        let start = self.tx.handed;
+        if !self.put_small(TERMINATE_HEADER.as_bytes(), &octets[..len], budget, out) {
+            return Step::Full;
+        }
+        self.tx.terminate = Some(Last {
+            made_at: Some(start),
+            ..last
+        });
+        self.counters.sent.terminates += 1;
+        Step::Again
+    }
+
+    /// A message of one segment whose payload is made here.
+    fn put_small(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> bool {
+        let Ok(len) = u32::try_from(payload.len()) else {
+            return false;
+        };
+        if !budget.admits(header.len(), len) || !frame::fits(out, header.len(), len, None) {
+            return false;
+        }
+        let made = frame::put_copied(out, self.config.crc, header, len, |buffer, sum| {
+            buffer.copy_from_slice(payload);
+            if let Some(sum) = sum {
+                sum.update(buffer);
+            }
+            Ok(())
+        });
+        if let Ok(octets) = made {
+            self.made(budget, octets, 0);
+        }
+        made.is_ok()
+    }
+
+    fn made(&mut self, budget: &mut Budget, octets: usize, payload: u32) {
+        budget.spend(octets);
+        self.tx.handed += octets as u64;
+        self.counters.sent.fpdus += 1;
+        self.counters.sent.payload += u64::from(payload);
+    }
+
+    /// Payload may not be read in place: its sum or a capture needs a private copy.
+    const fn must_copy(&self) -> bool {
+        self.config.crc || self.config.private_payload
+    }
+}
+
+/// Untagged, QN 2, MSN 1, MO 0, L 1 (RDMAP-070).
+const TERMINATE_HEADER: UntaggedHeader =
+    UntaggedHeader::new(true, control(Opcode::Terminate), 0, Qn::TERMINATE, 1, 0);
+
+/// A whole FPDU with a Terminate without headers, for a side that ends the stream before it has a connection to end: the
+/// Initiator that cannot live with a Reply, 2/0/05 to 2/0/07 (RFC 6581 sections 8 and 9).
+pub fn terminate_frame(code: TerminateCode, crc: bool) -> Vec<u8> {
+    let (octets, len) = Terminate::new(code).to_bytes();
+    let mut ulpdu = TERMINATE_HEADER.to_bytes().to_vec();
+    ulpdu.extend_from_slice(&octets[..len]);
+    let mut frame = Vec::with_capacity(fpdu::fpdu_len(ulpdu.len()));
+    fpdu::put(&mut frame, &ulpdu, crc);
+    frame
+}
+
+/// The parts of buffers that hold the next `len` octets of a message.
+fn pieces(spans: &[Span], current: Current, len: u32) -> impl Iterator<Item = Span> {
+    let mut skip = current.skip;
+    let mut left = len;
+    spans[current.part.min(spans.len())..]
+        .iter()
+        .filter_map(move |span| {
+            let here = (span.len() - skip).min(left);
+            let piece = span.slice(skip, here);
+            skip = 0;
+            left -= here;
+            (here > 0).then_some(piece)
+        })
+}
+
+/// Copies all pieces one behind the other, summing on the way.
+fn fetch_all(
+    mem: &impl Memory,
+    pieces: impl Iterator<Item = Span>,
+    buffer: &mut [u8],
+    mut sum: Option<&mut Crc>,
+) -> Result<(), Revoked> {
+    let mut rest = buffer;
+    for piece in pieces {
+        let (here, behind) = rest.split_at_mut(piece.len() as usize);
+        mem.fetch(piece, here, sum.as_deref_mut())?;
+        rest = behind;
+    }
+    Ok(())
+}

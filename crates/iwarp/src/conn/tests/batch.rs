@@ -1,0 +1,144 @@
+//! The batch by itself: what is left after every partial write, and what a cut FPDU becomes.
+
+use super::*;
+use crate::conn::frame;
+use crate::memory::{Memory, Revoked, Span};
+use crate::testing::VecMemory;
+
+/// Three FPDUs: one copied, one with payload in two places, one with payload in one.
+fn filled(mem: &VecMemory) -> (TxBatch, Vec<u8>) {
+    let mut batch = TxBatch::with_capacity(4096, 8);
+    let span = |sge: Sge| mem.check_local(sge, crate::LocalAccess::Read, PD).unwrap();
+    let first = span(mem.register(pattern(10, 1), Rights::NONE, PD));
+    let second = span(mem.register(pattern(7, 2), Rights::NONE, PD));
+    let copied = frame::put_copied(&mut batch, false, &[1; 18], 3, |buffer, _| {
+        buffer.fill(9);
+        Ok(())
+    });
+    assert_eq!(copied, Ok(28));
+    let spans = [first, second].into_iter();
+    assert_eq!(frame::put_in_place(&mut batch, &[2; 14], 17, spans), 40);
+    assert_eq!(
+        frame::put_in_place(&mut batch, &[3; 14], 10, [first].into_iter()),
+        32
+    );
+    let octets = flat(&batch, mem);
+    assert_eq!(octets.len(), 100);
+    (batch, octets)
+}
+
+/// What is left to send.
+fn flat(batch: &TxBatch, mem: &VecMemory) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for (piece, _) in batch.pieces() {
+        match piece {
+            PieceRef::Bytes(bytes) => octets.extend_from_slice(bytes),
+            PieceRef::Payload(span) => {
+                let start = octets.len();
+                octets.resize(start + span.len() as usize, 0);
+                mem.fetch(span, &mut octets[start..], None).unwrap();
+            }
+        }
+    }
+    octets
+}
+
+/// The FPDU that `at` octets cut, and how far it reaches.
+fn cut_by(at: usize) -> Option<usize> {
+    [28, 68, 100]
+        .into_iter()
+        .find(|end| at < *end)
+        .filter(|_| ![0, 28, 68].contains(&at))
+}
+
+#[test]
+fn what_is_left_is_the_rest_of_the_stream_after_any_two_writes() {
+    for first in 0..=100 {
+        for second in 0..=100 - first {
+            let mem = VecMemory::new();
+            let (mut batch, octets) = filled(&mem);
+            for (sent, step) in [(first, first), (first + second, second)] {
+                batch.advance(step as u64);
+                assert_eq!(batch.remaining(), 100 - sent as u64);
+                assert_eq!(batch.is_empty(), sent == 100);
+                assert_eq!(batch.head_is_cut(), cut_by(sent).is_some(), "{sent} sent");
+                assert_eq!(flat(&batch, &mem), octets[sent..]);
+                let ends = batch.pieces().filter(|(_, ends)| *ends).count();
+                assert_eq!(
+                    ends,
+                    [28, 68, 100].iter().filter(|end| **end > sent).count()
+                );
+                batch
+                    .make_head_private(|span, to| mem.fetch(span, to, None))
+                    .unwrap();
+                assert_eq!(flat(&batch, &mem), octets[sent..], "private");
+                assert_eq!(
+                    batch.head_is_cut(),
+                    cut_by(sent).is_some(),
+                    "{sent} sent, private"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_private_head_needs_its_memory_no_more() {
+    for at in 0..100 {
+        let mem = VecMemory::new();
+        let (mut batch, octets) = filled(&mem);
+        batch.advance(at as u64);
+        batch
+            .make_head_private(|span, to| mem.fetch(span, to, None))
+            .unwrap();
+        let dropped = batch.keep_cut_only();
+        for token in [STag(1 << 8 | 0x5a), STag(2 << 8 | 0x5a)] {
+            mem.deregister(token);
+        }
+        let end = cut_by(at).unwrap_or(at);
+        assert_eq!(dropped, 100 - end as u64, "{at} sent");
+        assert_eq!(batch.remaining(), (end - at) as u64);
+        assert_eq!(flat(&batch, &mem), octets[at..end]);
+        batch.advance(batch.remaining());
+        assert!(batch.is_empty() && !batch.head_is_cut() && batch.pieces().next().is_none());
+    }
+}
+
+#[test]
+fn a_failed_fetch_is_reported() {
+    let mem = VecMemory::new();
+    let (mut batch, _) = filled(&mem);
+    let refuse = |_: Span, _: &mut [u8]| Err(Revoked);
+    assert_eq!(batch.make_head_private(refuse), Ok(()), "nothing is cut");
+    batch.advance(30);
+    assert_eq!(batch.make_head_private(refuse), Err(Revoked));
+}
+
+#[test]
+#[should_panic(expected = "more octets sent than were there")]
+fn more_than_everything_cannot_be_sent() {
+    filled(&VecMemory::new()).0.advance(101);
+}
+
+#[test]
+fn a_span_is_cut_inside_itself_only() {
+    let span = Span::new(7, 1, 2, 100, 10);
+    let part = span.slice(3, 7);
+    assert_eq!(
+        (
+            part.slot(),
+            part.key(),
+            part.epoch(),
+            part.offset(),
+            part.len()
+        ),
+        (7, 1, 2, 103, 7)
+    );
+    assert!(span.slice(10, 0).is_empty());
+    for (from, len) in [(11, 0), (0, 11), (10, 1), (1, u32::MAX), (u32::MAX, 1)] {
+        assert!(
+            std::panic::catch_unwind(|| span.slice(from, len)).is_err(),
+            "{from} {len}"
+        );
+    }
+}
