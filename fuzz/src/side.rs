@@ -517,7 +517,8 @@ impl Side {
         self.conn.handle_transmitted(octets.len() as u64);
     }
 
-    /// What one vectored write would take. `None` if the first FPDU lost its memory; a later one ends the call before it.
+    /// What one vectored write would take: the memory of an FPDU is looked at before its first octet goes. `None` if the first
+    /// FPDU lost its memory; a later one ends the call before it.
     fn gather(&self, most: usize) -> Option<Vec<u8>> {
         let mut octets = Vec::new();
         let mut whole = 0;
@@ -538,9 +539,9 @@ impl Side {
             }
             if ends {
                 whole = octets.len();
-            }
-            if octets.len() >= most {
-                break;
+                if whole >= most {
+                    break;
+                }
             }
         }
         octets.truncate(most);
