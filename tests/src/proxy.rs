@@ -38,14 +38,9 @@ impl Proxy {
         self.address
     }
 
-    /// Waits until the client has sent as much as is relayed, and more.
-    ///
-    /// # Panics
-    /// When the connection ends before that.
-    pub fn middle(&self) -> Middle {
-        Middle {
-            streams: self.reached.recv().expect("more is sent than is relayed"),
-        }
+    /// Waits until the client has sent as much as is relayed, and more; `None` when the connection ends before that.
+    pub fn middle(&self) -> Option<Middle> {
+        self.reached.recv().ok().map(|streams| Middle { streams })
     }
 }
 
