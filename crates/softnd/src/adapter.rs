@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use iwarp::{Pd, ReadLimits, StreamId, TxBatch};
+use iwarp::{Pd, ReadLimits, StreamId};
 use iwarp_mem::{Table, TableOptions};
 use netdirect::{
     Adapter, AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionQueue, Connector, Error,
@@ -40,10 +40,6 @@ pub(crate) const MAX_REGISTRATION: u64 = 1 << 40;
 /// What peers that exchange no read limits are taken to allow (IW-069).
 pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
 
-const BATCH_OCTETS: usize = 320 * 1024;
-const BATCH_FPDUS: usize = 64;
-/// Batches kept for the next connection that sends.
-const IDLE_BATCHES: usize = 4;
 /// Addresses remembered for speaking revision 1 only.
 const REMEMBERED_PEERS: usize = 1024;
 
@@ -61,7 +57,6 @@ pub(crate) struct Core {
     /// Queue pairs that the client has released and whose connections have not ended yet.
     lingering: Mutex<HashMap<StreamId, Arc<Qp>>>,
     next_stream: AtomicU32,
-    batches: Mutex<Vec<TxBatch>>,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
 }
 
@@ -92,7 +87,6 @@ impl Core {
             background,
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
-            batches: Mutex::default(),
             revision_1_peers: Mutex::default(),
         });
         core.add_domain(&core.control)?;
@@ -149,19 +143,6 @@ impl Core {
             .iter()
             .copied()
             .find(|own| own.is_ipv4() == peer.is_ipv4())
-    }
-
-    pub(crate) fn take_batch(&self) -> TxBatch {
-        let idle = self.batches.lock().pop();
-        idle.unwrap_or_else(|| TxBatch::with_capacity(BATCH_OCTETS, BATCH_FPDUS))
-    }
-
-    pub(crate) fn return_batch(&self, mut batch: TxBatch) {
-        batch.clear();
-        let mut idle = self.batches.lock();
-        if idle.len() < IDLE_BATCHES {
-            idle.push(batch);
-        }
     }
 
     /// Keeps a released queue pair until its connection has ended.

@@ -321,7 +321,7 @@ impl CompletionQueue for Handle {
         if taken == results.len() {
             return taken;
         }
-        cq.domain.progress();
+        cq.domain.poll();
         if cq.domain.has_unfinished() {
             cq.core.notice(&cq.domain);
         }

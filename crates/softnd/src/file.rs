@@ -31,13 +31,20 @@ pub(crate) struct File {
     exposed: AtomicBool,
     slots: Mutex<Slots>,
     parked: Arc<AtomicUsize>,
-    queues: Mutex<Slab<Weak<Domain>>>,
+    queues: Mutex<Slab<Queue>>,
 }
 
 #[derive(Default)]
 struct Slots {
     idle: Vec<Arc<Slot>>,
     parked: Vec<Arc<Slot>>,
+}
+
+/// A completion queue made with the file.
+struct Queue {
+    domain: Weak<Domain>,
+    /// The set reports it when it becomes ready.
+    armed: bool,
 }
 
 /// Where one thread sleeps.
@@ -83,10 +90,14 @@ impl File {
 
     /// Adds a completion queue's domain, asleep until [`arm`](Self::arm).
     pub(crate) fn add_queue(&self, domain: &Arc<Domain>) -> std::io::Result<usize> {
-        let token = self.queues.lock().insert(Arc::downgrade(domain));
-        self.set
-            .add_once(&**domain, token as u64)
-            .inspect_err(|_| drop(self.queues.lock().remove(token)))?;
+        let mut queues = self.queues.lock();
+        let entry = queues.vacant_entry();
+        self.set.add_once(&**domain, entry.key() as u64)?;
+        let token = entry.key();
+        entry.insert(Queue {
+            domain: Arc::downgrade(domain),
+            armed: true,
+        });
         Ok(token)
     }
 
@@ -97,7 +108,40 @@ impl File {
 
     /// A Notify was armed: whatever becomes ready in the queue wakes the threads parked here.
     pub(crate) fn arm(&self, domain: &Domain, token: usize) {
-        let _ = self.set.rearm(domain, token as u64);
+        if let Some(queue) = self.queues.lock().get_mut(token)
+            && !std::mem::replace(&mut queue.armed, true)
+        {
+            let _ = self.set.rearm(domain, token as u64);
+        }
+    }
+
+    /// The set has reported a queue, and does so no more until it is armed again.
+    fn reported(&self, token: u64) -> Option<(usize, Arc<Domain>)> {
+        let token = usize::try_from(token).ok()?;
+        let mut queues = self.queues.lock();
+        let queue = queues.get_mut(token)?;
+        queue.armed = false;
+        Some((token, queue.domain.upgrade()?))
+    }
+
+    /// The next queue from `from` on that a request waits for.
+    fn awaited(&self, from: usize) -> Option<(usize, Arc<Domain>)> {
+        let queues = self.queues.lock();
+        let domains = queues
+            .iter()
+            .filter_map(|(token, queue)| Some((token, queue.domain.upgrade()?)));
+        domains
+            .skip_while(|(token, _)| *token < from)
+            .find(|(_, domain)| domain.has_interest())
+    }
+
+    /// Calls `each` for every queue that a request waits for, with no lock held.
+    fn each_awaited(&self, mut each: impl FnMut(&Domain)) {
+        let mut from = 0;
+        while let Some((token, domain)) = self.awaited(from) {
+            each(&domain);
+            from = token + 1;
+        }
     }
 
     fn slot(&self) -> std::io::Result<Arc<Slot>> {
@@ -161,37 +205,32 @@ impl File {
             }
         }
         for token in queues.into_iter().flatten() {
-            let Ok(token) = usize::try_from(token) else {
-                continue;
-            };
-            let Some(domain) = self.queues.lock().get(token).and_then(Weak::upgrade) else {
-                continue;
-            };
-            domain.progress();
-            if domain.has_interest() {
-                self.arm(&domain, token);
+            if let Some((token, domain)) = self.reported(token) {
+                domain.progress();
+                if domain.has_interest() {
+                    self.arm(&domain, token);
+                }
             }
         }
-        self.resume();
-    }
-
-    /// Goes on with what a budget ended; no edge will report it.
-    fn resume(&self) {
-        for domain in self.unfinished() {
-            domain.progress();
+        self.each_awaited(|domain| {
             if domain.has_unfinished() {
-                self.core.notice(&domain);
+                self.go_on(domain);
             }
+        });
+    }
+
+    /// Drives a queue, work that a budget ended included.
+    fn go_on(&self, domain: &Domain) {
+        domain.progress();
+        if domain.has_unfinished() {
+            self.core.notice(domain);
         }
     }
 
-    /// Queues that a request waits for and that have such work. Allocates only where there is some.
-    fn unfinished(&self) -> Vec<Arc<Domain>> {
-        let queues = self.queues.lock();
-        let domains = queues.iter().filter_map(|(_, domain)| domain.upgrade());
-        domains
-            .filter(|domain| domain.has_interest() && domain.has_unfinished())
-            .collect()
+    fn has_unfinished(&self) -> bool {
+        let mut some = false;
+        self.each_awaited(|domain| some |= domain.has_unfinished());
+        some
     }
 }
 
@@ -218,13 +257,15 @@ impl OverlappedFile for File {
         };
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.core.parked.fetch_add(1, Ordering::SeqCst);
-        loop {
-            self.drive();
-            if done() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                break;
-            }
-            if self.unfinished().is_empty() {
+        let over = || done() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        while !over() {
+            if !self.has_unfinished() {
                 self.sleep(&slot, done, deadline);
+            }
+            // Most often it is one of these; asking the set which is dearer than asking them.
+            self.each_awaited(|domain| self.go_on(domain));
+            if !over() {
+                self.drive();
             }
         }
         self.core.parked.fetch_sub(1, Ordering::SeqCst);

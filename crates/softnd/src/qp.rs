@@ -1,5 +1,6 @@
 //! Queue pairs, ND2's `IND2QueuePair`: the engine's connection, the stream under it, and who drives them.
 
+mod gather;
 mod handle;
 mod link;
 
@@ -20,11 +21,12 @@ use crate::cm::connector::Connector;
 use crate::cq::{Cq, Entry, Firing};
 use crate::options::Profile;
 use crate::progress::Edges;
-use crate::progress::domain::Source;
+use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::status::{fail, post_error, request_type, result_status};
 use crate::stream::Stream;
 
+use gather::{Gather, Leaves};
 pub(crate) use handle::Handle;
 use link::{Link, Visit};
 
@@ -88,6 +90,9 @@ struct State {
     /// Notifications that placed results have set off; delivered when the lock is released.
     firings: Vec<(Arc<Cq>, Firing)>,
     signals: Signals,
+    /// Octets received in this visit.
+    received: usize,
+    gather: Gather,
     /// When the end of the connection is forced (IW-065).
     deadline: Option<Instant>,
     timer: Option<(Instant, TimerKey)>,
@@ -136,6 +141,8 @@ impl Qp {
                 results: Vec::new(),
                 firings: Vec::new(),
                 signals: Signals::empty(),
+                received: 0,
+                gather: Gather::default(),
                 deadline: None,
                 timer: None,
             };
@@ -285,14 +292,27 @@ impl Qp {
 
     // ---- what the client does with it ----
 
+    /// Posts an initiator request. The first ones after a poll leave at once, in this thread; those that follow in a row
+    /// are gathered, and leave with the next poll, when enough have come together, or by the background thread.
     fn post(&self, wqe: InitiatorWqe<'_>) -> Result<()> {
+        let polls = self.initiator_cq.domain.polls();
+        let octets = wqe.operation.octets();
         let mut state = self.lock();
         match state.phase {
             Phase::Open | Phase::Ended => {}
             _ => return Err(post_error(iwarp::PostError::NotConnected)),
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
-        state.work(Edges::KICK);
+        match state.gather.add(polls, octets) {
+            Leaves::Now => state.work(Edges::KICK),
+            Leaves::Later { first: false } => {}
+            Leaves::Later { first: true } => {
+                drop(state);
+                self.initiator_cq.domain.defer(self.this.clone());
+                self.core.notice(&self.initiator_cq.domain);
+                self.initiator_cq.wake();
+            }
+        }
         Ok(())
     }
 
@@ -375,18 +395,19 @@ impl Qp {
     }
 
     /// Makes progress, or leaves the edges to whoever is at it.
-    fn drive(&self, edges: Edges) -> bool {
-        let mut unfinished = false;
+    fn drive(&self, edges: Edges) -> Turn {
+        let mut turn = Turn::default();
         self.edges.fetch_or(edges.bits(), Ordering::SeqCst);
         while self.edges.load(Ordering::SeqCst) != 0 {
             let Some(mut state) = self.state.try_lock() else {
-                return false;
+                return turn;
             };
             let edges = Edges::from_bits_truncate(self.edges.swap(0, Ordering::SeqCst));
-            unfinished = state.work(self, edges) == Visit::Unfinished;
+            turn.unfinished = state.work(self, edges) == Visit::Unfinished;
+            turn.octets += std::mem::take(&mut state.received);
             self.release(state);
         }
-        unfinished
+        turn
     }
 }
 
@@ -427,7 +448,7 @@ impl Drop for Locked<'_> {
         };
         self.qp.release(state);
         let edges = self.qp.edges.load(Ordering::SeqCst);
-        let left = edges != 0 && self.qp.drive(Edges::empty());
+        let left = edges != 0 && self.qp.drive(Edges::empty()).unfinished;
         if left || self.visit == Visit::Unfinished {
             self.qp.defer();
         }
@@ -435,7 +456,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Source for Qp {
-    fn ready(self: Arc<Self>, edges: Edges) -> bool {
+    fn ready(self: Arc<Self>, edges: Edges) -> Turn {
         self.drive(edges)
     }
 }
@@ -460,11 +481,13 @@ impl State {
     /// answer leaves: a Read Response proves that the Sends before it were delivered (RDMAP-094, order matrix).
     fn work(&mut self, qp: &Qp, edges: Edges) -> Visit {
         let now = Instant::now();
+        self.gather.left();
         if let Some(link) = &mut self.link {
             link.note(edges);
         }
         let sent = self.step(|link, connection| link.transmit(connection, &qp.core, now));
         let received = self.step(|link, connection| link.receive(connection, &qp.core, now));
+        self.received += self.link.as_mut().map_or(0, Link::take_received);
         self.settle(qp);
         let answered = self.step(|link, connection| link.transmit(connection, &qp.core, now));
         self.settle(qp);

@@ -46,6 +46,19 @@ pub enum Operation<'a> {
     Invalidate(WindowId),
 }
 
+impl Operation<'_> {
+    /// Octets that leave this side when the request is carried out: the payload, nothing for a Read or a local request.
+    pub fn octets(&self) -> u64 {
+        match *self {
+            Self::Send { data, .. } | Self::Write { data, .. } => match data {
+                Payload::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
+                Payload::Inline(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
+            },
+            Self::Read { .. } | Self::Bind(_) | Self::Invalidate(_) => 0,
+        }
+    }
+}
+
 /// An initiator request with what the client wants to know and have ordered.
 #[derive(Clone, Copy, Debug)]
 pub struct InitiatorWqe<'a> {

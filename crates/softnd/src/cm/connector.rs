@@ -28,7 +28,7 @@ use crate::adapter::{Core, downcast};
 use crate::file::File;
 use crate::ports;
 use crate::progress::Edges;
-use crate::progress::domain::Source;
+use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::qp::{self, Qp, Signals};
 use crate::status::fail;
@@ -460,7 +460,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Source for Connector {
-    fn ready(self: Arc<Self>, edges: Edges) -> bool {
+    fn ready(self: Arc<Self>, edges: Edges) -> Turn {
         let mut state = self.lock();
         let done = match state.phase {
             Phase::Connecting(_) => self.advance(&mut state, edges),
@@ -471,7 +471,7 @@ impl Source for Connector {
             _ => Done::default(),
         };
         state.done = done;
-        false
+        Turn::default()
     }
 }
 

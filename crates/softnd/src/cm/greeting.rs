@@ -11,7 +11,7 @@ use super::listener::Listener;
 use super::{Exchange, Heard};
 use crate::adapter::Core;
 use crate::progress::Edges;
-use crate::progress::domain::Source;
+use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::stream::Stream;
 
@@ -168,7 +168,7 @@ enum Step {
 }
 
 impl Source for Greeting {
-    fn ready(self: Arc<Self>, _: Edges) -> bool {
+    fn ready(self: Arc<Self>, _: Edges) -> Turn {
         match self.read() {
             Step::Wait => {}
             Step::Offer => match self.listener.upgrade() {
@@ -181,7 +181,7 @@ impl Source for Greeting {
             }
             Step::Drop => self.drop_it(),
         }
-        false
+        Turn::default()
     }
 }
 

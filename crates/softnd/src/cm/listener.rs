@@ -20,7 +20,7 @@ use crate::capture::FlowRole;
 use crate::file::File;
 use crate::ports;
 use crate::progress::Edges;
-use crate::progress::domain::Source;
+use crate::progress::domain::{Source, Turn};
 use crate::status::{bind_status, fail};
 use crate::stream::Stream;
 
@@ -289,9 +289,9 @@ impl Listener {
 }
 
 impl Source for Listener {
-    fn ready(self: Arc<Self>, _: Edges) -> bool {
+    fn ready(self: Arc<Self>, _: Edges) -> Turn {
         self.admit();
-        false
+        Turn::default()
     }
 }
 

@@ -19,6 +19,8 @@ use super::{Readiness, Set, Waker};
 const WAKE: u64 = u64::MAX;
 const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
+/// How long work may wait for a driver that has just been there.
+const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.
 #[derive(Debug)]
@@ -101,9 +103,16 @@ impl Background {
 struct Thread {
     shared: Arc<Background>,
     /// Domains that others attend.
-    watched: Vec<usize>,
+    watched: Vec<Watched>,
     tick: Duration,
     next_tick: Option<Instant>,
+}
+
+/// A domain that others attend, as it was at the last look.
+struct Watched {
+    token: usize,
+    /// See [`Domain::unfinished_counts`].
+    counts: (u32, u32),
 }
 
 impl Thread {
@@ -136,11 +145,24 @@ impl Thread {
             for &token in &ready {
                 self.reported(token);
             }
-            let noticed = std::mem::take(&mut *self.shared.noticed.lock());
-            self.watched.extend(noticed);
             let now = Instant::now();
+            self.take_notice(now);
             self.shared.timers.run(now);
             self.tick(now);
+        }
+    }
+
+    /// Work was left behind by somebody who may not come back.
+    fn take_notice(&mut self, now: Instant) {
+        for token in std::mem::take(&mut *self.shared.noticed.lock()) {
+            if let Some(domain) = self.shared.domain(token) {
+                self.watched.push(Watched {
+                    token,
+                    counts: domain.unfinished_counts(),
+                });
+                let soon = now + GRACE;
+                self.next_tick = Some(self.next_tick.map_or(soon, |tick| tick.min(soon)));
+            }
         }
     }
 
@@ -164,7 +186,10 @@ impl Thread {
 
     fn watch(&mut self, token: usize, domain: &Domain) {
         if !domain.set_watched(true) {
-            self.watched.push(token);
+            self.watched.push(Watched {
+                token,
+                counts: domain.unfinished_counts(),
+            });
         }
     }
 
@@ -187,28 +212,38 @@ impl Thread {
         }
         match self.next_tick {
             Some(at) if now < at => return,
-            Some(_) => self.take_over(),
-            None => {}
+            Some(_) => self.look(),
+            None => self.tick = FIRST_TICK,
         }
-        self.tick = if self.next_tick.is_some() {
-            (self.tick * 2).min(LAST_TICK)
-        } else {
-            FIRST_TICK
-        };
         self.next_tick = (!self.watched.is_empty()).then(|| now + self.tick);
     }
 
-    fn take_over(&mut self) {
-        for token in std::mem::take(&mut self.watched) {
-            let Some(domain) = self.shared.domain(token) else {
+    /// Looks at the domains that others attend: takes over those that nobody attends any more, and goes on with work
+    /// that has waited for its driver since the last look.
+    fn look(&mut self) {
+        let mut held = false;
+        for mut watched in std::mem::take(&mut self.watched) {
+            let Some(domain) = self.shared.domain(watched.token) else {
                 continue;
             };
-            if domain.is_attended() {
-                self.watched.push(token);
-            } else {
+            if !domain.is_attended() {
                 domain.set_watched(false);
-                self.serve(token, &domain);
+                self.serve(watched.token, &domain);
+                continue;
             }
+            let counts = domain.unfinished_counts();
+            held |= counts.0 != watched.counts.0;
+            if domain.has_unfinished() && counts.1 == watched.counts.1 {
+                domain.progress();
+            }
+            watched.counts = counts;
+            self.watched.push(watched);
         }
+        // Where requests are held back for the next poll, that has to come soon, or this thread does.
+        self.tick = if held {
+            FIRST_TICK
+        } else {
+            (self.tick * 2).min(LAST_TICK)
+        };
     }
 }

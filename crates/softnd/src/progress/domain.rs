@@ -14,9 +14,35 @@ use super::{BATCH, Edges, Readiness, Ready, Set};
 
 /// Something that can make progress when its descriptor is ready.
 pub(crate) trait Source: Send + Sync {
-    /// Makes what progress is possible. `true` when a budget ended it and more could be done at once.
-    fn ready(self: Arc<Self>, edges: Edges) -> bool;
+    /// Makes what progress is possible.
+    fn ready(self: Arc<Self>, edges: Edges) -> Turn;
 }
+
+/// What one turn of a source came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turn {
+    /// A budget ended it, and more could be done at once.
+    pub(crate) unfinished: bool,
+    /// Octets received.
+    pub(crate) octets: usize,
+}
+
+/// Sources that had traffic lately: polls ask them directly, which is cheaper than asking the set.
+#[derive(Default)]
+struct Hot {
+    sources: Vec<(Weak<dyn Source>, u32)>,
+    /// Grows with every poll, and with what it received: when it reaches [`LOOK`], the set has its turn.
+    since_look: usize,
+}
+
+/// Hot sources at most.
+const HOT: usize = 8;
+/// Polls without traffic after which a source is hot no more.
+const COLD: u32 = 256;
+/// Polls of the hot sources before the set is looked at again; received octets count as [`WEIGHT`] says, so that bulk
+/// streams do not keep small requests on others waiting.
+const LOOK: usize = 32;
+const WEIGHT: usize = 16 * 1024;
 
 /// Streams driven together: those of one completion queue, or the adapter's connection set-up and tear-down.
 pub(crate) struct Domain {
@@ -26,6 +52,11 @@ pub(crate) struct Domain {
     unfinished: Mutex<VecDeque<Weak<dyn Source>>>,
     /// How many `unfinished` holds, for looks without its lock.
     left: AtomicUsize,
+    /// Counts the times that `unfinished` was taken up.
+    resumed: AtomicU32,
+    /// Counts what was left in it.
+    deferred: AtomicU32,
+    hot: Mutex<Hot>,
     /// Counts polls, so that the background thread can tell whether somebody does its work.
     polls: AtomicU32,
     /// The value of `polls` that the background thread saw last.
@@ -62,6 +93,9 @@ impl Domain {
             sources: Mutex::default(),
             unfinished: Mutex::default(),
             left: AtomicUsize::new(0),
+            resumed: AtomicU32::new(0),
+            deferred: AtomicU32::new(0),
+            hot: Mutex::default(),
             polls: AtomicU32::new(0),
             seen: AtomicU32::new(0),
             interest: AtomicUsize::new(0),
@@ -107,18 +141,79 @@ impl Domain {
             let source = usize::try_from(ready.token)
                 .ok()
                 .and_then(|token| self.sources.lock().get(token)?.upgrade());
-            if let Some(source) = source {
-                self.drive(source, ready.edges);
+            if let Some(source) = source
+                && self.drive(&source, ready.edges) > 0
+            {
+                self.warm(&source);
             }
         }
         some
     }
 
-    fn drive(&self, source: Arc<dyn Source>, edges: Edges) {
-        let again = Arc::downgrade(&source);
-        if source.ready(edges) {
-            self.defer(again);
+    /// Progress for somebody who polls: the hot sources first, the set now and then.
+    pub(crate) fn poll(&self) {
+        if self.left.load(Ordering::SeqCst) > 0 {
+            self.resume();
         }
+        if self.probe() {
+            self.progress();
+        }
+    }
+
+    /// Asks the hot sources. True when the set is to be looked at.
+    fn probe(&self) -> bool {
+        // Whoever comes second finds the first one at work on them.
+        let Some(mut hot) = self.hot.try_lock() else {
+            return true;
+        };
+        let Hot {
+            sources,
+            since_look,
+        } = &mut *hot;
+        sources.retain_mut(|(source, idle)| {
+            let Some(source) = source.upgrade() else {
+                return false;
+            };
+            let octets = self.drive(&source, Edges::READ);
+            *since_look += octets / WEIGHT;
+            *idle = if octets > 0 { 0 } else { *idle + 1 };
+            *idle < COLD
+        });
+        *since_look += 1;
+        let look = sources.is_empty() || *since_look >= LOOK;
+        if look {
+            *since_look = 0;
+        }
+        look
+    }
+
+    /// A source has received something: the next polls ask it directly.
+    fn warm(&self, source: &Arc<dyn Source>) {
+        let Some(mut hot) = self.hot.try_lock() else {
+            return;
+        };
+        let source = Arc::downgrade(source);
+        if hot.sources.iter().any(|(known, _)| known.ptr_eq(&source)) {
+            return;
+        }
+        if hot.sources.len() == HOT {
+            let coldest = hot
+                .sources
+                .iter()
+                .enumerate()
+                .max_by_key(|(_, (_, idle))| *idle);
+            let coldest = coldest.map_or(0, |(at, _)| at);
+            hot.sources.swap_remove(coldest);
+        }
+        hot.sources.push((source, 0));
+    }
+
+    fn drive(&self, source: &Arc<dyn Source>, edges: Edges) -> usize {
+        let turn = Arc::clone(source).ready(edges);
+        if turn.unfinished {
+            self.defer(Arc::downgrade(source));
+        }
+        turn.octets
     }
 
     fn resume(&self) -> bool {
@@ -130,8 +225,11 @@ impl Domain {
                 self.left.fetch_sub(1, Ordering::SeqCst);
             }
             if let Some(source) = next.and_then(|source| source.upgrade()) {
-                self.drive(source, Edges::KICK);
+                self.drive(&source, Edges::KICK);
             }
+        }
+        if count > 0 {
+            self.resumed.fetch_add(1, Ordering::Relaxed);
         }
         count > 0
     }
@@ -141,6 +239,15 @@ impl Domain {
         let mut unfinished = self.unfinished.lock();
         unfinished.push_back(source);
         self.left.fetch_add(1, Ordering::SeqCst);
+        self.deferred.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Two counts that grow when work is left for the next driver, and when a driver takes it up.
+    pub(crate) fn unfinished_counts(&self) -> (u32, u32) {
+        (
+            self.deferred.load(Ordering::Relaxed),
+            self.resumed.load(Ordering::Relaxed),
+        )
     }
 
     /// Work is waiting that no edge will report.
@@ -151,6 +258,11 @@ impl Domain {
     /// Called by every poll.
     pub(crate) fn polled(&self) {
         self.polls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it was polled.
+    pub(crate) fn polls(&self) -> u32 {
+        self.polls.load(Ordering::Relaxed)
     }
 
     /// Whether somebody polled since the last call, or sleeps where this domain is driven from and would be woken.

@@ -16,14 +16,34 @@ use crate::stream::Stream;
 /// What one read takes at most; also all that a visit may leave with the queue pair.
 const STAGING: usize = 256 * 1024;
 /// What one visit reads or sends at most, so that one stream cannot keep a driver from the others.
-const BUDGET: usize = 1024 * 1024;
+const BUDGET: usize = 512 * 1024;
 /// What one call of the engine puts into a batch.
-const BATCH: usize = 256 * 1024;
+const BATCH: usize = 1024 * 1024;
 const BATCH_FPDUS: usize = 64;
 
 thread_local! {
+    /// What is being sent; only what the socket does not take stays with the queue pair.
+    static BATCHES: RefCell<Vec<TxBatch>> = const { RefCell::new(Vec::new()) };
+
     /// Belongs to the driving thread, not to the queue pair: ten thousand idle ones cost nothing.
     static STAGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Room for copies in one batch: as much as is worth summing before it is sent.
+const BATCH_OCTETS: usize = 320 * 1024;
+
+fn take_batch() -> TxBatch {
+    let spare = BATCHES.with_borrow_mut(Vec::pop);
+    spare.unwrap_or_else(|| TxBatch::with_capacity(BATCH_OCTETS, BATCH_FPDUS))
+}
+
+fn give_back(mut batch: TxBatch) {
+    batch.clear();
+    BATCHES.with_borrow_mut(|spare| {
+        if spare.len() < 2 {
+            spare.push(batch);
+        }
+    });
 }
 
 /// How a visit ended.
@@ -59,6 +79,8 @@ pub(super) struct Link {
     hangup: bool,
     read_ended: bool,
     write_closed: bool,
+    /// Octets received since they were last asked for.
+    received: usize,
     /// Off: what comes in stays in the transport.
     pub(super) reading: bool,
 }
@@ -76,6 +98,7 @@ impl Link {
             hangup: false,
             read_ended: false,
             write_closed: false,
+            received: 0,
             reading,
         }
     }
@@ -120,6 +143,10 @@ impl Link {
         }
     }
 
+    pub(super) fn take_received(&mut self) -> usize {
+        std::mem::take(&mut self.received)
+    }
+
     pub(super) fn note(&mut self, edges: Edges) {
         self.readable |= edges.contains(Edges::READ);
         self.writable |= edges.contains(Edges::WRITE);
@@ -136,13 +163,13 @@ impl Link {
         let mut budget = BUDGET;
         loop {
             if let Some(empty) = self.batch.take_if(|batch| batch.is_empty()) {
-                core.return_batch(empty);
+                give_back(empty);
             }
             if self.batch.is_none() {
                 if !connection.wants_transmit() {
                     return Ok(Visit::Finished);
                 }
-                let mut batch = core.take_batch();
+                let mut batch = take_batch();
                 let limit = TxLimit {
                     octets: BATCH,
                     fpdus: BATCH_FPDUS,
@@ -150,7 +177,7 @@ impl Link {
                 };
                 connection.poll_transmit(now, &*core.table, limit, &mut batch);
                 if batch.is_empty() {
-                    core.return_batch(batch);
+                    give_back(batch);
                     return Ok(Visit::Finished);
                 }
                 self.batch = Some(batch);
@@ -198,9 +225,6 @@ impl Link {
             self.held.clear();
             let visit = self.read_into(staging, &mut have, connection, core, now);
             self.held.extend_from_slice(&staging[..have]);
-            if self.held.is_empty() {
-                self.held = Vec::new(); // nothing held, nothing kept
-            }
             visit
         })
     }
@@ -236,6 +260,7 @@ impl Link {
                 }
                 Ok(count) => {
                     *have += count;
+                    self.received += count;
                     budget = budget.saturating_sub(count);
                     // A short read means drained for data; the end may have shared the edge.
                     if count < space && !self.hangup {
