@@ -122,7 +122,8 @@ impl Connection {
     }
 
     /// Initiator: queues the ready-to-receive message, ahead of all that has not been sent. Without an agreed one it is a
-    /// zero-length Write, which opens the fence of any Responder (PEER-033, PEER-063). A Responder has none.
+    /// zero-length Write, which opens the fence of any Responder (PEER-033, PEER-063). A Responder has none. Only the first
+    /// call counts.
     pub fn send_ready(&mut self) {
         if self.phase == Phase::Running && self.config.role == Role::Initiator {
             self.tx

@@ -27,6 +27,8 @@ const _: () = assert!(READ_REQUEST_LEN as usize == UntaggedHeader::LEN + ReadReq
 pub(super) struct Tx {
     /// The ready-to-receive message, until it is made.
     pub(super) ready: Option<Ready>,
+    /// It has been asked for.
+    ready_asked: bool,
     pub(super) send_msn: u32,
     pub(super) read_msn: u32,
     /// How far the request under way has come.
@@ -126,6 +128,7 @@ impl Tx {
     pub(super) fn new(sges: usize, msn: u32) -> Self {
         Self {
             ready: None,
+            ready_asked: false,
             send_msn: msn,
             read_msn: msn,
             current: None,
@@ -142,7 +145,10 @@ impl Tx {
     }
 
     pub(super) const fn queue_ready(&mut self, ready: Ready) {
-        self.ready = Some(ready);
+        if !self.ready_asked {
+            self.ready_asked = true;
+            self.ready = Some(ready);
+        }
     }
 
     pub(super) const fn queue_terminate(&mut self, terminate: Terminate) {

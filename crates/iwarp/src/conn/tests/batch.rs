@@ -115,6 +115,31 @@ fn a_failed_fetch_is_reported() {
 }
 
 #[test]
+fn an_fpdu_that_could_not_be_copied_leaves_nothing_behind() {
+    let mut batch = TxBatch::with_capacity(256, 1);
+    let before = batch.mark();
+    let refused = frame::put_copied(&mut batch, true, &[1; 18], 100, |_, _| Err(Revoked));
+    assert_eq!(refused, Err(Revoked));
+    assert_eq!(batch.mark(), before);
+    assert!(batch.is_empty() && batch.pieces().next().is_none());
+}
+
+#[test]
+fn mpa_053_pad_is_zero_in_a_batch_that_was_used_before() {
+    let mut batch = TxBatch::with_capacity(256, 1);
+    for (octet, len) in [(0xff, 120), (1, 5)] {
+        batch.clear();
+        let fill = |buffer: &mut [u8], _: Option<&mut crate::Crc>| {
+            buffer.fill(octet);
+            Ok(())
+        };
+        frame::put_copied(&mut batch, false, &[1; 18], len, fill).unwrap();
+    }
+    let octets = flat(&batch, &VecMemory::new());
+    assert_eq!(octets[25..], [0; 7]);
+}
+
+#[test]
 #[should_panic(expected = "more octets sent than were there")]
 fn more_than_everything_cannot_be_sent() {
     filled(&VecMemory::new()).0.advance(101);

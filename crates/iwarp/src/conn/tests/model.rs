@@ -404,14 +404,13 @@ impl Books {
                 done
             }
             // The window goes from bound to unbound and back, so that nothing is refused.
-            What::Bind | What::Invalidate if self.bound => {
-                let done = posted(Operation::Invalidate(window), end);
-                self.bound ^= done;
-                done
-            }
             What::Bind | What::Invalidate => {
-                let bind = end.mem.prepare(window, source, true, true);
-                let done = posted(Operation::Bind(bind), end);
+                let operation = if self.bound {
+                    Operation::Invalidate(window)
+                } else {
+                    Operation::Bind(end.mem.prepare(window, source, true, true))
+                };
+                let done = posted(operation, end);
                 self.bound ^= done;
                 done
             }

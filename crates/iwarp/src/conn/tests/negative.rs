@@ -165,6 +165,31 @@ fn x13_one_read_more_than_the_limit() {
 }
 
 #[test]
+fn rdmap_049_only_the_first_fpdu_is_outside_the_limit() {
+    let config = StreamConfig {
+        limits: NO_READS,
+        ..stream(Role::Responder)
+    };
+    let mut raw = Raw::with(config);
+    raw.receive(&vector("R2"));
+    raw.ulpdu(&changed("R2", 10, &2u32.to_be_bytes()));
+    assert_eq!(
+        raw.last_terminate().unwrap().code,
+        TerminateCode::new(1, 2, 2)
+    );
+    // Nor is an Initiator's peer ever outside it.
+    let mut raw = Raw::with(StreamConfig {
+        limits: NO_READS,
+        ..stream(Role::Initiator)
+    });
+    raw.receive(&vector("R2"));
+    assert_eq!(
+        raw.last_terminate().unwrap().code,
+        TerminateCode::new(1, 2, 2)
+    );
+}
+
+#[test]
 fn x14_a_read_response_nobody_asked_for() {
     refused_about("X14", &ulpdu("D4"), (0, 2, 6));
 }
@@ -568,6 +593,66 @@ fn rdmap_079_a_read_that_fails_half_way_names_the_rest() {
         let whole = ReadRequest::parse(&request[18..]).unwrap();
         assert_eq!(terminate.read, Some(whole.advanced(10_000)), "crc {crc}");
         assert!(raw.end.conn.write_side_done());
+    }
+}
+
+#[test]
+fn rdmap_079_an_answer_revoked_in_the_batch_names_the_rest() {
+    // Two answers, made in two calls with different MULPDUs: FPDUs of 5000 octets, then of 6000.
+    let config = StreamConfig {
+        crc: false,
+        ..stream(Role::Responder)
+    };
+    for sent in 0..6u32 {
+        let mut raw = Raw::with(config);
+        raw.end
+            .mem
+            .register_as(TARGET, 0x1000, pattern(21_000, 1), Rights::ALL, PD);
+        for msn in 1..=2u32 {
+            let mut request = changed("D3", 10, &msn.to_be_bytes());
+            request[18 + 12..18 + 16].copy_from_slice(&21_000u32.to_be_bytes());
+            let mut frame = Vec::new();
+            fpdu::put(&mut frame, &request, false);
+            raw.receive(&frame);
+        }
+        let (now, mut limit) = (raw.now, raw.knobs.limit);
+        for (mulpdu, fpdus) in [(5014, 3), (6014, 3)] {
+            limit = TxLimit {
+                mulpdu,
+                fpdus,
+                ..limit
+            };
+            raw.end
+                .conn
+                .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+        }
+        // 5000, 5000, 5000, 6000 of the first answer, 6000, 6000 of the second.
+        let octets = |fpdus: u32| -> u64 {
+            (0..fpdus)
+                .map(|at| fpdu::fpdu_len(if at < 3 { 5014 } else { 6014 }) as u64)
+                .sum()
+        };
+        raw.end.batch.advance(octets(sent));
+        raw.end.conn.handle_transmitted(octets(sent));
+        raw.end.batch.clear();
+        raw.end.conn.handle_revoked();
+        let terminate = frames(&raw.transmit(), false).remove(0);
+        let terminate = Terminate::parse(&terminate[18..], false).unwrap();
+        let made = [0, 5000, 10_000, 15_000, 0, 6000][sent as usize];
+        let request = ReadRequest::parse(&ulpdu("D3")[18..]).unwrap();
+        let whole = ReadRequest {
+            size: 21_000,
+            ..request
+        };
+        assert_eq!(
+            terminate.read,
+            Some(whole.advanced(made)),
+            "{sent} FPDUs sent"
+        );
+        let Some(crate::ddp::Header::Untagged(header)) = terminate.ddp else {
+            panic!("untagged")
+        };
+        assert_eq!(header.msn(), if sent < 4 { 1 } else { 2 });
     }
 }
 

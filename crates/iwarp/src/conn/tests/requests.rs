@@ -651,6 +651,72 @@ fn a_source_deregistered_in_the_middle_of_a_message() {
 }
 
 #[test]
+fn what_was_made_before_a_message_was_cut_short_goes_out_first() {
+    let mut raw = Raw::initiator();
+    let source = raw.end.mem.register(vec![1; 20_000], Rights::NONE, PD);
+    raw.end.post(1, inline(&[b"before"])).unwrap();
+    raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
+    let now = raw.now;
+    let make = |raw: &mut Raw, fpdus| {
+        let limit = TxLimit {
+            fpdus,
+            ..raw.knobs.limit
+        };
+        raw.end
+            .conn
+            .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch)
+    };
+    assert_eq!(make(&mut raw, 3), 3);
+    raw.end.mem.deregister(source.token);
+    assert_eq!(make(&mut raw, 3), 0);
+    raw.end.collect();
+    assert_eq!(raw.end.events, []);
+    raw.transmit();
+    let done: Vec<_> = raw
+        .end
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(done, [WqeStatus::Success, WqeStatus::LocalAccess]);
+    assert!(raw.last_terminate().is_some());
+}
+
+#[test]
+fn a_message_not_begun_on_the_wire_fails_like_one_never_reached() {
+    let mut raw = Raw::initiator().with_buffers();
+    raw.knobs.limit.fpdus = 1;
+    let source = raw.end.mem.register(vec![1; 100], Rights::NONE, PD);
+    let sink = Sge {
+        token: SINK,
+        address: 0,
+        length: 4,
+    };
+    raw.end
+        .post(
+            1,
+            Operation::Read {
+                sink: &[sink],
+                remote: remote(TARGET, 0),
+            },
+        )
+        .unwrap();
+    raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
+    raw.transmit(); // the Read; the Send has been reached and found no room
+    raw.end.mem.deregister(source.token);
+    assert_eq!(raw.transmit(), []);
+    raw.receive(&vector("D4"));
+    let done: Vec<_> = raw
+        .end
+        .completions()
+        .iter()
+        .map(|done| done.status)
+        .collect();
+    assert_eq!(done, [WqeStatus::Success, WqeStatus::LocalAccess]);
+    assert!(raw.last_terminate().is_some());
+}
+
+#[test]
 fn a_sink_deregistered_under_its_read() {
     let mut raw = Raw::initiator().with_buffers();
     let sink = Sge {
@@ -874,10 +940,11 @@ fn message_end_is_told_once_for_each_message() {
     let source = pair.a.mem.register(pattern(5000, 1), Rights::ALL, PD);
     let sink = pair.a.mem.register(vec![0; 5000], Rights::ALL, PD);
     let inbox = pair.b.mem.register(vec![0; 5000], Rights::ALL, PD);
+    // The last segment crosses into the last two.
     let cuts = [
-        part(inbox, 0, 1500),
-        part(inbox, 1500, 1500),
-        part(inbox, 3000, 2000),
+        part(inbox, 0, 4500),
+        part(inbox, 4500, 499),
+        part(inbox, 4999, 1),
     ];
     pair.b.conn.post_receive(1, &cuts).unwrap();
     pair.a.post(1, sends(Payload::Sges(&[source]))).unwrap();
