@@ -34,6 +34,14 @@ fn a_small_connection_costs_a_few_kibibytes() {
     assert_eq!(conn.poll_event(), None);
 }
 
+/// A connection moves between threads with its queue pair.
+#[test]
+fn connections_and_batches_may_change_threads() {
+    fn moves<T: Send + Sync>() {}
+    moves::<Connection>();
+    moves::<TxBatch>();
+}
+
 /// One round of every kind of message, all of it fetched.
 fn round(pair: &mut Pair, source: Sge, sink: Sge, inbox: Sge, reply: Sge) {
     let there = remote(inbox.token, inbox.address);
