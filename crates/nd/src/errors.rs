@@ -80,6 +80,7 @@ impl Failure {
 
     fn explained(doing: impl Display, status: Status, detail: &str) -> Self {
         let row = explain(status);
+        let detail = without_number(detail);
         let colon = if detail.is_empty() { "" } else { ": " };
         let what = format!("cannot {doing}: {} ({status}{colon}{detail})", row.meaning);
         let origin = if is_loss(status) {
@@ -132,6 +133,11 @@ impl Failure {
     /// Whether the peer should be told before the connection goes.
     pub(crate) fn is_ours(&self) -> bool {
         self.origin == Origin::Here
+    }
+
+    /// Whether it is only that nobody reads standard output any more.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.origin == Origin::Reader
     }
 
     /// The same failure as the peer's doing: it need not be told.
@@ -421,8 +427,8 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::CONNECTION_ABORTED,
-        "the other side closed the connection while it was being set up",
-        "check that it is an iWARP peer, not some other service, and look at what it says",
+        "the other side ended the connection set-up, or does not speak iWARP",
+        "check that the right program listens there, not some other service, and look at what it says",
     ),
     row(
         Status::DEVICE_REMOVED,
@@ -459,10 +465,13 @@ const TABLE: &[Row] = &[
 
 /// The system's text, without the number that Rust appends.
 fn io_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(at) => text[..at].to_owned(),
-        None => text,
+    without_number(&error.to_string()).to_owned()
+}
+
+fn without_number(text: &str) -> &str {
+    match text.find(" (os error ") {
+        Some(at) if text.ends_with(')') => &text[..at],
+        _ => text,
     }
 }
 

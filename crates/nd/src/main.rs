@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 /// Logs go to standard error, so that standard output stays parseable. `RUST_LOG` wins over `-v`.
 fn start_logging(verbose: u8) {
     let level = match verbose {
-        0 => "warn",
+        0 => "error", // what goes wrong is told once, by the command
         1 => "info",
         2 => "debug",
         _ => "trace",

@@ -15,6 +15,14 @@ pub(crate) fn line(text: impl Display) -> Result<()> {
         .map_err(|error| Failure::stdout(&error))
 }
 
+/// The same for a line about something that has been done already: if nobody reads any more, that undoes nothing.
+pub(crate) fn afterword(text: impl Display) -> Result<()> {
+    match line(text) {
+        Err(failure) if failure.is_unread() => Ok(()),
+        other => other,
+    }
+}
+
 /// A remark for people on standard error; nobody's exit status depends on whether it could be shown.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "nd: {text}");

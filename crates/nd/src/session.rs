@@ -320,7 +320,15 @@ impl Session {
         let doing = format!("listen on {local}");
         let explain = |error: netdirect::Error| Failure::nd(&doing, &error);
         let listener = self.adapter.create_listener(&self.file).map_err(explain)?;
-        listener.bind(local).map_err(explain)?;
+        listener.bind(local).map_err(|error| {
+            let privileged = (1..1024).contains(&local.port());
+            match (explain(error.clone()), error.status()) {
+                (failure, Status::INSUFFICIENT_RESOURCES) if privileged => {
+                    failure.advise("use a port above 1023, or a user who may use this one")
+                }
+                (failure, _) => failure,
+            }
+        })?;
         listener.listen(0).map_err(explain)?;
         let address = listener.get_local_address().map_err(explain)?;
         Ok((listener, address))
@@ -481,9 +489,14 @@ impl Endpoint {
 
     /// Disconnects in good order: the status of Disconnect.
     pub(crate) fn disconnect(&self) -> Result<Status> {
+        self.disconnect_within(self.limit)
+    }
+
+    /// The same with another limit; the connection is given up when it has passed.
+    pub(crate) fn disconnect_within(&self, limit: Duration) -> Result<Status> {
         let overlapped = Overlapped::new();
         let started = self.connector.disconnect(&overlapped);
-        settle(started, &overlapped, self.limit, "disconnect")
+        settle(started, &overlapped, limit, "disconnect")
     }
 
     /// The next completion, however it ended; `doing` is what stands still if none comes.

@@ -263,7 +263,7 @@ impl Link {
             self.drain(PATIENCE); // or Disconnect would flush the message
         }
         // There may be no connection any more, and nothing is left to be done about it.
-        let _ = self.endpoint.disconnect();
+        let _ = self.endpoint.disconnect_within(PATIENCE);
     }
 
     /// Waits until every message without a block has been handed over, but not longer than `limit`.

@@ -21,30 +21,33 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
     let addresses = session::resolve(&args.listen)?;
     let setup = Setup::new(&args.common.adapter, args.common.timeout)?;
     // Where the file itself goes to standard output, words go to standard error.
-    let say: fn(String) -> Result<()> = if sink.is_stdout() {
-        say_aside
-    } else {
-        |text| output::line(text)
-    };
-    let done = receive(&setup, &addresses, sink, &args.out.to_string_lossy(), say);
+    let aside = sink.is_stdout();
+    let name = args.out.to_string_lossy();
+    let done = receive(&setup, &addresses, sink, &name, |address| {
+        let text = format!("listening on {address}");
+        if aside {
+            output::note(text);
+            return Ok(());
+        }
+        output::line(text)
+    });
     let recorded = setup.finish();
     let done = done?;
     recorded?;
-    say(format!(
-        "received {} from {}",
-        summary(done.size, done.via, done.time),
-        done.peer
-    ))?;
-    say(format!("sha256 {}", hex(&done.digest)))
-}
-
-fn say_aside(text: String) -> Result<()> {
-    output::note(text);
-    Ok(())
+    let way = format!("from {}", done.peer);
+    let received = format!("received {}", summary(done.size, &way, done.via, done.time));
+    let digest = format!("sha256 {}", hex(&done.digest));
+    if aside {
+        output::note(received);
+        output::note(digest);
+        return Ok(());
+    }
+    output::afterword(received)?;
+    output::afterword(digest)
 }
 
 /// What there is to tell of a file that has arrived.
-struct Done {
+pub(super) struct Done {
     peer: SocketAddr,
     via: Via,
     size: u64,
@@ -52,15 +55,15 @@ struct Done {
     digest: super::protocol::Digest,
 }
 
-fn receive(
+pub(super) fn receive(
     setup: &Setup,
     addresses: &[SocketAddr],
     sink: Sink,
     name: &str,
-    say: fn(String) -> Result<()>,
+    announce: impl FnOnce(SocketAddr) -> Result<()>,
 ) -> Result<Done> {
     let (session, listener, address) = listen_at_any(setup, addresses)?;
-    say(format!("listening on {address}"))?;
+    announce(address)?;
     let accepted = accept_one(&session, listener.as_ref())?;
     drop(listener); // whoever comes now is refused, and need not wait
     let peer = accepted.peer;

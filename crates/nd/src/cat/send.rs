@@ -27,7 +27,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<()> {
         match &sent {
             // Both sides know that all is well; how the connection ends makes no difference any more.
             Ok(()) => drop(sender.link.endpoint.disconnect()),
-            Err(failure) => sender.link.abandon(failure),
+            Err(failure) => sender.abandon(failure),
         }
         sent.map(|()| (sender.peer, progress))
     });
@@ -35,11 +35,9 @@ pub(crate) fn send(args: &SendArgs) -> Result<()> {
     let (peer, progress) = sent?;
     let time = progress.finish();
     recorded?;
-    output::line(format_args!(
-        "sent {} to {peer}",
-        summary(size, args.via, time)
-    ))?;
-    output::line(format_args!("sha256 {}", hex(&progress.digest())))
+    let way = format!("to {peer}");
+    output::afterword(format_args!("sent {}", summary(size, &way, args.via, time)))?;
+    output::afterword(format_args!("sha256 {}", hex(&progress.digest())))
 }
 
 fn open(path: &Path) -> Result<(File, u64)> {
@@ -63,7 +61,12 @@ fn open(path: &Path) -> Result<(File, u64)> {
 }
 
 /// Connects to the first of the addresses where a receiver takes the file.
-fn connect_to_any(setup: &Setup, addresses: &[SocketAddr], via: Via, size: u64) -> Result<Sender> {
+pub(super) fn connect_to_any(
+    setup: &Setup,
+    addresses: &[SocketAddr],
+    via: Via,
+    size: u64,
+) -> Result<Sender> {
     let mut last = Failure::new("there is no address to connect to", "name one");
     for address in addresses {
         match connect(setup, *address, via, size) {
@@ -182,7 +185,7 @@ struct Use {
 }
 
 #[derive(Debug)]
-struct Sender {
+pub(super) struct Sender {
     link: Link,
     peer: SocketAddr,
     offer: Offer,
@@ -196,7 +199,13 @@ struct Sender {
 }
 
 impl Sender {
-    fn run(&mut self, file: &mut File, doing: &str, progress: &mut Progress) -> Result<()> {
+    /// Sends the file, and returns when the receiver has said that it arrived.
+    pub(super) fn run(
+        &mut self,
+        file: &mut File,
+        doing: &str,
+        progress: &mut Progress,
+    ) -> Result<()> {
         let Shape { block, .. } = self.answer.shape;
         let mut scratch = vec![0; block as usize];
         while progress.moved() < self.offer.size {
@@ -234,6 +243,11 @@ impl Sender {
                 "did not answer the end of the file with its verdict",
             )),
         }
+    }
+
+    /// Tells the receiver why this side gives up, and disconnects.
+    pub(super) fn abandon(&mut self, failure: &Failure) {
+        self.link.abandon(failure);
     }
 
     fn is_busy(&self) -> bool {

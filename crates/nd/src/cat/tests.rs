@@ -1,0 +1,282 @@
+//! One real side against one that breaks the rules, over the loopback; and the words at the end.
+
+use std::fs;
+use std::io::{Seek, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::slice;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use netdirect::{MrFlags, ReadLimits, RemoteAddress, Status};
+
+use super::link::{Event, Link};
+use super::protocol::{Answer, Block, Message, NO_RING, Offer, Shape, Whole};
+use super::sink::Sink;
+use super::{Progress, hex, recv, send, summary};
+use crate::cli::{AdapterArgs, Via};
+use crate::errors::{Failure, Result};
+use crate::session::{self, Setup};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const SHAPE: Shape = Shape {
+    block: 4096,
+    blocks: 2,
+};
+const LIMITS: ReadLimits = ReadLimits {
+    inbound: 4,
+    outbound: 4,
+};
+
+fn setup() -> Setup {
+    Setup::new(&AdapterArgs::default(), LIMIT).expect("no capture, no failure")
+}
+
+fn loopback() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+/// A sender that does only what it is told.
+fn connect(to: SocketAddr, offer: &Offer) -> Link {
+    let (session, local) = setup().towards(to).expect("loopback");
+    let connector = session.connector().expect("connector");
+    let link = Link::new(&session, connector, offer.shape, false).expect("link");
+    let status = link.endpoint.connect(local, to, LIMITS, &offer.encode());
+    assert_eq!(status.expect("connected"), Status::SUCCESS);
+    assert_eq!(
+        link.endpoint.complete_connect().expect("completed"),
+        Status::SUCCESS
+    );
+    link
+}
+
+/// What the receiver makes of a sender of `size` octets in mode write that sends these messages; and whether a file has
+/// appeared. The sender hears of it unless it was the first to give up.
+fn receive(size: u64, messages: &[Message]) -> (String, bool) {
+    let directory = tempfile::tempdir().expect("directory");
+    let path: PathBuf = directory.path().join("out");
+    let sink = Sink::new(&path).expect("writable");
+    let (tell, told) = mpsc::channel();
+    let receiver = thread::spawn(move || {
+        recv::receive(&setup(), &[loopback()], sink, "out", |address| {
+            tell.send(address)
+                .map_err(|_| Failure::new("the test has gone", "none"))
+        })
+        .map(drop)
+    });
+    let offer = Offer {
+        via: Via::Write,
+        shape: SHAPE,
+        size,
+        ring: NO_RING,
+    };
+    let mut link = connect(told.recv().expect("listening"), &offer);
+    for message in messages {
+        link.send(message).expect("sent");
+    }
+    let heard = loop {
+        match link.event("hear") {
+            Ok(Event::Message(Message::Free(_), _)) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(failure) => break failure.to_string(),
+        }
+    };
+    let failure = receiver
+        .join()
+        .expect("no panic")
+        .expect_err("refused")
+        .to_string();
+    if !matches!(messages.last(), Some(Message::Abort(_))) {
+        let what = failure.split("; ").next().unwrap_or_default();
+        assert!(
+            heard.contains("the other side gave up") && heard.contains(what),
+            "{heard} / {failure}"
+        );
+    }
+    (
+        failure,
+        fs::read_dir(directory.path()).expect("readable").count() > 0,
+    )
+}
+
+fn written(slot: u32, length: u32) -> Message {
+    Message::Written(Block { slot, length })
+}
+
+fn end(length: u64) -> Message {
+    Message::End(Whole {
+        length,
+        digest: [0; 32],
+    })
+}
+
+#[test]
+fn a_sender_that_breaks_the_rules_leaves_no_file() {
+    let next = "sent a block that is not the next one";
+    let place = "sent a message that is out of place";
+    let soon = "ended the file too soon";
+    for (size, messages, expected) in [
+        (5000, vec![written(1, 4096)], next),
+        (5000, vec![written(7, 4096)], next),
+        (5000, vec![written(0, 4095)], next),
+        (5000, vec![written(0, 4097)], next),
+        (5000, vec![written(0, u32::MAX)], next),
+        (0, vec![written(0, 0)], next),
+        (4096, vec![written(0, 4096), written(1, 1)], next),
+        (5000, vec![written(0, 4096), end(5000)], soon),
+        (5000, vec![end(0)], soon),
+        (5000, vec![Message::Free(0)], place),
+        (
+            5000,
+            vec![Message::Ready(Block {
+                slot: 0,
+                length: 4096,
+            })],
+            place,
+        ),
+        (0, vec![end(0)], "the file arrived damaged"), // not the digest of nothing
+        (
+            100,
+            vec![written(0, 100), end(100)],
+            "the file arrived damaged",
+        ),
+        (
+            100,
+            vec![Message::Abort("changed\nmy mind".to_owned())],
+            "gave up: changed\\nmy mind",
+        ),
+    ] {
+        let (failure, left) = receive(size, &messages);
+        assert!(failure.contains(expected), "{messages:?}: {failure}");
+        assert!(!left, "{messages:?}");
+    }
+}
+
+/// What the sender of a small file makes of a receiver that answers so for its ring, sends `early` when it hears of the
+/// block, and `late` when it hears of the end.
+fn transmit(
+    answer: impl FnOnce(RemoteAddress) -> Vec<u8>,
+    early: &[Message],
+    late: &[Message],
+) -> Result<()> {
+    let session = setup().at(loopback())?;
+    let (listener, address) = session.listen(loopback())?;
+    let sender = thread::spawn(move || {
+        let mut file = tempfile::tempfile().expect("file");
+        file.write_all(&[7; 100]).expect("written");
+        file.rewind().expect("rewound");
+        let mut sender = send::connect_to_any(&setup(), &[address], Via::Write, 100)?;
+        let mut progress = Progress::new(100, "test");
+        let sent = sender.run(&mut file, "send", &mut progress);
+        sent.inspect_err(|failure| sender.abandon(failure))
+    });
+    let request = session::next_request(&session, listener.as_ref(), Some(LIMIT))?;
+    let offer = Offer::decode(&request.private_data).expect("an offer");
+    let mut link = Link::new(&session, request.connector, offer.shape, false)?;
+    let ring = session.register(8192, MrFlags::ALLOW_REMOTE_WRITE)?;
+    let answer = answer(ring.remote());
+    if link.endpoint.accept(LIMITS, &answer)? == Status::SUCCESS {
+        // Until the sender has said all it wants to say.
+        while let Ok(event) = link.event("hear") {
+            let messages = match event {
+                Event::Message(Message::Written(_), _) => early,
+                Event::Message(Message::End(_), _) => late,
+                _ => &[],
+            };
+            messages.iter().try_for_each(|message| link.send(message))?;
+        }
+    }
+    sender.join().expect("no panic")
+}
+
+#[test]
+fn a_receiver_that_breaks_the_rules_gets_no_verdict() {
+    let verdict = Message::Verdict(Whole {
+        length: 100,
+        digest: [0; 32],
+    });
+    for (early, late, expected) in [
+        (
+            Message::Free(9),
+            Message::Free(0),
+            "named a block that does not exist",
+        ),
+        (Message::Free(1), Message::Free(0), "freed a block twice"),
+        (
+            verdict.clone(),
+            Message::Free(0),
+            "sent a message that is out of place",
+        ),
+        (Message::Free(0), Message::Free(0), "did not answer the end"),
+        (
+            Message::Free(0),
+            verdict,
+            "received something else than was sent",
+        ),
+        (
+            Message::Free(0),
+            Message::Abort("disk\tfull".to_owned()),
+            "gave up: disk\\tfull",
+        ),
+    ] {
+        let answer = |ring| {
+            Answer {
+                via: Via::Write,
+                shape: SHAPE,
+                ring,
+            }
+            .encode()
+        };
+        let failure = transmit(answer, slice::from_ref(&early), slice::from_ref(&late));
+        let failure = failure.expect_err("refused").to_string();
+        assert!(failure.contains(expected), "{early:?} {late:?}: {failure}");
+    }
+}
+
+#[test]
+fn a_receiver_whose_answer_is_wrong_is_left() {
+    let answer = |block| {
+        Answer {
+            via: Via::Write,
+            shape: Shape { block, blocks: 2 },
+            ring: NO_RING,
+        }
+        .encode()
+    };
+    for (answer, expected) in [
+        (answer(1 << 20), "the answer does not fit the offer"),
+        (answer(0), "the answer does not fit the offer"),
+        (b"hello".to_vec(), "this is no `nd cat`"),
+        (Vec::new(), "this is no `nd cat`"),
+    ] {
+        let failure = transmit(|_| answer, &[], &[])
+            .expect_err("refused")
+            .to_string();
+        assert!(failure.contains(expected), "{failure}");
+    }
+}
+
+#[test]
+fn the_digest_is_that_of_the_pieces_joined() {
+    let mut progress = Progress::new(3, "test");
+    progress.add(b"a");
+    progress.add(b"bc");
+    assert_eq!(progress.moved(), 3);
+    // FIPS 180-2, appendix B.1.
+    let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(hex(&progress.digest()), expected);
+}
+
+#[test]
+fn summaries_have_their_units() {
+    let second = Duration::from_secs(1);
+    assert_eq!(
+        summary(1, "to b", Via::Send, second),
+        "1 byte to b by send in 1.00 s, 1 B/s"
+    );
+    assert_eq!(
+        summary(1 << 20, "from a", Via::Write, second),
+        "1048576 bytes (1 MiB) from a by write in 1.00 s, 1 MB/s"
+    );
+}
