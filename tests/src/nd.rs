@@ -33,7 +33,8 @@ fn build() -> PathBuf {
         .nth(2)
         .expect("tests lie two folders below");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--quiet", "-p", "nd", "--bin", "nd"]);
+    // With the features of the whole workspace, as `cargo test --workspace` has built it.
+    command.args(["build", "--quiet", "--workspace", "--bin", "nd"]);
     command
         .arg("--manifest-path")
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));

@@ -210,13 +210,14 @@ fn no_permission() {
     open(place.folder.path(), 0o755);
 }
 
+/// As good as a full disk: the system refuses to let files grow beyond 500 KiB.
+const FULL: &str = "trap '' XFSZ; ulimit -f 1000";
+
 #[test]
 fn a_full_disk() {
-    // As good as one: the system refuses to let files grow further.
-    let full = "trap '' XFSZ; ulimit -f 1000";
     for via in WAYS {
         let place = Place::with_file(3 << 20);
-        let mut recv = place.receiver_after(full, &[]);
+        let mut recv = place.receiver_after(FULL, &[]);
         let sent = place.sender(recv.address(), &["--via", via]).finish();
         recv.finish().assert_failure("cannot");
         sent.assert_failure("");
@@ -227,11 +228,29 @@ fn a_full_disk() {
 #[test]
 fn a_full_disk_for_the_capture() {
     let nobody = Nobody::new();
-    let place = Place::with_file(10);
+    let place = Place::with_file(3 << 20);
     place
         .sender(nobody.address, &["--capture", "/dev/full"])
         .finish()
         .assert_failure("/dev/full");
+
+    // In the middle: the file arrives all the same, and who wanted the capture hears of it.
+    let capture = place.folder.path().join("capture.pcapng");
+    let mut recv = place.receiver(&[]);
+    let address = recv.address().to_string();
+    let send = args![
+        "cat",
+        "send",
+        place.original(),
+        address,
+        "--capture",
+        &capture
+    ];
+    nd::start_after(FULL, send)
+        .finish()
+        .assert_failure("capture.pcapng");
+    recv.finish().assert_success();
+    assert!(fs::read(place.copy()).unwrap() == noise(3 << 20));
 }
 
 #[test]
