@@ -260,6 +260,20 @@ fn the_peers_fin_is_told_behind_what_was_done_before_it() {
 }
 
 #[test]
+fn the_peers_fin_is_told_behind_a_send_done_before_it() {
+    let mut raw = Raw::initiator();
+    raw.post_receive(1, 16);
+    raw.end.post(2, inline(&[])).unwrap();
+    let (now, knobs) = (raw.now, raw.knobs);
+    raw.end.transmit(now, &knobs);
+    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    raw.end.collect();
+    assert_eq!(raw.end.events.len(), 3);
+    assert_eq!(raw.end.events[1], Event::PeerClosed);
+    assert_eq!(statuses(&raw.end, RequestKind::Send), [Success]);
+}
+
+#[test]
 fn iw_023_reads_that_nobody_can_answer_are_flushed() {
     let mut pair = Pair::ready(Knobs::default());
     pair.b.conn.post_receive(1, &[]).unwrap();
