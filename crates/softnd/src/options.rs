@@ -74,6 +74,7 @@ pub struct Options {
     pub(crate) receive_wait: Option<Duration>,
     pub(crate) peer_to_peer: bool,
     pub(crate) revision_1_fallback: bool,
+    pub(crate) segment: Option<u16>,
     pub(crate) timeouts: Timeouts,
 }
 
@@ -89,6 +90,7 @@ impl Default for Options {
             receive_wait: None,
             peer_to_peer: true,
             revision_1_fallback: true,
+            segment: None,
             timeouts: Timeouts::default(),
         }
     }
@@ -158,6 +160,14 @@ impl Options {
     #[must_use]
     pub fn revision_1_fallback(mut self, fallback: bool) -> Self {
         self.revision_1_fallback = fallback;
+        self
+    }
+
+    /// The largest TCP segment, in octets (`TCP_MAXSEG`): FPDUs follow it. For tests of what happens on a path with
+    /// small segments; without it the path decides.
+    #[must_use]
+    pub fn segment(mut self, octets: u16) -> Self {
+        self.segment = Some(octets);
         self
     }
 

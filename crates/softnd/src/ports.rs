@@ -14,8 +14,20 @@ use crate::status::bind_status;
 /// Where the provider picks ports from (IW-052).
 const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 
-/// Binds a socket to `address`; with port 0 to a port of the ephemeral range.
-pub(crate) fn bind(address: SocketAddr) -> Result<Socket> {
+/// Binds a socket to `address`; with port 0 to a port of the ephemeral range. Connections made with it, or through it
+/// when it listens, use TCP segments of at most `segment` octets.
+pub(crate) fn bind(address: SocketAddr, segment: Option<u16>) -> Result<Socket> {
+    let socket = find(address)?;
+    if let Some(segment) = segment {
+        socket.set_tcp_mss(segment.into()).map_err(|error| {
+            let what = format!("TCP does not take segments of {segment} octets: {error}");
+            Error::new(Status::INVALID_PARAMETER, what)
+        })?;
+    }
+    Ok(socket)
+}
+
+fn find(address: SocketAddr) -> Result<Socket> {
     if address.port() != 0 {
         return bind_to(address).map_err(|error| {
             Error::new(
@@ -89,17 +101,20 @@ mod tests {
 
     #[test]
     fn iw_052_ports_come_from_the_ephemeral_range() {
-        let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let port = socket.local_addr().unwrap().as_socket().unwrap().port();
         assert!(EPHEMERAL.contains(&port));
     }
 
     #[test]
     fn conn_008_a_port_in_use_is_a_sharing_violation() {
-        let first = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let first = bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let taken = first.local_addr().unwrap().as_socket().unwrap();
-        assert_eq!(bind(taken).unwrap_err().status(), Status::SHARING_VIOLATION);
+        assert_eq!(
+            bind(taken, None).unwrap_err().status(),
+            Status::SHARING_VIOLATION
+        );
         drop(first);
-        bind(taken).unwrap();
+        bind(taken, None).unwrap();
     }
 }

@@ -312,3 +312,14 @@ fn iw_019_what_succeeded_before_disconnect_arrives() {
     assert_eq!(pair.passive.result().bytes_transferred, 100_000);
     run(|overlapped| pair.passive_connector.disconnect(overlapped)).unwrap();
 }
+
+#[test]
+fn mpa_084_fpdus_follow_the_segment_size() {
+    for crc in [true, false] {
+        let options = Options::default().crc(crc).segment(1448);
+        let pair = pair_with(options.clone(), options);
+        for len in [1, 1400, 1500, 100_000] {
+            every_operation(&pair, len);
+        }
+    }
+}

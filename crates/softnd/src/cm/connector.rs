@@ -186,7 +186,7 @@ impl Connector {
     }
 
     fn bind_to(&self, state: &mut State, address: SocketAddr) -> Result<()> {
-        let socket = ports::bind(address)?;
+        let socket = ports::bind(address, self.core.options.segment)?;
         let local = socket.local_addr().ok().and_then(|local| local.as_socket());
         state.local = Some(local.unwrap_or(address));
         state.bound = Some(socket);

@@ -99,11 +99,12 @@ impl Listener {
             ); // LSTN-011
         }
         let covered = self.covered(address)?;
-        let first = ports::bind(SocketAddr::new(covered[0], address.port()))?;
+        let segment = self.core.options.segment;
+        let first = ports::bind(SocketAddr::new(covered[0], address.port()), segment)?;
         let port = local_port(&first)?;
         let mut bound = vec![first];
         for ip in &covered[1..] {
-            bound.push(ports::bind(SocketAddr::new(*ip, port))?);
+            bound.push(ports::bind(SocketAddr::new(*ip, port), segment)?);
         }
         state.bound = bound;
         state.address = Some(SocketAddr::new(address.ip(), port));
