@@ -112,6 +112,8 @@ pub(crate) struct Side {
     window: WindowId,
     window_binds: u32,
     pub(crate) ready_sent: bool,
+    /// Sends and Writes that succeeded.
+    succeeded: u64,
     /// Connection events seen.
     pub(crate) failed: bool,
     peer_closed: bool,
@@ -213,6 +215,7 @@ impl Side {
             window,
             window_binds: 0,
             ready_sent: false,
+            succeeded: 0,
             failed: false,
             peer_closed: false,
             ended: false,
@@ -636,9 +639,13 @@ impl Side {
                 break posted;
             }
             assert!(posted.silent, "request {} passed by", posted.context);
+            self.count_sent(posted.kind);
         };
         let success = completion.status == WqeStatus::Success;
         assert_eq!(posted.kind, completion.kind);
+        if success {
+            self.count_sent(posted.kind);
+        }
         assert!(!(posted.silent && success), "a silent success");
         assert_eq!(completion.octets, if success { posted.length } else { 0 });
         assert_eq!(
@@ -650,6 +657,15 @@ impl Side {
             let expected: Vec<u8> = (from..from + len).map(pattern).collect();
             self.expect_read(sink, &expected);
         }
+    }
+
+    /// A Send or Write succeeded: so many have gone to the transport at least.
+    fn count_sent(&mut self, kind: RequestKind) {
+        self.succeeded += u64::from(matches!(kind, RequestKind::Send | RequestKind::Write));
+        assert!(
+            self.succeeded <= self.wire.seen.messages,
+            "done without having been sent"
+        );
     }
 
     /// Only where the peer is honest; a malicious one may answer what it likes.

@@ -30,6 +30,8 @@ pub(crate) struct Seen {
     /// Whole Read Responses.
     pub(crate) read_responses: u64,
     pub(crate) terminates: u64,
+    /// Whole Sends and Writes, but for a Write that says no more than that its sender is ready.
+    pub(crate) messages: u64,
     /// Octets of the longest ULPDU.
     pub(crate) longest: usize,
 }
@@ -86,8 +88,11 @@ impl Wire {
                 }
                 let to = segment.to.wrapping_add(segment.payload.len() as u64);
                 self.tagged = (!segment.last).then_some((opcode, segment.stag, to));
+                let ready = segment.stag == STag(1);
                 if segment.last && opcode == Opcode::ReadResponse {
                     self.seen.read_responses += 1;
+                } else if segment.last && !ready {
+                    self.seen.messages += 1;
                 }
             }
             Segment::Untagged(segment) => {
@@ -138,7 +143,10 @@ impl Wire {
                 assert!(segment.last);
                 self.seen.terminates += 1;
             }
-            _ => assert!(opcode.is_send()),
+            _ => {
+                assert!(opcode.is_send());
+                self.seen.messages += u64::from(segment.last);
+            }
         }
     }
 }

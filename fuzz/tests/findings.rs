@@ -18,3 +18,12 @@ fn the_peers_end_lets_the_message_under_way_finish() {
 fn a_failure_that_is_due_is_announced_behind_a_stall() {
     softnd_fuzz::pair(include_bytes!("../corpus/pair/failure-behind-a-stall"));
 }
+
+/// A silent Bind left a mark behind that pointed at its slot; the Write that got the slot was done before it was sent, and its
+/// slot was given away again under it.
+#[test]
+fn a_request_in_the_slot_of_a_silent_bind_is_not_done_unsent() {
+    softnd_fuzz::pair(include_bytes!(
+        "../corpus/pair/slot-of-a-silent-bind-used-again"
+    ));
+}

@@ -273,6 +273,8 @@ impl InitiatorQueue {
 
     /// The transport has taken everything before this stream offset: Sends and Writes are complete (RDMAP-093).
     pub(super) fn sent_up_to(&mut self, sent: u64) {
+        // Local requests are done without having been sent: their slots may be others' by now.
+        self.unsent = self.unsent.max(self.done);
         while self.unsent < self.next {
             let request = self.get(self.unsent);
             match (request.progress, &request.work) {
@@ -290,7 +292,7 @@ impl InitiatorQueue {
 
     /// The Send or Write whose octets stand at `sent`, the first the transport has not taken.
     pub(super) fn owner_of(&self, sent: u64) -> Option<u64> {
-        (self.unsent..self.tail).find(|at| {
+        (self.unsent.max(self.done)..self.tail).find(|at| {
             let request = self.get(*at);
             let under_way = *at >= self.next || request.end > sent;
             let sends = matches!(request.work, Work::Send { .. } | Work::Write { .. });
