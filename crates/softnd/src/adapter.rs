@@ -40,6 +40,8 @@ pub(crate) const MAX_REGISTRATION: u64 = 1 << 40;
 /// What peers that exchange no read limits are taken to allow (IW-069).
 pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
 
+/// Buffers kept for the next cut FPDU.
+const SPARES: usize = 16;
 /// Addresses remembered for speaking revision 1 only.
 const REMEMBERED_PEERS: usize = 1024;
 
@@ -58,6 +60,8 @@ pub(crate) struct Core {
     lingering: Mutex<HashMap<StreamId, Arc<Qp>>>,
     next_stream: AtomicU32,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
+    /// Buffers for cut FPDUs; a queue pair has one only while it holds something.
+    spares: Mutex<Vec<Vec<u8>>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -88,6 +92,7 @@ impl Core {
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
             revision_1_peers: Mutex::default(),
+            spares: Mutex::default(),
         });
         core.add_domain(&core.control)?;
         Ok(core)
@@ -143,6 +148,23 @@ impl Core {
             .iter()
             .copied()
             .find(|own| own.is_ipv4() == peer.is_ipv4())
+    }
+
+    /// An empty buffer for at least `octets`.
+    pub(crate) fn take_spare(&self, octets: usize) -> Vec<u8> {
+        let spare = self.spares.lock().pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(octets))
+    }
+
+    pub(crate) fn return_spare(&self, mut spare: Vec<u8>) {
+        if spare.capacity() == 0 {
+            return;
+        }
+        spare.clear();
+        let mut spares = self.spares.lock();
+        if spares.len() < SPARES {
+            spares.push(spare);
+        }
     }
 
     /// Keeps a released queue pair until its connection has ended.

@@ -30,6 +30,9 @@ use gather::{Gather, Leaves};
 pub(crate) use handle::Handle;
 use link::{Link, Visit};
 
+/// Results placed in their queue at a time.
+const RESULTS: usize = 16;
+
 bitflags::bitflags! {
     /// What the connector has to know of its queue pair's connection.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -215,6 +218,7 @@ impl Qp {
         }
         state.phase = if open { Phase::Open } else { Phase::Starting };
         let mut link = Link::new(stream, reading);
+        state.results.reserve(RESULTS);
         let attached = self.attach(&mut link);
         state.link = Some(link);
         if attached.is_err() {
@@ -529,6 +533,9 @@ impl State {
     fn settle(&mut self, qp: &Qp) {
         while let Some(event) = self.connection.poll_event() {
             self.take(event, qp);
+            if self.results.len() == RESULTS {
+                self.place_results(qp);
+            }
         }
         self.place_results(qp);
         if let Some(link) = &mut self.link {

@@ -43,7 +43,7 @@ impl Background {
             set,
             waker,
             domains: Mutex::default(),
-            noticed: Mutex::default(),
+            noticed: Mutex::new(Vec::with_capacity(16)),
             timers: Timers::default(),
             stop: AtomicBool::new(false),
         });
@@ -106,6 +106,8 @@ struct Thread {
     watched: Vec<Watched>,
     tick: Duration,
     next_tick: Option<Instant>,
+    /// Emptied notices, to be swapped with the full ones.
+    notices: Vec<usize>,
 }
 
 /// A domain that others attend, as it was at the last look.
@@ -122,6 +124,7 @@ impl Thread {
             watched: Vec::new(),
             tick: FIRST_TICK,
             next_tick: None,
+            notices: Vec::with_capacity(16),
         }
     }
 
@@ -154,7 +157,9 @@ impl Thread {
 
     /// Work was left behind by somebody who may not come back.
     fn take_notice(&mut self, now: Instant) {
-        for token in std::mem::take(&mut *self.shared.noticed.lock()) {
+        // Swapped, not taken: whoever notices something does not have to allocate.
+        std::mem::swap(&mut self.notices, &mut *self.shared.noticed.lock());
+        for token in self.notices.drain(..) {
             if let Some(domain) = self.shared.domain(token) {
                 self.watched.push(Watched {
                     token,

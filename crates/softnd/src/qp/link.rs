@@ -29,6 +29,9 @@ thread_local! {
     static STAGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The longest FPDU that can be cut: length, ULPDU, pad and CRC.
+const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
+
 /// Room for copies in one batch: as much as is worth summing before it is sent.
 const BATCH_OCTETS: usize = 320 * 1024;
 
@@ -220,13 +223,30 @@ impl Link {
             if staging.is_empty() {
                 staging.resize(STAGING, 0);
             }
-            let mut have = self.held.len();
-            staging[..have].copy_from_slice(&self.held);
-            self.held.clear();
+            let mut have = self.unhold(staging, core);
             let visit = self.read_into(staging, &mut have, connection, core, now);
-            self.held.extend_from_slice(&staging[..have]);
+            self.hold(&staging[..have], core);
             visit
         })
+    }
+
+    /// Moves what was held to the front of the staging buffer; returns how much that is.
+    fn unhold(&mut self, staging: &mut [u8], core: &Core) -> usize {
+        let mut held = std::mem::take(&mut self.held);
+        let have = held.len();
+        staging[..have].copy_from_slice(&held);
+        held.clear();
+        core.return_spare(held);
+        have
+    }
+
+    /// Keeps what the engine has not consumed until more comes.
+    fn hold(&mut self, rest: &[u8], core: &Core) {
+        if rest.is_empty() {
+            return;
+        }
+        self.held = core.take_spare(LONGEST_FPDU);
+        self.held.extend_from_slice(rest);
     }
 
     fn read_into(
