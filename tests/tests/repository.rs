@@ -97,3 +97,79 @@ fn every_page_is_in_the_summary() {
         );
     }
 }
+
+/// The names of the crates that a manifest depends on.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line.contains("dependencies");
+        } else if inside && let Some((name, _)) = line.split_once(['.', ' ', '=']) {
+            names.push(name);
+        }
+    }
+    names.retain(|name| !name.is_empty() && !name.starts_with('#'));
+    names
+}
+
+#[test]
+fn every_dependency_that_is_used_has_its_reason() {
+    let own = ["iwarp", "iwarp-mem", "netdirect", "softnd"];
+    let page = read(&root().join("docs/architecture.md"));
+    let mut folders = vec!["tests", "benches", "fuzz"]
+        .into_iter()
+        .map(|name| root().join(name))
+        .collect::<Vec<_>>();
+    folders.extend(
+        fs::read_dir(root().join("crates"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path()),
+    );
+    for folder in folders {
+        let mut code = String::new();
+        sources(&folder, &mut code);
+        for name in dependencies(&read(&folder.join("Cargo.toml"))) {
+            let used = code.contains(&format!("{}::", name.replace('-', "_")));
+            let told = page
+                .lines()
+                .any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
+            assert!(
+                own.contains(&name) || !used || told,
+                "{name}, of {}, is not in docs/architecture.md",
+                folder.display()
+            );
+        }
+    }
+}
+
+fn sources(folder: &Path, found: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push_str(&read(&path));
+        }
+    }
+}
+
+#[test]
+fn the_tests_that_the_conformance_page_names_exist() {
+    let mut code = String::new();
+    for folder in ["crates", "tests", "fuzz"] {
+        sources(&root().join(folder), &mut code);
+    }
+    let page = read(&root().join("docs/conformance.md"));
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    let tests = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next());
+    let mut seen = 0;
+    for name in tests.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        assert!(
+            code.contains(&format!("fn {name}(")),
+            "there is no test {name}"
+        );
+        seen += 1;
+    }
+    assert!(seen > 100, "the page names its tests in the last column");
+}
