@@ -12,7 +12,7 @@ use crate::side::{
     BASE, FOREIGN, NOTHING, PRIVATE, RECEIVE, SINK, SMALL, SOURCE, Side, TARGET, WINDOW,
 };
 
-/// Input: one octet for the role, four of set-up (see [`Side::new`]), then what the peer, the client and the transport do. CRCs
+/// Input: one octet for the role, four of set-up (see `Side::new`), then what the peer, the client and the transport do. CRCs
 /// are put right here, not switched off there.
 ///
 /// # Panics

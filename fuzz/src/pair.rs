@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::side::{Side, TARGET};
 use crate::wire::Wire;
 
-/// Input: four octets of set-up (see [`Side::new`]), then operations; the highest bit of each says on which side.
+/// Input: four octets of set-up (see `Side::new`), then operations; the highest bit of each says on which side.
 ///
 /// # Panics
 ///
