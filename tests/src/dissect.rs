@@ -20,8 +20,12 @@ pub struct Packet {
     pub stream: u32,
     /// True when the capturing side sent it.
     pub outbound: bool,
+    /// Source and destination port.
+    pub ports: (u16, u16),
     /// Octets of TCP payload.
     pub payload: u32,
+    /// Part of an FPDU that ends in a later packet and is dissected there, or sent before.
+    pub partial: bool,
     /// The protocols found, outermost first, such as `eth:ethertype:ip:tcp:iwarp_mpa`.
     pub protocols: String,
     /// An MPA Request or Reply, and its private data as tshark shows it: with the Rev 2 words in front (PEER-081).
@@ -74,11 +78,16 @@ impl Severity {
 }
 
 /// Fields asked of tshark, in the order in which `packet` takes them.
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 26] = [
     "frame.number",
     "tcp.stream",
     "frame.p2p_dir",
+    "tcp.srcport",
+    "tcp.dstport",
     "tcp.len",
+    "tcp.reassembled_in",
+    "tcp.analysis.retransmission",
+    "tcp.analysis.spurious_retransmission",
     "frame.protocols",
     "iwarp_mpa.key.req",
     "iwarp_mpa.key.rep",
@@ -92,6 +101,8 @@ const FIELDS: [&str; 20] = [
     "iwarp_rdma.term_errcode_ddp_tagged",
     "iwarp_rdma.term_errcode_ddp_untagged",
     "iwarp_rdma.term_errcode_llp",
+    // Of an error type without codes of its own.
+    "iwarp_rdma.term_errcode",
     "_ws.expert.severity",
     "_ws.expert.message",
     "checksums",
@@ -103,8 +114,23 @@ impl Dissection {
     /// # Panics
     /// When tshark fails, or writes what this does not understand.
     pub fn of(tshark: &Path, capture: &Path) -> Self {
-        let mut command = tshark_over(tshark, capture);
-        command.args(["-T", "fields", "-E", "occurrence=a", "-E", "aggregator=|"]);
+        Self::with(tshark, capture, true)
+    }
+
+    /// The same for a capture from a network interface that leaves checksums to its hardware, as a loopback one does:
+    /// they are not looked at.
+    ///
+    /// # Panics
+    /// As [`of`](Self::of).
+    pub fn without_checksums(tshark: &Path, capture: &Path) -> Self {
+        Self::with(tshark, capture, false)
+    }
+
+    fn with(tshark: &Path, capture: &Path, checksums: bool) -> Self {
+        let mut command = tshark_over(tshark, capture, checksums);
+        // In two passes: the first packet of an FPDU then knows of the last one.
+        command.args(["-2", "-T", "fields", "-E", "occurrence=a"]);
+        command.args(["-E", "aggregator=|"]);
         for field in FIELDS {
             match field {
                 "checksums" => {
@@ -114,7 +140,12 @@ impl Dissection {
             };
         }
         let mut packets: Vec<_> = run(command).lines().map(packet).collect();
-        add_crcs(&mut packets, &crcs(tshark, capture));
+        if !checksums {
+            packets
+                .iter_mut()
+                .for_each(|packet| packet.bad_checksums = 0);
+        }
+        add_crcs(&mut packets, &crcs(tshark, capture, checksums));
         Self { packets }
     }
 
@@ -193,7 +224,7 @@ impl Packet {
 
 /// With the heuristic for MPA on and first, and without the dissectors that try themselves on the payload of Sends and
 /// take it for malformed messages of theirs (PEER-081).
-fn tshark_over(tshark: &Path, capture: &Path) -> Command {
+fn tshark_over(tshark: &Path, capture: &Path, checksums: bool) -> Command {
     let mut command = Command::new(tshark);
     command
         .arg("-r")
@@ -206,13 +237,12 @@ fn tshark_over(tshark: &Path, capture: &Path) -> Command {
             "smb_direct",
         ])
         // The ports are any: one that some other protocol claims must not win.
-        .args(["-o", "tcp.try_heuristic_first:TRUE"])
-        .args([
-            "-o",
-            "tcp.check_checksum:TRUE",
-            "-o",
-            "ip.check_checksum:TRUE",
-        ]);
+        .args(["-o", "tcp.try_heuristic_first:TRUE"]);
+    for protocol in ["tcp", "ip"] {
+        command.args(["-o", &format!("{protocol}.check_checksum:{checksums}")]);
+    }
+    // What comes from an interface may have come in another order than it was sent in.
+    command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
     command
 }
 
@@ -234,7 +264,12 @@ fn packet(line: &str) -> Packet {
         number: next().parse().expect("a packet number"),
         stream: next().parse().expect("a packet of TCP"),
         outbound: next() == "0",
+        ports: (
+            next().parse().expect("a port"),
+            next().parse().expect("a port"),
+        ),
         payload: next().parse().expect("a length"),
+        partial: [next(), next(), next()].iter().any(|text| !text.is_empty()),
         protocols: next().to_owned(),
         ..Packet::default()
     };
@@ -253,7 +288,7 @@ fn packet(line: &str) -> Packet {
         .collect();
     let layer = next();
     let etype = [next(), next(), next()].concat();
-    let code = [next(), next(), next(), next()].concat();
+    let code = [next(), next(), next(), next(), next()].concat();
     if !layer.is_empty() {
         packet.terminate = Some((number(layer), number(&etype), number(&code)));
     }
@@ -281,8 +316,8 @@ fn number(text: &str) -> u8 {
 }
 
 /// Per packet number: FPDUs, and good CRCs. Only the text that tshark shows says whether a CRC is good.
-fn crcs(tshark: &Path, capture: &Path) -> Vec<(u32, usize, usize)> {
-    let mut command = tshark_over(tshark, capture);
+fn crcs(tshark: &Path, capture: &Path, checksums: bool) -> Vec<(u32, usize, usize)> {
+    let mut command = tshark_over(tshark, capture, checksums);
     command.args([
         "-T",
         "pdml",

@@ -13,7 +13,7 @@ use crate::side::{LIMITS, Outcome, Refusal, Region, Side, doing, expect, settle}
 pub(crate) enum Case {
     /// The whole exchange until the client disconnects.
     Ping,
-    /// The same, but this side disconnects, when it has answered the last ping.
+    /// The same, but this side disconnects, when the client waits for the answer to one more ping.
     Disconnect,
     /// Reads by a key that the client has not given.
     ReadBadKey,
@@ -36,7 +36,12 @@ pub(crate) fn run(case: Case, at: SocketAddr, crc: bool, load: Load) -> Outcome<
     let region = side.register(load.size + 1, flags)?;
     match case {
         Case::Ping => serve_all(side, &region, load)?.ended()?,
-        Case::Disconnect => serve_all(side, &region, load)?.disconnect()?,
+        Case::Disconnect => {
+            let mut side = serve_all(side, &region, load)?;
+            // rping never ends when its Receive is posted after the end: here it has long been posted.
+            side.receive()?;
+            side.disconnect()?;
+        }
         Case::ReadBadKey => return overstep(side, &region, Refusal::Read, spoil_key),
         Case::ReadBeyond => return overstep(side, &region, Refusal::Read, lengthen),
         Case::WriteBadKey => return overstep(side, &region, Refusal::Write, spoil_key),
