@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::perf::args::Perf;
+
 /// RDMA on ordinary sockets, and on anything else that speaks NetworkDirect v2.
 #[derive(Debug, Parser)]
 #[command(name = "nd", version, about, arg_required_else_help = true)]
@@ -32,6 +34,9 @@ pub(crate) enum Command {
     /// Moves a file to another process over RDMA
     #[command(subcommand)]
     Cat(Cat),
+    /// Measures latency, bandwidth and message rate, beside a bare TCP socket
+    #[command(subcommand)]
+    Perf(Perf),
 }
 
 #[derive(Debug, Subcommand)]

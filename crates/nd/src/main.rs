@@ -11,6 +11,7 @@ mod demo;
 mod errors;
 mod info;
 mod output;
+mod perf;
 mod session;
 mod table;
 mod units;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::DemoServer(args) => demo::serve(args),
         Command::Cat(Cat::Send(args)) => cat::send(args),
         Command::Cat(Cat::Recv(args)) => cat::recv(args),
+        Command::Perf(command) => perf::run(command, cli.verbose),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -121,6 +121,7 @@ pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
 #[derive(Debug)]
 pub(crate) struct Setup {
     crc: bool,
+    segment: Option<u16>,
     capture: Option<(Capture, PathBuf)>,
     limit: Duration,
 }
@@ -142,9 +143,15 @@ impl Setup {
         };
         Ok(Self {
             crc: !args.no_crc,
+            segment: None,
             capture,
             limit,
         })
+    }
+
+    /// The same with TCP's segments limited to so many octets.
+    pub(crate) fn segment(self, segment: Option<u16>) -> Self {
+        Self { segment, ..self }
     }
 
     /// The adapter that has the local address.
@@ -178,7 +185,10 @@ impl Setup {
     }
 
     fn options(&self) -> softnd::Options {
-        let options = softnd::Options::default().crc(self.crc);
+        let mut options = softnd::Options::default().crc(self.crc);
+        if let Some(segment) = self.segment {
+            options = options.segment(segment);
+        }
         match &self.capture {
             Some((capture, _)) => options.capture(capture.clone()),
             None => options,
@@ -480,6 +490,16 @@ impl Endpoint {
             let _ = started.map_err(|error| Failure::nd("watch the connection", &error))?;
         }
         Ok(status)
+    }
+
+    /// The completion queue, for those who take completions from it themselves.
+    pub(crate) fn cq(&self) -> &Arc<dyn CompletionQueue> {
+        &self.cq
+    }
+
+    /// Whether the peer has disconnected or the connection has been lost. Makes no progress by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.is_pending()
     }
 
     /// Waits until the peer has disconnected: the status of NotifyDisconnect, or `None` when `limit` passed first.

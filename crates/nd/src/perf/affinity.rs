@@ -1,0 +1,107 @@
+//! Which core a process runs on.
+
+use super::spec::{Mode, Placement, Spec};
+
+/// Of the two processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Client,
+    Server,
+}
+
+/// The cores for one side, out of those that the process may use; none where it is to run anywhere.
+///
+/// Threads inherit the choice, so the adapter's own, which starts later, shares the core. Only in memory mode, where the
+/// application's thread never sleeps and the adapter's does all the work, each side gets two, if there are four.
+fn choose(cores: &[usize], spec: &Spec, role: Role) -> Vec<usize> {
+    let each = if spec.mode == Mode::Memory && cores.len() >= 4 {
+        2
+    } else {
+        1
+    };
+    match (spec.placement, role) {
+        (Placement::Free, _) => Vec::new(),
+        (Placement::Apart, _) if cores.len() < 2 => Vec::new(),
+        (Placement::Together, _) => cores.iter().copied().take(1).collect(),
+        (Placement::Apart, Role::Client) => cores.iter().copied().take(each).collect(),
+        (Placement::Apart, Role::Server) => cores.iter().copied().skip(each).take(each).collect(),
+    }
+}
+
+/// Binds the calling thread, and those that it starts from now on. Where the system does not let it, it runs anywhere.
+#[cfg(target_os = "linux")]
+pub(super) fn place(spec: &Spec, role: Role) {
+    use std::sync::OnceLock;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
+    let allowed = ALLOWED.get_or_init(|| match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU)
+            .filter(|core| set.is_set(*core))
+            .collect(),
+        Err(_) => Vec::new(),
+    });
+    let mut chosen = choose(allowed, spec, role);
+    if chosen.is_empty() {
+        chosen.clone_from(allowed);
+    }
+    let mut set = CpuSet::new();
+    chosen.iter().for_each(|core| set.set(*core));
+    if let Err(error) = sched_setaffinity(None, &set) {
+        tracing::warn!(%error, ?chosen, "cannot choose the cores to run on");
+    }
+}
+
+/// Nothing is known about cores here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn place(spec: &Spec, role: Role) {
+    tracing::debug!(cores = ?choose(&[], spec, role), "cores cannot be chosen on this system");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spec::tests::SPEC;
+    use super::super::spec::{Op, Test};
+    use super::*;
+
+    fn both(cores: &[usize], spec: &Spec) -> [Vec<usize>; 2] {
+        [Role::Client, Role::Server].map(|role| choose(cores, spec, role))
+    }
+
+    #[test]
+    fn apart_is_a_core_each_if_there_are_two() {
+        assert_eq!(both(&[3, 5, 7], &SPEC), [vec![3], vec![5]]);
+        assert_eq!(both(&[3], &SPEC), [vec![], vec![]]);
+    }
+
+    #[test]
+    fn together_is_one_core() {
+        let spec = Spec {
+            placement: Placement::Together,
+            ..SPEC
+        };
+        assert_eq!(both(&[3, 5], &spec), [vec![3], vec![3]]);
+    }
+
+    #[test]
+    fn in_memory_mode_the_adapter_has_a_core_of_its_own_if_there_are_four() {
+        let spec = Spec {
+            op: Op::Write,
+            test: Test::Latency,
+            mode: Mode::Memory,
+            ..SPEC
+        };
+        assert_eq!(both(&[0, 1, 2, 3], &spec), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(both(&[0, 1], &spec), [vec![0], vec![1]]);
+    }
+
+    #[test]
+    fn on_two_machines_nobody_is_bound() {
+        let spec = Spec {
+            placement: Placement::Free,
+            ..SPEC
+        };
+        assert_eq!(both(&[0, 1], &spec), [vec![], vec![]]);
+    }
+}

@@ -1,0 +1,442 @@
+//! The arguments of `nd perf`, and the rows they stand for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::row::Plan;
+use super::spec::{Mode, Op, Placement, Spec, Test};
+use crate::errors::{Failure, Result};
+use crate::units;
+
+/// `nd perf …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Perf {
+    /// Serves tests to `nd perf run`, one client after the other
+    Serve(ServeArgs),
+    /// Measures against a waiting `nd perf serve`
+    Run(RunArgs),
+    /// Measures between two processes of this machine
+    Local(LocalArgs),
+    /// Measures what the project promises, and says which promises hold
+    Table(TableArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen: HOST:PORT, port 0 for any free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+
+    /// Serves this way of waiting only
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+
+    /// Serves this operation only
+    #[arg(long, value_enum)]
+    pub(crate) op: Option<Op>,
+
+    /// Ends after the first client
+    #[arg(long, hide = true)]
+    pub(crate) once: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Where `nd perf serve` listens: HOST:PORT
+    #[arg(value_name = "ADDR")]
+    pub(crate) address: String,
+
+    #[command(flatten)]
+    pub(crate) tests: TestArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LocalArgs {
+    /// Binds both processes to the same core (with --mode event)
+    #[arg(long)]
+    pub(crate) one_core: bool,
+
+    #[command(flatten)]
+    pub(crate) tests: TestArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TableArgs {
+    /// Fewer and shorter turns: what does not hold then is worth a second look, no more
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+/// What is measured, and how it is shown. Everything that is left out is gone through.
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// The operations to measure [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) op: Vec<Op>,
+
+    /// What to measure of them [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) test: Vec<Test>,
+
+    /// Octets per message; k, M and G are binary [default: several sizes]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
+    pub(crate) size: Vec<u32>,
+
+    /// Messages under way, but for latency [default: 32, for Reads 16, for rate 128]
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
+
+    /// How both sides wait [default: poll and event]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) mode: Vec<Mode>,
+
+    /// With and without CRC [default: both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) crc: Vec<Switch>,
+
+    /// Limits TCP's segments to so many octets, ours and those of the baseline
+    #[arg(long, value_name = "N")]
+    pub(crate) segment: Option<u16>,
+
+    /// Lets the same exchange over a bare socket take turns with each row, and compares
+    #[arg(long, value_enum)]
+    pub(crate) baseline: Option<Baseline>,
+
+    /// Turns per row and side [default: at least 9]
+    #[arg(long, value_name = "N")]
+    pub(crate) turns: Option<u32>,
+
+    /// Seconds per row and side; a turn is at most a tenth [default: 0.45]
+    #[arg(long, value_name = "SECONDS", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+
+    /// How the results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+
+    /// Draws latency and bandwidth over size
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+/// What rows are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Baseline {
+    /// A bare TCP socket
+    Tcp,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables for people
+    Table,
+    /// One JSON object per line and row
+    Json,
+    /// One line of comma-separated values per row, under a head
+    Csv,
+}
+
+/// Turns of a row, unless told otherwise.
+const TURNS: u32 = 9;
+
+/// How long a turn is, unless told otherwise.
+const TURN: Duration = Duration::from_millis(50);
+
+/// The longest turn: the machine drifts within seconds, and what is compared has to be close together.
+const LONGEST_TURN: Duration = Duration::from_millis(100);
+
+impl ServeArgs {
+    /// Whether a row is what this side serves.
+    pub(super) fn check(&self, spec: &Spec) -> Result<()> {
+        let other = |what: &str, ours: String, theirs: String| {
+            Err(Failure::new(
+                format!("this side serves {what} {ours}, and {what} {theirs} was asked for"),
+                format!("run with --{what} {ours}, or serve without --{what}"),
+            ))
+        };
+        match (self.mode, self.op) {
+            (Some(mode), _) if mode != spec.mode => {
+                other("mode", mode.to_string(), spec.mode.to_string())
+            }
+            (_, Some(op)) if op != spec.op => other("op", op.to_string(), spec.op.to_string()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TestArgs {
+    /// How rows are measured.
+    pub(super) fn plan(&self) -> Result<Plan> {
+        let shortest = |duration: Duration| duration.div_duration_f64(TURN).ceil();
+        let (turns, length) = match (self.turns, self.duration) {
+            (None, None) => (TURNS, TURN),
+            (Some(turns), None) => (turns, TURN),
+            (None, Some(duration)) => {
+                // At most a day in turns of 50 ms.
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                let turns = TURNS.max(shortest(duration) as u32);
+                (turns, duration / turns)
+            }
+            (Some(0), Some(_)) => (0, TURN),
+            (Some(turns), Some(duration)) => (turns, duration / turns),
+        };
+        if turns == 0 {
+            return Err(Failure::new(
+                "without a turn there is nothing to measure",
+                "choose --turns of 1 or more",
+            ));
+        }
+        if length > LONGEST_TURN {
+            return Err(Failure::new(
+                format!(
+                    "{turns} turns in that --duration are {} long each, more than {}",
+                    units::time(length),
+                    units::time(LONGEST_TURN)
+                ),
+                "choose more --turns, or a shorter --duration",
+            ));
+        }
+        Ok(Plan {
+            baseline: self.baseline.is_some(),
+            turns,
+            length,
+        })
+    }
+
+    /// The rows, in the order in which they are shown. Combinations that make no sense are left out of a sweep, and an error
+    /// where nothing else is left.
+    pub(super) fn rows(&self, placement: Placement) -> Result<Vec<Spec>> {
+        let mut rows = Vec::new();
+        let mut senseless = None;
+        for test in or(&self.test, &[Test::Latency, Test::Bandwidth, Test::Rate]) {
+            for op in or(&self.op, ops(*test)) {
+                for mode in or(&self.mode, &[Mode::Poll, Mode::Event]) {
+                    for crc in or(&self.crc, &[Switch::Off, Switch::On]) {
+                        for size in or(&self.size, sizes(*test)) {
+                            let spec = Spec {
+                                op: *op,
+                                test: *test,
+                                size: *size,
+                                depth: self.depth(*op, *test),
+                                mode: *mode,
+                                crc: *crc == Switch::On,
+                                segment: self.segment,
+                                placement,
+                            };
+                            spec.check_numbers()?;
+                            match spec.check_sense() {
+                                Ok(()) => rows.push(spec),
+                                Err(failure) => senseless = Some(failure),
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        match senseless {
+            Some(failure) if rows.is_empty() => Err(failure),
+            _ => Ok(rows),
+        }
+    }
+
+    fn depth(&self, op: Op, test: Test) -> u32 {
+        match (test, op) {
+            // An explicit 0 is an error whatever is measured.
+            (Test::Latency, _) => self.depth.unwrap_or(1).min(1),
+            (Test::Rate, _) => self.depth.unwrap_or(128),
+            (Test::Bandwidth, Op::Read) => self.depth.unwrap_or(16),
+            (Test::Bandwidth, Op::Send | Op::Write) => self.depth.unwrap_or(32),
+        }
+    }
+}
+
+/// What was chosen, or else what is gone through.
+fn or<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
+    if chosen.is_empty() { all } else { chosen }
+}
+
+fn ops(test: Test) -> &'static [Op] {
+    match test {
+        Test::Latency | Test::Bandwidth => &[Op::Send, Op::Write, Op::Read],
+        Test::Rate => &[Op::Send],
+    }
+}
+
+fn sizes(test: Test) -> &'static [u32] {
+    match test {
+        Test::Latency => &[8, 64, 512, 4 << 10, 32 << 10, 256 << 10],
+        Test::Bandwidth => &[64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20],
+        Test::Rate => &[64],
+    }
+}
+
+/// A number of octets: `8`, `64k`, `1M`.
+fn size(text: &str) -> std::result::Result<u32, String> {
+    let (digits, shift) = match text.trim_end_matches(['i', 'B']).char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "not a size; write it like 8, 64k or 1M".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .and_then(|octets| u32::try_from(octets).ok())
+        .ok_or_else(|| "a message is shorter than 4 GiB".to_owned())
+}
+
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if time >= Duration::from_millis(1) && time <= Duration::from_secs(3600) => {
+            Ok(time)
+        }
+        _ => Err("must be from 0.001 to 3600".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Only {
+        #[command(flatten)]
+        tests: TestArgs,
+    }
+
+    fn parse(line: &str) -> TestArgs {
+        let words = std::iter::once("nd").chain(line.split_whitespace());
+        Only::try_parse_from(words).expect(line).tests
+    }
+
+    fn rows(line: &str) -> Vec<Spec> {
+        parse(line).rows(Placement::Apart).expect(line)
+    }
+
+    fn refusal(line: &str) -> String {
+        let args = parse(line);
+        let refused = args.plan().err().or(args.rows(Placement::Apart).err());
+        refused.expect(line).to_string()
+    }
+
+    #[test]
+    fn sizes_have_binary_suffixes() {
+        for (text, octets) in [
+            ("8", 8),
+            ("64k", 65_536),
+            ("64K", 65_536),
+            ("1M", 1 << 20),
+            ("1MiB", 1 << 20),
+            ("1G", 1 << 30),
+            ("0", 0),
+        ] {
+            assert_eq!(size(text), Ok(octets), "{text}");
+        }
+        for bad in ["", "k", "-1", "1.5k", "4G", "64 k", "1T", "ké"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_gone_through() {
+        let all = rows("");
+        for wanted in [Op::Send, Op::Write, Op::Read] {
+            assert!(all.iter().any(|spec| spec.op == wanted));
+        }
+        for wanted in [Mode::Poll, Mode::Event] {
+            assert!(all.iter().any(|spec| spec.mode == wanted));
+        }
+        assert!(all.iter().any(|spec| spec.crc) && all.iter().any(|spec| !spec.crc));
+        let senseless = |spec: &Spec| {
+            spec.op == Op::Write && spec.mode == Mode::Event && spec.test == Test::Latency
+        };
+        assert!(!all.iter().any(senseless));
+        assert!(all.iter().all(|spec| spec.check().is_ok()));
+    }
+
+    #[test]
+    fn what_is_chosen_is_all_that_is_measured() {
+        let one = rows("--op read --test bandwidth --size 1M --mode poll --crc off");
+        assert_eq!(one.len(), 1);
+        assert_eq!(
+            (one[0].size, one[0].depth, one[0].crc),
+            (1 << 20, 16, false)
+        );
+        let lists = rows("--op send,write --test bandwidth --size 8,64k --mode event --crc on");
+        assert_eq!(lists.len(), 4);
+    }
+
+    #[test]
+    fn latency_has_one_message_under_way_whatever_the_depth() {
+        let all = rows("--depth 7");
+        let depth = |test| {
+            all.iter()
+                .find(|spec| spec.test == test)
+                .map(|spec| spec.depth)
+        };
+        assert_eq!(depth(Test::Latency), Some(1));
+        assert_eq!(depth(Test::Bandwidth), Some(7));
+    }
+
+    #[test]
+    fn numbers_that_measure_nothing_are_named() {
+        for (line, name) in [
+            ("--depth 0", "--depth"),
+            ("--size 0", "--size"),
+            ("--size 8,0", "--size"),
+            ("--turns 0", "--turns"),
+            ("--turns 0 --duration 1", "--turns"),
+            ("--turns 2 --duration 1", "more --turns"),
+            ("--op write --test latency --mode event", "--mode event"),
+            ("--mode memory --op send", "--mode memory"),
+        ] {
+            let text = refusal(line);
+            assert!(text.contains(name), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn turns_are_many_and_short() {
+        let plan = |line: &str| {
+            let plan = parse(line).plan().expect(line);
+            (plan.turns, plan.length)
+        };
+        assert_eq!(plan(""), (9, TURN));
+        assert_eq!(plan("--turns 3"), (3, TURN));
+        assert_eq!(plan("--duration 0.09"), (9, Duration::from_millis(10)));
+        assert_eq!(plan("--duration 2"), (40, TURN));
+        assert_eq!(plan("--duration 1 --turns 10"), (10, LONGEST_TURN));
+    }
+
+    #[test]
+    fn a_side_that_serves_one_mode_or_operation_refuses_others() {
+        let spec = super::super::spec::tests::SPEC;
+        let serve = |mode, op| ServeArgs {
+            listen: String::new(),
+            mode,
+            op,
+            once: false,
+        };
+        assert!(serve(None, None).check(&spec).is_ok());
+        assert!(serve(Some(spec.mode), Some(spec.op)).check(&spec).is_ok());
+        for other in [serve(Some(Mode::Event), None), serve(None, Some(Op::Read))] {
+            let text = other.check(&spec).expect_err("another").to_string();
+            assert!(text.contains("was asked for"), "{text}");
+        }
+    }
+}

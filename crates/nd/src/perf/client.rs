@@ -1,0 +1,224 @@
+//! The turns of the side that runs the test, over RDMA.
+
+use std::time::{Duration, Instant};
+
+use netdirect::{OpFlags, RemoteAddress, RequestType};
+
+use super::lane::{Lane, Memory, posted};
+use super::sequence::Sequence;
+use super::spec::{Mode, Op, Spec, Test};
+use crate::errors::Result;
+
+/// The connection under test, at the side that runs it.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) lane: Lane,
+    pub(super) memory: Memory,
+    pub(super) spec: Spec,
+    /// The other side's ring.
+    pub(super) remote: RemoteAddress,
+    /// Where the next message is taken from or put to.
+    slot: usize,
+    /// Messages since the sink was cleared.
+    moved: u64,
+}
+
+impl Client {
+    pub(super) fn new(lane: Lane, memory: Memory, spec: Spec, remote: RemoteAddress) -> Self {
+        Self {
+            lane,
+            memory,
+            spec,
+            remote,
+            slot: 0,
+            moved: 0,
+        }
+    }
+
+    /// One turn of `count` messages. The time of each round trip goes to `times`, in nanoseconds, where that is measured.
+    /// Every message has been placed, and the other side has said so or has answered, when this returns.
+    pub(super) fn turn(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {
+        self.moved += count;
+        match (self.spec.test, self.spec.op) {
+            (Test::Latency, Op::Send) => self.ping_by_send(count, times),
+            (Test::Latency, Op::Write) => self.ping_by_write(count, times),
+            (Test::Latency, Op::Read) => self.read_one_by_one(count, times),
+            (Test::Bandwidth | Test::Rate, Op::Send) => self.stream_sends(count),
+            (Test::Bandwidth | Test::Rate, Op::Write) => self.stream_writes(count),
+            (Test::Bandwidth | Test::Rate, Op::Read) => self.stream_reads(count),
+        }
+    }
+
+    /// Whether what came back is what the other side has; from then on, memory is to be filled again.
+    pub(super) fn verify(&mut self) -> Result<()> {
+        let Some(sink) = &self.memory.sink else {
+            return Ok(());
+        };
+        if self.moved >= u64::from(self.spec.slots()) {
+            sink.verify(self.spec.last_octet())?;
+        }
+        self.moved = 0;
+        sink.clear();
+        Ok(())
+    }
+
+    fn ping_by_send(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {
+        let (source, sink) = (self.memory.source()?.slot(0), self.memory.sink()?.slot(0));
+        let lane = &mut self.lane;
+        let mut own = 0_u64;
+        let begun = Instant::now();
+        let mut last = begun;
+        for _ in 0..count {
+            posted(lane.qp.send(0, &source, OpFlags::empty()))?;
+            own += 1;
+            let mut answered = false;
+            while !answered {
+                for i in 0..lane.wait()? {
+                    if lane.kind(i)? == RequestType::Receive {
+                        answered = true;
+                    } else {
+                        own -= 1;
+                    }
+                }
+            }
+            let now = Instant::now();
+            times.push(nanos(now - last));
+            last = now;
+            lane.receive(0, &sink)?;
+        }
+        lane.await_own(own)?;
+        Ok(last - begun)
+    }
+
+    fn ping_by_write(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {
+        let poll = self.spec.mode != Mode::Memory;
+        let (source, sink) = (self.memory.source()?, self.memory.sink()?);
+        let (lane, slot) = (&mut self.lane, source.slot(0));
+        let mut sequence = Sequence::new(self.spec.mode);
+        let begun = Instant::now();
+        let mut last = begun;
+        for _ in 0..count {
+            let (value, flags) = sequence.next();
+            source.set_last(value);
+            posted(lane.qp.write(0, &slot, self.remote, flags))?;
+            lane.watch(sink, value, poll)?;
+            let now = Instant::now();
+            times.push(nanos(now - last));
+            last = now;
+        }
+        sink.set_last(0);
+        lane.await_own(sequence.reported())?;
+        Ok(last - begun)
+    }
+
+    fn read_one_by_one(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {
+        let sink = self.memory.sink()?.slot(0);
+        let lane = &mut self.lane;
+        let begun = Instant::now();
+        let mut last = begun;
+        for _ in 0..count {
+            posted(lane.qp.read(0, &sink, self.remote, OpFlags::empty()))?;
+            lane.await_own(1)?;
+            let now = Instant::now();
+            times.push(nanos(now - last));
+            last = now;
+        }
+        self.finish()?;
+        Ok(last - begun)
+    }
+
+    fn stream_sends(&mut self, count: u64) -> Result<Duration> {
+        let (depth, window) = (u64::from(self.spec.depth), u64::from(self.spec.window()));
+        let batch = u64::from(self.spec.credit_batch());
+        let source = self.memory.source()?;
+        let lane = &mut self.lane;
+        // One mark for each batch that was received, and one at the end.
+        let marks = count / batch + 1;
+        let (mut sent, mut done, mut heard) = (0, 0, 0);
+        let begun = Instant::now();
+        while heard < marks || done < count {
+            let allowed = count.min(done + depth).min(window + heard * batch);
+            while sent < allowed {
+                posted(lane.qp.send(0, &source.slot(self.slot), OpFlags::empty()))?;
+                self.slot = source.next(self.slot);
+                sent += 1;
+            }
+            for i in 0..lane.wait()? {
+                if lane.kind(i)? == RequestType::Receive {
+                    heard += 1;
+                    lane.receive(0, &[])?;
+                } else {
+                    done += 1;
+                }
+            }
+        }
+        Ok(begun.elapsed())
+    }
+
+    fn stream_writes(&mut self, count: u64) -> Result<Duration> {
+        let depth = u64::from(self.spec.depth);
+        let source = self.memory.source()?;
+        let lane = &mut self.lane;
+        let (mut sent, mut done) = (0, 0);
+        let begun = Instant::now();
+        while sent < count {
+            let allowed = count.min(done + depth);
+            while sent < allowed {
+                let to = self.remote.offset(source.offset(self.slot));
+                posted(
+                    lane.qp
+                        .write(0, &source.slot(self.slot), to, OpFlags::empty()),
+                )?;
+                self.slot = source.next(self.slot);
+                sent += 1;
+            }
+            if sent < count {
+                for i in 0..lane.wait()? {
+                    lane.kind(i)?;
+                    done += 1;
+                }
+            }
+        }
+        // A Write's completion tells nothing about the other side; the answer to a message behind it does.
+        lane.mark()?;
+        lane.await_mark(count - done + 1)?;
+        Ok(begun.elapsed())
+    }
+
+    fn stream_reads(&mut self, count: u64) -> Result<Duration> {
+        let depth = u64::from(self.spec.depth);
+        let sink = self.memory.sink()?;
+        let lane = &mut self.lane;
+        let (mut sent, mut done) = (0, 0);
+        let begun = Instant::now();
+        while done < count {
+            let allowed = count.min(done + depth);
+            while sent < allowed {
+                let from = self.remote.offset(sink.offset(self.slot));
+                posted(
+                    lane.qp
+                        .read(0, &sink.slot(self.slot), from, OpFlags::empty()),
+                )?;
+                self.slot = sink.next(self.slot);
+                sent += 1;
+            }
+            for i in 0..lane.wait()? {
+                lane.kind(i)?;
+                done += 1;
+            }
+        }
+        let elapsed = begun.elapsed();
+        self.finish()?;
+        Ok(elapsed)
+    }
+
+    /// Tells the other side, which takes no part in Reads, that they are over.
+    fn finish(&mut self) -> Result<()> {
+        self.lane.mark()?;
+        self.lane.await_mark(1)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,264 @@
+//! How the two processes agree: lines of text over a plain TCP connection, apart from what is measured.
+//!
+//! Both sides begin with `nd-perf VERSION PACKAGE`. Then the side that runs the tests asks and the other answers, one
+//! line each:
+//!
+//! | asks | answers | |
+//! |---|---|---|
+//! | `row SPEC` | `ok rdma=PORT tcp=PORT key=HEX remote=HEX` | a row begins: the other side has its adapter open, and listens |
+//! | `join` | `ok` | the RDMA connection is being made, and stands |
+//! | `wire CC` | `ok CC` | a bare connection is being made; with this congestion control, or `-` for the system's own |
+//! | `turn COUNT` | `go`, then `done` | a turn over RDMA |
+//! | `turn COUNT wire=I write=W` | `go`, then `done` | a turn over a bare connection |
+//! | `verify` | `ok` | what the turns since the last time have brought is what it should be |
+//! | `end` | `ok` | the row is over |
+//!
+//! Instead of any answer may come `failed WHY`, and the connection ends.
+
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::lane::{gone, silence};
+use crate::errors::{Failure, Result, one_line};
+
+/// Of what is said here, and of how the turns go. Another number means that the two cannot work together.
+const VERSION: u32 = 1;
+
+const NAME: &str = "nd-perf";
+
+/// The longest line.
+const LONGEST: u64 = 4096;
+
+/// One side's end of the control connection.
+#[derive(Debug)]
+pub(super) struct Control {
+    stream: BufReader<TcpStream>,
+    limit: Duration,
+}
+
+impl Control {
+    /// Greets the other side, and makes sure that it is `nd perf` of the same version.
+    pub(super) fn new(stream: TcpStream, limit: Duration) -> Result<Self> {
+        let explain = |error| Failure::io("set up the control connection", &error);
+        stream.set_nodelay(true).map_err(explain)?;
+        stream.set_read_timeout(Some(limit)).map_err(explain)?;
+        stream.set_write_timeout(Some(limit)).map_err(explain)?;
+        let mut control = Self {
+            stream: BufReader::new(stream),
+            limit,
+        };
+        control.say(format_args!(
+            "{NAME} {VERSION} {}",
+            env!("CARGO_PKG_VERSION")
+        ))?;
+        let greeting = control.hear().map_err(|failure| {
+            if failure.is_ours() {
+                failure
+            } else {
+                stranger()
+            }
+        })?;
+        check_greeting(&greeting.ok_or_else(stranger)?)?;
+        Ok(control)
+    }
+
+    pub(super) fn local(&self) -> Result<SocketAddr> {
+        let address = self.stream.get_ref().local_addr();
+        address.map_err(|error| Failure::io("see the control connection's address", &error))
+    }
+
+    pub(super) fn peer(&self) -> Result<SocketAddr> {
+        let address = self.stream.get_ref().peer_addr();
+        address.map_err(|error| Failure::io("see the other side's address", &error))
+    }
+
+    /// Says one line.
+    pub(super) fn say(&mut self, text: impl Display) -> Result<()> {
+        let line = format!("{text}\n");
+        let written = self.stream.get_mut().write_all(line.as_bytes());
+        written.map_err(|error| self.lost(&error))
+    }
+
+    /// Tells the other side why this one gives up; it may have gone.
+    pub(super) fn give_up(&mut self, failure: &Failure) {
+        if failure.is_ours() {
+            let _ = self.say(format_args!("failed {failure}"));
+        }
+    }
+
+    /// The next line, or `None` when the other side has ended.
+    pub(super) fn hear(&mut self) -> Result<Option<String>> {
+        let mut line = Vec::new();
+        let read = (&mut self.stream)
+            .take(LONGEST)
+            .read_until(b'\n', &mut line);
+        read.map_err(|error| self.lost(&error))?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        if line.pop() != Some(b'\n') {
+            return Err(stranger());
+        }
+        String::from_utf8(line).map(Some).map_err(|_| stranger())
+    }
+
+    /// Hears an answer that begins with `word`: what follows it.
+    pub(super) fn expect(&mut self, word: &str) -> Result<String> {
+        let line = self.hear()?.ok_or_else(gone)?;
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            (first, rest) if first == word => Ok(rest.to_owned()),
+            ("failed", why) => Err(gave_up(why)),
+            _ => Err(stranger()),
+        }
+    }
+
+    /// Asks, and hears the answer.
+    pub(super) fn ask(&mut self, question: impl Display) -> Result<String> {
+        self.say(question)?;
+        self.expect("ok")
+    }
+
+    /// Why the other side gave up, if it still says so.
+    pub(super) fn last_words(&mut self) -> Option<Failure> {
+        let patience = Duration::from_millis(500);
+        self.stream
+            .get_ref()
+            .set_read_timeout(Some(patience))
+            .ok()?;
+        loop {
+            match self.hear() {
+                Ok(Some(line)) => {
+                    if let Some(why) = line.strip_prefix("failed ") {
+                        return Some(gave_up(why));
+                    }
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    fn lost(&self, error: &std::io::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => silence(self.limit),
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
+                gone()
+            }
+            _ => Failure::io("talk to the other side", error).by_peer(),
+        }
+    }
+}
+
+/// The value of `key=VALUE` among the words of a line.
+pub(super) fn value<T: FromStr>(line: &str, key: &str) -> Result<T> {
+    line.split(' ')
+        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+        .and_then(|value| value.parse().ok())
+        .ok_or_else(stranger)
+}
+
+/// Octets in hexadecimal.
+pub(super) fn to_hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// As many octets as are wanted, from hexadecimal.
+pub(super) fn from_hex<const N: usize>(text: &str) -> Result<[u8; N]> {
+    let mut octets = [0; N];
+    if text.len() != 2 * N || !text.is_ascii() {
+        return Err(stranger());
+    }
+    for (at, octet) in octets.iter_mut().enumerate() {
+        *octet = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| stranger())?;
+    }
+    Ok(octets)
+}
+
+fn check_greeting(line: &str) -> Result<()> {
+    let mut words = line.split(' ');
+    let (name, version, package) = (words.next(), words.next(), words.next());
+    if name != Some(NAME) {
+        return Err(stranger());
+    }
+    let version: u32 = version
+        .and_then(|version| version.parse().ok())
+        .ok_or_else(stranger)?;
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!(
+            "the other side speaks version {version} of nd perf (nd {}), this one version {VERSION} (nd {})",
+            one_line(package.unwrap_or("?")),
+            env!("CARGO_PKG_VERSION")
+        ),
+        "run the same version of nd on both sides",
+    ))
+}
+
+/// What is heard makes no sense.
+pub(super) fn stranger() -> Failure {
+    Failure::new(
+        "the other side does not speak nd perf",
+        "check address and port, and that `nd perf serve` of the same version runs there",
+    )
+}
+
+fn gave_up(why: &str) -> Failure {
+    // The reason comes with its own advice behind the last semicolon.
+    let (what, advice) = why
+        .rsplit_once("; ")
+        .unwrap_or((why, "look at what it says"));
+    Failure::peer(
+        format!("the other side gave up: {}", one_line(what)),
+        one_line(advice),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_of_another_version_names_both() {
+        assert!(check_greeting(&format!("{NAME} {VERSION} 9.9")).is_ok());
+        let failure = check_greeting("nd-perf 99 8.1.0").expect_err("version");
+        let text = failure.to_string();
+        assert!(
+            text.contains("version 99") && text.contains("nd 8.1.0"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_greeting_of_anything_else_is_a_strangers() {
+        for bad in [
+            "",
+            "HTTP/1.1 400 Bad Request",
+            "nd-perf",
+            "nd-perf x",
+            "nd-perf -1 0",
+        ] {
+            let text = check_greeting(bad).expect_err(bad).to_string();
+            assert!(text.contains("does not speak nd perf"), "{text}");
+        }
+    }
+
+    #[test]
+    fn hexadecimal_goes_both_ways_and_takes_nothing_else() {
+        let octets = [0, 1, 0xAB, 0xFF];
+        assert_eq!(from_hex(&to_hex(&octets)).expect("hex"), octets);
+        for bad in ["", "00", "0001abfg", "0001abf", "é001ab0"] {
+            assert!(from_hex::<4>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_are_found_by_their_key() {
+        let line = "1000 wire=2 write=65536";
+        assert_eq!(value::<u32>(line, "write").expect("write"), 65_536);
+        assert!(value::<u32>(line, "wir").is_err() && value::<u8>(line, "write").is_err());
+    }
+}

@@ -1,0 +1,277 @@
+//! A result as named values: one JSON object, or one line of CSV.
+
+use std::fmt::{self, Display, Write as _};
+
+use super::row::{Baseline, Outcome};
+use super::spec::{Placement, Test};
+use super::stats::Figures;
+
+/// A value that has a name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Integer(u64),
+    Number(f64),
+    Truth(bool),
+    Nothing,
+}
+
+/// All values of a result, always the same names in the same order.
+///
+/// Latency is in nanoseconds, and absent where throughput was measured; throughput is absent where latency was measured.
+pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
+    let spec = &outcome.spec;
+    let mut fields: Vec<(String, Value)> = [
+        ("op", text(spec.op)),
+        ("test", text(spec.test)),
+        ("size", Value::Integer(spec.size.into())),
+        ("depth", Value::Integer(spec.depth.into())),
+        ("mode", text(spec.mode)),
+        ("crc", Value::Truth(spec.crc)),
+        (
+            "segment",
+            spec.segment
+                .map_or(Value::Nothing, |segment| Value::Integer(segment.into())),
+        ),
+        (
+            "one_core",
+            Value::Truth(spec.placement == Placement::Together),
+        ),
+        ("turns", Value::Integer(outcome.turns as u64)),
+        ("complete", Value::Truth(outcome.complete)),
+        ("iterations", Value::Integer(outcome.figures.messages)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    let timed = spec.test == Test::Latency;
+    figures(&mut fields, "", Some(&outcome.figures), timed);
+    let best = outcome.baseline.as_ref();
+    baseline(&mut fields, "baseline_", best, timed);
+    baseline(
+        &mut fields,
+        "default_",
+        outcome.systems_own.as_ref().or(best),
+        timed,
+    );
+    let ratio = best.and_then(|best| best.ratio);
+    fields.push(("ratio".to_owned(), number(ratio.map(|ratio| ratio.typical))));
+    let p99 = ratio.and_then(|ratio| ratio.p99);
+    fields.push(("ratio_p99".to_owned(), number(p99)));
+    fields
+}
+
+fn figures(
+    fields: &mut Vec<(String, Value)>,
+    prefix: &str,
+    figures: Option<&Figures>,
+    timed: bool,
+) {
+    let throughput = figures.filter(|_| !timed);
+    let latency = figures.and_then(|figures| figures.latency);
+    let values = [
+        ("bytes_per_s", throughput.map(|f| f.bytes_per_s)),
+        ("peak_bytes_per_s", throughput.map(|f| f.peak_bytes_per_s)),
+        ("msgs_per_s", throughput.map(|f| f.msgs_per_s)),
+        ("min_ns", latency.map(|l| l.min)),
+        ("p50_ns", latency.map(|l| l.p50)),
+        ("mean_ns", latency.map(|l| l.mean)),
+        ("p99_ns", latency.map(|l| l.p99)),
+        ("p999_ns", latency.map(|l| l.p999)),
+        ("max_ns", latency.map(|l| l.max)),
+    ];
+    fields.extend(values.map(|(name, value)| (format!("{prefix}{name}"), number(value))));
+}
+
+fn baseline(
+    fields: &mut Vec<(String, Value)>,
+    prefix: &str,
+    baseline: Option<&Baseline>,
+    timed: bool,
+) {
+    let congestion = baseline.map_or(Value::Nothing, |baseline| text(&baseline.congestion));
+    fields.push((format!("{prefix}congestion"), congestion));
+    let write = baseline.and_then(|baseline| baseline.write);
+    let write = write.map_or(Value::Nothing, |write| Value::Integer(write as u64));
+    fields.push((format!("{prefix}write_size"), write));
+    figures(
+        fields,
+        prefix,
+        baseline.map(|baseline| &baseline.figures),
+        timed,
+    );
+}
+
+fn text(text: impl Display) -> Value {
+    Value::Text(text.to_string())
+}
+
+fn number(number: Option<f64>) -> Value {
+    match number {
+        Some(number) if number.is_finite() => Value::Number(number),
+        _ => Value::Nothing,
+    }
+}
+
+/// One JSON object on one line.
+pub(super) fn json(fields: &[(String, Value)]) -> String {
+    let mut line = String::from("{");
+    for (i, (name, value)) in fields.iter().enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        // Writing to a string does not fail.
+        let _ = match value {
+            Value::Text(text) => write!(line, "{comma}\"{name}\":\"{}\"", escaped(text)),
+            Value::Nothing => write!(line, "{comma}\"{name}\":null"),
+            plain => write!(line, "{comma}\"{name}\":{plain}"),
+        };
+    }
+    line.push('}');
+    line
+}
+
+/// The names as the head of a CSV file.
+pub(super) fn csv_head(fields: &[(String, Value)]) -> String {
+    let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str()).collect();
+    names.join(",")
+}
+
+/// One line of CSV. What is absent is empty.
+pub(super) fn csv(fields: &[(String, Value)]) -> String {
+    let values: Vec<_> = fields
+        .iter()
+        .map(|(_, value)| match value {
+            Value::Text(text) if text.contains([',', '"', '\n', '\r']) => {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            }
+            value => value.to_string(),
+        })
+        .collect();
+    values.join(",")
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Integer(number) => write!(f, "{number}"),
+            // Rates and nanoseconds need no fractions, ratios do.
+            Self::Number(number) if number.abs() >= 1000.0 => write!(f, "{number:.0}"),
+            Self::Number(number) => write!(f, "{number:.4}"),
+            Self::Truth(truth) => write!(f, "{truth}"),
+            Self::Nothing => Ok(()),
+        }
+    }
+}
+
+/// Names of congestion controls come from the system, or from the other side.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::{bandwidth, latency};
+    use super::*;
+
+    fn get<'a>(fields: &'a [(String, Value)], name: &str) -> &'a Value {
+        let found = fields.iter().find(|(field, _)| field == name);
+        &found.unwrap_or_else(|| panic!("no {name}")).1
+    }
+
+    #[test]
+    fn every_result_has_the_same_fields() {
+        let names =
+            |outcome| -> Vec<String> { of(&outcome).into_iter().map(|(name, _)| name).collect() };
+        let all = names(bandwidth());
+        assert_eq!(all, names(latency()));
+        for wanted in [
+            "op",
+            "size",
+            "mode",
+            "test",
+            "crc",
+            "depth",
+            "segment",
+            "bytes_per_s",
+            "p50_ns",
+            "p99_ns",
+            "p999_ns",
+            "msgs_per_s",
+            "baseline_bytes_per_s",
+            "baseline_p50_ns",
+            "baseline_p99_ns",
+            "ratio",
+            "ratio_p99",
+            "turns",
+            "complete",
+        ] {
+            assert!(all.iter().any(|name| name == wanted), "{wanted}");
+        }
+        let mut unique = all.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), all.len());
+    }
+
+    #[test]
+    fn throughput_and_latency_are_never_both_there() {
+        let fields = of(&bandwidth());
+        assert_eq!(*get(&fields, "p50_ns"), Value::Nothing);
+        assert!(matches!(get(&fields, "bytes_per_s"), Value::Number(_)));
+        let fields = of(&latency());
+        assert_eq!(*get(&fields, "bytes_per_s"), Value::Nothing);
+        assert!(matches!(get(&fields, "p50_ns"), Value::Number(_)));
+        assert!(matches!(get(&fields, "ratio_p99"), Value::Number(_)));
+    }
+
+    #[test]
+    fn without_a_baseline_its_fields_are_null() {
+        let outcome = Outcome {
+            baseline: None,
+            systems_own: None,
+            ..bandwidth()
+        };
+        let fields = of(&outcome);
+        for name in ["baseline_bytes_per_s", "baseline_congestion", "ratio"] {
+            assert_eq!(*get(&fields, name), Value::Nothing, "{name}");
+        }
+        assert!(json(&fields).contains("\"ratio\":null"));
+    }
+
+    #[test]
+    fn json_is_one_object_of_plain_values() {
+        let line = json(&[
+            ("a".to_owned(), Value::Text("x\"\\\n".to_owned())),
+            ("b".to_owned(), Value::Integer(7)),
+            ("c".to_owned(), Value::Number(0.95)),
+            ("d".to_owned(), Value::Truth(true)),
+            ("e".to_owned(), Value::Nothing),
+            ("f".to_owned(), number(Some(f64::NAN))),
+            ("g".to_owned(), Value::Number(10_123_456_789.5)),
+        ]);
+        assert_eq!(
+            line,
+            r#"{"a":"x\"\\\u000a","b":7,"c":0.9500,"d":true,"e":null,"f":null,"g":10123456790}"#
+        );
+    }
+
+    #[test]
+    fn csv_has_a_value_for_every_head() {
+        let fields = of(&bandwidth());
+        assert_eq!(
+            csv_head(&fields).split(',').count(),
+            csv(&fields).split(',').count()
+        );
+        let line = csv(&[("a".to_owned(), Value::Text("1,\"2\"".to_owned()))]);
+        assert_eq!(line, "\"1,\"\"2\"\"\"");
+    }
+}

@@ -1,0 +1,419 @@
+//! One side's end of the RDMA connection under test: memory, queues, and how to wait for completions.
+//!
+//! The turns themselves, in which the two sides differ, are in `client` and `server`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netdirect::{
+    CompletionQueue, CompletionResult, Connector, MrFlags, NotifyType, OpFlags, Overlapped,
+    QueuePair, ReadLimits, RequestType, Sge, Started, Status,
+};
+
+use super::pattern;
+use super::spec::{Mode, Op, Rings, SPARE, Spec};
+use crate::errors::{Failure, Result};
+use crate::session::{Depths, Endpoint, Region, Session};
+
+/// Completions taken at a time.
+const BATCH: usize = 64;
+
+/// Empty polls between two looks at the clock.
+const LOOK: u32 = 1 << 14;
+
+/// Registered memory that is walked message by message.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) region: Region,
+    slots: Vec<Sge>,
+    size: usize,
+}
+
+impl Ring {
+    fn new(session: &Session, spec: &Spec, flags: MrFlags) -> Result<Self> {
+        let size = spec.size as usize;
+        let region = session.register(size * spec.slots() as usize, flags)?;
+        let slots = (0..spec.slots() as usize)
+            .map(|slot| region.sge(size * slot..size * (slot + 1)))
+            .collect();
+        Ok(Self {
+            region,
+            slots,
+            size,
+        })
+    }
+
+    /// The memory of the slot's message.
+    #[inline]
+    pub(super) fn slot(&self, slot: usize) -> [Sge; 1] {
+        [self.slots[slot]]
+    }
+
+    /// The slot behind this one.
+    #[inline]
+    pub(super) fn next(&self, slot: usize) -> usize {
+        if slot + 1 == self.slots.len() {
+            0
+        } else {
+            slot + 1
+        }
+    }
+
+    /// Where the slot's message lies in the ring: in both sides' rings at the same place.
+    #[inline]
+    pub(super) fn offset(&self, slot: usize) -> u64 {
+        (slot * self.size) as u64
+    }
+
+    fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Sets the last octet of the first message.
+    #[inline]
+    pub(super) fn set_last(&self, value: u8) {
+        self.region.buffer.write(self.size - 1, &[value]);
+    }
+
+    /// The last octet of the first message, as it is now.
+    #[inline]
+    fn last(&self) -> u8 {
+        self.region.buffer.load(self.size - 1)
+    }
+
+    /// Writes what the other side expects into every slot.
+    pub(super) fn fill(&self) {
+        let mut octets = vec![0; self.size];
+        for slot in 0..self.count() {
+            pattern::fill(slot, &mut octets);
+            self.region.buffer.write(slot * self.size, &octets);
+        }
+    }
+
+    /// Whether every slot holds what the other side filled its own with; `last` is the octet that ends each message, where
+    /// that is not the pattern's.
+    pub(super) fn verify(&self, last: Option<u8>) -> Result<()> {
+        let mut octets = vec![0; self.size];
+        let mut wanted = vec![0; self.size];
+        for slot in 0..self.count() {
+            self.region.buffer.read(slot * self.size, &mut octets);
+            pattern::fill(slot, &mut wanted);
+            if let (Some(last), Some(octet)) = (last, wanted.last_mut()) {
+                *octet = last;
+            }
+            if octets != wanted {
+                return Err(pattern::mismatch(slot));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what was verified, so that what comes later is not taken for granted.
+    pub(super) fn clear(&self) {
+        self.region.buffer.fill(0);
+    }
+}
+
+/// The memory of one side.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) source: Option<Ring>,
+    pub(super) sink: Option<Ring>,
+}
+
+impl Memory {
+    /// Registers the rings, with the rights that the operation needs, and fills the source.
+    pub(super) fn new(session: &Session, spec: &Spec, rings: Rings) -> Result<Self> {
+        let (source, sink) = match spec.op {
+            Op::Send => (MrFlags::empty(), MrFlags::ALLOW_LOCAL_WRITE),
+            Op::Write => (MrFlags::empty(), MrFlags::ALLOW_REMOTE_WRITE),
+            Op::Read => (
+                MrFlags::ALLOW_REMOTE_READ,
+                MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
+            ),
+        };
+        let ring =
+            |wanted: bool, flags| wanted.then(|| Ring::new(session, spec, flags)).transpose();
+        let memory = Self {
+            source: ring(rings.source, source)?,
+            sink: ring(rings.sink, sink)?,
+        };
+        if let Some(source) = &memory.source {
+            source.fill();
+        }
+        if let Some(sink) = &memory.sink {
+            sink.clear(); // touches every page, as the source's were
+        }
+        Ok(memory)
+    }
+
+    /// The ring that data is taken from, where the row has one.
+    pub(super) fn source(&self) -> Result<&Ring> {
+        self.source.as_ref().ok_or_else(no_ring)
+    }
+
+    /// The ring that data is put into, where the row has one.
+    pub(super) fn sink(&self) -> Result<&Ring> {
+        self.sink.as_ref().ok_or_else(no_ring)
+    }
+}
+
+fn no_ring() -> Failure {
+    Failure::new(
+        "the test has no memory for that direction",
+        "this should not happen: report it",
+    )
+}
+
+/// Queues, connection and waiting of one side.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) endpoint: Endpoint,
+    pub(super) qp: Arc<dyn QueuePair>,
+    cq: Arc<dyn CompletionQueue>,
+    sleeps: bool,
+    notify: Overlapped,
+    limit: Duration,
+    results: [CompletionResult; BATCH],
+}
+
+impl Lane {
+    /// The objects of a connection. `receives` Receives fit, and as many requests as the row's depth.
+    pub(super) fn new(
+        session: &Session,
+        spec: &Spec,
+        connector: Arc<dyn Connector>,
+        receives: u32,
+        limit: Duration,
+    ) -> Result<Self> {
+        let depths = Depths {
+            receives,
+            initiator: spec.initiator(),
+            initiator_sges: 1,
+        };
+        let endpoint = session.endpoint(depths, connector)?;
+        let (qp, cq) = (Arc::clone(&endpoint.qp), Arc::clone(endpoint.cq()));
+        Ok(Self {
+            endpoint,
+            qp,
+            cq,
+            sleeps: spec.mode == Mode::Event,
+            notify: Overlapped::new(),
+            limit,
+            results: [CompletionResult::default(); BATCH],
+        })
+    }
+
+    /// Takes the completions that are there now: their number.
+    #[inline]
+    pub(super) fn poll(&mut self) -> usize {
+        self.cq.get_results(&mut self.results)
+    }
+
+    /// Waits for completions in the row's way: their number, at least one.
+    #[inline]
+    pub(super) fn wait(&mut self) -> Result<usize> {
+        match self.poll() {
+            0 if self.sleeps => self.sleep(),
+            0 => self.spin(),
+            n => Ok(n),
+        }
+    }
+
+    /// The kind of one of the completions taken last, if it is a success.
+    #[inline]
+    pub(super) fn kind(&self, index: usize) -> Result<RequestType> {
+        succeeded(&self.results[index])
+    }
+
+    fn spin(&mut self) -> Result<usize> {
+        let mut patience = Patience::new(self.limit);
+        loop {
+            match self.poll() {
+                0 => patience.spent()?,
+                n => return Ok(n),
+            };
+        }
+    }
+
+    fn sleep(&mut self) -> Result<usize> {
+        loop {
+            if !self.notify.is_pending() {
+                // What came since the queue was found empty ends the request at once (CQ-037).
+                let started = self.cq.notify(NotifyType::Any, &self.notify);
+                if started.map_err(|error| Failure::nd("wait for completions", &error))?
+                    == Started::Done
+                {
+                    let n = self.poll();
+                    if n > 0 {
+                        return Ok(n);
+                    }
+                }
+            }
+            match self.notify.wait_timeout(self.limit) {
+                Some(Status::SUCCESS) => {}
+                Some(status) => {
+                    return Err(Failure::status("go on with the connection", status).by_peer());
+                }
+                None => return Err(silence(self.limit)),
+            }
+            match self.poll() {
+                0 => {}
+                n => return Ok(n),
+            }
+        }
+    }
+
+    /// Posts a Receive into a slot of the ring.
+    #[inline]
+    pub(super) fn receive(&self, slot: usize, sges: &[Sge]) -> Result<()> {
+        posted(self.qp.receive(slot as u64, sges))
+    }
+
+    /// Posts Receives for messages without data, as many as marks may come.
+    pub(super) fn receive_marks(&self) -> Result<()> {
+        (0..SPARE).try_for_each(|_| self.receive(0, &[]))
+    }
+
+    /// Posts a message without data, which tells the other side how far this one is.
+    #[inline]
+    pub(super) fn mark(&self) -> Result<()> {
+        posted(self.qp.send(0, &[], OpFlags::empty()))
+    }
+
+    /// Waits for a mark and for so many completions of requests of this side; gives the mark's Receive back.
+    pub(super) fn await_mark(&mut self, mut own: u64) -> Result<()> {
+        let mut heard = false;
+        while !heard || own > 0 {
+            for i in 0..self.wait()? {
+                if self.kind(i)? == RequestType::Receive {
+                    heard = true;
+                    self.receive(0, &[])?;
+                } else {
+                    own = own.saturating_sub(1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for so many completions of requests of this side, when no message is under way towards it.
+    pub(super) fn await_own(&mut self, mut own: u64) -> Result<()> {
+        while own > 0 {
+            for i in 0..self.wait()? {
+                self.kind(i)?;
+                own = own.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Spins until the octet has the value, without a call of the adapter; with `poll`, polling between two looks.
+    #[inline]
+    pub(super) fn watch(&mut self, ring: &Ring, value: u8, poll: bool) -> Result<()> {
+        let mut patience = Patience::new(self.limit);
+        while ring.last() != value {
+            if poll {
+                for i in 0..self.poll() {
+                    self.kind(i)?;
+                }
+            } else {
+                std::hint::spin_loop();
+            }
+            if patience.spent()? && self.endpoint.has_ended() {
+                return Err(gone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Read limits that serve the depth.
+    pub(super) fn read_limits(session: &Session, spec: &Spec) -> ReadLimits {
+        let info = session.info();
+        let wanted = if spec.op == Op::Read { spec.depth } else { 1 };
+        ReadLimits {
+            inbound: wanted.min(info.max_inbound_read_limit),
+            outbound: wanted.min(info.max_outbound_read_limit),
+        }
+    }
+}
+
+/// How long nothing may happen while this side spins.
+#[derive(Debug)]
+pub(super) struct Patience {
+    limit: Duration,
+    polls: u32,
+    deadline: Option<Instant>,
+}
+
+impl Patience {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            polls: 0,
+            deadline: None,
+        }
+    }
+
+    /// One more look was in vain. Whether the clock was read, which is rare.
+    #[inline]
+    pub(super) fn spent(&mut self) -> Result<bool> {
+        self.polls += 1;
+        if self.polls.is_multiple_of(LOOK) {
+            self.look().map(|()| true)
+        } else {
+            Ok(false)
+        }
+    }
+
+    #[cold]
+    fn look(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if now > *self.deadline.get_or_insert(now + self.limit) {
+            return Err(silence(self.limit));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn silence(limit: Duration) -> Failure {
+    Failure::peer(
+        format!(
+            "cannot go on with the test: nothing has moved for {}",
+            crate::units::time(limit)
+        ),
+        "check that the other side is alive",
+    )
+}
+
+/// The other side, or the connection to it, is no more.
+pub(super) fn gone() -> Failure {
+    Failure::peer(
+        "cannot go on with the test: the other side has gone",
+        "look at what it says",
+    )
+}
+
+/// The kind of a request that succeeded.
+#[inline]
+fn succeeded(result: &CompletionResult) -> Result<RequestType> {
+    if result.status == Status::SUCCESS {
+        Ok(result.request_type)
+    } else {
+        Err(failed(result))
+    }
+}
+
+#[cold]
+fn failed(result: &CompletionResult) -> Failure {
+    match result.status {
+        Status::CANCELED => gone(),
+        status => Failure::status(format_args!("finish a {:?}", result.request_type), status),
+    }
+}
+
+/// A call that posts a request.
+#[inline]
+pub(super) fn posted(call: netdirect::Result<()>) -> Result<()> {
+    call.map_err(|error| Failure::nd("post a request", &error))
+}

@@ -1,0 +1,120 @@
+//! What both sides do to be connected: adapter, memory, listener, and bare sockets to compare with.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use netdirect::RemoteAddress;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::spec::Spec;
+use crate::cli::AdapterArgs;
+use crate::errors::{Failure, Result};
+use crate::session::Setup;
+
+/// How long nothing may move before a run is given up.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+
+/// What tells the connections of a row from those of strangers.
+pub(super) type Key = [u8; 8];
+
+/// A key that others do not know.
+pub(super) fn new_key() -> Key {
+    RandomState::new().hash_one(0).to_ne_bytes()
+}
+
+/// What the side that runs the test says in its connection request: the key, and where its own ring is.
+pub(super) fn private_data(key: Key, ring: Option<RemoteAddress>) -> Vec<u8> {
+    let ring = ring.unwrap_or_default().to_bytes();
+    [key.as_slice(), ring.as_slice()].concat()
+}
+
+/// The ring in a connection request that has the key.
+pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
+    let ring = private_data.strip_prefix(&key)?;
+    let ring = ring.first_chunk::<{ RemoteAddress::LEN }>()?;
+    Some(RemoteAddress::from_bytes(*ring))
+}
+
+/// How the adapter is opened for a row.
+pub(super) fn setup(spec: &Spec) -> Result<Setup> {
+    let args = AdapterArgs {
+        capture: None,
+        no_crc: !spec.crc,
+    };
+    Ok(Setup::new(&args, LIMIT)?.segment(spec.segment))
+}
+
+/// A socket for the comparison, not yet connected, with the row's segment size.
+pub(super) fn bare_socket(address: SocketAddr, spec: &Spec) -> Result<Socket> {
+    let explain = |error| Failure::io("create a socket to compare with", &error);
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )
+    .map_err(explain)?;
+    if let Some(segment) = spec.segment {
+        set_segment(&socket, segment).map_err(|error| {
+            Failure::io(format_args!("limit segments to {segment} bytes"), &error)
+        })?;
+    }
+    Ok(socket)
+}
+
+#[cfg(target_os = "linux")]
+fn set_segment(socket: &Socket, segment: u16) -> std::io::Result<()> {
+    socket.set_tcp_mss(segment.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_segment(_: &Socket, _: u16) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// What stands for the system's own congestion control in the control protocol.
+pub(super) const SYSTEMS_OWN: &str = "-";
+
+/// Gives a connection a congestion control; whether the process may choose it.
+#[cfg(target_os = "linux")]
+pub(super) fn choose_congestion(socket: &TcpStream, name: &str) -> bool {
+    name == SYSTEMS_OWN || rustix::net::sockopt::set_tcp_congestion(socket, name).is_ok()
+}
+
+/// The congestion control of a connection.
+#[cfg(target_os = "linux")]
+pub(super) fn congestion(socket: &TcpStream) -> String {
+    rustix::net::sockopt::tcp_congestion(socket).unwrap_or_else(|_| "unknown".to_owned())
+}
+
+/// Only the system's own can be had here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn choose_congestion(_: &TcpStream, name: &str) -> bool {
+    name == SYSTEMS_OWN
+}
+
+/// Nothing is known here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn congestion(_: &TcpStream) -> String {
+    "unknown".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netdirect::RemoteToken;
+
+    #[test]
+    fn a_ring_is_found_behind_the_right_key_only() {
+        let ring = RemoteAddress {
+            address: 77,
+            token: RemoteToken::from_host(5),
+        };
+        let key = [1; 8];
+        let said = private_data(key, Some(ring));
+        assert_eq!(ring_of(&said, key), Some(ring));
+        assert_eq!(ring_of(&said, [2; 8]), None);
+        assert_eq!(ring_of(&said[..19], key), None);
+        assert_eq!(ring_of(&[], key), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! The second process of `nd perf local` and `nd perf table`.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use crate::errors::{Failure, Result};
+
+/// A process of this program that serves the tests; ended when dropped.
+#[derive(Debug)]
+pub(super) struct Second {
+    child: Child,
+    pub(super) address: SocketAddr,
+}
+
+impl Second {
+    /// Starts it, and waits until it listens.
+    pub(super) fn start(verbose: u8) -> Result<Self> {
+        let explain = |error| Failure::io("start a second process of this program", &error);
+        let mut command = Command::new(std::env::current_exe().map_err(explain)?);
+        command
+            .args(["perf", "serve", "--once", "--listen", "127.0.0.1:0"])
+            .args((0..verbose).map(|_| "-v"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(explain)?;
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            // Nothing follows that anybody has to read.
+            let _ = BufReader::new(output).read_line(&mut line);
+        }
+        let address = line.split_whitespace().last();
+        match address.and_then(|address| address.parse().ok()) {
+            Some(address) => Ok(Self { child, address }),
+            None => {
+                end(&mut child);
+                Err(Failure::new(
+                    "the second process of this program does not listen",
+                    "run again with -vv to see more",
+                ))
+            }
+        }
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn end(child: &mut Child) {
+    // Both fail only when it has ended already.
+    let _ = child.kill();
+    let _ = child.wait();
+}

@@ -1,0 +1,344 @@
+//! Results as they are printed.
+
+use super::args::Format;
+use super::fields;
+use super::row::Outcome;
+use super::spec::{Op, Placement, Spec, Test};
+use crate::errors::Result;
+use crate::output::{self, Paint};
+use crate::table::{Align, Table};
+use crate::units;
+
+/// Prints results: JSON and CSV as they come, tables as soon as one is complete.
+#[derive(Debug)]
+pub(super) struct Report {
+    format: Format,
+    /// All results so far.
+    outcomes: Vec<Outcome>,
+    /// Of these, how many have been printed.
+    printed: usize,
+}
+
+impl Report {
+    pub(super) fn new(format: Format) -> Self {
+        Self {
+            format,
+            outcomes: Vec::new(),
+            printed: 0,
+        }
+    }
+
+    /// One more result.
+    pub(super) fn add(&mut self, outcome: Outcome) -> Result<()> {
+        match self.format {
+            Format::Json => output::line(fields::json(&fields::of(&outcome)))?,
+            Format::Csv => {
+                let fields = fields::of(&outcome);
+                if self.outcomes.is_empty() {
+                    output::line(fields::csv_head(&fields))?;
+                }
+                output::line(fields::csv(&fields))?;
+            }
+            Format::Table => {
+                let last = self.outcomes.last();
+                if last.is_some_and(|last| !is_like(&last.spec, &outcome.spec)) {
+                    self.print_table()?;
+                }
+            }
+        }
+        self.outcomes.push(outcome);
+        Ok(())
+    }
+
+    /// No more results come.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        if self.format == Format::Table {
+            self.print_table()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    fn print_table(&mut self) -> Result<()> {
+        let rows = &self.outcomes[self.printed..];
+        let Some(first) = rows.first() else {
+            return Ok(());
+        };
+        if self.printed > 0 {
+            output::line("")?;
+        }
+        output::line(Paint::for_stdout().bold(title(&first.spec)))?;
+        output::line(table(rows).to_string().trim_end())?;
+        self.printed = self.outcomes.len();
+        Ok(())
+    }
+}
+
+/// Whether two rows stand in the same table.
+fn is_like(a: &Spec, b: &Spec) -> bool {
+    Spec { size: b.size, ..*a } == *b
+}
+
+/// What a table, or the progress, is about: `RDMA Write bandwidth, poll, CRC off, depth 32`.
+pub(super) fn title(spec: &Spec) -> String {
+    let op = match spec.op {
+        Op::Send => "Send",
+        Op::Write => "RDMA Write",
+        Op::Read => "RDMA Read",
+    };
+    let crc = if spec.crc { "on" } else { "off" };
+    let mut title = format!("{op} {}, {}, CRC {crc}", spec.test, spec.mode);
+    if spec.test != Test::Latency {
+        title += &format!(", depth {}", spec.depth);
+    }
+    if let Some(segment) = spec.segment {
+        title += &format!(", segments of {segment} B");
+    }
+    if spec.placement == Placement::Together {
+        title += ", one core";
+    }
+    title
+}
+
+/// The heads that `perftest` gives its columns, and behind them the comparison.
+fn table(rows: &[Outcome]) -> Table {
+    let timed = rows[0].spec.test == Test::Latency;
+    let compared = rows.iter().any(|row| row.baseline.is_some());
+    let own = rows.iter().find_map(|row| row.systems_own.as_ref());
+    let mut heads: Vec<String> = vec!["#bytes".into(), "#iterations".into()];
+    heads.extend(
+        if timed {
+            LATENCY_HEADS
+        } else {
+            BANDWIDTH_HEADS
+        }
+        .iter()
+        .map(|head| (*head).to_owned()),
+    );
+    if compared {
+        let unit = if timed { "t_typical[usec]" } else { "MB/s" };
+        heads.push(format!("TCP {unit}"));
+        heads.push("TCP by".into());
+        heads.push("ratio".into());
+        if timed {
+            heads.push("ratio p99".into());
+        }
+        if let Some(own) = own {
+            heads.push(format!("TCP {unit}, {} (default)", own.congestion));
+        }
+    }
+    heads.push(String::new());
+    let mut table = Table::new(heads.into_iter().map(|head| (head, Align::Right)));
+    for row in rows {
+        let mut cells = cells(row, timed);
+        if compared {
+            cells.extend(comparison(row, timed, own.is_some()));
+        }
+        if !row.complete {
+            cells.push(format!("incomplete: {} turns", row.turns));
+        }
+        table.row(cells);
+    }
+    table
+}
+
+const LATENCY_HEADS: &[&str] = &[
+    "t_min[usec]",
+    "t_max[usec]",
+    "t_typical[usec]",
+    "t_avg[usec]",
+    "99%[usec]",
+    "99.9%[usec]",
+];
+
+const BANDWIDTH_HEADS: &[&str] = &["BW peak[MB/s]", "BW average[MB/s]", "MsgRate[Mpps]"];
+
+/// What stands where nothing was measured.
+const ABSENT: &str = "-";
+
+fn cells(row: &Outcome, timed: bool) -> Vec<String> {
+    let figures = &row.figures;
+    let mut cells = vec![row.spec.size.to_string(), figures.messages.to_string()];
+    if timed {
+        cells.extend(match figures.latency {
+            Some(l) => [l.min, l.max, l.p50, l.mean, l.p99, l.p999].map(micros),
+            None => [ABSENT; 6].map(str::to_owned),
+        });
+    } else {
+        cells.push(megabytes(figures.peak_bytes_per_s));
+        cells.push(megabytes(figures.bytes_per_s));
+        cells.push(fixed(figures.msgs_per_s / 1e6, 3));
+    }
+    cells
+}
+
+fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
+    let typical = |baseline: Option<&super::row::Baseline>| {
+        let figures = baseline.map(|baseline| baseline.figures);
+        match figures {
+            Some(figures) if timed => figures
+                .latency
+                .map_or_else(|| ABSENT.to_owned(), |latency| micros(latency.p50)),
+            Some(figures) => megabytes(figures.bytes_per_s),
+            None => ABSENT.to_owned(),
+        }
+    };
+    let best = row.baseline.as_ref();
+    let by = best.map(|best| match best.write {
+        Some(write) => format!("{}, {}", best.congestion, units::bytes(write as u64)),
+        None => best.congestion.clone(),
+    });
+    let ratio = best.and_then(|best| best.ratio);
+    let mut cells = vec![
+        typical(best),
+        by.unwrap_or_else(|| ABSENT.to_owned()),
+        fixed(ratio.map_or(f64::NAN, |ratio| ratio.typical), 2),
+    ];
+    if timed {
+        let p99 = ratio.and_then(|ratio| ratio.p99);
+        cells.push(fixed(p99.unwrap_or(f64::NAN), 2));
+    }
+    if own {
+        cells.push(typical(row.systems_own.as_ref().or(best)));
+    }
+    cells
+}
+
+fn micros(nanos: f64) -> String {
+    fixed(nanos / 1e3, 2)
+}
+
+fn megabytes(bytes: f64) -> String {
+    fixed(bytes / 1e6, 2)
+}
+
+fn fixed(value: f64, digits: usize) -> String {
+    if value.is_finite() {
+        format!("{value:.digits$}")
+    } else {
+        ABSENT.to_owned()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use super::super::row::Baseline;
+    use super::super::spec::tests::SPEC;
+    use super::super::stats::Side;
+    use super::*;
+
+    fn side(times: &[u64]) -> Side {
+        let mut side = Side::new();
+        side.add(1000, Duration::from_millis(100), &mut times.to_vec());
+        side
+    }
+
+    fn outcome(spec: Spec, times: &[u64]) -> Outcome {
+        let (ours, theirs) = (side(times), side(times));
+        let baseline = |name: &str, write| Baseline {
+            congestion: name.to_owned(),
+            write,
+            figures: theirs.figures(&spec),
+            ratio: ours.ratio(&theirs, &spec),
+        };
+        Outcome {
+            spec,
+            turns: 1,
+            complete: true,
+            figures: ours.figures(&spec),
+            baseline: Some(baseline("cubic", Some(64 << 10))),
+            systems_own: Some(baseline("bbr", Some(64 << 10))),
+        }
+    }
+
+    pub(crate) fn bandwidth() -> Outcome {
+        outcome(SPEC, &[])
+    }
+
+    pub(crate) fn latency() -> Outcome {
+        let spec = Spec {
+            test: Test::Latency,
+            ..SPEC
+        };
+        outcome(spec, &[8000, 9000])
+    }
+
+    #[test]
+    fn titles_say_what_rows_have_in_common() {
+        assert_eq!(
+            title(&SPEC),
+            "RDMA Write bandwidth, poll, CRC off, depth 32"
+        );
+        let spec = Spec {
+            test: Test::Latency,
+            crc: true,
+            segment: Some(1448),
+            placement: Placement::Together,
+            ..SPEC
+        };
+        assert_eq!(
+            title(&spec),
+            "RDMA Write latency, poll, CRC on, segments of 1448 B, one core"
+        );
+    }
+
+    #[test]
+    fn rows_that_differ_in_size_only_stand_in_one_table() {
+        assert!(is_like(&SPEC, &Spec { size: 1, ..SPEC }));
+        assert!(!is_like(&SPEC, &Spec { crc: true, ..SPEC }));
+    }
+
+    #[test]
+    fn bandwidth_is_shown_as_perftest_does_beside_the_baseline() {
+        let text = table(&[bandwidth()]).to_string();
+        let lines: Vec<_> = text.lines().collect();
+        for head in [
+            "#bytes",
+            "#iterations",
+            "BW peak[MB/s]",
+            "BW average[MB/s]",
+            "MsgRate[Mpps]",
+            "ratio",
+            "bbr (default)",
+        ] {
+            assert!(lines[0].contains(head), "{head}: {text}");
+        }
+        for cell in ["65536", "1000", "655.36", "0.010", "cubic, 64 KiB", "1.00"] {
+            assert!(lines[2].contains(cell), "{cell}: {text}");
+        }
+    }
+
+    #[test]
+    fn latency_is_shown_as_perftest_does() {
+        let text = table(&[latency()]).to_string();
+        for word in [
+            "t_min[usec]",
+            "t_typical[usec]",
+            "t_avg[usec]",
+            "99.9%[usec]",
+            "4.00",
+        ] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_incomplete_says_so() {
+        let cut = Outcome {
+            complete: false,
+            turns: 0,
+            figures: Side::new().figures(&SPEC),
+            baseline: None,
+            systems_own: None,
+            ..bandwidth()
+        };
+        let text = table(&[bandwidth(), cut]).to_string();
+        assert!(text.contains("incomplete: 0 turns"), "{text}");
+        assert!(!text.contains("NaN") && text.contains('-'), "{text}");
+    }
+}

@@ -1,0 +1,421 @@
+//! One row at the side that runs the tests: connect, check, warm up, measure in alternating turns.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use netdirect::{RemoteAddress, Status};
+
+use super::affinity::{self, Role};
+use super::client::Client;
+use super::control::{Control, from_hex, value};
+use super::lane::{Lane, Memory};
+use super::link::{
+    Key, LIMIT, SYSTEMS_OWN, bare_socket, choose_congestion, congestion, private_data, setup,
+};
+use super::spec::{MAX_QUIET, Mode, SPARE, Spec};
+use super::stats::{Figures, Ratio, Side, median};
+use super::wire::{Exchange, WHOLE, Wire};
+use crate::errors::{Failure, Result};
+use crate::session::Session;
+
+/// How rows are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Whether a bare TCP connection takes turns with the row.
+    pub(crate) baseline: bool,
+    /// Turns of each side of the comparison.
+    pub(crate) turns: u32,
+    /// The length that turns aim at.
+    pub(crate) length: Duration,
+}
+
+/// A bare connection in comparison.
+#[derive(Clone, Debug)]
+pub(super) struct Baseline {
+    pub(super) congestion: String,
+    /// The size of its writes, where that was chosen.
+    pub(super) write: Option<usize>,
+    pub(super) figures: Figures,
+    /// The row compared with it.
+    pub(super) ratio: Option<Ratio>,
+}
+
+/// What a row has brought.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) spec: Spec,
+    /// Turns that were measured.
+    pub(super) turns: usize,
+    /// Whether that is all that were wanted.
+    pub(super) complete: bool,
+    pub(super) figures: Figures,
+    /// The best that a bare connection can be here.
+    pub(super) baseline: Option<Baseline>,
+    /// The bare connection with the system's own congestion control, if that is not the best.
+    pub(super) systems_own: Option<Baseline>,
+}
+
+/// Measures a row. Where something goes wrong once turns have been measured, both what they brought and what went wrong come
+/// back. `progress` is told of every turn.
+pub(super) fn measure(
+    control: &mut Control,
+    spec: &Spec,
+    plan: &Plan,
+    progress: &dyn Fn(),
+) -> (Outcome, Result<()>) {
+    let mut measured = Measured::new();
+    let done = attempt(control, spec, plan, &mut measured, progress);
+    let done = done.map_err(|failure| {
+        if failure.is_ours() {
+            control.give_up(&failure);
+            return failure;
+        }
+        // What this side met may only be what followed from that.
+        control.last_words().unwrap_or(failure)
+    });
+    (measured.outcome(spec, done.is_ok()), done)
+}
+
+fn attempt(
+    control: &mut Control,
+    spec: &Spec,
+    plan: &Plan,
+    measured: &mut Measured,
+    progress: &dyn Fn(),
+) -> Result<()> {
+    affinity::place(spec, Role::Client);
+    let mut run = Run::connect(control, spec, plan)?;
+    run.check()?;
+    let mut ours = Way {
+        wire: None,
+        pace: run.warm_up(None)?,
+    };
+    let best = run.best()?;
+    let mut theirs = best
+        .map(|best| {
+            measured.best = Some(Compared::new(&run.wires[best.wire], best));
+            Ok::<_, Failure>(Way {
+                wire: Some(best),
+                pace: run.warm_up(Some(best))?,
+            })
+        })
+        .transpose()?;
+    let own = run.systems_own(best)?;
+    let mut own = own
+        .map(|own| {
+            measured.own = Some(Compared::new(&run.wires[own.wire], own));
+            Ok::<_, Failure>(Way {
+                wire: Some(own),
+                pace: run.warm_up(Some(own))?,
+            })
+        })
+        .transpose()?;
+    for _ in 0..plan.turns {
+        run.measure(&mut ours, &mut measured.ours)?;
+        if let (Some(way), Some(compared)) = (&mut theirs, &mut measured.best) {
+            run.measure(way, &mut compared.side)?;
+        }
+        if let (Some(way), Some(compared)) = (&mut own, &mut measured.own) {
+            run.measure(way, &mut compared.side)?;
+        }
+        progress();
+    }
+    run.verify()?;
+    run.control.ask("end").map(drop)
+}
+
+/// What the turns have brought so far.
+struct Measured {
+    ours: Side,
+    best: Option<Compared>,
+    own: Option<Compared>,
+}
+
+struct Compared {
+    side: Side,
+    congestion: String,
+    write: Option<usize>,
+}
+
+impl Compared {
+    fn new(wire: &Wire, choice: Choice) -> Self {
+        Self {
+            side: Side::new(),
+            congestion: congestion(wire.socket()),
+            write: Some(choice.write).filter(|write| *write != WHOLE),
+        }
+    }
+
+    fn baseline(self, ours: &Side, spec: &Spec) -> Option<Baseline> {
+        (self.side.turns() > 0).then(|| Baseline {
+            figures: self.side.figures(spec),
+            ratio: ours.ratio(&self.side, spec),
+            congestion: self.congestion,
+            write: self.write,
+        })
+    }
+}
+
+impl Measured {
+    fn new() -> Self {
+        Self {
+            ours: Side::new(),
+            best: None,
+            own: None,
+        }
+    }
+
+    fn outcome(self, spec: &Spec, complete: bool) -> Outcome {
+        let Self { ours, best, own } = self;
+        Outcome {
+            spec: *spec,
+            turns: ours.turns(),
+            complete,
+            figures: ours.figures(spec),
+            baseline: best.and_then(|compared| compared.baseline(&ours, spec)),
+            systems_own: own.and_then(|compared| compared.baseline(&ours, spec)),
+        }
+    }
+}
+
+/// A bare connection, and the size of its writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Choice {
+    wire: usize,
+    write: usize,
+}
+
+/// What takes turns, and how many messages fill one.
+struct Way {
+    wire: Option<Choice>,
+    pace: Pace,
+}
+
+/// How many messages fill a turn, learnt from the turns before: the machine drifts.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    length: Duration,
+    count: u64,
+    most: u64,
+}
+
+impl Pace {
+    /// What the last turn of `count` messages says about the next.
+    fn learn(&mut self, elapsed: Duration) {
+        let factor = self.length.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+        let wanted = self.count as f64 * factor.clamp(0.25, 8.0);
+        // Positive, and far below what a float holds exactly.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let wanted = wanted as u64;
+        self.count = wanted.clamp(1, self.most);
+    }
+}
+
+/// A row that is connected.
+struct Run<'a> {
+    _session: Session,
+    control: &'a mut Control,
+    client: Client,
+    wires: Vec<Wire>,
+    plan: Plan,
+    spec: Spec,
+    times: Vec<u64>,
+}
+
+impl<'a> Run<'a> {
+    /// Announces the row and makes its connections.
+    fn connect(control: &'a mut Control, spec: &Spec, plan: &Plan) -> Result<Self> {
+        let destination = control.peer()?;
+        let setup = setup(spec)?;
+        let (session, local) = setup.towards(destination)?;
+        spec.check_limits(session.info())?;
+        let memory = Memory::new(&session, spec, spec.client_rings())?;
+        let answer = control.ask(format_args!("row {spec}"))?;
+        let at = |port| SocketAddr::new(destination.ip(), port);
+        let (rdma, tcp) = (at(value(&answer, "rdma")?), at(value(&answer, "tcp")?));
+        let key: Key = from_hex(&value::<String>(&answer, "key")?)?;
+        let remote = RemoteAddress::from_bytes(from_hex(&value::<String>(&answer, "remote")?)?);
+        control.say("join")?;
+        let lane = join(&session, spec, &memory, (local, rdma), key)?;
+        control.expect("ok")?;
+        let mut run = Self {
+            _session: session,
+            control,
+            client: Client::new(lane, memory, *spec, remote),
+            wires: Vec::new(),
+            plan: *plan,
+            spec: *spec,
+            times: Vec::new(),
+        };
+        if plan.baseline {
+            run.connect_wires(tcp, key)?;
+        }
+        Ok(run)
+    }
+
+    /// Bare connections with each congestion control that the process may choose.
+    fn connect_wires(&mut self, tcp: SocketAddr, key: Key) -> Result<()> {
+        let mut names = Vec::new();
+        for name in [SYSTEMS_OWN, "cubic", "reno"] {
+            let socket = bare_socket(tcp, &self.spec)?;
+            let explain =
+                |error| Failure::io(format_args!("connect to {tcp} to compare"), &error).by_peer();
+            socket
+                .connect_timeout(&tcp.into(), LIMIT)
+                .map_err(explain)?;
+            let mut socket = std::net::TcpStream::from(socket);
+            if !choose_congestion(&socket, name) || names.contains(&congestion(&socket)) {
+                continue;
+            }
+            socket.write_all(&key).map_err(explain)?;
+            self.control.ask(format_args!("wire {name}"))?;
+            names.push(congestion(&socket));
+            self.wires.push(Wire::new(socket, &self.spec, LIMIT)?);
+        }
+        Ok(())
+    }
+
+    /// Moves every message once each way that is measured, and has both sides look at what came.
+    fn check(&mut self) -> Result<()> {
+        self.turn(None, self.spec.slots().into())?;
+        for wire in 0..self.wires.len() {
+            let whole = self.wires[wire].whole();
+            let choice = Choice { wire, write: WHOLE };
+            self.turn(Some(choice), whole)?;
+        }
+        self.verify()
+    }
+
+    /// Whether all that came since the last time is what was sent.
+    fn verify(&mut self) -> Result<()> {
+        self.control.ask("verify")?;
+        self.wires.iter().try_for_each(Wire::verify)?;
+        self.client.verify()
+    }
+
+    /// One turn of `count` messages, at both sides.
+    fn turn(&mut self, wire: Option<Choice>, count: u64) -> Result<Duration> {
+        self.times.clear();
+        self.times
+            .reserve(usize::try_from(count).unwrap_or_default().min(1 << 20));
+        match wire {
+            None => self.control.say(format_args!("turn {count}"))?,
+            Some(Choice { wire, write }) => self
+                .control
+                .say(format_args!("turn {count} wire={wire} write={write}"))?,
+        }
+        self.control.expect("go")?;
+        let elapsed = match wire {
+            None => self.client.turn(count, &mut self.times)?,
+            Some(Choice { wire, write }) => self.wires[wire].run(count, write, &mut self.times)?,
+        };
+        self.control.expect("done")?;
+        Ok(elapsed)
+    }
+
+    /// A turn that counts.
+    fn measure(&mut self, way: &mut Way, side: &mut Side) -> Result<()> {
+        let elapsed = self.turn(way.wire, way.pace.count)?;
+        side.add(way.pace.count, elapsed, &mut self.times);
+        way.pace.learn(elapsed);
+        Ok(())
+    }
+
+    /// Turns that do not count, until one is about as long as those that do.
+    fn warm_up(&mut self, wire: Option<Choice>) -> Result<Pace> {
+        self.pace(wire, self.plan.length)
+    }
+
+    /// Turns that do not count, until one is about so long.
+    fn pace(&mut self, wire: Option<Choice>, length: Duration) -> Result<Pace> {
+        let quiet = wire.is_none() && self.spec.mode == Mode::Memory;
+        let mut pace = Pace {
+            length,
+            count: 16,
+            most: if quiet { MAX_QUIET } else { u64::MAX >> 1 },
+        };
+        let deadline = Instant::now() + 8 * length;
+        loop {
+            let elapsed = self.turn(wire, pace.count)?;
+            let near = elapsed >= length / 2;
+            pace.learn(elapsed);
+            if near || pace.count == pace.most || Instant::now() > deadline {
+                return Ok(pace);
+            }
+        }
+    }
+
+    /// The best bare connection and size of writes, found by short turns of each.
+    fn best(&mut self) -> Result<Option<Choice>> {
+        let all = 0..self.wires.len();
+        self.best_of(all)
+    }
+
+    /// The bare connection with the system's own congestion control, unless it is the best anyway.
+    fn systems_own(&mut self, best: Option<Choice>) -> Result<Option<Choice>> {
+        match best {
+            Some(best) if best.wire != 0 => self.best_of(0..1),
+            _ => Ok(None),
+        }
+    }
+
+    fn best_of(&mut self, wires: std::ops::Range<usize>) -> Result<Option<Choice>> {
+        const ROUNDS: usize = 3;
+        let writes: &[usize] = match Exchange::of(&self.spec) {
+            Exchange::Stream { .. } => &[64 << 10, 256 << 10, 1 << 20],
+            Exchange::PingPong { .. } | Exchange::Credits => &[WHOLE],
+        };
+        let mut choices: Vec<(Choice, Pace, Vec<f64>)> = Vec::new();
+        let short = (self.plan.length / 3).min(Duration::from_millis(15));
+        for wire in wires {
+            for write in writes {
+                let choice = Choice {
+                    wire,
+                    write: *write,
+                };
+                choices.push((choice, self.pace(Some(choice), short)?, Vec::new()));
+            }
+        }
+        for _ in 0..ROUNDS {
+            for (choice, pace, rates) in &mut choices {
+                let elapsed = self.turn(Some(*choice), pace.count)?;
+                rates.push(pace.count as f64 / elapsed.as_secs_f64().max(1e-9));
+                pace.learn(elapsed);
+            }
+        }
+        let best = choices
+            .iter()
+            .max_by(|a, b| median(&a.2).total_cmp(&median(&b.2)));
+        Ok(best.map(|(choice, ..)| *choice))
+    }
+}
+
+/// Connects over RDMA.
+fn join(
+    session: &Session,
+    spec: &Spec,
+    memory: &Memory,
+    (local, destination): (SocketAddr, SocketAddr),
+    key: Key,
+) -> Result<Lane> {
+    let lane = Lane::new(session, spec, session.connector()?, SPARE, LIMIT)?;
+    if spec.client_receives_data() {
+        let sink = memory.sink()?.slot(0);
+        (0..SPARE).try_for_each(|_| lane.receive(0, &sink))?;
+    } else {
+        lane.receive_marks()?;
+    }
+    let ring = memory.sink.as_ref().map(|sink| sink.region.remote());
+    let data = private_data(key, ring);
+    let limits = Lane::read_limits(session, spec);
+    let status = lane.endpoint.connect(local, destination, limits, &data)?;
+    if status != Status::SUCCESS {
+        let doing = format!("connect to {destination}");
+        return Err(Failure::status(doing, status));
+    }
+    match lane.endpoint.complete_connect()? {
+        Status::SUCCESS => Ok(lane),
+        status => Err(Failure::status("complete the connection", status)),
+    }
+}

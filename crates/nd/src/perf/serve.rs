@@ -1,0 +1,233 @@
+//! `nd perf serve`: the side that serves the tests.
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netdirect::{Listener, Status};
+
+use super::affinity::{self, Role};
+use super::args::ServeArgs;
+use super::control::{Control, stranger, to_hex, value};
+use super::lane::{Lane, Memory};
+use super::link::{
+    Key, LIMIT, bare_socket, choose_congestion, congestion, new_key, ring_of, setup,
+};
+use super::server::Server;
+use super::spec::{Op, Spec};
+use super::wire::Wire;
+use crate::errors::{Failure, Result};
+use crate::output;
+use crate::session::{self, Session};
+
+/// How long a client may think between two requests.
+const THINKING: Duration = Duration::from_secs(60);
+
+/// Serves one client after the other, or one only.
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    let address = session::resolve(&args.listen)?[0];
+    let doing = || format!("listen on {address}");
+    let listener = TcpListener::bind(address).map_err(|error| Failure::io(doing(), &error))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::io(doing(), &error))?;
+    output::line(format_args!("listening on {address}"))?;
+    loop {
+        let (stream, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+            Err(error) => return Err(Failure::io("accept a connection", &error)),
+        };
+        let served = serve(stream, args);
+        if args.once {
+            // The client has heard why, and tells its user.
+            return served.map(drop).map_err(Failure::told);
+        }
+        match served {
+            Ok(rows) => output::line(format_args!("{peer}: {rows} rows"))?,
+            Err(failure) => output::note(format_args!("{peer}: {failure}")),
+        }
+    }
+}
+
+/// Serves a client until it has no more rows: how many there were.
+fn serve(stream: TcpStream, args: &ServeArgs) -> Result<u64> {
+    let mut control = Control::new(stream, THINKING)?;
+    let mut rows = 0;
+    loop {
+        let Some(line) = control.hear()? else {
+            return Ok(rows);
+        };
+        let served = match line.strip_prefix("row ").map(str::parse) {
+            Some(Ok(spec)) => row(&mut control, spec, args),
+            _ => Err(stranger()),
+        };
+        served.inspect_err(|failure| control.give_up(failure))?;
+        rows += 1;
+    }
+}
+
+/// Serves a row, from its announcement to its end.
+fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
+    args.check(&spec)?;
+    spec.check()?;
+    affinity::place(&spec, Role::Server);
+    let local = SocketAddr::new(control.local()?.ip(), 0);
+    let session = setup(&spec)?.at(local)?;
+    spec.check_limits(session.info())?;
+    let memory = Memory::new(&session, &spec, spec.server_rings())?;
+    let (listener, address) = session.listen(local)?;
+    let bare = bare_listener(local, &spec)?;
+    let key = new_key();
+    // Of the two rings, the one that the other side reaches for.
+    let ring = match spec.op {
+        Op::Read => memory.source.as_ref(),
+        Op::Send | Op::Write => memory.sink.as_ref(),
+    };
+    control.say(format_args!(
+        "ok rdma={} tcp={} key={} remote={}",
+        address.port(),
+        bare_port(&bare)?,
+        to_hex(&key),
+        to_hex(
+            &ring
+                .map(|ring| ring.region.remote())
+                .unwrap_or_default()
+                .to_bytes()
+        ),
+    ))?;
+    let mut row = Row {
+        server: join(control, &session, listener.as_ref(), memory, spec, key)?,
+        wires: Vec::new(),
+        bare,
+        key,
+        spec,
+    };
+    control.say("ok")?;
+    while let Some(line) = control.hear()? {
+        if line == "end" {
+            return control.say("ok");
+        }
+        row.follow(control, &line)?;
+    }
+    Err(super::lane::gone())
+}
+
+/// Takes the RDMA connection that has the key.
+fn join(
+    control: &mut Control,
+    session: &Session,
+    listener: &dyn Listener,
+    memory: Memory,
+    spec: Spec,
+    key: Key,
+) -> Result<Server> {
+    if control.hear()?.as_deref() != Some("join") {
+        return Err(stranger());
+    }
+    loop {
+        let request = session::next_request(session, listener, Some(LIMIT))?;
+        let Some(ring) = ring_of(&request.private_data, key) else {
+            // Somebody else's; that it cannot be told so any more is no matter here.
+            let _ = request.connector.reject(&[]);
+            continue;
+        };
+        let receives = spec.server_receives();
+        let connector = Arc::clone(&request.connector);
+        let lane = Lane::new(session, &spec, connector, receives, LIMIT)?;
+        let mut server = Server::new(lane, memory, spec, ring);
+        server.prepare()?;
+        return match server.lane.endpoint.accept(request.limits, &[])? {
+            Status::SUCCESS => Ok(server),
+            status => Err(Failure::status("accept the connection", status)),
+        };
+    }
+}
+
+/// A row that is being served.
+struct Row {
+    server: Server,
+    wires: Vec<Wire>,
+    bare: TcpListener,
+    key: Key,
+    spec: Spec,
+}
+
+impl Row {
+    /// Does what a line asks for.
+    fn follow(&mut self, control: &mut Control, line: &str) -> Result<()> {
+        match line.split_once(' ').unwrap_or((line, "")) {
+            ("turn", rest) => self.turn(control, rest),
+            ("wire", name) => {
+                let wire = self.accept_wire(name)?;
+                control.say(format_args!("ok {}", congestion(wire.socket())))?;
+                self.wires.push(wire);
+                Ok(())
+            }
+            ("verify", _) => {
+                self.server.verify()?;
+                self.wires.iter().try_for_each(Wire::verify)?;
+                control.say("ok")
+            }
+            _ => Err(stranger()),
+        }
+    }
+
+    fn turn(&mut self, control: &mut Control, rest: &str) -> Result<()> {
+        let count = rest.split(' ').next().unwrap_or(rest);
+        let count = count.parse().map_err(|_| stranger())?;
+        if rest.contains(' ') {
+            let (index, write): (usize, usize) = (value(rest, "wire")?, value(rest, "write")?);
+            let wire = self.wires.get_mut(index).ok_or_else(stranger)?;
+            control.say("go")?;
+            wire.serve(count, write.max(1))?;
+        } else {
+            control.say("go")?;
+            self.server.turn(count)?;
+        }
+        control.say("done")
+    }
+
+    /// Takes a bare connection that has the key, with the congestion control of that name if this process may choose it.
+    fn accept_wire(&self, name: &str) -> Result<Wire> {
+        let explain = |error| Failure::io("accept a connection to compare with", &error);
+        let deadline = Instant::now() + LIMIT;
+        self.bare.set_nonblocking(true).map_err(explain)?;
+        while Instant::now() < deadline {
+            let mut socket = match self.bare.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(error) => return Err(explain(error)),
+            };
+            socket.set_nonblocking(false).map_err(explain)?;
+            socket.set_read_timeout(Some(LIMIT)).map_err(explain)?;
+            let mut key = Key::default();
+            if socket.read_exact(&mut key).is_ok() && key == self.key {
+                // Where it may not be chosen here, the other side's choice still holds for what that sends.
+                choose_congestion(&socket, name);
+                return Wire::new(socket, &self.spec, LIMIT);
+            }
+        }
+        Err(super::lane::silence(LIMIT))
+    }
+}
+
+/// A listener for the sockets to compare with, on any port.
+fn bare_listener(local: SocketAddr, spec: &Spec) -> Result<TcpListener> {
+    let socket = bare_socket(local, spec)?;
+    let explain = |error| Failure::io(format_args!("listen on {local}"), &error);
+    socket.bind(&local.into()).map_err(explain)?;
+    socket.listen(8).map_err(explain)?;
+    Ok(socket.into())
+}
+
+fn bare_port(listener: &TcpListener) -> Result<u16> {
+    match listener.local_addr() {
+        Ok(address) => Ok(address.port()),
+        Err(error) => Err(Failure::io("see the listener's address", &error)),
+    }
+}

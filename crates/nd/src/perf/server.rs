@@ -1,0 +1,140 @@
+//! The turns of the side that serves the test, over RDMA.
+
+use netdirect::{OpFlags, RemoteAddress, RequestType};
+
+use super::lane::{Lane, Memory, posted};
+use super::sequence::Sequence;
+use super::spec::{Mode, Op, Spec, Test};
+use crate::errors::Result;
+
+/// The connection under test, at the side that serves it.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) lane: Lane,
+    memory: Memory,
+    spec: Spec,
+    /// The other side's ring, where this one writes.
+    remote: RemoteAddress,
+    /// Where the Receive that is posted next puts its message.
+    slot: usize,
+    /// Messages since the sink was cleared.
+    moved: u64,
+}
+
+impl Server {
+    pub(super) fn new(lane: Lane, memory: Memory, spec: Spec, remote: RemoteAddress) -> Self {
+        Self {
+            lane,
+            memory,
+            spec,
+            remote,
+            slot: 0,
+            moved: 0,
+        }
+    }
+
+    /// Posts the Receives that the row needs. Called once, before the connection stands.
+    pub(super) fn prepare(&mut self) -> Result<()> {
+        if self.spec.op != Op::Send {
+            return self.lane.receive_marks();
+        }
+        let sink = self.memory.sink()?;
+        for _ in 0..self.spec.server_receives() {
+            self.lane.receive(self.slot, &sink.slot(self.slot))?;
+            self.slot = sink.next(self.slot);
+        }
+        Ok(())
+    }
+
+    /// Serves one turn of `count` messages.
+    pub(super) fn turn(&mut self, count: u64) -> Result<()> {
+        self.moved += count;
+        match (self.spec.test, self.spec.op) {
+            (Test::Latency, Op::Send) => self.pong_by_send(count),
+            (Test::Latency, Op::Write) => self.pong_by_write(count),
+            (Test::Bandwidth | Test::Rate, Op::Send) => self.take_sends(count),
+            (_, Op::Read) | (Test::Bandwidth | Test::Rate, Op::Write) => self.stand_by(),
+        }
+    }
+
+    /// Whether what came is what the other side has; from then on, memory is to be filled again.
+    pub(super) fn verify(&mut self) -> Result<()> {
+        let Some(sink) = &self.memory.sink else {
+            return Ok(());
+        };
+        if self.moved >= u64::from(self.spec.slots()) {
+            sink.verify(self.spec.last_octet())?;
+        }
+        self.moved = 0;
+        sink.clear();
+        Ok(())
+    }
+
+    fn pong_by_send(&mut self, count: u64) -> Result<()> {
+        let (source, sink) = (self.memory.source()?.slot(0), self.memory.sink()?.slot(0));
+        let lane = &mut self.lane;
+        let mut own = 0_u64;
+        for _ in 0..count {
+            let mut asked = false;
+            while !asked {
+                for i in 0..lane.wait()? {
+                    if lane.kind(i)? == RequestType::Receive {
+                        asked = true;
+                    } else {
+                        own -= 1;
+                    }
+                }
+            }
+            posted(lane.qp.send(0, &source, OpFlags::empty()))?;
+            own += 1;
+            lane.receive(0, &sink)?;
+        }
+        lane.await_own(own)
+    }
+
+    fn pong_by_write(&mut self, count: u64) -> Result<()> {
+        let poll = self.spec.mode != Mode::Memory;
+        let (source, sink) = (self.memory.source()?, self.memory.sink()?);
+        let (lane, slot) = (&mut self.lane, source.slot(0));
+        let mut sequence = Sequence::new(self.spec.mode);
+        for _ in 0..count {
+            let (value, flags) = sequence.next();
+            lane.watch(sink, value, poll)?;
+            source.set_last(value);
+            posted(lane.qp.write(0, &slot, self.remote, flags))?;
+        }
+        sink.set_last(0);
+        lane.await_own(sequence.reported())
+    }
+
+    fn take_sends(&mut self, count: u64) -> Result<()> {
+        let batch = u64::from(self.spec.credit_batch());
+        let sink = self.memory.sink()?;
+        let lane = &mut self.lane;
+        let (mut received, mut own) = (0_u64, 0_u64);
+        while received < count {
+            for i in 0..lane.wait()? {
+                if lane.kind(i)? != RequestType::Receive {
+                    own -= 1;
+                    continue;
+                }
+                lane.receive(self.slot, &sink.slot(self.slot))?;
+                self.slot = sink.next(self.slot);
+                received += 1;
+                if received.is_multiple_of(batch) {
+                    lane.mark()?;
+                    own += 1;
+                }
+            }
+        }
+        lane.mark()?;
+        lane.await_own(own + 1)
+    }
+
+    /// Takes no part until the other side says that all is done, and says that it was.
+    fn stand_by(&mut self) -> Result<()> {
+        self.lane.await_mark(0)?;
+        self.lane.mark()?;
+        self.lane.await_own(1)
+    }
+}

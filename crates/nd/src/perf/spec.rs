@@ -1,0 +1,537 @@
+//! What one row of the output measures, and how it travels to the other side.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use netdirect::AdapterInfo;
+
+use crate::errors::{Failure, Result};
+use crate::units;
+
+/// The RDMA operation that moves the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Op {
+    /// Send into Receives
+    Send,
+    /// RDMA Write into the other side's memory
+    Write,
+    /// RDMA Read from the other side's memory
+    Read,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Test {
+    /// One message at a time: half a round trip of Send or Write, the whole of a Read
+    Latency,
+    /// Octets per second, one way, with --depth messages under way
+    Bandwidth,
+    /// Messages per second: small ones, pipelined
+    Rate,
+}
+
+/// How both sides wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Mode {
+    /// Both sides poll their completion queue
+    Poll,
+    /// Both sides sleep until they are notified
+    Event,
+    /// Both sides spin on the last byte of their buffer and never call the adapter to wait (Write latency only)
+    Memory,
+}
+
+/// On which cores the two processes run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// Where the system puts them: the processes are on different machines.
+    Free,
+    /// Each on a core of its own.
+    Apart,
+    /// Both on the same one.
+    Together,
+}
+
+/// A value with a name on the command line, in the control protocol and in the output.
+macro_rules! named {
+    ($($type:ident: $($name:literal $value:ident),+;)+) => {$(
+        impl $type {
+            const fn name(self) -> &'static str {
+                match self { $(Self::$value => $name),+ }
+            }
+        }
+        impl Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+        impl FromStr for $type {
+            type Err = ();
+            fn from_str(text: &str) -> std::result::Result<Self, ()> {
+                match text { $($name => Ok(Self::$value),)+ _ => Err(()) }
+            }
+        }
+    )+};
+}
+
+named! {
+    Op: "send" Send, "write" Write, "read" Read;
+    Test: "latency" Latency, "bandwidth" Bandwidth, "rate" Rate;
+    Mode: "poll" Poll, "event" Event, "memory" Memory;
+    Placement: "free" Free, "apart" Apart, "together" Together;
+}
+
+/// One row: everything that both sides have to agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spec {
+    pub(crate) op: Op,
+    pub(crate) test: Test,
+    /// Octets per message.
+    pub(crate) size: u32,
+    /// Requests that may be outstanding at the side that issues them.
+    pub(crate) depth: u32,
+    pub(crate) mode: Mode,
+    pub(crate) crc: bool,
+    /// TCP's maximum segment size, if it is to be limited.
+    pub(crate) segment: Option<u16>,
+    pub(crate) placement: Placement,
+}
+
+/// Which of a side's two rings a row needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rings {
+    /// The ring that data is taken from.
+    pub(crate) source: bool,
+    /// The ring that data is put into.
+    pub(crate) sink: bool,
+}
+
+/// Memory for the ring of one side; more is a mistake rather than a measurement.
+const MAX_RING: u64 = 4 << 30;
+
+/// Queue entries beyond those for data: marks at the end of a turn, credits.
+pub(super) const SPARE: u32 = 16;
+
+/// In memory mode one Write in so many reports its success. No completion is taken during a turn, because that would be a
+/// call of the adapter: all of them have room in the completion queue, which holds more than [`MAX_QUIET`] / [`QUIET`].
+pub(super) const QUIET: u32 = 512;
+
+/// Round trips of a turn in memory mode, at most.
+pub(super) const MAX_QUIET: u64 = QUIET as u64 * QUIET as u64;
+
+/// The smallest segment size that systems take for TCP over IPv4.
+const MIN_SEGMENT: u16 = 88;
+
+impl Spec {
+    /// How many messages the ring holds: one for each request that may be outstanding.
+    pub(crate) fn slots(&self) -> u32 {
+        self.depth
+    }
+
+    /// Octets of a ring.
+    pub(crate) fn ring(&self) -> u64 {
+        u64::from(self.size) * u64::from(self.slots())
+    }
+
+    /// Messages that the sender may have on their way towards Receives: twice the depth, so that credits are back before
+    /// they are needed.
+    pub(crate) fn window(&self) -> u32 {
+        self.depth.saturating_mul(2)
+    }
+
+    /// Messages for which one credit message is sent.
+    pub(crate) fn credit_batch(&self) -> u32 {
+        (self.depth / 2).max(1)
+    }
+
+    /// Whether data flows into Receives without a pause, so that credits are needed.
+    pub(crate) fn is_credited(&self) -> bool {
+        self.op == Op::Send && self.test != Test::Latency
+    }
+
+    /// Whether data comes to the side that runs the test in its Receives.
+    pub(crate) fn client_receives_data(&self) -> bool {
+        self.op == Op::Send && self.test == Test::Latency
+    }
+
+    /// The rings of the side that runs the test.
+    pub(crate) fn client_rings(&self) -> Rings {
+        Rings {
+            source: self.op != Op::Read,
+            sink: self.op == Op::Read || self.test == Test::Latency,
+        }
+    }
+
+    /// The rings of the side that serves it.
+    pub(crate) fn server_rings(&self) -> Rings {
+        let Rings { source, sink } = self.client_rings();
+        Rings {
+            source: sink,
+            sink: source,
+        }
+    }
+
+    /// Receives that the side which serves the test keeps posted.
+    pub(crate) fn server_receives(&self) -> u32 {
+        if self.is_credited() {
+            self.window()
+        } else {
+            SPARE
+        }
+    }
+
+    /// The octet that ends a message when a turn is over, where the two sides follow each other by it.
+    pub(crate) fn last_octet(&self) -> Option<u8> {
+        (self.op == Op::Write && self.test == Test::Latency).then_some(0)
+    }
+
+    /// Requests other than Receives that each side's queue pair holds.
+    pub(crate) fn initiator(&self) -> u32 {
+        let quiet = if self.mode == Mode::Memory {
+            2 * QUIET
+        } else {
+            0
+        };
+        self.depth.saturating_add(SPARE).max(quiet)
+    }
+
+    /// What can be said against the row without an adapter.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_numbers()?;
+        self.check_sense()
+    }
+
+    /// What can be said against its numbers.
+    pub(crate) fn check_numbers(&self) -> Result<()> {
+        if self.size == 0 {
+            return Err(Failure::new(
+                "a message of 0 bytes cannot be measured",
+                "choose a --size of 1 or more",
+            ));
+        }
+        if self.depth == 0 {
+            return Err(Failure::new(
+                "at a depth of 0 nothing would be under way",
+                "choose a --depth of 1 or more",
+            ));
+        }
+        if let Some(segment) = self.segment.filter(|segment| *segment < MIN_SEGMENT) {
+            return Err(Failure::new(
+                format!("a segment of {segment} bytes is below what TCP takes"),
+                format!("choose a --segment of {MIN_SEGMENT} or more"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What can be said against measuring this in that way.
+    pub(crate) fn check_sense(&self) -> Result<()> {
+        match (self.mode, self.op, self.test) {
+            (Mode::Memory, Op::Write, Test::Latency) => {}
+            (Mode::Memory, op, test) => {
+                return Err(Failure::new(
+                    format!(
+                        "--mode memory cannot measure {op} {test}: it watches the memory that a Write changes"
+                    ),
+                    "use it with --op write --test latency",
+                ));
+            }
+            (Mode::Event, Op::Write, Test::Latency) => {
+                return Err(Failure::new(
+                    "--mode event cannot measure write latency: a Write makes no event at its target",
+                    "use --mode poll or --mode memory, or --op send",
+                ));
+            }
+            (Mode::Poll | Mode::Event, ..) => {}
+        }
+        if self.placement == Placement::Together && self.mode != Mode::Event {
+            return Err(Failure::new(
+                format!(
+                    "--one-core cannot measure --mode {}: each side would wait for the other's time slice to end",
+                    self.mode
+                ),
+                "use it with --mode event",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What can be said against the row for an adapter with these limits.
+    pub(crate) fn check_limits(&self, info: &AdapterInfo) -> Result<()> {
+        let over = |what: &str, asked: u64, limit: u64| {
+            Failure::new(
+                format!("{what} {asked} is over the adapter's limit of {limit}"),
+                "compare with the limits that `nd info` shows",
+            )
+        };
+        if self.size > info.max_transfer_length {
+            return Err(over(
+                "the message size",
+                self.size.into(),
+                info.max_transfer_length.into(),
+            ));
+        }
+        let ring = self.ring();
+        if ring > MAX_RING {
+            return Err(Failure::new(
+                format!(
+                    "depth {} times {} is more than the {} that a test may use",
+                    self.depth,
+                    units::bytes(self.size.into()),
+                    units::bytes(MAX_RING)
+                ),
+                "choose a smaller --depth or --size",
+            ));
+        }
+        if ring > info.max_registration_size {
+            return Err(over(
+                "the memory for depth times size,",
+                ring,
+                info.max_registration_size,
+            ));
+        }
+        let initiator = u64::from(self.initiator());
+        let receives = u64::from(self.server_receives());
+        let limits = [
+            ("depth", initiator, info.max_initiator_queue_depth),
+            ("depth", receives, info.max_receive_queue_depth),
+            (
+                "depth",
+                initiator + receives,
+                info.max_completion_queue_depth,
+            ),
+        ];
+        for (what, needed, limit) in limits {
+            if needed > u64::from(limit) {
+                return Err(Failure::new(
+                    format!(
+                        "{what} {} needs queues of {needed} entries, over the adapter's limit of {limit}",
+                        self.depth
+                    ),
+                    "choose a smaller --depth, or compare with the limits that `nd info` shows",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `op=write test=bandwidth size=65536 …`: how a row travels to the other side, and how it is named in messages.
+impl Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={}",
+            self.op,
+            self.test,
+            self.size,
+            self.depth,
+            self.mode,
+            if self.crc { "on" } else { "off" },
+            self.segment.unwrap_or(0),
+            self.placement
+        )
+    }
+}
+
+impl FromStr for Spec {
+    type Err = ();
+
+    /// The value comes from the other side: what is missing or unknown makes it none.
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        fn value<T: FromStr>(text: &str, key: &str) -> std::result::Result<T, ()> {
+            text.split(' ')
+                .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+                .and_then(|value| value.parse().ok())
+                .ok_or(())
+        }
+        let crc: String = value(text, "crc")?;
+        let crc = match crc.as_str() {
+            "on" => true,
+            "off" => false,
+            _ => return Err(()),
+        };
+        Ok(Self {
+            op: value(text, "op")?,
+            test: value(text, "test")?,
+            size: value(text, "size")?,
+            depth: value(text, "depth")?,
+            mode: value(text, "mode")?,
+            crc,
+            segment: Some(value(text, "segment")?).filter(|segment| *segment != 0),
+            placement: value(text, "placement")?,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) const SPEC: Spec = Spec {
+        op: Op::Write,
+        test: Test::Bandwidth,
+        size: 65_536,
+        depth: 32,
+        mode: Mode::Poll,
+        crc: false,
+        segment: None,
+        placement: Placement::Apart,
+    };
+
+    fn info() -> AdapterInfo {
+        let mut info = AdapterInfo::default();
+        info.max_transfer_length = 1 << 20;
+        info.max_registration_size = 1 << 40;
+        info.max_initiator_queue_depth = 256;
+        info.max_receive_queue_depth = 256;
+        info.max_completion_queue_depth = 512;
+        info
+    }
+
+    #[test]
+    fn a_row_survives_its_journey() {
+        for spec in [
+            SPEC,
+            Spec {
+                op: Op::Read,
+                crc: true,
+                segment: Some(1448),
+                ..SPEC
+            },
+            Spec {
+                test: Test::Latency,
+                mode: Mode::Event,
+                placement: Placement::Together,
+                ..SPEC
+            },
+        ] {
+            assert_eq!(spec.to_string().parse(), Ok(spec));
+        }
+    }
+
+    #[test]
+    fn a_row_with_anything_missing_or_unknown_is_none() {
+        let good = SPEC.to_string();
+        for word in good.split(' ') {
+            let (key, _) = word.split_once('=').expect("key=value");
+            assert_eq!(good.replace(word, "").parse::<Spec>(), Err(()), "{key}");
+            assert_eq!(
+                good.replace(word, &format!("{key}=?")).parse::<Spec>(),
+                Err(())
+            );
+        }
+    }
+
+    #[test]
+    fn zero_is_refused_by_name() {
+        for (bad, name) in [
+            (Spec { size: 0, ..SPEC }, "--size"),
+            (Spec { depth: 0, ..SPEC }, "--depth"),
+            (
+                Spec {
+                    segment: Some(1),
+                    ..SPEC
+                },
+                "--segment",
+            ),
+        ] {
+            let failure = bad.check().expect_err(name).to_string();
+            assert!(failure.contains(name), "{failure}");
+        }
+        assert!(SPEC.check().is_ok());
+    }
+
+    #[test]
+    fn modes_that_cannot_wait_for_an_operation_are_refused() {
+        let latency = Spec {
+            test: Test::Latency,
+            ..SPEC
+        };
+        for (bad, name) in [
+            (
+                Spec {
+                    mode: Mode::Memory,
+                    ..SPEC
+                },
+                "write bandwidth",
+            ),
+            (
+                Spec {
+                    mode: Mode::Event,
+                    ..latency
+                },
+                "write latency",
+            ),
+            (
+                Spec {
+                    placement: Placement::Together,
+                    ..SPEC
+                },
+                "--one-core",
+            ),
+        ] {
+            let failure = bad.check().expect_err(name).to_string();
+            assert!(failure.contains(name), "{failure}");
+        }
+        assert!(
+            Spec {
+                mode: Mode::Memory,
+                ..latency
+            }
+            .check()
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn what_is_over_the_adapters_limits_is_refused_by_name() {
+        assert!(SPEC.check_limits(&info()).is_ok());
+        for (bad, name) in [
+            (
+                Spec {
+                    size: (1 << 20) + 1,
+                    ..SPEC
+                },
+                "message size",
+            ),
+            (Spec { depth: 241, ..SPEC }, "depth 241"),
+            (
+                Spec {
+                    op: Op::Send,
+                    depth: 129,
+                    ..SPEC
+                },
+                "depth 129",
+            ),
+            (
+                Spec {
+                    size: 1 << 20,
+                    depth: 1 << 13,
+                    ..SPEC
+                },
+                "4 GiB",
+            ),
+        ] {
+            let failure = bad.check_limits(&info()).expect_err(name).to_string();
+            assert!(failure.contains(name), "{failure}");
+        }
+    }
+
+    #[test]
+    fn each_side_has_the_rings_that_data_moves_between() {
+        let rings = |op, test| {
+            let spec = Spec { op, test, ..SPEC };
+            let (client, server) = (spec.client_rings(), spec.server_rings());
+            [client.source, client.sink, server.source, server.sink]
+        };
+        assert_eq!(
+            rings(Op::Write, Test::Bandwidth),
+            [true, false, false, true]
+        );
+        assert_eq!(rings(Op::Read, Test::Bandwidth), [false, true, true, false]);
+        assert_eq!(rings(Op::Read, Test::Latency), [false, true, true, false]);
+        assert_eq!(rings(Op::Send, Test::Latency), [true; 4]);
+    }
+}

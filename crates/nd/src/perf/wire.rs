@@ -1,0 +1,387 @@
+//! The same exchanges over a bare TCP socket: what RDMA semantics are compared with.
+//!
+//! As good as plain sockets get: no delay, writes and reads as large as is best, the congestion control that is best, the
+//! same amount of memory walked in the same order, and the same way of waiting as the row under test.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::lane::{Patience, gone, silence};
+use super::pattern;
+use super::spec::{Mode, Op, Spec, Test};
+use crate::errors::{Failure, Result};
+
+/// What moves in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    /// A request and an answer, one at a time, each of so many octets.
+    PingPong { request: usize, answer: usize },
+    /// One way; from the side that runs the test, or towards it.
+    Stream { towards_server: bool },
+    /// As many small messages as the receiver has given credit for, with credits flowing back.
+    Credits,
+}
+
+/// Octets of the request for which a Read is answered: those of its header and of the frame around it.
+const READ_REQUEST: usize = 52;
+
+/// Memory that a stream walks at least, so that even with small messages the best write size can be used.
+const MIN_RING: usize = 1 << 20;
+
+/// The most that is read at once.
+const READ: usize = 1 << 20;
+
+/// The most that is written at once in exchanges other than streams.
+pub(super) const WHOLE: usize = usize::MAX;
+
+impl Exchange {
+    /// What corresponds to the row.
+    pub(super) fn of(spec: &Spec) -> Self {
+        let size = spec.size as usize;
+        match (spec.test, spec.op) {
+            (Test::Latency, Op::Send | Op::Write) => Self::PingPong {
+                request: size,
+                answer: size,
+            },
+            (Test::Latency, Op::Read) => Self::PingPong {
+                request: READ_REQUEST,
+                answer: size,
+            },
+            (Test::Rate, Op::Send) => Self::Credits,
+            (Test::Bandwidth | Test::Rate, op) => Self::Stream {
+                towards_server: op != Op::Read,
+            },
+        }
+    }
+}
+
+/// One bare connection, at either side.
+#[derive(Debug)]
+pub(super) struct Wire {
+    socket: TcpStream,
+    spins: bool,
+    limit: Duration,
+    exchange: Exchange,
+    size: usize,
+    batch: u64,
+    window: u64,
+    /// What is sent from.
+    source: Vec<u8>,
+    /// What is received into.
+    sink: Vec<u8>,
+    at: usize,
+    /// How far the sink has been filled.
+    seen: usize,
+}
+
+impl Wire {
+    /// Takes over a connected socket.
+    pub(super) fn new(socket: TcpStream, spec: &Spec, limit: Duration) -> Result<Self> {
+        let spins = spec.mode != Mode::Event;
+        let explain = |error| Failure::io("set up a socket to compare with", &error);
+        socket.set_nodelay(true).map_err(explain)?;
+        socket.set_nonblocking(spins).map_err(explain)?;
+        socket.set_read_timeout(Some(limit)).map_err(explain)?;
+        socket.set_write_timeout(Some(limit)).map_err(explain)?;
+        let exchange = Exchange::of(spec);
+        let size = spec.size as usize;
+        let slots = spec.slots() as usize;
+        let len = match exchange {
+            Exchange::PingPong { request, answer } => request.max(answer),
+            // Whole messages, so that the pattern of each is in its place.
+            Exchange::Stream { .. } => size * slots.max(MIN_RING.div_ceil(size)),
+            Exchange::Credits => size * slots,
+        };
+        let mut source = vec![0; len];
+        for (slot, octets) in source.chunks_mut(size).enumerate() {
+            pattern::fill(slot, octets);
+        }
+        // Not zeroed by the system on first use, in the middle of a turn.
+        let sink = vec![0xFF; len];
+        Ok(Self {
+            socket,
+            spins,
+            limit,
+            exchange,
+            size,
+            batch: spec.credit_batch().into(),
+            window: spec.window().into(),
+            source,
+            sink,
+            at: 0,
+            seen: 0,
+        })
+    }
+
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Messages after which all memory has been walked.
+    pub(super) fn whole(&self) -> u64 {
+        (self.source.len() / self.size).max(1) as u64
+    }
+
+    /// The turn of the side that runs the test: as [`Client::turn`](super::client::Client::turn).
+    pub(super) fn run(
+        &mut self,
+        count: u64,
+        write: usize,
+        times: &mut Vec<u64>,
+    ) -> Result<Duration> {
+        self.at = 0;
+        let begun = Instant::now();
+        match self.exchange {
+            Exchange::PingPong { request, answer } => {
+                self.ping(count, request, answer, times)?;
+            }
+            Exchange::Stream {
+                towards_server: true,
+            } => {
+                self.pour(count, write)?;
+                self.hear()?;
+            }
+            Exchange::Stream {
+                towards_server: false,
+            } => {
+                self.tell(1)?;
+                self.drink(count)?;
+            }
+            Exchange::Credits => self.send_on_credit(count)?,
+        }
+        Ok(begun.elapsed())
+    }
+
+    /// The turn of the side that serves the test.
+    pub(super) fn serve(&mut self, count: u64, write: usize) -> Result<()> {
+        self.at = 0;
+        match self.exchange {
+            Exchange::PingPong { request, answer } => self.pong(count, request, answer),
+            Exchange::Stream {
+                towards_server: true,
+            } => {
+                self.drink(count)?;
+                self.tell(1)
+            }
+            Exchange::Stream {
+                towards_server: false,
+            } => {
+                self.hear()?;
+                self.pour(count, write)
+            }
+            Exchange::Credits => self.give_credit(count),
+        }
+    }
+
+    /// Whether what was received is what the other side has.
+    pub(super) fn verify(&self) -> Result<()> {
+        let (sink, source) = (&self.sink[..self.seen], &self.source[..self.seen]);
+        let mut slots = sink.chunks(self.size).zip(source.chunks(self.size));
+        match slots.position(|(sink, source)| sink != source) {
+            Some(slot) => Err(pattern::mismatch(slot)),
+            None => Ok(()),
+        }
+    }
+
+    fn ping(
+        &mut self,
+        count: u64,
+        request: usize,
+        answer: usize,
+        times: &mut Vec<u64>,
+    ) -> Result<()> {
+        let mut last = Instant::now();
+        for _ in 0..count {
+            self.put(0, request)?;
+            self.take(0, answer)?;
+            let now = Instant::now();
+            times.push(u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX));
+            last = now;
+        }
+        Ok(())
+    }
+
+    fn pong(&mut self, count: u64, request: usize, answer: usize) -> Result<()> {
+        for _ in 0..count {
+            self.take(0, request)?;
+            self.put(0, answer)?;
+        }
+        Ok(())
+    }
+
+    /// Sends so many messages out of the ring, in writes of `write` octets.
+    fn pour(&mut self, count: u64, write: usize) -> Result<()> {
+        let mut left = self.octets(count)?;
+        while left > 0 {
+            let room = usize::try_from(left).unwrap_or(usize::MAX);
+            let part = write.min(self.source.len() - self.at).min(room);
+            self.put(self.at, part)?;
+            left -= part as u64;
+            self.at = (self.at + part) % self.source.len();
+        }
+        Ok(())
+    }
+
+    /// Receives so many messages into the ring, as they come.
+    fn drink(&mut self, count: u64) -> Result<()> {
+        let mut left = self.octets(count)?;
+        while left > 0 {
+            let room = usize::try_from(left).unwrap_or(usize::MAX);
+            let part = READ.min(self.sink.len() - self.at).min(room);
+            let n = self.take_some(self.at, part)?;
+            left -= n as u64;
+            self.at = (self.at + n) % self.sink.len();
+        }
+        Ok(())
+    }
+
+    fn send_on_credit(&mut self, count: u64) -> Result<()> {
+        let total = self.octets(count)?;
+        let marks = count / self.batch + 1;
+        let (mut sent, mut heard) = (0_u64, 0_u64);
+        let mut patience = Patience::new(self.limit);
+        while heard < marks {
+            let messages = count.min(self.window + heard * self.batch);
+            let allowed = self.octets(messages)?.min(total);
+            while sent < allowed {
+                let room = usize::try_from(allowed - sent).unwrap_or(usize::MAX);
+                let part = room.min(self.source.len() - self.at);
+                self.put(self.at, part)?;
+                sent += part as u64;
+                self.at = (self.at + part) % self.source.len();
+            }
+            let mut marks_now = [0; 64];
+            match self.read_into(&mut marks_now)? {
+                Some(n) => {
+                    heard += n as u64;
+                    patience = Patience::new(self.limit);
+                }
+                None => drop(patience.spent()?),
+            }
+        }
+        Ok(())
+    }
+
+    fn give_credit(&mut self, count: u64) -> Result<()> {
+        let total = self.octets(count)?;
+        let (mut received, mut given) = (0_u64, 0_u64);
+        let batch = self.octets(self.batch)?;
+        while received < total {
+            let part = self.sink.len() - self.at;
+            let n = self.take_some(self.at, part)?;
+            received += n as u64;
+            self.at = (self.at + n) % self.sink.len();
+            let due = received / batch - given;
+            self.tell(due)?;
+            given += due;
+        }
+        self.tell(1)
+    }
+
+    fn octets(&self, count: u64) -> Result<u64> {
+        count.checked_mul(self.size as u64).ok_or_else(|| {
+            Failure::new(
+                "a turn of that many messages is too long",
+                "choose a shorter --duration",
+            )
+        })
+    }
+
+    /// Sends so many octets that say nothing but that the other side may go on.
+    fn tell(&mut self, count: u64) -> Result<()> {
+        let octets = [0; 64];
+        let mut left = count;
+        while left > 0 {
+            let part = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(octets.len());
+            write_all(&mut self.socket, &octets[..part], self.spins, self.limit)?;
+            left -= part as u64;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Result<()> {
+        let mut patience = Patience::new(self.limit);
+        while self.read_into(&mut [0])?.is_none() {
+            patience.spent()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, len: usize) -> Result<()> {
+        let part = &self.source[at..at + len];
+        write_all(&mut self.socket, part, self.spins, self.limit)
+    }
+
+    #[inline]
+    fn take(&mut self, mut at: usize, len: usize) -> Result<()> {
+        let end = at + len;
+        while at < end {
+            at += self.take_some(at, end - at)?;
+        }
+        Ok(())
+    }
+
+    /// Receives what is there, at least one octet.
+    #[inline]
+    fn take_some(&mut self, at: usize, len: usize) -> Result<usize> {
+        let mut patience = Patience::new(self.limit);
+        loop {
+            match self.socket.read(&mut self.sink[at..at + len]) {
+                Ok(0) => return Err(gone()),
+                Ok(n) => {
+                    self.seen = self.seen.max(at + n);
+                    return Ok(n);
+                }
+                Err(error) => waits(&error, self.spins, self.limit)?,
+            }
+            patience.spent()?;
+        }
+    }
+
+    /// What is there, if anything.
+    fn read_into(&mut self, into: &mut [u8]) -> Result<Option<usize>> {
+        match self.socket.read(into) {
+            Ok(0) => Err(gone()),
+            Ok(n) => Ok(Some(n)),
+            Err(error) => waits(&error, self.spins, self.limit).map(|()| None),
+        }
+    }
+}
+
+#[inline]
+fn write_all(
+    socket: &mut TcpStream,
+    mut octets: &[u8],
+    spins: bool,
+    limit: Duration,
+) -> Result<()> {
+    let mut patience = Patience::new(limit);
+    while !octets.is_empty() {
+        match socket.write(octets) {
+            Ok(0) => return Err(gone()),
+            Ok(n) => octets = &octets[n..],
+            Err(error) => {
+                waits(&error, spins, limit)?;
+                patience.spent()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error only means that the socket is not ready yet.
+fn waits(error: &std::io::Error, spins: bool, limit: Duration) -> Result<()> {
+    match error.kind() {
+        ErrorKind::Interrupted => Ok(()),
+        ErrorKind::WouldBlock if spins => Ok(()),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(silence(limit)),
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
+            Err(gone())
+        }
+        _ => Err(Failure::io("move data over the socket to compare with", error).by_peer()),
+    }
+}
