@@ -70,6 +70,7 @@ fn serve(stream: TcpStream, args: &ServeArgs) -> Result<u64> {
 
 /// Serves a row, from its announcement to its end.
 fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
+    tracing::info!("row {spec}");
     args.check(&spec)?;
     spec.check()?;
     affinity::place(&spec, Role::Server);
@@ -175,6 +176,7 @@ impl Row {
     }
 
     fn turn(&mut self, control: &mut Control, rest: &str) -> Result<()> {
+        tracing::debug!("turn {rest}");
         let count = rest.split(' ').next().unwrap_or(rest);
         let count = count.parse().map_err(|_| stranger())?;
         if rest.contains(' ') {

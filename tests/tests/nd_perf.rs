@@ -1,0 +1,319 @@
+//! `nd perf`: every kind of row is measured and shown, and what cannot be measured is refused by name. Nothing here asks how
+//! fast anything is.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
+use rustix::process::Signal;
+use softnd_tests::nd::Finished;
+use softnd_tests::{args, nd};
+
+/// As little as makes a row: three turns of two milliseconds.
+const TINY: [&str; 4] = ["--turns", "3", "--duration", "0.006"];
+
+fn local(line: &str) -> Finished {
+    nd::run(["perf", "local"].into_iter().chain(line.split_whitespace()))
+}
+
+fn local_tiny(line: &str) -> Finished {
+    let words = ["perf", "local"].into_iter().chain(TINY);
+    nd::run(words.chain(line.split_whitespace()))
+}
+
+/// The values of a flat JSON object, as they are written.
+fn object(line: &str) -> BTreeMap<&str, &str> {
+    let inside = line
+        .strip_prefix('{')
+        .and_then(|line| line.strip_suffix('}'))
+        .unwrap_or_else(|| panic!("no object: {line}"));
+    let pair = |field| -> (&str, &str) {
+        let (name, value): (&str, &str) = str::split_once(field, ':').expect("name and value");
+        (name.trim_matches('"'), value.trim_matches('"'))
+    };
+    inside.split(',').map(pair).collect()
+}
+
+fn rows(stdout: &str) -> Vec<BTreeMap<&str, &str>> {
+    stdout.lines().map(object).collect()
+}
+
+#[test]
+fn every_operation_is_measured_in_every_way_beside_the_baseline() {
+    let run = local_tiny("--size 100 --depth 4 --crc on --baseline tcp --format json");
+    run.assert_success();
+    assert!(run.stderr.is_empty(), "{run}");
+    let rows = rows(&run.stdout);
+    let mut seen = Vec::new();
+    for row in &rows {
+        assert_eq!(
+            (row["turns"], row["complete"], row["crc"], row["size"]),
+            ("3", "true", "true", "100")
+        );
+        seen.push((row["test"], row["op"], row["mode"]));
+        let timed = row["test"] == "latency";
+        assert_eq!(row["depth"], if timed { "1" } else { "4" });
+        let (present, absent) = if timed {
+            (
+                [
+                    "p50_ns",
+                    "p99_ns",
+                    "p999_ns",
+                    "baseline_p50_ns",
+                    "ratio_p99",
+                ],
+                ["bytes_per_s", "msgs_per_s", "baseline_bytes_per_s"],
+            )
+        } else {
+            (
+                [
+                    "bytes_per_s",
+                    "msgs_per_s",
+                    "baseline_bytes_per_s",
+                    "baseline_msgs_per_s",
+                    "ratio",
+                ],
+                ["p50_ns", "p99_ns", "baseline_p50_ns"],
+            )
+        };
+        for name in present.into_iter().chain(["ratio"]) {
+            let value: f64 = row[name]
+                .parse()
+                .unwrap_or_else(|_| panic!("{name}: {run}"));
+            assert!(value > 0.0, "{name}: {run}");
+        }
+        assert!(absent.iter().all(|name| row[name] == "null"), "{run}");
+        assert_ne!(row["baseline_congestion"], "null", "{run}");
+    }
+    seen.sort_unstable();
+    let mut wanted: Vec<_> = [
+        ("latency", "send", "poll"),
+        ("latency", "send", "event"),
+        ("latency", "write", "poll"),
+        ("latency", "read", "poll"),
+        ("latency", "read", "event"),
+        ("rate", "send", "poll"),
+        ("rate", "send", "event"),
+    ]
+    .into();
+    for op in ["send", "write", "read"] {
+        wanted.extend([("bandwidth", op, "poll"), ("bandwidth", op, "event")]);
+    }
+    wanted.sort_unstable();
+    assert_eq!(seen, wanted, "{run}");
+}
+
+#[test]
+fn memory_mode_one_core_and_small_segments_are_measured() {
+    for line in [
+        "--op write --test latency --size 8 --mode memory --crc off",
+        "--op send --test latency --size 8 --mode event --crc off --one-core",
+        "--op write --test bandwidth --size 64k --mode event --crc on --segment 1448",
+        "--op send --test bandwidth --size 1M --depth 1 --mode event --crc off",
+        "--op write,read --test rate --size 1 --depth 3 --mode poll --crc off",
+    ] {
+        let run = local_tiny(&format!("{line} --baseline tcp --format json"));
+        run.assert_success();
+        for row in rows(&run.stdout) {
+            assert_eq!((row["turns"], row["complete"]), ("3", "true"), "{run}");
+        }
+    }
+}
+
+#[test]
+fn without_a_baseline_there_is_nothing_to_compare_with() {
+    let run =
+        local_tiny("--op write --test bandwidth --size 4k --mode poll --crc off --format json");
+    run.assert_success();
+    let rows = rows(&run.stdout);
+    assert_eq!(rows.len(), 1, "{run}");
+    for name in [
+        "baseline_bytes_per_s",
+        "baseline_congestion",
+        "ratio",
+        "segment",
+    ] {
+        assert_eq!(rows[0][name], "null", "{name}: {run}");
+    }
+}
+
+#[test]
+fn csv_has_one_head_and_tables_have_the_columns_of_perftest() {
+    let what = "--op read --mode event --crc off --size 8,64 --baseline tcp";
+    let run = local_tiny(&format!("{what} --test bandwidth --format csv"));
+    run.assert_success();
+    let lines: Vec<_> = run.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{run}");
+    assert!(lines[0].starts_with("op,test,size,"), "{run}");
+    for line in &lines {
+        assert_eq!(
+            line.split(',').count(),
+            lines[0].split(',').count(),
+            "{run}"
+        );
+    }
+    let run = local_tiny(&format!("{what} --test latency,bandwidth"));
+    run.assert_success();
+    for head in [
+        "#bytes",
+        "#iterations",
+        "t_typical[usec]",
+        "BW peak[MB/s]",
+        "BW average[MB/s]",
+        "MsgRate[Mpps]",
+        "ratio",
+    ] {
+        assert!(run.stdout.contains(head), "{head}: {run}");
+    }
+}
+
+#[test]
+fn a_plot_is_a_drawing_of_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plot.svg");
+    let what = "--op send --test latency,bandwidth --size 8,64 --mode event --crc on --plot";
+    let words = ["perf", "local"].into_iter().chain(TINY);
+    let words = words.chain(what.split_whitespace());
+    let words = words.map(Into::into).chain([path.clone().into_os_string()]);
+    nd::run(words).assert_success();
+    let drawing = std::fs::read_to_string(path).unwrap();
+    assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
+    for word in ["Latency", "Bandwidth", "Send, event, CRC on"] {
+        assert!(drawing.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn what_measures_nothing_is_refused_by_name() {
+    for (line, what) in [
+        ("--size 0", "message of 0 bytes"),
+        ("--depth 0", "depth of 0"),
+        ("--turns 0", "without a turn"),
+        ("--turns 1 --duration 5", "--duration"),
+        ("--segment 1", "segment of 1"),
+        ("--mode memory --op send", "--mode memory"),
+        ("--mode event --op write --test latency", "--mode event"),
+        ("--mode poll --one-core", "--one-core"),
+        ("--op write --test bandwidth --size 2G", "message size"),
+        (
+            "--op write --test bandwidth --size 8 --depth 1000000",
+            "depth 1000000",
+        ),
+        (
+            "--op write --test bandwidth --size 1G --depth 32",
+            "depth 32",
+        ),
+    ] {
+        let run = local(line);
+        run.assert_failure(what);
+    }
+}
+
+#[test]
+fn two_processes_find_each_other_and_the_server_goes_on() {
+    let mut serve = nd::start(["perf", "serve"]);
+    let address = serve.address().to_string();
+    let what = "--op send --test latency --size 8 --mode event --crc off --format json";
+    for _ in 0..2 {
+        let words = ["perf", "run", &address].into_iter().chain(TINY);
+        let run = nd::run(words.chain(what.split_whitespace()));
+        run.assert_success();
+        assert_eq!(rows(&run.stdout)[0]["complete"], "true");
+    }
+}
+
+#[test]
+fn a_server_of_another_mode_or_operation_says_so() {
+    let mut serve = nd::start(["perf", "serve", "--mode", "event", "--op", "read"]);
+    let address = serve.address().to_string();
+    for (what, named) in [
+        ("--op read --mode poll", "serves mode event"),
+        ("--op send --mode event", "serves op read"),
+    ] {
+        let words = ["perf", "run", &address].into_iter().chain(TINY);
+        let run = nd::run(words.chain(what.split_whitespace()));
+        run.assert_failure(named);
+    }
+}
+
+/// Answers one connection with these octets, and keeps it until the other side has gone.
+fn impostor(greeting: &'static [u8]) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(greeting).unwrap();
+        // Ends with the connection, in whatever way.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    address
+}
+
+#[test]
+fn a_peer_of_another_version_or_kind_is_named() {
+    for (greeting, what) in [
+        (
+            &b"nd-perf 99 12.3.4\n"[..],
+            "version 99 of nd perf (nd 12.3.4)",
+        ),
+        (b"HTTP/1.1 400 Bad Request\r\n", "does not speak nd perf"),
+        (b"\xFF\xFE\n", "does not speak nd perf"),
+        (&[b'x'; 10_000], "does not speak nd perf"),
+    ] {
+        let address = impostor(greeting);
+        let run = nd::run(args!["perf", "run", &address, "--op", "send"]);
+        run.assert_failure(what);
+        assert!(run.stdout.is_empty(), "{run}");
+    }
+}
+
+/// Waits until the server has begun so many turns: more than checks and warms up.
+fn wait_for_turns(serve: &mut nd::Nd) {
+    let begun = Cell::new(0);
+    serve.wait_for(|line| {
+        begun.set(begun.get() + u32::from(line.contains(": turn ")));
+        (begun.get() > 40).then_some(())
+    });
+}
+
+#[test]
+fn a_server_that_disappears_leaves_an_incomplete_row() {
+    let mut serve = nd::start(["-vv", "perf", "serve"]);
+    let address = serve.address().to_string();
+    let what =
+        "--op write --test bandwidth --size 4k --mode event --crc off --duration 600 --format json";
+    let words = ["perf", "run", &address].into_iter();
+    let run = nd::start(words.chain(what.split_whitespace()));
+    wait_for_turns(&mut serve);
+    serve.signal(Signal::KILL);
+    let run = run.finish();
+    run.assert_failure("gone");
+    let rows = rows(&run.stdout);
+    assert_eq!((rows.len(), rows[0]["complete"]), (1, "false"), "{run}");
+    assert!(rows[0]["turns"].parse::<u32>().unwrap() > 0, "{run}");
+    assert_ne!(rows[0]["bytes_per_s"], "null", "{run}");
+}
+
+#[test]
+fn a_client_that_disappears_does_not_end_the_server() {
+    let mut serve = nd::start(["-vv", "perf", "serve"]);
+    let address = serve.address().to_string();
+    for mode in ["event", "memory"] {
+        let what = "--op write --size 8 --crc off --duration 600 --test";
+        let test = if mode == "memory" {
+            "latency"
+        } else {
+            "bandwidth"
+        };
+        let words = ["perf", "run", &address, "--mode", mode].into_iter();
+        let run = nd::start(words.chain(what.split_whitespace()).chain([test]));
+        wait_for_turns(&mut serve);
+        run.signal(Signal::KILL);
+        serve.wait_for(|line| line.contains("gone").then_some(()));
+    }
+    let what = "--op send --test rate --mode event --crc off --format json";
+    let words = ["perf", "run", &address].into_iter().chain(TINY);
+    nd::run(words.chain(what.split_whitespace())).assert_success();
+}
