@@ -29,34 +29,51 @@ fn choose(cores: &[usize], spec: &Spec, role: Role) -> Vec<usize> {
 }
 
 /// Binds the calling thread, and those that it starts from now on. Where the system does not let it, it runs anywhere.
-#[cfg(target_os = "linux")]
 pub(super) fn place(spec: &Spec, role: Role) {
+    let allowed = system::allowed();
+    let chosen = choose(allowed, spec, role);
+    system::bind(if chosen.is_empty() { allowed } else { &chosen });
+}
+
+/// Takes back what [`place`] did: a process that is started now would inherit it.
+pub(super) fn anywhere() {
+    system::bind(system::allowed());
+}
+
+#[cfg(target_os = "linux")]
+mod system {
     use std::sync::OnceLock;
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
-    let allowed = ALLOWED.get_or_init(|| match sched_getaffinity(None) {
-        Ok(set) => (0..CpuSet::MAX_CPU)
-            .filter(|core| set.is_set(*core))
-            .collect(),
-        Err(_) => Vec::new(),
-    });
-    let mut chosen = choose(allowed, spec, role);
-    if chosen.is_empty() {
-        chosen.clone_from(allowed);
+    /// The cores that the process could use when this was asked first.
+    pub(super) fn allowed() -> &'static [usize] {
+        static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
+        ALLOWED.get_or_init(|| match sched_getaffinity(None) {
+            Ok(set) => (0..CpuSet::MAX_CPU)
+                .filter(|core| set.is_set(*core))
+                .collect(),
+            Err(_) => Vec::new(),
+        })
     }
-    let mut set = CpuSet::new();
-    chosen.iter().for_each(|core| set.set(*core));
-    if let Err(error) = sched_setaffinity(None, &set) {
-        tracing::warn!(%error, ?chosen, "cannot choose the cores to run on");
+
+    pub(super) fn bind(cores: &[usize]) {
+        let mut set = CpuSet::new();
+        cores.iter().for_each(|core| set.set(*core));
+        if let Err(error) = sched_setaffinity(None, &set) {
+            tracing::warn!(%error, ?cores, "cannot choose the cores to run on");
+        }
     }
 }
 
 /// Nothing is known about cores here.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn place(spec: &Spec, role: Role) {
-    tracing::debug!(cores = ?choose(&[], spec, role), "cores cannot be chosen on this system");
+mod system {
+    pub(super) fn allowed() -> &'static [usize] {
+        &[]
+    }
+
+    pub(super) fn bind(_: &[usize]) {}
 }
 
 #[cfg(test)]

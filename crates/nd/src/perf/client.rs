@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use netdirect::{OpFlags, RemoteAddress, RequestType};
 
 use super::lane::{Lane, Memory, posted};
-use super::sequence::Sequence;
+use super::sequence::{Signals, successor};
 use super::spec::{Mode, Op, Spec, Test};
 use crate::errors::Result;
 
@@ -65,19 +65,18 @@ impl Client {
     fn ping_by_send(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {
         let (source, sink) = (self.memory.source()?.slot(0), self.memory.sink()?.slot(0));
         let lane = &mut self.lane;
-        let mut own = 0_u64;
+        let mut own = Signals::one_in(self.spec.signals());
         let begun = Instant::now();
         let mut last = begun;
-        for _ in 0..count {
-            posted(lane.qp.send(0, &source, OpFlags::empty()))?;
-            own += 1;
+        for left in (0..count).rev() {
+            posted(lane.qp.send(0, &source, own.post(left == 0)))?;
             let mut answered = false;
             while !answered {
                 for i in 0..lane.wait()? {
                     if lane.kind(i)? == RequestType::Receive {
                         answered = true;
                     } else {
-                        own -= 1;
+                        own.complete();
                     }
                 }
             }
@@ -86,7 +85,7 @@ impl Client {
             last = now;
             lane.receive(0, &sink)?;
         }
-        lane.await_own(own)?;
+        lane.await_own(own.outstanding())?;
         Ok(last - begun)
     }
 
@@ -94,20 +93,21 @@ impl Client {
         let poll = self.spec.mode != Mode::Memory;
         let (source, sink) = (self.memory.source()?, self.memory.sink()?);
         let (lane, slot) = (&mut self.lane, source.slot(0));
-        let mut sequence = Sequence::new(self.spec.mode);
+        let mut own = Signals::one_in(self.spec.signals());
+        let mut value = 0;
         let begun = Instant::now();
         let mut last = begun;
-        for _ in 0..count {
-            let (value, flags) = sequence.next();
+        for left in (0..count).rev() {
+            value = successor(value);
             source.set_last(value);
-            posted(lane.qp.write(0, &slot, self.remote, flags))?;
-            lane.watch(sink, value, poll)?;
+            posted(lane.qp.write(0, &slot, self.remote, own.post(left == 0)))?;
+            lane.watch(sink, value, poll, &mut own)?;
             let now = Instant::now();
             times.push(nanos(now - last));
             last = now;
         }
         sink.set_last(0);
-        lane.await_own(sequence.reported())?;
+        lane.await_own(own.outstanding())?;
         Ok(last - begun)
     }
 
@@ -134,21 +134,22 @@ impl Client {
         let lane = &mut self.lane;
         // One mark for each batch that was received, and one at the end.
         let marks = count / batch + 1;
-        let (mut sent, mut done, mut heard) = (0, 0, 0);
+        let mut own = Signals::one_in(self.spec.signals());
+        let mut heard = 0;
         let begun = Instant::now();
-        while heard < marks || done < count {
-            let allowed = count.min(done + depth).min(window + heard * batch);
-            while sent < allowed {
-                posted(lane.qp.send(0, &source.slot(self.slot), OpFlags::empty()))?;
+        while heard < marks || own.done() < count {
+            let allowed = count.min(own.done() + depth).min(window + heard * batch);
+            while own.posted() < allowed {
+                let flags = own.post(own.posted() + 1 == count);
+                posted(lane.qp.send(0, &source.slot(self.slot), flags))?;
                 self.slot = source.next(self.slot);
-                sent += 1;
             }
             for i in 0..lane.wait()? {
                 if lane.kind(i)? == RequestType::Receive {
                     heard += 1;
                     lane.receive(0, &[])?;
                 } else {
-                    done += 1;
+                    own.complete();
                 }
             }
         }
@@ -159,29 +160,26 @@ impl Client {
         let depth = u64::from(self.spec.depth);
         let source = self.memory.source()?;
         let lane = &mut self.lane;
-        let (mut sent, mut done) = (0, 0);
+        let mut own = Signals::one_in(self.spec.signals());
         let begun = Instant::now();
-        while sent < count {
-            let allowed = count.min(done + depth);
-            while sent < allowed {
+        while own.posted() < count {
+            let allowed = count.min(own.done() + depth);
+            while own.posted() < allowed {
                 let to = self.remote.offset(source.offset(self.slot));
-                posted(
-                    lane.qp
-                        .write(0, &source.slot(self.slot), to, OpFlags::empty()),
-                )?;
+                let flags = own.post(own.posted() + 1 == count);
+                posted(lane.qp.write(0, &source.slot(self.slot), to, flags))?;
                 self.slot = source.next(self.slot);
-                sent += 1;
             }
-            if sent < count {
+            if own.posted() < count {
                 for i in 0..lane.wait()? {
                     lane.kind(i)?;
-                    done += 1;
+                    own.complete();
                 }
             }
         }
         // A Write's completion tells nothing about the other side; the answer to a message behind it does.
         lane.mark()?;
-        lane.await_mark(count - done + 1)?;
+        lane.await_mark(own.outstanding() + 1)?;
         Ok(begun.elapsed())
     }
 

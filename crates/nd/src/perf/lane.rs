@@ -11,6 +11,7 @@ use netdirect::{
 };
 
 use super::pattern;
+use super::sequence::Signals;
 use super::spec::{Mode, Op, Rings, SPARE, Spec};
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Region, Session};
@@ -172,6 +173,8 @@ pub(super) struct Lane {
     pub(super) qp: Arc<dyn QueuePair>,
     cq: Arc<dyn CompletionQueue>,
     sleeps: bool,
+    /// Whether the last look found fewer completions than there was room for.
+    drained: bool,
     notify: Overlapped,
     limit: Duration,
     results: [CompletionResult; BATCH],
@@ -198,6 +201,7 @@ impl Lane {
             qp,
             cq,
             sleeps: spec.mode == Mode::Event,
+            drained: false,
             notify: Overlapped::new(),
             limit,
             results: [CompletionResult::default(); BATCH],
@@ -207,12 +211,18 @@ impl Lane {
     /// Takes the completions that are there now: their number.
     #[inline]
     pub(super) fn poll(&mut self) -> usize {
-        self.cq.get_results(&mut self.results)
+        let n = self.cq.get_results(&mut self.results);
+        self.drained = n < BATCH;
+        n
     }
 
     /// Waits for completions in the row's way: their number, at least one.
     #[inline]
     pub(super) fn wait(&mut self) -> Result<usize> {
+        if self.sleeps && self.drained {
+            // A queue that was found empty is not looked into again before Notify, which sees what came since (CQ-037).
+            return self.sleep();
+        }
         match self.poll() {
             0 if self.sleeps => self.sleep(),
             0 => self.spin(),
@@ -308,14 +318,22 @@ impl Lane {
         Ok(())
     }
 
-    /// Spins until the octet has the value, without a call of the adapter; with `poll`, polling between two looks.
+    /// Spins until the octet has the value, without a call of the adapter; with `poll`, polling between two looks. The
+    /// completions that were taken in passing are noted in `own`.
     #[inline]
-    pub(super) fn watch(&mut self, ring: &Ring, value: u8, poll: bool) -> Result<()> {
+    pub(super) fn watch(
+        &mut self,
+        ring: &Ring,
+        value: u8,
+        poll: bool,
+        own: &mut Signals,
+    ) -> Result<()> {
         let mut patience = Patience::new(self.limit);
         while ring.last() != value {
             if poll {
                 for i in 0..self.poll() {
                     self.kind(i)?;
+                    own.complete();
                 }
             } else {
                 std::hint::spin_loop();

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
+use super::affinity;
 use crate::errors::{Failure, Result};
 
 /// A process of this program that serves the tests; ended when dropped.
@@ -17,6 +18,7 @@ impl Second {
     /// Starts it, and waits until it listens.
     pub(super) fn start(verbose: u8) -> Result<Self> {
         let explain = |error| Failure::io("start a second process of this program", &error);
+        affinity::anywhere();
         let mut command = Command::new(std::env::current_exe().map_err(explain)?);
         command
             .args(["perf", "serve", "--once", "--listen", "127.0.0.1:0"])

@@ -1,47 +1,63 @@
-//! The octet by which the two sides of a Write ping-pong follow each other, and which Writes report their success.
+//! Which requests report their success, and the octet by which the two sides of a Write ping-pong follow each other.
 
 use netdirect::OpFlags;
 
-use super::spec::{Mode, QUIET};
-
-/// Never 0, which is what the octet is between two turns, and never the same twice in a row.
+/// Requests of a turn, of which one in so many reports its success, and the last (QP-073: the others keep their places in the
+/// queue until that one completes).
 #[derive(Debug)]
-pub(super) struct Sequence {
-    value: u8,
-    quiet: bool,
+pub(super) struct Signals {
+    every: u64,
     posted: u64,
+    reports: u64,
 }
 
-impl Sequence {
-    pub(super) fn new(mode: Mode) -> Self {
+impl Signals {
+    pub(super) fn one_in(every: u32) -> Self {
         Self {
-            value: 0,
-            quiet: mode == Mode::Memory,
+            every: every.max(1).into(),
             posted: 0,
+            reports: 0,
         }
     }
 
-    /// The next value to write or to wait for, and the flags of the Write that carries it.
+    /// One more request: its flags.
     #[inline]
-    pub(super) fn next(&mut self) -> (u8, OpFlags) {
-        self.value = self.value % u8::MAX + 1;
+    pub(super) fn post(&mut self, last: bool) -> OpFlags {
         self.posted += 1;
-        let flags = if self.quiet && !self.posted.is_multiple_of(QUIET.into()) {
-            OpFlags::SILENT_SUCCESS
-        } else {
+        if last || self.posted.is_multiple_of(self.every) {
             OpFlags::empty()
-        };
-        (self.value, flags)
-    }
-
-    /// Completions that nobody has taken yet: in memory mode all, else they were taken while waiting.
-    pub(super) fn reported(&self) -> u64 {
-        if self.quiet {
-            self.posted / u64::from(QUIET)
         } else {
-            0
+            OpFlags::SILENT_SUCCESS
         }
     }
+
+    /// One more completion: it stands for all requests up to its own.
+    #[inline]
+    pub(super) fn complete(&mut self) {
+        self.reports += 1;
+    }
+
+    #[inline]
+    pub(super) fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    /// Requests that are known to have completed.
+    #[inline]
+    pub(super) fn done(&self) -> u64 {
+        (self.reports * self.every).min(self.posted)
+    }
+
+    /// Completions that are still to come, once the last request has been posted.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.posted.div_ceil(self.every) - self.reports
+    }
+}
+
+/// The octet that follows: never 0, which it is between two turns, and never the same twice in a row.
+#[inline]
+pub(super) fn successor(value: u8) -> u8 {
+    value % u8::MAX + 1
 }
 
 #[cfg(test)]
@@ -49,21 +65,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_never_zero_and_change_with_every_step() {
-        let mut sequence = Sequence::new(Mode::Poll);
+    fn octets_are_never_zero_and_change_with_every_step() {
         let mut last = 0;
         for _ in 0..1000 {
-            let (value, flags) = sequence.next();
-            assert!(value != 0 && value != last && flags.is_empty());
+            let value = successor(last);
+            assert!(value != 0 && value != last);
             last = value;
         }
-        assert_eq!(sequence.reported(), 0);
     }
 
     #[test]
-    fn in_memory_mode_one_write_of_a_batch_reports() {
-        let mut sequence = Sequence::new(Mode::Memory);
-        let loud = (0..3 * QUIET).filter(|_| sequence.next().1.is_empty());
-        assert_eq!((loud.count(), sequence.reported()), (3, 3));
+    fn one_request_in_so_many_reports_and_the_last() {
+        for (every, count) in [(1, 5), (4, 8), (4, 9), (4, 1), (16, 100)] {
+            let mut signals = Signals::one_in(every);
+            for i in 1..=count {
+                if signals.post(i == count).is_empty() {
+                    signals.complete();
+                }
+                assert!(signals.posted() - signals.done() < u64::from(every).max(1));
+            }
+            assert_eq!((signals.done(), signals.outstanding()), (count, 0));
+        }
+    }
+
+    #[test]
+    fn what_has_not_reported_is_outstanding() {
+        let mut signals = Signals::one_in(4);
+        assert_eq!(
+            (1..=10)
+                .filter(|i| signals.post(*i == 10).is_empty())
+                .count(),
+            3
+        );
+        assert_eq!((signals.done(), signals.outstanding()), (0, 3));
+        signals.complete();
+        assert_eq!((signals.done(), signals.outstanding()), (4, 2));
     }
 }

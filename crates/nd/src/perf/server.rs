@@ -1,9 +1,9 @@
 //! The turns of the side that serves the test, over RDMA.
 
-use netdirect::{OpFlags, RemoteAddress, RequestType};
+use netdirect::{RemoteAddress, RequestType};
 
 use super::lane::{Lane, Memory, posted};
-use super::sequence::Sequence;
+use super::sequence::{Signals, successor};
 use super::spec::{Mode, Op, Spec, Test};
 use crate::errors::Result;
 
@@ -73,38 +73,38 @@ impl Server {
     fn pong_by_send(&mut self, count: u64) -> Result<()> {
         let (source, sink) = (self.memory.source()?.slot(0), self.memory.sink()?.slot(0));
         let lane = &mut self.lane;
-        let mut own = 0_u64;
-        for _ in 0..count {
+        let mut own = Signals::one_in(self.spec.signals());
+        for left in (0..count).rev() {
             let mut asked = false;
             while !asked {
                 for i in 0..lane.wait()? {
                     if lane.kind(i)? == RequestType::Receive {
                         asked = true;
                     } else {
-                        own -= 1;
+                        own.complete();
                     }
                 }
             }
-            posted(lane.qp.send(0, &source, OpFlags::empty()))?;
-            own += 1;
+            posted(lane.qp.send(0, &source, own.post(left == 0)))?;
             lane.receive(0, &sink)?;
         }
-        lane.await_own(own)
+        lane.await_own(own.outstanding())
     }
 
     fn pong_by_write(&mut self, count: u64) -> Result<()> {
         let poll = self.spec.mode != Mode::Memory;
         let (source, sink) = (self.memory.source()?, self.memory.sink()?);
         let (lane, slot) = (&mut self.lane, source.slot(0));
-        let mut sequence = Sequence::new(self.spec.mode);
-        for _ in 0..count {
-            let (value, flags) = sequence.next();
-            lane.watch(sink, value, poll)?;
+        let mut own = Signals::one_in(self.spec.signals());
+        let mut value = 0;
+        for left in (0..count).rev() {
+            value = successor(value);
+            lane.watch(sink, value, poll, &mut own)?;
             source.set_last(value);
-            posted(lane.qp.write(0, &slot, self.remote, flags))?;
+            posted(lane.qp.write(0, &slot, self.remote, own.post(left == 0)))?;
         }
         sink.set_last(0);
-        lane.await_own(sequence.reported())
+        lane.await_own(own.outstanding())
     }
 
     fn take_sends(&mut self, count: u64) -> Result<()> {

@@ -196,6 +196,16 @@ impl Spec {
         self.depth.saturating_add(SPARE).max(quiet)
     }
 
+    /// Of so many requests, one reports its success.
+    pub(crate) fn signals(&self) -> u32 {
+        match (self.mode, self.test) {
+            (Mode::Memory, _) => QUIET,
+            (_, Test::Latency) => SPARE / 2,
+            // Often enough that the queue never runs empty for want of a report.
+            (_, Test::Bandwidth | Test::Rate) => (self.depth / 8).max(1),
+        }
+    }
+
     /// What can be said against the row without an adapter.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_numbers()?;
