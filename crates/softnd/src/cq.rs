@@ -217,9 +217,7 @@ impl Handle {
         let domain = Arc::new(domain);
         core.add_domain(&domain)
             .map_err(shortage("cannot create a completion queue"))?;
-        let file_token = file
-            .add_queue(&domain)
-            .map_err(shortage("cannot create a completion queue"))?;
+        let file_token = file.add_queue(&domain);
         let depth = depth as usize;
         let state = State {
             ring: VecDeque::with_capacity(depth),

@@ -15,12 +15,14 @@ use crate::progress::{Readiness, Set, Waker};
 
 const CONTROL: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
+const FRONT: u64 = u64::MAX - 2;
 const FILE: u64 = 0;
 
 /// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`.
 ///
-/// Its set nests the adapter's control set and, while a Notify is armed, the sets of completion queues made with it.
-/// A thread that waits sleeps in a set of its own which nests this one, so that each can be woken by itself.
+/// Its set nests the adapter's control set and, once a Notify was armed, the sets of completion queues made with it. The
+/// first thread that waits sleeps in that set itself; every further one in a set of its own which nests it, so that each
+/// can be woken by itself.
 pub(crate) struct File {
     core: Arc<Core>,
     association: Association,
@@ -29,9 +31,17 @@ pub(crate) struct File {
     waker: Waker,
     /// The descriptor was handed out: somebody may be waiting outside of [`park`](OverlappedFile::park).
     exposed: AtomicBool,
+    front: Front,
     slots: Mutex<Slots>,
     parked: Arc<AtomicUsize>,
     queues: Mutex<Slab<Queue>>,
+}
+
+/// The place of the thread that sleeps in the file's own set.
+struct Front {
+    taken: AtomicBool,
+    asleep: AtomicBool,
+    waker: Waker,
 }
 
 #[derive(Default)]
@@ -43,11 +53,20 @@ struct Slots {
 /// A completion queue made with the file.
 struct Queue {
     domain: Weak<Domain>,
-    /// The set reports it when it becomes ready.
-    armed: bool,
+    heard: Heard,
 }
 
-/// Where one thread sleeps.
+/// Whether the file's set reports a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// No Notify was armed yet: the queue is not in the set.
+    Never,
+    Yes,
+    /// It became ready while no Notify was armed.
+    Muted,
+}
+
+/// Where a further thread sleeps.
 struct Slot {
     set: Set,
     waker: Waker,
@@ -65,7 +84,13 @@ impl std::fmt::Debug for File {
 impl File {
     pub(crate) fn new(core: Arc<Core>) -> std::io::Result<Self> {
         let (set, waker) = (Set::new()?, Waker::new()?);
+        let front = Front {
+            taken: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            waker: Waker::new()?,
+        };
         set.add_level(&waker, WAKE)?;
+        set.add_level(&front.waker, FRONT)?;
         set.add_level(&*core.control, CONTROL)?;
         Ok(Self {
             core,
@@ -73,6 +98,7 @@ impl File {
             set,
             waker,
             exposed: AtomicBool::new(false),
+            front,
             slots: Mutex::default(),
             parked: Arc::default(),
             queues: Mutex::default(),
@@ -88,17 +114,13 @@ impl File {
         Arc::clone(&self.parked)
     }
 
-    /// Adds a completion queue's domain, asleep until [`arm`](Self::arm).
-    pub(crate) fn add_queue(&self, domain: &Arc<Domain>) -> std::io::Result<usize> {
-        let mut queues = self.queues.lock();
-        let entry = queues.vacant_entry();
-        self.set.add_once(&**domain, entry.key() as u64)?;
-        let token = entry.key();
-        entry.insert(Queue {
+    /// Adds a completion queue's domain, not heard of until [`arm`](Self::arm): while it is only polled, its events cost
+    /// nothing here.
+    pub(crate) fn add_queue(&self, domain: &Arc<Domain>) -> usize {
+        self.queues.lock().insert(Queue {
             domain: Arc::downgrade(domain),
-            armed: true,
-        });
-        Ok(token)
+            heard: Heard::Never,
+        })
     }
 
     pub(crate) fn remove_queue(&self, domain: &Domain, token: usize) {
@@ -108,20 +130,35 @@ impl File {
 
     /// A Notify was armed: whatever becomes ready in the queue wakes the threads parked here.
     pub(crate) fn arm(&self, domain: &Domain, token: usize) {
-        if let Some(queue) = self.queues.lock().get_mut(token)
-            && !std::mem::replace(&mut queue.armed, true)
-        {
-            let _ = self.set.rearm(domain, token as u64);
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(token) else {
+            return;
+        };
+        let heard = match queue.heard {
+            Heard::Yes => return,
+            Heard::Never => self.set.add_set(domain, token as u64),
+            Heard::Muted => self.set.unmute(domain, token as u64),
+        };
+        match heard {
+            Ok(()) => queue.heard = Heard::Yes,
+            // The background thread sees to the queue all the same.
+            Err(error) => tracing::error!(%error, "cannot wait for a completion queue"),
         }
     }
 
-    /// The set has reported a queue, and does so no more until it is armed again.
-    fn reported(&self, token: u64) -> Option<(usize, Arc<Domain>)> {
+    /// The set has reported a queue. One that no request waits for is not to be reported again.
+    fn reported(&self, token: u64) -> Option<Arc<Domain>> {
         let token = usize::try_from(token).ok()?;
         let mut queues = self.queues.lock();
         let queue = queues.get_mut(token)?;
-        queue.armed = false;
-        Some((token, queue.domain.upgrade()?))
+        let domain = queue.domain.upgrade()?;
+        if domain.has_interest() {
+            return Some(domain);
+        }
+        if self.set.mute(&*domain, token as u64).is_ok() {
+            queue.heard = Heard::Muted;
+        }
+        None
     }
 
     /// The next queue from `from` on that a request waits for.
@@ -163,74 +200,94 @@ impl File {
         Ok(slot)
     }
 
-    fn leave(&self, slot: Arc<Slot>) {
+    fn leave(&self, slot: Option<Arc<Slot>>) {
+        let Some(slot) = slot else {
+            return self.front.taken.store(false, Ordering::SeqCst);
+        };
         let mut slots = self.slots.lock();
         slots.parked.retain(|parked| !Arc::ptr_eq(parked, &slot));
         slots.idle.push(slot);
     }
 
     /// Sleeps until something is ready or was completed elsewhere.
-    fn sleep(&self, slot: &Slot, done: &dyn Fn() -> bool, deadline: Option<Instant>) {
-        slot.asleep.store(true, Ordering::SeqCst);
-        if !done() {
-            let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let limit = limit.filter(|limit| *limit < Duration::from_secs(3600));
-            if let Err(error) = slot.set.wait(limit, |_| {}) {
-                tracing::error!(%error, "a thread cannot wait for its requests");
+    fn sleep(&self, slot: Option<&Slot>, done: &dyn Fn() -> bool, deadline: Option<Instant>) {
+        let (asleep, waker) = match slot {
+            Some(slot) => (&slot.asleep, &slot.waker),
+            None => (&self.front.asleep, &self.front.waker),
+        };
+        asleep.store(true, Ordering::SeqCst);
+        // From here on awake: what this thread completes itself is no reason to wake it.
+        let wake_up = || {
+            if !asleep.swap(false, Ordering::SeqCst) {
+                waker.clear();
             }
+        };
+        if done() {
+            return wake_up();
         }
-        if !slot.asleep.swap(false, Ordering::SeqCst) {
-            slot.waker.clear();
+        let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let limit = limit.filter(|limit| *limit < Duration::from_secs(3600));
+        match slot {
+            Some(slot) => {
+                if let Err(error) = slot.set.wait(limit, |_| {}) {
+                    tracing::error!(%error, "a thread cannot wait for its requests");
+                }
+                wake_up();
+            }
+            None => self.look(limit, wake_up),
         }
     }
 
-    fn drive(&self) {
+    /// Waits for what the file's set reports, calls `then`, and drives what was reported.
+    fn look(&self, limit: Option<Duration>, then: impl FnOnce()) {
         let mut queues = [None; crate::progress::BATCH];
         let mut count = 0;
-        let mut control = false;
-        let _ = self
-            .set
-            .wait(Some(Duration::ZERO), |ready| match ready.token {
-                CONTROL => control = true,
-                WAKE => self.waker.clear(),
-                token => {
-                    queues[count] = Some(token);
-                    count += 1;
-                }
-            });
+        let (mut control, mut woken) = (false, false);
+        let waited = self.set.wait(limit, |ready| match ready.token {
+            CONTROL => control = true,
+            WAKE => woken = true,
+            FRONT => {} // cleared by the thread it was meant for
+            token => {
+                queues[count] = Some(token);
+                count += 1;
+            }
+        });
+        if let Err(error) = waited {
+            tracing::error!(%error, "a thread cannot wait for its requests");
+        }
+        then();
+        if woken {
+            self.waker.clear();
+        }
+        for token in queues.into_iter().flatten() {
+            if let Some(domain) = self.reported(token) {
+                domain.woken();
+            }
+        }
         if control {
             self.core.control.progress();
             if self.core.control.has_unfinished() {
                 self.core.notice(&self.core.control);
             }
         }
-        for token in queues.into_iter().flatten() {
-            if let Some((token, domain)) = self.reported(token) {
-                domain.progress();
-                if domain.has_interest() {
-                    self.arm(&domain, token);
-                }
-            }
-        }
+    }
+
+    /// Drives everything that a thread which waits here has to drive.
+    fn drive(&self) {
+        self.look(Some(Duration::ZERO), || {});
         self.each_awaited(|domain| {
+            domain.progress();
             if domain.has_unfinished() {
-                self.go_on(domain);
+                self.core.notice(domain);
             }
         });
     }
 
-    /// Drives a queue, work that a budget ended included.
-    fn go_on(&self, domain: &Domain) {
-        domain.progress();
-        if domain.has_unfinished() {
-            self.core.notice(domain);
-        }
-    }
-
-    fn has_unfinished(&self) -> bool {
-        let mut some = false;
-        self.each_awaited(|domain| some |= domain.has_unfinished());
-        some
+    /// Whether a queue that a request waits for has work that nothing will report.
+    fn is_behind(&self) -> bool {
+        let mut behind = false;
+        self.each_awaited(|domain| behind |= domain.is_behind());
+        behind
     }
 }
 
@@ -244,27 +301,33 @@ impl OverlappedFile for File {
     }
 
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) {
-        if done() {
+        let over = || done() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if over() {
             return;
         }
-        let slot = match self.slot() {
-            Ok(slot) => slot,
-            Err(error) => {
-                tracing::error!(%error, "out of descriptors to wait with; polling instead");
-                self.drive();
-                return std::thread::yield_now();
-            }
+        let in_front = !self.front.taken.swap(true, Ordering::SeqCst);
+        let slot = match in_front {
+            true => None,
+            false => match self.slot() {
+                Ok(slot) => Some(slot),
+                Err(error) => {
+                    tracing::error!(%error, "out of descriptors to wait with; polling instead");
+                    self.drive();
+                    return std::thread::yield_now();
+                }
+            },
         };
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.core.parked.fetch_add(1, Ordering::SeqCst);
-        let over = || done() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         while !over() {
-            if !self.has_unfinished() {
-                self.sleep(&slot, done, deadline);
+            if self.is_behind() {
+                self.drive();
+                if over() {
+                    break;
+                }
             }
-            // Most often it is one of these; asking the set which is dearer than asking them.
-            self.each_awaited(|domain| self.go_on(domain));
-            if !over() {
+            self.sleep(slot.as_deref(), done, deadline);
+            if slot.is_some() && !over() {
                 self.drive();
             }
         }
@@ -274,12 +337,14 @@ impl OverlappedFile for File {
     }
 
     fn wake(&self) {
-        if self.parked.load(Ordering::SeqCst) == 0 && !self.exposed.load(Ordering::SeqCst) {
-            return;
-        }
-        for slot in &self.slots.lock().parked {
-            if slot.asleep.swap(false, Ordering::SeqCst) {
-                slot.waker.wake();
+        if self.parked.load(Ordering::SeqCst) > 0 {
+            if self.front.asleep.swap(false, Ordering::SeqCst) {
+                self.front.waker.wake();
+            }
+            for slot in &self.slots.lock().parked {
+                if slot.asleep.swap(false, Ordering::SeqCst) {
+                    slot.waker.wake();
+                }
             }
         }
         if self.exposed.load(Ordering::SeqCst) {

@@ -189,12 +189,13 @@ impl Thread {
         }
     }
 
+    /// Leaves a domain to those who attend it. It is taken out of the set meanwhile: an event on it would cost its
+    /// receivers a look here even while it is not armed.
     fn watch(&mut self, token: usize, domain: &Domain) {
+        let _ = self.shared.set.remove(domain);
         if !domain.set_watched(true) {
-            self.watched.push(Watched {
-                token,
-                counts: domain.unfinished_counts(),
-            });
+            let counts = domain.unfinished_counts();
+            self.watched.push(Watched { token, counts });
         }
     }
 
@@ -206,7 +207,10 @@ impl Thread {
             }
         }
         // Arming looks at the set anew, so nothing that came meanwhile is lost.
-        let _ = self.shared.set.rearm(domain, token as u64);
+        let armed = self.shared.set.rearm(domain, token as u64);
+        if armed.is_err() {
+            let _ = self.shared.set.add_once(domain, token as u64);
+        }
     }
 
     fn tick(&mut self, now: Instant) {

@@ -67,6 +67,8 @@ pub(crate) struct Domain {
     parked: Arc<AtomicUsize>,
     /// The background thread looks at this domain in every tick.
     watched: AtomicBool,
+    /// The set has reported something that only the hot sources were asked about.
+    unlooked: AtomicBool,
     /// The background thread's name for this domain.
     background: OnceLock<usize>,
 }
@@ -101,6 +103,7 @@ impl Domain {
             interest: AtomicUsize::new(0),
             parked,
             watched: AtomicBool::new(false),
+            unlooked: AtomicBool::new(false),
             background: OnceLock::new(),
         })
     }
@@ -123,6 +126,7 @@ impl Domain {
 
     /// Drives what is ready, without blocking. True when something was.
     pub(crate) fn progress(&self) -> bool {
+        self.unlooked.store(false, Ordering::SeqCst);
         let mut some = self.resume();
         let mut batch = [Ready {
             token: 0,
@@ -158,6 +162,17 @@ impl Domain {
         if self.probe() {
             self.progress();
         }
+    }
+
+    /// Progress for somebody who was woken: the hot sources at once, and the set before the next sleep.
+    pub(crate) fn woken(&self) {
+        self.unlooked.store(true, Ordering::SeqCst);
+        self.poll();
+    }
+
+    /// Work waits that no edge will report: left by a budget, or in the set since the last [`woken`](Self::woken).
+    pub(crate) fn is_behind(&self) -> bool {
+        self.has_unfinished() || self.unlooked.load(Ordering::SeqCst)
     }
 
     /// Asks the hot sources. True when the set is to be looked at.

@@ -24,6 +24,7 @@ const STREAM: EventFlags = EventFlags::IN
     .union(EventFlags::OUT)
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
+const SET: EventFlags = EventFlags::IN.union(EventFlags::ET);
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 impl Readiness for Epoll {
@@ -64,6 +65,29 @@ impl Readiness for Epoll {
             source,
             EventData::new_u64(token),
             ONCE,
+        )?)
+    }
+
+    fn add_set(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.0, source, EventData::new_u64(token), SET)?)
+    }
+
+    fn mute(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+        let nothing = EventFlags::empty();
+        Ok(epoll::modify(
+            &self.0,
+            source,
+            EventData::new_u64(token),
+            nothing,
+        )?)
+    }
+
+    fn unmute(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.0,
+            source,
+            EventData::new_u64(token),
+            SET,
         )?)
     }
 
@@ -168,6 +192,24 @@ mod tests {
         waker.clear();
         outer.rearm(&inner, 2).unwrap();
         assert_eq!(ready(&outer), []);
+    }
+
+    #[test]
+    fn a_nested_set_is_reported_once_per_event_and_can_be_muted() {
+        let (outer, inner) = (Epoll::new().unwrap(), Epoll::new().unwrap());
+        let waker = EventFd::new().unwrap();
+        inner.add_level(&waker, 1).unwrap();
+        outer.add_set(&inner, 2).unwrap();
+        waker.wake();
+        assert_eq!(ready(&outer), [2]);
+        assert_eq!(ready(&outer), []);
+        waker.wake();
+        assert_eq!(ready(&outer), [2]);
+        outer.mute(&inner, 2).unwrap();
+        waker.wake();
+        assert_eq!(ready(&outer), []);
+        outer.unmute(&inner, 2).unwrap();
+        assert_eq!(ready(&outer), [2]);
     }
 
     #[test]

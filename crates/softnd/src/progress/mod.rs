@@ -55,6 +55,12 @@ pub(crate) trait Readiness: AsFd + Sized {
     fn add_once(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
     /// Arms a source added by [`add_once`](Self::add_once) again; readiness is looked at anew, so nothing is lost.
     fn rearm(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    /// Adds a set, reported whenever something becomes ready in it.
+    fn add_set(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    /// Keeps a set added by [`add_set`](Self::add_set) from being reported.
+    fn mute(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    /// Takes [`mute`](Self::mute) back; readiness is looked at anew.
+    fn unmute(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
     /// Takes a source out.
     fn remove(&self, source: &impl AsFd) -> io::Result<()>;
     /// Waits for at most `limit` (`None`: without limit) and hands every ready source to `each`; returns how many.
