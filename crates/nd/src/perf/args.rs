@@ -212,8 +212,8 @@ impl TestArgs {
         })
     }
 
-    /// The rows, in the order in which they are shown. Combinations that make no sense are left out of a sweep, and an error
-    /// where nothing else is left.
+    /// The rows, in the order in which they are shown. Combinations that make no sense are left out of a sweep, and an
+    /// error where nothing else is left.
     pub(super) fn rows(&self, placement: Placement) -> Result<Vec<Spec>> {
         let mut rows = Vec::new();
         let mut senseless = None;

@@ -55,6 +55,13 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     );
     let ratio = best.and_then(|best| best.ratio);
     fields.push(("ratio".to_owned(), number(ratio.map(|ratio| ratio.typical))));
+    let quartiles = ratio.map(|ratio| ratio.quartiles);
+    for (name, value) in [
+        ("ratio_q1", quartiles.map(|(low, _)| low)),
+        ("ratio_q3", quartiles.map(|(_, high)| high)),
+    ] {
+        fields.push((name.to_owned(), number(value)));
+    }
     let p99 = ratio.and_then(|ratio| ratio.p99);
     fields.push(("ratio_p99".to_owned(), number(p99)));
     fields

@@ -26,6 +26,8 @@ enum Promise {
 #[derive(Clone, Debug, PartialEq)]
 struct Verdict {
     measured: String,
+    /// How far the turns lie apart.
+    spread: String,
     wanted: String,
     holds: bool,
 }
@@ -34,8 +36,12 @@ impl Promise {
     fn judge(self, outcome: &Outcome) -> Verdict {
         let ratio = outcome.baseline.as_ref().and_then(|best| best.ratio);
         let typical = ratio.map_or(f64::NAN, |ratio| ratio.typical);
+        let spread = ratio.map_or_else(String::new, |ratio| {
+            format!("{:.2}–{:.2}", ratio.quartiles.0, ratio.quartiles.1)
+        });
         let verdict = |measured, wanted, holds: bool| Verdict {
             measured,
+            spread: spread.clone(),
             wanted,
             holds: holds && outcome.complete,
         };
@@ -77,7 +83,8 @@ impl Promise {
 }
 
 /// What this command cannot measure.
-const ELSEWHERE: &str = "Not measured here: 10,000 idle connections, set-up and tear-down, and the comparison with other programs.";
+const ELSEWHERE: &str =
+    "Not measured here: 10,000 idle connections, set-up and tear-down, other programs.";
 
 fn promises() -> Vec<(Spec, Promise)> {
     const KIB: u32 = 1 << 10;
@@ -156,6 +163,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         ("what", Align::Left),
         ("size", Align::Right),
         ("measured", Align::Left),
+        ("half of the turns", Align::Left),
         ("promised", Align::Left),
         ("", Align::Left),
     ];
@@ -169,6 +177,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
             Ok(outcome) => promise.judge(&outcome),
             Err(failure) => Verdict {
                 measured: failure.what(),
+                spread: String::new(),
                 wanted: String::new(),
                 holds: false,
             },
@@ -178,6 +187,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
             report::title(spec),
             spec.size.to_string(),
             verdict.measured,
+            verdict.spread,
             verdict.wanted,
             if verdict.holds { "holds" } else { "MISSED" }.to_owned(),
         ]);

@@ -56,8 +56,8 @@ pub(super) struct Outcome {
     pub(super) systems_own: Option<Baseline>,
 }
 
-/// Measures a row. Where something goes wrong once turns have been measured, both what they brought and what went wrong come
-/// back. `progress` is told of every turn.
+/// Measures a row. Where something goes wrong once turns have been measured, both what they brought and what went wrong
+/// come back. `progress` is told of every turn.
 pub(super) fn measure(
     control: &mut Control,
     spec: &Spec,

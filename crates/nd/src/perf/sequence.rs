@@ -2,8 +2,8 @@
 
 use netdirect::OpFlags;
 
-/// Requests of a turn, of which one in so many reports its success, and the last (QP-073: the others keep their places in the
-/// queue until that one completes).
+/// Requests of a turn, of which one in so many reports its success, and the last (QP-073: the others keep their places
+/// in the queue until that one completes).
 #[derive(Debug)]
 pub(super) struct Signals {
     every: u64,

@@ -59,6 +59,8 @@ pub(super) struct Figures {
 pub(super) struct Ratio {
     /// Of latency at the 50th percentile, or of throughput.
     pub(super) typical: f64,
+    /// Half of the turns lie between these two: far apart, they say that something else used the machine.
+    pub(super) quartiles: (f64, f64),
     /// Of latency at the 99th percentile.
     pub(super) p99: Option<f64>,
 }
@@ -74,7 +76,8 @@ impl Side {
         }
     }
 
-    /// One more turn. `times` are nanoseconds of single round trips, in any order and put into order here; none where only the whole was timed.
+    /// One more turn. `times` are nanoseconds of single round trips, which are put into order here; none where only the
+    /// whole was timed.
     pub(super) fn add(&mut self, messages: u64, elapsed: Duration, times: &mut [u64]) {
         times.sort_unstable();
         self.turns.push(Turn {
@@ -132,18 +135,19 @@ impl Side {
                 .map(|(ours, theirs)| figure(ours) / figure(theirs))
                 .filter(|ratio| ratio.is_finite())
                 .collect();
-            (!ratios.is_empty()).then(|| median(&ratios))
+            (!ratios.is_empty()).then_some(ratios)
         };
-        Some(if spec.test == Test::Latency {
-            Ratio {
-                typical: of(|turn| turn.p50)?,
-                p99: of(|turn| turn.p99),
-            }
+        let timed = spec.test == Test::Latency;
+        let ratios = if timed {
+            of(|turn| turn.p50)?
         } else {
-            Ratio {
-                typical: of(Turn::messages_per_second)?,
-                p99: None,
-            }
+            of(Turn::messages_per_second)?
+        };
+        let p99 = timed.then(|| of(|turn| turn.p99)).flatten();
+        Some(Ratio {
+            typical: median(&ratios),
+            quartiles: quartiles(&ratios),
+            p99: p99.map(|ratios| median(&ratios)),
         })
     }
 }
@@ -162,6 +166,16 @@ pub(super) fn median(values: &[f64]) -> f64 {
         0 => f64::NAN,
         n if n.is_multiple_of(2) => f64::midpoint(values[middle - 1], values[middle]),
         _ => values[middle],
+    }
+}
+
+/// The values that a quarter of all do not exceed, and that a quarter of all are not below.
+fn quartiles(values: &[f64]) -> (f64, f64) {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    match values.len().checked_sub(1) {
+        None => (f64::NAN, f64::NAN),
+        Some(last) => (values[last / 4], values[last - last / 4]),
     }
 }
 
@@ -209,6 +223,14 @@ mod tests {
         assert_eq!(ours.ratio(&theirs, &SPEC).expect("turns").typical, 0.9);
         let (ours, theirs) = (side(&[10, 100, 100]), side(&[100, 10, 50]));
         assert_eq!(ours.ratio(&theirs, &SPEC).expect("turns").typical, 2.0);
+    }
+
+    #[test]
+    fn half_of_the_turns_lie_between_the_quartiles() {
+        assert_eq!(quartiles(&[5.0, 1.0, 2.0, 4.0, 3.0]), (2.0, 4.0));
+        assert_eq!(quartiles(&[7.0]), (7.0, 7.0));
+        let ratio = side(&[10, 20, 30, 40, 50]).ratio(&side(&[10; 5]), &SPEC);
+        assert_eq!(ratio.expect("turns").quartiles, (2.0, 4.0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The same exchanges over a bare TCP socket: what RDMA semantics are compared with.
 //!
-//! As good as plain sockets get: no delay, writes and reads as large as is best, the congestion control that is best, the
-//! same amount of memory walked in the same order, and the same way of waiting as the row under test.
+//! As good as plain sockets get: no delay, writes and reads as large as is best, the congestion control that is best,
+//! the same amount of memory walked in the same order, and the same way of waiting as the row under test.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
