@@ -59,6 +59,10 @@ pub fn send(socket: BorrowedFd<'_>, table: &Table, batch: &mut TxBatch) -> Resul
 /// What [`send`] asks of a batch.
 trait Outgoing {
     fn is_empty(&self) -> bool;
+    /// See [`TxBatch::octets`].
+    fn octets(&self) -> Option<&[u8]> {
+        None
+    }
     fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)>;
     fn advance(&mut self, octets: u64);
     fn head_is_cut(&self) -> bool;
@@ -71,6 +75,10 @@ trait Outgoing {
 impl Outgoing for TxBatch {
     fn is_empty(&self) -> bool {
         Self::is_empty(self)
+    }
+
+    fn octets(&self) -> Option<&[u8]> {
+        Self::octets(self)
     }
 
     fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)> {
@@ -100,6 +108,9 @@ fn send_from(
 ) -> Result<(u64, Sent)> {
     if batch.is_empty() {
         return Ok((0, Sent::All));
+    }
+    if let Some(octets) = batch.octets() {
+        return send_octets(socket, octets).map(|sent| sent_of(batch, sent));
     }
     let mut held = Pins::new();
     let list = match gather(&*batch, table, &mut held) {
@@ -132,6 +143,45 @@ fn send_from(
 
 fn gone() -> Error {
     Error::other("the memory of an FPDU was revoked after its first octets had been sent")
+}
+
+/// Sends private octets, as `send(2)` does: nothing to be listed or pinned. `None` when the socket takes nothing.
+fn send_octets(socket: BorrowedFd<'_>, octets: &[u8]) -> Result<Option<u64>> {
+    loop {
+        // SAFETY: the descriptor is open for as long as `socket` borrows it, and the kernel only reads the octets, which
+        // are borrowed for the call.
+        let sent = unsafe {
+            libc::send(
+                socket.as_raw_fd(),
+                octets.as_ptr().cast(),
+                octets.len(),
+                FLAGS,
+            )
+        };
+        match u64::try_from(sent) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(sent) => return Ok(Some(sent)),
+            Err(_) => match Error::last_os_error() {
+                error if error.kind() == ErrorKind::Interrupted => {}
+                error if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+/// Advances a batch that holds private octets only.
+fn sent_of(batch: &mut impl Outgoing, sent: Option<u64>) -> (u64, Sent) {
+    let Some(sent) = sent else {
+        return (0, Sent::WouldBlock);
+    };
+    batch.advance(sent);
+    let left = if batch.is_empty() {
+        Sent::All
+    } else {
+        Sent::Partly
+    };
+    (sent, left)
 }
 
 /// Lists the pieces of as many whole FPDUs as fit, with their memory pinned; of an FPDU that does not fit by itself,

@@ -308,7 +308,7 @@ impl Qp {
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
         match state.gather.add(polls, octets) {
-            Leaves::Now => state.work(Edges::KICK),
+            Leaves::Now => state.send(),
             Leaves::Later { first: false } => {}
             Leaves::Later { first: true } => {
                 drop(state);
@@ -429,6 +429,11 @@ impl Locked<'_> {
         let qp = self.qp;
         self.visit = State::work(self, qp, edges);
     }
+
+    fn send(&mut self) {
+        let qp = self.qp;
+        self.visit = State::send(self, qp);
+    }
 }
 
 impl Deref for Locked<'_> {
@@ -491,11 +496,26 @@ impl State {
         }
         let sent = self.step(|link, connection| link.transmit(connection, &qp.core, now));
         let received = self.step(|link, connection| link.receive(connection, &qp.core, now));
-        self.received += self.link.as_mut().map_or(0, Link::take_received);
+        if let Some(link) = &mut self.link {
+            let activity = link.take_activity();
+            self.received += activity.octets;
+            if edges == Edges::READ && !activity.any {
+                return Visit::Finished; // a poll that found nothing: most of them
+            }
+        }
         self.settle(qp);
         let answered = self.step(|link, connection| link.transmit(connection, &qp.core, now));
         self.settle(qp);
         sent.and(received).and(answered)
+    }
+
+    /// Sends what was posted; what was received meanwhile waits for its own turn.
+    fn send(&mut self, qp: &Qp) -> Visit {
+        self.gather.left();
+        let now = Instant::now();
+        let sent = self.step(|link, connection| link.transmit(connection, &qp.core, now));
+        self.settle(qp);
+        sent
     }
 
     /// One direction of the stream, if there still is one.

@@ -60,6 +60,8 @@ pub struct TxBatch {
     head: usize,
     skip: u32,
     remaining: u64,
+    /// Some piece is registered memory.
+    shared: bool,
 }
 
 impl TxBatch {
@@ -76,6 +78,7 @@ impl TxBatch {
             head: 0,
             skip: 0,
             remaining: 0,
+            shared: false,
         }
     }
 
@@ -91,6 +94,7 @@ impl TxBatch {
         self.head = 0;
         self.skip = 0;
         self.remaining = 0;
+        self.shared = false;
     }
 
     /// Octets not yet sent.
@@ -112,6 +116,19 @@ impl TxBatch {
             };
             (piece, part.ends)
         })
+    }
+
+    /// All that is not yet sent as one run of octets, where no piece of it is registered memory: a batch of small messages
+    /// costs the transport no list.
+    pub fn octets(&self) -> Option<&[u8]> {
+        // Without registered memory the pieces follow each other in the buffer, up to where it is filled.
+        let first = self.parts.get(self.head).filter(|_| !self.shared)?;
+        match &first.piece {
+            Piece::Bytes(range) => self
+                .bytes
+                .get((range.start + self.skip) as usize..self.fill),
+            Piece::Payload(_) => None,
+        }
     }
 
     /// The transport took `octets`.
@@ -192,6 +209,7 @@ impl TxBatch {
                 .position(|part| part.ends)
                 .map_or(rest.len(), |at| at + 1);
             self.parts.truncate(self.head + len);
+            self.shared = true; // the buffer is filled further than what is kept
             self.parts[self.head..]
                 .iter()
                 .map(|part| u64::from(part.len()))
@@ -263,6 +281,7 @@ impl TxBatch {
     /// Registered memory becomes a piece.
     pub(super) fn push_payload(&mut self, span: Span) {
         self.remaining += u64::from(span.len());
+        self.shared = true;
         self.parts.push(Part {
             piece: Piece::Payload(span),
             ends: false,

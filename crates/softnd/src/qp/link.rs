@@ -68,6 +68,15 @@ impl Visit {
     }
 }
 
+/// What happened on a stream since it was last asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Activity {
+    /// Octets received.
+    pub(super) octets: usize,
+    /// Anything at all was received or sent.
+    pub(super) any: bool,
+}
+
 /// A stream and what belongs to its use by one queue pair.
 pub(super) struct Link {
     stream: Stream,
@@ -82,8 +91,7 @@ pub(super) struct Link {
     hangup: bool,
     read_ended: bool,
     write_closed: bool,
-    /// Octets received since they were last asked for.
-    received: usize,
+    activity: Activity,
     /// Off: what comes in stays in the transport.
     pub(super) reading: bool,
 }
@@ -101,7 +109,7 @@ impl Link {
             hangup: false,
             read_ended: false,
             write_closed: false,
-            received: 0,
+            activity: Activity::default(),
             reading,
         }
     }
@@ -146,8 +154,8 @@ impl Link {
         }
     }
 
-    pub(super) fn take_received(&mut self) -> usize {
-        std::mem::take(&mut self.received)
+    pub(super) fn take_activity(&mut self) -> Activity {
+        std::mem::take(&mut self.activity)
     }
 
     pub(super) fn note(&mut self, edges: Edges) {
@@ -193,6 +201,7 @@ impl Link {
             }
             let (octets, sent) = self.stream.send(&core.table, batch)?;
             connection.handle_transmitted(octets);
+            self.activity.any = true;
             match sent {
                 // What is left did not fit into one call, or the socket is full: the next one tells.
                 Sent::All | Sent::Partly => {}
@@ -274,13 +283,15 @@ impl Link {
             match self.stream.read(&mut staging[*have..]) {
                 Ok(0) => {
                     self.read_ended = true;
+                    self.activity.any = true;
                     connection.handle_stream_end(now, StreamEnd::Fin, *have);
                     *have = 0;
                     return Ok(Visit::Finished);
                 }
                 Ok(count) => {
                     *have += count;
-                    self.received += count;
+                    self.activity.octets += count;
+                    self.activity.any = true;
                     budget = budget.saturating_sub(count);
                     // A short read means drained for data; the end may have shared the edge.
                     if count < space && !self.hangup {

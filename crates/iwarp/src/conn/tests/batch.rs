@@ -167,3 +167,39 @@ fn a_span_is_cut_inside_itself_only() {
         );
     }
 }
+
+#[test]
+fn octets_are_given_as_one_run_only_where_nothing_is_registered_memory() {
+    let mem = VecMemory::new();
+    let (batch, _) = filled(&mem);
+    assert_eq!(batch.octets(), None);
+    let mut batch = TxBatch::with_capacity(4096, 8);
+    assert_eq!(batch.octets(), None);
+    for len in [3u32, 8, 40] {
+        let fill = |buffer: &mut [u8], _: Option<&mut crate::Crc>| {
+            buffer.fill(7);
+            Ok(())
+        };
+        frame::put_copied(&mut batch, false, &[1; 18], len, fill).unwrap();
+    }
+    let all = flat(&batch, &mem);
+    for sent in 0..all.len() {
+        assert_eq!(batch.octets(), Some(&all[sent..]), "{sent} octets sent");
+        batch.advance(1);
+    }
+    assert_eq!(batch.octets(), None);
+}
+
+#[test]
+fn octets_end_where_what_is_kept_ends() {
+    let mem = VecMemory::new();
+    let mut batch = TxBatch::with_capacity(4096, 8);
+    for _ in 0..2 {
+        let fill = |_: &mut [u8], _: Option<&mut crate::Crc>| Ok(());
+        frame::put_copied(&mut batch, false, &[1; 18], 8, fill).unwrap();
+    }
+    batch.advance(5);
+    batch.keep_cut_only();
+    let rest = flat(&batch, &mem);
+    assert!(batch.octets().is_none_or(|octets| octets == rest));
+}
