@@ -56,9 +56,53 @@ struct State {
 #[must_use]
 #[derive(Debug, Default)]
 pub(crate) struct Firing {
-    requests: Vec<PendingOverlapped>,
+    requests: Few,
     status: Status,
     broken: bool,
+}
+
+/// Requests that fire together: seldom more than one, which then costs no allocation.
+#[derive(Debug, Default)]
+struct Few {
+    first: Option<PendingOverlapped>,
+    rest: Vec<PendingOverlapped>,
+}
+
+impl FromIterator<PendingOverlapped> for Few {
+    fn from_iter<I: IntoIterator<Item = PendingOverlapped>>(requests: I) -> Self {
+        let mut requests = requests.into_iter();
+        let first = requests.next();
+        Self {
+            first,
+            rest: requests.collect(),
+        }
+    }
+}
+
+impl Few {
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn into_iter(self) -> impl Iterator<Item = PendingOverlapped> {
+        self.first.into_iter().chain(self.rest)
+    }
+}
+
+impl Firing {
+    /// Both, to be delivered together.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.requests = self
+            .requests
+            .into_iter()
+            .chain(other.requests.into_iter())
+            .collect();
+        if other.status != Status::SUCCESS {
+            self.status = other.status;
+        }
+        self.broken |= other.broken;
+        self
+    }
 }
 
 impl State {
@@ -174,7 +218,7 @@ impl Cq {
                 .filter_map(Weak::upgrade)
                 .for_each(|qp| qp.abort());
         }
-        for request in firing.requests {
+        for request in firing.requests.into_iter() {
             request.complete(firing.status);
         }
     }

@@ -320,11 +320,17 @@ impl OverlappedFile for File {
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.core.parked.fetch_add(1, Ordering::SeqCst);
         while !over() {
-            if self.is_behind() {
-                self.drive();
-                if over() {
-                    break;
+            self.each_awaited(|domain| {
+                domain.catch_up();
+                if domain.has_unfinished() {
+                    self.core.notice(domain);
                 }
+            });
+            if over() {
+                break;
+            }
+            if self.is_behind() {
+                continue;
             }
             self.sleep(slot.as_deref(), done, deadline);
             if slot.is_some() && !over() {

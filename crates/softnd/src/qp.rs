@@ -91,7 +91,7 @@ struct State {
     /// Results on their way from the engine to the queues, in order.
     results: Vec<(bool, Entry)>,
     /// Notifications that placed results have set off; delivered when the lock is released.
-    firings: Vec<(Arc<Cq>, Firing)>,
+    firings: Firings,
     signals: Signals,
     /// Octets received in this visit.
     received: usize,
@@ -99,6 +99,24 @@ struct State {
     /// When the end of the connection is forced (IW-065).
     deadline: Option<Instant>,
     timer: Option<(Instant, TimerKey)>,
+}
+
+/// Notifications of the two queues.
+#[derive(Default)]
+struct Firings {
+    receive: Option<Firing>,
+    initiator: Option<Firing>,
+}
+
+impl Firings {
+    fn add(of: &mut Option<Firing>, firing: Option<Firing>) {
+        if let Some(firing) = firing {
+            *of = Some(match of.take() {
+                Some(before) => before.and(firing),
+                None => firing,
+            });
+        }
+    }
 }
 
 impl std::fmt::Debug for Qp {
@@ -142,7 +160,7 @@ impl Qp {
                 link: None,
                 connector: Weak::new(),
                 results: Vec::new(),
-                firings: Vec::new(),
+                firings: Firings::default(),
                 signals: Signals::empty(),
                 received: 0,
                 gather: Gather::default(),
@@ -387,8 +405,11 @@ impl Qp {
             state.connector.upgrade()
         };
         drop(state);
-        for (cq, firing) in firings {
-            cq.deliver(firing);
+        if let Some(firing) = firings.receive {
+            self.receive_cq.deliver(firing);
+        }
+        if let Some(firing) = firings.initiator {
+            self.initiator_cq.deliver(firing);
         }
         if let Some(connector) = connector {
             connector.signalled(signals);
@@ -494,7 +515,7 @@ impl State {
         if let Some(link) = &mut self.link {
             link.note(edges);
         }
-        let sent = self.step(|link, connection| link.transmit(connection, &qp.core, now));
+        let sent = self.step(|link, connection| link.transmit(connection, &qp.core));
         let received = self.step(|link, connection| link.receive(connection, &qp.core, now));
         if let Some(link) = &mut self.link {
             let activity = link.take_activity();
@@ -504,7 +525,7 @@ impl State {
             }
         }
         self.settle(qp);
-        let answered = self.step(|link, connection| link.transmit(connection, &qp.core, now));
+        let answered = self.step(|link, connection| link.transmit(connection, &qp.core));
         self.settle(qp);
         sent.and(received).and(answered)
     }
@@ -512,8 +533,7 @@ impl State {
     /// Sends what was posted; what was received meanwhile waits for its own turn.
     fn send(&mut self, qp: &Qp) -> Visit {
         self.gather.left();
-        let now = Instant::now();
-        let sent = self.step(|link, connection| link.transmit(connection, &qp.core, now));
+        let sent = self.step(|link, connection| link.transmit(connection, &qp.core));
         self.settle(qp);
         sent
     }
@@ -574,18 +594,24 @@ impl State {
         if self.results.is_empty() {
             return;
         }
-        let (receive, initiator) = (&qp.receive_cq, &qp.initiator_cq);
-        if Arc::ptr_eq(receive, initiator) {
-            let firing = receive.place(self.results.iter().map(|(_, entry)| *entry));
-            self.firings
-                .extend(firing.map(|firing| (Arc::clone(receive), firing)));
+        if Arc::ptr_eq(&qp.receive_cq, &qp.initiator_cq) {
+            let firing = qp
+                .receive_cq
+                .place(self.results.iter().map(|(_, entry)| *entry));
+            Firings::add(&mut self.firings.receive, firing);
         } else {
-            for (cq, received) in [(initiator, false), (receive, true)] {
-                let of = self.results.iter().filter(|(is, _)| *is == received);
-                let firing = cq.place(of.map(|(_, entry)| *entry));
-                self.firings
-                    .extend(firing.map(|firing| (Arc::clone(cq), firing)));
-            }
+            let of = |receive| {
+                let results = self.results.iter();
+                results
+                    .filter(move |(is, _)| *is == receive)
+                    .map(|(_, entry)| *entry)
+            };
+            let (initiator, receive) = (
+                qp.initiator_cq.place(of(false)),
+                qp.receive_cq.place(of(true)),
+            );
+            Firings::add(&mut self.firings.initiator, initiator);
+            Firings::add(&mut self.firings.receive, receive);
         }
         self.results.clear();
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -34,6 +34,24 @@ struct Hot {
     /// Grows with every poll, and with what it received: when it reaches [`LOOK`], the set has its turn.
     since_look: usize,
 }
+
+/// What asking the hot sources came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe {
+    /// Another thread is at it.
+    busy: bool,
+    octets: usize,
+    sources: usize,
+    /// The set is to be looked at.
+    look: bool,
+}
+
+/// How far a woken thread has looked, see [`Domain::is_behind`].
+const UP_TO_DATE: u8 = 0;
+/// Every source is hot and was asked once; the end of a stream may share the event with data.
+const REPROBE: u8 = 1;
+/// The set holds events that nobody has taken.
+const UNLOOKED: u8 = 2;
 
 /// Hot sources at most.
 const HOT: usize = 8;
@@ -67,8 +85,8 @@ pub(crate) struct Domain {
     parked: Arc<AtomicUsize>,
     /// The background thread looks at this domain in every tick.
     watched: AtomicBool,
-    /// The set has reported something that only the hot sources were asked about.
-    unlooked: AtomicBool,
+    /// What a woken thread has left to look at before it sleeps again.
+    behind: AtomicU8,
     /// The background thread's name for this domain.
     background: OnceLock<usize>,
 }
@@ -103,7 +121,7 @@ impl Domain {
             interest: AtomicUsize::new(0),
             parked,
             watched: AtomicBool::new(false),
-            unlooked: AtomicBool::new(false),
+            behind: AtomicU8::new(UP_TO_DATE),
             background: OnceLock::new(),
         })
     }
@@ -126,7 +144,7 @@ impl Domain {
 
     /// Drives what is ready, without blocking. True when something was.
     pub(crate) fn progress(&self) -> bool {
-        self.unlooked.store(false, Ordering::SeqCst);
+        self.behind.store(UP_TO_DATE, Ordering::SeqCst);
         let mut some = self.resume();
         let mut batch = [Ready {
             token: 0,
@@ -156,50 +174,90 @@ impl Domain {
 
     /// Progress for somebody who polls: the hot sources first, the set now and then.
     pub(crate) fn poll(&self) {
-        if self.left.load(Ordering::SeqCst) > 0 {
+        if self.has_unfinished() {
             self.resume();
         }
-        if self.probe() {
+        let probe = self.probe(Edges::READ);
+        if probe.octets == 0 && !probe.busy {
+            self.seen_all(REPROBE);
+        }
+        if probe.look {
             self.progress();
         }
     }
 
-    /// Progress for somebody who was woken: the hot sources at once, and the set before the next sleep.
+    /// Progress for somebody who was woken by the set: the hot sources at once, the rest before the next sleep.
     pub(crate) fn woken(&self) {
-        self.unlooked.store(true, Ordering::SeqCst);
-        self.poll();
+        if self.has_unfinished() {
+            self.resume();
+        }
+        // What woke us may have been room to send.
+        let probe = self.probe(Edges::READ | Edges::WRITE);
+        let all_hot = !probe.busy && probe.sources >= self.sources.lock().len();
+        self.behind
+            .fetch_max(if all_hot { REPROBE } else { UNLOOKED }, Ordering::SeqCst);
     }
 
-    /// Work waits that no edge will report: left by a budget, or in the set since the last [`woken`](Self::woken).
+    /// Work waits that nothing will report: left by a budget, or not looked at since [`woken`](Self::woken).
     pub(crate) fn is_behind(&self) -> bool {
-        self.has_unfinished() || self.unlooked.load(Ordering::SeqCst)
+        self.has_unfinished() || self.behind.load(Ordering::SeqCst) != UP_TO_DATE
     }
 
-    /// Asks the hot sources. True when the set is to be looked at.
-    fn probe(&self) -> bool {
+    /// Does what [`is_behind`](Self::is_behind) speaks of.
+    pub(crate) fn catch_up(&self) {
+        match self.behind.load(Ordering::SeqCst) {
+            UNLOOKED => {
+                self.progress();
+            }
+            REPROBE => self.poll(),
+            _ if self.has_unfinished() => {
+                self.resume();
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything up to `level` has been looked at.
+    fn seen_all(&self, level: u8) {
+        // Only from that level: a thread that was woken meanwhile has more to look at.
+        let _ = self
+            .behind
+            .compare_exchange(level, UP_TO_DATE, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Asks the hot sources.
+    fn probe(&self, edges: Edges) -> Probe {
         // Whoever comes second finds the first one at work on them.
         let Some(mut hot) = self.hot.try_lock() else {
-            return true;
+            return Probe {
+                busy: true,
+                look: true,
+                ..Probe::default()
+            };
         };
         let Hot {
             sources,
             since_look,
         } = &mut *hot;
+        let mut probe = Probe::default();
         sources.retain_mut(|(source, idle)| {
             let Some(source) = source.upgrade() else {
                 return false;
             };
-            let octets = self.drive(&source, Edges::READ);
-            *since_look += octets / WEIGHT;
+            let octets = self.drive(&source, edges);
+            probe.octets += octets;
             *idle = if octets > 0 { 0 } else { *idle + 1 };
             *idle < COLD
         });
-        *since_look += 1;
-        let look = sources.is_empty() || *since_look >= LOOK;
-        if look {
+        probe.sources = sources.len();
+        *since_look += 1 + probe.octets / WEIGHT;
+        // Where something has come, its receiver has something better to do than to wait for a look at the set.
+        let due = if probe.octets > 0 { 4 * LOOK } else { LOOK };
+        probe.look = sources.is_empty() || *since_look >= due;
+        if probe.look {
             *since_look = 0;
         }
-        look
+        probe
     }
 
     /// A source has received something: the next polls ask it directly.

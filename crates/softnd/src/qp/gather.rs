@@ -8,7 +8,7 @@
 /// Requests after a poll that leave at once.
 const AT_ONCE: u32 = 2;
 /// Held back at most, in requests and in octets.
-const REQUESTS: u32 = 48;
+const REQUESTS: u32 = 96;
 const OCTETS: u64 = 512 * 1024;
 
 /// What was posted since the last poll.

@@ -19,7 +19,7 @@ const STAGING: usize = 256 * 1024;
 const BUDGET: usize = 512 * 1024;
 /// What one call of the engine puts into a batch.
 const BATCH: usize = 1024 * 1024;
-const BATCH_FPDUS: usize = 64;
+const BATCH_FPDUS: usize = 128;
 
 thread_local! {
     /// What is being sent; only what the socket does not take stays with the queue pair.
@@ -82,6 +82,8 @@ pub(super) struct Link {
     stream: Stream,
     domains: Vec<(Arc<Domain>, usize)>,
     mulpdu: u32,
+    /// When the stream was taken over. What leaves depends on no later time: nothing that is sent waits for one.
+    opened: Instant,
     /// FPDUs that the socket has not taken yet.
     batch: Option<TxBatch>,
     /// Received and not consumed: a cut FPDU, or what waits behind a Send without a Receive.
@@ -100,6 +102,7 @@ impl Link {
     pub(super) fn new(stream: Stream, reading: bool) -> Self {
         Self {
             mulpdu: stream.mulpdu(),
+            opened: Instant::now(),
             stream,
             domains: Vec::with_capacity(2),
             batch: None,
@@ -169,7 +172,6 @@ impl Link {
         &mut self,
         connection: &mut Connection,
         core: &Core,
-        now: Instant,
     ) -> io::Result<Visit> {
         let mut budget = BUDGET;
         loop {
@@ -186,7 +188,7 @@ impl Link {
                     fpdus: BATCH_FPDUS,
                     mulpdu: self.mulpdu,
                 };
-                connection.poll_transmit(now, &*core.table, limit, &mut batch);
+                connection.poll_transmit(self.opened, &*core.table, limit, &mut batch);
                 if batch.is_empty() {
                     give_back(batch);
                     return Ok(Visit::Finished);
