@@ -1,1 +1,44 @@
-//! benches
+//! What the benchmarks share, and the comparison with other programs.
+//!
+//! - `cargo bench -p softnd-benches`: time per operation (criterion) of codec, CRC, engine and memory, and instructions per
+//!   operation of the hot paths (valgrind), compared with `instructions.toml`.
+//! - `cargo run --release -p softnd-benches --bin compare`: softnd beside raw TCP, UCX and libfabric, into
+//!   `docs/performance.md`.
+#![forbid(unsafe_code)]
+
+pub mod baseline;
+pub mod compare;
+pub mod link;
+pub mod nowhere;
+pub mod provider;
+
+/// A number of octets as names of benchmarks have it: `64 B`, `64 KiB`, `1 MiB`.
+#[must_use]
+pub fn octets(count: usize) -> String {
+    match count {
+        0 => "0 B".to_owned(),
+        _ if count.is_multiple_of(1 << 20) => format!("{} MiB", count >> 20),
+        _ if count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),
+        _ => format!("{count} B"),
+    }
+}
+
+/// A CRC setting as names of benchmarks have it.
+#[must_use]
+pub const fn crc(on: bool) -> &'static str {
+    if on { "CRC on" } else { "CRC off" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_named_in_the_largest_whole_unit() {
+        let names = [0, 8, 1448, 1536, 2048, 64 << 10, 1 << 20].map(octets);
+        assert_eq!(
+            names,
+            ["0 B", "8 B", "1448 B", "1536 B", "2 KiB", "64 KiB", "1 MiB"]
+        );
+    }
+}

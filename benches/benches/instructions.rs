@@ -1,0 +1,371 @@
+//! Instructions per operation of the hot paths, counted by valgrind: time is noisy, instructions are not.
+//!
+//! `cargo bench -p softnd-benches --bench instructions` compares with `benches/instructions.toml` and fails where a path needs
+//! more than the tolerance explains; behind `--`, `--bless` writes that file anew and a word chooses paths by their names.
+//!
+//! This program runs itself under `valgrind --tool=callgrind`, once per path. Only what [`measured`] calls is counted, and the
+//! kernel never is. `rep movsb` and `rep stosb` count one per octet, so large payload is left out of the engine's paths ([`Nowhere`]): it
+//! would hide them.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::{env, fs};
+
+use iwarp::{RemoteAddress, Sge};
+use iwarp_mem::{Rights, Table};
+use netdirect::Buffer;
+use softnd_benches::baseline::{Baseline, Build, Verdict};
+use softnd_benches::link::{Link, PD, Places};
+use softnd_benches::nowhere::Nowhere;
+use softnd_benches::provider::Pair;
+
+type Failure = Box<dyn Error>;
+
+/// Loopback's, so that a message of 64 KiB is two FPDUs.
+const SEGMENT: u32 = 65_483;
+
+/// Operations before counting starts: symbols are resolved, buffers are there.
+const WARM_UP: u32 = 64;
+
+/// Operations counted, a multiple of what softnd does once in so many polls.
+const OPERATIONS: u32 = 512;
+
+/// What valgrind is told to count: entering switches it on, leaving switches it off.
+const MEASURED: &str = "instructions::measured*";
+
+#[inline(never)]
+fn measured<T>(operation: impl FnOnce() -> T) -> T {
+    operation()
+}
+
+/// Calls operations, counted or not.
+#[derive(Clone, Copy)]
+struct Meter {
+    counts: bool,
+}
+
+impl Meter {
+    fn run<T>(self, operation: impl FnOnce() -> T) -> T {
+        if self.counts {
+            measured(operation)
+        } else {
+            operation()
+        }
+    }
+
+    const NEVER: Self = Self { counts: false };
+}
+
+/// Which end of a message is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Post, making FPDUs, completion.
+    Transmit,
+    /// Receive, taking FPDUs, completion.
+    Receive,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    /// A Send of 64 octets over registered memory.
+    Send(End),
+    /// A Write of 64 KiB over memory that copies nothing.
+    Write(End),
+    /// A poll of an empty completion queue whose queue pair is connected and idle.
+    Poll,
+    /// A post of a Send of 64 octets on an idle queue pair, up to the system call.
+    Post,
+}
+
+struct Hot {
+    name: &'static str,
+    what: What,
+    crc: bool,
+}
+
+const fn hot(name: &'static str, what: What, crc: bool) -> Hot {
+    Hot { name, what, crc }
+}
+
+/// What is not a difference, in per cent: what is inlined where changes with code that has nothing to do with a path.
+const TOLERANCE: u64 = 5;
+
+const PATHS: [Hot; 11] = [
+    hot(
+        "engine: Send 64 B, CRC off, transmit",
+        What::Send(End::Transmit),
+        false,
+    ),
+    hot(
+        "engine: Send 64 B, CRC off, receive",
+        What::Send(End::Receive),
+        false,
+    ),
+    hot(
+        "engine: Send 64 B, CRC on, transmit",
+        What::Send(End::Transmit),
+        true,
+    ),
+    hot(
+        "engine: Send 64 B, CRC on, receive",
+        What::Send(End::Receive),
+        true,
+    ),
+    hot(
+        "engine: Write 64 KiB, CRC off, transmit",
+        What::Write(End::Transmit),
+        false,
+    ),
+    hot(
+        "engine: Write 64 KiB, CRC off, receive",
+        What::Write(End::Receive),
+        false,
+    ),
+    hot(
+        "engine: Write 64 KiB, CRC on, transmit",
+        What::Write(End::Transmit),
+        true,
+    ),
+    hot(
+        "engine: Write 64 KiB, CRC on, receive",
+        What::Write(End::Receive),
+        true,
+    ),
+    hot(
+        "softnd: poll of an empty completion queue",
+        What::Poll,
+        false,
+    ),
+    hot("softnd: post of a Send 64 B, CRC off", What::Post, false),
+    hot("softnd: post of a Send 64 B, CRC on", What::Post, true),
+];
+
+/// Calls the path so many times.
+fn exercise(path: &Hot) -> Result<(), Failure> {
+    match path.what {
+        What::Send(end) => {
+            let table = Table::new();
+            let buffers = [Buffer::new(64), Buffer::new(64)];
+            let [here, there] = buffers.map(|buffer| table.register(&buffer, Rights::all(), PD));
+            let (here, there) = (here?, there?);
+            let sge = |token, address| Sge {
+                token,
+                address,
+                length: 64,
+            };
+            let places = Places {
+                source: sge(here.stag(), here.base()),
+                inbox: sge(there.stag(), there.base()),
+                target: RemoteAddress {
+                    stag: there.stag(),
+                    to: there.base(),
+                },
+            };
+            let mut link = Link::new(table.clone(), places, path.crc, SEGMENT);
+            repeat(|meter| {
+                let (transmit, receive) = meters(meter, end);
+                receive.run(|| link.post_receive());
+                transmit.run(|| {
+                    link.post_send();
+                    link.transmit()
+                });
+                link.carry();
+                transmit.run(|| link.settle());
+                receive.run(|| link.receive());
+                Ok(())
+            })
+        }
+        What::Write(end) => {
+            let mut link = Link::new(Nowhere, Places::anywhere(64 << 10), path.crc, SEGMENT);
+            repeat(|meter| {
+                let (transmit, receive) = meters(meter, end);
+                transmit.run(|| {
+                    link.post_write();
+                    link.transmit()
+                });
+                link.carry();
+                transmit.run(|| link.settle());
+                receive.run(|| link.receive());
+                Ok(())
+            })
+        }
+        What::Poll => {
+            let pair = Pair::new(path.crc, 64)?;
+            repeat(|meter| Ok(meter.run(|| pair.active.poll()).map(drop)?))
+        }
+        What::Post => {
+            let pair = Pair::new(path.crc, 64)?;
+            repeat(|meter| {
+                pair.passive.receive()?;
+                meter.run(|| pair.active.send())?;
+                Ok(pair.drain(2)?)
+            })
+        }
+    }
+}
+
+fn meters(meter: Meter, end: End) -> (Meter, Meter) {
+    match end {
+        End::Transmit => (meter, Meter::NEVER),
+        End::Receive => (Meter::NEVER, meter),
+    }
+}
+
+fn repeat(mut operation: impl FnMut(Meter) -> Result<(), Failure>) -> Result<(), Failure> {
+    for round in 0..WARM_UP + OPERATIONS {
+        operation(Meter {
+            counts: round >= WARM_UP,
+        })?;
+    }
+    Ok(())
+}
+
+/// Counts one path in a process of its own.
+fn count(valgrind: &Path, path: &Hot, folder: &Path) -> Result<u64, Failure> {
+    let out = folder.join("callgrind.out");
+    let mut option = std::ffi::OsString::from("--callgrind-out-file=");
+    option.push(&out);
+    let run = Command::new(valgrind)
+        .args(["--tool=callgrind", "--quiet", "--collect-atstart=no"])
+        // Threads take turns fairly: one that spins does not starve the other.
+        .arg("--fair-sched=try")
+        .arg(format!("--toggle-collect={MEASURED}"))
+        .arg(option)
+        .arg(env::current_exe()?)
+        .args(["--exercise", path.name])
+        .stdin(Stdio::null())
+        .output()?;
+    if !run.status.success() {
+        let said = String::from_utf8_lossy(&run.stderr);
+        return Err(format!("{}: {}: {}", path.name, run.status, said.trim()).into());
+    }
+    let text = fs::read_to_string(&out)?;
+    let total = text
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: ")?.trim().parse::<u64>().ok())
+        .filter(|total| *total > 0)
+        .ok_or_else(|| format!("{}: callgrind counted nothing", path.name))?;
+    Ok(total / u64::from(OPERATIONS))
+}
+
+/// The build that the numbers of this run hold for.
+fn build(valgrind: &Path) -> Result<Build, Failure> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let rustc = said(Command::new(rustc).arg("--version"))?;
+    let crc = said(
+        Command::new(valgrind)
+            .args(["--tool=none", "--quiet"])
+            .arg(env::current_exe()?)
+            .arg("--routine"),
+    )?;
+    Ok(Build {
+        rustc,
+        target: format!("{}-{}", env::consts::ARCH, env::consts::OS),
+        crc,
+    })
+}
+
+fn said(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("{command:?}: {}", output.status).into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+/// Counts all paths whose name contains `filter`, and says how they compare. False when one got worse.
+fn compare(filter: &str, bless: bool) -> Result<bool, Failure> {
+    let Some(valgrind) = find("valgrind") else {
+        eprintln!("skipped: instructions: valgrind is not installed");
+        return Ok(true);
+    };
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.toml");
+    let mut baseline = Baseline::parse(&fs::read_to_string(&file)?)?;
+    let build = build(&valgrind)?;
+    let judged = build == baseline.build;
+    if !judged && !bless {
+        println!(
+            "the baseline is of another build, nothing is judged:\n  {:?}\n  {build:?}",
+            baseline.build
+        );
+    }
+    let folder = tempfile::tempdir()?;
+    let mut counts = BTreeMap::new();
+    let mut good = true;
+    for path in PATHS.iter().filter(|path| path.name.contains(filter)) {
+        let now = count(&valgrind, path, folder.path())?;
+        let verdict = baseline.judge(path.name, now, TOLERANCE);
+        let before = baseline.instructions.get(path.name);
+        let before = before.map_or_else(|| "-".to_owned(), u64::to_string);
+        println!(
+            "{:<45} {now:>8} instructions, before {before:>8}: {verdict:?}",
+            path.name
+        );
+        good &= verdict != Verdict::Worse || !judged;
+        counts.insert(path.name.to_owned(), now);
+    }
+    if bless {
+        if build != baseline.build {
+            // Numbers of two builds do not stand in one file.
+            baseline.instructions.clear();
+        }
+        baseline.instructions.extend(counts);
+        baseline
+            .instructions
+            .retain(|name, _| PATHS.iter().any(|path| path.name == name));
+        baseline.build = build;
+        fs::write(&file, baseline.print())?;
+        println!("written to {}", file.display());
+        return Ok(true);
+    }
+    Ok(good)
+}
+
+fn run() -> Result<bool, Failure> {
+    let mut words = env::args().skip(1);
+    let (mut filter, mut bless) = (String::new(), false);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--exercise" => {
+                let name = words.next().ok_or("--exercise wants a name")?;
+                let path = PATHS.iter().find(|path| path.name == name);
+                exercise(path.ok_or("no such path")?)?;
+                return Ok(true);
+            }
+            "--routine" => {
+                let algorithm = crc_fast::CrcAlgorithm::Crc32Iscsi;
+                println!("{}", crc_fast::get_calculator_target(algorithm));
+                return Ok(true);
+            }
+            "--bless" => bless = true,
+            // What cargo and criterion's options add means nothing here.
+            option if option.starts_with('-') => {}
+            _ => filter = word,
+        }
+    }
+    compare(&filter, bless)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!(
+                "some paths need more instructions; if that is meant, run again with -- --bless"
+            );
+            ExitCode::FAILURE
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! softnd beside raw TCP, UCX and libfabric, in one run and in short alternating turns.
+//!
+//! `cargo run --release -p softnd-benches --bin compare`, after `cargo build --release`. Best on a machine that does nothing else.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use softnd_benches::compare::nd::Nd;
+use softnd_benches::compare::page::Findings;
+use softnd_benches::compare::peers::{Fabric, Ucx};
+use softnd_benches::compare::turns::{Measurement, Peers};
+use softnd_benches::compare::{Failure, calls, machine, page, process};
+use softnd_benches::octets;
+
+/// Compares softnd with raw TCP, UCX (ucx_perftest) and libfabric (fi_pingpong); prints Markdown.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Octets per message [default: all powers of two from 8 to 1 MiB]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    size: Vec<u32>,
+
+    /// Turns per size
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
+    turns: u16,
+
+    /// Milliseconds of a turn
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100))]
+    turn: u64,
+
+    /// softnd makes and checks CRCs, which the others do not have
+    #[arg(long)]
+    crc: bool,
+
+    /// The program nd [default: the one built beside this]
+    #[arg(long, value_name = "FILE")]
+    nd: Option<PathBuf>,
+
+    /// Leaves out the histogram of FPDUs per system call
+    #[arg(long)]
+    no_calls: bool,
+
+    /// Also writes into a page between its two marks, such as docs/performance.md
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn sizes(&self) -> Vec<usize> {
+        if self.size.is_empty() {
+            return (3..=20).map(|bits| 1 << bits).collect();
+        }
+        self.size.iter().map(|size| *size as usize).collect()
+    }
+
+    fn nd(&self) -> Result<Nd, Failure> {
+        let turn = Duration::from_millis(self.turn);
+        match &self.nd {
+            Some(program) => Ok(Nd {
+                program: program.clone(),
+                crc: self.crc,
+                turn,
+            }),
+            None => Nd::beside_this(self.crc, turn),
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(path) = &arguments.write {
+        // Found out now, and not after a quarter of an hour.
+        page::replace(&read(path)?, "")?;
+    }
+    let nd = arguments.nd()?;
+    let peers = Peers {
+        ucx: Ucx::find(),
+        fabric: Fabric::find(),
+    };
+    let mut findings = Findings {
+        machine: machine::describe(),
+        crc: arguments.crc,
+        turn_ms: u128::from(arguments.turn),
+        ..Findings::default()
+    };
+    let mut skip = |name: &str, package: &str| {
+        findings
+            .skipped
+            .push(format!("{name} is not installed (Debian: {package})"));
+    };
+    if peers.ucx.is_none() {
+        skip("ucx_perftest", "ucx-utils");
+    }
+    if peers.fabric.is_none() {
+        skip("fi_pingpong", "libfabric-bin");
+    }
+    let strace = process::find("strace");
+    if strace.is_none() && !arguments.no_calls {
+        skip("strace", "strace");
+    }
+    for skipped in &findings.skipped {
+        eprintln!("skipped: {skipped}");
+    }
+    for size in arguments.sizes() {
+        let (mut turn, all) = (0, arguments.turns);
+        let measured = Measurement::new(&nd, &peers, size).turns(all.into(), &mut || {
+            eprintln!("{}: turn {turn} of {all}", octets(size));
+            turn += 1;
+        })?;
+        findings.sizes.push(measured);
+    }
+    if let Some(strace) = strace.filter(|_| !arguments.no_calls) {
+        for traffic in calls::TRAFFIC {
+            eprintln!("system calls: {} {}", traffic.op, octets(traffic.size));
+            match calls::trace(&nd, &strace, &traffic) {
+                Ok(histogram) => findings.calls.push((traffic, histogram)),
+                // Not everybody may trace; the rest of the page does not depend on it.
+                Err(failure) => findings.skipped.push(format!(
+                    "system calls of {} {}: {failure}",
+                    traffic.op,
+                    octets(traffic.size)
+                )),
+            }
+        }
+    }
+    let part = findings.print();
+    println!("{part}");
+    if let Some(path) = &arguments.write {
+        let text = page::replace(&read(path)?, &part)?;
+        fs::write(path, text)
+            .map_err(|error| Failure::new(format!("write {}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn read(path: &PathBuf) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("read {}: {error}", path.display())))
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("compare: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

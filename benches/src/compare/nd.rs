@@ -1,0 +1,180 @@
+//! softnd and raw TCP, by `nd perf`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Failure, Times, process};
+
+/// One row of `nd perf --format json`: both sides of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row<T> {
+    /// softnd's.
+    pub ours: T,
+    /// The bare socket's at its best.
+    pub tcp: T,
+}
+
+/// The program `nd`, and what it is told with every run.
+#[derive(Clone, Debug)]
+pub struct Nd {
+    /// Where it is.
+    pub program: PathBuf,
+    /// CRC on or off.
+    pub crc: bool,
+    /// The length of a turn.
+    pub turn: Duration,
+}
+
+impl Nd {
+    /// The `nd` that was built beside this program.
+    ///
+    /// # Errors
+    ///
+    /// When it was not.
+    pub fn beside_this(crc: bool, turn: Duration) -> Result<Self, Failure> {
+        let here = std::env::current_exe().ok();
+        let program = here
+            .as_deref()
+            .and_then(Path::parent)
+            .map(|at| at.join("nd"));
+        match program.filter(|program| program.is_file()) {
+            Some(program) => Ok(Self { program, crc, turn }),
+            None => Err(Failure::new(
+                "nd is not built; run `cargo build --release` first, or name it with --nd",
+            )),
+        }
+    }
+
+    /// `nd perf local` with what is common to all runs.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        self.arguments(&mut command);
+        command
+    }
+
+    /// Adds the arguments that are common to all runs.
+    pub fn arguments(&self, command: &mut Command) {
+        let crc = if self.crc { "on" } else { "off" };
+        let seconds = self.turn.as_secs_f64().to_string();
+        command
+            .args(["perf", "local", "--mode", "poll", "--format", "json"])
+            .args(["--turns", "1", "--duration", &seconds, "--crc", crc]);
+    }
+
+    fn rows(&self, op: &str, test: &str, size: usize) -> Result<Vec<Value>, Failure> {
+        let mut command = self.command();
+        command
+            .args(["--baseline", "tcp", "--op", op, "--test", test])
+            .args(["--size", &size.to_string()]);
+        rows(&process::run(command)?)
+    }
+
+    /// One turn of Send ping-pong.
+    ///
+    /// # Errors
+    ///
+    /// When `nd` fails, or prints something else than its rows.
+    pub fn ping_pong(&self, size: usize) -> Result<Row<Times>, Failure> {
+        times(&one(&self.rows("send", "latency", size)?, "send")?)
+    }
+
+    /// One turn of Send and one of Write, one way, in octets per second.
+    ///
+    /// # Errors
+    ///
+    /// When `nd` fails, or prints something else than its rows.
+    pub fn one_way(&self, size: usize) -> Result<(Row<f64>, Row<f64>), Failure> {
+        let rows = self.rows("send,write", "bandwidth", size)?;
+        Ok((rate(&one(&rows, "send")?)?, rate(&one(&rows, "write")?)?))
+    }
+}
+
+/// What was printed, object by object.
+fn rows(printed: &str) -> Result<Vec<Value>, Failure> {
+    let lines = printed.lines().filter(|line| !line.trim().is_empty());
+    let rows = lines.map(|line| match serde_json::from_str(line) {
+        Ok(row @ Value::Object(_)) => Ok(row),
+        Ok(_) => Err(Failure::new(format!("nd printed no object: {line}"))),
+        Err(error) => Err(Failure::new(format!(
+            "nd printed no JSON ({error}): {line}"
+        ))),
+    });
+    rows.collect()
+}
+
+/// The complete row of an operation.
+fn one(rows: &[Value], op: &str) -> Result<Value, Failure> {
+    let row = rows.iter().find(|row| row["op"] == op);
+    row.filter(|row| row["complete"] == true)
+        .cloned()
+        .ok_or_else(|| Failure::new(format!("nd printed no complete row for {op}")))
+}
+
+fn number(row: &Value, name: &str) -> Result<f64, Failure> {
+    row[name]
+        .as_f64()
+        .filter(|number| *number > 0.0)
+        .ok_or_else(|| Failure::new(format!("nd printed no {name}: {row}")))
+}
+
+fn times(row: &Value) -> Result<Row<Times>, Failure> {
+    let side = |prefix: &str| {
+        Ok(Times {
+            p50: Some(number(row, &format!("{prefix}p50_ns"))?),
+            mean: number(row, &format!("{prefix}mean_ns"))?,
+        })
+    };
+    Ok(Row {
+        ours: side("")?,
+        tcp: side("baseline_")?,
+    })
+}
+
+fn rate(row: &Value) -> Result<Row<f64>, Failure> {
+    Ok(Row {
+        ours: number(row, "bytes_per_s")?,
+        tcp: number(row, "baseline_bytes_per_s")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATENCY: &str = r#"{"op":"send","test":"latency","size":8,"complete":true,"p50_ns":4100.5,"mean_ns":4300,"baseline_p50_ns":4000,"baseline_mean_ns":4200,"bytes_per_s":null}"#;
+    const BANDWIDTH: &str = r#"{"op":"write","test":"bandwidth","size":65536,"complete":true,"bytes_per_s":9000000000,"baseline_bytes_per_s":10000000000,"p50_ns":null}"#;
+
+    #[test]
+    fn rows_are_read_by_name() {
+        let all = rows(&format!("{LATENCY}\n{BANDWIDTH}\n")).unwrap();
+        let send = times(&one(&all, "send").unwrap()).unwrap();
+        assert_eq!((send.ours.p50, send.tcp.mean), (Some(4100.5), 4200.0));
+        let write = rate(&one(&all, "write").unwrap()).unwrap();
+        assert_eq!((write.ours, write.tcp), (9e9, 1e10));
+        assert!(one(&all, "read").is_err());
+    }
+
+    #[test]
+    fn what_was_cut_short_is_no_result() {
+        let cut = LATENCY.replace("\"complete\":true", "\"complete\":false");
+        assert!(one(&rows(&cut).unwrap(), "send").is_err());
+        let without = rows(BANDWIDTH).unwrap();
+        assert!(
+            times(&without[0])
+                .unwrap_err()
+                .to_string()
+                .contains("p50_ns")
+        );
+    }
+
+    #[test]
+    fn other_output_is_quoted() {
+        for bad in ["oops", "7", "{\"op\":"] {
+            assert!(rows(bad).unwrap_err().to_string().contains(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The comparison as Markdown, and its place in a page.
+
+use std::fmt::Write as _;
+
+use super::Failure;
+use super::calls::{CLASSES, Histogram, Traffic};
+use super::turns::{
+    AHEAD, Figure, LEAST, ONE_WAY, ONE_WAY_SHARES, Overall, PING_PONG, PING_PONG_SHARES, Size,
+};
+use crate::{crc, octets};
+
+/// What stands in front of the part of the page that is written by `compare`.
+pub const BEGIN: &str = "<!-- compare: begin -->";
+/// What stands behind it.
+pub const END: &str = "<!-- compare: end -->";
+
+/// All that a run has found out.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// The machine, as name and value.
+    pub machine: Vec<(&'static str, String)>,
+    /// Whether softnd made and checked CRCs.
+    pub crc: bool,
+    /// Milliseconds of a turn.
+    pub turn_ms: u128,
+    /// All sizes, in order.
+    pub sizes: Vec<Size>,
+    /// FPDUs per system call.
+    pub calls: Vec<(Traffic, Histogram)>,
+    /// What was left out, and why.
+    pub skipped: Vec<String>,
+}
+
+impl Findings {
+    /// As Markdown.
+    #[must_use]
+    pub fn print(&self) -> String {
+        let mut text = String::new();
+        let setting = crc(self.crc);
+        self.machine(&mut text);
+        for skipped in &self.skipped {
+            line(&mut text, format_args!("Skipped: {skipped}.\n"));
+        }
+        let turns = self.sizes.iter().map(|size| size.turns.len()).min();
+        if let Some(turns) = turns {
+            line(
+                &mut text,
+                format_args!(
+                    "Medians of {turns} turns of {} ms each; shares are medians of the shares within each turn, above 1 softnd is faster.\n",
+                    self.turn_ms
+                ),
+            );
+            line(
+                &mut text,
+                format_args!("### Half a round trip, µs, both sides polling, {setting}\n"),
+            );
+            self.table(&mut text, &PING_PONG, 1e-3, &PING_PONG_SHARES);
+            line(
+                &mut text,
+                format_args!("### One way, GB/s, depth 32, both sides polling, {setting}\n"),
+            );
+            self.table(&mut text, &ONE_WAY, 1e-9, &ONE_WAY_SHARES);
+            self.verdicts(&mut text);
+        }
+        self.histogram(&mut text);
+        text
+    }
+
+    fn machine(&self, text: &mut String) {
+        line(text, format_args!("| machine | |\n|---|---|"));
+        for (name, value) in &self.machine {
+            line(text, format_args!("| {name} | {} |", cell(value)));
+        }
+        text.push('\n');
+    }
+
+    fn table(
+        &self,
+        text: &mut String,
+        figures: &[(&str, Figure)],
+        unit: f64,
+        shares: &[(&str, Figure)],
+    ) {
+        let heads = figures.iter().chain(shares).map(|(head, _)| *head);
+        let heads: Vec<_> = std::iter::once("size").chain(heads).collect();
+        line(text, format_args!("| {} |", heads.join(" | ")));
+        line(text, format_args!("|{}", "--:|".repeat(heads.len())));
+        for size in &self.sizes {
+            let figures = figures
+                .iter()
+                .map(|(_, figure)| number(size.median(*figure).map(|figure| figure * unit)));
+            let shares = shares.iter().map(|(_, share)| number(size.median(*share)));
+            let cells: Vec<_> = std::iter::once(octets(size.octets))
+                .chain(figures)
+                .chain(shares)
+                .collect();
+            line(text, format_args!("| {} |", cells.join(" | ")));
+        }
+        text.push('\n');
+    }
+
+    /// What the comparison with peers comes to.
+    fn verdicts(&self, text: &mut String) {
+        let all = [
+            ("Send ping-pong", PING_PONG_SHARES[1].1),
+            ("Send one way", ONE_WAY_SHARES[2].1),
+            ("Write one way", ONE_WAY_SHARES[3].1),
+        ];
+        let known: Vec<_> = all
+            .into_iter()
+            .filter_map(|(name, share)| Some((name, Overall::of(&self.sizes, share)?)))
+            .collect();
+        if known.is_empty() {
+            return;
+        }
+        line(
+            text,
+            format_args!(
+                "### Against the better peer\n\n| what | required | lowest | at | median of all sizes | holds |\n|---|---|--:|--:|--:|---|"
+            ),
+        );
+        for (name, overall) in known {
+            line(
+                text,
+                format_args!(
+                    "| {name} | {LEAST} at every size, median above {AHEAD} | {:.2} | {} | {:.2} | {} |",
+                    overall.worst,
+                    octets(overall.worst_size),
+                    overall.median,
+                    if overall.holds() { "yes" } else { "missed" }
+                ),
+            );
+        }
+        text.push('\n');
+    }
+
+    fn histogram(&self, text: &mut String) {
+        if self.calls.is_empty() {
+            return;
+        }
+        line(
+            text,
+            format_args!(
+                "### FPDUs per system call, {}, share of calls\n",
+                crc(self.crc)
+            ),
+        );
+        let classes: Vec<_> = CLASSES
+            .iter()
+            .enumerate()
+            .map(|(at, from)| match CLASSES.get(at + 1) {
+                Some(next) if *next == from + 1 => from.to_string(),
+                Some(next) => format!("{from}–{}", next - 1),
+                None => format!("{from} and more"),
+            })
+            .collect();
+        line(
+            text,
+            format_args!("| traffic | depth | mean | {} |", classes.join(" | ")),
+        );
+        line(
+            text,
+            format_args!("|---|{}", "--:|".repeat(2 + CLASSES.len())),
+        );
+        for (traffic, histogram) in &self.calls {
+            let total = histogram.total().max(1) as f64;
+            let shares: Vec<_> = histogram
+                .calls
+                .iter()
+                .map(|calls| match *calls {
+                    0 => String::new(),
+                    calls => format!("{:.1} %", 100.0 * calls as f64 / total),
+                })
+                .collect();
+            line(
+                text,
+                format_args!(
+                    "| {} {}, {} | {} | {:.1} | {} |",
+                    traffic.op,
+                    traffic.test,
+                    octets(traffic.size),
+                    traffic.depth,
+                    histogram.fpdus / total,
+                    shares.join(" | ")
+                ),
+            );
+        }
+        text.push('\n');
+    }
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{arguments}");
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// Three digits that count.
+fn number(number: Option<f64>) -> String {
+    match number {
+        None => "–".to_owned(),
+        Some(number) if number >= 100.0 => format!("{number:.0}"),
+        Some(number) if number >= 10.0 => format!("{number:.1}"),
+        Some(number) if number >= 0.1 => format!("{number:.2}"),
+        Some(number) => format!("{number:.4}"),
+    }
+}
+
+/// `page` with `part` between the two marks.
+///
+/// # Errors
+///
+/// When the page does not have both marks, once and in order.
+pub fn replace(page: &str, part: &str) -> Result<String, Failure> {
+    let marks = || Failure::new(format!("the page has no {BEGIN} followed by one {END}"));
+    let (before, rest) = page.split_once(BEGIN).ok_or_else(marks)?;
+    let (old, after) = rest.split_once(END).ok_or_else(marks)?;
+    if old.contains(BEGIN) || after.contains(BEGIN) || after.contains(END) {
+        return Err(marks());
+    }
+    Ok(format!(
+        "{before}{BEGIN}\n\n{}\n\n{END}{after}",
+        part.trim()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::calls::TRAFFIC;
+    use super::super::turns::tests::sizes;
+    use super::*;
+
+    fn findings() -> Findings {
+        let mut histogram = Histogram::default();
+        histogram.calls[0] = 1;
+        histogram.calls[5] = 3;
+        histogram.fpdus = 100.0;
+        Findings {
+            machine: vec![("processor", "one | two".to_owned())],
+            crc: false,
+            turn_ms: 100,
+            sizes: sizes(),
+            calls: vec![(TRAFFIC[1], histogram)],
+            skipped: vec!["fi_pingpong is not installed".to_owned()],
+        }
+    }
+
+    #[test]
+    fn every_row_of_a_table_has_as_many_cells_as_its_head() {
+        let text = findings().print();
+        let mut width = None;
+        for line in text.lines() {
+            let cells = line.replace("\\|", "").matches('|').count();
+            width = (cells > 0).then(|| *width.get_or_insert(cells));
+            assert!(width.is_none_or(|width| width == cells), "{line}");
+        }
+    }
+
+    #[test]
+    fn figures_have_their_units_and_settings() {
+        let text = findings().print();
+        for part in [
+            "µs, both sides polling, CRC off",
+            "| 8 B | 4.00 | 5.00 | 10.0 | 6.60 | 0.80 | 1.10 |",
+            "| 1 MiB | 10.0 | 8.00 | 9.00 | 10.0 | 1.00 | 0.80 | 0.90 | 0.80 | 0.90 |",
+            "| Send ping-pong | 0.95 at every size, median above 1 | 1.10 | 8 B | 1.10 | yes |",
+            "| Send one way | 0.95 at every size, median above 1 | 0.80 | 8 B | 0.80 | missed |",
+            "| send rate, 64 B | 128 | 25.0 | 25.0 % |  |  |  |  | 75.0 % |  |  |",
+            "Skipped: fi_pingpong is not installed.",
+            "one \\| two",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
+    fn without_peers_there_is_no_verdict() {
+        let mut findings = findings();
+        for turn in findings.sizes.iter_mut().flat_map(|size| &mut size.turns) {
+            turn.ucx_ping_pong = None;
+            turn.fabric_ping_pong = None;
+            turn.ucx_tag = None;
+            turn.ucx_put = None;
+        }
+        let text = findings.print();
+        assert!(!text.contains("better peer\n"), "{text}");
+        assert!(text.contains("| – |"), "{text}");
+    }
+
+    #[test]
+    fn only_what_is_between_the_marks_is_replaced() {
+        let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
+        let new = replace(&page, "\nnew\n").unwrap();
+        assert_eq!(new, format!("a\n{BEGIN}\n\nnew\n\n{END}\nb\n"));
+        assert_eq!(replace(&new, "new").unwrap(), new);
+        for bad in ["", BEGIN, END, &format!("{END}{BEGIN}"), &page.repeat(2)] {
+            assert!(replace(bad, "new").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_the_book_has_its_marks() {
+        replace(include_str!("../../../docs/performance.md"), "new").unwrap();
+    }
+}

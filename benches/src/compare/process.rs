@@ -1,0 +1,248 @@
+//! Running other programs: for a limited time, on a core of their own, and one that listens before the one that connects.
+
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use super::Failure;
+
+/// How long one run may take: turns are far shorter, but not on a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a server may take until it listens.
+const START: Duration = Duration::from_secs(10);
+
+/// Between two looks at what is under way.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Where a program is, if it is installed.
+#[must_use]
+pub fn find(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+/// A process that does not outlive this value.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    name: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only when it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self, Failure> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| Failure::new(format!("{name} does not start: {error}")))?;
+        Ok(Self { child, name })
+    }
+
+    /// What it printed, once it has ended well.
+    fn finish(mut self, limit: Duration) -> Result<String, Failure> {
+        let name = self.name.clone();
+        let mut outputs = [
+            self.child.stdout.take().map(Box::new).map(reader),
+            self.child.stderr.take().map(Box::new).map(reader),
+        ];
+        let status = self.wait(limit)?;
+        let mut text = outputs.each_mut().map(|output| {
+            let output = output.take().and_then(|thread| thread.join().ok());
+            output.unwrap_or_default()
+        });
+        if !status.success() {
+            let said = text[1].lines().chain(text[0].lines()).next_back();
+            let said = said.unwrap_or("without a word");
+            return Err(Failure::new(format!("{name} ended with {status}: {said}")));
+        }
+        Ok(std::mem::take(&mut text[0]))
+    }
+
+    fn wait(&mut self, limit: Duration) -> Result<ExitStatus, Failure> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
+                Ok(None) => {
+                    let name = &self.name;
+                    return Err(Failure::new(format!("{name} has not ended in {limit:?}")));
+                }
+                Err(error) => return Err(Failure::new(format!("{}: {error}", self.name))),
+            }
+        }
+    }
+}
+
+/// Reads to the end in a thread, so that a pipe never fills up.
+fn reader(mut from: Box<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut octets = Vec::new();
+        // What was read before an error is still worth showing.
+        let _ = from.read_to_end(&mut octets);
+        String::from_utf8_lossy(&octets).into_owned()
+    })
+}
+
+/// Runs a program to its end and returns what it printed.
+///
+/// # Errors
+///
+/// When it does not start, fails, or takes too long.
+pub fn run(command: Command) -> Result<String, Failure> {
+    Running::start(command)?.finish(LIMIT)
+}
+
+/// Runs a server until it listens on `port`, then a client to its end, and returns what the client printed.
+///
+/// # Errors
+///
+/// When one of them does not start, fails, or takes too long.
+pub fn run_pair(server: Command, client: Command, port: u16) -> Result<String, Failure> {
+    let mut server = Running::start(server)?;
+    let deadline = Instant::now() + START;
+    while !listens(port) {
+        if let Ok(Some(status)) = server.child.try_wait() {
+            let name = &server.name;
+            return Err(Failure::new(format!(
+                "{name} ended with {status} before it listened"
+            )));
+        }
+        if Instant::now() > deadline {
+            let name = &server.name;
+            return Err(Failure::new(format!(
+                "{name} does not listen on port {port}"
+            )));
+        }
+        thread::sleep(LOOK);
+    }
+    let printed = Running::start(client)?.finish(LIMIT)?;
+    // It has served its client. One that does not notice is killed; its figures are the client's.
+    let _ = server.wait(START);
+    Ok(printed)
+}
+
+/// A port that nobody uses at the moment.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn free_port() -> Result<u16, Failure> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|error| Failure::new(format!("there is no free port: {error}")))
+}
+
+/// Whether somebody listens on a port. Connecting to find out would be taken for the client.
+fn listens(port: u16) -> bool {
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .any(|table| table.lines().any(|line| is_listening(line, port)))
+}
+
+/// `  0: 0100007F:1F90 00000000:0000 0A …`: local address, remote address, state; 0A listens.
+fn is_listening(line: &str, port: u16) -> bool {
+    let mut words = line.split_whitespace().skip(1);
+    let (local, _, state) = (words.next(), words.next(), words.next());
+    let local = local.and_then(|local| local.rsplit_once(':'));
+    state == Some("0A") && local.is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port))
+}
+
+/// A command that runs on one core, if the system can do that.
+#[must_use]
+pub fn on_core(core: usize, program: &PathBuf) -> Command {
+    let taskset = find("taskset").filter(|_| core < cores());
+    match taskset {
+        Some(taskset) => {
+            let mut command = Command::new(taskset);
+            command.arg("-c").arg(core.to_string()).arg(program);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
+/// Cores there are.
+#[must_use]
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_program_that_ends_well_is_listened_to() {
+        assert_eq!(run(shell("echo one; echo two >&2")).unwrap(), "one\n");
+    }
+
+    #[test]
+    fn a_program_that_fails_is_quoted() {
+        let failure = run(shell("echo no such thing >&2; exit 3")).unwrap_err();
+        let text = failure.to_string();
+        assert!(
+            text.contains("sh") && text.contains("no such thing"),
+            "{text}"
+        );
+        let missing = run(Command::new("/no/such/program")).unwrap_err();
+        assert!(missing.to_string().contains("/no/such/program"));
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_ended() {
+        let running = Running::start(shell("exec sleep 1000")).unwrap();
+        let text = running.finish(Duration::ZERO).unwrap_err().to_string();
+        assert!(text.contains("has not ended"), "{text}");
+    }
+
+    #[test]
+    fn a_listening_socket_is_told_from_a_connected_one() {
+        let line = |state| format!("   0: 0100007F:1F90 00000000:0000 {state} 00000000:00000000");
+        assert!(is_listening(&line("0A"), 8080));
+        assert!(!is_listening(&line("01"), 8080));
+        assert!(!is_listening(&line("0A"), 8081));
+        assert!(!is_listening("  sl  local_address rem_address   st", 8080));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn who_listens_is_seen() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert!(listens(listener.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn a_server_that_ends_is_not_waited_for() {
+        let port = free_port().unwrap();
+        let failure = run_pair(shell("exit 1"), shell("exit 0"), port).unwrap_err();
+        assert!(
+            failure.to_string().contains("before it listened"),
+            "{failure}"
+        );
+    }
+}

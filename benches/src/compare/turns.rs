@@ -1,0 +1,337 @@
+//! Turns of all contestants, and what they come to.
+
+use super::nd::{Nd, Row};
+use super::peers::{Fabric, Pace, Ucx};
+use super::{Failure, Times, median};
+
+/// Who takes part besides softnd and raw TCP.
+#[derive(Clone, Debug, Default)]
+pub struct Peers {
+    /// UCX.
+    pub ucx: Option<Ucx>,
+    /// libfabric.
+    pub fabric: Option<Fabric>,
+}
+
+/// One turn of all, of messages of one size. `None` where somebody does not take part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Turn {
+    /// Ping-pong of Sends.
+    pub ping_pong: Option<Row<Times>>,
+    /// Tagged ping-pong.
+    pub ucx_ping_pong: Option<Times>,
+    /// Ping-pong of messages.
+    pub fabric_ping_pong: Option<Times>,
+    /// Sends one way, octets per second; the rates below are too.
+    pub send: Option<Row<f64>>,
+    /// Writes one way.
+    pub write: Option<Row<f64>>,
+    /// Tagged messages one way.
+    pub ucx_tag: Option<f64>,
+    /// Puts one way.
+    pub ucx_put: Option<f64>,
+}
+
+impl Turn {
+    /// How fast our ping-pong is, in parts of the faster peer's speed: by the median where it tells that, else by the mean.
+    fn ping_pong_of_better(&self) -> Option<f64> {
+        let ours = self.ping_pong?.ours;
+        let by = |theirs: Times| match theirs.p50.zip(ours.p50) {
+            Some((theirs, ours)) => theirs / ours,
+            None => theirs.mean / ours.mean,
+        };
+        let peers = [self.ucx_ping_pong, self.fabric_ping_pong];
+        peers.into_iter().flatten().map(by).reduce(f64::min)
+    }
+
+    fn better_one_way(&self) -> Option<f64> {
+        let peers = [self.ucx_tag, self.ucx_put];
+        peers.into_iter().flatten().reduce(f64::max)
+    }
+}
+
+/// A column of figures or of ratios.
+pub type Figure = fn(&Turn) -> Option<f64>;
+
+/// All turns with messages of one size.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Size {
+    /// Octets of a message.
+    pub octets: usize,
+    /// One behind the other.
+    pub turns: Vec<Turn>,
+}
+
+impl Size {
+    /// The median over the turns, of a figure or of the ratio within each.
+    #[must_use]
+    pub fn median(&self, of: Figure) -> Option<f64> {
+        median(self.turns.iter().filter_map(of))
+    }
+}
+
+/// Half round trips in nanoseconds: heads and figures. Medians, but for libfabric, which tells its mean only.
+pub const PING_PONG: [(&str, Figure); 4] = [
+    ("raw TCP", |turn| turn.ping_pong?.tcp.p50),
+    ("softnd Send", |turn| turn.ping_pong?.ours.p50),
+    ("UCX tag", |turn| turn.ucx_ping_pong?.p50),
+    ("libfabric msg (mean)", |turn| {
+        Some(turn.fabric_ping_pong?.mean)
+    }),
+];
+
+/// Speeds of the ping-pong, in parts of another's.
+pub const PING_PONG_SHARES: [(&str, Figure); 2] = [
+    ("of raw TCP", |turn| {
+        let row = turn.ping_pong?;
+        Some(row.tcp.p50? / row.ours.p50?)
+    }),
+    ("of the better peer", Turn::ping_pong_of_better),
+];
+
+/// Octets per second one way.
+pub const ONE_WAY: [(&str, Figure); 5] = [
+    ("raw TCP", |turn| Some(turn.send?.tcp)),
+    ("softnd Send", |turn| Some(turn.send?.ours)),
+    ("softnd Write", |turn| Some(turn.write?.ours)),
+    ("UCX tag", |turn| turn.ucx_tag),
+    ("UCX put", |turn| turn.ucx_put),
+];
+
+/// Speeds one way, in parts of another's.
+pub const ONE_WAY_SHARES: [(&str, Figure); 4] = [
+    ("Send of raw TCP", |turn| {
+        Some(turn.send?.ours / turn.send?.tcp)
+    }),
+    ("Write of raw TCP", |turn| {
+        Some(turn.write?.ours / turn.write?.tcp)
+    }),
+    ("Send of the better peer", |turn| {
+        Some(turn.send?.ours / turn.better_one_way()?)
+    }),
+    ("Write of the better peer", |turn| {
+        Some(turn.write?.ours / turn.better_one_way()?)
+    }),
+];
+
+/// What is asked of a comparison with peers: at every size, and in the median of all sizes.
+pub const LEAST: f64 = 0.95;
+/// Ahead means more than this.
+pub const AHEAD: f64 = 1.0;
+
+/// How a share came out over all sizes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overall {
+    /// The size at which it was lowest.
+    pub worst_size: usize,
+    /// What it was there.
+    pub worst: f64,
+    /// The median of all sizes.
+    pub median: f64,
+}
+
+impl Overall {
+    /// Of a share; `None` when no size has it.
+    #[must_use]
+    pub fn of(sizes: &[Size], share: Figure) -> Option<Self> {
+        let shares: Vec<_> = sizes
+            .iter()
+            .filter_map(|size| Some((size.octets, size.median(share)?)))
+            .collect();
+        let (worst_size, worst) = shares.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(Self {
+            worst_size,
+            worst,
+            median: median(shares.iter().map(|(_, share)| *share))?,
+        })
+    }
+
+    /// Whether it is what is asked of a comparison with peers.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.worst >= LEAST && self.median > AHEAD
+    }
+}
+
+/// The tests of a turn; each is a moment of one contestant, except that `nd` brings raw TCP along.
+#[derive(Clone, Copy, Debug)]
+enum Test {
+    PingPong,
+    UcxPingPong,
+    FabricPingPong,
+    OneWay,
+    UcxTag,
+    UcxPut,
+}
+
+const TESTS: [Test; 6] = [
+    Test::PingPong,
+    Test::UcxPingPong,
+    Test::FabricPingPong,
+    Test::OneWay,
+    Test::UcxTag,
+    Test::UcxPut,
+];
+
+/// Measures messages of one size.
+#[derive(Debug)]
+pub struct Measurement<'a> {
+    nd: &'a Nd,
+    peers: &'a Peers,
+    octets: usize,
+    paces: [Pace; TESTS.len()],
+}
+
+impl<'a> Measurement<'a> {
+    /// Nothing measured yet.
+    #[must_use]
+    pub fn new(nd: &'a Nd, peers: &'a Peers, octets: usize) -> Self {
+        Self {
+            nd,
+            peers,
+            octets,
+            paces: TESTS.map(|_| Pace::new(nd.turn, octets)),
+        }
+    }
+
+    /// Turns of everybody. The first one finds out how many messages fit into a turn and is not kept; who begins changes.
+    ///
+    /// # Errors
+    ///
+    /// When a program fails twice: figures without a contestant that was there would be a different comparison.
+    pub fn turns(&self, count: usize, progress: &mut dyn FnMut()) -> Result<Size, Failure> {
+        let mut size = Size {
+            octets: self.octets,
+            turns: Vec::with_capacity(count),
+        };
+        for round in 0..=count {
+            let mut turn = Turn::default();
+            for step in 0..TESTS.len() {
+                let test = (round + step) % TESTS.len();
+                // Once more, before everything measured so far is given up.
+                self.run(test, &mut turn)
+                    .or_else(|_| self.run(test, &mut turn))?;
+            }
+            if round > 0 {
+                size.turns.push(turn);
+            }
+            progress();
+        }
+        Ok(size)
+    }
+
+    fn run(&self, test: usize, turn: &mut Turn) -> Result<(), Failure> {
+        let (octets, pace) = (self.octets, &self.paces[test]);
+        let Peers { ucx, fabric } = self.peers;
+        match (TESTS[test], ucx, fabric) {
+            (Test::PingPong, ..) => turn.ping_pong = Some(self.nd.ping_pong(octets)?),
+            (Test::OneWay, ..) => {
+                let (send, write) = self.nd.one_way(octets)?;
+                (turn.send, turn.write) = (Some(send), Some(write));
+            }
+            (Test::UcxPingPong, Some(ucx), _) => {
+                turn.ucx_ping_pong = Some(ucx.ping_pong(octets, pace)?);
+            }
+            (Test::UcxTag, Some(ucx), _) => {
+                turn.ucx_tag = Some(ucx.one_way("tag_bw", octets, pace)?);
+            }
+            (Test::UcxPut, Some(ucx), _) => {
+                turn.ucx_put = Some(ucx.one_way("ucp_put_bw", octets, pace)?);
+            }
+            (Test::FabricPingPong, _, Some(fabric)) => {
+                turn.fabric_ping_pong = Some(fabric.ping_pong(octets, pace)?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    const fn times(p50: f64, mean: f64) -> Times {
+        Times {
+            p50: Some(p50),
+            mean,
+        }
+    }
+
+    /// softnd twice as fast as UCX, a tenth faster than libfabric by the mean, at 0.8 of raw TCP.
+    pub(crate) fn turn() -> Turn {
+        Turn {
+            ping_pong: Some(Row {
+                ours: times(5000.0, 6000.0),
+                tcp: times(4000.0, 4500.0),
+            }),
+            ucx_ping_pong: Some(times(10_000.0, 11_000.0)),
+            fabric_ping_pong: Some(Times {
+                p50: None,
+                mean: 6600.0,
+            }),
+            send: Some(Row {
+                ours: 8e9,
+                tcp: 10e9,
+            }),
+            write: Some(Row {
+                ours: 9e9,
+                tcp: 10e9,
+            }),
+            ucx_tag: Some(10e9),
+            ucx_put: Some(1e9),
+        }
+    }
+
+    pub(crate) fn sizes() -> Vec<Size> {
+        [8, 1 << 20]
+            .map(|octets| Size {
+                octets,
+                turns: vec![turn(); 3],
+            })
+            .into()
+    }
+
+    #[test]
+    fn peers_are_compared_by_what_they_tell() {
+        let share = |at: usize| (PING_PONG_SHARES[at].1)(&turn()).unwrap();
+        assert_eq!(share(0), 0.8);
+        assert!((share(1) - 1.1).abs() < 1e-9);
+        let without = Turn {
+            ucx_ping_pong: None,
+            fabric_ping_pong: None,
+            ..turn()
+        };
+        assert_eq!((PING_PONG_SHARES[1].1)(&without), None);
+    }
+
+    #[test]
+    fn one_way_the_better_peer_counts() {
+        let shares = ONE_WAY_SHARES.map(|(_, share)| share(&turn()).unwrap());
+        assert_eq!(shares, [0.8, 0.9, 0.8, 0.9]);
+    }
+
+    #[test]
+    fn the_median_of_ratios_is_not_the_ratio_of_medians() {
+        let rates = [(1.0, 1.0), (2.0, 4.0), (9.0, 10.0)];
+        let turns = rates.map(|(ours, tcp)| Turn {
+            send: Some(Row { ours, tcp }),
+            ..Turn::default()
+        });
+        let size = Size {
+            octets: 8,
+            turns: turns.into(),
+        };
+        assert_eq!(size.median(ONE_WAY_SHARES[0].1), Some(0.9));
+        assert_eq!(size.median(ONE_WAY[3].1), None);
+    }
+
+    #[test]
+    fn every_size_counts_and_so_does_the_median() {
+        let overall = Overall::of(&sizes(), ONE_WAY_SHARES[2].1).unwrap();
+        assert_eq!((overall.worst, overall.holds()), (0.8, false));
+        let ahead = Overall::of(&sizes(), PING_PONG_SHARES[1].1).unwrap();
+        assert!(ahead.holds());
+        assert_eq!(Overall::of(&[], PING_PONG_SHARES[1].1), None);
+    }
+}

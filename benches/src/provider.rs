@@ -1,0 +1,165 @@
+//! Two softnd adapters in one process, with one connection between them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use netdirect::{
+    Adapter, Affinity, Buffer, CompletionQueue, CompletionResult, Connector, MemoryRegion, MrFlags,
+    OpFlags, Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits, Result, Sge, ext,
+};
+use softnd::Options;
+
+/// Requests of a kind that may be outstanding.
+const DEPTH: u32 = 64;
+
+const LIMITS: ReadLimits = ReadLimits {
+    inbound: 16,
+    outbound: 16,
+};
+
+/// One end.
+#[derive(Debug)]
+pub struct Side {
+    adapter: Arc<dyn Adapter>,
+    file: Arc<dyn OverlappedFile>,
+    cq: Arc<dyn CompletionQueue>,
+    qp: Arc<dyn QueuePair>,
+    connector: Arc<dyn Connector>,
+    buffer: Buffer,
+    region: Arc<dyn MemoryRegion>,
+}
+
+impl Side {
+    fn new(crc: bool, length: usize) -> Result<Self> {
+        let adapter = softnd::open("softnd+tcp://127.0.0.1", Options::default().crc(crc))?;
+        let file = adapter.create_overlapped_file()?;
+        let cq = adapter.create_completion_queue(&file, 4 * DEPTH, Affinity::default())?;
+        let options = QueuePairOptions::default()
+            .receive_queue_depth(DEPTH)
+            .initiator_queue_depth(DEPTH);
+        let qp = adapter.create_queue_pair(&cq, &cq, options)?;
+        let connector = adapter.create_connector(&file)?;
+        let buffer = Buffer::new(length);
+        let region = adapter.create_memory_region(&file)?;
+        let overlapped = Overlapped::new();
+        let flags = MrFlags::ALLOW_LOCAL_WRITE | MrFlags::ALLOW_REMOTE_WRITE;
+        ext::wait(region.register(&buffer, flags, &overlapped), &overlapped)?;
+        Ok(Self {
+            adapter,
+            file,
+            cq,
+            qp,
+            connector,
+            buffer,
+            region,
+        })
+    }
+
+    fn sge(&self) -> Sge {
+        Sge::new(&self.buffer, .., self.region.get_local_token())
+    }
+
+    /// Sends the whole buffer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`QueuePair::send`].
+    pub fn send(&self) -> Result<()> {
+        self.qp.send(0, &[self.sge()], OpFlags::empty())
+    }
+
+    /// Is ready for one Send.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`QueuePair::receive`].
+    pub fn receive(&self) -> Result<()> {
+        self.qp.receive(0, &[self.sge()])
+    }
+
+    /// Polls once.
+    ///
+    /// # Errors
+    ///
+    /// The status of a request that failed.
+    pub fn poll(&self) -> Result<usize> {
+        let mut results = [CompletionResult::default(); 16];
+        let count = self.cq.get_results(&mut results);
+        for result in &results[..count] {
+            result.status.ok()?;
+        }
+        Ok(count)
+    }
+}
+
+/// Two connected ends.
+#[derive(Debug)]
+pub struct Pair {
+    /// The end that connected.
+    pub active: Side,
+    /// The end that listened.
+    pub passive: Side,
+}
+
+impl Pair {
+    /// Connects two new adapters over the loopback interface, each with a registered buffer of `length` octets.
+    ///
+    /// # Errors
+    ///
+    /// Those of any step.
+    ///
+    /// # Panics
+    ///
+    /// When the thread that accepts does.
+    pub fn new(crc: bool, length: usize) -> Result<Self> {
+        let (active, passive) = (Side::new(crc, length)?, Side::new(crc, length)?);
+        let listener = passive.adapter.create_listener(&passive.file)?;
+        listener.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        listener.listen(1)?;
+        let address = listener.get_local_address()?;
+        std::thread::scope(|scope| {
+            let accepted = scope.spawn(|| {
+                ext::get_connection_request(&listener, &passive.connector)?;
+                ext::accept(&passive.connector, &passive.qp, LIMITS, b"")
+            });
+            let connected = ext::connect(&active.connector, &active.qp, address, LIMITS, b"");
+            if connected.is_err() {
+                // Nobody else ends the other thread's wait; whether there still is one does not matter.
+                let _ = listener.cancel_overlapped_requests();
+                let _ = passive.connector.cancel_overlapped_requests();
+            }
+            let accepted = accepted.join().expect("accepting does not panic");
+            connected.and(accepted)
+        })?;
+        Ok(Self { active, passive })
+    }
+
+    /// Polls both ends until so many results have come, of both together.
+    ///
+    /// # Errors
+    ///
+    /// The status of a request that failed.
+    pub fn drain(&self, mut results: usize) -> Result<()> {
+        while results > 0 {
+            for side in [&self.active, &self.passive] {
+                results = results.saturating_sub(side.poll()?);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sends_arrive() {
+        let pair = Pair::new(true, 64).unwrap();
+        for _ in 0..10 {
+            pair.passive.receive().unwrap();
+            pair.active.send().unwrap();
+            pair.drain(2).unwrap();
+        }
+    }
+}
