@@ -425,7 +425,10 @@ fn succeeded(result: &CompletionResult) -> Result<RequestType> {
 #[cold]
 fn failed(result: &CompletionResult) -> Failure {
     match result.status {
-        Status::CANCELED => gone(),
+        Status::CANCELED
+        | Status::CONNECTION_ABORTED
+        | Status::CONNECTION_DISCONNECTED
+        | Status::CONNECTION_INVALID => gone(),
         status => Failure::status(format_args!("finish a {:?}", result.request_type), status),
     }
 }
@@ -433,5 +436,8 @@ fn failed(result: &CompletionResult) -> Failure {
 /// A call that posts a request.
 #[inline]
 pub(super) fn posted(call: netdirect::Result<()>) -> Result<()> {
-    call.map_err(|error| Failure::nd("post a request", &error))
+    call.map_err(|error| match error.status() {
+        Status::CONNECTION_INVALID => gone(),
+        _ => Failure::nd("post a request", &error),
+    })
 }

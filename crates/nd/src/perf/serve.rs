@@ -10,7 +10,7 @@ use netdirect::{Listener, Status};
 use super::affinity::{self, Role};
 use super::args::ServeArgs;
 use super::control::{Control, stranger, to_hex, value};
-use super::lane::{Lane, Memory};
+use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
     Key, LIMIT, bare_socket, choose_congestion, congestion, new_key, ring_of, setup,
 };
@@ -33,20 +33,38 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         .local_addr()
         .map_err(|error| Failure::io(doing(), &error))?;
     output::line(format_args!("listening on {address}"))?;
+    if args.once {
+        // The client is the process that has started this one. It hears why something fails, and tells its user.
+        let (stream, _) = accept_soon(&listener).map_err(Failure::told)?;
+        return serve(stream, args).map(drop).map_err(Failure::told);
+    }
     loop {
         let (stream, peer) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(Failure::io("accept a connection", &error)),
         };
-        let served = serve(stream, args);
-        if args.once {
-            // The client has heard why, and tells its user.
-            return served.map(drop).map_err(Failure::told);
-        }
-        match served {
+        match serve(stream, args) {
             Ok(rows) => output::line(format_args!("{peer}: {rows} rows"))?,
             Err(failure) => output::note(format_args!("{peer}: {failure}")),
+        }
+    }
+}
+
+/// Takes a connection that is about to come. It never comes if the process that would make it has been killed.
+fn accept_soon(listener: &TcpListener) -> Result<(TcpStream, SocketAddr)> {
+    let explain = |error| Failure::io("accept a connection", &error);
+    let deadline = Instant::now() + LIMIT;
+    listener.set_nonblocking(true).map_err(explain)?;
+    loop {
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                stream.set_nonblocking(false).map_err(explain)?;
+                return Ok((stream, peer));
+            }
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(explain(error)),
+            Err(_) if Instant::now() > deadline => return Err(silence(LIMIT)),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
@@ -112,7 +130,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
         }
         row.follow(control, &line)?;
     }
-    Err(super::lane::gone())
+    Err(gone())
 }
 
 /// Takes the RDMA connection that has the key.
@@ -193,19 +211,10 @@ impl Row {
 
     /// Takes a bare connection that has the key, with the congestion control of that name if this process may choose it.
     fn accept_wire(&self, name: &str) -> Result<Wire> {
-        let explain = |error| Failure::io("accept a connection to compare with", &error);
         let deadline = Instant::now() + LIMIT;
-        self.bare.set_nonblocking(true).map_err(explain)?;
         while Instant::now() < deadline {
-            let mut socket = match self.bare.accept() {
-                Ok((socket, _)) => socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    std::thread::yield_now();
-                    continue;
-                }
-                Err(error) => return Err(explain(error)),
-            };
-            socket.set_nonblocking(false).map_err(explain)?;
+            let (mut socket, _) = accept_soon(&self.bare)?;
+            let explain = |error| Failure::io("set up a socket to compare with", &error);
             socket.set_read_timeout(Some(LIMIT)).map_err(explain)?;
             let mut key = Key::default();
             if socket.read_exact(&mut key).is_ok() && key == self.key {
@@ -214,7 +223,7 @@ impl Row {
                 return Wire::new(socket, &self.spec, LIMIT);
             }
         }
-        Err(super::lane::silence(LIMIT))
+        Err(silence(LIMIT))
     }
 }
 
