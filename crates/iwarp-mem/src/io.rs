@@ -13,6 +13,9 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
 use iwarp::{PieceRef, Revoked, Span, TxBatch};
 
 use crate::table::{Held, Table};
@@ -148,24 +151,12 @@ fn gone() -> Error {
 /// Sends private octets, as `send(2)` does: nothing to be listed or pinned. `None` when the socket takes nothing.
 fn send_octets(socket: BorrowedFd<'_>, octets: &[u8]) -> Result<Option<u64>> {
     loop {
-        // SAFETY: the descriptor is open for as long as `socket` borrows it, and the kernel only reads the octets, which
-        // are borrowed for the call.
-        let sent = unsafe {
-            libc::send(
-                socket.as_raw_fd(),
-                octets.as_ptr().cast(),
-                octets.len(),
-                FLAGS,
-            )
-        };
-        match u64::try_from(sent) {
+        match rustix::net::send(socket, octets, QUIETLY) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(sent) => return Ok(Some(sent)),
-            Err(_) => match Error::last_os_error() {
-                error if error.kind() == ErrorKind::Interrupted => {}
-                error if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                error => return Err(error),
-            },
+            Ok(sent) => return Ok(Some(sent as u64)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -332,6 +323,12 @@ impl<'b> List<'b> {
         }
     }
 }
+
+/// As [`FLAGS`].
+#[cfg(not(target_vendor = "apple"))]
+const QUIETLY: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+#[cfg(target_vendor = "apple")]
+const QUIETLY: SendFlags = SendFlags::DONTWAIT;
 
 /// Never block; and a reset connection is an error here, not a SIGPIPE.
 #[cfg(not(target_vendor = "apple"))]

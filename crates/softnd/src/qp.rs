@@ -486,7 +486,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Source for Qp {
-    fn ready(self: Arc<Self>, edges: Edges) -> Turn {
+    fn ready(&self, edges: Edges) -> Turn {
         self.drive(edges)
     }
 }
@@ -515,16 +515,25 @@ impl State {
         if let Some(link) = &mut self.link {
             link.note(edges);
         }
-        let sent = self.step(|link, connection| link.transmit(connection, &qp.core));
+        // A poll has nothing to send but what the socket did not take: posts see to themselves.
+        let polled = edges == Edges::READ && !self.link.as_ref().is_some_and(Link::is_sending);
+        let sent = if polled {
+            Visit::Finished
+        } else {
+            self.step(|link, connection| link.transmit(connection, &qp.core))
+        };
         let received = self.step(|link, connection| link.receive(connection, &qp.core, now));
         if let Some(link) = &mut self.link {
             let activity = link.take_activity();
             self.received += activity.octets;
-            if edges == Edges::READ && !activity.any {
-                return Visit::Finished; // a poll that found nothing: most of them
+            if polled && !activity.any {
+                return Visit::Finished; // it found nothing: most of them
             }
         }
         self.settle(qp);
+        if !self.connection.wants_transmit() {
+            return sent.and(received);
+        }
         let answered = self.step(|link, connection| link.transmit(connection, &qp.core));
         self.settle(qp);
         sent.and(received).and(answered)

@@ -1,12 +1,14 @@
 //! One TCP connection, with what every use of it needs: capture, tuning, and the two ways to end it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use iwarp::{PieceRef, TxBatch};
 use iwarp_mem::{Table, io::Sent};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use socket2::{SockRef, Socket, TcpKeepalive};
 
 use crate::capture::{Capture, Flow, FlowRole, Side};
@@ -72,13 +74,14 @@ impl Stream {
     /// Reads what is there, at most `into.len()` octets; 0 is the peer's end.
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            match (&self.tcp).read(into) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(count) => {
+            // As a bare system call: the standard library's is a point where threads can be cancelled, which costs.
+            match rustix::net::recv(&self.tcp, &mut *into, RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                Ok((count, _)) => {
                     self.saw(&into[..count]);
                     return Ok(count);
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -460,7 +460,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Source for Connector {
-    fn ready(self: Arc<Self>, edges: Edges) -> Turn {
+    fn ready(&self, edges: Edges) -> Turn {
         let mut state = self.lock();
         let done = match state.phase {
             Phase::Connecting(_) => self.advance(&mut state, edges),

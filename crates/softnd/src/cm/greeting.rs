@@ -168,7 +168,7 @@ enum Step {
 }
 
 impl Source for Greeting {
-    fn ready(self: Arc<Self>, _: Edges) -> Turn {
+    fn ready(&self, _: Edges) -> Turn {
         match self.read() {
             Step::Wait => {}
             Step::Offer => match self.listener.upgrade() {

@@ -290,7 +290,7 @@ impl Listener {
 }
 
 impl Source for Listener {
-    fn ready(self: Arc<Self>, _: Edges) -> Turn {
+    fn ready(&self, _: Edges) -> Turn {
         self.admit();
         Turn::default()
     }

@@ -15,7 +15,7 @@ use super::{BATCH, Edges, Readiness, Ready, Set};
 /// Something that can make progress when its descriptor is ready.
 pub(crate) trait Source: Send + Sync {
     /// Makes what progress is possible.
-    fn ready(self: Arc<Self>, edges: Edges) -> Turn;
+    fn ready(&self, edges: Edges) -> Turn;
 }
 
 /// What one turn of a source came to.
@@ -282,7 +282,7 @@ impl Domain {
     }
 
     fn drive(&self, source: &Arc<dyn Source>, edges: Edges) -> usize {
-        let turn = Arc::clone(source).ready(edges);
+        let turn = source.ready(edges);
         if turn.unfinished {
             self.defer(Arc::downgrade(source));
         }

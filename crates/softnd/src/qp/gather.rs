@@ -7,6 +7,10 @@
 
 /// Requests after a poll that leave at once.
 const AT_ONCE: u32 = 2;
+/// A client that posted more than this since the poll before, and has hardly polled since, is going to post a row again:
+/// then even its first requests are worth holding back.
+const ROW: u32 = 8;
+const HARDLY: u32 = 4;
 /// Held back at most, in requests and in octets.
 const REQUESTS: u32 = 96;
 const OCTETS: u64 = 512 * 1024;
@@ -16,6 +20,8 @@ const OCTETS: u64 = 512 * 1024;
 pub(super) struct Gather {
     polls: u32,
     posted: u32,
+    /// What was posted before that, if the polls follow each other closely.
+    before: u32,
     held: u32,
     octets: u64,
 }
@@ -34,12 +40,15 @@ impl Gather {
     /// A request of `octets` was posted, after so many polls of its completion queue.
     pub(super) fn add(&mut self, polls: u32, octets: u64) -> Leaves {
         if self.polls != polls {
+            let close = polls.wrapping_sub(self.polls) <= HARDLY;
+            self.before = if close { self.posted } else { 0 };
             self.polls = polls;
             self.posted = 0;
         }
         self.posted = self.posted.saturating_add(1);
         let enough = self.held + 1 >= REQUESTS || self.octets + octets >= OCTETS;
-        if enough || (self.held == 0 && self.posted <= AT_ONCE) {
+        let lone = self.held == 0 && self.posted <= AT_ONCE && self.before <= ROW;
+        if enough || lone {
             return Leaves::Now;
         }
         let first = self.held == 0;
@@ -72,6 +81,17 @@ mod tests {
         }
         assert_eq!(gather.add(4, 8), Leaves::Now);
         gather.left();
+        // The next row is gathered from its first request on, a request much later is a lone one again.
+        assert_eq!(gather.add(5, 8), Leaves::Later { first: true });
+        gather.left();
+        assert_eq!(gather.add(50, 8), Leaves::Now);
+    }
+
+    #[test]
+    fn large_requests_do_not_wait_for_company() {
+        let mut gather = Gather::default();
+        assert_eq!(gather.add(4, OCTETS), Leaves::Now);
+        assert_eq!(gather.add(4, 8), Leaves::Now);
         assert_eq!(gather.add(4, OCTETS), Leaves::Now);
         gather.left();
         assert_eq!(gather.add(4, OCTETS / 2), Leaves::Later { first: true });

@@ -157,6 +157,11 @@ impl Link {
         }
     }
 
+    /// Something waits for the socket to take it.
+    pub(super) fn is_sending(&self) -> bool {
+        self.batch.is_some()
+    }
+
     pub(super) fn take_activity(&mut self) -> Activity {
         std::mem::take(&mut self.activity)
     }
