@@ -325,7 +325,7 @@ impl Qp {
             _ => return Err(post_error(iwarp::PostError::NotConnected)),
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
-        match state.gather.add(polls, octets) {
+        match state.gather.add(polls, octets, Instant::now) {
             Leaves::Now => state.send(),
             Leaves::Later { first: false } => {}
             Leaves::Later { first: true } => {

@@ -3,7 +3,10 @@
 //! A lone request must not wait, and a hundred in a row must not cost a hundred system calls. So requests posted since
 //! the last poll are counted: the first few leave at once, each in a call of its own; the rest is held back until the
 //! next poll, until enough has come together for one call to be worth its price, or until the background thread finds
-//! that nobody polls.
+//! that nobody polls. A client that never polls is told from one that posts a row by the clock, which is looked at once
+//! per row.
+
+use std::time::{Duration, Instant};
 
 /// Requests after a poll that leave at once.
 const AT_ONCE: u32 = 2;
@@ -11,9 +14,11 @@ const AT_ONCE: u32 = 2;
 /// then even its first requests are worth holding back.
 const ROW: u32 = 8;
 const HARDLY: u32 = 4;
+/// Without a poll between them, requests that are further apart than this are lone ones.
+const APART: Duration = Duration::from_micros(5);
 /// Held back at most, in requests and in octets.
 const REQUESTS: u32 = 96;
-const OCTETS: u64 = 512 * 1024;
+const OCTETS: u64 = 1024 * 1024;
 
 /// What was posted since the last poll.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +29,8 @@ pub(super) struct Gather {
     before: u32,
     held: u32,
     octets: u64,
+    /// When the clock was looked at last.
+    looked: Option<Instant>,
 }
 
 /// What becomes of a request just posted.
@@ -38,23 +45,46 @@ pub(super) enum Leaves {
 
 impl Gather {
     /// A request of `octets` was posted, after so many polls of its completion queue.
-    pub(super) fn add(&mut self, polls: u32, octets: u64) -> Leaves {
-        if self.polls != polls {
+    pub(super) fn add(
+        &mut self,
+        polls: u32,
+        octets: u64,
+        clock: impl FnOnce() -> Instant,
+    ) -> Leaves {
+        let polled = self.polls != polls;
+        if polled {
             let close = polls.wrapping_sub(self.polls) <= HARDLY;
             self.before = if close { self.posted } else { 0 };
             self.polls = polls;
             self.posted = 0;
         }
         self.posted = self.posted.saturating_add(1);
-        let enough = self.held + 1 >= REQUESTS || self.octets + octets >= OCTETS;
-        let lone = self.held == 0 && self.posted <= AT_ONCE && self.before <= ROW;
-        if enough || lone {
+        if self.held + 1 >= REQUESTS || self.octets + octets >= OCTETS {
+            self.looked = Some(clock());
             return Leaves::Now;
         }
-        let first = self.held == 0;
+        if self.held > 0 {
+            self.hold(octets);
+            return Leaves::Later { first: false };
+        }
+        let lone = self.posted <= AT_ONCE && self.before <= ROW;
+        if lone || (!polled && self.is_apart(clock())) {
+            return Leaves::Now;
+        }
+        self.hold(octets);
+        Leaves::Later { first: true }
+    }
+
+    fn hold(&mut self, octets: u64) {
         self.held += 1;
         self.octets += octets;
-        Leaves::Later { first }
+    }
+
+    /// Whether it is long ago that the clock was looked at, which every post does that is neither among the first after
+    /// a poll nor behind one that was held back.
+    fn is_apart(&mut self, now: Instant) -> bool {
+        let before = self.looked.replace(now);
+        before.is_none_or(|before| now.saturating_duration_since(before) > APART)
     }
 
     /// Everything posted so far is on its way.
@@ -68,33 +98,52 @@ impl Gather {
 mod tests {
     use super::*;
 
+    /// A clock that must not be looked at.
+    fn never() -> Instant {
+        unreachable!("the clock costs time")
+    }
+
     #[test]
     fn lone_requests_leave_at_once_and_rows_are_gathered() {
+        let start = Instant::now();
         let mut gather = Gather::default();
         for polls in 1..5 {
-            assert_eq!(gather.add(polls, 8), Leaves::Now);
-            assert_eq!(gather.add(polls, 8), Leaves::Now);
+            assert_eq!(gather.add(polls, 8, never), Leaves::Now);
+            assert_eq!(gather.add(polls, 8, never), Leaves::Now);
         }
-        assert_eq!(gather.add(4, 8), Leaves::Later { first: true });
+        gather.looked = Some(start);
+        assert_eq!(gather.add(4, 8, || start), Leaves::Later { first: true });
         for _ in 2..REQUESTS {
-            assert_eq!(gather.add(4, 8), Leaves::Later { first: false });
+            assert_eq!(gather.add(4, 8, never), Leaves::Later { first: false });
         }
-        assert_eq!(gather.add(4, 8), Leaves::Now);
+        assert_eq!(gather.add(4, 8, || start), Leaves::Now);
         gather.left();
         // The next row is gathered from its first request on, a request much later is a lone one again.
-        assert_eq!(gather.add(5, 8), Leaves::Later { first: true });
+        assert_eq!(gather.add(5, 8, never), Leaves::Later { first: true });
         gather.left();
-        assert_eq!(gather.add(50, 8), Leaves::Now);
+        assert_eq!(gather.add(50, 8, never), Leaves::Now);
+    }
+
+    #[test]
+    fn without_polls_the_clock_tells_lone_requests_from_rows() {
+        let start = Instant::now();
+        let mut gather = Gather::default();
+        assert_eq!(gather.add(0, 8, never), Leaves::Now);
+        assert_eq!(gather.add(0, 8, never), Leaves::Now);
+        let far = [0, 10, 20, 30].map(|us| start + Duration::from_micros(us));
+        for now in far {
+            assert_eq!(gather.add(0, 8, || now), Leaves::Now);
+            gather.left();
+        }
+        let near = far[3] + APART;
+        assert_eq!(gather.add(0, 8, || near), Leaves::Later { first: true });
     }
 
     #[test]
     fn large_requests_do_not_wait_for_company() {
         let mut gather = Gather::default();
-        assert_eq!(gather.add(4, OCTETS), Leaves::Now);
-        assert_eq!(gather.add(4, 8), Leaves::Now);
-        assert_eq!(gather.add(4, OCTETS), Leaves::Now);
-        gather.left();
-        assert_eq!(gather.add(4, OCTETS / 2), Leaves::Later { first: true });
-        assert_eq!(gather.add(5, OCTETS / 2), Leaves::Now);
+        for _ in 0..10 {
+            assert_eq!(gather.add(4, OCTETS, Instant::now), Leaves::Now);
+        }
     }
 }

@@ -49,6 +49,16 @@ fn give_back(mut batch: TxBatch) {
     });
 }
 
+/// How much to read behind `have` octets of an FPDU of `wanted`: as much as there is room for, but ending where an FPDU
+/// ends if those that follow are as long as this one. What a read cuts has to be copied to the front.
+fn worth_reading(have: usize, wanted: usize, room: usize) -> usize {
+    let space = room - have;
+    match wanted {
+        whole if have > 0 && whole > have && whole <= room => room / whole * whole - have,
+        _ => space,
+    }
+}
+
 /// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Visit {
@@ -286,8 +296,8 @@ impl Link {
             if budget == 0 {
                 return Ok(Visit::Unfinished);
             }
-            let space = staging.len() - *have;
-            match self.stream.read(&mut staging[*have..]) {
+            let space = worth_reading(*have, connection.wanted(), staging.len());
+            match self.stream.read(&mut staging[*have..*have + space]) {
                 Ok(0) => {
                     self.read_ended = true;
                     self.activity.any = true;
@@ -343,5 +353,19 @@ impl Link {
     pub(super) fn reset(mut self) {
         self.leave();
         self.stream.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_end_where_fpdus_of_the_same_length_end() {
+        assert_eq!(worth_reading(0, 20, 1000), 1000);
+        assert_eq!(worth_reading(5, 300, 1000), 895);
+        assert_eq!(worth_reading(5, 2, 1000), 995);
+        assert_eq!(worth_reading(400, 2000, 1000), 600);
+        assert_eq!(worth_reading(999, 1000, 1000), 1);
     }
 }
