@@ -9,15 +9,15 @@
 //!   a part of it is meant, so that neighbours are never torn or lost. Our own memory consists of whole words. Memory
 //!   of the application may begin and end inside one; the octets there have atomics of their own, and what is outside
 //!   is not even rewritten with what it was. `netdirect::Buffer` keeps the same rule.
-//! * **Bulk** (x86-64, from [`BULK_MIN`] octets): `rep movsb`, opaque to the compiler. It has the standing of a device's
+//! * **Bulk** (x86-64, from [`BULK_MIN`] octets): wide moves in `asm!`, opaque to the compiler. It has the standing of a device's
 //!   write, as a system call on the memory has: the kernel and this copy are the network adapter. They may race with
 //!   anything; Rust code that races with them uses atomics; nothing is inferred from a value read once unless it was
 //!   copied out first.
 //!
 //! **Last octet last.** An application may spin on the last octet of a message (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED)
-//! and must then see all the rest. The word way stores each word with `Release`, the last one last. `rep movsb` orders
-//! nothing within itself, but nothing behind it overtakes it: the bulk way leaves out the last word of a message and
-//! then stores that by itself.
+//! and must then see all the rest. The word way stores each word with `Release`, the last one last. The bulk way ends in
+//! `rep movsb`, which orders nothing within itself, but nothing behind it overtakes it: so it leaves out the last word of
+//! a message and then stores that by itself.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ use netdirect::Buffer;
 pub enum Backend {
     /// 64-bit atomics only: portable, and what Miri can follow.
     Words,
-    /// `rep movsb` on x86-64; the same as `Words` elsewhere.
+    /// Wide moves on x86-64; the same as `Words` elsewhere.
     Bulk,
 }
 
@@ -130,22 +130,45 @@ pub(crate) unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], back
     }
 }
 
-/// `rep movsb`: to the compiler an operation that may read and write any memory it does not own alone.
+/// A loop of 16-octet moves, and `rep movsb` for what is left: to the compiler an operation that may read and write any
+/// memory it does not own alone. `rep movsb` alone is slower by a third where the target is not in a cache.
 ///
 /// # Safety
 ///
 /// `src` is valid for reads and `dst` for writes of `len` octets, and they do not overlap.
 #[cfg(target_arch = "x86_64")]
 unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for both ranges; the direction flag is clear between Rust statements; nothing else
-    // than the three registers named and that memory is changed.
+    // SAFETY: the caller vouches for both ranges, of which the loop moves `len / 64` times 64 octets and `rep movsb` the
+    // rest; the direction flag is clear between Rust statements; nothing else than the registers named and that memory
+    // is changed.
     unsafe {
         std::arch::asm!(
+            "test {blocks}, {blocks}",
+            "jz 3f",
+            "2:",
+            "movups {a}, [rsi]",
+            "movups {b}, [rsi + 16]",
+            "movups {c}, [rsi + 32]",
+            "movups {d}, [rsi + 48]",
+            "movups [rdi], {a}",
+            "movups [rdi + 16], {b}",
+            "movups [rdi + 32], {c}",
+            "movups [rdi + 48], {d}",
+            "add rsi, 64",
+            "add rdi, 64",
+            "dec {blocks}",
+            "jnz 2b",
+            "3:",
             "rep movsb",
-            inout("rcx") len => _,
+            blocks = inout(reg) len / 64 => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            inout("rcx") len % 64 => _,
             inout("rdi") dst => _,
             inout("rsi") src => _,
-            options(nostack, preserves_flags)
+            options(nostack)
         );
     }
 }
