@@ -326,7 +326,10 @@ impl Qp {
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
         match state.gather.add(polls, octets, Instant::now) {
-            Leaves::Now => state.send(),
+            Leaves::Now => {
+                state.send();
+                state.gather.sent(Instant::now());
+            }
             Leaves::Later { first: false } => {}
             Leaves::Later { first: true } => {
                 drop(state);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const AT_ONCE: u32 = 2;
 /// A client that posted more than this since the poll before, and has hardly polled since, is going to post a row again:
 /// then even its first requests are worth holding back.
-const ROW: u32 = 8;
+const ROW: u32 = 3;
 const HARDLY: u32 = 4;
 /// Without a poll between them, requests that are further apart than this are lone ones.
 const APART: Duration = Duration::from_micros(5);
@@ -60,7 +60,6 @@ impl Gather {
         }
         self.posted = self.posted.saturating_add(1);
         if self.held + 1 >= REQUESTS || self.octets + octets >= OCTETS {
-            self.looked = Some(clock());
             return Leaves::Now;
         }
         if self.held > 0 {
@@ -80,8 +79,12 @@ impl Gather {
         self.octets += octets;
     }
 
-    /// Whether it is long ago that the clock was looked at, which every post does that is neither among the first after
-    /// a poll nor behind one that was held back.
+    /// A request has left at once. The time that took is none that the client let pass.
+    pub(super) fn sent(&mut self, now: Instant) {
+        self.looked = Some(now);
+    }
+
+    /// Whether it is long ago that the clock was looked at, which every post does that leaves at once, or might.
     fn is_apart(&mut self, now: Instant) -> bool {
         let before = self.looked.replace(now);
         before.is_none_or(|before| now.saturating_duration_since(before) > APART)
@@ -111,12 +114,12 @@ mod tests {
             assert_eq!(gather.add(polls, 8, never), Leaves::Now);
             assert_eq!(gather.add(polls, 8, never), Leaves::Now);
         }
-        gather.looked = Some(start);
+        gather.sent(start);
         assert_eq!(gather.add(4, 8, || start), Leaves::Later { first: true });
         for _ in 2..REQUESTS {
             assert_eq!(gather.add(4, 8, never), Leaves::Later { first: false });
         }
-        assert_eq!(gather.add(4, 8, || start), Leaves::Now);
+        assert_eq!(gather.add(4, 8, never), Leaves::Now);
         gather.left();
         // The next row is gathered from its first request on, a request much later is a lone one again.
         assert_eq!(gather.add(5, 8, never), Leaves::Later { first: true });
@@ -143,7 +146,7 @@ mod tests {
     fn large_requests_do_not_wait_for_company() {
         let mut gather = Gather::default();
         for _ in 0..10 {
-            assert_eq!(gather.add(4, OCTETS, Instant::now), Leaves::Now);
+            assert_eq!(gather.add(4, OCTETS, never), Leaves::Now);
         }
     }
 }
