@@ -33,7 +33,7 @@ thread_local! {
 const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
 
 /// Room for copies in one batch: as much as is worth summing before it is sent.
-const BATCH_OCTETS: usize = 320 * 1024;
+const BATCH_OCTETS: usize = 1088 * 1024;
 
 fn take_batch() -> TxBatch {
     let spare = BATCHES.with_borrow_mut(Vec::pop);
