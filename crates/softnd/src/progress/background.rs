@@ -1,8 +1,7 @@
 //! The background thread of an adapter: serves the domains that nobody attends, and the deadlines.
 //!
-//! It holds every domain in its own set, reported once and then asleep. An event on a domain that is attended, by
-//! polls or by a parked thread, is left to those; the domain is then looked at in ticks of 1 ms, doubling to 16 ms
-//! while they go on. When a tick finds nobody any more, the thread takes over: after two ticks, at most 32 ms.
+//! It holds every domain in its own set. An event on a domain that is attended, by polls or by a parked thread, is left
+//! to those; the domain is then taken out of the set and looked at in ticks of 1 ms, doubling to 16 ms while they go on. When a tick finds nobody any more, the thread takes over: after two ticks, at most 32 ms.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +62,7 @@ impl Background {
     pub(crate) fn add(&self, domain: &Arc<Domain>) -> io::Result<usize> {
         let token = self.domains.lock().insert(Arc::downgrade(domain));
         self.set
-            .add_once(&**domain, token as u64)
+            .add_set(&**domain, token as u64)
             .inspect_err(|_| drop(self.domains.lock().remove(token)))?;
         Ok(token)
     }
@@ -206,11 +205,14 @@ impl Thread {
                 return self.watch(token, domain);
             }
         }
-        // Arming looks at the set anew, so nothing that came meanwhile is lost.
-        let armed = self.shared.set.rearm(domain, token as u64);
-        if armed.is_err() {
-            let _ = self.shared.set.add_once(domain, token as u64);
-        }
+    }
+
+    /// Nobody attends a domain any more: it is back in the set before it is driven, so that nothing is lost between.
+    fn take_over(&mut self, token: usize, domain: &Domain) {
+        domain.set_watched(false);
+        // It is there still when it was noticed without an event.
+        let _ = self.shared.set.add_set(domain, token as u64);
+        self.serve(token, domain);
     }
 
     fn tick(&mut self, now: Instant) {
@@ -236,8 +238,7 @@ impl Thread {
                 continue;
             };
             if !domain.is_attended() {
-                domain.set_watched(false);
-                self.serve(watched.token, &domain);
+                self.take_over(watched.token, &domain);
                 continue;
             }
             let counts = domain.unfinished_counts();

@@ -142,10 +142,12 @@ impl Domain {
         self.sources.lock().try_remove(token);
     }
 
-    /// Drives what is ready, without blocking. True when something was.
+    /// Drives what is ready, without blocking. True when more may be ready at once.
     pub(crate) fn progress(&self) -> bool {
         self.behind.store(UP_TO_DATE, Ordering::SeqCst);
-        let mut some = self.resume();
+        if self.has_unfinished() {
+            self.resume();
+        }
         let mut batch = [Ready {
             token: 0,
             edges: Edges::empty(),
@@ -159,7 +161,6 @@ impl Domain {
             tracing::error!(%error, "a readiness set failed");
         }
         for ready in &batch[..count] {
-            some = true;
             let source = usize::try_from(ready.token)
                 .ok()
                 .and_then(|token| self.sources.lock().get(token)?.upgrade());
@@ -169,7 +170,7 @@ impl Domain {
                 self.warm(&source);
             }
         }
-        some
+        count == BATCH || self.has_unfinished()
     }
 
     /// Progress for somebody who polls: the hot sources first, the set now and then.
@@ -210,9 +211,7 @@ impl Domain {
                 self.progress();
             }
             REPROBE => self.poll(),
-            _ if self.has_unfinished() => {
-                self.resume();
-            }
+            _ if self.has_unfinished() => self.resume(),
             _ => {}
         }
     }
@@ -289,7 +288,7 @@ impl Domain {
         turn.octets
     }
 
-    fn resume(&self) -> bool {
+    fn resume(&self) {
         // Only what was there at the start: a source that is again not finished has its next turn in the next call.
         let count = self.left.load(Ordering::SeqCst);
         for _ in 0..count {
@@ -301,10 +300,7 @@ impl Domain {
                 self.drive(&source, Edges::KICK);
             }
         }
-        if count > 0 {
-            self.resumed.fetch_add(1, Ordering::Relaxed);
-        }
-        count > 0
+        self.resumed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Leaves a source for the next call of [`progress`](Self::progress).

@@ -25,7 +25,6 @@ const STREAM: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
 const SET: EventFlags = EventFlags::IN.union(EventFlags::ET);
-const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 impl Readiness for Epoll {
     fn new() -> io::Result<Self> {
@@ -47,24 +46,6 @@ impl Readiness for Epoll {
             source,
             EventData::new_u64(token),
             EventFlags::IN,
-        )?)
-    }
-
-    fn add_once(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.0,
-            source,
-            EventData::new_u64(token),
-            ONCE,
-        )?)
-    }
-
-    fn rearm(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
-        Ok(epoll::modify(
-            &self.0,
-            source,
-            EventData::new_u64(token),
-            ONCE,
         )?)
     }
 
@@ -172,26 +153,6 @@ mod tests {
         set.wait(Some(Duration::ZERO), |ready| tokens.push(ready.token))
             .unwrap();
         tokens
-    }
-
-    #[test]
-    fn a_nested_one_shot_source_sleeps_until_it_is_armed_again() {
-        let (outer, inner, waker) = (
-            Epoll::new().unwrap(),
-            Epoll::new().unwrap(),
-            EventFd::new().unwrap(),
-        );
-        inner.add_level(&waker, 1).unwrap();
-        outer.add_once(&inner, 2).unwrap();
-        assert_eq!(ready(&outer), []);
-        waker.wake();
-        assert_eq!(ready(&outer), [2]);
-        assert_eq!(ready(&outer), []);
-        outer.rearm(&inner, 2).unwrap();
-        assert_eq!(ready(&outer), [2]);
-        waker.clear();
-        outer.rearm(&inner, 2).unwrap();
-        assert_eq!(ready(&outer), []);
     }
 
     #[test]

@@ -51,10 +51,6 @@ pub(crate) trait Readiness: AsFd + Sized {
     fn add_stream(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
     /// Adds a source that stays reported for as long as it is ready.
     fn add_level(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
-    /// Adds a source that is reported once and then sleeps until [`rearm`](Self::rearm).
-    fn add_once(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
-    /// Arms a source added by [`add_once`](Self::add_once) again; readiness is looked at anew, so nothing is lost.
-    fn rearm(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
     /// Adds a set, reported whenever something becomes ready in it.
     fn add_set(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
     /// Keeps a set added by [`add_set`](Self::add_set) from being reported.
