@@ -1,0 +1,283 @@
+//! The start-up against a peer made by hand: time limits, revisions, and frames that are not what they should be.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use common::{Side, connect, end, run};
+use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
+use netdirect::{OpFlags, Overlapped, Status};
+use softnd::Options;
+
+const SOON: Option<Duration> = Some(Duration::from_millis(20));
+
+fn request(revision: u8) -> Frame {
+    let enhanced = (revision > 1).then_some(Enhanced {
+        peer_to_peer: true,
+        rtr_send: false,
+        rtr_write: true,
+        rtr_read: true,
+        ird: 4,
+        ord: 4,
+    });
+    Frame {
+        kind: FrameKind::Request,
+        markers: false,
+        crc: false,
+        rejected: false,
+        revision,
+        enhanced,
+        private_data: b"by hand".to_vec(),
+    }
+}
+
+fn octets(frame: &Frame) -> Vec<u8> {
+    let mut octets = Vec::new();
+    frame.encode(&mut octets);
+    octets
+}
+
+/// What comes until the peer ends the stream, in whatever way.
+fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    rest
+}
+
+fn read(stream: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut octets = vec![0; count];
+    stream.read_exact(&mut octets).unwrap();
+    octets
+}
+
+/// A listener's side with a request of a hand-made client on it.
+fn offered(
+    options: Options,
+    frame: &Frame,
+) -> (
+    Side,
+    std::sync::Arc<dyn netdirect::Connector>,
+    TcpStream,
+    std::sync::Arc<dyn netdirect::Listener>,
+) {
+    let side = Side::with(options);
+    let (listener, address) = side.listener(0);
+    let connector = side.connector();
+    let arrives = Overlapped::new();
+    let arrival = listener.get_connection_request(&connector, &arrives);
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(&octets(frame)).unwrap();
+    end(arrival, &arrives).unwrap();
+    (side, connector, client, listener)
+}
+
+/// A server by hand, and the address to connect to.
+fn server() -> (TcpListener, SocketAddr) {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    (server, address)
+}
+
+#[test]
+fn iw_067_the_ready_message_is_not_held_for_ever() {
+    let active = Side::with(Options::default().timeouts(|limits| limits.hold_ready = SOON));
+    let passive = Side::new();
+    let (listener, address) = passive.listener(0);
+    let (here, there) = (active.connector(), passive.connector());
+    let (active_qp, passive_qp) = (active.queue_pair(), passive.queue_pair());
+    let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&there, &arrives);
+    let connecting = here.connect(&active_qp, address, 1, 1, b"", &connects);
+    end(arrival, &arrives).unwrap();
+    let accepting = there.accept(&passive_qp, 1, 1, b"", &accepts);
+    end(connecting, &connects).unwrap();
+    // The client thinks; the peer's Accept ends all the same, and what it sends waits.
+    end(accepting, &accepts).unwrap();
+    let sink = active.region(8, common::ALL);
+    active_qp.receive(1, &[sink.sge(0, 8)]).unwrap();
+    passive_qp
+        .send_inline(2, &[b"patience"], OpFlags::empty())
+        .unwrap();
+    assert_eq!(passive.result().status, Status::SUCCESS);
+    let early = active_qp.send(3, &[], OpFlags::empty());
+    assert_eq!(common::status(early), Status::CONNECTION_INVALID);
+    run(|overlapped| here.complete_connect(overlapped)).unwrap();
+    assert_eq!(active.result().bytes_transferred, 8);
+}
+
+#[test]
+fn mpa_023_a_client_that_sends_no_request_is_closed() {
+    let options = Options::default().timeouts(|limits| limits.request = SOON);
+    let side = Side::with(options);
+    let (listener, address) = side.listener(0);
+    for begun in [&b""[..], b"MPA ID Req"] {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(begun).unwrap();
+        assert_eq!(rest(&mut client), b"");
+    }
+    drop((connect(Side::new(), side, 1), listener));
+}
+
+#[test]
+fn conn_024_a_server_that_does_not_answer_times_out() {
+    let side = Side::with(Options::default().timeouts(|limits| limits.reply = SOON));
+    let (_server, address) = server(); // accepts in the system's queue, never answers
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let failed = run(|overlapped| connector.connect(&qp, address, 0, 0, b"", overlapped));
+    assert_eq!(failed, Err(Status::IO_TIMEOUT));
+}
+
+#[test]
+fn conn_059_a_peer_that_never_completes_times_out() {
+    let options = Options::default().timeouts(|limits| limits.ready = SOON);
+    let (side, connector, client, _listener) = offered(options, &request(2));
+    let qp = side.queue_pair();
+    let accepted = run(|overlapped| connector.accept(&qp, 1, 1, b"", overlapped));
+    assert_eq!(accepted, Err(Status::IO_TIMEOUT));
+    drop(client);
+}
+
+#[test]
+fn iw_065_disconnect_ends_although_the_peer_does_not() {
+    let options = Options::default().timeouts(|limits| limits.disconnect = SOON);
+    let (side, connector, mut client, _listener) = offered(options, &request(1));
+    let qp = side.queue_pair();
+    run(|overlapped| connector.accept(&qp, 0, 0, b"", overlapped)).unwrap();
+    read(&mut client, 20);
+    run(|overlapped| connector.disconnect(overlapped)).unwrap();
+    assert_eq!(rest(&mut client), b"");
+}
+
+#[test]
+fn mpa2_010_revision_1_is_tried_once_when_the_peer_closes_on_revision_2() {
+    let side = Side::new();
+    let (server, address) = server();
+    let serving = std::thread::spawn(move || {
+        let (mut first, _) = server.accept().unwrap();
+        let enhanced = read(&mut first, 24);
+        assert_eq!(enhanced[17], 2, "Rev");
+        drop(first);
+        let (mut second, _) = server.accept().unwrap();
+        let plain = read(&mut second, 20);
+        assert_eq!((plain[16] & 0x10, plain[17]), (0, 1), "S and Rev");
+        let mut reply = request(1);
+        reply.kind = FrameKind::Reply;
+        second.write_all(&octets(&reply)).unwrap();
+        let fpdu = read(&mut second, 20);
+        assert_eq!(
+            fpdu[..4],
+            [0, 14, 0xC1, 0x40],
+            "a zero-length Write opens the fence"
+        );
+    });
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    run(|overlapped| connector.connect(&qp, address, 64, 64, b"", overlapped)).unwrap();
+    assert_eq!(connector.get_private_data().unwrap(), b"by hand");
+    assert_eq!(connector.get_read_limits().unwrap().inbound, 32); // IW-069
+    run(|overlapped| connector.complete_connect(overlapped)).unwrap();
+    serving.join().unwrap();
+}
+
+#[test]
+fn conn_023_a_peer_that_closes_twice_refuses() {
+    let side = Side::new();
+    let (server, address) = server();
+    let serving = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = server.accept().unwrap();
+            read(&mut stream, 20);
+        }
+    });
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let failed = run(|overlapped| connector.connect(&qp, address, 0, 0, b"", overlapped));
+    assert_eq!(failed, Err(Status::CONNECTION_REFUSED));
+    serving.join().unwrap();
+}
+
+#[test]
+fn iw_004_without_revision_2_the_passive_side_waits_for_the_first_fpdu() {
+    let (side, connector, mut client, _listener) =
+        offered(Options::default().crc(false), &request(1));
+    assert_eq!(connector.get_private_data().unwrap(), b"by hand");
+    let qp = side.queue_pair();
+    run(|overlapped| connector.accept(&qp, 0, 0, b"yes", overlapped)).unwrap(); // IW-005
+    let reply = read(&mut client, 23);
+    assert_eq!(
+        (reply[16], reply[17], reply[19]),
+        (0, 1, 3),
+        "flags, Rev, PD_Length"
+    ); // MPA2-036
+    qp.send_inline(1, &[b"held"], OpFlags::empty()).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let nothing = client.read(&mut [0]).unwrap_err();
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+    client.set_nonblocking(false).unwrap();
+    // R1 of the catalogue, with the CRC field unchecked: none was agreed.
+    let ready = [
+        0, 14, 0xC1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    client.write_all(&ready).unwrap();
+    let send = read(&mut client, 28);
+    assert_eq!(
+        (&send[..4], &send[20..24]),
+        (&[0, 22, 0x41, 0x43][..], &b"held"[..])
+    );
+}
+
+#[test]
+fn x16_to_x20_bad_requests_are_closed_without_a_reply() {
+    let side = Side::new();
+    let (listener, address) = side.listener(0);
+    let good = octets(&request(1));
+    let edited = |edit: fn(&mut Vec<u8>)| {
+        let mut octets = good.clone();
+        edit(&mut octets);
+        octets
+    };
+    let bad = [
+        ("X15", edited(|octets| octets[3] ^= 1)),
+        ("X16", edited(|octets| octets[17] = 255)),
+        (
+            "X17",
+            edited(|octets| {
+                octets[18..20].copy_from_slice(&513u16.to_be_bytes());
+                octets.resize(20 + 513, 7);
+            }),
+        ),
+        (
+            "X18",
+            edited(|octets| {
+                octets[16..20].copy_from_slice(&[0x10, 2, 0, 0]);
+                octets.truncate(20);
+            }),
+        ),
+        ("X19", edited(|octets| octets.extend([0; 32]))),
+        ("X20", edited(|octets| octets[9] = b'p')),
+    ];
+    for (name, octets) in bad {
+        let mut client = TcpStream::connect(address).unwrap();
+        let _ = client.write_all(&octets); // it may be closed on before all is written
+        let _ = client.shutdown(Shutdown::Write);
+        assert_eq!(rest(&mut client), b"", "{name}");
+    }
+    drop((connect(Side::new(), side, 1), listener));
+}
+
+#[test]
+fn conn_055_a_request_whose_peer_has_gone_cannot_be_accepted() {
+    let (side, connector, client, _listener) = offered(Options::default(), &request(2));
+    drop(client);
+    let qp = side.queue_pair();
+    // The end may be on its way still: then it comes after the Reply, which is a refusal (AMB-004).
+    let accepted = run(|overlapped| connector.accept(&qp, 1, 1, b"", overlapped));
+    assert!(
+        [
+            Err(Status::CONNECTION_ABORTED),
+            Err(Status::CONNECTION_REFUSED)
+        ]
+        .contains(&accepted),
+        "{accepted:?}"
+    );
+}
