@@ -390,3 +390,21 @@ fn iw_005_without_a_third_message_accept_ends_with_the_reply() {
     // The zero-length Write that CompleteConnect sends all the same has opened the fence, or will.
     assert_eq!(pair.active.result().bytes_transferred, 9);
 }
+
+#[test]
+fn lstn_032_a_request_survives_the_release_of_the_connector_that_waited_for_it() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let released = passive.connector();
+    let never = Overlapped::new();
+    let _ = listener.get_connection_request(&released, &never).unwrap();
+    drop(released);
+    let (qp, connector, connects) = (active.queue_pair(), active.connector(), Overlapped::new());
+    let _ = connector
+        .connect(&qp, address, 0, 0, b"still here", &connects)
+        .unwrap();
+    let there = passive.connector();
+    run(|overlapped| listener.get_connection_request(&there, overlapped)).unwrap();
+    assert_eq!(there.get_private_data().unwrap(), b"still here");
+    assert_eq!(never.wait_timeout(common::LONG), Some(Status::CANCELED));
+}

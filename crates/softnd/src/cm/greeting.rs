@@ -4,11 +4,11 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use iwarp::mpa::startup::{self, Frame, FrameKind};
+use iwarp::mpa::startup::{Frame, FrameKind};
 use parking_lot::Mutex;
 
 use super::listener::Listener;
-use super::{Exchange, Heard};
+use super::{Exchange, Heard, send_reject};
 use crate::adapter::Core;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
@@ -37,6 +37,14 @@ struct State {
 pub(crate) struct Arrival {
     pub(crate) stream: Stream,
     pub(crate) request: Frame,
+}
+
+impl Arrival {
+    /// Nobody wants it.
+    pub(super) fn refuse(self, core: &Core) {
+        send_reject(&self.stream, &self.request, core.read_limits(), &[]);
+        self.stream.close_write();
+    }
 }
 
 impl Greeting {
@@ -92,9 +100,7 @@ impl Greeting {
         };
         match state.request.take() {
             Some(request) => {
-                let mut reply = Vec::new();
-                startup::reject(&request, self.core.read_limits(), &[]).encode(&mut reply);
-                let _ = exchange.stream.send_frame(&reply);
+                send_reject(&exchange.stream, &request, self.core.read_limits(), &[]);
                 exchange.close();
             }
             None => exchange.reset(),

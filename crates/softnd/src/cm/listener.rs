@@ -14,7 +14,7 @@ use socket2::Socket;
 
 use super::Done;
 use super::connector::{self, Connector};
-use super::greeting::{Arrival, Greeting};
+use super::greeting::Greeting;
 use crate::adapter::{Core, downcast};
 use crate::capture::FlowRole;
 use crate::file::File;
@@ -166,7 +166,7 @@ impl Listener {
         let mut done = Done::default();
         {
             let mut state = self.state.lock();
-            while !state.waiting.is_empty() {
+            while let Some(connector) = Self::next_waiting(&mut state, &mut done) {
                 let Some(key) = state.queue.pop_front() else {
                     break;
                 };
@@ -175,26 +175,31 @@ impl Listener {
                 let Some(arrival) = greeting.and_then(|greeting| greeting.take()) else {
                     continue;
                 };
-                Self::give(&mut state, arrival, &mut done);
+                let request = state.waiting.pop_front().map(|(_, request)| request);
+                match connector.offer(arrival) {
+                    Ok(status) => done.push(request, status),
+                    // The client has released it this very moment.
+                    Err(arrival) => {
+                        arrival.refuse(&self.core);
+                        done.push(request, Status::CANCELED);
+                    }
+                }
             }
         }
         done.deliver();
         self.admit();
     }
 
-    /// Gives a request to the first waiting connector that its client has not released.
-    fn give(state: &mut State, mut arrival: Box<Arrival>, done: &mut Done) {
-        while let Some((connector, request)) = state.waiting.pop_front() {
-            match connector.offer(arrival) {
-                Ok(status) => return done.push(Some(request), status),
-                Err(back) => {
-                    done.push(Some(request), Status::CANCELED);
-                    arrival = back;
-                }
+    /// The connector that is next to be given a request; those that their client has released are passed over.
+    fn next_waiting(state: &mut State, done: &mut Done) -> Option<Arc<Connector>> {
+        while let Some((connector, _)) = state.waiting.front() {
+            if connector.is_waiting() {
+                return Some(Arc::clone(connector));
             }
+            let released = state.waiting.pop_front();
+            done.push(released.map(|(_, request)| request), Status::CANCELED);
         }
-        // Nobody is left who could ever take it: as if the listener had gone.
-        arrival.stream.reset();
+        None
     }
 
     /// A peer's whole Request has arrived.

@@ -7,7 +7,8 @@ pub(crate) mod listener;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use iwarp::mpa::startup::{Frame, FrameKind, FrameReader, StartupError};
+use iwarp::ReadLimits;
+use iwarp::mpa::startup::{self, Frame, FrameKind, FrameReader, StartupError};
 use netdirect::{PendingOverlapped, Status};
 
 use crate::progress::domain::{Domain, Source};
@@ -28,6 +29,13 @@ impl Done {
             request.complete(status);
         }
     }
+}
+
+/// Answers a Request with R = 1. What the peer's going away does to that is no matter here.
+fn send_reject(stream: &Stream, request: &Frame, limits: ReadLimits, private_data: &[u8]) {
+    let mut reply = Vec::new();
+    startup::reject(request, limits, private_data).encode(&mut reply);
+    let _ = stream.send_frame(&reply);
 }
 
 /// A stream during the start-up exchange: read frame by frame, never an octet further.

@@ -8,7 +8,7 @@ use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
 use super::{Arrival, Connector, Offered, Phase, State};
 use crate::adapter::UNSTATED_READ_LIMIT;
-use crate::cm::{Done, Exchange};
+use crate::cm::{Done, Exchange, send_reject};
 use crate::qp::{Qp, Signals};
 use crate::status::fail;
 
@@ -28,6 +28,11 @@ impl Connector {
         if matches!(state.phase, Phase::Waiting) {
             state.phase = Phase::Idle;
         }
+    }
+
+    /// Whether a request can be given to this connector.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.lock().phase, Phase::Waiting)
     }
 
     /// A peer's request arrives. The arrival comes back when the client has released the connector meanwhile.
@@ -84,11 +89,14 @@ impl Connector {
     /// Answers a request with R = 1.
     pub(super) fn refuse(&self, state: &mut State, private_data: &[u8]) {
         if let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead) {
-            let mut reply = Vec::new();
-            startup::reject(&offered.request, self.core.read_limits(), private_data)
-                .encode(&mut reply);
-            let _ = offered.exchange.stream.send_frame(&reply);
-            offered.exchange.close();
+            let Offered { exchange, request } = *offered;
+            send_reject(
+                &exchange.stream,
+                &request,
+                self.core.read_limits(),
+                private_data,
+            );
+            exchange.close();
         }
     }
 
