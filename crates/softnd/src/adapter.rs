@@ -93,7 +93,7 @@ impl Core {
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
             revision_1_peers: Mutex::default(),
-            spares: Mutex::default(),
+            spares: Mutex::new(Vec::with_capacity(SPARES)),
         });
         core.add_domain(&core.control)?;
         Ok(core)
@@ -149,6 +149,15 @@ impl Core {
             .iter()
             .copied()
             .find(|own| own.is_ipv4() == peer.is_ipv4())
+    }
+
+    /// Sees to it that a buffer is there when it is needed first, which may be long after a connection was made. What
+    /// nobody writes to costs no memory.
+    pub(crate) fn provide_spare(&self, octets: usize) {
+        let mut spares = self.spares.lock();
+        if spares.is_empty() {
+            spares.push(Vec::with_capacity(octets));
+        }
     }
 
     /// An empty buffer for at least `octets`.

@@ -235,7 +235,7 @@ impl Qp {
             state.connection.send_ready();
         }
         state.phase = if open { Phase::Open } else { Phase::Starting };
-        let mut link = Link::new(stream, reading);
+        let mut link = Link::new(stream, reading, &self.core);
         state.results.reserve(RESULTS);
         let attached = self.attach(&mut link);
         state.link = Some(link);

@@ -28,7 +28,6 @@ pub(crate) struct Turn {
 }
 
 /// Sources that had traffic lately: polls ask them directly, which is cheaper than asking the set.
-#[derive(Default)]
 struct Hot {
     sources: Vec<(Weak<dyn Source>, u32)>,
     /// Grows with every poll, and with what it received: when it reaches [`LOOK`], the set has its turn.
@@ -111,11 +110,14 @@ impl Domain {
         Ok(Self {
             set: Set::new()?,
             sources: Mutex::default(),
-            unfinished: Mutex::default(),
+            unfinished: Mutex::new(VecDeque::with_capacity(HOT)),
             left: AtomicUsize::new(0),
             resumed: AtomicU32::new(0),
             deferred: AtomicU32::new(0),
-            hot: Mutex::default(),
+            hot: Mutex::new(Hot {
+                sources: Vec::with_capacity(HOT),
+                since_look: 0,
+            }),
             polls: AtomicU32::new(0),
             seen: AtomicU32::new(0),
             interest: AtomicUsize::new(0),

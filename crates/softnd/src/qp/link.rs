@@ -109,7 +109,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(stream: Stream, reading: bool) -> Self {
+    pub(super) fn new(stream: Stream, reading: bool, core: &Core) -> Self {
+        core.provide_spare(LONGEST_FPDU);
         Self {
             mulpdu: stream.mulpdu(),
             opened: Instant::now(),
