@@ -44,15 +44,7 @@ fn exchange(
             },
         )
         .unwrap();
-    pair.a
-        .post(
-            3,
-            Operation::Read {
-                sink: &[sink],
-                remote: remote(TARGET, 0x1000),
-            },
-        )
-        .unwrap();
+    pair.a.post(3, read(&[sink], 0x1000)).unwrap();
     pair.a.post(4, inline(&[b"hello"])).unwrap();
     pair.b.post(5, inline(&[b"reply"])).unwrap();
     arrange(&mut pair);

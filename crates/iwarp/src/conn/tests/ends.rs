@@ -6,13 +6,6 @@ use crate::rdmap::TerminateCode;
 
 use WqeStatus::{Flushed, RemoteAccess, RemoteError, Success, Timeout};
 
-fn read<'a>(sink: &'a [Sge], at: u64) -> Operation<'a> {
-    Operation::Read {
-        sink,
-        remote: remote(TARGET, at),
-    }
-}
-
 /// `b` waits two seconds for a Receive.
 fn patient() -> Pair {
     let b = StreamConfig {
@@ -148,11 +141,7 @@ fn a_message_under_way_is_finished_behind_the_peers_fin() {
     let mut raw = Raw::initiator().with_buffers();
     raw.knobs.limit.fpdus = 2;
     let source = raw.end.mem.register(vec![1; 5000], Rights::ALL, PD);
-    let sink = Sge {
-        token: SINK,
-        address: 0,
-        length: 4,
-    };
+    let sink = SINK_OF_4;
     raw.end.post(1, read(&[sink], 0)).unwrap();
     raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
     let mut sent = raw.transmit();
@@ -164,12 +153,7 @@ fn a_message_under_way_is_finished_behind_the_peers_fin() {
     }
     let opcodes: Vec<u8> = frames(&sent, true).iter().map(|ulpdu| ulpdu[1]).collect();
     assert_eq!(opcodes, [0x41, 0x43, 0x43, 0x43, 0x43, 0x42, 0x42, 0x42]);
-    let done: Vec<_> = raw
-        .end
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
+    let done = outcomes(&raw.end);
     assert_eq!(done[0], Flushed);
 }
 
@@ -291,12 +275,7 @@ fn iw_023_reads_that_nobody_can_answer_are_flushed() {
         1,
         "the one before the Read"
     );
-    let done: Vec<_> = pair
-        .b
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
+    let done = outcomes(&pair.b);
     assert_eq!(done, [Success, Flushed, Flushed, Flushed]);
     assert!(pair.b.conn.write_side_done());
     // At once when it is the first, and before the event nothing of it is seen.
@@ -379,12 +358,7 @@ fn iw_026_a_reset_flushes_everything() {
     let now = raw.now;
     raw.end.conn.handle_stream_end(now, StreamEnd::Reset, 0);
     raw.end.collect();
-    let done: Vec<_> = raw
-        .end
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
+    let done = outcomes(&raw.end);
     assert_eq!(done, [Flushed; 3]);
     assert!(raw.end.events.contains(&Event::Ended) && raw.end.conn.write_side_done());
     // AMB-046
@@ -414,12 +388,7 @@ fn iw_020_disconnect_flushes_and_drops() {
     raw.end.post(2, inline(&[b"never sent"])).unwrap();
     raw.end.disconnect();
     raw.end.collect();
-    let done: Vec<_> = raw
-        .end
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
+    let done = outcomes(&raw.end);
     assert_eq!(done, [Flushed; 2]);
     assert!(raw.end.conn.write_side_done() && raw.end.conn.is_disconnected());
     assert_eq!(raw.transmit(), []);
@@ -516,12 +485,7 @@ fn qp_004_flush_ends_a_running_stream() {
     raw.end.post(2, inline(&[])).unwrap();
     raw.end.conn.flush();
     raw.end.collect();
-    let done: Vec<_> = raw
-        .end
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
+    let done = outcomes(&raw.end);
     assert_eq!(done, [Flushed, Flushed]);
     assert_eq!((raw.end.fault(), raw.transmit()), (None, vec![]));
     assert!(raw.end.conn.write_side_done());
@@ -573,12 +537,7 @@ fn ended_by(terminate: &[u8]) -> Vec<WqeStatus> {
     raw.ulpdu(terminate);
     assert!(matches!(raw.end.events[0], Event::Terminated(_)));
     assert!(raw.end.conn.write_side_done() && !raw.end.conn.wants_transmit());
-    let mut done: Vec<_> = raw
-        .end
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
+    let mut done = outcomes(&raw.end);
     assert_eq!(done.pop(), Some(Flushed), "the Receive");
     done
 }

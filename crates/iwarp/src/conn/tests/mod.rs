@@ -3,11 +3,13 @@
 mod batch;
 mod cuts;
 mod ends;
+mod failing;
 mod limits;
 mod model;
 mod negative;
 mod requests;
 mod vectors;
+mod windows;
 
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,18 @@ const SCOPE: Scope = Scope {
 /// What the catalogue's frames call the Data Source or Write target, and the Read sink.
 const TARGET: STag = STag(0x1234_5678);
 const SINK: STag = STag(0x1122_3344);
+/// Where the answer `D4` goes.
+const SINK_OF_4: Sge = Sge {
+    address: 0,
+    length: 4,
+    token: SINK,
+};
+/// One octet of a region that nobody registered.
+const NOWHERE: Sge = Sge {
+    address: 0,
+    length: 1,
+    token: STag(99),
+};
 
 fn remote(stag: STag, to: u64) -> RemoteAddress {
     RemoteAddress { stag, to }
@@ -43,11 +57,41 @@ fn inline<'a>(data: &'a [&'a [u8]]) -> Operation<'a> {
     sends(Payload::Inline(data))
 }
 
+/// A Read of the catalogue's target.
+fn read<'a>(sink: &'a [Sge], at: u64) -> Operation<'a> {
+    Operation::Read {
+        sink,
+        remote: remote(TARGET, at),
+    }
+}
+
+fn wqe(context: u64, operation: Operation<'_>) -> InitiatorWqe<'_> {
+    InitiatorWqe {
+        context,
+        operation,
+        silent: false,
+        fence: false,
+    }
+}
+
+fn part(sge: Sge, at: u32, length: u32) -> Sge {
+    Sge {
+        address: sge.address + u64::from(at),
+        length,
+        ..sge
+    }
+}
+
 /// Octets that differ from place to place.
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len)
         .map(|at| (at.wrapping_mul(31) ^ at >> 8).to_le_bytes()[0] ^ seed)
         .collect()
+}
+
+/// Statuses of all completions, in their order.
+fn outcomes(end: &End) -> Vec<WqeStatus> {
+    end.completions().iter().map(|done| done.status).collect()
 }
 
 /// Statuses of all completions of one kind.
@@ -58,6 +102,15 @@ fn statuses(end: &End, kind: RequestKind) -> Vec<WqeStatus> {
         .filter(|done| done.kind == kind)
         .map(|done| done.status)
         .collect()
+}
+
+/// A pair in full operation; `b` has the catalogue's buffer of 64 KiB at 0x1000.
+fn pair(knobs: Knobs) -> Pair {
+    let pair = Pair::ready(knobs);
+    pair.b
+        .mem
+        .register_as(TARGET, 0x1000, pattern(1 << 16, 7), Rights::ALL, PD);
+    pair
 }
 
 /// A running connection that talks to the test itself.

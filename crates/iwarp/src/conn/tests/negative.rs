@@ -491,17 +491,9 @@ fn rdmap_086_a_malformed_terminate_is_not_answered() {
 fn rdmap_051_read_responses_go_where_the_oldest_read_said() {
     let subject = || {
         let mut raw = Raw::initiator().with_buffers();
-        let sge = Sge {
-            token: SINK,
-            address: 0,
-            length: 4,
-        };
+        let sge = SINK_OF_4;
         for context in 0..2 {
-            let operation = Operation::Read {
-                sink: &[sge],
-                remote: remote(TARGET, 0),
-            };
-            raw.end.post(context, operation).unwrap();
+            raw.end.post(context, read(&[sge], 0)).unwrap();
         }
         raw.transmit();
         raw

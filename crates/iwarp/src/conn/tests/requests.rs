@@ -1,34 +1,7 @@
-//! What requests do: order, completion, fences, limits, inline data, windows.
+//! What requests do: order, completion, fences, limits, inline data.
 
 use super::*;
-use crate::ddp::TaggedError;
 use crate::rdmap::TerminateCode;
-
-fn wqe(context: u64, operation: Operation<'_>) -> InitiatorWqe<'_> {
-    InitiatorWqe {
-        context,
-        operation,
-        silent: false,
-        fence: false,
-    }
-}
-
-/// A pair in full operation; `b` has the catalogue's buffer of 64 KiB at 0x1000.
-fn pair(knobs: Knobs) -> Pair {
-    let pair = Pair::ready(knobs);
-    pair.b
-        .mem
-        .register_as(TARGET, 0x1000, pattern(1 << 16, 7), Rights::ALL, PD);
-    pair
-}
-
-fn part(sge: Sge, at: u32, length: u32) -> Sge {
-    Sge {
-        address: sge.address + u64::from(at),
-        length,
-        ..sge
-    }
-}
 
 #[test]
 fn qp_011_nothing_is_posted_before_the_start() {
@@ -229,15 +202,7 @@ fn cq_042_results_keep_posting_order_across_a_slow_read() {
     let mut pair = pair(Knobs::default());
     let sink = pair.a.mem.register(vec![0; 64], Rights::ALL, PD);
     pair.b.conn.post_receive(1, &[]).unwrap();
-    pair.a
-        .post(
-            1,
-            Operation::Read {
-                sink: &[sink],
-                remote: remote(TARGET, 0x1000),
-            },
-        )
-        .unwrap();
+    pair.a.post(1, read(&[sink], 0x1000)).unwrap();
     pair.a.post(2, inline(&[])).unwrap();
     let (now, knobs) = (pair.now, pair.knobs);
     let octets = pair.a.transmit(now, &knobs);
@@ -265,10 +230,8 @@ fn iw_034_a_fence_holds_the_request_and_all_behind_it() {
     for context in 1..=2 {
         pair.b.conn.post_receive(context, &[]).unwrap();
     }
-    let read = Operation::Read {
-        sink: &[sink],
-        remote: remote(TARGET, 0x1000),
-    };
+    let sinks = [sink];
+    let read = read(&sinks, 0x1000);
     pair.a.post(1, read).unwrap();
     pair.a
         .conn
@@ -369,12 +332,7 @@ fn amb_045_a_read_with_limit_0_is_an_invalid_request() {
         assert_eq!(frames(&raw.transmit(), true).len(), 1);
         let terminate = raw.last_terminate().unwrap();
         assert_eq!(terminate.code, TerminateCode::LOCAL_CATASTROPHIC);
-        let done: Vec<_> = raw
-            .end
-            .completions()
-            .iter()
-            .map(|done| done.status)
-            .collect();
+        let done = outcomes(&raw.end);
         use WqeStatus::{Flushed, InvalidRequest, Success};
         assert_eq!(done, [Success, InvalidRequest, Flushed, Flushed]);
         assert_eq!(raw.end.fault(), Some(Fault::Local));
@@ -393,15 +351,7 @@ fn a_ready_read_stands_before_the_first_read_of_a_peer_that_takes_one() {
         });
         let sink = raw.end.mem.register(vec![0; 4], Rights::ALL, PD);
         raw.end.conn.send_ready();
-        raw.end
-            .post(
-                1,
-                Operation::Read {
-                    sink: &[sink],
-                    remote: remote(TARGET, 0),
-                },
-            )
-            .unwrap();
+        raw.end.post(1, read(&[sink], 0)).unwrap();
         assert_eq!(frames(&raw.transmit(), true).len(), made);
         raw.receive(&vector("R3"));
         assert_eq!(frames(&raw.transmit(), true).len(), 2 - made);
@@ -492,11 +442,7 @@ fn qp_073_silent_successes_hold_their_slot_and_yield_nothing() {
 #[test]
 fn iw_036_a_silent_failure_is_reported() {
     let mut raw = Raw::initiator();
-    let bad = [Sge {
-        token: STag(99),
-        address: 0,
-        length: 1,
-    }];
+    let bad = [NOWHERE];
     let quiet = InitiatorWqe {
         silent: true,
         ..wqe(1, sends(Payload::Sges(&bad)))
@@ -526,247 +472,6 @@ fn qp_023_inline_data_is_copied_when_posted() {
 }
 
 #[test]
-fn sges_are_checked_when_the_request_is_reached() {
-    let mut raw = Raw::initiator();
-    let source = raw.end.mem.register(b"hello".to_vec(), Rights::NONE, PD);
-    raw.end.post(1, sends(Payload::Sges(&[source]))).unwrap();
-    raw.end.mem.deregister(source.token);
-    raw.end.post(2, inline(&[])).unwrap();
-    raw.post_receive(3, 1);
-    let terminate = raw.last_terminate().unwrap();
-    assert_eq!(terminate.code, TerminateCode::LOCAL_CATASTROPHIC);
-    assert_eq!((terminate.ddp, terminate.segment_length), (None, None)); // RDMAP-081
-    let done: Vec<_> = raw
-        .end
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
-    assert_eq!(
-        done,
-        [
-            WqeStatus::LocalAccess,
-            WqeStatus::Flushed,
-            WqeStatus::Flushed
-        ]
-    );
-}
-
-#[test]
-fn amb_015_a_read_sink_needs_its_right() {
-    let mut raw = Raw::initiator();
-    let sink = raw.end.mem.register(vec![0; 8], Rights::NONE, PD);
-    raw.end
-        .post(
-            1,
-            Operation::Read {
-                sink: &[sink],
-                remote: remote(TARGET, 0),
-            },
-        )
-        .unwrap();
-    assert!(raw.last_terminate().is_some());
-    assert_eq!(
-        statuses(&raw.end, RequestKind::Read),
-        [WqeStatus::LocalAccess]
-    );
-}
-
-#[test]
-fn a_failing_request_waits_for_what_stands_before_it() {
-    let mut pair = pair(Knobs::default());
-    let sink = pair.a.mem.register(vec![0; 64], Rights::ALL, PD);
-    let bad = [Sge {
-        token: STag(99),
-        address: 0,
-        length: 1,
-    }];
-    pair.a
-        .post(
-            1,
-            Operation::Read {
-                sink: &[sink],
-                remote: remote(TARGET, 0x1000),
-            },
-        )
-        .unwrap();
-    pair.a.post(2, sends(Payload::Sges(&bad))).unwrap();
-    pair.run();
-    use WqeStatus::{LocalAccess, Success};
-    let done: Vec<_> = pair
-        .a
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
-    assert_eq!(done, [Success, LocalAccess]);
-    assert_eq!(
-        pair.b.terminated().unwrap().code,
-        TerminateCode::LOCAL_CATASTROPHIC
-    );
-    assert_eq!(pair.a.mem.bytes(sink.token), pattern(64, 7));
-}
-
-#[test]
-fn a_source_deregistered_in_the_middle_of_a_message() {
-    for crc in [true, false] {
-        let mut raw = Raw::with(StreamConfig {
-            crc,
-            ..stream(Role::Initiator)
-        });
-        raw.knobs.limit.fpdus = 1;
-        raw.knobs.limit.mulpdu = 5018;
-        let source = raw.end.mem.register(vec![1; 20_000], Rights::NONE, PD);
-        raw.end.post(1, inline(&[b"before"])).unwrap();
-        raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
-        raw.end.post(3, inline(&[b"behind"])).unwrap();
-        let mut sent = raw.transmit();
-        sent.extend(raw.transmit());
-        raw.end.mem.deregister(source.token);
-        for _ in 0..3 {
-            sent.extend(raw.transmit());
-        }
-        let ulpdus = frames(&sent, crc);
-        assert_eq!(
-            ulpdus.len(),
-            3,
-            "the first, a part of the second, the Terminate"
-        );
-        assert_eq!(ulpdus[2][18..], hex("00000000"));
-        let done: Vec<_> = raw
-            .end
-            .completions()
-            .iter()
-            .map(|done| done.status)
-            .collect();
-        assert_eq!(
-            done,
-            [
-                WqeStatus::Success,
-                WqeStatus::LocalAccess,
-                WqeStatus::Flushed
-            ]
-        );
-    }
-}
-
-#[test]
-fn what_was_made_before_a_message_was_cut_short_goes_out_first() {
-    let mut raw = Raw::initiator();
-    let source = raw.end.mem.register(vec![1; 20_000], Rights::NONE, PD);
-    raw.end.post(1, inline(&[b"before"])).unwrap();
-    raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
-    let now = raw.now;
-    let make = |raw: &mut Raw, fpdus| {
-        let limit = TxLimit {
-            fpdus,
-            ..raw.knobs.limit
-        };
-        raw.end
-            .conn
-            .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch)
-    };
-    assert_eq!(make(&mut raw, 3), 3);
-    raw.end.mem.deregister(source.token);
-    assert_eq!(make(&mut raw, 3), 0);
-    raw.end.collect();
-    assert_eq!(raw.end.events, []);
-    raw.transmit();
-    let done: Vec<_> = raw
-        .end
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
-    assert_eq!(done, [WqeStatus::Success, WqeStatus::LocalAccess]);
-    assert!(raw.last_terminate().is_some());
-}
-
-#[test]
-fn a_message_not_begun_on_the_wire_fails_like_one_never_reached() {
-    let mut raw = Raw::initiator().with_buffers();
-    raw.knobs.limit.fpdus = 1;
-    let source = raw.end.mem.register(vec![1; 100], Rights::NONE, PD);
-    let sink = Sge {
-        token: SINK,
-        address: 0,
-        length: 4,
-    };
-    raw.end
-        .post(
-            1,
-            Operation::Read {
-                sink: &[sink],
-                remote: remote(TARGET, 0),
-            },
-        )
-        .unwrap();
-    raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
-    raw.transmit(); // the Read; the Send has been reached and found no room
-    raw.end.mem.deregister(source.token);
-    assert_eq!(raw.transmit(), []);
-    raw.receive(&vector("D4"));
-    let done: Vec<_> = raw
-        .end
-        .completions()
-        .iter()
-        .map(|done| done.status)
-        .collect();
-    assert_eq!(done, [WqeStatus::Success, WqeStatus::LocalAccess]);
-    assert!(raw.last_terminate().is_some());
-}
-
-#[test]
-fn a_sink_deregistered_under_its_read() {
-    let mut raw = Raw::initiator().with_buffers();
-    let sink = Sge {
-        token: SINK,
-        address: 0,
-        length: 4,
-    };
-    raw.end
-        .post(
-            1,
-            Operation::Read {
-                sink: &[sink],
-                remote: remote(TARGET, 0),
-            },
-        )
-        .unwrap();
-    raw.transmit();
-    raw.end.mem.deregister(SINK);
-    raw.receive(&vector("D4"));
-    assert_eq!(
-        raw.end.fault(),
-        Some(Fault::Tagged(TaggedError::InvalidSTag))
-    );
-    assert_eq!(
-        statuses(&raw.end, RequestKind::Read),
-        [WqeStatus::LocalAccess]
-    );
-    assert_eq!(
-        raw.last_terminate().unwrap().code,
-        TerminateCode::new(1, 1, 0)
-    );
-}
-
-#[test]
-fn a_receive_whose_buffer_is_gone() {
-    let mut raw = Raw::responder();
-    let sge = raw.post_receive(1, 16);
-    raw.post_receive(2, 16);
-    raw.receive(&vector("R1"));
-    raw.end.mem.deregister(sge.token);
-    raw.receive(&vector("D1"));
-    let expected = [WqeStatus::LocalAccess, WqeStatus::Flushed];
-    assert_eq!(statuses(&raw.end, RequestKind::Receive), expected);
-    assert_eq!(
-        raw.last_terminate().unwrap().code,
-        TerminateCode::LOCAL_CATASTROPHIC
-    );
-}
-
-#[test]
 fn iw_004_the_responder_holds_its_requests_and_runs_local_ones() {
     let mut raw = Raw::responder();
     let region = raw.end.mem.register(vec![0; 64], Rights::ALL, PD);
@@ -788,109 +493,6 @@ fn iw_004_the_responder_holds_its_requests_and_runs_local_ones() {
             RequestKind::Send,
             RequestKind::Invalidate
         ]
-    );
-}
-
-#[test]
-fn iw_030_windows_open_and_close_in_queue_order() {
-    let mut pair = pair(Knobs::default());
-    let region = pair.b.mem.register(vec![0; 64], Rights::ALL, PD);
-    let window = pair.b.mem.window(PD);
-    let bind = pair
-        .b
-        .mem
-        .prepare(window, part(region, 16, 16), false, true);
-    pair.b.post(1, Operation::Bind(bind)).unwrap();
-    pair.run();
-    let data = Payload::Inline(&[&[9; 16]]);
-    let there = remote(bind.stag, region.address + 16);
-    pair.a
-        .post(
-            1,
-            Operation::Write {
-                data,
-                remote: there,
-            },
-        )
-        .unwrap();
-    pair.run();
-    assert_eq!(
-        pair.b.mem.bytes(region.token)[15..33],
-        [&[0][..], &[9; 16], &[0]].concat()
-    );
-    pair.b.post(2, Operation::Invalidate(window)).unwrap();
-    pair.run();
-    pair.a
-        .post(
-            2,
-            Operation::Write {
-                data,
-                remote: there,
-            },
-        )
-        .unwrap();
-    pair.run();
-    assert_eq!(
-        pair.a.terminated().unwrap().code,
-        TerminateCode::new(1, 1, 0)
-    ); // RDMAP-066
-    assert_eq!(statuses(&pair.b, RequestKind::Bind), [WqeStatus::Success]);
-    assert_eq!(
-        statuses(&pair.b, RequestKind::Invalidate),
-        [WqeStatus::Success]
-    );
-}
-
-#[test]
-fn qp_050_binds_and_invalidates_that_make_no_sense() {
-    let mut raw = Raw::initiator();
-    let region = raw.end.mem.register(vec![0; 64], Rights::ALL, PD);
-    let window = raw.end.mem.window(PD);
-    raw.end.post(1, Operation::Invalidate(window)).unwrap();
-    raw.transmit();
-    assert_eq!(
-        statuses(&raw.end, RequestKind::Invalidate),
-        [WqeStatus::InvalidRequest]
-    );
-
-    let mut raw = Raw::initiator();
-    raw.end
-        .mem
-        .register_as(region.token, region.address, vec![0; 64], Rights::ALL, PD);
-    let window = raw.end.mem.window(PD);
-    let first = raw.end.mem.prepare(window, region, true, false);
-    let second = raw.end.mem.prepare(window, region, true, false);
-    let third = raw.end.mem.prepare(window, region, true, false);
-    for (context, bind) in [first, second, third].into_iter().enumerate() {
-        raw.end.post(context as u64, Operation::Bind(bind)).unwrap();
-    }
-    raw.transmit();
-    let done = raw.end.completions();
-    let seen: Vec<_> = done
-        .iter()
-        .map(|done| (done.status, done.failed_bind))
-        .collect();
-    use WqeStatus::{Flushed, InvalidRequest, Success};
-    let failed = [
-        (Success, None),
-        (InvalidRequest, Some(second.stag)),
-        (Flushed, Some(third.stag)),
-    ];
-    assert_eq!(seen, failed);
-}
-
-#[test]
-fn bind_to_a_region_that_is_gone() {
-    let mut raw = Raw::initiator();
-    let region = raw.end.mem.register(vec![0; 64], Rights::ALL, PD);
-    let window = raw.end.mem.window(PD);
-    let bind = raw.end.mem.prepare(window, region, true, true);
-    raw.end.mem.deregister(region.token);
-    raw.end.post(1, Operation::Bind(bind)).unwrap();
-    raw.transmit();
-    assert_eq!(
-        statuses(&raw.end, RequestKind::Bind),
-        [WqeStatus::LocalAccess]
     );
 }
 
@@ -997,15 +599,7 @@ fn ddp_032_message_numbers_wrap() {
         pair.b.conn.post_receive(context, &[]).unwrap();
         pair.a.conn.post_receive(context, &[]).unwrap();
         pair.a.post(context, inline(&[])).unwrap();
-        pair.a
-            .post(
-                context,
-                Operation::Read {
-                    sink: &[sink],
-                    remote: remote(TARGET, 0x1000),
-                },
-            )
-            .unwrap();
+        pair.a.post(context, read(&[sink], 0x1000)).unwrap();
         pair.b.post(context, inline(&[])).unwrap();
     }
     pair.run();
