@@ -308,10 +308,10 @@ impl<'b> List<'b> {
         let count = self.len as _;
         message.msg_iovlen = count;
         loop {
-            // SAFETY: the descriptor is open for as long as `socket` borrows it. `message` names `len` filled pieces,
-            // which the kernel only reads, by address; each covers octets that stay valid during the call: private
-            // ones are borrowed for 'b, one slice or several that follow each other; registered ones are pinned by the
-            // caller (`gather`).
+            // `message` names `len` filled pieces. Private ones are borrowed for 'b, one slice or several that follow
+            // each other; registered ones are pinned by the caller (`gather`).
+            // SAFETY: `socket` keeps the descriptor open; the kernel only reads, by address, octets that stay valid
+            // during the call.
             let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) };
             match usize::try_from(sent) {
                 Ok(sent) => return Ok(sent),

@@ -265,10 +265,11 @@ impl Held<'_> {
             "octets for a span of another length"
         );
         let (dst, extent) = self.pin.locate(at).ok_or(Revoked)?;
-        // SAFETY: `locate` found the range inside the registered buffer. The registration keeps that alive until the
-        // pin is gone (`Registration`), and `netdirect::Buffer` vouches for all of the extent: its own memory consists
-        // of atomic words; the maker of a foreign buffer promised that an adapter may write it at any time, and
-        // `Buffer` itself reaches it by the same atomics.
+        // `netdirect::Buffer` vouches for all of the extent: its own memory consists of atomic words; the maker of a
+        // foreign buffer promised that an adapter may write it at any time, and `Buffer` itself reaches it by the same
+        // atomics.
+        // SAFETY: `locate` found the range inside the registered buffer, which the registration keeps alive until the
+        // pin is gone (`Registration`).
         unsafe { copy::copy_in(dst, extent, src, end, self.backend) };
         Ok(())
     }
