@@ -1,7 +1,6 @@
 //! Headers: reading and writing FPDUs, DDP segments, RDMAP headers and start-up frames.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use iwarp::ddp::{Qn, Segment, TaggedHeader, UntaggedHeader};
@@ -137,10 +136,7 @@ fn startup(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(800))
-        .sample_size(30);
+    config = softnd_benches::timing!();
     targets = fpdus, headers, startup
 }
 criterion_main!(benches);

@@ -1,7 +1,6 @@
 //! CRC32c: the routine in use, and one that was not chosen.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use iwarp::{Crc, crc32c};
@@ -59,10 +58,7 @@ fn sums(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(800))
-        .sample_size(30);
+    config = softnd_benches::timing!();
     targets = sums
 }
 criterion_main!(benches);

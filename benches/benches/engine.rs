@@ -171,10 +171,7 @@ fn engine(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(800))
-        .sample_size(30);
+    config = softnd_benches::timing!();
     targets = engine
 }
 criterion_main!(benches);

@@ -1,7 +1,6 @@
 //! Copies into and out of registered memory, by both backends, beside a plain copy between private buffers.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{
@@ -81,10 +80,7 @@ fn copies(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(800))
-        .sample_size(30);
+    config = softnd_benches::timing!();
     targets = copies
 }
 criterion_main!(benches);

@@ -12,6 +12,17 @@ pub mod link;
 pub mod nowhere;
 pub mod provider;
 
+/// How long criterion measures each benchmark: short turns, since there are many.
+#[macro_export]
+macro_rules! timing {
+    () => {
+        criterion::Criterion::default()
+            .warm_up_time(std::time::Duration::from_millis(200))
+            .measurement_time(std::time::Duration::from_millis(800))
+            .sample_size(30)
+    };
+}
+
 /// A number of octets as names of benchmarks have it: `64 B`, `64 KiB`, `1 MiB`.
 #[must_use]
 pub fn octets(count: usize) -> String {

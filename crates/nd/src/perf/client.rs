@@ -51,15 +51,8 @@ impl Client {
 
     /// Whether what came back is what the other side has; from then on, memory is to be filled again.
     pub(super) fn verify(&mut self) -> Result<()> {
-        let Some(sink) = &self.memory.sink else {
-            return Ok(());
-        };
-        if self.moved >= u64::from(self.spec.slots()) {
-            sink.verify(self.spec.last_octet())?;
-        }
-        self.moved = 0;
-        sink.clear();
-        Ok(())
+        self.memory
+            .verify(&self.spec, std::mem::take(&mut self.moved))
     }
 
     fn ping_by_send(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {

@@ -148,6 +148,18 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Whether the sink holds what `moved` messages filled it with, if those were enough to fill all of it; clears it.
+    pub(super) fn verify(&self, spec: &Spec, moved: u64) -> Result<()> {
+        let Some(sink) = &self.sink else {
+            return Ok(());
+        };
+        if moved >= u64::from(spec.slots()) {
+            sink.verify(spec.last_octet())?;
+        }
+        sink.clear();
+        Ok(())
+    }
+
     /// The ring that data is taken from, where the row has one.
     pub(super) fn source(&self) -> Result<&Ring> {
         self.source.as_ref().ok_or_else(no_ring)

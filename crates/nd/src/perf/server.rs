@@ -59,15 +59,8 @@ impl Server {
 
     /// Whether what came is what the other side has; from then on, memory is to be filled again.
     pub(super) fn verify(&mut self) -> Result<()> {
-        let Some(sink) = &self.memory.sink else {
-            return Ok(());
-        };
-        if self.moved >= u64::from(self.spec.slots()) {
-            sink.verify(self.spec.last_octet())?;
-        }
-        self.moved = 0;
-        sink.clear();
-        Ok(())
+        self.memory
+            .verify(&self.spec, std::mem::take(&mut self.moved))
     }
 
     fn pong_by_send(&mut self, count: u64) -> Result<()> {
