@@ -492,6 +492,10 @@ impl Source for Qp {
     fn ready(&self, edges: Edges) -> Turn {
         self.drive(edges)
     }
+
+    fn incoming_core(&self) -> Option<usize> {
+        self.lock().link.as_ref()?.stream().incoming_core()
+    }
 }
 
 impl Timed for Qp {

@@ -71,6 +71,19 @@ impl Stream {
         iwarp::mpa::fpdu::mulpdu(segment)
     }
 
+    /// The core on which the kernel took in what came last.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn incoming_core(&self) -> Option<usize> {
+        let core = rustix::net::sockopt::socket_incoming_cpu(&self.tcp).ok()?;
+        usize::try_from(core).ok()
+    }
+
+    /// Not known here.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn incoming_core(&self) -> Option<usize> {
+        None
+    }
+
     /// Reads what is there, at most `into.len()` octets; 0 is the peer's end.
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use super::domain::Domain;
+use super::nearness::Nearness;
 use super::timers::Timers;
 use super::{Readiness, Set, Waker};
 
@@ -107,6 +108,7 @@ struct Thread {
     next_tick: Option<Instant>,
     /// Emptied notices, to be swapped with the full ones.
     notices: Vec<usize>,
+    nearness: Nearness,
 }
 
 /// A domain that others attend, as it was at the last look.
@@ -124,6 +126,7 @@ impl Thread {
             tick: FIRST_TICK,
             next_tick: None,
             notices: Vec::with_capacity(16),
+            nearness: Nearness::new(),
         }
     }
 
@@ -205,6 +208,7 @@ impl Thread {
                 return self.watch(token, domain);
             }
         }
+        self.nearness.served(|| domain.incoming_core());
     }
 
     /// Nobody attends a domain any more: it is back in the set before it is driven, so that nothing is lost between.

@@ -16,6 +16,11 @@ use super::{BATCH, Edges, Readiness, Ready, Set};
 pub(crate) trait Source: Send + Sync {
     /// Makes what progress is possible.
     fn ready(&self, edges: Edges) -> Turn;
+
+    /// The core on which the kernel took in what came last, where that is known.
+    fn incoming_core(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// What one turn of a source came to.
@@ -280,6 +285,14 @@ impl Domain {
             hot.sources.swap_remove(coldest);
         }
         hot.sources.push((source, 0));
+    }
+
+    /// The core from which one of the sources had its last traffic.
+    pub(crate) fn incoming_core(&self) -> Option<usize> {
+        let hot = self.hot.try_lock()?;
+        // Any of them will do; the last one was idle before the others were.
+        let (source, _) = hot.sources.last()?;
+        source.upgrade()?.incoming_core()
     }
 
     fn drive(&self, source: &Arc<dyn Source>, edges: Edges) -> usize {

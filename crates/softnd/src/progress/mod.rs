@@ -10,6 +10,7 @@
 pub(crate) mod background;
 pub(crate) mod domain;
 mod epoll;
+mod nearness;
 pub(crate) mod timers;
 
 use std::io;

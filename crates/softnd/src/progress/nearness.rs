@@ -1,0 +1,136 @@
+//! On which core the background thread runs.
+//!
+//! The kernel wakes a thread on the core it last ran on, unless another one is idle. When every application spins and no
+//! core is idle, that may be the core on which its own application spins, and the thread waits until that one is told to
+//! give way. On the core that the data comes from it runs at once: whoever sent on this machine has just made a system
+//! call there, and an interrupt of a network adapter has just been served there. So now and then the thread compares the
+//! two, and moves. It is not bound: it may run wherever it was allowed to before.
+
+/// How often the two are compared, in events: often at first, seldom where it changes nothing.
+const OFTEN: u32 = 8;
+const SELDOM: u32 = 1024;
+
+/// Keeps the calling thread where its data comes from.
+#[derive(Debug)]
+pub(crate) struct Nearness {
+    /// Events until the next look.
+    left: u32,
+    every: u32,
+    /// The last look led to a move.
+    moved: bool,
+}
+
+impl Nearness {
+    pub(crate) fn new() -> Self {
+        Self {
+            left: OFTEN,
+            every: OFTEN,
+            moved: false,
+        }
+    }
+
+    /// An event was served; `source` tells the core that its data came from.
+    pub(crate) fn served(&mut self, source: impl FnOnce() -> Option<usize>) {
+        self.count(source, system::current, system::move_to);
+    }
+
+    fn count(
+        &mut self,
+        source: impl FnOnce() -> Option<usize>,
+        here: impl FnOnce() -> usize,
+        move_to: impl FnOnce(usize) -> bool,
+    ) {
+        self.left -= 1;
+        if self.left > 0 {
+            return;
+        }
+        let away = source().filter(|core| *core != here());
+        // A move that did not last was in vain: the system prefers another core.
+        self.every = match away {
+            Some(_) if self.moved => (self.every * 2).min(SELDOM),
+            _ => OFTEN,
+        };
+        self.moved = away.is_some_and(move_to);
+        self.left = self.every;
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+    pub(super) fn current() -> usize {
+        sched_getcpu()
+    }
+
+    /// Moves the calling thread, if it may run there.
+    pub(super) fn move_to(core: usize) -> bool {
+        let Ok(allowed) = sched_getaffinity(None) else {
+            return false;
+        };
+        if core >= CpuSet::MAX_CPU || !allowed.is_set(core) {
+            return false;
+        }
+        let mut only = CpuSet::new();
+        only.set(core);
+        let moved = sched_setaffinity(None, &only).is_ok();
+        // Its narrower set must not last. The wider one was in force a moment ago, so that nothing can be wrong with it.
+        moved && sched_setaffinity(None, &allowed).is_ok()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) fn current() -> usize {
+        0
+    }
+
+    pub(super) fn move_to(_: usize) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Events until the core of the data is asked for.
+    fn until_look(
+        nearness: &mut Nearness,
+        from: Option<usize>,
+        here: usize,
+    ) -> (u32, Option<usize>) {
+        let (mut events, mut looked, mut target) = (0, false, None);
+        while !looked {
+            events += 1;
+            nearness.count(
+                || {
+                    looked = true;
+                    from
+                },
+                || here,
+                |core| {
+                    target = Some(core);
+                    true
+                },
+            );
+        }
+        (events, target)
+    }
+
+    #[test]
+    fn moves_that_do_not_last_become_rare() {
+        let mut nearness = Nearness::new();
+        assert_eq!(until_look(&mut nearness, Some(1), 1), (OFTEN, None));
+        assert_eq!(until_look(&mut nearness, None, 1), (OFTEN, None));
+        assert_eq!(until_look(&mut nearness, Some(0), 1), (OFTEN, Some(0)));
+        let mut every = OFTEN;
+        while every < SELDOM {
+            assert_eq!(until_look(&mut nearness, Some(0), 1), (every, Some(0)));
+            every *= 2;
+        }
+        assert_eq!(until_look(&mut nearness, Some(0), 1), (SELDOM, Some(0)));
+        assert_eq!(until_look(&mut nearness, Some(1), 1), (SELDOM, None));
+        assert_eq!(until_look(&mut nearness, Some(0), 1), (OFTEN, Some(0)));
+    }
+}
