@@ -360,7 +360,8 @@ impl CompletionQueue for Handle {
         let cq = &self.0;
         cq.domain.polled();
         let taken = cq.state.lock().take(results);
-        if taken == results.len() {
+        // Who finds results has something better to do than to ask the streams for more; the next poll does.
+        if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {
             return taken;
         }
         cq.domain.poll();
