@@ -328,7 +328,7 @@ impl Qp {
         match state.gather.add(polls, octets, Instant::now) {
             Leaves::Now => {
                 state.send();
-                state.gather.sent(Instant::now());
+                state.gather.sent(Instant::now);
             }
             Leaves::Later { first: false } => {}
             Leaves::Later { first: true } => {
@@ -517,7 +517,6 @@ impl State {
     /// Sends, receives, and sends what that brought about. Results of what was received are in their queue before an
     /// answer leaves: a Read Response proves that the Sends before it were delivered (RDMAP-094, order matrix).
     fn work(&mut self, qp: &Qp, edges: Edges) -> Visit {
-        let now = Instant::now();
         self.gather.left();
         if let Some(link) = &mut self.link {
             link.note(edges);
@@ -529,7 +528,7 @@ impl State {
         } else {
             self.step(|link, connection| link.transmit(connection, &qp.core))
         };
-        let received = self.step(|link, connection| link.receive(connection, &qp.core, now));
+        let received = self.step(|link, connection| link.receive(connection, &qp.core));
         if let Some(link) = &mut self.link {
             let activity = link.take_activity();
             self.received += activity.octets;

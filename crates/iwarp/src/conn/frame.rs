@@ -4,6 +4,10 @@ use super::batch::{TxBatch, TxLimit};
 use crate::memory::{Revoked, Span};
 use crate::mpa::{Crc, crc, fpdu};
 
+/// Longer segments than this exist on paths within one machine only.
+const EVEN_FROM: u32 = 16 * 1024;
+const CACHE_LINE: u32 = 64;
+
 /// What is left of a [`TxLimit`].
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -26,11 +30,21 @@ impl Budget {
         self.fpdus
     }
 
-    /// The longest payload behind a header of this length (MPA-081, MPA-083).
-    pub(super) fn payload(&self, header: usize) -> u32 {
+    /// How much of a message of which `left` octets are left goes behind the next header of this length: at most what
+    /// the MULPDU allows (MPA-081, MPA-083).
+    ///
+    /// Where segments are far longer than a packet, their borders mean nothing to the path, and a message is cut into as
+    /// few parts, but of the same length (instead of MPA-084): FPDUs that are all alike end where the receiver's reads
+    /// end, and none is so short that it costs more than it carries.
+    pub(super) fn payload(&self, header: usize, left: u32) -> u32 {
         let range = fpdu::MULPDU_RANGE;
         let mulpdu = self.limit.mulpdu.clamp(*range.start(), *range.end());
-        mulpdu - to_u32(header)
+        let most = mulpdu - to_u32(header);
+        if left <= most || most < EVEN_FROM {
+            return most.min(left);
+        }
+        let parts = left.div_ceil(most);
+        left.div_ceil(parts).next_multiple_of(CACHE_LINE).min(most)
     }
 
     /// Another FPDU may be made. The first one always may, whatever its length: the stream has to go on.
@@ -131,4 +145,38 @@ fn write_trailer(trailer: &mut [u8], sum: Option<Crc>) {
 /// Lengths within an FPDU have 16 bits.
 fn to_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(mulpdu: u32, mut left: u32) -> Vec<u32> {
+        let budget = Budget::new(TxLimit {
+            octets: usize::MAX,
+            fpdus: usize::MAX,
+            mulpdu,
+        });
+        let mut parts = Vec::new();
+        while left > 0 {
+            let part = budget.payload(18, left);
+            assert!(part > 0 && part <= mulpdu - 18);
+            parts.push(part);
+            left -= part;
+        }
+        parts
+    }
+
+    #[test]
+    fn packets_are_filled_and_long_segments_are_alike() {
+        assert_eq!(cut(1442, 3000), [1424, 1424, 152]);
+        assert_eq!(cut(8942, 20_000), [8924, 8924, 2152]);
+        assert_eq!(cut(64_768, 64_000), [64_000]);
+        assert_eq!(cut(64_768, 65_536), [32_768, 32_768]);
+        let parts = cut(64_768, 1 << 20);
+        assert_eq!(parts.len(), (1usize << 20).div_ceil(64_768 - 18));
+        let (last, parts) = parts.split_last().unwrap();
+        let [least, most] = [parts.iter().min(), parts.iter().max()].map(Option::unwrap);
+        assert!(most - least <= CACHE_LINE && last <= most, "{parts:?}");
+    }
 }

@@ -106,7 +106,7 @@ impl Connection {
             Work::Write { .. } => TaggedHeader::LEN,
             _ => UntaggedHeader::LEN,
         };
-        let most = budget.payload(header_len).min(left);
+        let most = budget.payload(header_len, left);
         let in_place = if self.must_copy() || request.inline || most < COPIED_BELOW {
             None
         } else {
@@ -336,7 +336,7 @@ impl Connection {
         };
         let ReadRequest { sink, size, .. } = response.inbound.request;
         let left = size - response.made;
-        let most = budget.payload(TaggedHeader::LEN).min(left);
+        let most = budget.payload(TaggedHeader::LEN, left);
         let in_place = !self.must_copy() && most >= COPIED_BELOW;
         let copied = frame::copied_at_most(out, TaggedHeader::LEN);
         let len = if in_place { most } else { most.min(copied) };

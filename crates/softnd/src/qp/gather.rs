@@ -79,9 +79,12 @@ impl Gather {
         self.octets += octets;
     }
 
-    /// A request has left at once. The time that took is none that the client let pass.
-    pub(super) fn sent(&mut self, now: Instant) {
-        self.looked = Some(now);
+    /// A request has left at once. The time that took is none that the client let pass. What is the first one after a
+    /// poll asks for no time, nor does the next.
+    pub(super) fn sent(&mut self, clock: impl FnOnce() -> Instant) {
+        if self.posted >= AT_ONCE {
+            self.looked = Some(clock());
+        }
     }
 
     /// Whether it is long ago that the clock was looked at, which every post does that leaves at once, or might.
@@ -114,7 +117,7 @@ mod tests {
             assert_eq!(gather.add(polls, 8, never), Leaves::Now);
             assert_eq!(gather.add(polls, 8, never), Leaves::Now);
         }
-        gather.sent(start);
+        gather.sent(|| start);
         assert_eq!(gather.add(4, 8, || start), Leaves::Later { first: true });
         for _ in 2..REQUESTS {
             assert_eq!(gather.add(4, 8, never), Leaves::Later { first: false });
@@ -125,6 +128,7 @@ mod tests {
         assert_eq!(gather.add(5, 8, never), Leaves::Later { first: true });
         gather.left();
         assert_eq!(gather.add(50, 8, never), Leaves::Now);
+        gather.sent(never);
     }
 
     #[test]

@@ -29,6 +29,9 @@ thread_local! {
     static STAGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// From this length on it pays to read so that no FPDU is cut.
+const LONG: usize = 8 * 1024;
+
 /// The longest FPDU that can be cut: length, ULPDU, pad and CRC.
 const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
 
@@ -50,12 +53,14 @@ fn give_back(mut batch: TxBatch) {
 }
 
 /// How much to read behind `have` octets of an FPDU of `wanted`: as much as there is room for, but ending where an FPDU
-/// ends if those that follow are as long as this one. What a read cuts has to be copied to the front.
-fn worth_reading(have: usize, wanted: usize, room: usize) -> usize {
-    let space = room - have;
-    match wanted {
-        whole if have > 0 && whole > have && whole <= room => room / whole * whole - have,
-        _ => space,
+/// ends if those that follow are as long as this one, or as the last long one. What a read cuts has to be copied to the
+/// front.
+fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize {
+    let whole = if have > 0 { wanted } else { usual };
+    if whole > have && whole <= room {
+        room / whole * whole - have
+    } else {
+        room - have
     }
 }
 
@@ -96,6 +101,8 @@ pub(super) struct Link {
     opened: Instant,
     /// FPDUs that the socket has not taken yet.
     batch: Option<TxBatch>,
+    /// The length of the last FPDU that a read has cut, if it was a long one.
+    usual: usize,
     /// Received and not consumed: a cut FPDU, or what waits behind a Send without a Receive.
     held: Vec<u8>,
     readable: bool,
@@ -117,6 +124,7 @@ impl Link {
             stream,
             domains: Vec::with_capacity(2),
             batch: None,
+            usual: 0,
             held: Vec::new(),
             readable: true,
             writable: true,
@@ -241,7 +249,6 @@ impl Link {
         &mut self,
         connection: &mut Connection,
         core: &Core,
-        now: Instant,
     ) -> io::Result<Visit> {
         if !self.reading || self.read_ended {
             return Ok(Visit::Finished);
@@ -251,7 +258,7 @@ impl Link {
                 staging.resize(STAGING, 0);
             }
             let mut have = self.unhold(staging, core);
-            let visit = self.read_into(staging, &mut have, connection, core, now);
+            let visit = self.read_into(staging, &mut have, connection, core);
             self.hold(&staging[..have], core);
             visit
         })
@@ -282,11 +289,13 @@ impl Link {
         have: &mut usize,
         connection: &mut Connection,
         core: &Core,
-        now: Instant,
     ) -> io::Result<Visit> {
         let mut budget = BUDGET;
+        // Looked at when something has come: most visits find nothing.
+        let mut now = None;
         loop {
             if *have > 0 {
+                let now = *now.get_or_insert_with(Instant::now);
                 let used = connection.handle_bytes(now, &staging[..*have], &*core.table);
                 staging.copy_within(used..*have, 0);
                 *have -= used;
@@ -297,11 +306,16 @@ impl Link {
             if budget == 0 {
                 return Ok(Visit::Unfinished);
             }
-            let space = worth_reading(*have, connection.wanted(), staging.len());
+            let wanted = connection.wanted();
+            if *have > 0 {
+                self.usual = if wanted < LONG { 0 } else { wanted };
+            }
+            let space = worth_reading(*have, wanted, self.usual, staging.len());
             match self.stream.read(&mut staging[*have..*have + space]) {
                 Ok(0) => {
                     self.read_ended = true;
                     self.activity.any = true;
+                    let now = now.unwrap_or_else(Instant::now);
                     connection.handle_stream_end(now, StreamEnd::Fin, *have);
                     *have = 0;
                     return Ok(Visit::Finished);
@@ -363,10 +377,11 @@ mod tests {
 
     #[test]
     fn reads_end_where_fpdus_of_the_same_length_end() {
-        assert_eq!(worth_reading(0, 20, 1000), 1000);
-        assert_eq!(worth_reading(5, 300, 1000), 895);
-        assert_eq!(worth_reading(5, 2, 1000), 995);
-        assert_eq!(worth_reading(400, 2000, 1000), 600);
-        assert_eq!(worth_reading(999, 1000, 1000), 1);
+        assert_eq!(worth_reading(0, 20, 0, 1000), 1000);
+        assert_eq!(worth_reading(0, 20, 300, 1000), 900);
+        assert_eq!(worth_reading(5, 300, 0, 1000), 895);
+        assert_eq!(worth_reading(5, 2, 300, 1000), 995);
+        assert_eq!(worth_reading(400, 2000, 0, 1000), 600);
+        assert_eq!(worth_reading(999, 1000, 0, 1000), 1);
     }
 }
