@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) control: Arc<Domain>,
     /// Threads parked in any of the adapter's overlapped files.
     pub(crate) parked: Arc<AtomicUsize>,
+    /// Octets of send buffers that wait for their sockets.
+    pub(crate) waiting_octets: Arc<AtomicUsize>,
     background: Arc<Background>,
     /// Queue pairs that the client has released and whose connections have not ended yet.
     lingering: Mutex<HashMap<StreamId, Arc<Qp>>>,
@@ -90,6 +92,7 @@ impl Core {
             control,
             parked,
             background,
+            waiting_octets: Arc::default(),
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
             revision_1_peers: Mutex::default(),

@@ -3,6 +3,7 @@
 mod gather;
 mod handle;
 mod link;
+mod outbox;
 
 use std::io;
 use std::ops::{Deref, DerefMut};

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ALL, Pair, pair, pair_with, run};
+use common::{ALL, Pair, Side, connect, pair, pair_with, run};
 use netdirect::{MrFlags, NotifyType, OpFlags, Overlapped, RequestType, Status};
 use softnd::Options;
 
@@ -322,4 +322,39 @@ fn mpa_084_fpdus_follow_the_segment_size() {
             every_operation(&pair, len);
         }
     }
+}
+
+/// More streams than there are large send buffers for: those that come later send from small ones.
+#[test]
+fn sec_038_many_streams_whose_peers_do_not_read_lose_nothing() {
+    const STREAMS: u64 = 48;
+    const LEN: usize = 6 << 20;
+    let patient = Options::default().receive_wait(common::LONG);
+    let (active, passive) = (Side::new(), Side::with(patient));
+    let pairs: Vec<_> = (0..STREAMS)
+        .map(|_| connect(active.clone(), passive.clone(), 1))
+        .collect();
+    let source = active.region(LEN, ALL);
+    let data = pattern(LEN, 3);
+    source.buffer.write(0, &data);
+    for (pair, context) in pairs.iter().zip(0..) {
+        pair.active_qp
+            .send(context, &[source.sge(0, LEN)], OpFlags::empty())
+            .unwrap();
+    }
+    let target = passive.region(LEN, ALL);
+    for (pair, context) in pairs.iter().zip(0..) {
+        target.buffer.fill(0);
+        pair.passive_qp
+            .receive(context, &[target.sge(0, LEN)])
+            .unwrap();
+        let received = passive.result();
+        assert_eq!(
+            (received.status, received.request_context),
+            (Status::SUCCESS, context)
+        );
+        assert!(target.buffer.to_vec() == data, "stream {context}");
+    }
+    let sent = active.results(pairs.len());
+    assert!(sent.iter().all(|sent| sent.status == Status::SUCCESS));
 }

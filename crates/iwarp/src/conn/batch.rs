@@ -82,6 +82,11 @@ impl TxBatch {
         }
     }
 
+    /// Octets of the buffer for headers and copied payload.
+    pub const fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Nothing is left to be sent.
     pub const fn is_empty(&self) -> bool {
         self.remaining == 0

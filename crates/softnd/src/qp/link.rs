@@ -8,6 +8,7 @@ use std::time::Instant;
 use iwarp::{Connection, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
+use super::outbox::{BATCH_FPDUS, Outbox};
 use crate::adapter::Core;
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
@@ -19,12 +20,8 @@ const STAGING: usize = 256 * 1024;
 const BUDGET: usize = 512 * 1024;
 /// What one call of the engine puts into a batch.
 const BATCH: usize = 1024 * 1024;
-const BATCH_FPDUS: usize = 128;
 
 thread_local! {
-    /// What is being sent; only what the socket does not take stays with the queue pair.
-    static BATCHES: RefCell<Vec<TxBatch>> = const { RefCell::new(Vec::new()) };
-
     /// Belongs to the driving thread, not to the queue pair: ten thousand idle ones cost nothing.
     static STAGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -33,24 +30,7 @@ thread_local! {
 const LONG: usize = 8 * 1024;
 
 /// The longest FPDU that can be cut: length, ULPDU, pad and CRC.
-const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
-
-/// Room for copies in one batch: as much as is worth summing before it is sent.
-const BATCH_OCTETS: usize = 1088 * 1024;
-
-fn take_batch() -> TxBatch {
-    let spare = BATCHES.with_borrow_mut(Vec::pop);
-    spare.unwrap_or_else(|| TxBatch::with_capacity(BATCH_OCTETS, BATCH_FPDUS))
-}
-
-fn give_back(mut batch: TxBatch) {
-    batch.clear();
-    BATCHES.with_borrow_mut(|spare| {
-        if spare.len() < 2 {
-            spare.push(batch);
-        }
-    });
-}
+pub(super) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
 
 /// How much to read behind `have` octets of an FPDU of `wanted`: as much as there is room for, but ending where an FPDU
 /// ends if those that follow are as long as this one, or as the last long one. What a read cuts has to be copied to the
@@ -101,6 +81,7 @@ pub(super) struct Link {
     opened: Instant,
     /// FPDUs that the socket has not taken yet.
     batch: Option<TxBatch>,
+    outbox: Outbox,
     /// The length of the last FPDU that a read has cut, if it was a long one.
     usual: usize,
     /// Received and not consumed: a cut FPDU, or what waits behind a Send without a Receive.
@@ -124,6 +105,7 @@ impl Link {
             stream,
             domains: Vec::with_capacity(2),
             batch: None,
+            outbox: Outbox::new(Arc::clone(&core.waiting_octets)),
             usual: 0,
             held: Vec::new(),
             readable: true,
@@ -197,16 +179,22 @@ impl Link {
         connection: &mut Connection,
         core: &Core,
     ) -> io::Result<Visit> {
+        let visit = self.send_batches(connection, core);
+        self.outbox.keeps(self.batch.as_ref());
+        visit
+    }
+
+    fn send_batches(&mut self, connection: &mut Connection, core: &Core) -> io::Result<Visit> {
         let mut budget = BUDGET;
         loop {
             if let Some(empty) = self.batch.take_if(|batch| batch.is_empty()) {
-                give_back(empty);
+                self.outbox.give_back(empty);
             }
             if self.batch.is_none() {
                 if !connection.wants_transmit() {
                     return Ok(Visit::Finished);
                 }
-                let mut batch = take_batch();
+                let mut batch = self.outbox.take();
                 let limit = TxLimit {
                     octets: BATCH,
                     fpdus: BATCH_FPDUS,
@@ -214,7 +202,7 @@ impl Link {
                 };
                 connection.poll_transmit(self.opened, &*core.table, limit, &mut batch);
                 if batch.is_empty() {
-                    give_back(batch);
+                    self.outbox.give_back(batch);
                     return Ok(Visit::Finished);
                 }
                 self.batch = Some(batch);

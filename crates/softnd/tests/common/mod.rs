@@ -16,6 +16,7 @@ use softnd::Options;
 pub const LONG: Duration = Duration::from_secs(120);
 
 /// One end: an opened adapter with what every connection needs.
+#[derive(Clone)]
 pub struct Side {
     pub adapter: Arc<dyn Adapter>,
     pub file: Arc<dyn OverlappedFile>,

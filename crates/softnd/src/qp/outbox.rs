@@ -1,0 +1,109 @@
+//! The buffers that FPDUs are sent from.
+//!
+//! A buffer belongs to the driving thread, which uses it for one stream after the other, and stays with a stream only while
+//! that stream's socket takes no more. How much of them waits so is counted over the whole adapter: peers that do not
+//! read, however many there are, hold a bounded number of full-size buffers, and one FPDU each beyond that.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use iwarp::TxBatch;
+
+/// FPDUs in one batch at most.
+pub(super) const BATCH_FPDUS: usize = 128;
+/// Room for copies in one batch: as much as is worth summing before it is sent.
+const BATCH_OCTETS: usize = 1088 * 1024;
+/// Full-size buffers wait for their sockets until they come to this.
+const WAITING_MOST: usize = 32 * 1024 * 1024;
+/// Then there is room for one FPDU of any length.
+const SMALL_FPDUS: usize = 1;
+const SMALL_OCTETS: usize = super::link::LONGEST_FPDU;
+
+thread_local! {
+    static BATCHES: RefCell<Vec<TxBatch>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One stream's share of what waits in its adapter.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    /// Octets of the buffers of all streams that wait for their sockets.
+    total: Arc<AtomicUsize>,
+    /// Those of this one.
+    waiting: usize,
+}
+
+impl Outbox {
+    pub(super) fn new(total: Arc<AtomicUsize>) -> Self {
+        Self { total, waiting: 0 }
+    }
+
+    /// An empty batch.
+    pub(super) fn take(&self) -> TxBatch {
+        if self.total.load(Ordering::Relaxed) >= WAITING_MOST {
+            return TxBatch::with_capacity(SMALL_OCTETS, SMALL_FPDUS);
+        }
+        let spare = BATCHES.with_borrow_mut(Vec::pop);
+        spare.unwrap_or_else(|| TxBatch::with_capacity(BATCH_OCTETS, BATCH_FPDUS))
+    }
+
+    /// Takes back a batch that is not needed any more.
+    pub(super) fn give_back(&self, mut batch: TxBatch) {
+        if batch.capacity() < BATCH_OCTETS {
+            return;
+        }
+        batch.clear();
+        BATCHES.with_borrow_mut(|spare| {
+            if spare.len() < 2 {
+                spare.push(batch);
+            }
+        });
+    }
+
+    /// Counts what stays with the stream until its socket takes more.
+    pub(super) fn keeps(&mut self, batch: Option<&TxBatch>) {
+        let waiting = batch.map_or(0, TxBatch::capacity);
+        if waiting != self.waiting {
+            self.total.fetch_add(waiting, Ordering::Relaxed);
+            self.total.fetch_sub(self.waiting, Ordering::Relaxed);
+            self.waiting = waiting;
+        }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.keeps(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_wait_hold_large_buffers_up_to_a_limit_and_small_ones_beyond() {
+        let total = Arc::new(AtomicUsize::new(0));
+        let mut waiting = Vec::new();
+        for _ in 0..2 * WAITING_MOST / BATCH_OCTETS {
+            let mut outbox = Outbox::new(Arc::clone(&total));
+            let batch = outbox.take();
+            outbox.keeps(Some(&batch));
+            outbox.keeps(Some(&batch));
+            waiting.push((outbox, batch));
+        }
+        let large = waiting
+            .iter()
+            .filter(|(_, batch)| batch.capacity() >= BATCH_OCTETS);
+        assert_eq!(large.count(), WAITING_MOST.div_ceil(BATCH_OCTETS));
+        let sum: usize = waiting.iter().map(|(_, batch)| batch.capacity()).sum();
+        assert_eq!(total.load(Ordering::Relaxed), sum);
+        for (mut outbox, batch) in waiting {
+            outbox.keeps(None);
+            outbox.give_back(batch);
+        }
+        assert_eq!(total.load(Ordering::Relaxed), 0);
+        let outbox = Outbox::new(total);
+        assert!(outbox.take().capacity() >= BATCH_OCTETS);
+    }
+}
