@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
 use iwarp_mem::{Table, TableOptions};
 use netdirect::{
@@ -63,7 +64,7 @@ pub(crate) struct Core {
     next_stream: AtomicU32,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
     /// Buffers for cut FPDUs; a queue pair has one only while it holds something.
-    spares: Mutex<Vec<Vec<u8>>>,
+    spares: ArrayQueue<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -96,7 +97,7 @@ impl Core {
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
             revision_1_peers: Mutex::default(),
-            spares: Mutex::new(Vec::with_capacity(SPARES)),
+            spares: ArrayQueue::new(SPARES),
         });
         core.add_domain(&core.control)?;
         Ok(core)
@@ -157,26 +158,22 @@ impl Core {
     /// Sees to it that a buffer is there when it is needed first, which may be long after a connection was made. What
     /// nobody writes to costs no memory.
     pub(crate) fn provide_spare(&self, octets: usize) {
-        let mut spares = self.spares.lock();
-        if spares.is_empty() {
-            spares.push(Vec::with_capacity(octets));
+        if self.spares.is_empty() {
+            self.return_spare(Vec::with_capacity(octets));
         }
     }
 
     /// An empty buffer for at least `octets`.
     pub(crate) fn take_spare(&self, octets: usize) -> Vec<u8> {
-        let spare = self.spares.lock().pop();
+        let spare = self.spares.pop();
         spare.unwrap_or_else(|| Vec::with_capacity(octets))
     }
 
     pub(crate) fn return_spare(&self, mut spare: Vec<u8>) {
-        if spare.capacity() == 0 {
-            return;
-        }
-        spare.clear();
-        let mut spares = self.spares.lock();
-        if spares.len() < SPARES {
-            spares.push(spare);
+        if spare.capacity() > 0 {
+            spare.clear();
+            // Enough are kept without it.
+            let _ = self.spares.push(spare);
         }
     }
 
