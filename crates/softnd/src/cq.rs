@@ -1,6 +1,9 @@
 //! Completion queues, ND2's `IND2CompletionQueue`.
 
-use std::collections::VecDeque;
+mod queue;
+mod ring;
+mod sync;
+
 use std::sync::{Arc, Weak};
 
 use netdirect::{
@@ -14,6 +17,8 @@ use crate::file::File;
 use crate::progress::domain::Domain;
 use crate::qp::Qp;
 use crate::status::{fail, shortage};
+
+use queue::Queue;
 
 /// One result on its way into a queue.
 #[derive(Clone, Copy, Debug)]
@@ -30,148 +35,20 @@ pub(crate) struct Cq {
     file: Arc<File>,
     file_token: usize,
     pub(crate) domain: Arc<Domain>,
-    state: Mutex<State>,
+    queue: Queue<PendingOverlapped>,
     queue_pairs: Mutex<Vec<Weak<Qp>>>,
     affinity: Affinity,
 }
 
-/// Results are numbered in the order of their arrival; the counters say how far each thing has come.
-#[derive(Debug)]
-struct State {
-    ring: VecDeque<Entry>,
-    depth: usize,
-    /// Results ever placed.
-    placed: u64,
-    /// The number of the last result that a solicited Notify waits for.
-    solicited: u64,
-    /// All results up to this one have fired a notification.
-    fired: u64,
-    /// Results ever taken by the client.
-    taken: u64,
-    requests: Vec<(NotifyType, PendingOverlapped)>,
-    broken: bool,
+impl Entry {
+    /// A solicited Notify waits for it: a failed request satisfies one as well (CQ-029).
+    fn wakes(&self) -> bool {
+        self.solicited || self.result.status != Status::SUCCESS
+    }
 }
 
 /// Notifications to be delivered once no lock is held.
-#[must_use]
-#[derive(Debug, Default)]
-pub(crate) struct Firing {
-    requests: Few,
-    status: Status,
-    broken: bool,
-}
-
-/// Requests that fire together: seldom more than one, which then costs no allocation.
-#[derive(Debug, Default)]
-struct Few {
-    first: Option<PendingOverlapped>,
-    rest: Vec<PendingOverlapped>,
-}
-
-impl FromIterator<PendingOverlapped> for Few {
-    fn from_iter<I: IntoIterator<Item = PendingOverlapped>>(requests: I) -> Self {
-        let mut requests = requests.into_iter();
-        let first = requests.next();
-        Self {
-            first,
-            rest: requests.collect(),
-        }
-    }
-}
-
-impl Few {
-    fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
-    fn into_iter(self) -> impl Iterator<Item = PendingOverlapped> {
-        self.first.into_iter().chain(self.rest)
-    }
-}
-
-impl Firing {
-    /// Both, to be delivered together.
-    pub(crate) fn and(mut self, other: Self) -> Self {
-        self.requests = self
-            .requests
-            .into_iter()
-            .chain(other.requests.into_iter())
-            .collect();
-        if other.status != Status::SUCCESS {
-            self.status = other.status;
-        }
-        self.broken |= other.broken;
-        self
-    }
-}
-
-impl State {
-    fn place(&mut self, entry: Entry) {
-        if self.broken {
-            return;
-        }
-        if self.ring.len() == self.depth {
-            self.broken = true; // IW-041
-            return;
-        }
-        self.placed += 1;
-        // A failed request satisfies a solicited Notify as well (CQ-029).
-        if entry.solicited || entry.result.status != Status::SUCCESS {
-            self.solicited = self.placed;
-        }
-        self.ring.push_back(entry);
-    }
-
-    /// Takes out the requests that what has been placed since the last firing satisfies (CQ-031 to CQ-035).
-    fn fire(&mut self) -> Firing {
-        if self.broken {
-            let requests = self
-                .requests
-                .drain(..)
-                .map(|(_, request)| request)
-                .collect();
-            return Firing {
-                requests,
-                status: Status::BUFFER_OVERFLOW,
-                broken: true,
-            };
-        }
-        let news = self.fired.max(self.taken);
-        // One request for any completion makes the queue fire for the solicited ones as well.
-        let any = self
-            .requests
-            .iter()
-            .any(|(kind, _)| *kind == NotifyType::Any);
-        let solicited = self
-            .requests
-            .iter()
-            .any(|(kind, _)| *kind == NotifyType::Solicited);
-        if !(any && self.placed > news || solicited && self.solicited > news) {
-            return Firing::default();
-        }
-        self.fired = self.placed;
-        let fires = |kind: &NotifyType| *kind != NotifyType::Errors;
-        let requests = self
-            .requests
-            .extract_if(.., |(kind, _)| fires(kind))
-            .map(|(_, request)| request)
-            .collect();
-        Firing {
-            requests,
-            status: Status::SUCCESS,
-            broken: false,
-        }
-    }
-
-    fn take(&mut self, results: &mut [CompletionResult]) -> usize {
-        let count = results.len().min(self.ring.len());
-        for (slot, entry) in results.iter_mut().zip(self.ring.drain(..count)) {
-            *slot = entry.result;
-        }
-        self.taken += count as u64;
-        count
-    }
-}
+pub(crate) type Firing = queue::Firing<PendingOverlapped>;
 
 impl Cq {
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -191,19 +68,15 @@ impl Cq {
 
     /// Places results; what is returned is to be delivered when no lock is held. Called with the queue pair locked,
     /// which keeps its results in order.
-    pub(crate) fn place(&self, entries: impl Iterator<Item = Entry>) -> Option<Firing> {
-        let mut state = self.state.lock();
-        let was_broken = state.broken;
-        entries.for_each(|entry| state.place(entry));
-        let mut firing = state.fire();
-        firing.broken &= !was_broken;
-        self.settle_interest(&state, &firing);
-        (firing.broken || !firing.requests.is_empty()).then_some(firing)
+    pub(crate) fn place(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<Firing> {
+        self.queue.place(entries, |waits| self.interest(waits))
     }
 
     /// Keeps the domain's interest in step with whether a request waits.
-    fn settle_interest(&self, state: &State, firing: &Firing) {
-        if !firing.requests.is_empty() && state.requests.is_empty() {
+    fn interest(&self, waits: bool) {
+        if waits {
+            self.domain.add_interest();
+        } else {
             self.domain.drop_interest();
         }
     }
@@ -224,15 +97,7 @@ impl Cq {
     }
 
     fn cancel(&self) {
-        let requests = {
-            let mut state = self.state.lock();
-            let requests = std::mem::take(&mut state.requests);
-            if !requests.is_empty() {
-                self.domain.drop_interest();
-            }
-            requests
-        };
-        for (_, request) in requests {
+        for request in self.queue.cancel(|waits| self.interest(waits)) {
             request.complete(Status::CANCELED);
         }
     }
@@ -262,17 +127,6 @@ impl Handle {
         core.add_domain(&domain)
             .map_err(shortage("cannot create a completion queue"))?;
         let file_token = file.add_queue(&domain);
-        let depth = depth as usize;
-        let state = State {
-            ring: VecDeque::with_capacity(depth),
-            depth,
-            placed: 0,
-            solicited: 0,
-            fired: 0,
-            taken: 0,
-            requests: Vec::with_capacity(2),
-            broken: false,
-        };
         // Affinity that cannot be honoured is ignored (ADPT-026), and what is reported is what is used (CQ-009): none.
         let affinity = Affinity {
             group: 0,
@@ -284,7 +138,7 @@ impl Handle {
             file,
             file_token,
             domain,
-            state: Mutex::new(state),
+            queue: Queue::new(depth),
             queue_pairs,
             affinity,
         })))
@@ -319,18 +173,12 @@ impl CompletionQueue for Handle {
                 "the depth is zero or above the adapter's limit",
             ); // CQ-012, CQ-013
         }
-        let depth = depth as usize;
-        let mut state = self.0.state.lock();
-        if depth < state.ring.len() {
+        if !self.0.queue.resize(depth) {
             return fail(
                 Status::BUFFER_OVERFLOW,
                 "more results are queued than the new depth holds",
             ); // CQ-016
         }
-        let missing = depth.saturating_sub(state.ring.len());
-        state.ring.reserve_exact(missing);
-        state.ring.shrink_to(depth);
-        state.depth = depth;
         Ok(())
     }
 
@@ -338,28 +186,20 @@ impl CompletionQueue for Handle {
         let cq = &self.0;
         let file: Arc<dyn OverlappedFile> = cq.file.clone();
         let request = overlapped.begin(&file)?;
-        let firing = {
-            let mut state = cq.state.lock();
-            if state.requests.is_empty() {
-                cq.domain.add_interest();
-            }
-            state.requests.push((kind, request));
-            let mut firing = state.fire();
-            firing.broken = false; // the queue pairs were told when it broke
-            cq.settle_interest(&state, &firing);
-            firing
-        };
-        if firing.requests.is_empty() {
+        let firing = cq.queue.notify(kind, request, |waits| cq.interest(waits));
+        if cq.domain.has_interest() {
             cq.file.arm(&cq.domain, cq.file_token);
         }
-        cq.deliver(firing);
+        if let Some(firing) = firing {
+            cq.deliver(firing);
+        }
         Ok(Started::Pending)
     }
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
         let cq = &self.0;
         cq.domain.polled();
-        let taken = cq.state.lock().take(results);
+        let taken = cq.queue.take(results);
         // Who finds results has something better to do than to ask the streams for more; the next poll does.
         if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {
             return taken;
@@ -368,6 +208,27 @@ impl CompletionQueue for Handle {
         if cq.domain.has_unfinished() {
             cq.core.notice(&cq.domain);
         }
-        taken + cq.state.lock().take(&mut results[taken..])
+        taken + cq.queue.take(&mut results[taken..])
+    }
+}
+
+/// A result that tells its number in all of its fields, so that a mixture of two shows. Of four in a row the second is
+/// solicited and the fourth one failed.
+#[cfg(test)]
+fn sample(number: u64) -> Entry {
+    let mut kinds = netdirect::RequestType::ALL.into_iter();
+    let status = match number % 4 {
+        3 => Status::CANCELED,
+        _ => Status::SUCCESS,
+    };
+    Entry {
+        result: CompletionResult {
+            status,
+            bytes_transferred: u32::try_from(number).unwrap(),
+            queue_pair_context: !number,
+            request_context: number,
+            request_type: kinds.nth(usize::try_from(number % 6).unwrap()).unwrap(),
+        },
+        solicited: number % 4 == 1,
     }
 }

@@ -1,0 +1,248 @@
+//! Results and the requests that wait for them: the ring, Notify, and what an overflow does.
+//!
+//! A placer looks at the requests only after it has published, a request at the ring only after it has said that it is
+//! there, with a fence between in both: one of the two sees the other. The requests' lock is taken by a placer only when
+//! one waits that its results may satisfy.
+
+use netdirect::{CompletionResult, NotifyType, Status};
+
+use super::Entry;
+use super::ring::Ring;
+use super::sync::{AtomicBool, AtomicU8, Mutex, Ordering, fence};
+
+/// Kinds of requests that wait, see [`Queue::armed`].
+const ANY: u8 = 1;
+const SOLICITED: u8 = 2;
+
+/// Results, and requests of type `R` that wait for them.
+///
+/// The `interest` that is passed to its functions is called under the requests' lock: with true when the first request
+/// begins to wait, with false when the last one is taken out.
+#[derive(Debug)]
+pub(super) struct Queue<R> {
+    ring: Ring,
+    broken: AtomicBool,
+    /// Which kinds of requests wait for results; changes only under the lock of `waiting`.
+    armed: AtomicU8,
+    waiting: Mutex<Waiting<R>>,
+}
+
+#[derive(Debug)]
+struct Waiting<R> {
+    requests: Vec<(NotifyType, R)>,
+    /// All results up to this one have fired a notification.
+    fired: u64,
+}
+
+/// Notifications to be delivered once no lock is held.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Firing<R> {
+    pub(super) requests: Few<R>,
+    pub(super) status: Status,
+    /// The queue has just overflowed.
+    pub(super) broken: bool,
+}
+
+/// Requests that fire together: seldom more than one, which then costs no allocation.
+#[derive(Debug)]
+pub(super) struct Few<R> {
+    first: Option<R>,
+    rest: Vec<R>,
+}
+
+impl<R> FromIterator<R> for Few<R> {
+    fn from_iter<I: IntoIterator<Item = R>>(requests: I) -> Self {
+        let mut requests = requests.into_iter();
+        let first = requests.next();
+        Self {
+            first,
+            rest: requests.collect(),
+        }
+    }
+}
+
+impl<R> Few<R> {
+    pub(super) fn into_iter(self) -> impl Iterator<Item = R> {
+        self.first.into_iter().chain(self.rest)
+    }
+}
+
+impl<R> Firing<R> {
+    /// Both, to be delivered together.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.requests = self
+            .requests
+            .into_iter()
+            .chain(other.requests.into_iter())
+            .collect();
+        if other.status != Status::SUCCESS {
+            self.status = other.status;
+        }
+        self.broken |= other.broken;
+        self
+    }
+}
+
+impl<R> Waiting<R> {
+    fn has(&self, kind: NotifyType) -> bool {
+        self.requests.iter().any(|(of, _)| *of == kind)
+    }
+}
+
+impl<R> Queue<R> {
+    pub(super) fn new(depth: u32) -> Self {
+        Self {
+            ring: Ring::new(depth),
+            broken: AtomicBool::new(false),
+            armed: AtomicU8::new(0),
+            waiting: Mutex::new(Waiting {
+                requests: Vec::with_capacity(2),
+                fired: 0,
+            }),
+        }
+    }
+
+    /// Places results, and takes out the requests that they satisfy.
+    pub(super) fn place(
+        &self,
+        entries: impl Iterator<Item = Entry> + Clone,
+        interest: impl Fn(bool),
+    ) -> Option<Firing<R>> {
+        if self.broken.load(Ordering::Relaxed) {
+            return None;
+        }
+        let wanted = entries.clone().count();
+        if wanted == 0 {
+            return None;
+        }
+        let overflow = self.ring.place(entries, wanted) < wanted; // IW-041
+        let broke = overflow && !self.broken.swap(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let mut firing = if overflow || self.may_fire() {
+            self.fire(&mut self.waiting.lock(), interest)
+        } else {
+            None
+        };
+        if broke {
+            let firing = firing.get_or_insert_with(|| Firing {
+                requests: Few::from_iter([]),
+                status: Status::BUFFER_OVERFLOW,
+                broken: true,
+            });
+            firing.broken = true;
+        }
+        firing
+    }
+
+    /// Has a request wait. What has come already is returned for delivery: the request itself, or those that it met.
+    pub(super) fn notify(
+        &self,
+        kind: NotifyType,
+        request: R,
+        interest: impl Fn(bool),
+    ) -> Option<Firing<R>> {
+        let mut waiting = self.waiting.lock();
+        if waiting.requests.is_empty() {
+            interest(true);
+        }
+        waiting.requests.push((kind, request));
+        self.arm(&waiting);
+        fence(Ordering::SeqCst);
+        self.fire(&mut waiting, interest)
+    }
+
+    /// Takes all requests back.
+    pub(super) fn cancel(&self, interest: impl Fn(bool)) -> Vec<R> {
+        let mut waiting = self.waiting.lock();
+        let requests = std::mem::take(&mut waiting.requests);
+        self.arm(&waiting);
+        if !requests.is_empty() {
+            interest(false);
+        }
+        requests.into_iter().map(|(_, request)| request).collect()
+    }
+
+    /// Takes results, see [`Ring::take`].
+    pub(super) fn take(&self, results: &mut [CompletionResult]) -> usize {
+        self.ring.take(results)
+    }
+
+    /// Changes the depth, see [`Ring::resize`].
+    pub(super) fn resize(&self, depth: u32) -> bool {
+        self.ring.resize(depth)
+    }
+
+    fn arm(&self, waiting: &Waiting<R>) {
+        let any = if waiting.has(NotifyType::Any) { ANY } else { 0 };
+        let solicited = if waiting.has(NotifyType::Solicited) {
+            SOLICITED
+        } else {
+            0
+        };
+        self.armed.store(any | solicited, Ordering::Relaxed);
+    }
+
+    /// Whether a look at the requests may be worth while.
+    fn may_fire(&self) -> bool {
+        match self.armed.load(Ordering::Relaxed) {
+            0 => false,
+            // Without a result that it waits for, a solicited request costs placers no lock.
+            SOLICITED => self.ring.solicited() > self.ring.taken(),
+            _ => true,
+        }
+    }
+
+    /// Takes out the requests that what has been placed since the last firing satisfies (CQ-031 to CQ-035).
+    fn fire(&self, waiting: &mut Waiting<R>, interest: impl Fn(bool)) -> Option<Firing<R>> {
+        let broken = self.broken.load(Ordering::Relaxed);
+        if !broken && !self.has_news(waiting) {
+            return None;
+        }
+        let fires = |kind: &NotifyType| broken || *kind != NotifyType::Errors;
+        let requests: Few<R> = waiting
+            .requests
+            .extract_if(.., |(kind, _)| fires(kind))
+            .map(|(_, request)| request)
+            .collect();
+        self.arm(waiting);
+        requests.first.as_ref()?;
+        if waiting.requests.is_empty() {
+            interest(false);
+        }
+        let status = if broken {
+            Status::BUFFER_OVERFLOW // CQ-022
+        } else {
+            Status::SUCCESS
+        };
+        Some(Firing {
+            requests,
+            status,
+            broken: false,
+        })
+    }
+
+    /// Whether results have come that a request waits for; from then on they are news no more. Only what can be taken
+    /// counts: whoever places what is still missing before a result looks here as well.
+    fn has_news(&self, waiting: &mut Waiting<R>) -> bool {
+        let news = waiting.fired.max(self.ring.taken());
+        let last = self.ring.solicited();
+        // One request for any completion makes the queue fire for the solicited ones as well.
+        let any = waiting.has(NotifyType::Any);
+        let solicited = waiting.has(NotifyType::Solicited) && last > news;
+        if !any && !solicited {
+            return false;
+        }
+        let placed = self.ring.published(news);
+        let fires = any && placed > news || solicited && placed >= last;
+        if fires {
+            waiting.fired = placed;
+        }
+        fires
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_model;
+#[cfg(all(test, not(loom)))]
+mod tests;

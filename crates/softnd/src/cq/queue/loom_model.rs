@@ -1,0 +1,103 @@
+//! Results and requests under every interleaving that loom's memory model allows, up to three preemptions:
+//! `RUSTFLAGS="--cfg loom" cargo test -p softnd --lib loom`.
+
+use loom::{sync::Arc, thread};
+
+use super::super::sample;
+use super::*;
+
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+/// The requests that a firing releases, and its status.
+fn released(firing: Option<Firing<u32>>) -> Vec<(u32, Status)> {
+    let Some(firing) = firing else {
+        return Vec::new();
+    };
+    let status = firing.status;
+    let requests = firing.requests.into_iter();
+    requests.map(|request| (request, status)).collect()
+}
+
+fn placing(queue: &Arc<Queue<u32>>, number: u64) -> thread::JoinHandle<(Vec<(u32, Status)>, bool)> {
+    let queue = Arc::clone(queue);
+    thread::spawn(move || {
+        let firing = queue.place(std::iter::once(sample(number)), |_| {});
+        let broken = firing.as_ref().is_some_and(|firing| firing.broken);
+        (released(firing), broken)
+    })
+}
+
+/// CQ-037: whichever comes first, the request or a result, the request is released, and once.
+#[test]
+fn a_request_meets_two_results() {
+    model(|| {
+        let queue = Arc::new(Queue::new(2));
+        let placers = [0, 2].map(|number| placing(&queue, number));
+        let mut all = released(queue.notify(NotifyType::Any, 1, |_| {}));
+        for placer in placers {
+            all.extend(placer.join().unwrap().0);
+        }
+        assert_eq!(all, [(1, Status::SUCCESS)]);
+    });
+}
+
+/// A client that drains and asks again, as CQ-036 says, is not left waiting beside a result.
+#[test]
+fn no_result_is_left_beside_a_waiting_request() {
+    model(|| {
+        let queue = Arc::new(Queue::new(2));
+        let placers = [0, 2].map(|number| placing(&queue, number));
+        let mut results = [CompletionResult::default(); 4];
+        let mut taken = 0;
+        if queue.notify(NotifyType::Any, 1, |_| {}).is_some() {
+            taken += queue.take(&mut results);
+            let _ = queue.notify(NotifyType::Any, 2, |_| {});
+        }
+        for placer in placers {
+            placer.join().unwrap();
+        }
+        let waits = !queue.cancel(|_| {}).is_empty();
+        let left = queue.take(&mut results);
+        assert_eq!(taken + left, 2);
+        assert!(!waits || left == 0);
+    });
+}
+
+/// CQ-028: the solicited result may lie behind one that is placed later; a plain result alone releases nobody.
+#[test]
+fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
+    model(|| {
+        let queue = Arc::new(Queue::new(2));
+        let placers = [0, 1].map(|number| placing(&queue, number));
+        let mut all = released(queue.notify(NotifyType::Solicited, 1, |_| {}));
+        for placer in placers {
+            all.extend(placer.join().unwrap().0);
+        }
+        assert_eq!(all, [(1, Status::SUCCESS)]);
+        assert!(queue.notify(NotifyType::Solicited, 2, |_| {}).is_none());
+        assert!(released(queue.place(std::iter::empty(), |_| {})).is_empty());
+    });
+}
+
+/// IW-041: an overflow is told to the queue pairs once, and to a request that comes at the same time.
+#[test]
+fn a_request_meets_an_overflow() {
+    model(|| {
+        let queue = Arc::new(Queue::new(1));
+        assert!(queue.place(std::iter::once(sample(0)), |_| {}).is_none());
+        let placers = [2, 4].map(|number| placing(&queue, number));
+        let mut all = released(queue.notify(NotifyType::Errors, 1, |_| {}));
+        let mut broken = 0;
+        for placer in placers {
+            let (released, broke) = placer.join().unwrap();
+            all.extend(released);
+            broken += u32::from(broke);
+        }
+        assert_eq!(all, [(1, Status::BUFFER_OVERFLOW)]);
+        assert_eq!(broken, 1);
+    });
+}

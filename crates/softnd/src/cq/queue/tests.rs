@@ -1,0 +1,213 @@
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::thread;
+
+use parking_lot::Condvar;
+use proptest::prelude::*;
+
+use super::super::sample;
+use super::*;
+
+/// The same queue as plain counters behind one lock: what the lock-free one must not be told from.
+struct Plain {
+    ring: VecDeque<Entry>,
+    depth: usize,
+    placed: u64,
+    solicited: u64,
+    fired: u64,
+    taken: u64,
+    requests: Vec<(NotifyType, u32)>,
+    broken: bool,
+}
+
+impl Plain {
+    fn place(&mut self, entry: Entry) {
+        if self.broken {
+            return;
+        }
+        if self.ring.len() == self.depth {
+            self.broken = true;
+            return;
+        }
+        self.placed += 1;
+        if entry.wakes() {
+            self.solicited = self.placed;
+        }
+        self.ring.push_back(entry);
+    }
+
+    fn fire(&mut self) -> Vec<u32> {
+        let news = self.fired.max(self.taken);
+        let has = |kind| self.requests.iter().any(|(of, _)| *of == kind);
+        let any = has(NotifyType::Any) && self.placed > news;
+        let solicited = has(NotifyType::Solicited) && self.solicited > news;
+        if !self.broken && !any && !solicited {
+            return Vec::new();
+        }
+        self.fired = self.placed;
+        let broken = self.broken;
+        let fires = |(kind, _): &mut (NotifyType, u32)| broken || *kind != NotifyType::Errors;
+        let fired = self.requests.extract_if(.., fires);
+        fired.map(|(_, request)| request).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Place(u64, u64),
+    Take(usize),
+    Resize(u32),
+    Notify(NotifyType),
+    Cancel,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kinds = [NotifyType::Any, NotifyType::Solicited, NotifyType::Errors];
+    prop_oneof![
+        6 => (0u64..8, 0u64..4).prop_map(|(from, count)| Step::Place(from, count)),
+        4 => (0usize..8).prop_map(Step::Take),
+        1 => (1u32..20).prop_map(Step::Resize),
+        6 => prop::sample::select(kinds.to_vec()).prop_map(Step::Notify),
+        1 => Just(Step::Cancel),
+    ]
+}
+
+/// The requests and the status that a firing delivers.
+fn parts(firing: Option<Firing<u32>>) -> (Vec<u32>, Status, bool) {
+    match firing {
+        Some(firing) => (
+            firing.requests.into_iter().collect(),
+            firing.status,
+            firing.broken,
+        ),
+        None => (Vec::new(), Status::SUCCESS, false),
+    }
+}
+
+proptest! {
+    /// CQ-023 to CQ-035, IW-041.
+    #[test]
+    fn queue_is_one_behind_a_lock(depth in 1u32..20, steps in prop::collection::vec(step(), 1..100)) {
+        let queue = Queue::new(depth);
+        let mut plain = Plain {
+            ring: VecDeque::new(), depth: depth as usize, placed: 0, solicited: 0, fired: 0, taken: 0,
+            requests: Vec::new(), broken: false,
+        };
+        let waits = Cell::new(false);
+        let interest = |now: bool| assert_ne!(waits.replace(now), now, "told twice");
+        let mut serial = 0;
+        for step in steps {
+            match step {
+                Step::Place(from, count) => {
+                    let was_broken = plain.broken;
+                    let entries = (from..from + count).map(sample);
+                    entries.clone().for_each(|entry| plain.place(entry));
+                    let (requests, status, broke) = parts(queue.place(entries, interest));
+                    prop_assert_eq!(broke, plain.broken && !was_broken);
+                    prop_assert_eq!(&requests, &plain.fire());
+                    if plain.broken && !requests.is_empty() {
+                        prop_assert_eq!(status, Status::BUFFER_OVERFLOW);
+                    }
+                }
+                Step::Take(most) => {
+                    let mut results = [CompletionResult::default(); 8];
+                    let taken = queue.take(&mut results[..most]);
+                    let count = most.min(plain.ring.len());
+                    let expected: Vec<_> = plain.ring.drain(..count).map(|entry| entry.result).collect();
+                    plain.taken += count as u64;
+                    prop_assert_eq!(&results[..taken], &expected[..]);
+                }
+                Step::Resize(to) => {
+                    let fits = plain.ring.len() <= to as usize;
+                    prop_assert_eq!(queue.resize(to), fits);
+                    if fits {
+                        plain.depth = to as usize;
+                    }
+                }
+                Step::Notify(kind) => {
+                    serial += 1;
+                    plain.requests.push((kind, serial));
+                    let (requests, status, broke) = parts(queue.notify(kind, serial, interest));
+                    prop_assert_eq!(&requests, &plain.fire());
+                    prop_assert!(!broke);
+                    if plain.broken {
+                        prop_assert_eq!(status, Status::BUFFER_OVERFLOW);
+                    }
+                }
+                Step::Cancel => {
+                    let all: Vec<_> = plain.requests.drain(..).map(|(_, request)| request).collect();
+                    prop_assert_eq!(queue.cancel(interest), all);
+                }
+            }
+            prop_assert_eq!(waits.get(), !plain.requests.is_empty());
+        }
+    }
+}
+
+/// CQ-029, CQ-034: while only an error is waited for, or a solicited result and none comes, placers take no lock.
+#[test]
+fn requests_that_nothing_satisfies_cost_placers_no_lock() {
+    let queue = Queue::new(8);
+    assert!(queue.notify(NotifyType::Errors, 1, |_| {}).is_none());
+    assert!(queue.notify(NotifyType::Solicited, 2, |_| {}).is_none());
+    let plain = [0, 2];
+    let held = queue.waiting.lock();
+    let firing = queue.place(plain.into_iter().map(sample), |_| {});
+    drop(held);
+    assert!(firing.is_none());
+    let firing = queue.place(std::iter::once(sample(1)), |_| {});
+    assert_eq!(parts(firing), (vec![2], Status::SUCCESS, false));
+}
+
+/// CQ-036, CQ-037: a client that waits, drains and waits again gets everything from several placers, without a time-out.
+#[test]
+fn a_client_that_waits_gets_everything() {
+    const EACH: u64 = 3_000;
+    const PLACERS: u64 = 3;
+    let queue = Queue::<u64>::new(1 << 14);
+    let (rung, bell) = (parking_lot::Mutex::new(0u64), Condvar::new());
+    let ring = |firing: Option<Firing<u64>>| {
+        for request in firing
+            .into_iter()
+            .flat_map(|firing| firing.requests.into_iter())
+        {
+            *rung.lock() = request;
+            bell.notify_all();
+        }
+    };
+    thread::scope(|scope| {
+        for placer in 0..PLACERS {
+            let (queue, ring) = (&queue, &ring);
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    ring(queue.place(std::iter::once(sample(placer * EACH + number)), |_| {}));
+                    if number % 64 == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        let mut results = [CompletionResult::default(); 16];
+        let mut next = [0, EACH, 2 * EACH];
+        let (mut taken, mut request) = (0, 0);
+        while taken < PLACERS * EACH {
+            let count = queue.take(&mut results);
+            for result in &results[..count] {
+                let number = result.request_context;
+                assert_eq!(*result, sample(number).result);
+                let expected = &mut next[usize::try_from(number / EACH).unwrap()];
+                assert_eq!(number, *expected);
+                *expected += 1;
+            }
+            taken += count as u64;
+            if count == 0 && taken < PLACERS * EACH {
+                request += 1;
+                ring(queue.notify(NotifyType::Any, request, |_| {}));
+                let mut last = rung.lock();
+                while *last != request {
+                    bell.wait(&mut last);
+                }
+            }
+        }
+    });
+}

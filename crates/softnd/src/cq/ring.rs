@@ -1,0 +1,381 @@
+//! The bounded ring that results of a completion queue lie in: many placers, many takers, and none waits for another.
+//!
+//! Results are numbered in the order of their arrival. `tail` is the number that the next one gets, `head` that of the
+//! next one to be taken; both only grow. A placer claims numbers for all of its results in one step, fills their slots,
+//! and publishes them, the first one last, so that the results of one call appear together. A taker copies what is
+//! published from `head` on and then moves `head` over it. When another taker was quicker, what was copied may have been
+//! overwritten meanwhile; it is thrown away. A slot is used again only by a placer that has seen `head` move over it.
+//! Takers stop at a slot that is claimed and not published: what lies behind it, placed by others, comes with it.
+//!
+//! Slots lie in arrays whose lengths are powers of two. A queue that grows beyond its array goes on in a longer one:
+//! placers from the moment of the change, takers once the shorter one is empty. So no result is moved and nobody has to
+//! stand still, and CQ-017 holds without a lock. Arrays stay until the queue goes, which at most doubles the memory of
+//! the longest; a queue that shrinks keeps its array (CQ-018).
+
+use std::sync::OnceLock;
+
+use netdirect::{CompletionResult, RequestType, Status};
+
+use super::Entry;
+use super::sync::{AtomicU64, Mutex, Ordering};
+use crate::adapter::MAX_COMPLETION_QUEUE_DEPTH;
+
+/// One array for each power of two up to the greatest depth.
+const ARRAYS: usize = MAX_COMPLETION_QUEUE_DEPTH.ilog2() as usize + 1;
+const ARRAY_BITS: u32 = 5;
+const _: () = assert!(MAX_COMPLETION_QUEUE_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BITS);
+const TYPE_BITS: u32 = 3;
+
+/// What threads write to often stands on lines of its own: two, as processors fetch them in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// A result's number and the array it lies in. Both only grow, so a place never comes again: 2^59 results are many years'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u64);
+
+impl Place {
+    fn new(number: u64, array: usize) -> Self {
+        Self(number << ARRAY_BITS | array as u64)
+    }
+
+    fn number(self) -> u64 {
+        self.0 >> ARRAY_BITS
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "five bits")]
+    fn array(self) -> usize {
+        self.0 as usize & ((1 << ARRAY_BITS) - 1)
+    }
+
+    /// So many results further on in the same array.
+    fn plus(self, count: u64) -> Self {
+        Self::new(self.number() + count, self.array())
+    }
+
+    /// The same number in another array.
+    fn moved(self, array: usize) -> Self {
+        Self::new(self.number(), array)
+    }
+}
+
+/// The place of one result.
+#[derive(Debug)]
+struct Slot {
+    request: AtomicU64,
+    queue_pair: AtomicU64,
+    /// Status and octets.
+    outcome: AtomicU64,
+    /// One more than the number of the result that lies here, and its type; published with it.
+    turn: AtomicU64,
+}
+
+impl Slot {
+    fn empty() -> Self {
+        Self {
+            request: AtomicU64::new(0),
+            queue_pair: AtomicU64::new(0),
+            outcome: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
+        }
+    }
+
+    fn fill(&self, result: &CompletionResult) {
+        let outcome = u64::from(result.status.bits()) << 32 | u64::from(result.bytes_transferred);
+        self.request
+            .store(result.request_context, Ordering::Relaxed);
+        self.queue_pair
+            .store(result.queue_pair_context, Ordering::Relaxed);
+        self.outcome.store(outcome, Ordering::Relaxed);
+    }
+
+    /// What was filled in can be taken from here on.
+    fn publish(&self, number: u64, result: &CompletionResult) {
+        let turn = (number + 1) << TYPE_BITS | result.request_type as u64;
+        self.turn.store(turn, Ordering::Release);
+    }
+
+    /// The result of that number was published here, maybe long ago.
+    fn was_published(&self, number: u64) -> bool {
+        self.turn.load(Ordering::Acquire) >> TYPE_BITS > number
+    }
+
+    /// The result of that number, if it is published and not overwritten. It may be overwritten while it is copied: the
+    /// caller finds out by `head`.
+    #[expect(clippy::cast_possible_truncation, reason = "halves are what is meant")]
+    fn copy(&self, number: u64) -> Option<CompletionResult> {
+        let turn = self.turn.load(Ordering::Acquire);
+        if turn >> TYPE_BITS != number + 1 {
+            return None;
+        }
+        let outcome = self.outcome.load(Ordering::Relaxed);
+        Some(CompletionResult {
+            status: Status::from_bits((outcome >> 32) as u32),
+            bytes_transferred: outcome as u32,
+            queue_pair_context: self.queue_pair.load(Ordering::Relaxed),
+            request_context: self.request.load(Ordering::Relaxed),
+            request_type: *RequestType::ALL.get((turn & ((1 << TYPE_BITS) - 1)) as usize)?,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Array {
+    slots: Box<[Slot]>,
+    /// Where the ring goes on once the array is at its end: the first place of the next one. Certain only when `tail` is
+    /// in another array.
+    end: AtomicU64,
+}
+
+/// An array's end as long as it has none.
+const ENDLESS: u64 = 0;
+
+impl Array {
+    fn new(array: usize) -> Self {
+        Self {
+            slots: (0..1usize << array).map(|_| Slot::empty()).collect(),
+            end: AtomicU64::new(ENDLESS),
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "only low bits count")]
+    fn slot(&self, number: u64) -> &Slot {
+        &self.slots[number as usize & (self.slots.len() - 1)]
+    }
+}
+
+/// The bounded ring, see the [module](self).
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Results claimed.
+    tail: Line<AtomicU64>,
+    /// Results taken.
+    head: Line<AtomicU64>,
+    /// One more than the number of the last result that a solicited Notify waits for.
+    solicited: Line<AtomicU64>,
+    depth: AtomicU64,
+    arrays: [OnceLock<Array>; ARRAYS],
+    resizing: Mutex<()>,
+}
+
+/// The array for a depth.
+fn array_for(depth: u32) -> usize {
+    depth.next_power_of_two().ilog2() as usize
+}
+
+impl Ring {
+    /// A ring for `depth` results, at least one and at most [`MAX_COMPLETION_QUEUE_DEPTH`].
+    pub(super) fn new(depth: u32) -> Self {
+        let arrays = [const { OnceLock::new() }; ARRAYS];
+        let start = Place::new(0, array_for(depth));
+        arrays[start.array()].get_or_init(|| Array::new(start.array()));
+        Self {
+            tail: Line(AtomicU64::new(start.0)),
+            head: Line(AtomicU64::new(start.0)),
+            solicited: Line(AtomicU64::new(0)),
+            depth: AtomicU64::new(depth.into()),
+            arrays,
+            resizing: Mutex::new(()),
+        }
+    }
+
+    fn array(&self, place: Place) -> &Array {
+        let array = self.arrays[place.array()].get();
+        array.expect("made before the first place in it")
+    }
+
+    /// The number of the next result to be taken.
+    pub(super) fn taken(&self) -> u64 {
+        Place(self.head.0.load(Ordering::Acquire)).number()
+    }
+
+    /// One more than the number of the last result that a solicited Notify waits for, 0 if there was none.
+    pub(super) fn solicited(&self) -> u64 {
+        self.solicited.0.load(Ordering::Acquire)
+    }
+
+    /// Puts the next `wanted` results in, and returns how many found room: those that did not are the last ones.
+    pub(super) fn place(&self, entries: impl Iterator<Item = Entry>, wanted: usize) -> usize {
+        let (at, count) = self.claim(wanted);
+        let array = self.array(at);
+        let mut entries = (at.number()..).zip(entries.take(count));
+        let Some((number, first)) = entries.next() else {
+            return 0;
+        };
+        let mut solicited = first.wakes().then_some(number);
+        array.slot(number).fill(&first.result);
+        for (number, entry) in entries {
+            let slot = array.slot(number);
+            slot.fill(&entry.result);
+            slot.publish(number, &entry.result);
+            if entry.wakes() {
+                solicited = Some(number);
+            }
+        }
+        if let Some(last) = solicited {
+            self.solicited.0.fetch_max(last + 1, Ordering::AcqRel);
+        }
+        array.slot(number).publish(number, &first.result);
+        count
+    }
+
+    /// Claims room for `wanted` results, or for as many as the ring has room for.
+    fn claim(&self, wanted: usize) -> (Place, usize) {
+        let mut tail = Place(self.tail.0.load(Ordering::Acquire));
+        loop {
+            // After `tail`: an older one would make a queue that was emptied meanwhile look full.
+            let taken = self.taken();
+            // The array's length counts while the ring is about to go on in a longer one.
+            let limit = self.depth.load(Ordering::Relaxed).min(1 << tail.array());
+            let room = (taken + limit).saturating_sub(tail.number());
+            let count = wanted.min(usize::try_from(room).unwrap_or(usize::MAX));
+            if count == 0 {
+                return (tail, 0);
+            }
+            let claimed = self.tail.0.compare_exchange_weak(
+                tail.0,
+                tail.plus(count as u64).0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match claimed {
+                Ok(_) => return (tail, count),
+                Err(now) => tail = Place(now),
+            }
+        }
+    }
+
+    /// Takes results out, as many as there are and `results` has room for; returns how many. What lies behind them in
+    /// `results` is nothing that counts.
+    #[inline]
+    pub(super) fn take(&self, results: &mut [CompletionResult]) -> usize {
+        let head = Place(self.head.0.load(Ordering::Acquire));
+        let array = self.array(head);
+        // Most polls find nothing, and find that out here.
+        if !array.slot(head.number()).was_published(head.number())
+            && array.end.load(Ordering::Relaxed) == ENDLESS
+        {
+            return 0;
+        }
+        self.take_from(head, results)
+    }
+
+    /// Goes on taking at what was `head` a moment ago. Apart, because saving registers for it costs more than an empty poll.
+    #[inline(never)]
+    fn take_from(&self, mut head: Place, results: &mut [CompletionResult]) -> usize {
+        let mut taken = 0;
+        while taken < results.len() {
+            let count = self.copy(head, &mut results[taken..]);
+            let next = if count > 0 {
+                head.plus(count as u64)
+            } else if let Some(next) = self.successor(head) {
+                next
+            } else {
+                let now = Place(self.head.0.load(Ordering::Acquire));
+                if now == head {
+                    return taken;
+                }
+                head = now;
+                continue;
+            };
+            // Releases what was copied: whoever fills the slots again has acquired this.
+            let moved =
+                self.head
+                    .0
+                    .compare_exchange(head.0, next.0, Ordering::AcqRel, Ordering::Acquire);
+            match moved {
+                Ok(_) => (taken, head) = (taken + count, next),
+                Err(now) => head = Place(now),
+            }
+        }
+        taken
+    }
+
+    /// Copies what is published from a place on.
+    fn copy(&self, from: Place, results: &mut [CompletionResult]) -> usize {
+        let array = self.array(from);
+        let mut count = 0;
+        for (number, into) in (from.number()..).zip(results) {
+            let Some(result) = array.slot(number).copy(number) else {
+                break;
+            };
+            *into = result;
+            count += 1;
+        }
+        count
+    }
+
+    /// The place in the next array, if the array of `place` ends there or before.
+    fn successor(&self, place: Place) -> Option<Place> {
+        let end = &self.array(place).end;
+        if end.load(Ordering::Relaxed) == ENDLESS {
+            return None;
+        }
+        // Until the tail has moved, somebody is only trying to move it.
+        let tail = Place(self.tail.0.load(Ordering::Acquire));
+        if tail.array() == place.array() {
+            return None;
+        }
+        let next = Place(end.load(Ordering::Relaxed));
+        (next.number() <= place.number()).then(|| place.moved(next.array()))
+    }
+
+    /// One more than the number of the last result that can be taken, or was, seen from result `from` on: all before it
+    /// are published as well.
+    pub(super) fn published(&self, from: u64) -> u64 {
+        let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
+        let head = Place(self.head.0.load(Ordering::Acquire));
+        let mut at = Place::new(head.number().max(from), head.array());
+        while at.number() < tail {
+            if let Some(next) = self.successor(at) {
+                at = next;
+            } else if self.array(at).slot(at.number()).was_published(at.number()) {
+                at = at.plus(1);
+            } else {
+                break;
+            }
+        }
+        at.number()
+    }
+
+    /// Changes the depth; false when more results are queued than the new one holds. What is placed meanwhile may still
+    /// find the room of the old depth.
+    pub(super) fn resize(&self, depth: u32) -> bool {
+        let _alone = self.resizing.lock();
+        let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
+        if tail.saturating_sub(self.taken()) > depth.into() {
+            return false;
+        }
+        self.go_on_in(array_for(depth));
+        self.depth.store(depth.into(), Ordering::Relaxed);
+        true
+    }
+
+    /// Has placers go on in a longer array, if that is one.
+    fn go_on_in(&self, array: usize) {
+        let mut tail = Place(self.tail.0.load(Ordering::Acquire));
+        if array <= tail.array() {
+            return;
+        }
+        self.arrays[array].get_or_init(|| Array::new(array));
+        loop {
+            let next = tail.moved(array);
+            // Before the tail moves, so that nobody finds the new array in use and not the way there.
+            self.array(tail).end.store(next.0, Ordering::Relaxed);
+            let moved =
+                self.tail
+                    .0
+                    .compare_exchange(tail.0, next.0, Ordering::AcqRel, Ordering::Acquire);
+            match moved {
+                Ok(_) => return,
+                Err(now) => tail = Place(now),
+            }
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_model;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,109 @@
+//! The ring under every interleaving that loom's memory model allows, up to three preemptions:
+//! `RUSTFLAGS="--cfg loom" cargo test -p softnd --lib loom`.
+//!
+//! One thing is beyond loom, in whose models no load sees a store that runs after it: that moving `head` releases a taker's
+//! copies, and claiming acquires that, so that no copy that counts holds what was filled in later.
+
+use loom::{sync::Arc, thread};
+
+use super::super::sample;
+use super::*;
+
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+fn place(ring: &Ring, numbers: &[u64]) -> usize {
+    ring.place(numbers.iter().map(|&number| sample(number)), numbers.len())
+}
+
+/// Takes at most `most` results, each whole, and returns their numbers.
+fn take(ring: &Ring, most: usize) -> Vec<u64> {
+    let mut results = [CompletionResult::default(); 4];
+    let taken = ring.take(&mut results[..most]);
+    let number = |result: &CompletionResult| {
+        let number = result.request_context;
+        assert_eq!(*result, sample(number).result, "a mixture of two results");
+        number
+    };
+    results[..taken].iter().map(number).collect()
+}
+
+fn of(all: &[u64], placer: u64) -> Vec<u64> {
+    let of = all.iter().copied();
+    of.filter(|number| number / 10 == placer).collect()
+}
+
+/// CQ-042: each placer's results are there once and in order.
+#[test]
+fn placers_meet_a_taker() {
+    model(|| {
+        let ring = Arc::new(Ring::new(4));
+        let placers = [vec![10, 11], vec![20]].map(|numbers| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || assert_eq!(place(&ring, &numbers), numbers.len()))
+        });
+        let mut all = take(&ring, 4);
+        for placer in placers {
+            placer.join().unwrap();
+        }
+        all.extend(take(&ring, 4));
+        assert_eq!(of(&all, 1), [10, 11]);
+        assert_eq!(of(&all, 2), [20]);
+        assert_eq!(all.len(), 3);
+    });
+}
+
+/// The results of one call appear together.
+#[test]
+fn a_row_appears_at_once() {
+    model(|| {
+        let ring = Arc::new(Ring::new(4));
+        let placing = Arc::clone(&ring);
+        let placer = thread::spawn(move || place(&placing, &[1, 2, 3]));
+        let seen = take(&ring, 4);
+        assert!(seen.is_empty() || seen == [1, 2, 3], "{seen:?}");
+        placer.join().unwrap();
+    });
+}
+
+/// A slot is used again while a slow taker still looks at it: nobody gets a result twice, lost or torn.
+#[test]
+fn takers_meet_a_placer_that_laps_them() {
+    model(|| {
+        let ring = Arc::new(Ring::new(1));
+        place(&ring, &[1]);
+        let other = Arc::clone(&ring);
+        let taker = thread::spawn(move || take(&other, 2));
+        let placing = Arc::clone(&ring);
+        let placer = thread::spawn(move || place(&placing, &[2]));
+        let mut all = take(&ring, 2);
+        all.extend(taker.join().unwrap());
+        let placed = placer.join().unwrap();
+        all.extend(take(&ring, 2));
+        all.sort_unstable();
+        assert_eq!(all, [1, 2][..1 + placed]);
+    });
+}
+
+/// CQ-017: the ring goes on in a longer array under a placer and a taker; nothing is lost and the order stays.
+#[test]
+fn growing_meets_a_placer_and_a_taker() {
+    model(|| {
+        let ring = Arc::new(Ring::new(1));
+        place(&ring, &[1]);
+        let placing = Arc::clone(&ring);
+        let placer = thread::spawn(move || place(&placing, &[2, 3]));
+        let growing = Arc::clone(&ring);
+        let grower = thread::spawn(move || assert!(growing.resize(4)));
+        let mut all = take(&ring, 4);
+        let placed = placer.join().unwrap();
+        grower.join().unwrap();
+        all.extend(take(&ring, 4));
+        assert_eq!(all, [1, 2, 3][..1 + placed]);
+        assert_eq!(place(&ring, &[4, 5, 6, 7, 8]), 4);
+        assert_eq!(take(&ring, 4), [4, 5, 6, 7]);
+    });
+}

@@ -1,0 +1,167 @@
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::super::sample;
+use super::*;
+
+fn place(ring: &Ring, numbers: std::ops::Range<u64>) -> usize {
+    let wanted = numbers.clone().count();
+    ring.place(numbers.map(sample), wanted)
+}
+
+/// Takes at most `most` results, each whole, and returns their numbers.
+fn take(ring: &Ring, most: usize) -> Vec<u64> {
+    let mut results = vec![CompletionResult::default(); most];
+    let taken = ring.take(&mut results);
+    let number = |result: &CompletionResult| {
+        let number = result.request_context;
+        assert_eq!(*result, sample(number).result, "a mixture of two results");
+        number
+    };
+    results[..taken].iter().map(number).collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Place(u64),
+    Take(usize),
+    Resize(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0u64..20).prop_map(Step::Place),
+        3 => (0usize..20).prop_map(Step::Take),
+        1 => (1u32..40).prop_map(Step::Resize),
+    ]
+}
+
+proptest! {
+    /// The ring is a bounded queue: CQ-010, CQ-016, CQ-040, and IW-041's limit to the result.
+    #[test]
+    fn ring_is_a_bounded_queue(depth in 1u32..40, steps in prop::collection::vec(step(), 1..200)) {
+        let ring = Ring::new(depth);
+        let (mut depth, mut next, mut queue) = (depth as usize, 0, VecDeque::new());
+        for step in steps {
+            match step {
+                Step::Place(count) => {
+                    let placed = place(&ring, next..next + count);
+                    prop_assert_eq!(placed as u64, count.min((depth - queue.len()) as u64));
+                    queue.extend(next..next + placed as u64);
+                    next += count;
+                }
+                Step::Take(most) => {
+                    let expected: Vec<u64> = queue.drain(..most.min(queue.len())).collect();
+                    prop_assert_eq!(take(&ring, most), expected);
+                }
+                Step::Resize(to) => {
+                    let fits = queue.len() <= to as usize;
+                    prop_assert_eq!(ring.resize(to), fits);
+                    if fits {
+                        depth = to as usize;
+                    }
+                }
+            }
+            let end = ring.taken() + queue.len() as u64;
+            prop_assert_eq!(ring.published(0), end);
+            prop_assert_eq!(ring.published(end), end);
+        }
+    }
+}
+
+/// CQ-016, CQ-018: what is asked for is what the ring takes, although its arrays are longer and stay.
+#[test]
+fn depth_is_exact_after_growing_and_shrinking() {
+    let ring = Ring::new(5);
+    assert_eq!(place(&ring, 0..8), 5);
+    assert!(!ring.resize(4));
+    assert!(ring.resize(1000));
+    assert_eq!(place(&ring, 5..1010), 995);
+    assert!(!ring.resize(999));
+    assert_eq!(take(&ring, 997), Vec::from_iter(0..997));
+    assert!(ring.resize(3));
+    assert_eq!(place(&ring, 1000..1001), 0);
+    assert_eq!(take(&ring, 10), [997, 998, 999]);
+    assert_eq!(place(&ring, 1000..1010), 3);
+    assert!(ring.resize(MAX_COMPLETION_QUEUE_DEPTH));
+    assert_eq!(place(&ring, 1003..1004), 1);
+    assert_eq!(take(&ring, 10), [1000, 1001, 1002, 1003]);
+}
+
+const EACH: u64 = if cfg!(debug_assertions) {
+    20_000
+} else {
+    200_000
+};
+const THREADS: u64 = 2;
+
+/// Places the numbers of one thread, all of them, in rows of changing length.
+fn place_all(ring: &Ring, thread: u64) {
+    let (mut next, end) = (thread * EACH, (thread + 1) * EACH);
+    while next < end {
+        let row = (1 + next % 7).min(end - next);
+        match place(ring, next..next + row) {
+            0 => thread::yield_now(),
+            placed => next += placed as u64,
+        }
+    }
+}
+
+/// Takes until all threads together have taken everything.
+fn take_all(ring: &Ring, count: &AtomicU64) -> Vec<u64> {
+    let mut mine = Vec::new();
+    while count.load(Ordering::Relaxed) < THREADS * EACH {
+        let taken = take(ring, 1 + mine.len() % 9);
+        if taken.is_empty() {
+            thread::yield_now();
+        }
+        count.fetch_add(taken.len() as u64, Ordering::Relaxed);
+        mine.extend(taken);
+    }
+    mine
+}
+
+/// CQ-017, CQ-042: placers, takers and a client that changes the depth all the time. Every result is taken once, and
+/// each taker finds those of one placer in their order.
+#[test]
+fn threads_lose_and_reorder_nothing_while_the_depth_changes() {
+    let ring = Ring::new(2);
+    let (count, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let taken = thread::scope(|scope| {
+        let (ring, count, over) = (&ring, &count, &over);
+        for placer in 0..THREADS {
+            scope.spawn(move || place_all(ring, placer));
+        }
+        scope.spawn(move || {
+            let depths = [1, 3, 8, 2, 30, 5, 64, 7, 200, 16, 1];
+            for depth in depths.into_iter().cycle() {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                ring.resize(depth);
+                thread::yield_now();
+            }
+        });
+        let takers: Vec<_> = (0..THREADS)
+            .map(|_| scope.spawn(move || take_all(ring, count)))
+            .collect();
+        let taken: Vec<_> = takers
+            .into_iter()
+            .map(|taker| taker.join().unwrap())
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        taken
+    });
+    for mine in &taken {
+        for placer in 0..THREADS {
+            let of = mine.iter().filter(|number| *number / EACH == placer);
+            assert!(of.is_sorted());
+        }
+    }
+    let mut all = taken.concat();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..THREADS * EACH));
+}
