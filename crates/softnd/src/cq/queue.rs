@@ -1,18 +1,21 @@
 //! Results and the requests that wait for them: the ring, Notify, and what an overflow does.
 //!
-//! A placer looks at the requests only after it has published, a request at the ring only after it has said that it is
-//! there, with a fence between in both: one of the two sees the other. The requests' lock is taken by a placer only when
-//! one waits that its results may satisfy.
+//! A placer looks for requests only after it has published, a request looks at the ring only after it has said that it is
+//! there, and both do so by a read-modify-write of one word, `armed`: the later of the two sees what the earlier one did
+//! before. (A fence in both would do as well, and is slower than that on x86.) The requests' lock is taken by a placer only
+//! when one waits that its results may satisfy.
 
 use netdirect::{CompletionResult, NotifyType, Status};
 
 use super::Entry;
 use super::ring::Ring;
-use super::sync::{AtomicBool, AtomicU8, Mutex, Ordering, fence};
+use super::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 
 /// Kinds of requests that wait, see [`Queue::armed`].
-const ANY: u8 = 1;
-const SOLICITED: u8 = 2;
+const ANY: u32 = 1;
+const SOLICITED: u32 = 2;
+/// What a placer adds when it looks: one that added nothing would be turned into a fence by the compiler.
+const LOOK: u32 = 4;
 
 /// Results, and requests of type `R` that wait for them.
 ///
@@ -22,8 +25,9 @@ const SOLICITED: u8 = 2;
 pub(super) struct Queue<R> {
     ring: Ring,
     broken: AtomicBool,
-    /// Which kinds of requests wait for results; changes only under the lock of `waiting`.
-    armed: AtomicU8,
+    /// Which kinds of requests wait for results, which changes only under the lock of `waiting`; above that, how often
+    /// placers looked.
+    armed: AtomicU32,
     waiting: Mutex<Waiting<R>>,
 }
 
@@ -95,7 +99,7 @@ impl<R> Queue<R> {
         Self {
             ring: Ring::new(depth),
             broken: AtomicBool::new(false),
-            armed: AtomicU8::new(0),
+            armed: AtomicU32::new(0),
             waiting: Mutex::new(Waiting {
                 requests: Vec::with_capacity(2),
                 fired: 0,
@@ -118,8 +122,8 @@ impl<R> Queue<R> {
         }
         let overflow = self.ring.place(entries, wanted) < wanted; // IW-041
         let broke = overflow && !self.broken.swap(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let mut firing = if overflow || self.may_fire() {
+        let armed = self.armed.fetch_add(LOOK, Ordering::AcqRel);
+        let mut firing = if overflow || self.may_fire(armed) {
             self.fire(&mut self.waiting.lock(), interest)
         } else {
             None
@@ -148,7 +152,6 @@ impl<R> Queue<R> {
         }
         waiting.requests.push((kind, request));
         self.arm(&waiting);
-        fence(Ordering::SeqCst);
         self.fire(&mut waiting, interest)
     }
 
@@ -180,12 +183,17 @@ impl<R> Queue<R> {
         } else {
             0
         };
-        self.armed.store(any | solicited, Ordering::Relaxed);
+        // Never fails: the closure always has a new value.
+        let _ = self
+            .armed
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |armed| {
+                Some(armed & !(LOOK - 1) | any | solicited)
+            });
     }
 
     /// Whether a look at the requests may be worth while.
-    fn may_fire(&self) -> bool {
-        match self.armed.load(Ordering::Relaxed) {
+    fn may_fire(&self, armed: u32) -> bool {
+        match armed & (LOOK - 1) {
             0 => false,
             // Without a result that it waits for, a solicited request costs placers no lock.
             SOLICITED => self.ring.solicited() > self.ring.taken(),
