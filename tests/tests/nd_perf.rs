@@ -170,6 +170,105 @@ fn csv_has_one_head_and_tables_have_the_columns_of_perftest() {
 }
 
 #[test]
+fn many_connections_are_measured_at_both_sides() {
+    let run = local_tiny("--test scale --connections 50 --mode poll,event --format json");
+    run.assert_success();
+    assert!(run.stderr.is_empty(), "{run}");
+    let rows = rows(&run.stdout);
+    let seen: Vec<_> = rows.iter().map(|row| (row["mode"], row["crc"])).collect();
+    let wanted = [
+        ("poll", "false"),
+        ("poll", "true"),
+        ("event", "false"),
+        ("event", "true"),
+    ];
+    assert_eq!(seen, wanted, "{run}");
+    for row in &rows {
+        for (name, value) in [
+            ("op", "send"),
+            ("connections", "50"),
+            ("size", "8"),
+            ("turns", "3"),
+            ("complete", "true"),
+            ("connections_per_s", "null"),
+            ("baseline_congestion", "null"),
+        ] {
+            assert_eq!(row[name], value, "{name}: {run}");
+        }
+        for name in ["p50_ns", "baseline_p50_ns", "ratio"] {
+            assert!(row[name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
+        }
+        // What so few cost may be too little to be seen beside what else the process takes and gives back, but it was
+        // measured.
+        for name in [
+            "bytes_per_connection",
+            "peer_bytes_per_connection",
+            "idle_cpu",
+            "peer_idle_cpu",
+        ] {
+            assert!(row[name].parse::<f64>().unwrap() >= 0.0, "{name}: {run}");
+        }
+    }
+}
+
+#[test]
+fn connections_come_and_go_beside_idle_ones() {
+    for (connections, segment) in [("0", ""), ("20", "--segment 1448")] {
+        let run = local_tiny(&format!(
+            "--test setup --connections {connections} --crc on {segment} --format json"
+        ));
+        run.assert_success();
+        let rows = rows(&run.stdout);
+        assert_eq!(rows.len(), 1, "{run}");
+        for (name, value) in [
+            ("op", "null"),
+            ("size", "null"),
+            ("connections", connections),
+            ("turns", "3"),
+            ("complete", "true"),
+            ("msgs_per_s", "null"),
+        ] {
+            assert_eq!(rows[0][name], value, "{name}: {run}");
+        }
+        for name in ["iterations", "connections_per_s"] {
+            assert!(rows[0][name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
+        }
+    }
+    let run = local_tiny("--test scale,setup --connections 3 --crc off");
+    run.assert_success();
+    for words in [
+        "3 idle connections, Send latency on one",
+        "beside 3 idle ones",
+        "memory each[B]",
+        "connections/s",
+    ] {
+        assert!(run.stdout.contains(words), "{words}: {run}");
+    }
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_or_named() {
+    let what = "--test scale --connections 100 --crc off --format json";
+    let words = || {
+        let words = ["perf", "local"].into_iter().chain(TINY);
+        words.chain(what.split_whitespace())
+    };
+    let run = nd::start_after("ulimit -Sn 64", words()).finish();
+    run.assert_success();
+    assert_eq!(rows(&run.stdout)[0]["complete"], "true", "{run}");
+    let run = nd::start_after("ulimit -n 100", words()).finish();
+    run.assert_failure("164 open files");
+    assert!(run.stderr.contains("may have 100 here"), "{run}");
+    // The other side's limit counts as well.
+    let mut serve = nd::start_after("ulimit -n 100", ["perf", "serve"]);
+    let address = serve.address().to_string();
+    let words = ["perf", "run", &address].into_iter().chain(TINY);
+    let run = nd::run(words.chain(what.split_whitespace()));
+    run.assert_failure("the other side gave up");
+    assert!(run.stderr.contains("164 open files"), "{run}");
+}
+
+#[test]
 fn a_plot_is_a_drawing_of_both() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plot.svg");
@@ -196,6 +295,13 @@ fn what_measures_nothing_is_refused_by_name() {
         ("--mode memory --op send", "--mode memory"),
         ("--mode event --op write --test latency", "--mode event"),
         ("--mode poll --one-core", "--one-core"),
+        ("--test scale --connections 0", "0 connections"),
+        ("--test scale --connections 4294967295", "open files"),
+        ("--test scale --op read", "--test scale"),
+        ("--test scale --size 2G --connections 1", "message size"),
+        ("--test scale --baseline tcp", "--baseline"),
+        ("--test setup --depth 4", "--depth"),
+        ("--connections 7", "--connections"),
         ("--op write --test bandwidth --size 2G", "message size"),
         (
             "--op write --test bandwidth --size 8 --depth 1000000",
@@ -294,6 +400,31 @@ fn a_server_that_disappears_leaves_an_incomplete_row() {
     assert_eq!((rows.len(), rows[0]["complete"]), (1, "false"), "{run}");
     assert!(rows[0]["turns"].parse::<u32>().unwrap() > 0, "{run}");
     assert_ne!(rows[0]["bytes_per_s"], "null", "{run}");
+}
+
+#[test]
+fn a_server_that_disappears_leaves_what_was_found_out_about_connections() {
+    for (test, known) in [
+        ("scale", "bytes_per_connection"),
+        ("setup", "connections_per_s"),
+    ] {
+        let mut serve = nd::start(["-vv", "perf", "serve"]);
+        let address = serve.address().to_string();
+        let what = "--connections 20 --crc off --duration 600 --format json --test";
+        let words = ["perf", "run", &address].into_iter();
+        let run = nd::start(words.chain(what.split_whitespace()).chain([test]));
+        if test == "scale" {
+            serve.wait_for(|line| line.contains(": idle for").then_some(()));
+        } else {
+            wait_for_turns(&mut serve);
+        }
+        serve.signal(Signal::KILL);
+        let run = run.finish();
+        run.assert_failure("gone");
+        let rows = rows(&run.stdout);
+        assert_eq!((rows.len(), rows[0]["complete"]), (1, "false"), "{run}");
+        assert_ne!(rows[0][known], "null", "{run}");
+    }
 }
 
 #[test]

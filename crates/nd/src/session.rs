@@ -298,14 +298,24 @@ impl Session {
         depths: Depths,
         connector: Arc<dyn Connector>,
     ) -> Result<Endpoint> {
-        let cq = self
-            .adapter
-            .create_completion_queue(
-                &self.file,
-                depths.receives + depths.initiator,
-                Affinity::default(),
-            )
-            .map_err(|error| Failure::nd("create a completion queue", &error))?;
+        let cq = self.completion_queue(depths.receives + depths.initiator)?;
+        self.endpoint_on(cq, depths, connector)
+    }
+
+    /// A completion queue for so many results.
+    pub(crate) fn completion_queue(&self, depth: u32) -> Result<Arc<dyn CompletionQueue>> {
+        self.adapter
+            .create_completion_queue(&self.file, depth, Affinity::default())
+            .map_err(|error| Failure::nd("create a completion queue", &error))
+    }
+
+    /// A queue pair that reports to a completion queue which others may use as well, and a connector.
+    pub(crate) fn endpoint_on(
+        &self,
+        cq: Arc<dyn CompletionQueue>,
+        depths: Depths,
+        connector: Arc<dyn Connector>,
+    ) -> Result<Endpoint> {
         let options = QueuePairOptions::default()
             .receive_queue_depth(depths.receives)
             .initiator_queue_depth(depths.initiator)
@@ -426,18 +436,21 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Connects from `local` and waits for the answer: its status, whatever it is.
+    /// Connects from `local` and waits for the answer: its status, whatever it is. Without a local address, the system
+    /// chooses a port: one that is free towards this destination, of which there are more than free ones.
     pub(crate) fn connect(
         &self,
-        local: SocketAddr,
+        local: impl Into<Option<SocketAddr>>,
         destination: SocketAddr,
         limits: ReadLimits,
         private_data: &[u8],
     ) -> Result<Status> {
         let doing = format!("connect to {destination}");
-        self.connector
-            .bind(local)
-            .map_err(|error| Failure::nd(&doing, &error))?;
+        if let Some(local) = local.into() {
+            self.connector
+                .bind(local)
+                .map_err(|error| Failure::nd(&doing, &error))?;
+        }
         let overlapped = Overlapped::new();
         let ReadLimits { inbound, outbound } = limits;
         let started = self.connector.connect(

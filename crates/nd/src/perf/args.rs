@@ -76,7 +76,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) op: Vec<Op>,
 
-    /// What to measure of them [default: all]
+    /// What to measure of them [default: latency, bandwidth and rate; scale and setup only if named]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) test: Vec<Test>,
 
@@ -88,7 +88,11 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
 
-    /// How both sides wait [default: poll and event]
+    /// Idle connections, with --test scale and --test setup [default: 10000 and 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) connections: Option<u32>,
+
+    /// How both sides wait [default: poll and event, for scale poll]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) mode: Vec<Mode>,
 
@@ -108,7 +112,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N")]
     pub(crate) turns: Option<u32>,
 
-    /// Seconds per row and side; a turn is at most a tenth [default: 0.45]
+    /// Seconds per row and side; a turn is at most a tenth [default: 0.45, and for idling with --test scale 3]
     #[arg(long, value_name = "SECONDS", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
 
@@ -150,6 +154,12 @@ const TURNS: u32 = 9;
 
 /// How long a turn is, unless told otherwise.
 const TURN: Duration = Duration::from_millis(50);
+
+/// How long many connections are idle, unless told otherwise.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// Idle connections of `--test scale`, unless told otherwise.
+const CONNECTIONS: u32 = 10_000;
 
 /// The longest turn: the machine drifts within seconds, and what is compared has to be close together.
 const LONGEST_TURN: Duration = Duration::from_millis(100);
@@ -209,19 +219,55 @@ impl TestArgs {
             baseline: self.baseline.is_some(),
             turns,
             length,
+            idle: self.duration.unwrap_or(IDLE),
         })
+    }
+
+    /// What was given although nothing that was chosen is about it.
+    fn check_chosen(&self) -> Result<()> {
+        let of_connections = |test: &Test| test.is_of_connections();
+        let pointless = |option: &str, tests: &str| {
+            Err(Failure::new(
+                format!("{option} says nothing about {tests}"),
+                format!("leave out {option}, or choose another --test"),
+            ))
+        };
+        if self.connections.is_some() && !self.test.iter().any(of_connections) {
+            return pointless("--connections", "latency, bandwidth and rate");
+        }
+        if self.test.is_empty() || !self.test.iter().all(of_connections) {
+            return Ok(());
+        }
+        if self.baseline.is_some() {
+            return pointless("--baseline", "scale and setup");
+        }
+        let of_messages = [
+            ("--op", !self.op.is_empty()),
+            ("--size", !self.size.is_empty()),
+            ("--mode", !self.mode.is_empty()),
+            ("--depth", self.depth.is_some()),
+        ];
+        match of_messages.iter().find(|(_, given)| *given) {
+            Some((option, _)) if self.test.iter().all(|test| *test == Test::Setup) => {
+                pointless(option, "setup")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The rows, in the order in which they are shown. Combinations that make no sense are left out of a sweep, and an
     /// error where nothing else is left.
     pub(super) fn rows(&self, placement: Placement) -> Result<Vec<Spec>> {
+        self.check_chosen()?;
         let mut rows = Vec::new();
         let mut senseless = None;
         for test in or(&self.test, &[Test::Latency, Test::Bandwidth, Test::Rate]) {
-            for op in or(&self.op, ops(*test)) {
-                for mode in or(&self.mode, &[Mode::Poll, Mode::Event]) {
+            // Setting connections up moves no messages: their choices are not about it.
+            let messages = *test != Test::Setup;
+            for op in or_if(messages, &self.op, ops(*test)) {
+                for mode in or_if(messages, &self.mode, modes(*test)) {
                     for crc in or(&self.crc, &[Switch::Off, Switch::On]) {
-                        for size in or(&self.size, sizes(*test)) {
+                        for size in or_if(messages, &self.size, sizes(*test)) {
                             let spec = Spec {
                                 op: *op,
                                 test: *test,
@@ -231,6 +277,7 @@ impl TestArgs {
                                 crc: *crc == Switch::On,
                                 segment: self.segment,
                                 placement,
+                                connections: self.connections(*test),
                             };
                             spec.check_numbers()?;
                             match spec.check_sense() {
@@ -248,10 +295,19 @@ impl TestArgs {
         }
     }
 
+    fn connections(&self, test: Test) -> u32 {
+        match test {
+            Test::Latency | Test::Bandwidth | Test::Rate => 0,
+            Test::Scale => self.connections.unwrap_or(CONNECTIONS),
+            Test::Setup => self.connections.unwrap_or(0),
+        }
+    }
+
     fn depth(&self, op: Op, test: Test) -> u32 {
         match (test, op) {
             // An explicit 0 is an error whatever is measured.
-            (Test::Latency, _) => self.depth.unwrap_or(1).min(1),
+            (Test::Latency | Test::Scale, _) => self.depth.unwrap_or(1).min(1),
+            (Test::Setup, _) => 1,
             (Test::Rate, _) => self.depth.unwrap_or(128),
             (Test::Bandwidth, Op::Read) => self.depth.unwrap_or(16),
             (Test::Bandwidth, Op::Send | Op::Write) => self.depth.unwrap_or(32),
@@ -261,13 +317,31 @@ impl TestArgs {
 
 /// What was chosen, or else what is gone through.
 fn or<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
-    if chosen.is_empty() { all } else { chosen }
+    or_if(true, chosen, all)
+}
+
+/// The same where there is a choice.
+fn or_if<'a, T>(choice: bool, chosen: &'a [T], all: &'a [T]) -> &'a [T] {
+    if !choice || chosen.is_empty() {
+        all
+    } else {
+        chosen
+    }
 }
 
 fn ops(test: Test) -> &'static [Op] {
     match test {
         Test::Latency | Test::Bandwidth => &[Op::Send, Op::Write, Op::Read],
-        Test::Rate => &[Op::Send],
+        Test::Rate | Test::Scale | Test::Setup => &[Op::Send],
+    }
+}
+
+fn modes(test: Test) -> &'static [Mode] {
+    match test {
+        Test::Latency | Test::Bandwidth | Test::Rate => &[Mode::Poll, Mode::Event],
+        Test::Scale => &[Mode::Poll],
+        // Connectors have nothing to poll.
+        Test::Setup => &[Mode::Event],
     }
 }
 
@@ -276,6 +350,7 @@ fn sizes(test: Test) -> &'static [u32] {
         Test::Latency => &[8, 64, 512, 4 << 10, 32 << 10, 256 << 10],
         Test::Bandwidth => &[64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20],
         Test::Rate => &[64],
+        Test::Scale | Test::Setup => &[8],
     }
 }
 
@@ -382,6 +457,26 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_measured_only_if_named() {
+        assert!(rows("").iter().all(|spec| !spec.is_of_connections()));
+        let all = rows("--test scale,setup --crc off");
+        let many: Vec<_> = all
+            .iter()
+            .map(|spec| (spec.test, spec.connections, spec.size, spec.depth))
+            .collect();
+        assert_eq!(many, [(Test::Scale, 10_000, 8, 1), (Test::Setup, 0, 8, 1)]);
+        let chosen =
+            "--test latency,setup --connections 7 --op write,send --size 64,1k --mode poll";
+        let setup = rows(chosen);
+        let setup: Vec<_> = setup
+            .iter()
+            .filter(|spec| spec.test == Test::Setup)
+            .collect();
+        assert_eq!(setup.len(), 2, "with CRC and without: {setup:?}");
+        assert!(setup.iter().all(|spec| spec.connections == 7));
+    }
+
+    #[test]
     fn latency_has_one_message_under_way_whatever_the_depth() {
         let all = rows("--depth 7");
         let depth = |test| {
@@ -404,6 +499,15 @@ mod tests {
             ("--turns 2 --duration 1", "more --turns"),
             ("--op write --test latency --mode event", "--mode event"),
             ("--mode memory --op send", "--mode memory"),
+            ("--connections 5", "--connections"),
+            ("--test rate --connections 5", "--connections"),
+            ("--test scale --connections 0", "--connections"),
+            ("--test scale --op write", "--op"),
+            ("--test scale --depth 0", "--depth"),
+            ("--test scale --mode memory", "--mode memory"),
+            ("--test scale,setup --baseline tcp", "--baseline"),
+            ("--test setup --size 8", "--size"),
+            ("--test setup --mode poll", "--mode"),
         ] {
             let text = refusal(line);
             assert!(text.contains(name), "{line}: {text}");

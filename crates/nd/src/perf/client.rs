@@ -6,17 +6,17 @@ use netdirect::{OpFlags, RemoteAddress, RequestType};
 
 use super::lane::{Lane, Memory, posted};
 use super::sequence::{Signals, successor};
-use super::spec::{Mode, Op, Spec, Test};
+use super::spec::{Mode, Op, Spec};
 use crate::errors::Result;
 
 /// The connection under test, at the side that runs it.
 #[derive(Debug)]
 pub(super) struct Client {
-    pub(super) lane: Lane,
-    pub(super) memory: Memory,
-    pub(super) spec: Spec,
+    lane: Lane,
+    memory: Memory,
+    spec: Spec,
     /// The other side's ring.
-    pub(super) remote: RemoteAddress,
+    remote: RemoteAddress,
     /// Where the next message is taken from or put to.
     slot: usize,
     /// Messages since the sink was cleared.
@@ -39,13 +39,13 @@ impl Client {
     /// Every message has been placed, and the other side has said so or has answered, when this returns.
     pub(super) fn turn(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {
         self.moved += count;
-        match (self.spec.test, self.spec.op) {
-            (Test::Latency, Op::Send) => self.ping_by_send(count, times),
-            (Test::Latency, Op::Write) => self.ping_by_write(count, times),
-            (Test::Latency, Op::Read) => self.read_one_by_one(count, times),
-            (Test::Bandwidth | Test::Rate, Op::Send) => self.stream_sends(count),
-            (Test::Bandwidth | Test::Rate, Op::Write) => self.stream_writes(count),
-            (Test::Bandwidth | Test::Rate, Op::Read) => self.stream_reads(count),
+        match (self.spec.is_timed(), self.spec.op) {
+            (true, Op::Send) => self.ping_by_send(count, times),
+            (true, Op::Write) => self.ping_by_write(count, times),
+            (true, Op::Read) => self.read_one_by_one(count, times),
+            (false, Op::Send) => self.stream_sends(count),
+            (false, Op::Write) => self.stream_writes(count),
+            (false, Op::Read) => self.stream_reads(count),
         }
     }
 

@@ -13,6 +13,18 @@
 //! | `verify` | `ok` | what the turns since the last time have brought is what it should be |
 //! | `end` | `ok` | the row is over |
 //!
+//! A row about many connections goes on in another way:
+//!
+//! | asks | answers | |
+//! |---|---|---|
+//! | `row SPEC` | `ok many=PORT alone=PORT key=HEX` | the row begins |
+//! | `alone` | `ok` | the connection that is alone is being made, on its own adapter, and stands |
+//! | `crowd` | `ok memory=OCTETS` | the idle connections are being made, and stand; what each has cost, `-` if unknown |
+//! | `idle MILLISECONDS` | `go`, then `done cpu=SHARE` | for so long nothing happens; the processor time that this took |
+//! | `turn COUNT` | `go`, then `done` | messages on one of many, or connections that come and go |
+//! | `turn COUNT alone` | `go`, then `done` | messages on the connection that is alone |
+//! | `verify`, `end` | `ok` | as above |
+//!
 //! Instead of any answer may come `failed WHY`, and the connection ends.
 
 use std::fmt::Display;
@@ -25,7 +37,7 @@ use super::lane::{gone, silence};
 use crate::errors::{Failure, Result, one_line};
 
 /// Of what is said here, and of how the turns go. Another number means that the two cannot work together.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const NAME: &str = "nd-perf";
 
@@ -103,6 +115,23 @@ impl Control {
             return Err(stranger());
         }
         String::from_utf8(line).map(Some).map_err(|_| stranger())
+    }
+
+    /// Sleeps for so long, unless the other side ends meanwhile. It has nothing to say.
+    pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
+        let explain = |error| Failure::io("set up the control connection", &error);
+        let limit = |stream: &TcpStream, time| stream.set_read_timeout(Some(time));
+        limit(self.stream.get_ref(), time).map_err(explain)?;
+        let ended = self.stream.fill_buf().map(<[u8]>::is_empty);
+        limit(self.stream.get_ref(), self.limit).map_err(explain)?;
+        match ended {
+            Ok(true) => Err(gone()),
+            Ok(false) => Err(stranger()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Ok(())
+            }
+            Err(error) => Err(self.lost(&error)),
+        }
     }
 
     /// Hears an answer that begins with `word`: what follows it.

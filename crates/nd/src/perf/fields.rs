@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write as _};
 
 use super::row::{Baseline, Outcome};
-use super::spec::{Placement, Test};
+use super::spec::{Placement, Spec, Test};
 use super::stats::Figures;
 
 /// A value that has a name.
@@ -21,11 +21,13 @@ pub(super) enum Value {
 /// Latency is in nanoseconds, and absent where throughput was measured; throughput is absent where latency was measured.
 pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     let spec = &outcome.spec;
+    let messages = spec.test != Test::Setup;
+    let of_messages = |value| if messages { value } else { Value::Nothing };
     let mut fields: Vec<(String, Value)> = [
-        ("op", text(spec.op)),
+        ("op", of_messages(text(spec.op))),
         ("test", text(spec.test)),
-        ("size", Value::Integer(spec.size.into())),
-        ("depth", Value::Integer(spec.depth.into())),
+        ("size", of_messages(Value::Integer(spec.size.into()))),
+        ("depth", of_messages(Value::Integer(spec.depth.into()))),
         ("mode", text(spec.mode)),
         ("crc", Value::Truth(spec.crc)),
         (
@@ -43,15 +45,18 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    let timed = spec.test == Test::Latency;
-    figures(&mut fields, "", Some(&outcome.figures), timed);
+    let shown = Shown::of(spec);
+    figures(&mut fields, "", Some(&outcome.figures), shown);
     let best = outcome.baseline.as_ref();
-    baseline(&mut fields, "baseline_", best, timed);
+    baseline(&mut fields, "baseline_", best, shown);
     baseline(
         &mut fields,
         "default_",
-        outcome.systems_own.as_ref().or(best),
-        timed,
+        outcome
+            .systems_own
+            .as_ref()
+            .or(best.filter(|_| !spec.is_of_connections())),
+        shown,
     );
     let ratio = best.and_then(|best| best.ratio);
     fields.push(("ratio".to_owned(), number(ratio.map(|ratio| ratio.typical))));
@@ -64,16 +69,62 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     }
     let p99 = ratio.and_then(|ratio| ratio.p99);
     fields.push(("ratio_p99".to_owned(), number(p99)));
+    connections(&mut fields, outcome);
     fields
+}
+
+/// What is about connections.
+fn connections(fields: &mut Vec<(String, Value)>, outcome: &Outcome) {
+    let Outcome { spec, costs, .. } = outcome;
+    let count = Value::Integer(spec.connections.into());
+    let ([memory, peer_memory], [cpu, peer_cpu]) = (costs.memory, costs.cpu);
+    let rate = Some(outcome.figures.msgs_per_s).filter(|_| spec.test == Test::Setup);
+    fields.extend(
+        [
+            (
+                "connections",
+                if spec.is_of_connections() {
+                    count
+                } else {
+                    Value::Nothing
+                },
+            ),
+            ("bytes_per_connection", number(memory)),
+            ("peer_bytes_per_connection", number(peer_memory)),
+            ("idle_cpu", number(cpu)),
+            ("peer_idle_cpu", number(peer_cpu)),
+            ("connections_per_s", number(rate)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+}
+
+/// Which of a side's figures say something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Latency,
+    Throughput,
+    /// What comes in a time is no messages.
+    Neither,
+}
+
+impl Shown {
+    fn of(spec: &Spec) -> Self {
+        match spec.test {
+            Test::Latency | Test::Scale => Self::Latency,
+            Test::Bandwidth | Test::Rate => Self::Throughput,
+            Test::Setup => Self::Neither,
+        }
+    }
 }
 
 fn figures(
     fields: &mut Vec<(String, Value)>,
     prefix: &str,
     figures: Option<&Figures>,
-    timed: bool,
+    shown: Shown,
 ) {
-    let throughput = figures.filter(|_| !timed);
+    let throughput = figures.filter(|_| shown == Shown::Throughput);
     let latency = figures.and_then(|figures| figures.latency);
     let values = [
         ("bytes_per_s", throughput.map(|f| f.bytes_per_s)),
@@ -93,9 +144,10 @@ fn baseline(
     fields: &mut Vec<(String, Value)>,
     prefix: &str,
     baseline: Option<&Baseline>,
-    timed: bool,
+    shown: Shown,
 ) {
-    let congestion = baseline.map_or(Value::Nothing, |baseline| text(&baseline.congestion));
+    let congestion = baseline.and_then(|baseline| baseline.congestion.as_ref());
+    let congestion = congestion.map_or(Value::Nothing, text);
     fields.push((format!("{prefix}congestion"), congestion));
     let write = baseline.and_then(|baseline| baseline.write);
     let write = write.map_or(Value::Nothing, |write| Value::Integer(write as u64));
@@ -104,7 +156,7 @@ fn baseline(
         fields,
         prefix,
         baseline.map(|baseline| &baseline.figures),
-        timed,
+        shown,
     );
 }
 
@@ -186,7 +238,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{bandwidth, latency};
+    use super::super::report::tests::{bandwidth, latency, scale, setup};
     use super::*;
 
     fn get<'a>(fields: &'a [(String, Value)], name: &str) -> &'a Value {
@@ -199,7 +251,9 @@ mod tests {
         let names =
             |outcome| -> Vec<String> { of(&outcome).into_iter().map(|(name, _)| name).collect() };
         let all = names(bandwidth());
-        assert_eq!(all, names(latency()));
+        for other in [latency(), scale(), setup()] {
+            assert_eq!(all, names(other));
+        }
         for wanted in [
             "op",
             "size",
@@ -238,6 +292,30 @@ mod tests {
         assert_eq!(*get(&fields, "bytes_per_s"), Value::Nothing);
         assert!(matches!(get(&fields, "p50_ns"), Value::Number(_)));
         assert!(matches!(get(&fields, "ratio_p99"), Value::Number(_)));
+    }
+
+    #[test]
+    fn connections_have_figures_of_their_own() {
+        let fields = of(&scale());
+        for (name, value) in [
+            ("connections", Value::Integer(10_000)),
+            ("bytes_per_connection", Value::Number(4096.0)),
+            ("peer_bytes_per_connection", Value::Number(6144.0)),
+            ("idle_cpu", Value::Number(0.002)),
+            ("baseline_congestion", Value::Nothing),
+            ("default_p50_ns", Value::Nothing),
+            ("connections_per_s", Value::Nothing),
+        ] {
+            assert_eq!(*get(&fields, name), value, "{name}");
+        }
+        assert!(matches!(get(&fields, "p50_ns"), Value::Number(_)));
+        assert!(matches!(get(&fields, "baseline_p50_ns"), Value::Number(_)));
+        let fields = of(&setup());
+        for name in ["op", "size", "msgs_per_s", "bytes_per_s", "p50_ns"] {
+            assert_eq!(*get(&fields, name), Value::Nothing, "{name}");
+        }
+        assert_eq!(*get(&fields, "connections_per_s"), Value::Number(10_000.0));
+        assert_eq!(*get(&of(&bandwidth()), "connections"), Value::Nothing);
     }
 
     #[test]

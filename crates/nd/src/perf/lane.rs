@@ -206,9 +206,17 @@ impl Lane {
             initiator: spec.initiator(),
             initiator_sges: 1,
         };
-        let endpoint = session.endpoint(depths, connector)?;
+        Ok(Self::over(
+            session.endpoint(depths, connector)?,
+            spec,
+            limit,
+        ))
+    }
+
+    /// Over the objects of a connection.
+    pub(super) fn over(endpoint: Endpoint, spec: &Spec, limit: Duration) -> Self {
         let (qp, cq) = (Arc::clone(&endpoint.qp), Arc::clone(endpoint.cq()));
-        Ok(Self {
+        Self {
             endpoint,
             qp,
             cq,
@@ -217,7 +225,7 @@ impl Lane {
             notify: Overlapped::new(),
             limit,
             results: [CompletionResult::default(); BATCH],
-        })
+        }
     }
 
     /// Takes the completions that are there now: their number.

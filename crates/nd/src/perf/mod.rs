@@ -13,6 +13,7 @@ mod fields;
 mod lane;
 mod link;
 mod local;
+mod many;
 mod pattern;
 mod plot;
 mod promises;
@@ -83,7 +84,7 @@ fn connect(addresses: &[SocketAddr], name: &str) -> Result<Control> {
 
 /// Measures row after row, and shows each when it is done. The first failure ends it.
 fn sweep(mut control: Control, args: &TestArgs, plan: &Plan, rows: &[Spec]) -> Result<()> {
-    let bar = progress(rows.len(), plan);
+    let bar = progress(rows.iter(), plan);
     let mut report = Report::new(args.format);
     let mut ended = Ok(());
     for spec in rows {
@@ -116,9 +117,8 @@ fn draw(path: &Path, report: &Report) -> Result<()> {
 }
 
 /// A bar on standard error, if that is a terminal, where there is more than a moment to wait.
-fn progress(rows: usize, plan: &Plan) -> ProgressBar {
-    let turns = rows as u64 * u64::from(plan.turns);
-    let bar = ProgressBar::new(turns);
+fn progress<'a>(rows: impl Iterator<Item = &'a Spec>, plan: &Plan) -> ProgressBar {
+    let bar = ProgressBar::new(rows.map(|spec| plan.steps(spec)).sum());
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %, {eta} left, {msg}");
     if let Ok(style) = style {
         bar.set_style(style);

@@ -98,6 +98,7 @@ fn promises() -> Vec<(Spec, Promise)> {
         crc,
         segment: None,
         placement: Placement::Apart,
+        connections: 0,
     };
     let ping = |op, mode, crc| Spec {
         test: Test::Latency,
@@ -157,8 +158,9 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         baseline: true,
         turns: if args.quick { 9 } else { 31 },
         length: Duration::from_millis(if args.quick { 30 } else { 60 }),
+        idle: Duration::ZERO,
     };
-    let bar = super::progress(promises.len(), &plan);
+    let bar = super::progress(promises.iter().map(|(spec, _)| spec), &plan);
     let columns = [
         ("what", Align::Left),
         ("size", Align::Right),

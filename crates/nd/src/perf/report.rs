@@ -2,7 +2,8 @@
 
 use super::args::Format;
 use super::fields;
-use super::row::Outcome;
+use super::many::report as many;
+use super::row::{Baseline, Outcome};
 use super::spec::{Op, Placement, Spec, Test};
 use crate::errors::Result;
 use crate::output::{self, Paint};
@@ -84,6 +85,20 @@ fn is_like(a: &Spec, b: &Spec) -> bool {
 
 /// What a table, or the progress, is about: `RDMA Write bandwidth, poll, CRC off, depth 32`.
 pub(super) fn title(spec: &Spec) -> String {
+    let mut title = match spec.test {
+        Test::Latency | Test::Bandwidth | Test::Rate => title_of_messages(spec),
+        Test::Scale | Test::Setup => many::title(spec),
+    };
+    if let Some(segment) = spec.segment {
+        title += &format!(", segments of {segment} B");
+    }
+    if spec.placement == Placement::Together {
+        title += ", one core";
+    }
+    title
+}
+
+fn title_of_messages(spec: &Spec) -> String {
     let op = match spec.op {
         Op::Send => "Send",
         Op::Write => "RDMA Write",
@@ -94,17 +109,19 @@ pub(super) fn title(spec: &Spec) -> String {
     if spec.test != Test::Latency {
         title += &format!(", depth {}", spec.depth);
     }
-    if let Some(segment) = spec.segment {
-        title += &format!(", segments of {segment} B");
-    }
-    if spec.placement == Placement::Together {
-        title += ", one core";
-    }
     title
 }
 
-/// The heads that `perftest` gives its columns, and behind them the comparison.
 fn table(rows: &[Outcome]) -> Table {
+    if rows[0].spec.is_of_connections() {
+        many::table(rows)
+    } else {
+        table_of_messages(rows)
+    }
+}
+
+/// The heads that `perftest` gives its columns, and behind them the comparison.
+fn table_of_messages(rows: &[Outcome]) -> Table {
     let timed = rows[0].spec.test == Test::Latency;
     let compared = rows.iter().any(|row| row.baseline.is_some());
     let own = rows.iter().find_map(|row| row.systems_own.as_ref());
@@ -127,7 +144,7 @@ fn table(rows: &[Outcome]) -> Table {
             heads.push("ratio p99".into());
         }
         if let Some(own) = own {
-            heads.push(format!("TCP {unit}, {} (default)", own.congestion));
+            heads.push(format!("TCP {unit}, {} (default)", by(own)));
         }
     }
     heads.push(String::new());
@@ -137,12 +154,15 @@ fn table(rows: &[Outcome]) -> Table {
         if compared {
             cells.extend(comparison(row, timed, own.is_some()));
         }
-        if !row.complete {
-            cells.push(format!("incomplete: {} turns", row.turns));
-        }
+        cells.extend(remark(row));
         table.row(cells);
     }
     table
+}
+
+/// What stands behind a row that did not get to its end.
+pub(super) fn remark(row: &Outcome) -> Option<String> {
+    (!row.complete).then(|| format!("incomplete: {} turns", row.turns))
 }
 
 const LATENCY_HEADS: &[&str] = &[
@@ -157,7 +177,7 @@ const LATENCY_HEADS: &[&str] = &[
 const BANDWIDTH_HEADS: &[&str] = &["BW peak[MB/s]", "BW average[MB/s]", "MsgRate[Mpps]"];
 
 /// What stands where nothing was measured.
-const ABSENT: &str = "-";
+pub(super) const ABSENT: &str = "-";
 
 fn cells(row: &Outcome, timed: bool) -> Vec<String> {
     let figures = &row.figures;
@@ -176,7 +196,7 @@ fn cells(row: &Outcome, timed: bool) -> Vec<String> {
 }
 
 fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
-    let typical = |baseline: Option<&super::row::Baseline>| {
+    let typical = |baseline: Option<&Baseline>| {
         let figures = baseline.map(|baseline| baseline.figures);
         match figures {
             Some(figures) if timed => figures
@@ -188,8 +208,8 @@ fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
     };
     let best = row.baseline.as_ref();
     let by = best.map(|best| match best.write {
-        Some(write) => format!("{}, {}", best.congestion, units::bytes(write as u64)),
-        None => best.congestion.clone(),
+        Some(write) => format!("{}, {}", by(best), units::bytes(write as u64)),
+        None => by(best).to_owned(),
     });
     let ratio = best.and_then(|best| best.ratio);
     let mut cells = vec![
@@ -207,7 +227,12 @@ fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
     cells
 }
 
-fn micros(nanos: f64) -> String {
+/// The congestion control of a bare connection.
+fn by(baseline: &Baseline) -> &str {
+    baseline.congestion.as_deref().unwrap_or(ABSENT)
+}
+
+pub(super) fn micros(nanos: f64) -> String {
     fixed(nanos / 1e3, 2)
 }
 
@@ -215,7 +240,8 @@ fn megabytes(bytes: f64) -> String {
     fixed(bytes / 1e6, 2)
 }
 
-fn fixed(value: f64, digits: usize) -> String {
+/// So many digits behind the point, if it is a number.
+pub(super) fn fixed(value: f64, digits: usize) -> String {
     if value.is_finite() {
         format!("{value:.digits$}")
     } else {
@@ -227,7 +253,8 @@ fn fixed(value: f64, digits: usize) -> String {
 pub(super) mod tests {
     use std::time::Duration;
 
-    use super::super::row::Baseline;
+    use super::super::many::Costs;
+    use super::super::spec::Mode;
     use super::super::spec::tests::SPEC;
     use super::super::stats::Side;
     use super::*;
@@ -241,7 +268,7 @@ pub(super) mod tests {
     fn outcome(spec: Spec, times: &[u64]) -> Outcome {
         let (ours, theirs) = (side(times), side(times));
         let baseline = |name: &str, write| Baseline {
-            congestion: name.to_owned(),
+            congestion: Some(name.to_owned()),
             write,
             figures: theirs.figures(&spec),
             ratio: ours.ratio(&theirs, &spec),
@@ -251,6 +278,7 @@ pub(super) mod tests {
             turns: 1,
             complete: true,
             figures: ours.figures(&spec),
+            costs: Costs::default(),
             baseline: Some(baseline("cubic", Some(64 << 10))),
             systems_own: Some(baseline("bbr", Some(64 << 10))),
         }
@@ -266,6 +294,44 @@ pub(super) mod tests {
             ..SPEC
         };
         outcome(spec, &[8000, 9000])
+    }
+
+    pub(crate) fn scale() -> Outcome {
+        let spec = Spec {
+            op: Op::Send,
+            test: Test::Scale,
+            size: 8,
+            depth: 1,
+            connections: 10_000,
+            ..SPEC
+        };
+        let mut outcome = outcome(spec, &[8000, 9000]);
+        if let Some(alone) = &mut outcome.baseline {
+            (alone.congestion, alone.write) = (None, None);
+        }
+        Outcome {
+            costs: Costs {
+                memory: [Some(4096.0), Some(6144.0)],
+                cpu: [Some(0.002), Some(0.0005)],
+            },
+            systems_own: None,
+            ..outcome
+        }
+    }
+
+    pub(crate) fn setup() -> Outcome {
+        let spec = Spec {
+            op: Op::Send,
+            test: Test::Setup,
+            mode: Mode::Event,
+            connections: 50,
+            ..SPEC
+        };
+        Outcome {
+            baseline: None,
+            systems_own: None,
+            ..outcome(spec, &[])
+        }
     }
 
     #[test]

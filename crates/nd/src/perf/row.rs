@@ -13,6 +13,7 @@ use super::lane::{Lane, Memory};
 use super::link::{
     Key, LIMIT, SYSTEMS_OWN, bare_socket, choose_congestion, congestion, private_data, setup,
 };
+use super::many::{self, Costs};
 use super::spec::{MAX_QUIET, Mode, SPARE, Spec};
 use super::stats::{Figures, Ratio, Side, median};
 use super::wire::{Exchange, WHOLE, Wire};
@@ -28,12 +29,22 @@ pub(crate) struct Plan {
     pub(crate) turns: u32,
     /// The length that turns aim at.
     pub(crate) length: Duration,
+    /// How long nothing happens where it is measured what that costs.
+    pub(crate) idle: Duration,
 }
 
-/// A bare connection in comparison.
+impl Plan {
+    /// How often `progress` hears of a row.
+    pub(super) fn steps(&self, spec: &Spec) -> u64 {
+        u64::from(self.turns) + many::extra_steps(spec)
+    }
+}
+
+/// What a row is compared with: a bare connection, or for the cost of many connections one that is alone.
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
-    pub(super) congestion: String,
+    /// The congestion control of a bare connection.
+    pub(super) congestion: Option<String>,
     /// The size of its writes, where that was chosen.
     pub(super) write: Option<usize>,
     pub(super) figures: Figures,
@@ -50,7 +61,9 @@ pub(super) struct Outcome {
     /// Whether that is all that were wanted.
     pub(super) complete: bool,
     pub(super) figures: Figures,
-    /// The best that a bare connection can be here.
+    /// What the idle connections cost, where there are some.
+    pub(super) costs: Costs,
+    /// The best that a bare connection can be here; one that is alone, where many are measured.
     pub(super) baseline: Option<Baseline>,
     /// The bare connection with the system's own congestion control, if that is not the best.
     pub(super) systems_own: Option<Baseline>,
@@ -85,6 +98,9 @@ fn attempt(
     progress: &dyn Fn(),
 ) -> Result<()> {
     affinity::place(spec, Role::Client);
+    if spec.is_of_connections() {
+        return many::run(control, spec, plan, measured, progress);
+    }
     let mut run = Run::connect(control, spec, plan)?;
     run.check()?;
     let mut ours = Way {
@@ -126,15 +142,17 @@ fn attempt(
 }
 
 /// What the turns have brought so far.
-struct Measured {
-    ours: Side,
-    best: Option<Compared>,
+pub(super) struct Measured {
+    pub(super) ours: Side,
+    pub(super) costs: Costs,
+    pub(super) best: Option<Compared>,
     own: Option<Compared>,
 }
 
-struct Compared {
-    side: Side,
-    congestion: String,
+/// What the row is compared with.
+pub(super) struct Compared {
+    pub(super) side: Side,
+    congestion: Option<String>,
     write: Option<usize>,
 }
 
@@ -142,8 +160,17 @@ impl Compared {
     fn new(wire: &Wire, choice: Choice) -> Self {
         Self {
             side: Side::new(),
-            congestion: congestion(wire.socket()),
+            congestion: Some(congestion(wire.socket())),
             write: Some(choice.write).filter(|write| *write != WHOLE),
+        }
+    }
+
+    /// A connection of the same kind that is alone.
+    pub(super) fn alone() -> Self {
+        Self {
+            side: Side::new(),
+            congestion: None,
+            write: None,
         }
     }
 
@@ -161,18 +188,25 @@ impl Measured {
     fn new() -> Self {
         Self {
             ours: Side::new(),
+            costs: Costs::default(),
             best: None,
             own: None,
         }
     }
 
     fn outcome(self, spec: &Spec, complete: bool) -> Outcome {
-        let Self { ours, best, own } = self;
+        let Self {
+            ours,
+            costs,
+            best,
+            own,
+        } = self;
         Outcome {
             spec: *spec,
             turns: ours.turns(),
             complete,
             figures: ours.figures(spec),
+            costs,
             baseline: best.and_then(|compared| compared.baseline(&ours, spec)),
             systems_own: own.and_then(|compared| compared.baseline(&ours, spec)),
         }
@@ -192,17 +226,42 @@ struct Way {
     pace: Pace,
 }
 
+/// Messages of a turn that no number limits.
+pub(super) const UNLIMITED: u64 = u64::MAX >> 1;
+
 /// How many messages fill a turn, learnt from the turns before: the machine drifts.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+pub(super) struct Pace {
     length: Duration,
-    count: u64,
+    pub(super) count: u64,
     most: u64,
 }
 
 impl Pace {
+    /// Takes turns, which begin with `first` messages and never have more than `most`, until one is about so long.
+    pub(super) fn find(
+        length: Duration,
+        (first, most): (u64, u64),
+        mut turn: impl FnMut(u64) -> Result<Duration>,
+    ) -> Result<Self> {
+        let mut pace = Self {
+            length,
+            count: first,
+            most,
+        };
+        let deadline = Instant::now() + 8 * length;
+        loop {
+            let elapsed = turn(pace.count)?;
+            let near = elapsed >= length / 2;
+            pace.learn(elapsed);
+            if near || pace.count == pace.most || Instant::now() > deadline {
+                return Ok(pace);
+            }
+        }
+    }
+
     /// What the last turn of `count` messages says about the next.
-    fn learn(&mut self, elapsed: Duration) {
+    pub(super) fn learn(&mut self, elapsed: Duration) {
         let factor = self.length.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
         let wanted = self.count as f64 * factor.clamp(0.25, 8.0);
         // Positive, and far below what a float holds exactly.
@@ -330,20 +389,8 @@ impl<'a> Run<'a> {
     /// Turns that do not count, until one is about so long.
     fn pace(&mut self, wire: Option<Choice>, length: Duration) -> Result<Pace> {
         let quiet = wire.is_none() && self.spec.mode == Mode::Memory;
-        let mut pace = Pace {
-            length,
-            count: 16,
-            most: if quiet { MAX_QUIET } else { u64::MAX >> 1 },
-        };
-        let deadline = Instant::now() + 8 * length;
-        loop {
-            let elapsed = self.turn(wire, pace.count)?;
-            let near = elapsed >= length / 2;
-            pace.learn(elapsed);
-            if near || pace.count == pace.most || Instant::now() > deadline {
-                return Ok(pace);
-            }
-        }
+        let most = if quiet { MAX_QUIET } else { UNLIMITED };
+        Pace::find(length, (16, most), |count| self.turn(wire, count))
     }
 
     /// The best bare connection and size of writes, found by short turns of each.

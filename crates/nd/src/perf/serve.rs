@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netdirect::{Listener, Status};
+use netdirect::{Listener, RemoteAddress, Status};
 
 use super::affinity::{self, Role};
 use super::args::ServeArgs;
@@ -14,12 +14,13 @@ use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
     Key, LIMIT, bare_socket, choose_congestion, congestion, new_key, ring_of, setup,
 };
+use super::many;
 use super::server::Server;
 use super::spec::{Op, Spec};
 use super::wire::Wire;
 use crate::errors::{Failure, Result};
 use crate::output;
-use crate::session::{self, Session};
+use crate::session::{self, Request, Session};
 
 /// How long a client may think between two requests.
 const THINKING: Duration = Duration::from_secs(60);
@@ -93,6 +94,9 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
     spec.check()?;
     affinity::place(&spec, Role::Server);
     let local = SocketAddr::new(control.local()?.ip(), 0);
+    if spec.is_of_connections() {
+        return many::serve(control, spec, local);
+    }
     let session = setup(&spec)?.at(local)?;
     spec.check_limits(session.info())?;
     let memory = Memory::new(&session, &spec, spec.server_rings())?;
@@ -145,22 +149,31 @@ fn join(
     if control.hear()?.as_deref() != Some("join") {
         return Err(stranger());
     }
+    let (request, ring) = expected(session, listener, key)?;
+    let receives = spec.server_receives();
+    let connector = Arc::clone(&request.connector);
+    let lane = Lane::new(session, &spec, connector, receives, LIMIT)?;
+    let mut server = Server::new(lane, memory, spec, ring);
+    server.prepare()?;
+    match server.lane.endpoint.accept(request.limits, &[])? {
+        Status::SUCCESS => Ok(server),
+        status => Err(Failure::status("accept the connection", status)),
+    }
+}
+
+/// The next connection request that has the key, and the ring that it names.
+pub(super) fn expected(
+    session: &Session,
+    listener: &dyn Listener,
+    key: Key,
+) -> Result<(Request, RemoteAddress)> {
     loop {
         let request = session::next_request(session, listener, Some(LIMIT))?;
-        let Some(ring) = ring_of(&request.private_data, key) else {
-            // Somebody else's; that it cannot be told so any more is no matter here.
-            let _ = request.connector.reject(&[]);
-            continue;
-        };
-        let receives = spec.server_receives();
-        let connector = Arc::clone(&request.connector);
-        let lane = Lane::new(session, &spec, connector, receives, LIMIT)?;
-        let mut server = Server::new(lane, memory, spec, ring);
-        server.prepare()?;
-        return match server.lane.endpoint.accept(request.limits, &[])? {
-            Status::SUCCESS => Ok(server),
-            status => Err(Failure::status("accept the connection", status)),
-        };
+        if let Some(ring) = ring_of(&request.private_data, key) {
+            return Ok((request, ring));
+        }
+        // Somebody else's; that it cannot be told so any more is no matter here.
+        let _ = request.connector.reject(&[]);
     }
 }
 

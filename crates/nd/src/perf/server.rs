@@ -4,7 +4,7 @@ use netdirect::{RemoteAddress, RequestType};
 
 use super::lane::{Lane, Memory, posted};
 use super::sequence::{Signals, successor};
-use super::spec::{Mode, Op, Spec, Test};
+use super::spec::{Mode, Op, Spec};
 use crate::errors::Result;
 
 /// The connection under test, at the side that serves it.
@@ -49,11 +49,11 @@ impl Server {
     /// Serves one turn of `count` messages.
     pub(super) fn turn(&mut self, count: u64) -> Result<()> {
         self.moved += count;
-        match (self.spec.test, self.spec.op) {
-            (Test::Latency, Op::Send) => self.pong_by_send(count),
-            (Test::Latency, Op::Write) => self.pong_by_write(count),
-            (Test::Bandwidth | Test::Rate, Op::Send) => self.take_sends(count),
-            (_, Op::Read) | (Test::Bandwidth | Test::Rate, Op::Write) => self.stand_by(),
+        match (self.spec.is_timed(), self.spec.op) {
+            (true, Op::Send) => self.pong_by_send(count),
+            (true, Op::Write) => self.pong_by_write(count),
+            (false, Op::Send) => self.take_sends(count),
+            (_, Op::Read) | (false, Op::Write) => self.stand_by(),
         }
     }
 

@@ -29,6 +29,12 @@ pub(crate) enum Test {
     Bandwidth,
     /// Messages per second: small ones, pipelined
     Rate,
+    /// What --connections idle connections cost in memory and processor time, and the Send latency on one of them beside
+    /// that of a connection which is alone (not part of a sweep unless named)
+    Scale,
+    /// Connections set up and torn down per second, one after the other, beside --connections idle ones (not part of a
+    /// sweep unless named)
+    Setup,
 }
 
 /// How both sides wait.
@@ -77,9 +83,16 @@ macro_rules! named {
 
 named! {
     Op: "send" Send, "write" Write, "read" Read;
-    Test: "latency" Latency, "bandwidth" Bandwidth, "rate" Rate;
+    Test: "latency" Latency, "bandwidth" Bandwidth, "rate" Rate, "scale" Scale, "setup" Setup;
     Mode: "poll" Poll, "event" Event, "memory" Memory;
     Placement: "free" Free, "apart" Apart, "together" Together;
+}
+
+impl Test {
+    /// Whether it is about connections rather than about messages.
+    pub(crate) fn is_of_connections(self) -> bool {
+        matches!(self, Self::Scale | Self::Setup)
+    }
 }
 
 /// One row: everything that both sides have to agree on.
@@ -96,6 +109,8 @@ pub(crate) struct Spec {
     /// TCP's maximum segment size, if it is to be limited.
     pub(crate) segment: Option<u16>,
     pub(crate) placement: Placement,
+    /// Connections that stand open and idle while something is measured; 0 where that is not what it is about.
+    pub(crate) connections: u32,
 }
 
 /// Which of a side's two rings a row needs.
@@ -145,21 +160,31 @@ impl Spec {
         (self.depth / 2).max(1)
     }
 
+    /// Whether single messages are timed; otherwise how many there are in a time.
+    pub(crate) fn is_timed(&self) -> bool {
+        matches!(self.test, Test::Latency | Test::Scale)
+    }
+
+    /// Whether the row is about connections rather than about messages.
+    pub(crate) fn is_of_connections(&self) -> bool {
+        self.test.is_of_connections()
+    }
+
     /// Whether data flows into Receives without a pause, so that credits are needed.
     pub(crate) fn is_credited(&self) -> bool {
-        self.op == Op::Send && self.test != Test::Latency
+        self.op == Op::Send && !self.is_timed()
     }
 
     /// Whether data comes to the side that runs the test in its Receives.
     pub(crate) fn client_receives_data(&self) -> bool {
-        self.op == Op::Send && self.test == Test::Latency
+        self.op == Op::Send && self.is_timed()
     }
 
     /// The rings of the side that runs the test.
     pub(crate) fn client_rings(&self) -> Rings {
         Rings {
             source: self.op != Op::Read,
-            sink: self.op == Op::Read || self.test == Test::Latency,
+            sink: self.op == Op::Read || self.is_timed(),
         }
     }
 
@@ -183,7 +208,7 @@ impl Spec {
 
     /// The octet that ends a message when a turn is over, where the two sides follow each other by it.
     pub(crate) fn last_octet(&self) -> Option<u8> {
-        (self.op == Op::Write && self.test == Test::Latency).then_some(0)
+        (self.op == Op::Write && self.is_timed()).then_some(0)
     }
 
     /// Requests other than Receives that each side's queue pair holds.
@@ -198,11 +223,11 @@ impl Spec {
 
     /// Of so many requests, one reports its success.
     pub(crate) fn signals(&self) -> u32 {
-        match (self.mode, self.test) {
-            (Mode::Memory, _) => QUIET,
-            (_, Test::Latency) => SPARE / 2,
+        match self.mode {
+            Mode::Memory => QUIET,
+            Mode::Poll | Mode::Event if self.is_timed() => SPARE / 2,
             // Often enough that the queue never runs empty for want of a report.
-            (_, Test::Bandwidth | Test::Rate) => (self.depth / 8).max(1),
+            Mode::Poll | Mode::Event => (self.depth / 8).max(1),
         }
     }
 
@@ -226,6 +251,12 @@ impl Spec {
                 "choose a --depth of 1 or more",
             ));
         }
+        if self.test == Test::Scale && self.connections == 0 {
+            return Err(Failure::new(
+                "the cost of 0 connections cannot be measured",
+                "choose --connections of 1 or more",
+            ));
+        }
         if let Some(segment) = self.segment.filter(|segment| *segment < MIN_SEGMENT) {
             return Err(Failure::new(
                 format!("a segment of {segment} bytes is below what TCP takes"),
@@ -237,6 +268,12 @@ impl Spec {
 
     /// What can be said against measuring this in that way.
     pub(crate) fn check_sense(&self) -> Result<()> {
+        if self.is_of_connections() && self.op != Op::Send {
+            return Err(Failure::new(
+                format!("--test {} cannot measure {}s", self.test, self.op),
+                "leave out --op, or use --op send",
+            ));
+        }
         match (self.mode, self.op, self.test) {
             (Mode::Memory, Op::Write, Test::Latency) => {}
             (Mode::Memory, op, test) => {
@@ -332,7 +369,7 @@ impl Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={}",
+            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={} connections={}",
             self.op,
             self.test,
             self.size,
@@ -340,7 +377,8 @@ impl Display for Spec {
             self.mode,
             if self.crc { "on" } else { "off" },
             self.segment.unwrap_or(0),
-            self.placement
+            self.placement,
+            self.connections
         )
     }
 }
@@ -371,6 +409,7 @@ impl FromStr for Spec {
             crc,
             segment: Some(value(text, "segment")?).filter(|segment| *segment != 0),
             placement: value(text, "placement")?,
+            connections: value(text, "connections")?,
         })
     }
 }
@@ -388,6 +427,7 @@ pub(super) mod tests {
         crc: false,
         segment: None,
         placement: Placement::Apart,
+        connections: 0,
     };
 
     fn info() -> AdapterInfo {
@@ -414,6 +454,12 @@ pub(super) mod tests {
                 test: Test::Latency,
                 mode: Mode::Event,
                 placement: Placement::Together,
+                ..SPEC
+            },
+            Spec {
+                op: Op::Send,
+                test: Test::Scale,
+                connections: 10_000,
                 ..SPEC
             },
         ] {
@@ -445,6 +491,13 @@ pub(super) mod tests {
                     ..SPEC
                 },
                 "--segment",
+            ),
+            (
+                Spec {
+                    test: Test::Scale,
+                    ..SPEC
+                },
+                "--connections",
             ),
         ] {
             let failure = bad.check().expect_err(name).to_string();
@@ -480,6 +533,13 @@ pub(super) mod tests {
                     ..SPEC
                 },
                 "--one-core",
+            ),
+            (
+                Spec {
+                    test: Test::Setup,
+                    ..SPEC
+                },
+                "--test setup cannot measure writes",
             ),
         ] {
             let failure = bad.check().expect_err(name).to_string();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::spec::{Op, Spec, Test};
+use super::spec::{Op, Spec};
 
 /// One turn of one side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +111,7 @@ impl Side {
     }
 
     fn latency(&self, spec: &Spec) -> Option<Latency> {
-        if spec.test != Test::Latency || self.times.is_empty() {
+        if !spec.is_timed() || self.times.is_empty() {
             return None;
         }
         let share = share(spec);
@@ -137,7 +137,7 @@ impl Side {
                 .collect();
             (!ratios.is_empty()).then_some(ratios)
         };
-        let timed = spec.test == Test::Latency;
+        let timed = spec.is_timed();
         let ratios = if timed {
             of(|turn| turn.p50)?
         } else {
@@ -193,6 +193,7 @@ fn quantile(sorted: &[u64], share: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spec::Test;
     use super::super::spec::tests::SPEC;
     use super::*;
 

@@ -39,17 +39,17 @@ impl Exchange {
     /// What corresponds to the row.
     pub(super) fn of(spec: &Spec) -> Self {
         let size = spec.size as usize;
-        match (spec.test, spec.op) {
-            (Test::Latency, Op::Send | Op::Write) => Self::PingPong {
+        match (spec.is_timed(), spec.op) {
+            (true, Op::Send | Op::Write) => Self::PingPong {
                 request: size,
                 answer: size,
             },
-            (Test::Latency, Op::Read) => Self::PingPong {
+            (true, Op::Read) => Self::PingPong {
                 request: READ_REQUEST,
                 answer: size,
             },
-            (Test::Rate, Op::Send) => Self::Credits,
-            (Test::Bandwidth | Test::Rate, op) => Self::Stream {
+            (false, Op::Send) if spec.test == Test::Rate => Self::Credits,
+            (false, op) => Self::Stream {
                 towards_server: op != Op::Read,
             },
         }

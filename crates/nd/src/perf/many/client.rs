@@ -1,0 +1,246 @@
+//! The side that runs the test: it connects.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use netdirect::{RemoteAddress, Sge};
+
+use super::vitals::{Growth, Stopwatch};
+use super::{Crowd, LIMITS, LONGEST_IDLE, STEPS, Site, Sites, fill, succeed};
+use crate::errors::Result;
+use crate::perf::client::Client;
+use crate::perf::control::{Control, from_hex, value};
+use crate::perf::lane::{Lane, Memory};
+use crate::perf::link::{Key, LIMIT, private_data};
+use crate::perf::row::{Compared, Measured, Pace, Plan, UNLIMITED};
+use crate::perf::spec::Spec;
+use crate::session::Endpoint;
+
+/// Measures a row about many connections.
+pub(in crate::perf) fn run(
+    control: &mut Control,
+    spec: &Spec,
+    plan: &Plan,
+    measured: &mut Measured,
+    progress: &dyn Fn(),
+) -> Result<()> {
+    let destination = control.peer()?;
+    let Sites { many, alone } = Sites::new(spec, |setup| {
+        setup.towards(destination).map(|(session, _)| session)
+    })?;
+    let answer = control.ask(format_args!("row {spec}"))?;
+    let at = |port| SocketAddr::new(destination.ip(), port);
+    let key: Key = from_hex(&value::<String>(&answer, "key")?)?;
+    let mut run = Run {
+        target: Target {
+            address: at(value(&answer, "many")?),
+            key,
+        },
+        control,
+        spec,
+        plan,
+        measured,
+        progress,
+        times: Vec::new(),
+    };
+    let Site { mut crowd, memory } = many;
+    match alone {
+        Some(alone) => {
+            let target = Target {
+                address: at(value(&answer, "alone")?),
+                key,
+            };
+            run.scale(&mut crowd, memory, alone, target)?;
+        }
+        None => run.setup(&mut crowd, &memory)?,
+    }
+    // The other side's connections come to their end together with these, and not while it waits for a line.
+    run.control.ask("end").map(drop)
+}
+
+/// Where connections go to, and by what they are known there.
+#[derive(Clone, Copy)]
+struct Target {
+    address: SocketAddr,
+    key: Key,
+}
+
+impl Target {
+    /// Connects. With `sink` the receive queue is full, as that of a connection in use.
+    fn connect(&self, crowd: &Crowd, sink: Option<[Sge; 1]>) -> Result<Endpoint> {
+        let Self { address, key } = *self;
+        let endpoint = crowd.endpoint(crowd.session.connector()?)?;
+        if let Some(sink) = sink {
+            fill(&endpoint, sink)?;
+        }
+        succeed(
+            format_args!("connect to {address}"),
+            endpoint.connect(None, address, LIMITS, &private_data(key, None))?,
+        )?;
+        succeed("complete the connection", endpoint.complete_connect()?)?;
+        Ok(endpoint)
+    }
+}
+
+struct Run<'a> {
+    control: &'a mut Control,
+    spec: &'a Spec,
+    plan: &'a Plan,
+    measured: &'a mut Measured,
+    progress: &'a dyn Fn(),
+    target: Target,
+    times: Vec<u64>,
+}
+
+impl Run<'_> {
+    /// What idle connections cost.
+    fn scale(
+        &mut self,
+        crowd: &mut Crowd,
+        memory: Memory,
+        alone: Site,
+        target: Target,
+    ) -> Result<()> {
+        // What the process needs once, for whatever it does, is there before the many come.
+        self.control.say("alone")?;
+        let endpoint = target.connect(&alone.crowd, Some(alone.memory.sink()?.slot(0)))?;
+        self.control.expect("ok")?;
+        let mut one = self.client(endpoint, alone.memory);
+        let mut pace_of_one = self.warm_up(&mut one, " alone")?;
+
+        self.gather(crowd, &memory)?;
+        self.idle()?;
+
+        let mut member = self.client(crowd.take_middle()?, memory);
+        let mut pace = self.warm_up(&mut member, "")?;
+        let mut compared = Compared::alone();
+        for _ in 0..self.plan.turns {
+            let ended = self
+                .count(&mut member, &mut pace, "")
+                .map(|elapsed| {
+                    self.measured
+                        .ours
+                        .add(elapsed.0, elapsed.1, &mut self.times)
+                })
+                .and_then(|()| self.count(&mut one, &mut pace_of_one, " alone"))
+                .map(|elapsed| compared.side.add(elapsed.0, elapsed.1, &mut self.times));
+            if ended.is_err() {
+                self.measured.best = Some(compared);
+                return ended;
+            }
+            (self.progress)();
+        }
+        self.measured.best = Some(compared);
+        self.control.ask("verify")?;
+        member.verify()?;
+        one.verify()
+    }
+
+    fn client(&self, endpoint: Endpoint, memory: Memory) -> Client {
+        let lane = Lane::over(endpoint, self.spec, LIMIT);
+        Client::new(lane, memory, *self.spec, RemoteAddress::default())
+    }
+
+    /// Makes the connections that will be idle.
+    fn gather(&mut self, crowd: &mut Crowd, memory: &Memory) -> Result<()> {
+        let connections = self.spec.connections;
+        let sink = memory.sink()?.slot(0);
+        let growth = Growth::start();
+        self.control.say("crowd")?;
+        let mut shown = 0;
+        for made in 1..=u64::from(connections) {
+            let endpoint = self.target.connect(crowd, Some(sink))?;
+            crowd.members.push(endpoint);
+            while shown < made * STEPS / u64::from(connections) {
+                (self.progress)();
+                shown += 1;
+            }
+        }
+        let here = growth.per(connections);
+        let answer = self.control.expect("ok")?;
+        self.measured.costs.memory = [here, known(&answer, "memory")?];
+        Ok(())
+    }
+
+    /// Does nothing for a while, and nor does the other side.
+    fn idle(&mut self) -> Result<()> {
+        let time = self.plan.idle.min(LONGEST_IDLE);
+        self.control
+            .say(format_args!("idle {}", time.as_millis().max(1)))?;
+        self.control.expect("go")?;
+        let watch = Stopwatch::start();
+        let answer = self.control.expect("done")?;
+        let here = watch.share();
+        self.measured.costs.cpu = [here, known(&answer, "cpu")?];
+        (0..STEPS).for_each(|_| (self.progress)());
+        Ok(())
+    }
+
+    /// One turn of messages.
+    fn turn(&mut self, client: &mut Client, count: u64, which: &str) -> Result<Duration> {
+        self.times.clear();
+        self.control.say(format_args!("turn {count}{which}"))?;
+        self.control.expect("go")?;
+        let elapsed = client.turn(count, &mut self.times)?;
+        self.control.expect("done")?;
+        Ok(elapsed)
+    }
+
+    fn warm_up(&mut self, client: &mut Client, which: &str) -> Result<Pace> {
+        Pace::find(self.plan.length, (16, UNLIMITED), |count| {
+            self.turn(client, count, which)
+        })
+    }
+
+    /// A turn that counts: its messages and how long they took.
+    fn count(
+        &mut self,
+        client: &mut Client,
+        pace: &mut Pace,
+        which: &str,
+    ) -> Result<(u64, Duration)> {
+        let count = pace.count;
+        let elapsed = self.turn(client, count, which)?;
+        pace.learn(elapsed);
+        Ok((count, elapsed))
+    }
+
+    /// How fast connections come and go.
+    fn setup(&mut self, crowd: &mut Crowd, memory: &Memory) -> Result<()> {
+        if self.spec.connections > 0 {
+            self.gather(crowd, memory)?;
+        }
+        let mut pace = Pace::find(self.plan.length, (1, UNLIMITED), |count| {
+            self.come_and_go(crowd, count)
+        })?;
+        for _ in 0..self.plan.turns {
+            let elapsed = self.come_and_go(crowd, pace.count)?;
+            self.measured.ours.add(pace.count, elapsed, &mut []);
+            pace.learn(elapsed);
+            (self.progress)();
+        }
+        Ok(())
+    }
+
+    /// Connects and disconnects so many times, until the last connection is gone at both sides.
+    fn come_and_go(&mut self, crowd: &Crowd, count: u64) -> Result<Duration> {
+        self.control.say(format_args!("turn {count}"))?;
+        self.control.expect("go")?;
+        let begun = Instant::now();
+        for _ in 0..count {
+            let endpoint = self.target.connect(crowd, None)?;
+            succeed("disconnect", endpoint.disconnect()?)?;
+        }
+        self.control.expect("done")?;
+        Ok(begun.elapsed())
+    }
+}
+
+/// A figure of the other side, which may not have it.
+fn known(answer: &str, key: &str) -> Result<Option<f64>> {
+    let text: String = value(answer, key)?;
+    if text == "-" {
+        return Ok(None);
+    }
+    value(answer, key).map(Some)
+}

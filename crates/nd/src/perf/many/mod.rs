@@ -1,0 +1,157 @@
+//! Many connections: what idle ones cost (`--test scale`), and how fast they come and go (`--test setup`).
+//!
+//! All connections of a row report to one completion queue at each side and are made by one thread, one after the other.
+//! For `scale` each side has a second adapter besides, with a completion queue and a progress thread of its own, and one
+//! connection: what takes turns with one of the many is as alone as if the others were not there.
+
+mod client;
+pub(super) mod report;
+mod server;
+mod vitals;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use netdirect::{CompletionQueue, CompletionResult, Connector, ReadLimits, Sge, Status};
+
+pub(super) use client::run;
+pub(super) use server::serve;
+
+use super::control::stranger;
+use super::lane::{Memory, posted};
+use super::link::setup;
+use super::spec::{Rings, SPARE, Spec, Test};
+use crate::errors::{Failure, Result};
+use crate::session::{Depths, Endpoint, Session, Setup};
+
+/// The queues of each connection. What is promised is promised for these.
+const DEPTHS: Depths = Depths {
+    receives: SPARE,
+    initiator: SPARE,
+    initiator_sges: 1,
+};
+
+/// What the connections are asked for: nothing reads.
+const LIMITS: ReadLimits = ReadLimits {
+    inbound: 1,
+    outbound: 1,
+};
+
+/// What messages are sent from and received into.
+const RINGS: Rings = Rings {
+    source: true,
+    sink: true,
+};
+
+/// The longest time in which nothing happens: half of what the sides wait for each other's words.
+const LONGEST_IDLE: Duration = Duration::from_secs(30);
+
+/// Steps of progress while connections are made, and while nothing happens.
+const STEPS: u64 = 10;
+
+/// What an idle connection costs each side. Nothing where it was not measured, or cannot be on this system.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Costs {
+    /// Octets by which the process has grown, per connection: here, and at the other side.
+    pub(super) memory: [Option<f64>; 2],
+    /// Processor time of the whole process while nothing happens, as a share of one core: here, and at the other side.
+    pub(super) cpu: [Option<f64>; 2],
+}
+
+/// Steps of progress beside the turns.
+pub(super) fn extra_steps(spec: &Spec) -> u64 {
+    let connecting = if spec.connections > 0 { STEPS } else { 0 };
+    let idling = if spec.test == Test::Scale { STEPS } else { 0 };
+    connecting + idling
+}
+
+/// Connections that share a completion queue.
+struct Crowd {
+    session: Session,
+    cq: Arc<dyn CompletionQueue>,
+    members: Vec<Endpoint>,
+}
+
+impl Crowd {
+    fn new(session: Session, connections: u32) -> Result<Self> {
+        // Room for everything that could ever be outstanding, as far as the adapter has such queues.
+        let results = (DEPTHS.receives + DEPTHS.initiator).saturating_mul(connections.max(1));
+        let most = session.info().max_completion_queue_depth;
+        let cq = session.completion_queue(results.min(most))?;
+        Ok(Self {
+            session,
+            cq,
+            members: Vec::new(),
+        })
+    }
+
+    /// The objects of one more connection.
+    fn endpoint(&self, connector: Arc<dyn Connector>) -> Result<Endpoint> {
+        self.session
+            .endpoint_on(Arc::clone(&self.cq), DEPTHS, connector)
+    }
+
+    /// The member on which messages go back and forth: neither the first nor the last. Both sides count alike.
+    fn take_middle(&mut self) -> Result<Endpoint> {
+        if self.members.is_empty() {
+            return Err(stranger());
+        }
+        Ok(self.members.swap_remove(self.members.len() / 2))
+    }
+}
+
+impl Drop for Crowd {
+    /// One after the other, so that the ends of all of them find room in the queue.
+    fn drop(&mut self) {
+        let mut results = [CompletionResult::default(); 256];
+        while self.members.pop().is_some() {
+            while self.cq.get_results(&mut results) > 0 {}
+        }
+    }
+}
+
+/// Gives a queue pair all the Receives that it has room for.
+fn fill(endpoint: &Endpoint, sink: [Sge; 1]) -> Result<()> {
+    (0..DEPTHS.receives).try_for_each(|_| posted(endpoint.qp.receive(0, &sink)))
+}
+
+fn succeed(doing: impl std::fmt::Display, status: Status) -> Result<()> {
+    if status == Status::SUCCESS {
+        Ok(())
+    } else {
+        Err(Failure::status(doing, status))
+    }
+}
+
+/// An adapter with its queue, and the memory that messages are sent from and received into. All Receives name the same
+/// octets: memory for data is no cost of a connection.
+struct Site {
+    crowd: Crowd,
+    memory: Memory,
+}
+
+/// Where the many connections are, and where the one is that is alone.
+struct Sites {
+    many: Site,
+    alone: Option<Site>,
+}
+
+impl Sites {
+    /// Opens what the row needs, by `open` once for each adapter.
+    fn new(spec: &Spec, open: impl Fn(&Setup) -> Result<Session>) -> Result<Self> {
+        vitals::allow_files(spec.connections)?;
+        let setup = setup(spec)?;
+        let site = |connections| {
+            let session = open(&setup)?;
+            spec.check_limits(session.info())?;
+            Ok(Site {
+                memory: Memory::new(&session, spec, RINGS)?,
+                crowd: Crowd::new(session, connections)?,
+            })
+        };
+        Ok(Self {
+            many: site(spec.connections)?,
+            alone: (spec.test == Test::Scale).then(|| site(1)).transpose()?,
+        })
+    }
+}

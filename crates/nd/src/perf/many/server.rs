@@ -1,0 +1,192 @@
+//! The side that serves the test: it accepts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netdirect::{Listener, RemoteAddress, Sge};
+
+use super::vitals::{Growth, Stopwatch};
+use super::{Crowd, LONGEST_IDLE, Site, Sites, fill, succeed};
+use crate::errors::Result;
+use crate::perf::control::{Control, stranger, to_hex};
+use crate::perf::lane::{Lane, Memory, gone, silence};
+use crate::perf::link::{Key, LIMIT, new_key};
+use crate::perf::serve::expected;
+use crate::perf::server::Server;
+use crate::perf::spec::{Spec, Test};
+use crate::session::Endpoint;
+
+/// Serves a row about many connections.
+pub(in crate::perf) fn serve(control: &mut Control, spec: Spec, local: SocketAddr) -> Result<()> {
+    let sites = Sites::new(&spec, |setup| setup.at(local))?;
+    let (many, port) = Door::new(sites.many, local)?;
+    let alone = sites
+        .alone
+        .map(|alone| Door::new(alone, local))
+        .transpose()?;
+    let key = new_key();
+    let (alone, port_of_one) = alone.map_or((None, 0), |(door, port)| (Some(door), port));
+    control.say(format_args!(
+        "ok many={port} alone={port_of_one} key={}",
+        to_hex(&key)
+    ))?;
+    let mut row = Row {
+        many,
+        alone,
+        member: None,
+        one: None,
+        key,
+        spec,
+    };
+    while let Some(line) = control.hear()? {
+        if line == "end" {
+            return control.say("ok");
+        }
+        row.follow(control, &line)?;
+    }
+    Err(gone())
+}
+
+/// An adapter on which connections come in.
+struct Door {
+    crowd: Crowd,
+    listener: Arc<dyn Listener>,
+    sink: [Sge; 1],
+    /// Until one of the connections has it.
+    memory: Option<Memory>,
+}
+
+impl Door {
+    /// The door, and its port.
+    fn new(site: Site, local: SocketAddr) -> Result<(Self, u16)> {
+        let Site { crowd, memory } = site;
+        let (listener, address) = crowd.session.listen(local)?;
+        let door = Self {
+            crowd,
+            listener,
+            sink: memory.sink()?.slot(0),
+            memory: Some(memory),
+        };
+        Ok((door, address.port()))
+    }
+
+    /// Takes the next connection that has the key. With `sink` its receive queue is full.
+    fn accept(&self, key: Key, sink: Option<[Sge; 1]>) -> Result<Endpoint> {
+        let (request, _) = expected(&self.crowd.session, self.listener.as_ref(), key)?;
+        let endpoint = self.crowd.endpoint(request.connector)?;
+        if let Some(sink) = sink {
+            fill(&endpoint, sink)?;
+        }
+        let status = endpoint.accept(request.limits, &[])?;
+        succeed("accept the connection", status)?;
+        Ok(endpoint)
+    }
+
+    /// Gives the memory to a connection, on which messages go back and forth from now on.
+    fn serve_on(&mut self, endpoint: Endpoint, spec: Spec) -> Result<Server> {
+        let memory = self.memory.take().ok_or_else(stranger)?;
+        let lane = Lane::over(endpoint, &spec, LIMIT);
+        Ok(Server::new(lane, memory, spec, RemoteAddress::default()))
+    }
+}
+
+/// A row that is being served.
+struct Row {
+    many: Door,
+    alone: Option<Door>,
+    /// The one of many on which messages go back and forth.
+    member: Option<Server>,
+    /// The one that is alone.
+    one: Option<Server>,
+    key: Key,
+    spec: Spec,
+}
+
+impl Row {
+    /// Does what a line asks for.
+    fn follow(&mut self, control: &mut Control, line: &str) -> Result<()> {
+        match line.split_once(' ').unwrap_or((line, "")) {
+            ("alone", "") => {
+                let door = self.alone.as_mut().ok_or_else(stranger)?;
+                let endpoint = door.accept(self.key, Some(door.sink))?;
+                self.one = Some(door.serve_on(endpoint, self.spec)?);
+                control.say("ok")
+            }
+            ("crowd", "") => {
+                let memory = self.gather()?;
+                control.say(format_args!("ok memory={}", known(memory)))
+            }
+            ("idle", time) => idle(control, time),
+            ("turn", rest) => {
+                tracing::debug!("turn {rest}");
+                let (count, which) = rest.split_once(' ').unwrap_or((rest, ""));
+                let count = count.parse().map_err(|_| stranger())?;
+                control.say("go")?;
+                self.turn(count, which)?;
+                control.say("done")
+            }
+            ("verify", "") => {
+                let mut servers = self.member.iter_mut().chain(&mut self.one);
+                servers.try_for_each(Server::verify)?;
+                control.say("ok")
+            }
+            _ => Err(stranger()),
+        }
+    }
+
+    /// Takes the connections that will be idle: the memory that each has cost.
+    fn gather(&mut self) -> Result<Option<f64>> {
+        let growth = Growth::start();
+        for _ in 0..self.spec.connections {
+            let endpoint = self.many.accept(self.key, Some(self.many.sink))?;
+            self.many.crowd.members.push(endpoint);
+        }
+        let memory = growth.per(self.spec.connections);
+        if self.spec.test == Test::Scale {
+            let endpoint = self.many.crowd.take_middle()?;
+            self.member = Some(self.many.serve_on(endpoint, self.spec)?);
+        }
+        Ok(memory)
+    }
+
+    fn turn(&mut self, count: u64, which: &str) -> Result<()> {
+        match (self.spec.test, which) {
+            (Test::Setup, "") => self.come_and_go(count),
+            (_, "") => self.member.as_mut().ok_or_else(stranger)?.turn(count),
+            (_, "alone") => self.one.as_mut().ok_or_else(stranger)?.turn(count),
+            _ => Err(stranger()),
+        }
+    }
+
+    /// Sees so many connections come and go.
+    fn come_and_go(&self, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let endpoint = self.many.accept(self.key, None)?;
+            let ended = endpoint.wait_for_end(LIMIT);
+            succeed(
+                "see the connection end",
+                ended.ok_or_else(|| silence(LIMIT))?,
+            )?;
+            succeed("disconnect", endpoint.disconnect()?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Does nothing for a while, and says what that took.
+fn idle(control: &mut Control, time: &str) -> Result<()> {
+    let time = time.parse().map(Duration::from_millis);
+    let time = time.map_err(|_| stranger())?;
+    let time = time.clamp(Duration::from_millis(1), LONGEST_IDLE);
+    tracing::debug!("idle for {time:?}");
+    control.say("go")?;
+    let watch = Stopwatch::start();
+    control.rest(time)?;
+    control.say(format_args!("done cpu={}", known(watch.share())))
+}
+
+/// A figure as the other side reads it.
+fn known(figure: Option<f64>) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
+}
