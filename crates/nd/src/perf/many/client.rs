@@ -10,7 +10,7 @@ use super::{Crowd, LIMITS, LONGEST_IDLE, STEPS, Site, Sites, fill, succeed};
 use crate::errors::Result;
 use crate::perf::client::Client;
 use crate::perf::control::{Control, from_hex, value};
-use crate::perf::lane::{Lane, Memory};
+use crate::perf::lane::{Lane, Memory, gone};
 use crate::perf::link::{Key, LIMIT, private_data};
 use crate::perf::row::{Compared, Measured, Pace, Plan, UNLIMITED};
 use crate::perf::spec::Spec;
@@ -42,6 +42,7 @@ pub(in crate::perf) fn run(
         measured,
         progress,
         times: Vec::new(),
+        reached: false,
     };
     let Site { mut crowd, memory } = many;
     match alone {
@@ -90,6 +91,8 @@ struct Run<'a> {
     progress: &'a dyn Fn(),
     target: Target,
     times: Vec<u64>,
+    /// Whether a connection was possible.
+    reached: bool,
 }
 
 impl Run<'_> {
@@ -149,8 +152,8 @@ impl Run<'_> {
         self.control.say("crowd")?;
         let mut shown = 0;
         for made in 1..=u64::from(connections) {
-            let endpoint = self.target.connect(crowd, Some(sink))?;
-            crowd.members.push(endpoint);
+            let endpoint = self.target.connect(crowd, Some(sink));
+            crowd.members.push(self.explain(endpoint)?);
             while shown < made * STEPS / u64::from(connections) {
                 (self.progress)();
                 shown += 1;
@@ -160,6 +163,18 @@ impl Run<'_> {
         let answer = self.control.expect("ok")?;
         self.measured.costs.memory = [here, known(&answer, "memory")?];
         Ok(())
+    }
+
+    /// A side to which connections were possible, and are no more, has gone.
+    fn explain<T>(&mut self, done: Result<T>) -> Result<T> {
+        let reached = std::mem::replace(&mut self.reached, true);
+        done.map_err(|failure| {
+            if reached && !failure.is_ours() && failure.nd_status().is_some() {
+                gone()
+            } else {
+                failure
+            }
+        })
     }
 
     /// Does nothing for a while, and nor does the other side.
@@ -228,8 +243,9 @@ impl Run<'_> {
         self.control.expect("go")?;
         let begun = Instant::now();
         for _ in 0..count {
-            let endpoint = self.target.connect(crowd, None)?;
-            succeed("disconnect", endpoint.disconnect()?)?;
+            let connected = self.target.connect(crowd, None);
+            let done = connected.and_then(|endpoint| succeed("disconnect", endpoint.disconnect()?));
+            self.explain(done)?;
         }
         self.control.expect("done")?;
         Ok(begun.elapsed())
