@@ -9,10 +9,8 @@ use super::turns::{
 };
 use crate::{crc, octets};
 
-/// What stands in front of the part of the page that is written by `compare`.
-pub const BEGIN: &str = "<!-- compare: begin -->";
-/// What stands behind it.
-pub const END: &str = "<!-- compare: end -->";
+/// The part of the page that is written by `compare`.
+const PART: &str = "compare";
 
 /// All that a run has found out.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +67,7 @@ impl Findings {
     fn machine(&self, text: &mut String) {
         line(text, format_args!("| machine | |\n|---|---|"));
         for (name, value) in &self.machine {
-            line(text, format_args!("| {name} | {} |", cell(value)));
+            line(text, format_args!("| {name} | {} |", nd::page::cell(value)));
         }
         text.push('\n');
     }
@@ -194,10 +192,6 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{arguments}");
 }
 
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
-}
-
 /// Three digits that count.
 fn number(number: Option<f64>) -> String {
     match number {
@@ -209,22 +203,13 @@ fn number(number: Option<f64>) -> String {
     }
 }
 
-/// `page` with `part` between the two marks.
+/// `page` with `part` in the place that is for it.
 ///
 /// # Errors
 ///
-/// When the page does not have both marks, once and in order.
+/// When the page has no such place.
 pub fn replace(page: &str, part: &str) -> Result<String, Failure> {
-    let marks = || Failure::new(format!("the page has no {BEGIN} followed by one {END}"));
-    let (before, rest) = page.split_once(BEGIN).ok_or_else(marks)?;
-    let (old, after) = rest.split_once(END).ok_or_else(marks)?;
-    if old.contains(BEGIN) || after.contains(BEGIN) || after.contains(END) {
-        return Err(marks());
-    }
-    Ok(format!(
-        "{before}{BEGIN}\n\n{}\n\n{END}{after}",
-        part.trim()
-    ))
+    nd::page::replace(page, PART, part).map_err(|error| Failure::new(error.to_string()))
 }
 
 #[cfg(test)]
@@ -288,17 +273,6 @@ mod tests {
         let text = findings.print();
         assert!(!text.contains("better peer\n"), "{text}");
         assert!(text.contains("| – |"), "{text}");
-    }
-
-    #[test]
-    fn only_what_is_between_the_marks_is_replaced() {
-        let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        let new = replace(&page, "\nnew\n").unwrap();
-        assert_eq!(new, format!("a\n{BEGIN}\n\nnew\n\n{END}\nb\n"));
-        assert_eq!(replace(&new, "new").unwrap(), new);
-        for bad in ["", BEGIN, END, &format!("{END}{BEGIN}"), &page.repeat(2)] {
-            assert!(replace(bad, "new").is_err(), "{bad}");
-        }
     }
 
     #[test]

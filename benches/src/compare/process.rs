@@ -169,7 +169,7 @@ fn is_listening(line: &str, port: u16) -> bool {
 /// A command that runs on one core, if the system can do that.
 #[must_use]
 pub fn on_core(core: usize, program: &PathBuf) -> Command {
-    let taskset = find("taskset").filter(|_| core < cores());
+    let taskset = find("taskset").filter(|_| core < nd::machine::cores());
     match taskset {
         Some(taskset) => {
             let mut command = Command::new(taskset);
@@ -178,12 +178,6 @@ pub fn on_core(core: usize, program: &PathBuf) -> Command {
         }
         None => Command::new(program),
     }
-}
-
-/// Cores there are.
-#[must_use]
-pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]

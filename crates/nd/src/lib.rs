@@ -1,0 +1,8 @@
+//! What programs that measure share with `nd`: the description of the machine, and the part of a page that a program
+//! writes.
+//!
+//! The program itself is in `main.rs` and uses this as the others do.
+#![forbid(unsafe_code)]
+
+pub mod machine;
+pub mod page;

@@ -1,0 +1,130 @@
+//! The machine that figures were measured on.
+
+use std::fs;
+use std::thread;
+
+/// What is known of it, as name and value; what cannot be found out is left out.
+#[must_use]
+pub fn describe() -> Vec<(&'static str, String)> {
+    let memory = meminfo().as_deref().and_then(gibibytes);
+    let load =
+        first("/proc/loadavg").and_then(|text| text.split_whitespace().next().map(str::to_owned));
+    known([
+        ("processor", processor()),
+        ("cores", Some(cores().to_string())),
+        (
+            "virtual machine",
+            is_virtual().map(|guest| if guest { "yes" } else { "no" }.to_owned()),
+        ),
+        ("memory", memory),
+        ("system", system()),
+        (
+            "congestion control by default",
+            first("/proc/sys/net/ipv4/tcp_congestion_control"),
+        ),
+        (
+            "congestion controls available",
+            first("/proc/sys/net/ipv4/tcp_available_congestion_control"),
+        ),
+        ("load when the run began", load),
+    ])
+}
+
+/// The same in a few words: `2 cores of Some CPU, virtual machine, Linux 6.1`.
+#[must_use]
+pub fn summary() -> String {
+    let cores = match cores() {
+        1 => "1 core".to_owned(),
+        cores => format!("{cores} cores"),
+    };
+    let of = processor().map_or_else(String::new, |name| format!(" of {name}"));
+    let guest = is_virtual().filter(|guest| *guest);
+    let more = [guest.map(|_| "virtual machine".to_owned()), system()];
+    let more: String = more
+        .iter()
+        .flatten()
+        .map(|text| format!(", {text}"))
+        .collect();
+    format!("{cores}{of}{more}")
+}
+
+/// Those of which the value is known.
+pub fn known<const N: usize>(
+    all: [(&'static str, Option<String>); N],
+) -> Vec<(&'static str, String)> {
+    all.into_iter()
+        .filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?)))
+        .collect()
+}
+
+/// Cores that this process may use.
+#[must_use]
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    field(&text, "model name").map(str::to_owned)
+}
+
+fn is_virtual() -> Option<bool> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    Some(field(&text, "flags").is_some_and(|flags| has_word(flags, "hypervisor")))
+}
+
+fn system() -> Option<String> {
+    first("/proc/sys/kernel/osrelease").map(|release| format!("Linux {release}"))
+}
+
+fn meminfo() -> Option<String> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    field(&text, "MemTotal").map(str::to_owned)
+}
+
+/// The text of a file of one line.
+fn first(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// `name : value`, the first of that name.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split_whitespace().any(|found| found == word)
+}
+
+/// `16384 kB` in GiB.
+fn gibibytes(text: &str) -> Option<String> {
+    let kib: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(format!("{:.0} GiB", kib / f64::from(1 << 20)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "model\t\t: 17\nmodel name\t: Some CPU @ 2 GHz\nflags : fpu hypervisor\n";
+        assert_eq!(field(text, "model name"), Some("Some CPU @ 2 GHz"));
+        assert_eq!(field(text, "name"), None);
+        assert!(has_word("fpu hypervisor", "hypervisor"));
+        assert!(!has_word("nohypervisor", "hypervisor"));
+        assert_eq!(gibibytes("16384000 kB").as_deref(), Some("16 GiB"));
+    }
+
+    #[test]
+    fn every_machine_has_cores() {
+        let all = describe();
+        assert!(all.iter().any(|(found, _)| *found == "cores"));
+        assert!(all.iter().all(|(_, value)| !value.is_empty()));
+        assert!(summary().contains(&format!("{} core", cores())));
+    }
+}
