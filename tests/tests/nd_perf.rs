@@ -318,6 +318,21 @@ fn what_measures_nothing_is_refused_by_name() {
 }
 
 #[test]
+fn a_page_that_cannot_be_written_is_named_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page.md");
+    let table = || nd::run(args!["perf", "table", "--write", &path]);
+    table().assert_failure("cannot read");
+    for text in ["", "<!-- numbers: end -->\n<!-- numbers: begin -->\n"] {
+        std::fs::write(&path, text).unwrap();
+        let run = table();
+        run.assert_failure("<!-- numbers: begin --> followed by one <!-- numbers: end -->");
+        assert!(run.stdout.is_empty(), "{run}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
 fn two_processes_find_each_other_and_the_server_goes_on() {
     let mut serve = nd::start(["perf", "serve"]);
     let address = serve.address().to_string();

@@ -67,6 +67,10 @@ pub(crate) struct TableArgs {
     /// Fewer and shorter turns: what does not hold then is worth a second look, no more
     #[arg(long)]
     pub(crate) quick: bool,
+
+    /// Also writes what was measured into a page, between its two marks, such as docs/performance.md
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
 }
 
 /// What is measured, and how it is shown. Everything that is left out is gone through.

@@ -1,6 +1,9 @@
 //! `nd perf table`: what the project promises of its speed, measured and judged row by row.
 
+use std::path::Path;
 use std::time::Duration;
+
+use nd::page;
 
 use super::args::TableArgs;
 use super::local::Second;
@@ -10,6 +13,7 @@ use super::spec::{Mode, Op, Placement, Spec, Test};
 use crate::errors::{Failure, Result};
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
+use crate::units;
 
 /// What a row has to reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,6 +123,9 @@ fn higher(sides: [Option<f64>; 2]) -> f64 {
         _ => f64::NAN,
     }
 }
+
+/// The part of the page that is written here.
+const PART: &str = "numbers";
 
 /// What this command cannot measure.
 const ELSEWHERE: &str = "Not measured here: other programs.";
@@ -232,6 +239,12 @@ struct Line {
 
 /// Measures all promises, prints which hold, and fails if one does not.
 pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
+    if let Some(path) = &args.write {
+        // Before anything is measured for it.
+        place(path, "")?;
+    }
+    // Later this process is bound to one of its cores.
+    let machine = nd::machine::summary();
     let rows = promises();
     let mut plan = Plan {
         baseline: true,
@@ -260,6 +273,11 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     }
     bar.finish_and_clear();
     show(&lines)?;
+    if let Some(path) = &args.write {
+        let text = place(path, &markdown(&lines, &plan, &machine))?;
+        std::fs::write(path, text)
+            .map_err(|error| Failure::io(format_args!("write {}", path.display()), &error))?;
+    }
     let (all, broken) = (lines.len(), count_broken(&lines));
     if broken == 0 {
         return Ok(());
@@ -311,6 +329,57 @@ fn show(lines: &[Line]) -> Result<()> {
     output::line(ELSEWHERE)?;
     let (all, broken) = (lines.len(), count_broken(lines));
     output::line(Paint::for_stdout().bold(format_args!("{} of {all} hold", all - broken)))
+}
+
+/// The page with the part in its place.
+fn place(path: &Path, part: &str) -> Result<String> {
+    let page = std::fs::read_to_string(path)
+        .map_err(|error| Failure::io(format_args!("read {}", path.display()), &error))?;
+    page::replace(&page, PART, part).map_err(|error| {
+        Failure::new(
+            format!("cannot write into {}: {error}", path.display()),
+            "choose a page that has these two lines, such as docs/performance.md",
+        )
+    })
+}
+
+/// What was measured, for the page.
+fn markdown(lines: &[Line], plan: &Plan, machine: &str) -> String {
+    let build = if cfg!(debug_assertions) {
+        ", a build without optimisation"
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "Filled by `nd perf table` of nd {}{build}, with {} turns of {} per row, on {}, loopback. In brackets is what half of \
+         the turns lie between.\n\n| what | required | measured | holds |\n|---|---|---|---|\n",
+        env!("CARGO_PKG_VERSION"),
+        plan.turns,
+        units::time(plan.length),
+        machine,
+    );
+    for Line {
+        spec,
+        promise,
+        verdict,
+    } in lines
+    {
+        let mut what = report::title(spec);
+        if !spec.is_of_connections() {
+            what += &format!(", {}", units::bytes(spec.size.into()));
+        }
+        if let Some(part) = promise.part() {
+            what += &format!(": {part}");
+        }
+        let mut measured = verdict.measured.clone();
+        if !verdict.spread.is_empty() {
+            measured += &format!(" ({})", verdict.spread);
+        }
+        let holds = if verdict.holds { "yes" } else { "missed" };
+        let cells = [what, promise.wanted(), measured, holds.to_owned()];
+        text += &format!("| {} |\n", cells.map(|text| page::cell(&text)).join(" | "));
+    }
+    text
 }
 
 /// Measures one row in a process pair of its own, so that a row that fails does not end the others.
@@ -388,5 +457,66 @@ mod tests {
             ..bandwidth()
         };
         assert!(!Promise::Share(0.95).judge(&cut).holds);
+    }
+
+    fn line(outcome: Outcome, promise: Promise) -> Line {
+        Line {
+            spec: outcome.spec,
+            promise,
+            verdict: promise.judge(&outcome),
+        }
+    }
+
+    #[test]
+    fn the_page_has_a_line_for_every_promise() {
+        let lines = [
+            line(bandwidth(), Promise::Share(0.95)),
+            line(latency(), Promise::Times(0.99, Some(1.5))),
+            line(scale(), Promise::Memory(16_384.0)),
+            line(scale(), Promise::Idle(0.01)),
+            line(setup(), Promise::Connections(4000.0)),
+            Line {
+                verdict: Verdict {
+                    measured: "cannot a | b".to_owned(),
+                    spread: String::new(),
+                    holds: false,
+                },
+                ..line(scale(), Promise::OneOfMany(1.2))
+            },
+        ];
+        let plan = Plan {
+            baseline: true,
+            turns: 31,
+            length: Duration::from_millis(60),
+            idle: Duration::ZERO,
+        };
+        let text = markdown(&lines, &plan, "3 cores of some kind");
+        let title = "10 000 idle connections, Send latency on one, poll, CRC off";
+        for wanted in [
+            "31 turns of 60 ms",
+            "on 3 cores of some kind, loopback",
+            "| RDMA Write bandwidth, poll, CRC off, depth 32, 64 KiB | at least 0.95 of raw TCP | 1.00 (1.00–1.00) | yes |",
+            "| p50 at most 0.99 of raw TCP, p99 1.50 | p50 1.00, p99 1.00 (1.00–1.00) | missed |",
+            &format!(
+                "| {title}: memory beyond posted buffers and kernel sockets | at most 16 KiB each | 6.0 KiB | yes |"
+            ),
+            &format!("| {title}: background CPU | below 1 % of a core | 0.20 % | yes |"),
+            "beside 50 idle ones, CRC off | at least 4000/s | 10000/s | yes |",
+            &format!(
+                "| {title}: ping-pong on one | p50 at most 1.20 of one alone | cannot a \\| b | missed |"
+            ),
+        ] {
+            assert!(text.contains(wanted), "{wanted}\n{text}");
+        }
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with('|')).count(),
+            2 + lines.len()
+        );
+    }
+
+    #[test]
+    fn the_page_of_the_book_has_its_marks() {
+        let page = include_str!("../../../../docs/performance.md");
+        assert!(page::replace(page, PART, "new").is_ok());
     }
 }
