@@ -1,0 +1,194 @@
+//! A stream of large messages that never ends, and small requests on another queue pair of the same completion queues: what
+//! is counted is how much of the stream passes until a small request is done, and never how long that takes.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{ALL, Pair, Region, Side, connect};
+use netdirect::{CompletionResult, OpFlags, RequestType, Status};
+use softnd::Options;
+
+/// Octets of a message of the stream.
+const BULK: usize = 256 * 1024;
+
+/// Messages of the stream that are always under way: 4 MiB, several times what one visit to a stream may move.
+const WINDOW: u64 = 16;
+
+/// Small requests, one after the other.
+const SMALL: usize = 64;
+
+/// Messages of the stream that may pass one small request: those that were under way when it was posted, a few times
+/// over, since sockets and visits hold several each. Without fairness there is no such number.
+const MOST: u64 = 8 * WINDOW;
+
+/// What the contexts of requests say.
+const BULK_CONTEXT: u64 = 1;
+const SMALL_CONTEXT: u64 = 2;
+
+/// How the stream moves its data.
+#[derive(Clone, Copy, Debug)]
+enum Stream {
+    Write,
+    Send,
+}
+
+/// Another handle of the same side.
+fn same(side: &Side) -> Side {
+    Side {
+        adapter: Arc::clone(&side.adapter),
+        file: Arc::clone(&side.file),
+        cq: Arc::clone(&side.cq),
+    }
+}
+
+/// Two connections between the same two sides.
+struct Bench {
+    bulk: Pair,
+    small: Pair,
+    source: Region,
+    target: Region,
+    stream: Stream,
+    /// Messages of the stream that are under way, and that have been done ever.
+    under_way: u64,
+    done: u64,
+    /// Small requests that have ended at the side that posted them, and at the other.
+    small_done: [usize; 2],
+}
+
+impl Bench {
+    fn new(options: &Options, stream: Stream) -> Self {
+        let sides = [Side::with(options.clone()), Side::with(options.clone())];
+        let [active, passive] = &sides;
+        let mut bench = Self {
+            bulk: connect(same(active), same(passive), 1),
+            small: connect(same(active), same(passive), 1),
+            source: active.region(BULK, ALL),
+            target: passive.region(BULK, ALL),
+            stream,
+            under_way: 0,
+            done: 0,
+            small_done: [0; 2],
+        };
+        (0..WINDOW).for_each(|_| bench.receive_bulk());
+        bench.fill();
+        bench
+    }
+
+    fn receive_bulk(&self) {
+        let sink = [self.target.sge(0, BULK)];
+        self.bulk.passive_qp.receive(BULK_CONTEXT, &sink).unwrap();
+    }
+
+    /// Keeps the stream from ending.
+    fn fill(&mut self) {
+        let data = [self.source.sge(0, BULK)];
+        let (qp, flags) = (&self.bulk.active_qp, OpFlags::empty());
+        while self.under_way < WINDOW {
+            match self.stream {
+                Stream::Write => qp.write(BULK_CONTEXT, &data, self.target.remote(0), flags),
+                Stream::Send => qp.send(BULK_CONTEXT, &data, flags),
+            }
+            .unwrap();
+            self.under_way += 1;
+        }
+    }
+
+    /// Takes once what both completion queues hold.
+    fn poll(&mut self) {
+        let mut results = [CompletionResult::default(); 16];
+        let taken = self.bulk.active.cq.get_results(&mut results);
+        for result in &results[..taken] {
+            assert_eq!(result.status, Status::SUCCESS, "{result:?}");
+            match (result.request_context, self.stream) {
+                (SMALL_CONTEXT, _) => self.small_done[0] += 1,
+                (_, Stream::Write) => self.passed(),
+                // A Send is done when its octets are handed over; it has passed when it has been received.
+                (_, Stream::Send) => {}
+            }
+        }
+        let taken = self.bulk.passive.cq.get_results(&mut results);
+        for result in &results[..taken] {
+            assert_eq!(result.status, Status::SUCCESS, "{result:?}");
+            assert_eq!(result.request_type, RequestType::Receive, "{result:?}");
+            if result.request_context == SMALL_CONTEXT {
+                self.small_done[1] += 1;
+            } else {
+                self.receive_bulk();
+                self.passed();
+            }
+        }
+        self.fill();
+    }
+
+    fn passed(&mut self) {
+        self.under_way -= 1;
+        self.done += 1;
+    }
+
+    /// Polls until so many small requests have ended at each side: how many messages of the stream have passed meanwhile.
+    fn await_small(&mut self, wanted: [usize; 2]) -> u64 {
+        let before = self.done;
+        while self.small_done != wanted {
+            self.poll();
+            let passed = self.done - before;
+            assert!(
+                passed <= MOST,
+                "{passed} of the stream's {:?}s have passed a small request: {:?} of {wanted:?} are done",
+                self.stream,
+                self.small_done
+            );
+        }
+        self.done - before
+    }
+}
+
+/// Sends and Reads of 8 octets, one at a time, beside the stream.
+fn small_requests_get_through(options: &Options, stream: Stream) {
+    let mut bench = Bench::new(options, stream);
+    let here = bench.small.active.region(8, ALL);
+    let there = bench.small.passive.region(8, ALL);
+    // The stream flows before anything else does.
+    while bench.done < WINDOW {
+        bench.poll();
+    }
+    let mut wanted = [0, 0];
+    let mut worst = 0;
+    for at in 0..SMALL {
+        let (active, passive) = (&bench.small.active_qp, &bench.small.passive_qp);
+        if at % 2 == 0 {
+            passive.receive(SMALL_CONTEXT, &[there.sge(0, 8)]).unwrap();
+            active
+                .send(SMALL_CONTEXT, &[here.sge(0, 8)], OpFlags::empty())
+                .unwrap();
+            wanted = [wanted[0] + 1, wanted[1] + 1];
+        } else {
+            active
+                .read(
+                    SMALL_CONTEXT,
+                    &[here.sge(0, 8)],
+                    there.remote(0),
+                    OpFlags::empty(),
+                )
+                .unwrap();
+            wanted[0] += 1;
+        }
+        worst = worst.max(bench.await_small(wanted));
+    }
+    println!("{stream:?}: at most {worst} messages of the stream passed a small request");
+    // And the small requests have not stopped the stream.
+    let before = bench.done;
+    while bench.done < before + WINDOW {
+        bench.poll();
+    }
+}
+
+#[test]
+fn small_requests_get_through_beside_writes_without_end() {
+    small_requests_get_through(&Options::default().crc(false), Stream::Write);
+}
+
+#[test]
+fn small_requests_get_through_beside_sends_without_end() {
+    small_requests_get_through(&Options::default(), Stream::Send);
+}
