@@ -3,7 +3,10 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use common::{ALL, Pair, Region, Side, connect};
 use netdirect::{CompletionResult, OpFlags, RequestType, Status};
@@ -18,9 +21,9 @@ const WINDOW: u64 = 16;
 /// Small requests, one after the other.
 const SMALL: usize = 64;
 
-/// Messages of the stream that may pass one small request: those that were under way when it was posted, a few times
-/// over, since sockets and visits hold several each. Without fairness there is no such number.
-const MOST: u64 = 8 * WINDOW;
+/// Messages of the stream that may pass one small request: as many as sockets of large buffers hold, and some more that
+/// visits move. Without fairness there is no such number.
+const MOST: u64 = 16 * WINDOW;
 
 /// What the contexts of requests say.
 const BULK_CONTEXT: u64 = 1;
@@ -31,6 +34,17 @@ const SMALL_CONTEXT: u64 = 2;
 enum Stream {
     Write,
     Send,
+}
+
+/// Who polls the side that the stream goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Driver {
+    /// The thread that polls the other side as well.
+    Same,
+    /// A thread that does nothing else.
+    Other,
+    /// Nobody: the adapter's own thread makes all progress.
+    Nobody,
 }
 
 /// Another handle of the same side.
@@ -49,6 +63,7 @@ struct Bench {
     source: Region,
     target: Region,
     stream: Stream,
+    driver: Driver,
     /// Messages of the stream that are under way, and that have been done ever.
     under_way: u64,
     done: u64,
@@ -57,7 +72,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(options: &Options, stream: Stream) -> Self {
+    fn new(options: &Options, stream: Stream, driver: Driver) -> Self {
         let sides = [Side::with(options.clone()), Side::with(options.clone())];
         let [active, passive] = &sides;
         let mut bench = Self {
@@ -66,6 +81,7 @@ impl Bench {
             source: active.region(BULK, ALL),
             target: passive.region(BULK, ALL),
             stream,
+            driver,
             under_way: 0,
             done: 0,
             small_done: [0; 2],
@@ -94,7 +110,7 @@ impl Bench {
         }
     }
 
-    /// Takes once what both completion queues hold.
+    /// Takes once what the completion queues hold that this thread polls.
     fn poll(&mut self) {
         let mut results = [CompletionResult::default(); 16];
         let taken = self.bulk.active.cq.get_results(&mut results);
@@ -107,7 +123,10 @@ impl Bench {
                 (_, Stream::Send) => {}
             }
         }
-        let taken = self.bulk.passive.cq.get_results(&mut results);
+        let taken = match self.driver {
+            Driver::Same => self.bulk.passive.cq.get_results(&mut results),
+            Driver::Other | Driver::Nobody => 0,
+        };
         for result in &results[..taken] {
             assert_eq!(result.status, Status::SUCCESS, "{result:?}");
             assert_eq!(result.request_type, RequestType::Receive, "{result:?}");
@@ -143,11 +162,11 @@ impl Bench {
     }
 }
 
-/// Sends and Reads of 8 octets, one at a time, beside the stream.
-fn small_requests_get_through(options: &Options, stream: Stream) {
-    let mut bench = Bench::new(options, stream);
+/// Requests of 8 octets, one at a time, beside the stream.
+fn small_requests_get_through(bench: &mut Bench) {
     let here = bench.small.active.region(8, ALL);
     let there = bench.small.passive.region(8, ALL);
+    let (data, sink) = ([here.sge(0, 8)], [there.sge(0, 8)]);
     // The stream flows before anything else does.
     while bench.done < WINDOW {
         bench.poll();
@@ -156,26 +175,22 @@ fn small_requests_get_through(options: &Options, stream: Stream) {
     let mut worst = 0;
     for at in 0..SMALL {
         let (active, passive) = (&bench.small.active_qp, &bench.small.passive_qp);
-        if at % 2 == 0 {
-            passive.receive(SMALL_CONTEXT, &[there.sge(0, 8)]).unwrap();
-            active
-                .send(SMALL_CONTEXT, &[here.sge(0, 8)], OpFlags::empty())
-                .unwrap();
-            wanted = [wanted[0] + 1, wanted[1] + 1];
+        let flags = OpFlags::empty();
+        if at % 2 == 0 && bench.driver == Driver::Same {
+            passive.receive(SMALL_CONTEXT, &sink).unwrap();
+            active.send(SMALL_CONTEXT, &data, flags).unwrap();
+            wanted[1] += 1;
         } else {
-            active
-                .read(
-                    SMALL_CONTEXT,
-                    &[here.sge(0, 8)],
-                    there.remote(0),
-                    OpFlags::empty(),
-                )
-                .unwrap();
-            wanted[0] += 1;
+            let from = there.remote(0);
+            active.read(SMALL_CONTEXT, &data, from, flags).unwrap();
         }
+        wanted[0] += 1;
         worst = worst.max(bench.await_small(wanted));
     }
-    println!("{stream:?}: at most {worst} messages of the stream passed a small request");
+    println!(
+        "{:?}, {:?}: at most {worst} messages of the stream passed a small request",
+        bench.stream, bench.driver
+    );
     // And the small requests have not stopped the stream.
     let before = bench.done;
     while bench.done < before + WINDOW {
@@ -183,12 +198,47 @@ fn small_requests_get_through(options: &Options, stream: Stream) {
     }
 }
 
+fn without_crc() -> Options {
+    Options::default().crc(false)
+}
+
 #[test]
 fn small_requests_get_through_beside_writes_without_end() {
-    small_requests_get_through(&Options::default().crc(false), Stream::Write);
+    let mut bench = Bench::new(&without_crc(), Stream::Write, Driver::Same);
+    small_requests_get_through(&mut bench);
 }
 
 #[test]
 fn small_requests_get_through_beside_sends_without_end() {
-    small_requests_get_through(&Options::default(), Stream::Send);
+    let mut bench = Bench::new(&Options::default(), Stream::Send, Driver::Same);
+    small_requests_get_through(&mut bench);
+}
+
+#[test]
+fn small_reads_get_through_where_another_thread_polls() {
+    let mut bench = Bench::new(&without_crc(), Stream::Write, Driver::Other);
+    let (passive, over) = (same(&bench.bulk.passive), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let taken = passive
+                    .cq
+                    .get_results(&mut [CompletionResult::default(); 1]);
+                assert_eq!(
+                    taken, 0,
+                    "Writes and Reads end at the side that asks for them"
+                );
+            }
+        });
+        // The thread ends with the test even if that fails.
+        let done = catch_unwind(AssertUnwindSafe(|| small_requests_get_through(&mut bench)));
+        over.store(true, Ordering::Relaxed);
+        done.unwrap_or_else(|panic| resume_unwind(panic));
+    });
+}
+
+#[test]
+fn small_reads_get_through_where_nobody_polls() {
+    let mut bench = Bench::new(&without_crc(), Stream::Write, Driver::Nobody);
+    small_requests_get_through(&mut bench);
 }
