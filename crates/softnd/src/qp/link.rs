@@ -19,7 +19,7 @@ const STAGING: usize = 256 * 1024;
 /// What one visit reads or sends at most, so that one stream cannot keep a driver from the others.
 const BUDGET: usize = 512 * 1024;
 /// What one call of the engine puts into a batch.
-const BATCH: usize = 1024 * 1024;
+const BATCH: usize = 1088 * 1024;
 
 thread_local! {
     /// Belongs to the driving thread, not to the queue pair: ten thousand idle ones cost nothing.
