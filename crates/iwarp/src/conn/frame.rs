@@ -5,7 +5,7 @@ use crate::memory::{Revoked, Span};
 use crate::mpa::{Crc, crc, fpdu};
 
 /// Longer segments than this exist on paths within one machine only.
-const EVEN_FROM: u32 = 16 * 1024;
+const HALVED_FROM: u32 = 16 * 1024;
 const CACHE_LINE: u32 = 64;
 
 /// FPDUs up to this length are summed in one go once they are made: they are still in the fastest cache, and each call of
@@ -37,18 +37,17 @@ impl Budget {
     /// How much of a message of which `left` octets are left goes behind the next header of this length: at most what
     /// the MULPDU allows (MPA-081, MPA-083).
     ///
-    /// Where segments are far longer than a packet, their borders mean nothing to the path, and a message is cut into as
-    /// few parts, but of the same length (instead of MPA-084): FPDUs that are all alike end where the receiver's reads
-    /// end, and none is so short that it costs more than it carries.
+    /// Where segments are far longer than a packet, their borders mean nothing to the path, and the last two parts of a
+    /// message are of the same length (instead of MPA-084): the last one is never so short that it costs more than it
+    /// carries, and the receiver is done with one half while the other arrives.
     pub(super) fn payload(&self, header: usize, left: u32) -> u32 {
         let range = fpdu::MULPDU_RANGE;
         let mulpdu = self.limit.mulpdu.clamp(*range.start(), *range.end());
         let most = mulpdu - to_u32(header);
-        if left <= most || most < EVEN_FROM {
+        if most < HALVED_FROM || left <= most || left >= 2 * most {
             return most.min(left);
         }
-        let parts = left.div_ceil(most);
-        left.div_ceil(parts).next_multiple_of(CACHE_LINE).min(most)
+        left.div_ceil(2).next_multiple_of(CACHE_LINE).min(most)
     }
 
     /// Another FPDU may be made. The first one always may, whatever its length: the stream has to go on.
@@ -177,15 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_filled_and_long_segments_are_alike() {
+    fn packets_are_filled_and_the_end_of_a_long_message_is_halved() {
         assert_eq!(cut(1442, 3000), [1424, 1424, 152]);
         assert_eq!(cut(8942, 20_000), [8924, 8924, 2152]);
+        let most = 64_768 - 18;
         assert_eq!(cut(64_768, 64_000), [64_000]);
         assert_eq!(cut(64_768, 65_536), [32_768, 32_768]);
+        assert_eq!(cut(64_768, 2 * most), [most, most]);
+        assert_eq!(cut(64_768, 2 * most + 1), [most, 32_384, 32_367]);
         let parts = cut(64_768, 1 << 20);
-        assert_eq!(parts.len(), (1usize << 20).div_ceil(64_768 - 18));
-        let (last, parts) = parts.split_last().unwrap();
-        let [least, most] = [parts.iter().min(), parts.iter().max()].map(Option::unwrap);
-        assert!(most - least <= CACHE_LINE && last <= most, "{parts:?}");
+        assert_eq!(parts.len(), (1usize << 20).div_ceil(most as usize));
+        assert!(parts[..15].iter().all(|part| *part == most), "{parts:?}");
+        assert_eq!(parts[15..], [38_720, 38_606]);
     }
 }
