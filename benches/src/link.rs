@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use iwarp::{
-    Connection, Event, InitiatorWqe, Memory, Operation, Payload, Pd, PieceRef, QueueSizes,
+    Connection, Event, InitiatorWqe, Markers, Memory, Operation, Payload, Pd, PieceRef, QueueSizes,
     ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge, StreamConfig, StreamId, TxBatch,
     TxLimit, WqeStatus,
 };
@@ -85,6 +85,7 @@ fn end(role: Role, crc: bool) -> Connection {
     end.start(StreamConfig {
         role,
         crc,
+        markers: Markers::NONE,
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,

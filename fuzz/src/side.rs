@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use iwarp::mpa::fpdu;
 use iwarp::{
-    Completion, Connection, Event, InitiatorWqe, Memory as _, Operation, Payload, Pd, PieceRef,
-    QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, STag, Scope, Sge,
+    Completion, Connection, Event, InitiatorWqe, Markers, Memory as _, Operation, Payload, Pd,
+    PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, STag, Scope, Sge,
     StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
 };
 
@@ -179,6 +179,7 @@ impl Side {
         conn.start(StreamConfig {
             role,
             crc,
+            markers: Markers::NONE,
             limits: ReadLimits {
                 ird: u32::from(limits >> 4),
                 ord: u32::from(limits >> 4),

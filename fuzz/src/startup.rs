@@ -3,7 +3,7 @@
 use iwarp::ReadLimits;
 use iwarp::mpa::startup::{
     Acceptance, ConcludeError, Frame, FrameKind, FrameReader, MAX_FRAME, NOT_NEGOTIATED, Offer,
-    StartupError, accept, reject,
+    ReadyKinds, StartupError, accept, reject,
 };
 
 use crate::input::Input;
@@ -130,6 +130,8 @@ fn limits_from(octets: &[u8]) -> ReadLimits {
 
 fn answer(request: &Frame, octets: &[u8]) {
     let with = Acceptance {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         crc: octets.len() & 1 == 0,
         limits: limits_from(octets),
         private_data: b"callee".to_vec(),
@@ -158,6 +160,8 @@ fn answer(request: &Frame, octets: &[u8]) {
 
 fn conclude(reply: &Frame, octets: &[u8]) {
     let offer = Offer {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         revision: 1 + u8::from(octets.len() & 12 != 0),
         peer_to_peer: octets.len() & 1 == 0,
         crc: octets.len() & 2 == 0,
@@ -190,6 +194,8 @@ fn two_of_ours(input: &mut Input<'_>) {
     };
     let (asked, given) = (limits(), limits());
     let offer = Offer {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         revision: 1 + u8::from(rev2),
         peer_to_peer,
         crc,
@@ -197,6 +203,8 @@ fn two_of_ours(input: &mut Input<'_>) {
         private_data: input.take(508).to_vec(),
     };
     let with = Acceptance {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         crc: wanted,
         limits: given,
         private_data: input.take(508).to_vec(),

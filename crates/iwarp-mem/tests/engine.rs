@@ -10,8 +10,9 @@ use std::{
 };
 
 use iwarp::{
-    Completion, Connection, Event, InitiatorWqe, Operation, Payload, Pd, QueueSizes, ReadLimits,
-    Ready, RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
+    Completion, Connection, Event, InitiatorWqe, Markers, Operation, Payload, Pd, QueueSizes,
+    ReadLimits, Ready, RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId, TxBatch, TxLimit,
+    WqeStatus,
 };
 use iwarp_mem::{
     Registration, Rights, Table,
@@ -57,6 +58,7 @@ impl Side {
         conn.start(StreamConfig {
             role,
             crc,
+            markers: Markers::NONE,
             limits: ReadLimits { ird: 4, ord: 4 },
             ready: Some(Ready::Write),
             receive_wait: Duration::ZERO,

@@ -15,7 +15,7 @@
 //! - [`conn`]: the state machine.
 //! - [`memory`]: what it asks of registered memory.
 //!
-//! Missing so far: markers (RFC 5044 section 4.3), Atomics and Immediate Data (RFC 7306).
+//! Missing so far: Atomics and Immediate Data (RFC 7306).
 
 #![forbid(unsafe_code)]
 
@@ -30,9 +30,9 @@ pub mod testing;
 mod types;
 
 pub use conn::{
-    Completion, Connection, Counters, Event, Fault, InitiatorWqe, Operation, Payload, Piece,
-    PieceRef, PostError, QueueSizes, Ready, RequestKind, Role, StreamConfig, StreamEnd, Traffic,
-    TxBatch, TxLimit, WqeStatus, terminate_frame,
+    Completion, Connection, Counters, Event, Fault, InitiatorWqe, Markers, Operation, Payload,
+    Piece, PieceRef, PostError, QueueSizes, Ready, RequestKind, Role, StreamConfig, StreamEnd,
+    Traffic, TxBatch, TxLimit, WqeStatus, terminate_frame,
 };
 pub use memory::{
     Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Revoked,

@@ -12,8 +12,9 @@ pub enum Profile {
     /// makes a Read sink.
     #[default]
     Default,
-    /// As narrow as the narrowest iWARP adapter: exactly the SGEs that were asked for, no wait for a Receive, and Read
-    /// sinks need `RDMA_READ_SINK` or `ALLOW_REMOTE_WRITE`.
+    /// As narrow as the narrowest iWARP adapter: exactly the SGEs that were asked for, no wait for a Receive, Read
+    /// sinks need `RDMA_READ_SINK` or `ALLOW_REMOTE_WRITE`, and a peer that answers a peer-to-peer Request without the
+    /// ready-to-receive message is refused (RFC 6581 §9.2).
     Strict,
 }
 
@@ -67,6 +68,7 @@ pub const LONGEST_PRIVATE_DATA: u32 = 508;
 pub struct Options {
     pub(crate) profile: Profile,
     pub(crate) crc: bool,
+    pub(crate) markers: bool,
     pub(crate) capture: Option<Capture>,
     pub(crate) addresses: Option<Vec<IpAddr>>,
     pub(crate) private_data: u32,
@@ -83,6 +85,7 @@ impl Default for Options {
         Self {
             profile: Profile::Default,
             crc: true,
+            markers: false,
             capture: None,
             addresses: None,
             private_data: 248,
@@ -108,6 +111,14 @@ impl Options {
     #[must_use]
     pub fn crc(mut self, crc: bool) -> Self {
         self.crc = crc;
+        self
+    }
+
+    /// Whether MPA markers are asked for in what the peer sends (not by default: they cost both sides a copy, and siw refuses
+    /// them, PEER-006). They are sent whenever the peer asks for them (RFC 5044 §4.3).
+    #[must_use]
+    pub fn markers(mut self, markers: bool) -> Self {
+        self.markers = markers;
         self
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Stream {
     flow: Option<Flow>,
     local: SocketAddr,
     peer: SocketAddr,
+    /// Markers stand in what is sent.
+    markers: bool,
 }
 
 impl AsFd for Stream {
@@ -49,6 +51,7 @@ impl Stream {
             flow,
             local,
             peer,
+            markers: false,
         })
     }
 
@@ -64,11 +67,20 @@ impl Stream {
         self.flow.is_some()
     }
 
+    /// The peer wants markers in what is sent from here on.
+    pub(crate) fn send_markers(&mut self) {
+        self.markers = true;
+    }
+
     /// The largest ULPDU that the path's segment size allows (MPA-082).
     pub(crate) fn mulpdu(&self) -> u32 {
         // Where it is not known, what every path carries.
         let segment = SockRef::from(&self.tcp).tcp_mss().unwrap_or(536);
-        iwarp::mpa::fpdu::mulpdu(segment)
+        if self.markers {
+            iwarp::mpa::marker::mulpdu(segment)
+        } else {
+            iwarp::mpa::fpdu::mulpdu(segment)
+        }
     }
 
     /// The core on which the kernel took in what came last.

@@ -73,6 +73,20 @@ fn every_operation(pair: &Pair, len: usize) {
     assert_eq!(source.buffer.to_vec(), data);
 }
 
+/// MPA-032: markers in either direction or both, with CRC and without.
+#[test]
+fn mpa_032_markers_go_where_their_receiver_asks_for_them() {
+    for crc in [true, false] {
+        for [here, there] in [[true, false], [false, true], [true, true]] {
+            let with = |markers| Options::default().crc(crc).markers(markers);
+            let pair = pair_with(with(here), with(there));
+            for len in [1, 500, 4096, 65_537, 1_000_001] {
+                every_operation(&pair, len);
+            }
+        }
+    }
+}
+
 #[test]
 fn qp_010_qp_064_qp_052_every_operation_moves_its_octets() {
     for crc in [true, false] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Side, connect, end, run};
 use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
 use netdirect::{OpFlags, Overlapped, Status};
-use softnd::Options;
+use softnd::{Options, Profile};
 
 const SOON: Option<Duration> = Some(Duration::from_millis(20));
 
@@ -178,6 +178,50 @@ fn mpa2_010_revision_1_is_tried_once_when_the_peer_closes_on_revision_2() {
     assert_eq!(connector.get_read_limits().unwrap().inbound, 32); // IW-069
     run(|overlapped| connector.complete_connect(overlapped)).unwrap();
     serving.join().unwrap();
+}
+
+/// A server that answers a Rev 2 Request with this Reply; what follows it comes back.
+fn answered_by_hand(options: Options, reply: Frame) -> (Result<(), Status>, Vec<u8>) {
+    let side = Side::with(options);
+    let (server, address) = server();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let request = read(&mut stream, 24);
+        assert_eq!(request[20] & 0x80, 0x80, "A");
+        stream.write_all(&octets(&reply)).unwrap();
+        rest(&mut stream)
+    });
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let connected = run(|overlapped| connector.connect(&qp, address, 1, 1, b"", overlapped));
+    if connected.is_ok() {
+        run(|overlapped| connector.complete_connect(overlapped)).unwrap();
+        drop((connector, qp));
+    }
+    drop(side);
+    (connected, serving.join().unwrap())
+}
+
+/// MPA2-022: strictly, an answer without A is refused with T 2/0/07 (T6 of the catalogue); by default the ready-to-receive
+/// message goes out all the same.
+#[test]
+fn mpa2_022_the_strict_profile_wants_its_a_back() {
+    for markers in [false, true] {
+        let mut reply = request(2);
+        reply.kind = FrameKind::Reply;
+        reply.crc = true;
+        reply.markers = markers;
+        let words = reply.enhanced.as_mut().unwrap();
+        (words.peer_to_peer, words.rtr_write, words.rtr_read) = (false, false, false);
+        let strict = Options::default().profile(Profile::Strict);
+        let (refused, sent) = answered_by_hand(strict, reply.clone());
+        assert_eq!(refused, Err(Status::CONNECTION_REFUSED));
+        let code = iwarp::TerminateCode::new(2, 0, 7);
+        assert_eq!(sent, iwarp::terminate_frame(code, true, markers)); // MPA2-037
+        let (taken, sent) = answered_by_hand(Options::default(), reply);
+        assert_eq!(taken, Ok(()));
+        let lead = if markers { 4 } else { 0 };
+        assert_eq!(sent[lead..lead + 4], [0, 14, 0xC1, 0x40]);
+    }
 }
 
 #[test]

@@ -43,6 +43,23 @@ pub struct QueueSizes {
     pub max_transfer: u32,
 }
 
+/// In which directions of a stream markers stand: each is its receiver's to choose (MPA-032, RFC 5044 section 7.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Markers {
+    /// The peer asked for them: in what this side sends.
+    pub sent: bool,
+    /// This side asked for them: in what it receives.
+    pub received: bool,
+}
+
+impl Markers {
+    /// In neither.
+    pub const NONE: Self = Self {
+        sent: false,
+        received: false,
+    };
+}
+
 /// What start-up agreed on, and how the stream is to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamConfig {
@@ -50,6 +67,8 @@ pub struct StreamConfig {
     pub role: Role,
     /// CRCs are made and checked (MPA-035).
     pub crc: bool,
+    /// In which directions markers stand.
+    pub markers: Markers,
     /// Read limits, both ways.
     pub limits: ReadLimits,
     /// The ready-to-receive message agreed on, if any.

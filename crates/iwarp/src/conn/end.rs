@@ -92,7 +92,7 @@ impl Connection {
         if core::mem::replace(&mut self.rx.peer_closed, true) {
             return;
         }
-        if unread > 0 {
+        if unread > 0 && !self.is_lone_marker(unread) {
             self.fail(Fault::Mpa(mpa::Error::Closed), None); // MPA-078
             return;
         }

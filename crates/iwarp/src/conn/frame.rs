@@ -2,7 +2,7 @@
 
 use super::batch::{TxBatch, TxLimit};
 use crate::memory::{Revoked, Span};
-use crate::mpa::{Crc, crc, fpdu};
+use crate::mpa::{Crc, crc, fpdu, marker};
 
 /// Longer segments than this exist on paths within one machine only.
 const HALVED_FROM: u32 = 16 * 1024;
@@ -18,20 +18,38 @@ pub(super) struct Budget {
     limit: TxLimit,
     fpdus: usize,
     octets: usize,
+    /// The most octets of markers that one FPDU may need.
+    markers: usize,
 }
 
 impl Budget {
-    pub(super) const fn new(limit: TxLimit) -> Self {
-        Self {
+    pub(super) fn new(limit: TxLimit, markers: bool) -> Self {
+        let mut budget = Self {
             limit,
             fpdus: 0,
             octets: 0,
+            markers: 0,
+        };
+        if markers {
+            budget.markers = marker::most(budget.mulpdu() as usize);
         }
+        budget
+    }
+
+    /// Whether markers are sent.
+    const fn has_markers(&self) -> bool {
+        self.markers > 0
     }
 
     /// FPDUs made.
     pub(super) const fn fpdus(&self) -> usize {
         self.fpdus
+    }
+
+    /// The longest ULPDU (MPA-081, MPA-083).
+    fn mulpdu(&self) -> u32 {
+        let range = fpdu::MULPDU_RANGE;
+        self.limit.mulpdu.clamp(*range.start(), *range.end())
     }
 
     /// How much of a message of which `left` octets are left goes behind the next header of this length: at most what
@@ -41,9 +59,7 @@ impl Budget {
     /// message are of the same length (instead of MPA-084): the last one is never so short that it costs more than it
     /// carries, and the receiver is done with one half while the other arrives.
     pub(super) fn payload(&self, header: usize, left: u32) -> u32 {
-        let range = fpdu::MULPDU_RANGE;
-        let mulpdu = self.limit.mulpdu.clamp(*range.start(), *range.end());
-        let most = mulpdu - to_u32(header);
+        let most = self.mulpdu() - to_u32(header);
         if most < HALVED_FROM || left <= most || left >= 2 * most {
             return most.min(left);
         }
@@ -52,7 +68,7 @@ impl Budget {
 
     /// Another FPDU may be made. The first one always may, whatever its length: the stream has to go on.
     pub(super) const fn admits(&self, header: usize, payload: u32) -> bool {
-        let octets = fpdu::fpdu_len(header + payload as usize);
+        let octets = fpdu::fpdu_len(header + payload as usize) + self.markers;
         let fits = self.octets == 0 || self.octets.saturating_add(octets) <= self.limit.octets;
         self.fpdus < self.limit.fpdus && fits
     }
@@ -64,28 +80,66 @@ impl Budget {
 }
 
 /// The longest payload that an empty batch can hold as a copy.
-pub(super) fn copied_at_most(out: &TxBatch, header: usize) -> u32 {
-    to_u32(out.longest_ulpdu() - header)
+pub(super) fn copied_at_most(out: &TxBatch, budget: &Budget, header: usize) -> u32 {
+    let room = out.longest_ulpdu();
+    let room = if budget.has_markers() {
+        room - marker::most(room).min(room)
+    } else {
+        room
+    };
+    to_u32(room - header)
 }
 
 /// There is room for the FPDU; `in_place` says in how many parts its payload is read in place.
-pub(super) fn fits(out: &TxBatch, header: usize, payload: u32, in_place: Option<usize>) -> bool {
+pub(super) fn fits(
+    out: &TxBatch,
+    budget: &Budget,
+    header: usize,
+    payload: u32,
+    in_place: Option<usize>,
+) -> bool {
     let (octets, parts) = match in_place {
         Some(parts) => (fpdu::HEADER_LEN + header + fpdu::MAX_TRAILER_LEN, parts + 2),
-        None => (fpdu::fpdu_len(header + payload as usize), 1),
+        None => (
+            fpdu::fpdu_len(header + payload as usize) + marker_room(budget, header, payload),
+            1,
+        ),
     };
     out.bytes_left() >= octets && out.parts_left() >= parts
+}
+
+/// Room for the markers of one FPDU.
+const fn marker_room(budget: &Budget, header: usize, payload: u32) -> usize {
+    if budget.has_markers() {
+        marker::most(header + payload as usize)
+    } else {
+        0
+    }
+}
+
+/// What an FPDU has besides its ULPDU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Framing {
+    /// A CRC.
+    pub(super) crc: bool,
+    /// Markers: where in the stream it will stand.
+    pub(super) markers: Option<u64>,
 }
 
 /// Appends an FPDU whose payload `fill` copies in and sums; returns its length.
 pub(super) fn put_copied(
     out: &mut TxBatch,
-    with_crc: bool,
+    framing: Framing,
     header: &[u8],
     payload: u32,
     fill: impl FnOnce(&mut [u8], Option<&mut Crc>) -> Result<(), Revoked>,
 ) -> Result<usize, Revoked> {
     let ulpdu = header.len() + payload as usize;
+    if let Some(position) = framing.markers {
+        return put_marked(out, (framing.crc, position), header, ulpdu, |buffer| {
+            fill(buffer, None)
+        });
+    }
     let octets = fpdu::fpdu_len(ulpdu);
     let mark = out.mark();
     let frame = out.reserve(octets);
@@ -93,7 +147,7 @@ pub(super) fn put_copied(
     write_front(front, ulpdu, header);
     let (body, trailer) = rest.split_at_mut(payload as usize);
     let apart = octets > SUMMED_WHOLE;
-    let mut sum = (with_crc && apart).then(|| {
+    let mut sum = (framing.crc && apart).then(|| {
         let mut sum = Crc::new();
         sum.update(front);
         sum
@@ -103,7 +157,7 @@ pub(super) fn put_copied(
         return Err(Revoked);
     }
     write_trailer(trailer, sum);
-    if with_crc && !apart {
+    if framing.crc && !apart {
         let (summed, field) = frame.split_at_mut(octets - crc::LEN);
         field.copy_from_slice(&crc::wire(crc::crc32c(summed)));
     }
@@ -111,7 +165,32 @@ pub(super) fn put_copied(
     Ok(octets)
 }
 
-/// Appends an FPDU whose payload is read in place, without CRC; returns its length.
+/// As [`put_copied`] at a position of a stream with markers: they are put in, and the whole is summed, when the payload is there.
+fn put_marked(
+    out: &mut TxBatch,
+    (crc, position): (bool, u64),
+    header: &[u8],
+    ulpdu: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), Revoked>,
+) -> Result<usize, Revoked> {
+    let octets = marker::fpdu_len(ulpdu, position);
+    let mark = out.mark();
+    let frame = out.reserve(octets);
+    let (_, plain) = frame.split_at_mut(octets - fpdu::fpdu_len(ulpdu));
+    let (front, rest) = plain.split_at_mut(fpdu::HEADER_LEN + header.len());
+    write_front(front, ulpdu, header);
+    let (body, trailer) = rest.split_at_mut(ulpdu - header.len());
+    if let Err(Revoked) = fill(body) {
+        out.rewind(mark);
+        return Err(Revoked);
+    }
+    write_trailer(trailer, None);
+    marker::insert(frame, ulpdu, position, crc);
+    out.push_bytes(mark, true);
+    Ok(octets)
+}
+
+/// Appends an FPDU whose payload is read in place, without CRC and markers; returns its length.
 pub(super) fn put_in_place(
     out: &mut TxBatch,
     header: &[u8],
@@ -160,11 +239,12 @@ mod tests {
     use super::*;
 
     fn cut(mulpdu: u32, mut left: u32) -> Vec<u32> {
-        let budget = Budget::new(TxLimit {
+        let limit = TxLimit {
             octets: usize::MAX,
             fpdus: usize::MAX,
             mulpdu,
-        });
+        };
+        let budget = Budget::new(limit, false);
         let mut parts = Vec::new();
         while left > 0 {
             let part = budget.payload(18, left);

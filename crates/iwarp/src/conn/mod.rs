@@ -39,7 +39,7 @@ mod work;
 mod tests;
 
 pub use batch::{Piece, PieceRef, TxBatch, TxLimit};
-pub use config::{QueueSizes, Ready, Role, StreamConfig, StreamEnd};
+pub use config::{Markers, QueueSizes, Ready, Role, StreamConfig, StreamEnd};
 pub use counters::{Counters, Traffic};
 pub use event::Event;
 pub use fault::Fault;
@@ -80,6 +80,7 @@ pub struct Connection {
 const NOT_STARTED: StreamConfig = StreamConfig {
     role: Role::Initiator,
     crc: true,
+    markers: Markers::NONE,
     limits: ReadLimits { ird: 0, ord: 0 },
     ready: None,
     receive_wait: Duration::ZERO,
@@ -96,6 +97,13 @@ impl Connection {
     /// its wrap in a test.
     #[doc(hidden)]
     pub fn with_first_msn(sizes: QueueSizes, scope: Scope, msn: u32) -> Self {
+        Self::with_counters(sizes, scope, msn, 0)
+    }
+
+    /// As [`Connection::with_first_msn`], with `octets` of the stream taken for sent and received before it starts: to come
+    /// near the wraps of marker positions in a test.
+    #[doc(hidden)]
+    pub fn with_counters(sizes: QueueSizes, scope: Scope, msn: u32, octets: u64) -> Self {
         Self {
             sizes,
             scope,
@@ -103,8 +111,12 @@ impl Connection {
             phase: Phase::Idle,
             initiator: InitiatorQueue::new(&sizes),
             receive: ReceiveQueue::new(&sizes),
-            rx: Rx::new(sizes.receive_sges as usize, msn),
-            tx: Tx::new(sizes.initiator_sges.max(sizes.read_sges) as usize, msn),
+            rx: Rx::new(sizes.receive_sges as usize, msn, octets),
+            tx: Tx::new(
+                sizes.initiator_sges.max(sizes.read_sges) as usize,
+                msn,
+                octets,
+            ),
             notices: Notices::default(),
             counters: Counters::default(),
         }

@@ -15,6 +15,7 @@ use super::work::WqeStatus;
 use crate::ddp::{self, Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
 use crate::mpa::fpdu::{self, Frame};
+use crate::mpa::marker;
 use crate::rdmap::{Opcode, OperationError, ProtectionError, ReadRequest, Terminate};
 use crate::types::{RemoteAddress, STag};
 
@@ -42,6 +43,10 @@ pub(super) struct Rx {
     pub(super) refusal: Option<(Fault, About)>,
     /// Why the stream failed.
     pub(super) cause: Option<Cause>,
+    /// Position in the stream of the first octet handed in, as markers count it.
+    origin: u64,
+    /// The ULPDU of an FPDU with markers inside; holds nothing between two calls.
+    unmarked: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +78,7 @@ enum Handled {
 }
 
 impl Rx {
-    pub(super) fn new(receive_sges: usize, msn: u32) -> Self {
+    pub(super) fn new(receive_sges: usize, msn: u32, origin: u64) -> Self {
         Self {
             send_msn: msn,
             read_msn: msn,
@@ -87,6 +92,8 @@ impl Rx {
             end_waits: false,
             refusal: None,
             cause: None,
+            origin,
+            unmarked: Vec::new(),
         }
     }
 
@@ -110,7 +117,7 @@ impl Rx {
     }
 
     pub(super) fn footprint(&self) -> usize {
-        self.spans.capacity() * size_of::<Span>()
+        self.spans.capacity() * size_of::<Span>() + self.unmarked.capacity()
     }
 }
 
@@ -127,11 +134,19 @@ impl Connection {
             self.handle_timeout(now);
         }
         let mut at = 0;
+        let mut unmarked = core::mem::take(&mut self.rx.unmarked);
         while at < input.len() && self.is_receiving() {
             if self.is_stalled() {
                 break;
             }
-            match fpdu::parse(&input[at..], self.config.crc) {
+            let crc = self.config.crc;
+            let parsed = if self.config.markers.received {
+                let position = self.position();
+                marker::parse(&input[at..], crc, position, &mut unmarked)
+            } else {
+                fpdu::parse(&input[at..], crc)
+            };
+            match parsed {
                 Ok(Frame::Incomplete { wanted }) => {
                     self.rx.wanted = wanted;
                     break;
@@ -150,6 +165,7 @@ impl Connection {
                 Err(error) => self.fail(Fault::Mpa(error), None),
             }
         }
+        self.rx.unmarked = unmarked;
         if !self.is_receiving() {
             self.counters.dropped_octets += (input.len() - at) as u64;
             at = input.len();
@@ -159,6 +175,19 @@ impl Connection {
             self.handle_stream_end(now, StreamEnd::Fin, input.len() - at);
         }
         at
+    }
+
+    /// Where in the stream the next FPDU begins, as markers count it.
+    const fn position(&self) -> u64 {
+        self.rx.origin.wrapping_add(self.counters.received.octets)
+    }
+
+    /// The octets left over at the end of the stream are no part of an FPDU: a marker between two of them may come before
+    /// there is a second one.
+    pub(super) const fn is_lone_marker(&self, unread: usize) -> bool {
+        self.config.markers.received
+            && unread == marker::LEN
+            && self.position().is_multiple_of(marker::INTERVAL as u64)
     }
 
     /// The shortest input with which [`Connection::handle_bytes`] can get further.

@@ -4,13 +4,13 @@ use super::Connection;
 use super::batch::{MAX_PARTS, TxBatch};
 use super::config::Ready;
 use super::end::Failing;
-use super::frame::{self, Budget};
+use super::frame::{self, Budget, Framing};
 use super::queues::Work;
 use super::tx::{Current, Last, Outbound, Step};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
-use crate::mpa::{Crc, fpdu};
+use crate::mpa::{Crc, fpdu, marker};
 use crate::rdmap::{Opcode, ProtectionError, ReadRequest, Terminate, TerminateCode, control};
 use crate::types::{RemoteAddress, STag, Sge};
 
@@ -115,9 +115,9 @@ impl Connection {
         };
         let len = match in_place {
             Some(_) => most,
-            None => most.min(frame::copied_at_most(out, header_len)),
+            None => most.min(frame::copied_at_most(out, budget, header_len)),
         };
-        if !budget.admits(header_len, len) || !frame::fits(out, header_len, len, in_place) {
+        if !budget.admits(header_len, len) || !frame::fits(out, budget, header_len, len, in_place) {
             return Step::Full;
         }
         let last = len == left;
@@ -147,7 +147,7 @@ impl Connection {
         } else if request.inline {
             let from = current.offset as usize;
             let data = &self.initiator.inline(at)[from..from + len as usize];
-            frame::put_copied(out, self.config.crc, header, len, |buffer, sum| {
+            frame::put_copied(out, self.framing(), header, len, |buffer, sum| {
                 buffer.copy_from_slice(data);
                 if let Some(sum) = sum {
                     sum.update(buffer);
@@ -156,7 +156,7 @@ impl Connection {
             })
         } else {
             let spans = pieces(&self.tx.spans, current, len);
-            frame::put_copied(out, self.config.crc, header, len, |buffer, sum| {
+            frame::put_copied(out, self.framing(), header, len, |buffer, sum| {
                 fetch_all(mem, spans, buffer, sum)
             })
         };
@@ -338,10 +338,10 @@ impl Connection {
         let left = size - response.made;
         let most = budget.payload(TaggedHeader::LEN, left);
         let in_place = !self.must_copy() && most >= COPIED_BELOW;
-        let copied = frame::copied_at_most(out, TaggedHeader::LEN);
+        let copied = frame::copied_at_most(out, budget, TaggedHeader::LEN);
         let len = if in_place { most } else { most.min(copied) };
         if !budget.admits(TaggedHeader::LEN, len)
-            || !frame::fits(out, TaggedHeader::LEN, len, in_place.then_some(1))
+            || !frame::fits(out, budget, TaggedHeader::LEN, len, in_place.then_some(1))
         {
             return Step::Full;
         }
@@ -364,7 +364,7 @@ impl Connection {
         } else {
             frame::put_copied(
                 out,
-                self.config.crc,
+                self.framing(),
                 header.as_bytes(),
                 len,
                 |buffer, sum| fetch_all(mem, span.into_iter(), buffer, sum),
@@ -420,10 +420,10 @@ impl Connection {
         let Ok(len) = u32::try_from(payload.len()) else {
             return false;
         };
-        if !budget.admits(header.len(), len) || !frame::fits(out, header.len(), len, None) {
+        if !budget.admits(header.len(), len) || !frame::fits(out, budget, header.len(), len, None) {
             return false;
         }
-        let made = frame::put_copied(out, self.config.crc, header, len, |buffer, sum| {
+        let made = frame::put_copied(out, self.framing(), header, len, |buffer, sum| {
             buffer.copy_from_slice(payload);
             if let Some(sum) = sum {
                 sum.update(buffer);
@@ -443,9 +443,17 @@ impl Connection {
         self.counters.sent.payload += u64::from(payload);
     }
 
-    /// Payload may not be read in place: its sum or a capture needs a private copy.
+    /// Payload may not be read in place: its sum, a capture, or markers in the middle of it need a private copy.
     const fn must_copy(&self) -> bool {
-        self.config.crc || self.config.private_payload
+        self.config.crc || self.config.private_payload || self.config.markers.sent
+    }
+
+    /// How the next FPDU is framed.
+    fn framing(&self) -> Framing {
+        Framing {
+            crc: self.config.crc,
+            markers: self.config.markers.sent.then_some(self.tx.handed), // MPA-032, MPA-034
+        }
     }
 }
 
@@ -455,12 +463,18 @@ const TERMINATE_HEADER: UntaggedHeader =
 
 /// A whole FPDU with a Terminate without headers, for a side that ends the stream before it has a connection to end: the
 /// Initiator that cannot live with a Reply, 2/0/05 to 2/0/07 (RFC 6581 sections 8 and 9).
-pub fn terminate_frame(code: TerminateCode, crc: bool) -> Vec<u8> {
+///
+/// `crc` and `markers` are what the two start-up frames ask for in this direction (MPA2-037).
+pub fn terminate_frame(code: TerminateCode, crc: bool, markers: bool) -> Vec<u8> {
     let (octets, len) = Terminate::new(code).to_bytes();
     let mut ulpdu = TERMINATE_HEADER.to_bytes().to_vec();
     ulpdu.extend_from_slice(&octets[..len]);
     let mut frame = Vec::with_capacity(fpdu::fpdu_len(ulpdu.len()));
-    fpdu::put(&mut frame, &ulpdu, crc);
+    if markers {
+        marker::put(&mut frame, &ulpdu, crc, 0);
+    } else {
+        fpdu::put(&mut frame, &ulpdu, crc);
+    }
     frame
 }
 

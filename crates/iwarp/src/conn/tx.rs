@@ -125,7 +125,7 @@ pub(super) enum Step {
 }
 
 impl Tx {
-    pub(super) fn new(sges: usize, msn: u32) -> Self {
+    pub(super) fn new(sges: usize, msn: u32, octets: u64) -> Self {
         Self {
             ready: None,
             ready_asked: false,
@@ -137,8 +137,8 @@ impl Tx {
             responses: VecDeque::new(),
             runs: VecDeque::new(),
             response_turn: false,
-            handed: 0,
-            sent: 0,
+            handed: octets,
+            sent: octets,
             failing: None,
             terminate: None,
         }
@@ -309,7 +309,7 @@ impl Connection {
         limit: TxLimit,
         out: &mut TxBatch,
     ) -> usize {
-        let mut budget = Budget::new(limit);
+        let mut budget = Budget::new(limit, self.config.markers.sent);
         loop {
             self.settle();
             let step = match self.next_source() {

@@ -1,4 +1,4 @@
-//! FPDU framing without markers, RFC 5044 §4.1: `ULPDU_Length`, the ULPDU, PAD and CRC.
+//! FPDU framing, RFC 5044 §4.1, in a direction without markers ([`marker`](super::marker) has the others): `ULPDU_Length`, the ULPDU, PAD and CRC.
 //!
 //! ```text
 //!  0       2                 2+L        multiple of 4   +4

@@ -3,12 +3,11 @@
 //! - [`startup`]: Request and Reply frames and what two sides agree on by them (RFC 5044 §7.1, RFC 6581).
 //! - [`fpdu`]: framing of one ULPDU (RFC 5044 §4.1).
 //! - [`crc`]: the CRC32c of an FPDU (RFC 5044 §4.4).
-//!
-//! Markers (RFC 5044 §4.2, §4.3) are missing so far: nothing here inserts or strips them. A frame says whether its sender
-//! asks for them, so that the caller can refuse, and [`Error::Marker`] has its place already.
+//! - [`marker`]: FPDUs in a direction with markers (RFC 5044 §4.2, §4.3).
 
 pub mod crc;
 pub mod fpdu;
+pub mod marker;
 pub mod startup;
 
 use core::fmt;

@@ -10,14 +10,14 @@
 //! conclusion with [`Offer::conclude`]; [`FrameReader`] takes a frame off the stream on either side. Nothing here waits, and
 //! nothing knows what to do about an error: a malformed frame closes the connection without an answer (MPA-021, MPA-022).
 //!
-//! Rev 0 (RFC 5044 appendix C) is refused (MPA-010, MPA-029). Markers are reported and never asked for.
+//! Rev 0 (RFC 5044 appendix C) is refused (MPA-010, MPA-029).
 
 mod frame;
 mod negotiate;
 mod reader;
 
 pub use frame::{
-    Enhanced, Frame, FrameKind, HEADER_LEN, MAX_FRAME, MAX_PRIVATE_DATA, NOT_NEGOTIATED,
+    Enhanced, Frame, FrameKind, HEADER_LEN, MAX_FRAME, MAX_PRIVATE_DATA, NOT_NEGOTIATED, ReadyKinds,
 };
 pub use negotiate::{Acceptance, Agreed, ConcludeError, Offer, accept, peer_limits, reject};
 pub use reader::{FrameReader, StartupError};

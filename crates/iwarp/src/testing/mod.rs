@@ -5,4 +5,4 @@ mod memory;
 mod pair;
 
 pub use memory::{Rights, VecMemory};
-pub use pair::{End, Knobs, Pair, SIZES, frames, stream};
+pub use pair::{End, Knobs, Pair, SIZES, frames, marked_frames, stream};

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use super::VecMemory;
 use crate::conn::{
-    Completion, Connection, Event, Fault, InitiatorWqe, Operation, PieceRef, PostError, QueueSizes,
-    Ready, Role, StreamConfig, StreamEnd, TxBatch, TxLimit,
+    Completion, Connection, Event, Fault, InitiatorWqe, Markers, Operation, PieceRef, PostError,
+    QueueSizes, Ready, Role, StreamConfig, StreamEnd, TxBatch, TxLimit,
 };
 use crate::memory::{Memory, Scope};
 use crate::mpa::fpdu::{self, Frame};
+use crate::mpa::marker;
 use crate::rdmap::Terminate;
 use crate::types::{Pd, ReadLimits, StreamId};
 
@@ -28,6 +29,7 @@ pub const fn stream(role: Role) -> StreamConfig {
     StreamConfig {
         role,
         crc: true,
+        markers: Markers::NONE,
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
@@ -338,6 +340,27 @@ pub fn frames(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
             Frame::Complete { ulpdu, consumed } => {
                 ulpdus.push(ulpdu.to_vec());
                 stream = &stream[consumed..];
+            }
+            Frame::Incomplete { .. } => panic!("a cut FPDU"),
+        }
+    }
+    ulpdus
+}
+
+/// As [`frames`], of a stream with markers that begins at `position`.
+///
+/// # Panics
+///
+/// When a CRC or a marker is wrong or the last FPDU is cut.
+pub fn marked_frames(mut stream: &[u8], crc: bool, mut position: u64) -> Vec<Vec<u8>> {
+    let mut ulpdus = Vec::new();
+    let mut unmarked = Vec::new();
+    while !stream.is_empty() {
+        match marker::parse(stream, crc, position, &mut unmarked).expect("good CRCs and markers") {
+            Frame::Complete { ulpdu, consumed } => {
+                ulpdus.push(ulpdu.to_vec());
+                stream = &stream[consumed..];
+                position += consumed as u64;
             }
             Frame::Incomplete { .. } => panic!("a cut FPDU"),
         }

@@ -2,20 +2,19 @@
 //!
 //! This reads lengths and nothing else; whether a frame is right is for the engine and the dissector to say.
 
+use iwarp::mpa::{fpdu, marker};
+
 /// Octets in front of the private data of a start-up frame: key, flags, revision, length.
 const STARTUP_HEADER: usize = 20;
 const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
 const REPLY_KEY: &[u8; 16] = b"MPA ID Rep Frame";
 /// M of the flags octet: its sender wants to receive markers.
 const MARKERS: u8 = 0x80;
-/// ULPDU_Length and CRC field.
-const FPDU_OVERHEAD: usize = 6;
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Startup,
     Fpdus,
-    /// Not MPA, or not to be read without a marker's help: cut anywhere.
+    /// Not MPA: cut anywhere.
     Unknown,
 }
 
@@ -25,6 +24,8 @@ pub(super) struct Cutter {
     /// The other side asked for markers: what follows the start-up frame has them.
     markers: bool,
     asks_for_markers: bool,
+    /// Octets of FPDUs and markers given out.
+    position: u64,
     held: Vec<u8>,
     /// Octets of `held` that were given out.
     taken: usize,
@@ -42,6 +43,7 @@ impl Cutter {
             framing: Framing::Startup,
             markers: false,
             asks_for_markers: false,
+            position: 0,
             held: Vec::new(),
             taken: 0,
         }
@@ -63,6 +65,7 @@ impl Cutter {
         }
         let length = match self.framing {
             Framing::Startup => startup_length(rest),
+            Framing::Fpdus if self.markers => marked_length(rest, self.position),
             Framing::Fpdus => fpdu_length(rest),
             Framing::Unknown => Length::Known(rest.len()),
         };
@@ -76,11 +79,9 @@ impl Cutter {
         };
         if self.framing == Framing::Startup {
             self.asks_for_markers = rest[REQUEST_KEY.len()] & MARKERS != 0;
-            self.framing = if self.markers {
-                Framing::Unknown
-            } else {
-                Framing::Fpdus
-            };
+            self.framing = Framing::Fpdus;
+        } else {
+            self.position += length as u64;
         }
         let from = self.taken;
         self.taken += length;
@@ -92,12 +93,9 @@ impl Cutter {
         self.asks_for_markers
     }
 
-    /// The other direction's start-up frame asked for markers in this one: its FPDUs are not cut.
-    pub(super) fn expect_markers(&mut self) {
+    /// The other direction's start-up frame asked for markers in this one.
+    pub(super) const fn expect_markers(&mut self) {
         self.markers = true;
-        if self.framing == Framing::Fpdus {
-            self.framing = Framing::Unknown;
-        }
     }
 
     /// From here on the stream is given out as it comes, what is held first.
@@ -129,10 +127,22 @@ fn startup_length(octets: &[u8]) -> Length {
 
 fn fpdu_length(octets: &[u8]) -> Length {
     match octets {
-        // The pad fills up to a multiple of four; it counts the length field but not the CRC, which is four octets.
-        [high, low, ..] => Length::Known(
-            (usize::from(u16::from_be_bytes([*high, *low])) + FPDU_OVERHEAD).next_multiple_of(4),
-        ),
+        [high, low, ..] => Length::Known(fpdu::fpdu_len(u16::from_be_bytes([*high, *low]).into())),
+        _ => Length::Unknown,
+    }
+}
+
+/// An FPDU at `position` of a direction with markers.
+fn marked_length(octets: &[u8], position: u64) -> Length {
+    let lead = match position % marker::INTERVAL as u64 {
+        0 => marker::LEN,
+        _ => 0,
+    };
+    match octets.get(lead..) {
+        Some([high, low, ..]) => {
+            let ulpdu = u16::from_be_bytes([*high, *low]);
+            Length::Known(marker::fpdu_len(ulpdu.into(), position))
+        }
         _ => Length::Unknown,
     }
 }

@@ -7,8 +7,8 @@
 //! A stream is cut where its start-up frames and FPDUs end (RFC 5044 §4.4, §7.1), one of them per captured segment: the
 //! picture of a sender that keeps FPDUs aligned to segments (RFC 5044 §5.1). How the socket calls happened to cut the
 //! stream says nothing about the wire, and a dissector's heuristic overlooks an FPDU of which fewer than 20 octets begin
-//! a segment. Octets of a cut FPDU are held back until its rest has come, or until the stream ends. A stream that is not
-//! MPA, and one with markers, is written as it comes.
+//! a segment. Octets of a cut FPDU are held back until its rest has come, or until the stream ends; a marker between
+//! two FPDUs belongs to the second. A stream that is not MPA is written as it comes.
 //!
 //! Capturing costs a copy and a lock for the whole file; an adapter without capture has no [`Flow`] and pays nothing.
 

@@ -377,22 +377,30 @@ fn what_is_not_mpa_is_written_as_it_comes() {
 }
 
 #[test]
-fn markers_end_the_cutting_of_the_direction_that_has_them() {
+fn a_direction_with_markers_is_cut_at_its_fpdus() {
     let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
     let mut wants_markers = reply();
     wants_markers[16] |= 0x80;
     flow.sent(&[&request()]);
     flow.received(&wants_markers);
-    flow.sent(&[&[0; 9]]);
+    let mut stream = Vec::new();
+    for len in [484, 20, 1500, 64] {
+        let at = stream.len() as u64;
+        iwarp::mpa::marker::put(&mut stream, &vec![7; len], true, at);
+    }
+    for octets in stream.chunks(13) {
+        flow.sent(&[octets]);
+    }
     flow.received(&[0, 14, 0]);
     capture.flush().unwrap();
     let frames = shelf.frames();
-    assert_eq!(
-        frames.len(),
-        6,
-        "ours are written as they come, the peer's are held until whole"
-    );
-    assert_eq!(frames[5].payload, [0; 9]);
+    let sent: Vec<usize> = frames[5..]
+        .iter()
+        .map(|frame| frame.payload.len())
+        .collect();
+    // One marker before the first and one inside the second and the last each, two inside the third; the peer's three
+    // octets are held until they are an FPDU.
+    assert_eq!(sent, [4 + 492, 28 + 4, 1508 + 8, 72 + 4]);
 }
 
 #[test]

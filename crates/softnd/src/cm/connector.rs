@@ -419,6 +419,7 @@ impl Connector {
         StreamConfig {
             role,
             crc: agreed.crc,
+            markers: agreed.markers,
             limits: agreed.limits,
             ready: agreed.ready,
             receive_wait: self.core.options.effective_receive_wait(),

@@ -133,11 +133,9 @@ impl Greeting {
                     tracing::debug!(peer = %exchange.stream.peer(), "the peer sent on behind its request, or has gone");
                     return Step::Drop;
                 }
-                // Markers are not spoken yet, so a peer that wants them is refused (MPA-033).
-                let refused = request.markers;
                 state.request = Some(request);
                 self.cancel_timer(state);
-                if refused { Step::Refuse } else { Step::Offer }
+                Step::Offer
             }
             Heard::Malformed(error) => {
                 tracing::debug!(peer = %exchange.stream.peer(), %error, "not an MPA request");
@@ -169,7 +167,6 @@ impl Greeting {
 enum Step {
     Wait,
     Offer,
-    Refuse,
     Drop,
 }
 
@@ -181,10 +178,6 @@ impl Source for Greeting {
                 Some(listener) => listener.offered(self.key),
                 None => self.refuse(),
             },
-            Step::Refuse => {
-                self.refuse();
-                self.forget();
-            }
             Step::Drop => self.drop_it(),
         }
         Turn::default()

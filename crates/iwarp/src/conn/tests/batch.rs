@@ -5,13 +5,19 @@ use crate::conn::frame;
 use crate::memory::{Memory, Revoked, Span};
 use crate::testing::VecMemory;
 
+/// Neither CRC nor markers.
+const PLAIN: frame::Framing = frame::Framing {
+    crc: false,
+    markers: None,
+};
+
 /// Three FPDUs: one copied, one with payload in two places, one with payload in one.
 fn filled(mem: &VecMemory) -> (TxBatch, Vec<u8>) {
     let mut batch = TxBatch::with_capacity(4096, 8);
     let span = |sge: Sge| mem.check_local(sge, crate::LocalAccess::Read, PD).unwrap();
     let first = span(mem.register(pattern(10, 1), Rights::NONE, PD));
     let second = span(mem.register(pattern(7, 2), Rights::NONE, PD));
-    let copied = frame::put_copied(&mut batch, false, &[1; 18], 3, |buffer, _| {
+    let copied = frame::put_copied(&mut batch, PLAIN, &[1; 18], 3, |buffer, _| {
         buffer.fill(9);
         Ok(())
     });
@@ -118,7 +124,13 @@ fn a_failed_fetch_is_reported() {
 fn an_fpdu_that_could_not_be_copied_leaves_nothing_behind() {
     let mut batch = TxBatch::with_capacity(256, 1);
     let before = batch.mark();
-    let refused = frame::put_copied(&mut batch, true, &[1; 18], 100, |_, _| Err(Revoked));
+    let refused = frame::put_copied(
+        &mut batch,
+        frame::Framing { crc: true, ..PLAIN },
+        &[1; 18],
+        100,
+        |_, _| Err(Revoked),
+    );
     assert_eq!(refused, Err(Revoked));
     assert_eq!(batch.mark(), before);
     assert!(batch.is_empty() && batch.pieces().next().is_none());
@@ -133,7 +145,7 @@ fn mpa_053_pad_is_zero_in_a_batch_that_was_used_before() {
             buffer.fill(octet);
             Ok(())
         };
-        frame::put_copied(&mut batch, false, &[1; 18], len, fill).unwrap();
+        frame::put_copied(&mut batch, PLAIN, &[1; 18], len, fill).unwrap();
     }
     let octets = flat(&batch, &VecMemory::new());
     assert_eq!(octets[25..], [0; 7]);
@@ -180,7 +192,7 @@ fn octets_are_given_as_one_run_only_where_nothing_is_registered_memory() {
             buffer.fill(7);
             Ok(())
         };
-        frame::put_copied(&mut batch, false, &[1; 18], len, fill).unwrap();
+        frame::put_copied(&mut batch, PLAIN, &[1; 18], len, fill).unwrap();
     }
     let all = flat(&batch, &mem);
     for sent in 0..all.len() {
@@ -196,7 +208,7 @@ fn octets_end_where_what_is_kept_ends() {
     let mut batch = TxBatch::with_capacity(4096, 8);
     for _ in 0..2 {
         let fill = |_: &mut [u8], _: Option<&mut crate::Crc>| Ok(());
-        frame::put_copied(&mut batch, false, &[1; 18], 8, fill).unwrap();
+        frame::put_copied(&mut batch, PLAIN, &[1; 18], 8, fill).unwrap();
     }
     batch.advance(5);
     batch.keep_cut_only();

@@ -65,9 +65,13 @@ fn small() -> Knobs {
 
 #[test]
 fn mpa_072_one_octet_at_a_time() {
-    for crc in [true, false] {
+    for (crc, markers) in [(true, false), (false, false), (true, true), (false, true)] {
         let config = StreamConfig {
             crc,
+            markers: Markers {
+                sent: markers,
+                received: markers,
+            },
             ..stream(Role::Initiator)
         };
         let whole = exchange(config, small(), |_| {});

@@ -5,6 +5,7 @@ mod cuts;
 mod ends;
 mod failing;
 mod limits;
+mod markers;
 mod model;
 mod negative;
 mod requests;

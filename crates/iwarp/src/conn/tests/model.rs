@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::rdmap::Opcode;
+use crate::testing::marked_frames;
 
 /// One thing that happens to one side, or to the transport.
 #[derive(Clone, Debug)]
@@ -117,6 +118,8 @@ fn calm() -> impl Strategy<Value = Action> {
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     crc: bool,
+    /// In what `a` sends, in what `b` sends.
+    markers: [bool; 2],
     private: bool,
     mulpdu: u32,
     limits: ReadLimits,
@@ -130,9 +133,12 @@ fn setting() -> impl Strategy<Value = Setting> {
         Just(Some(Ready::Write)),
         Just(Some(Ready::Read))
     ];
-    (any::<bool>(), any::<bool>(), mulpdu, 1..5u32, ready).prop_map(
-        |(crc, private, mulpdu, limit, ready)| Setting {
+    let flags = (any::<bool>(), any::<bool>());
+    let markers = prop_oneof![2 => Just([false; 2]), 1 => any::<[bool; 2]>()];
+    (flags, markers, mulpdu, 1..5u32, ready).prop_map(
+        |((crc, private), markers, mulpdu, limit, ready)| Setting {
             crc,
+            markers,
             private,
             mulpdu,
             limits: ReadLimits {
@@ -174,6 +180,10 @@ impl Run {
         let a = StreamConfig {
             role: Role::Initiator,
             crc: setting.crc,
+            markers: Markers {
+                sent: setting.markers[0],
+                received: setting.markers[1],
+            },
             limits: setting.limits,
             ready: setting.ready,
             receive_wait: Duration::from_secs(3600),
@@ -185,6 +195,10 @@ impl Run {
             a,
             StreamConfig {
                 role: Role::Responder,
+                markers: Markers {
+                    sent: setting.markers[1],
+                    received: setting.markers[0],
+                },
                 ..a
             },
             knobs,
@@ -441,10 +455,15 @@ fn results(end: &End) -> (Results, Results) {
 }
 
 /// What was sent is whole messages of good FPDUs; nothing follows a Terminate; messages of one side are not interleaved.
-fn check_stream(sent: &[u8], crc: bool, whole: bool) -> Result<(), TestCaseError> {
+fn check_stream(sent: &[u8], crc: bool, markers: bool, whole: bool) -> Result<(), TestCaseError> {
     let mut open: Option<Opcode> = None;
     let mut over = false;
-    for ulpdu in frames(sent, crc) {
+    let ulpdus = if markers {
+        marked_frames(sent, crc, 0)
+    } else {
+        frames(sent, crc)
+    };
+    for ulpdu in ulpdus {
         prop_assert!(!over, "RDMAP-071");
         let opcode = Opcode::parse(ulpdu[1]).expect("one of ours");
         over = opcode == Opcode::Terminate;
@@ -481,7 +500,7 @@ proptest! {
                 let mem = if *here { &end.mem } else { &peer.mem };
                 prop_assert_eq!(&mem.bytes(*token), data);
             }
-            check_stream(&end.sent, setting.crc, true)?;
+            check_stream(&end.sent, setting.crc, setting.markers[usize::from(!a)], true)?;
         }
         for a in [true, false] {
             let sent = core::mem::take(&mut run.side(!a).2.sent);
@@ -540,7 +559,7 @@ proptest! {
             }
             prop_assert!(!end.conn.wants_transmit() || !end.batch.is_empty());
             prop_assert!(end.conn.write_side_done());
-            check_stream(&end.sent, setting.crc, false)?;
+            check_stream(&end.sent, setting.crc, setting.markers[usize::from(!a)], false)?;
         }
     }
 

@@ -375,12 +375,13 @@ fn t3_crc_error() {
 
 #[test]
 fn t4_t5_t6_terminates_without_headers() {
-    let made = |layer, etype, code| terminate_frame(TerminateCode::new(layer, etype, code), true);
+    let made =
+        |layer, etype, code| terminate_frame(TerminateCode::new(layer, etype, code), true, false);
     assert_eq!(made(0, 2, 6), vector("T4"));
     assert_eq!(made(2, 0, 6), vector("T5"));
     assert_eq!(made(2, 0, 7), vector("T6"));
     assert_eq!(made(2, 0, 2), vector("T3"));
-    let without = terminate_frame(TerminateCode::new(2, 0, 6), false);
+    let without = terminate_frame(TerminateCode::new(2, 0, 6), false, false);
     assert_eq!(without[..24], vector("T5")[..24]);
     assert_eq!(without[24..], [0; 4]);
 }

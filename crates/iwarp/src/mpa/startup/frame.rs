@@ -108,13 +108,61 @@ impl Enhanced {
         [i0, i1, o0, o1]
     }
 
-    /// The one type we would use of those shown: Write before Read. A Send is none of ours: it takes a Receive of the
-    /// application (MPA2-033).
-    pub(super) const fn ready(self) -> Option<Ready> {
-        if self.rtr_write {
+    /// B, C and D.
+    pub(super) const fn ready(self) -> ReadyKinds {
+        ReadyKinds {
+            send: self.rtr_send,
+            write: self.rtr_write,
+            read: self.rtr_read,
+        }
+    }
+}
+
+/// Types of ready-to-receive message: B, C and D of RFC 6581 §9.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReadyKinds {
+    /// B: a zero-length Send. It takes a Receive of the Responder's application, which has to have one posted (MPA2-033).
+    pub send: bool,
+    /// C: a zero-length Write.
+    pub write: bool,
+    /// D: a zero-length Read.
+    pub read: bool,
+}
+
+impl ReadyKinds {
+    /// Those that no application notices.
+    pub const UNSEEN: Self = Self {
+        send: false,
+        write: true,
+        read: true,
+    };
+
+    /// All of them.
+    pub const ALL: Self = Self {
+        send: true,
+        write: true,
+        read: true,
+    };
+
+    /// Those that both have.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            send: self.send && other.send,
+            write: self.write && other.write,
+            read: self.read && other.read,
+        }
+    }
+
+    /// The one to use: Write before Read, a Send where there is nothing else.
+    #[must_use]
+    pub const fn preferred(self) -> Option<Ready> {
+        if self.write {
             Some(Ready::Write)
-        } else if self.rtr_read {
+        } else if self.read {
             Some(Ready::Read)
+        } else if self.send {
+            Some(Ready::Send)
         } else {
             None
         }

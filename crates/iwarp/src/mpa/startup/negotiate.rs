@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use super::frame::{Enhanced, Frame, FrameKind, NOT_NEGOTIATED};
+use super::frame::{Enhanced, Frame, FrameKind, NOT_NEGOTIATED, ReadyKinds};
 use super::reader::StartupError;
 use crate::mpa::Error;
-use crate::{ReadLimits, Ready};
+use crate::{Markers, ReadLimits, Ready};
 
 /// What the start-up has settled, for one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct Agreed {
     pub ready: Option<Ready>,
     /// A of the Reply.
     pub peer_to_peer: bool,
-    /// The peer asked for markers in what it receives (MPA-032).
-    pub send_markers: bool,
+    /// In which directions markers stand: the peer's M and our own (MPA-032).
+    pub markers: Markers,
 }
 
 /// What an Initiator asks for.
@@ -30,10 +30,14 @@ pub struct Agreed {
 pub struct Offer {
     /// Rev: 1, or 2, which is sent with S = 1 always (PEER-052).
     pub revision: u8,
-    /// A: ask for a ready-to-receive message, by Write or Read. Rev 2 only.
+    /// A: ask for a ready-to-receive message. Rev 2 only.
     pub peer_to_peer: bool,
+    /// The types of it that this side can send, at least one (MPA2-021).
+    pub ready: ReadyKinds,
     /// C: ask for CRC. It comes on all the same if the peer asks.
     pub crc: bool,
+    /// M: ask for markers in what the peer sends. Some peers refuse then (PEER-006).
+    pub markers: bool,
     /// Inbound and outbound Reads, already cut to what the adapter can do. Rev 2 only.
     pub limits: ReadLimits,
     /// The application's Private Data.
@@ -80,21 +84,22 @@ impl fmt::Display for ConcludeError {
 impl core::error::Error for ConcludeError {}
 
 impl Offer {
-    /// The Request frame: no markers, Rev 2 with S = 1, and with A = 1 both types of ready-to-receive message that we send
-    /// (MPA2-021).
+    /// The Request frame: Rev 2 with S = 1, and with A = 1 every type of ready-to-receive message that we
+    /// send (MPA2-021).
     #[must_use]
     pub fn request(&self) -> Frame {
         let enhanced = (self.revision >= 2).then(|| Enhanced {
             peer_to_peer: self.peer_to_peer,
-            rtr_send: false,
-            rtr_write: self.peer_to_peer,
-            rtr_read: self.peer_to_peer,
+            // MPA2-023
+            rtr_send: self.peer_to_peer && self.ready.send,
+            rtr_write: self.peer_to_peer && self.ready.write,
+            rtr_read: self.peer_to_peer && self.ready.read,
             ird: wire_limit(self.limits.ird),
             ord: wire_limit(self.limits.ord),
         });
         Frame {
             kind: FrameKind::Request,
-            markers: false,
+            markers: self.markers,
             crc: self.crc,
             rejected: false,
             revision: self.revision,
@@ -103,12 +108,18 @@ impl Offer {
         }
     }
 
+    /// The Request has A = 1.
+    #[must_use]
+    pub const fn asks_peer_to_peer(&self) -> bool {
+        self.revision >= 2 && self.peer_to_peer
+    }
+
     /// What a Reply to [`Offer::request`] settles. `max` is what the adapter can do: a Reply ORD above our IRD is taken on up
     /// to there (RFC 6581 §9.1).
     ///
     /// The Reply's A decides, also where it is not the Request's (MPA2-022): with A = 0 no ready-to-receive message is
     /// agreed, and a first FPDU from us is legal all the same. A caller that wants it narrow compares
-    /// [`Agreed::peer_to_peer`] with its own and sends Terminate 2/0/07.
+    /// [`Agreed::peer_to_peer`] with [`Offer::asks_peer_to_peer`] and sends Terminate 2/0/07.
     ///
     /// # Errors
     ///
@@ -130,13 +141,17 @@ impl Offer {
             limits: self.limits,
             ready: None,
             peer_to_peer: false,
-            send_markers: reply.markers,
+            markers: Markers {
+                sent: reply.markers,
+                received: self.markers,
+            },
         };
         let Some(enhanced) = reply.enhanced else {
             return Ok(agreed); // RFC 5044 rules: a peer without limits
         };
         let ready = if enhanced.peer_to_peer {
-            Some(enhanced.ready().ok_or(ConcludeError::NoReady)?)
+            let common = enhanced.ready().and(self.ready); // MPA2-026, MPA2-027
+            Some(common.preferred().ok_or(ConcludeError::NoReady)?)
         } else {
             None
         };
@@ -175,6 +190,10 @@ impl Offer {
 pub struct Acceptance {
     /// C: ask for CRC. It comes on all the same if the Request asks.
     pub crc: bool,
+    /// M: ask for markers in what the peer sends.
+    pub markers: bool,
+    /// The types of ready-to-receive message that this side takes, at least one (MPA2-024).
+    pub ready: ReadyKinds,
     /// Inbound and outbound Reads of this side, already cut to the offer (see [`peer_limits`]) and the adapter.
     pub limits: ReadLimits,
     /// The application's Private Data.
@@ -184,8 +203,6 @@ pub struct Acceptance {
 /// The accepting Reply, and what holds from then on: Rev, S and A are the Request's (MPA2-005 to MPA2-007, MPA2-022), and
 /// with A = 1 exactly one type of ready-to-receive message is chosen, one that was offered where there is one to choose (PEER-031,
 /// MPA2-025). Limits above the offer are cut to it (MPA2-012).
-///
-/// A Request with [`Frame::markers`] set is to be rejected as long as no markers are sent.
 #[must_use]
 pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     let (ird, ord) = peer_limits(request);
@@ -194,7 +211,7 @@ pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
         ird: cut(with.limits.ird, ird),
         ord: cut(with.limits.ord, ord),
     };
-    let ready = chosen_ready(request);
+    let ready = chosen_ready(request, with.ready);
     let crc = request.crc || with.crc; // MPA-035; in the Reply as well, some take only the Reply's word
     let agreed = Agreed {
         revision: request.revision,
@@ -202,19 +219,22 @@ pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
         limits,
         ready,
         peer_to_peer: ready.is_some(),
-        send_markers: request.markers,
+        markers: Markers {
+            sent: request.markers,
+            received: with.markers,
+        },
     };
-    (
-        reply(request, false, crc, limits, &with.private_data),
-        agreed,
-    )
+    let mut reply = reply(request, (false, crc), limits, ready, &with.private_data);
+    reply.markers = with.markers;
+    (reply, agreed)
 }
 
 /// The rejecting Reply. `limits` are this side's and not cut: ORD may tell the Initiator which IRD would have been needed
 /// (MPA2-014). The connection is closed behind it (OPEN-13).
 #[must_use]
 pub fn reject(request: &Frame, limits: ReadLimits, private_data: &[u8]) -> Frame {
-    reply(request, true, request.crc, limits, private_data)
+    let ready = chosen_ready(request, ReadyKinds::UNSEEN);
+    reply(request, (true, request.crc), limits, ready, private_data)
 }
 
 /// What the peer's frame says about limits, from our side (swapped view): its ORD is our IRD, its IRD our ORD. `None`
@@ -228,23 +248,23 @@ pub fn peer_limits(frame: &Frame) -> (Option<u32>, Option<u32>) {
 }
 
 /// The type of ready-to-receive message that a Reply to `request` shows; `None` where none is asked for. Where the Request
-/// offers none that we support it is Write: a Reply with A = 1 shows at least one (MPA2-025).
-fn chosen_ready(request: &Frame) -> Option<Ready> {
+/// offers none of `ours` it is the best of these: a Reply with A = 1 shows at least one (MPA2-025).
+fn chosen_ready(request: &Frame, ours: ReadyKinds) -> Option<Ready> {
     let enhanced = request.enhanced.filter(|enhanced| enhanced.peer_to_peer)?;
-    Some(enhanced.ready().unwrap_or(Ready::Write))
+    let common = enhanced.ready().and(ours).preferred();
+    common.or(ours.preferred()).or(Some(Ready::Write))
 }
 
 fn reply(
     request: &Frame,
-    rejected: bool,
-    crc: bool,
+    (rejected, crc): (bool, bool),
     limits: ReadLimits,
+    ready: Option<Ready>,
     private_data: &[u8],
 ) -> Frame {
-    let ready = chosen_ready(request);
     let enhanced = request.enhanced.map(|offered| Enhanced {
         peer_to_peer: offered.peer_to_peer,
-        rtr_send: false,
+        rtr_send: ready == Some(Ready::Send),
         rtr_write: ready == Some(Ready::Write),
         rtr_read: ready == Some(Ready::Read),
         ird: match offered.ord {

@@ -4,7 +4,7 @@
 use super::frame::{FLAG_ENHANCED, FLAG_REJECTED, FLAGS, KEY_LEN, REVISION};
 use super::*;
 use crate::mpa::testing::hex;
-use crate::{ReadLimits, Ready};
+use crate::{Markers, ReadLimits, Ready};
 use proptest::prelude::*;
 
 const REQUEST_KEY: &str = "4d504120 49442052 65712046 72616d65";
@@ -118,6 +118,8 @@ fn vector(name: &str) -> (Vec<u8>, Frame) {
 
 fn offer(limits: ReadLimits) -> Offer {
     Offer {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         revision: 2,
         peer_to_peer: true,
         crc: true,
@@ -176,6 +178,8 @@ fn s1_to_s8_come_out_of_offer_accept_and_reject() {
     assert_eq!(client_server.request(), s6);
 
     let with = Acceptance {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         crc: false,
         limits: limits(16, 16),
         private_data: vec![],
@@ -372,6 +376,8 @@ fn s_in_a_rev_1_frame_is_refused() {
 #[test]
 fn reserved_bits_are_ignored_and_never_echoed() {
     let with = Acceptance {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         crc: true,
         limits: limits(4, 4),
         private_data: vec![],
@@ -401,6 +407,8 @@ fn crc_is_on_if_either_side_asks() {
             ..offer(limits(1, 1))
         };
         let with = Acceptance {
+            markers: false,
+            ready: ReadyKinds::UNSEEN,
             crc: wanted,
             limits: limits(1, 1),
             private_data: vec![],
@@ -417,42 +425,45 @@ fn crc_is_on_if_either_side_asks() {
     }
 }
 
-/// MPA-032: each side's M counts for what that side receives.
+/// MPA-032: each side's M counts for what that side receives, whatever the other's says.
 #[test]
-fn markers_are_reported_and_never_asked_for() {
-    let offer = offer(limits(1, 1));
-    assert!(!offer.request().markers);
-    let request = Frame {
-        markers: true,
-        ..offer.request()
-    };
-    let with = Acceptance {
-        crc: true,
-        limits: limits(1, 1),
-        private_data: vec![],
-    };
-    let (reply, agreed) = accept(&request, &with);
-    assert!(agreed.send_markers && !reply.markers);
-    assert!(!reject(&request, limits(1, 1), &[]).markers);
-    assert!(!offer.conclude(&reply, MAX).unwrap().send_markers);
-    assert!(
-        offer
-            .conclude(
-                &Frame {
-                    markers: true,
-                    ..reply
-                },
-                MAX
-            )
-            .unwrap()
-            .send_markers
-    );
+fn mpa_032_markers_go_where_their_receiver_asks_for_them() {
+    for [asked, wanted] in [[false, false], [false, true], [true, false], [true, true]] {
+        let offer = Offer {
+            markers: asked,
+            ..offer(limits(1, 1))
+        };
+        let request = offer.request();
+        assert_eq!(request.markers, asked);
+        let with = Acceptance {
+            crc: true,
+            markers: wanted,
+            ready: ReadyKinds::UNSEEN,
+            limits: limits(1, 1),
+            private_data: vec![],
+        };
+        let (reply, agreed) = accept(&request, &with);
+        assert_eq!(reply.markers, wanted);
+        let here = Markers {
+            sent: asked,
+            received: wanted,
+        };
+        assert_eq!(agreed.markers, here);
+        let there = Markers {
+            sent: wanted,
+            received: asked,
+        };
+        assert_eq!(offer.conclude(&reply, MAX).unwrap().markers, there);
+        assert!(!reject(&request, limits(1, 1), &[]).markers);
+    }
 }
 
 /// MPA2-005, MPA2-007, MPA2-036, OPEN-12: Rev and S of the Reply are the Request's.
 #[test]
 fn plain_requests_get_plain_replies_and_keep_their_own_limits() {
     let with = Acceptance {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         crc: true,
         limits: limits(7, 9),
         private_data: vec![1, 2],
@@ -474,7 +485,7 @@ fn plain_requests_get_plain_replies_and_keep_their_own_limits() {
                 limits: limits(7, 9),
                 ready: None,
                 peer_to_peer: false,
-                send_markers: false
+                markers: Markers::NONE
             }
         );
         let refusal = reject(&request, limits(7, 9), &[3]);
@@ -549,6 +560,8 @@ fn section_7_2_as_responder() {
                         Some(words(flags, offered_ird, offered_ord)),
                     );
                     let with = Acceptance {
+                        markers: false,
+                        ready: ReadyKinds::UNSEEN,
                         crc: true,
                         limits: own,
                         private_data: vec![],
@@ -699,6 +712,8 @@ fn zero_limits_stay_zero() {
         ..enhanced
     });
     let with = Acceptance {
+        markers: false,
+        ready: ReadyKinds::UNSEEN,
         crc: true,
         limits: limits(0, 0),
         private_data: vec![],
@@ -816,8 +831,8 @@ proptest! {
         [crc, wanted, peer_to_peer, rev2] in any::<[bool; 4]>(),
         (a_ird, a_ord, b_ird, b_ord) in (0..=128u32, 0..=128u32, 0..=128u32, 0..=128u32),
     ) {
-        let offer = Offer { revision: if rev2 { 2 } else { 1 }, peer_to_peer, crc, limits: limits(a_ird, a_ord), private_data: vec![1] };
-        let with = Acceptance { crc: wanted, limits: limits(b_ird, b_ord), private_data: vec![2] };
+        let offer = Offer { markers: false, ready: ReadyKinds::UNSEEN, revision: if rev2 { 2 } else { 1 }, peer_to_peer, crc, limits: limits(a_ird, a_ord), private_data: vec![1] };
+        let with = Acceptance { markers: false, ready: ReadyKinds::UNSEEN, crc: wanted, limits: limits(b_ird, b_ord), private_data: vec![2] };
         let request = read(FrameKind::Request, &encoded(&offer.request())).unwrap();
         let (reply, responder) = accept(&request, &with);
         let reply = read(FrameKind::Reply, &encoded(&reply)).unwrap();
@@ -832,4 +847,59 @@ proptest! {
             prop_assert_eq!(responder.limits, limits(b_ird.min(a_ord), b_ord.min(a_ird)));
         }
     }
+}
+
+fn kinds() -> impl Iterator<Item = ReadyKinds> {
+    (1..8).map(|bits| ReadyKinds {
+        send: bits & 1 != 0,
+        write: bits & 2 != 0,
+        read: bits & 4 != 0,
+    })
+}
+
+/// MPA2-021, MPA2-025, MPA2-027, MPA2-029: whatever two sides can do, they settle on one type both have, or the Reply shows
+/// one of the Responder's and the Initiator ends it with T 2/0/07.
+#[test]
+fn mpa2_029_one_common_type_or_none() {
+    for offered in kinds() {
+        for taken in kinds() {
+            let offer = Offer {
+                ready: offered,
+                ..offer(limits(4, 4))
+            };
+            let with = Acceptance {
+                crc: true,
+                markers: false,
+                ready: taken,
+                limits: limits(4, 4),
+                private_data: vec![],
+            };
+            let request = offer.request();
+            assert_eq!(request.enhanced.unwrap().ready(), offered);
+            let (reply, agreed) = accept(&request, &with);
+            let shown = reply.enhanced.unwrap().ready();
+            let count = [shown.send, shown.write, shown.read].map(u8::from);
+            assert_eq!(count.iter().sum::<u8>(), 1, "PEER-031");
+            assert_eq!(shown.and(taken), shown);
+            assert_eq!(agreed.ready, shown.preferred());
+            let concluded = offer.conclude(&reply, MAX).map(|agreed| agreed.ready);
+            match offered.and(taken).preferred() {
+                Some(common) => assert_eq!(concluded, Ok(Some(common))),
+                None => assert_eq!(concluded, Err(ConcludeError::NoReady)),
+            }
+        }
+    }
+    // MPA2-026: a Reply may show types that were not offered.
+    let offer = Offer {
+        ready: ReadyKinds {
+            send: true,
+            write: false,
+            read: false,
+        },
+        ..offer(limits(4, 4))
+    };
+    let mut reply = frame(FrameKind::Reply, 2, None);
+    reply.enhanced = Some(words([true, true, true, true], 4, 4));
+    let agreed = offer.conclude(&reply, MAX).unwrap();
+    assert_eq!(agreed.ready, Some(Ready::Send));
 }

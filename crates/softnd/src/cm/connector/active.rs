@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iwarp::TerminateCode;
-use iwarp::mpa::startup::{ConcludeError, Frame, FrameKind, FrameReader, Offer};
+use iwarp::mpa::startup::{ConcludeError, Frame, FrameKind, FrameReader, Offer, ReadyKinds};
 use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 use rustix::io::Errno;
 use socket2::Socket;
@@ -15,6 +15,7 @@ use super::{Answered, Connector, Phase, State};
 use crate::adapter::{Core, UNSTATED_READ_LIMIT};
 use crate::capture::FlowRole;
 use crate::cm::{Done, Exchange, Heard};
+use crate::options::Profile;
 use crate::progress::Edges;
 use crate::qp::Qp;
 use crate::status::{connect_status, fail};
@@ -131,7 +132,9 @@ impl Connector {
                 2
             },
             peer_to_peer: self.core.options.peer_to_peer,
+            ready: ReadyKinds::UNSEEN, // IW-003
             crc: self.core.options.crc,
+            markers: self.core.options.markers,
             // Above the adapter's they are cut silently (CONN-027).
             limits: iwarp::ReadLimits {
                 ird: limits.inbound.min(most.ird),
@@ -308,7 +311,13 @@ impl Connector {
             return Done::default();
         };
         let concluded = attempt.offer.conclude(reply, self.core.read_limits());
+        let strict = self.core.options.profile == Profile::Strict;
         match concluded {
+            // MPA2-022: taken by default, since what we send first is legal without an agreement as well.
+            Ok(agreed) if strict && agreed.peer_to_peer != attempt.offer.asks_peer_to_peer() => {
+                let status = self.turned_down(state, ConcludeError::NoReady, exchange, reply);
+                self.attempt_failed(state, status)
+            }
             Ok(mut agreed) => {
                 if agreed.revision == 1 && attempt.offer.revision == 1 {
                     self.core.remember_revision_1(attempt.destination.ip());
@@ -317,17 +326,16 @@ impl Connector {
                     agreed.limits.ird = agreed.limits.ird.min(UNSTATED_READ_LIMIT); // IW-069
                     agreed.limits.ord = agreed.limits.ord.min(UNSTATED_READ_LIMIT);
                 }
-                if agreed.send_markers {
-                    tracing::warn!(peer = %attempt.destination, "the peer asks for markers, which are not spoken yet");
-                    exchange.reset();
-                    return self.attempt_failed(state, Status::CONNECTION_REFUSED);
-                }
                 state.private_data = Some(reply.private_data.clone());
                 state.limits = Some(ReadLimits {
                     inbound: agreed.limits.ird,
                     outbound: agreed.limits.ord,
                 });
-                let stream = Some(exchange.into_stream());
+                let mut stream = exchange.into_stream();
+                if agreed.markers.sent {
+                    stream.send_markers();
+                }
+                let stream = Some(stream);
                 let done = self.finish(
                     state,
                     Phase::Answered(Box::new(Answered { stream, agreed })),
@@ -355,7 +363,7 @@ impl Connector {
             let code = TerminateCode::new(2, 0, error.code());
             let _ = exchange
                 .stream
-                .send_frame(&iwarp::terminate_frame(code, crc));
+                .send_frame(&iwarp::terminate_frame(code, crc, reply.markers));
         }
         tracing::debug!(peer = %exchange.stream.peer(), %why, "no connection");
         match why {

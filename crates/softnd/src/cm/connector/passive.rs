@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use iwarp::mpa::startup::{self, Acceptance, FrameKind, peer_limits};
+use iwarp::mpa::startup::{self, Acceptance, FrameKind, ReadyKinds, peer_limits};
 use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
 use super::{Arrival, Connector, Offered, Phase, State};
@@ -157,6 +157,8 @@ impl Connector {
         };
         let acceptance = Acceptance {
             crc: self.core.options.crc,
+            markers: self.core.options.markers,
+            ready: ReadyKinds::UNSEEN, // IW-003
             limits: effective,
             private_data: private_data.to_vec(),
         };
@@ -164,7 +166,10 @@ impl Connector {
         let mut octets = Vec::new();
         reply.encode(&mut octets);
         // Taken out of the control set first: what comes from here on is the queue pair's.
-        let stream = exchange.into_stream();
+        let mut stream = exchange.into_stream();
+        if agreed.markers.sent {
+            stream.send_markers();
+        }
         let config = self.stream_config(iwarp::Role::Responder, &agreed, &stream);
         // Without a third message there is nothing to wait for (IW-005).
         let open = agreed.ready.is_none();

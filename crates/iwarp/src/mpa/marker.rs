@@ -1,0 +1,191 @@
+//! Markers, RFC 5044 §4.2 and §4.3: four octets before every 508 octets of a direction whose receiver asked for them, so that an FPDU can
+//! be found in the middle of the stream.
+//!
+//! ```text
+//!  position      0                     512                       1024
+//!  | marker, 0 | length | ULPDU … | marker, 508 | … PAD CRC | … |
+//! ```
+//!
+//! Every FPDU is a multiple of four octets long, so a marker splits neither `ULPDU_Length` nor the CRC (§4.1). One that falls
+//! between two FPDUs belongs to the second and points at itself (MPA-058, MPA-065); all others say how far back the
+//! `ULPDU_Length` of their FPDU stands (MPA-064). The CRC covers them all.
+//!
+//! Positions count octets, markers included, from the start of full operation; only their last nine bits matter, so that
+//! neither the sequence number's wrap nor any other is to be seen (MPA-063).
+
+use super::Error;
+use super::crc::{self, Crc, crc32c};
+use super::fpdu::{self, Frame, HEADER_LEN, MIN_LEN};
+
+/// Octets of a marker: two reserved, two of FPDUPTR.
+pub const LEN: usize = 4;
+
+/// Octets of the stream from one marker to the next, itself included.
+pub const INTERVAL: usize = 512;
+
+/// Octets of FPDUs between two markers.
+const BETWEEN: usize = INTERVAL - LEN;
+
+/// The two low bits of FPDUPTR, zero to everybody (MPA-066).
+const POINTER_MASK: u16 = !3;
+
+/// Octets since the last marker position.
+const fn phase(position: u64) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "below 512")]
+    let phase = (position % INTERVAL as u64) as usize;
+    phase
+}
+
+/// Octets of FPDUs before the next marker but one at `position` itself, and whether there is one.
+const fn room(position: u64) -> (usize, usize) {
+    match phase(position) {
+        0 => (LEN, BETWEEN),
+        phase => (0, INTERVAL - phase),
+    }
+}
+
+/// Octets on the wire, from `position` on, of the FPDU that carries a ULPDU of this length: a marker before it included, one
+/// behind it not.
+#[must_use]
+pub const fn fpdu_len(ulpdu_len: usize, position: u64) -> usize {
+    let (lead, room) = room(position);
+    let plain = fpdu::fpdu_len(ulpdu_len);
+    lead + plain + LEN * plain.saturating_sub(room).div_ceil(BETWEEN)
+}
+
+/// As many octets of markers as an FPDU with a ULPDU of this length can have, wherever it stands.
+#[must_use]
+pub const fn most(ulpdu_len: usize) -> usize {
+    LEN * fpdu::fpdu_len(ulpdu_len).div_ceil(BETWEEN) // when one stands in front of it
+}
+
+/// As [`fpdu::mulpdu`] on a stream with markers (RFC 5044 §4.5, MPA-082).
+#[must_use]
+pub fn mulpdu(emss: u32) -> u32 {
+    let markers = 4 * emss.div_ceil(512);
+    emss.saturating_sub(6 + markers + emss % 4)
+        .clamp(*fpdu::MULPDU_RANGE.start(), *fpdu::MULPDU_RANGE.end())
+}
+
+/// As [`fpdu::parse`], on a stream with markers whose octet at the front of `input` stands at `position`. The ULPDU is put together in
+/// `unmarked` if a marker stands inside it.
+///
+/// # Errors
+///
+/// [`Error::Crc`] first, then [`Error::Marker`] if a marker says anything else than where it stands (MPA-064, MPA-065,
+/// MPA-068). The reserved octets are not looked at (MPA-067).
+pub fn parse<'a>(
+    input: &'a [u8],
+    crc: bool,
+    position: u64,
+    unmarked: &'a mut Vec<u8>,
+) -> Result<Frame<'a>, Error> {
+    let (lead, room) = room(position);
+    let Some(length) = input.get(lead..).and_then(<[u8]>::first_chunk) else {
+        return Ok(Frame::Incomplete {
+            wanted: lead + MIN_LEN,
+        });
+    };
+    let ulpdu_len = usize::from(u16::from_be_bytes(*length));
+    let consumed = fpdu_len(ulpdu_len, position);
+    let Some((summed, field)) = input.get(..consumed).and_then(<[u8]>::split_last_chunk) else {
+        return Ok(Frame::Incomplete { wanted: consumed });
+    };
+    if crc && crc32c(summed) != crc::from_wire(*field) {
+        return Err(Error::Crc); // MPA-057 to MPA-059
+    }
+    let (before, frame) = input[..consumed].split_at(lead);
+    if before
+        .first_chunk()
+        .is_some_and(|marker| points(*marker) != 0)
+    {
+        return Err(Error::Marker); // MPA-065
+    }
+    let Some((first, rest)) = frame.split_at_checked(room) else {
+        return Ok(Frame::Complete {
+            ulpdu: &frame[HEADER_LEN..HEADER_LEN + ulpdu_len],
+            consumed,
+        });
+    };
+    unmarked.clear();
+    unmarked.extend_from_slice(first);
+    let mut at = room;
+    for piece in rest.chunks(INTERVAL) {
+        let Some((marker, behind)) = piece.split_first_chunk() else {
+            return Err(Error::Marker); // not reached: an FPDU and its markers have whole words
+        };
+        if points(*marker) != pointer(at) {
+            return Err(Error::Marker); // MPA-064
+        }
+        unmarked.extend_from_slice(behind);
+        at += INTERVAL;
+    }
+    Ok(Frame::Complete {
+        ulpdu: &unmarked[HEADER_LEN..HEADER_LEN + ulpdu_len],
+        consumed,
+    })
+}
+
+/// What FPDUPTR says of a marker so far behind its `ULPDU_Length`; the field is too short for the distance only beyond the longest
+/// legal ULPDU (MPA-077).
+const fn pointer(distance: usize) -> u16 {
+    #[expect(clippy::cast_possible_truncation, reason = "as the text says")]
+    let low = distance as u16;
+    low & POINTER_MASK
+}
+
+/// FPDUPTR.
+const fn points([_, _, high, low]: [u8; LEN]) -> u16 {
+    u16::from_be_bytes([high, low]) & POINTER_MASK
+}
+
+/// Puts the markers into an FPDU that is to stand at `position`. The last octets of `frame` hold the FPDU without markers,
+/// and there are [`fpdu_len`] in all; the CRC field is filled in behind it if `crc` is on, and left alone otherwise.
+///
+/// # Panics
+///
+/// If `frame` is shorter than a CRC field.
+pub fn insert(frame: &mut [u8], ulpdu_len: usize, position: u64, crc: bool) {
+    let len = frame.len();
+    let (lead, mut room) = room(position);
+    let mut from = len - fpdu::fpdu_len(ulpdu_len);
+    frame[..lead].fill(0); // MPA-041, MPA-065
+    let mut to = lead;
+    loop {
+        let piece = room.min(len - from);
+        frame.copy_within(from..from + piece, to);
+        from += piece;
+        to += piece;
+        if from == len {
+            break;
+        }
+        // What is still to be moved lies behind all the markers that are still to come.
+        let [high, low] = pointer(to - lead).to_be_bytes();
+        frame[to..to + LEN].copy_from_slice(&[0, 0, high, low]);
+        to += LEN;
+        room = BETWEEN;
+    }
+    if crc {
+        let (summed, field) = frame.split_at_mut(len - crc::LEN);
+        field.copy_from_slice(&crc::wire(crc32c(summed)));
+    }
+}
+
+/// As [`fpdu::put`], at `position` of a stream with markers.
+///
+/// # Panics
+///
+/// If the ULPDU is longer than 65535 octets, which no `ULPDU_Length` can say.
+pub fn put(out: &mut Vec<u8>, ulpdu: &[u8], crc: bool, position: u64) {
+    let ulpdu_len = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 octets");
+    let start = out.len();
+    let markers = fpdu_len(ulpdu.len(), position) - fpdu::fpdu_len(ulpdu.len());
+    out.resize(start + markers, 0);
+    fpdu::put_header(out, ulpdu_len);
+    out.extend_from_slice(ulpdu);
+    fpdu::put_trailer(out, ulpdu_len, None::<Crc>);
+    insert(&mut out[start..], ulpdu.len(), position, crc);
+}
+
+#[cfg(test)]
+mod tests;
