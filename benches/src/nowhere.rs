@@ -1,8 +1,8 @@
 //! Registered memory that is not there.
 
 use iwarp::{
-    Access, AccessError, BindError, Crc, InvalidateError, LocalAccess, Memory, MessageEnd,
-    RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
+    Access, AccessError, AtomicError, AtomicOp, BindError, Crc, InvalidateError, LocalAccess,
+    Memory, MessageEnd, RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
 };
 
 /// Memory that grants everything and copies nothing: what remains is the engine. With a CRC, what the destination holds is
@@ -28,6 +28,10 @@ impl Memory for Nowhere {
             crc.update(dst);
         }
         Ok(())
+    }
+
+    fn atomic(&self, _: Span, op: AtomicOp) -> Result<u64, AtomicError> {
+        Ok(op.apply(0))
     }
 
     fn bind(&self, _: &WindowBind, _: Scope) -> Result<(), BindError> {

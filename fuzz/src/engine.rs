@@ -3,14 +3,17 @@
 use std::time::Instant;
 
 use iwarp::ddp::{Qn, TaggedHeader, UntaggedHeader};
-use iwarp::mpa::fpdu;
 use iwarp::rdmap::{Opcode, VERSION};
-use iwarp::{ReadRequest, RemoteAddress, Role, STag, StreamEnd};
+use iwarp::{
+    AtomicOp, AtomicRequest, AtomicResponse, ReadRequest, RemoteAddress, Role, STag, StreamEnd,
+};
 
 use crate::input::Input;
 use crate::side::{
-    BASE, FOREIGN, NOTHING, PRIVATE, RECEIVE, SINK, SMALL, SOURCE, Side, TARGET, WINDOW,
+    BASE, COUNTER, FOREIGN, NOTHING, PRIVATE, RECEIVE, SINK, SMALL, SOURCE, Side, TARGET, WINDOW,
+    markers,
 };
+use crate::wire::put;
 
 /// Input: one octet for the role, four of set-up (see `Side::new`), then what the peer, the client and the transport do. CRCs
 /// are put right here, not switched off there.
@@ -29,8 +32,11 @@ pub fn engine(data: &[u8]) {
     let mut engine = Engine {
         side: Side::new(role, setup, Instant::now()),
         crc: setup[0] & 1 != 0,
+        markers: markers(role, setup[0]).received,
+        arrived: 0,
         sends: 0,
         reads: 0,
+        atomics: 0,
         end: None,
     };
     while !input.is_empty() {
@@ -42,9 +48,14 @@ pub fn engine(data: &[u8]) {
 struct Engine {
     side: Side,
     crc: bool,
-    /// Messages the peer has begun on either queue.
+    /// The peer sends markers.
+    markers: bool,
+    /// Octets that have come from the peer.
+    arrived: u64,
+    /// Messages the peer has begun on each queue.
     sends: u32,
     reads: u32,
+    atomics: u32,
     end: Option<StreamEnd>,
 }
 
@@ -74,7 +85,12 @@ impl Engine {
     /// The ULPDU as a whole FPDU, or the first part of one.
     fn deliver(&mut self, ulpdu: &[u8], input: &mut Input<'_>) {
         let mut octets = Vec::new();
-        fpdu::put(&mut octets, ulpdu, self.crc);
+        put(
+            &mut octets,
+            ulpdu,
+            self.crc,
+            self.markers.then_some(self.arrived),
+        );
         let cut = usize::from(input.octet());
         if cut == 255 && self.crc && self.side.inbox.is_empty() {
             return self.arrive_damaged(octets);
@@ -105,6 +121,7 @@ impl Engine {
     fn arrive(&mut self, octets: &[u8]) {
         if self.end.is_none() {
             self.side.inbox.extend_from_slice(octets);
+            self.arrived += octets.len() as u64;
         }
         self.side.receive();
     }
@@ -125,10 +142,13 @@ impl Engine {
 
     /// A segment that makes sense more often than random octets would.
     fn segment(&mut self, op: u8, input: &mut Input<'_>) -> Vec<u8> {
-        let [last, wild, ..] = input.flags();
+        let [last, wild, extension, ..] = input.flags();
         let payload_len = usize::from(input.word16()) % 1500;
         let payload: Vec<u8> = (0..payload_len).map(|at| at.to_le_bytes()[0] | 1).collect();
         match op >> 4 {
+            7 if extension => self.atomic_response(wild),
+            8 | 9 if extension => self.immediate(last, wild),
+            10 if extension => self.atomic_request(wild, input),
             6 => write(last, input, &payload),
             7 => self.read_response(last, wild, input, &payload),
             8 | 9 => self.send(last, wild, input, &payload),
@@ -167,6 +187,51 @@ impl Engine {
             _ => drop(self.side.wire.requests.pop_front()),
         }
         [&header.to_bytes()[..], &vec![0x5a; len]].concat()
+    }
+
+    fn atomic_response(&mut self, wild: bool) -> Vec<u8> {
+        let asked = self.side.wire.atomics.pop_front().filter(|_| !wild);
+        self.atomics += 1;
+        let response = AtomicResponse {
+            id: asked.unwrap_or(7),
+            value: 0x5a5a_5a5a,
+        };
+        let ulp = VERSION | Opcode::AtomicResponse as u8;
+        let header = UntaggedHeader::new(true, ulp, 0, Qn::ATOMIC_RESPONSE, self.atomics, 0);
+        [&header.to_bytes()[..], &response.to_bytes()].concat()
+    }
+
+    fn immediate(&mut self, last: bool, wild: bool) -> Vec<u8> {
+        self.sends += 1;
+        let ulp = VERSION | Opcode::immediate(wild) as u8;
+        let header = UntaggedHeader::new(true, ulp, 0, Qn::SEND, self.sends, 0);
+        let data = [0x5a; 8];
+        let len = if last { 8 } else { 3 };
+        [&header.to_bytes()[..], &data[..len]].concat()
+    }
+
+    fn atomic_request(&mut self, wild: bool, input: &mut Input<'_>) -> Vec<u8> {
+        let (stag, to) = place(input);
+        let target = if wild {
+            RemoteAddress { stag, to }
+        } else {
+            RemoteAddress {
+                stag: COUNTER,
+                to: BASE + to % 8 * 8,
+            }
+        };
+        let request = AtomicRequest {
+            id: u32::from(input.word16()),
+            op: match input.octet() {
+                0 => AtomicOp::compare_swap(0, 1),
+                octet => AtomicOp::add(octet.into()),
+            },
+            target,
+        };
+        self.reads += 1;
+        let ulp = VERSION | Opcode::AtomicRequest as u8;
+        let header = UntaggedHeader::new(true, ulp, 0, Qn::READ_REQUEST, self.reads, 0);
+        [&header.to_bytes()[..], &request.to_bytes()].concat()
     }
 
     fn send(&mut self, last: bool, wild: bool, input: &mut Input<'_>, payload: &[u8]) -> Vec<u8> {

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 
 use iwarp::{
-    Access, AccessError, BindError, Crc, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
-    RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind, WindowId,
+    Access, AccessError, AtomicError, AtomicOp, BindError, Crc, InvalidateError, LocalAccess,
+    Memory, MessageEnd, Pd, RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind,
+    WindowId,
 };
 
 /// What the owner of a region lets others do.
@@ -160,6 +161,7 @@ impl Memory for VecMemory {
         let allows = |read: bool, write: bool| match need {
             Access::RemoteRead => read,
             Access::RemoteWrite => write,
+            Access::Atomic => read && write,
         };
         if let Some((slot, region)) = inner.region(at.stag) {
             if region.pd != who.pd {
@@ -225,6 +227,18 @@ impl Memory for VecMemory {
             crc.update(dst);
         }
         Ok(())
+    }
+
+    fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {
+        let mut inner = self.0.borrow_mut();
+        let octets = inner.octets(at, 8)?;
+        // Every region begins at an aligned address.
+        if !at.offset().is_multiple_of(8) {
+            return Err(AtomicError::Misaligned);
+        }
+        let before = u64::from_ne_bytes(octets.try_into().expect("8 octets"));
+        octets.copy_from_slice(&op.apply(before).to_ne_bytes());
+        Ok(before)
     }
 
     fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {

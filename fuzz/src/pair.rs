@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use iwarp::{Role, StreamEnd, TxLimit};
 
 use crate::input::Input;
-use crate::side::{Side, TARGET};
+use crate::side::{Side, TARGET, markers};
 use crate::wire::Wire;
 
 /// Input: four octets of set-up (see `Side::new`), then operations; the highest bit of each says on which side.
@@ -23,7 +23,10 @@ pub fn pair(data: &[u8]) {
     let mut pair = Pair {
         sides: [Role::Initiator, Role::Responder].map(|role| {
             let mut side = Side::new(role, setup, now);
-            side.inbound = Some(Wire::new(setup[0] & 1 != 0));
+            side.inbound = Some(Wire::new(
+                setup[0] & 1 != 0,
+                markers(role, setup[0]).received,
+            ));
             side
         }),
         reset: false,
@@ -177,6 +180,8 @@ impl Pair {
             assert!(self.sides[side].ended, "the end is told");
             self.sides[side].assert_all_came_back();
             self.sides[side].assert_untouched();
+            let [this, peer] = [&self.sides[side], &self.sides[1 - side]];
+            this.assert_counted(&peer.mem);
         }
         assert_is_a_prefix(&self.sides[0], &self.sides[1]);
         assert_is_a_prefix(&self.sides[1], &self.sides[0]);
@@ -201,6 +206,7 @@ impl Pair {
                 expected[*at..*at + data.len()].copy_from_slice(data);
             }
             assert_eq!(peer.mem.read(TARGET), expected, "all Writes have arrived");
+            assert_eq!(this.counted(&peer.mem), this.total, "all Atomics are done");
         }
     }
 }

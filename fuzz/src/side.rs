@@ -1,14 +1,15 @@
 //! One engine with its memory and its transport, driven by a fuzzer's decisions, and everything that can be said about it
 //! without looking inside.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use iwarp::mpa::fpdu;
 use iwarp::{
-    Completion, Connection, Event, InitiatorWqe, Markers, Memory as _, Operation, Payload, Pd,
-    PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, STag, Scope, Sge,
-    StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
+    AtomicOp, Completion, Connection, Event, InitiatorWqe, Markers, Memory as _, Operation,
+    Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, STag,
+    Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId,
+    WqeStatus,
 };
 
 use crate::input::Input;
@@ -27,6 +28,8 @@ pub(crate) const SINK: STag = STag(0x0400_04dd);
 pub(crate) const PRIVATE: STag = STag(0x0500_05ee);
 /// Opens to everybody of another protection domain.
 pub(crate) const FOREIGN: STag = STag(0x0600_06ff);
+/// Changed by the peer's Atomics only.
+pub(crate) const COUNTER: STag = STag(0x0900_0911);
 /// STags of the window, one for each time it is bound.
 pub(crate) const WINDOW: u32 = 0x0700_0700;
 /// Names nothing.
@@ -69,6 +72,7 @@ pub(crate) struct Sent {
     data: Vec<u8>,
     solicited: bool,
     invalidate: Option<STag>,
+    immediate: Option<[u8; 8]>,
 }
 
 /// What the flags of one operation say.
@@ -79,6 +83,18 @@ struct Flags {
     inline: bool,
     solicited: bool,
     split: bool,
+    /// Immediate Data instead of a Send, an Atomic instead of a Read.
+    extension: bool,
+}
+
+/// Two bits of the set-up say in which directions markers stand.
+pub(crate) fn markers(role: Role, flags: u8) -> Markers {
+    let by = [flags & 0x10 != 0, flags & 0x20 != 0];
+    let [sent, received] = match role {
+        Role::Initiator => by,
+        Role::Responder => [by[1], by[0]],
+    };
+    Markers { sent, received }
 }
 
 #[derive(Debug)]
@@ -101,6 +117,11 @@ pub(crate) struct Side {
     posted: VecDeque<Posted>,
     receives: VecDeque<(u64, usize, u32)>,
     reads: HashMap<u64, (usize, usize, usize)>,
+    /// Atomics: where the old value goes, and what it has to be.
+    atomics: HashMap<u64, (usize, u64)>,
+    /// What the peer's counter holds when all Atomics posted are done; what it may hold before.
+    pub(crate) total: u64,
+    totals: HashSet<u64>,
     /// Octets of `RECEIVE` and `SINK` given away.
     receive_used: usize,
     sink_used: usize,
@@ -166,6 +187,7 @@ impl Side {
         mem.register(RECEIVE, BASE, vec![0; LARGE], PD, local);
         mem.register(SINK, BASE, vec![0; LARGE], PD, local);
         mem.register(PRIVATE, BASE, vec![0; SMALL], PD, none);
+        mem.register(COUNTER, BASE, vec![0; 64], PD, everything);
         mem.register(FOREIGN, BASE, vec![0; SMALL], Pd(2), everything);
         let window = mem.create_window();
         let mut conn = Connection::new(
@@ -179,7 +201,7 @@ impl Side {
         conn.start(StreamConfig {
             role,
             crc,
-            markers: Markers::NONE,
+            markers: markers(role, flags),
             limits: ReadLimits {
                 ird: u32::from(limits >> 4),
                 ord: u32::from(limits >> 4),
@@ -201,13 +223,16 @@ impl Side {
             batch: TxBatch::with_capacity(512 + 64 * usize::from(room), 1 + usize::from(room & 15)),
             out: Vec::new(),
             inbox: Vec::new(),
-            wire: Wire::new(crc),
+            wire: Wire::new(crc, markers(role, flags).sent),
             inbound: None,
             mulpdu: 0,
             next_context: 1,
             posted: VecDeque::new(),
             receives: VecDeque::new(),
             reads: HashMap::new(),
+            atomics: HashMap::new(),
+            total: 0,
+            totals: HashSet::from([0]),
             receive_used: 0,
             sink_used: 0,
             writes: Vec::new(),
@@ -317,6 +342,9 @@ impl Side {
             1 => Some(TARGET),
             _ => None,
         };
+        if flags.extension {
+            return self.post_immediate(flags);
+        }
         let posted = self.with_source(at, len, flags, |side, data| {
             let work = Operation::Send {
                 data,
@@ -330,8 +358,65 @@ impl Side {
                 data: (at..at + len).map(pattern).collect(),
                 solicited: flags.solicited,
                 invalidate: stag,
+                immediate: None,
             });
         }
+    }
+
+    fn post_immediate(&mut self, flags: Flags) {
+        let data = self.next_context.to_be_bytes();
+        let work = Operation::Immediate {
+            data,
+            solicited: flags.solicited,
+        };
+        if self.post(RequestKind::Immediate, work, 0, flags).is_some() && !self.doomed {
+            self.sends.push_back(Sent {
+                data: Vec::new(),
+                solicited: flags.solicited,
+                invalidate: None,
+                immediate: Some(data),
+            });
+        }
+    }
+
+    /// Always on the same word, so that each finds what the one before it left.
+    fn post_atomic(&mut self, add: usize, flags: Flags) {
+        if LARGE - self.sink_used < 8 {
+            return;
+        }
+        let at = self.sink_used;
+        let op = match add % 3 {
+            0 => AtomicOp::compare_swap(self.total, add as u64),
+            _ => AtomicOp::add(add as u64),
+        };
+        let work = Operation::Atomic {
+            op,
+            sink: pieces(SINK, at, 8, false)[0],
+            remote: RemoteAddress {
+                stag: COUNTER,
+                to: BASE,
+            },
+        };
+        if let Some(context) = self.post(RequestKind::Atomic, work, 8, flags) {
+            self.sink_used += 8;
+            self.atomics.insert(context, (at, self.total));
+            if !self.doomed {
+                self.total = op.apply(self.total);
+                self.totals.insert(self.total);
+            }
+        }
+    }
+
+    /// The peer's word that this side's Atomics change.
+    pub(crate) fn counted(&self, peer: &VecMemory) -> u64 {
+        let octets = peer.read(COUNTER);
+        u64::from_ne_bytes(octets[..8].try_into().expect("8 octets"))
+    }
+
+    /// It holds what some of this side's Atomics have made of it, and nothing else has changed.
+    pub(crate) fn assert_counted(&self, peer: &VecMemory) {
+        assert!(self.totals.contains(&self.counted(peer)), "a sum of none");
+        assert!(peer.read(COUNTER)[8..].iter().all(|octet| *octet == 0));
     }
 
     fn post_write(&mut self, input: &mut Input<'_>) {
@@ -364,6 +449,9 @@ impl Side {
     fn post_read(&mut self, input: &mut Input<'_>) {
         let flags = flags(input);
         let (from, len) = stretch(input);
+        if flags.extension {
+            return self.post_atomic(len, flags);
+        }
         let len = len.min(LARGE - self.sink_used);
         let sink = self.sink_used;
         let sges = pieces(SINK, sink, len, flags.split);
@@ -653,6 +741,10 @@ impl Side {
             completion.failed_bind.is_some(),
             posted.kind == RequestKind::Bind && !success
         );
+        let atomic = self.atomics.remove(&completion.context);
+        if let (Some((sink, before)), true) = (atomic, success) {
+            self.expect_read(sink, &before.to_ne_bytes());
+        }
         let read = self.reads.remove(&completion.context);
         if let (Some((sink, from, len)), true) = (read, success) {
             let expected: Vec<u8> = (from..from + len).map(pattern).collect();
@@ -660,9 +752,10 @@ impl Side {
         }
     }
 
-    /// A Send or Write succeeded: so many have gone to the transport at least.
+    /// A Send, Write or Immediate Data succeeded: so many have gone to the transport at least.
     fn count_sent(&mut self, kind: RequestKind) {
-        self.succeeded += u64::from(matches!(kind, RequestKind::Send | RequestKind::Write));
+        use RequestKind::{Immediate, Send, Write};
+        self.succeeded += u64::from(matches!(kind, Send | Write | Immediate));
         assert!(
             self.succeeded <= self.wire.seen.messages,
             "done without having been sent"
@@ -693,6 +786,7 @@ impl Side {
         assert_eq!(completion.octets as usize, sent.data.len());
         assert_eq!(completion.solicited, sent.solicited);
         assert_eq!(completion.invalidated, sent.invalidate);
+        assert_eq!(completion.immediate, sent.immediate);
         let got = self.mem.read(RECEIVE);
         assert_eq!(
             &got[at..at + sent.data.len()],
@@ -707,6 +801,7 @@ impl Side {
             data: Vec::new(),
             solicited: false,
             invalidate: None,
+            immediate: None,
         });
     }
 
@@ -741,13 +836,14 @@ impl Side {
 
 /// The octet of flags in front of an operation's own parameters.
 fn flags(input: &mut Input<'_>) -> Flags {
-    let [silent, fence, inline, solicited, split, ..] = input.flags();
+    let [silent, fence, inline, solicited, split, extension, ..] = input.flags();
     Flags {
         silent,
         fence,
         inline,
         solicited,
         split,
+        extension,
     }
 }
 

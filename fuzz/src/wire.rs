@@ -4,13 +4,25 @@ use std::collections::{HashMap, VecDeque};
 
 use iwarp::ddp::{Segment, TAGGED, UntaggedSegment};
 use iwarp::mpa::fpdu::{self, Frame};
+use iwarp::mpa::marker;
 use iwarp::rdmap::Opcode;
-use iwarp::{ReadRequest, STag};
+use iwarp::{AtomicRequest, AtomicResponse, ReadRequest, STag};
+
+/// Appends an FPDU, at a position of a stream with markers or on one without.
+pub(crate) fn put(out: &mut Vec<u8>, ulpdu: &[u8], crc: bool, position: Option<u64>) {
+    match position {
+        Some(position) => marker::put(out, ulpdu, crc, position),
+        None => fpdu::put(out, ulpdu, crc),
+    }
+}
 
 /// One direction of a stream, as it is sent.
 #[derive(Debug)]
 pub(crate) struct Wire {
     crc: bool,
+    /// Markers stand in it; then how many octets have gone by in whole FPDUs.
+    markers: bool,
+    position: u64,
     /// Octets of the FPDU that is not yet whole.
     partial: Vec<u8>,
     /// Last message number and the offset the next segment of an unfinished message has, by queue.
@@ -20,31 +32,37 @@ pub(crate) struct Wire {
     pub(crate) seen: Seen,
     /// Read Requests, for a peer that wants to answer them.
     pub(crate) requests: VecDeque<ReadRequest>,
+    /// Identifiers of Atomic Requests, for the same.
+    pub(crate) atomics: VecDeque<u32>,
 }
 
 /// What has gone by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) fpdus: u64,
+    /// Atomic ones included.
     pub(crate) read_requests: u64,
-    /// Whole Read Responses.
+    /// Whole Read Responses and Atomic Responses.
     pub(crate) read_responses: u64,
     pub(crate) terminates: u64,
-    /// Whole Sends and Writes, but for a Write that says no more than that its sender is ready.
+    /// Whole Sends, Writes and Immediate Data, but for a Write that says no more than that its sender is ready.
     pub(crate) messages: u64,
     /// Octets of the longest ULPDU.
     pub(crate) longest: usize,
 }
 
 impl Wire {
-    pub(crate) fn new(crc: bool) -> Self {
+    pub(crate) fn new(crc: bool, markers: bool) -> Self {
         Self {
             crc,
+            markers,
+            position: 0,
             partial: Vec::new(),
             queues: HashMap::new(),
             tagged: None,
             seen: Seen::default(),
             requests: VecDeque::new(),
+            atomics: VecDeque::new(),
         }
     }
 
@@ -58,14 +76,32 @@ impl Wire {
         let mut stream = std::mem::take(&mut self.partial);
         stream.extend_from_slice(octets);
         let mut rest = &stream[..];
-        while let Frame::Complete { ulpdu, consumed } =
-            fpdu::parse(rest, self.crc).expect("a good CRC")
-        {
+        let mut unmarked = Vec::new();
+        loop {
+            let parsed = if self.markers {
+                marker::parse(rest, self.crc, self.position, &mut unmarked)
+            } else {
+                fpdu::parse(rest, self.crc)
+            };
+            let Frame::Complete { ulpdu, consumed } = parsed.expect("a good CRC, good markers")
+            else {
+                break;
+            };
             let mut exact = Vec::new();
-            fpdu::put(&mut exact, ulpdu, self.crc);
-            assert_eq!(exact, rest[..consumed], "PAD and CRC as they are made");
+            put(
+                &mut exact,
+                ulpdu,
+                self.crc,
+                self.markers.then_some(self.position),
+            );
+            assert_eq!(
+                exact,
+                rest[..consumed],
+                "PAD, CRC and markers as they are made"
+            );
             self.segment(ulpdu);
             rest = &rest[consumed..];
+            self.position += consumed as u64;
         }
         self.partial = rest.to_vec();
     }
@@ -138,6 +174,20 @@ impl Wire {
                 assert!(segment.last);
                 self.requests.push_back(request);
                 self.seen.read_requests += 1;
+            }
+            Opcode::AtomicRequest => {
+                let request = AtomicRequest::parse(segment.payload).expect("52 octets");
+                assert!(segment.last);
+                self.atomics.push_back(request.id);
+                self.seen.read_requests += 1;
+            }
+            Opcode::AtomicResponse => {
+                assert!(segment.last && AtomicResponse::parse(segment.payload).is_some());
+                self.seen.read_responses += 1;
+            }
+            Opcode::Immediate | Opcode::ImmediateSolicited => {
+                assert!(segment.last && segment.payload.len() == 8);
+                self.seen.messages += 1;
             }
             Opcode::Terminate => {
                 assert!(segment.last);

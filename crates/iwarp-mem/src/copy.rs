@@ -1,7 +1,8 @@
 //! Copying into and out of memory that others use at the same time.
 //!
 //! A peer's Write may arrive while the application reads, and two streams may write one buffer. So no `&[u8]` and no
-//! `&mut [u8]` over such memory exists here, not even briefly; it is reached by its base pointer, in one of two ways:
+//! `&mut [u8]` over such memory exists here, not even briefly; it is reached by its base pointer, in one of two ways
+//! (Atomics in the first):
 //!
 //! * **Words** (every target, Miri): aligned 64-bit atomics, in increasing order. An octet is always reached through
 //!   the same atomic, whoever reaches for it, because overlapping atomics of different sizes are undefined when they
@@ -177,6 +178,19 @@ unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn bulk(_: *mut u8, _: *const u8, _: usize) {
     unreachable!("bulk copies exist on x86-64 only");
+}
+
+/// Replaces the word at `at` by `change` of it, indivisibly for all that use the same atomic; returns what it held.
+///
+/// # Safety
+///
+/// - `at` is aligned to 8.
+/// - As for [`copy_in`], of 8 octets.
+pub(crate) unsafe fn change_word(at: *mut u8, change: impl Fn(u64) -> u64) -> u64 {
+    // SAFETY: aligned and valid, as the caller vouches, and a whole word of a range is always reached as a word.
+    let word = unsafe { word(at) };
+    let changed = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(change(old)));
+    changed.unwrap_or_else(|old| old) // never fails: the closure always has a new value
 }
 
 /// The word at `at`, which is aligned. One reference to one atomic is as much as ever refers to shared memory.

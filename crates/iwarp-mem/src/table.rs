@@ -9,8 +9,8 @@ use std::{
 };
 
 use iwarp::{
-    Access, AccessError, BindError, Crc, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
-    RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
+    Access, AccessError, AtomicError, AtomicOp, BindError, Crc, InvalidateError, LocalAccess,
+    Memory, MessageEnd, Pd, RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
 };
 use netdirect::Buffer;
 use parking_lot::Mutex;
@@ -274,6 +274,23 @@ impl Held<'_> {
         Ok(())
     }
 
+    /// Carries out an Atomic on the word at `at`. Every other one on this word, of whatever table and stream, and every
+    /// access through `netdirect::Buffer` goes through the same atomic (RDMAPX-015); bulk copies and system calls that
+    /// meet it are as a device's.
+    pub(crate) fn change(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {
+        assert_eq!(
+            at.len(),
+            AtomicOp::LEN,
+            "an Atomic on a span of another length"
+        );
+        let (word, _) = self.pin.locate(at).ok_or(Revoked)?;
+        if !word.addr().is_multiple_of(size_of::<u64>()) {
+            return Err(AtomicError::Misaligned); // RDMAPX-010: where it lies, whatever the offset is
+        }
+        // SAFETY: aligned, as just seen; for the rest as in `copy_in`.
+        Ok(unsafe { copy::change_word(word, |old| op.apply(old)) })
+    }
+
     /// Copies out into `dst`, and sums the copy; the lengths are equal.
     pub(crate) fn copy_out(
         &self,
@@ -408,6 +425,7 @@ impl Memory for Table {
         let right = match need {
             Access::RemoteRead => Rights::REMOTE_READ,
             Access::RemoteWrite => Rights::REMOTE_WRITE,
+            Access::Atomic => Rights::REMOTE_READ | Rights::REMOTE_WRITE, // RDMAPX-011
         };
         if !view.backing.rights.contains(right) {
             return Err(AccessError::Rights); // IW-044, SEC-006
@@ -444,6 +462,10 @@ impl Memory for Table {
 
     fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked> {
         self.pin(at)?.copy_out(at, dst, crc)
+    }
+
+    fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {
+        self.pin(at)?.change(at, op)
     }
 
     fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {

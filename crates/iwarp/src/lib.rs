@@ -1,4 +1,4 @@
-//! Sans-IO engine for iWARP: MPA (RFC 5044, 6581), DDP (RFC 5041) and RDMAP (RFC 5040).
+//! Sans-IO engine for iWARP: MPA (RFC 5044, 6581), DDP (RFC 5041) and RDMAP (RFC 5040, 7306).
 //!
 //! No sockets, no clock, no threads, no `unsafe`: octets go in, octets come out, memory is a trait. [`Connection`] is one
 //! stream; whoever owns it feeds it what the transport received, hands what it produces to the transport, and fetches
@@ -14,8 +14,6 @@
 //! - [`ddp`], [`rdmap`]: headers and error tables, usable on their own by a dissector or a test peer.
 //! - [`conn`]: the state machine.
 //! - [`memory`]: what it asks of registered memory.
-//!
-//! Missing so far: Atomics and Immediate Data (RFC 7306).
 
 #![forbid(unsafe_code)]
 
@@ -35,9 +33,9 @@ pub use conn::{
     Traffic, TxBatch, TxLimit, WqeStatus, terminate_frame,
 };
 pub use memory::{
-    Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Revoked,
-    Scope, Span, WindowBind,
+    Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,
+    Revoked, Scope, Span, WindowBind,
 };
 pub use mpa::{Crc, crc32c};
-pub use rdmap::{ReadRequest, Terminate, TerminateCode};
+pub use rdmap::{AtomicOp, AtomicRequest, AtomicResponse, ReadRequest, Terminate, TerminateCode};
 pub use types::{Pd, ReadLimits, RemoteAddress, STag, Sge, StreamId, WindowId};

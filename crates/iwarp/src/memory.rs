@@ -5,6 +5,7 @@
 //! find it [`Revoked`].
 
 use crate::mpa::Crc;
+use crate::rdmap::AtomicOp;
 use crate::types::{Pd, RemoteAddress, STag, Sge, StreamId, WindowId};
 
 /// On whose behalf memory is used: STags of another protection domain, and windows of another stream, are out of
@@ -24,6 +25,8 @@ pub enum Access {
     RemoteRead,
     /// Target of an RDMA Write.
     RemoteWrite,
+    /// Target of an Atomic: both rights are needed (RDMAPX-011).
+    Atomic,
 }
 
 /// What a local work request wants to do with a stretch of memory.
@@ -56,6 +59,21 @@ pub enum AccessError {
 /// The memory behind a [`Span`] is gone: deregistered, invalidated or rebound since it was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revoked;
+
+/// Why an Atomic was not carried out; the memory is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtomicError {
+    /// The memory is gone.
+    Revoked,
+    /// The word is not aligned to its size where it lies (RFC 7306 section 5.1).
+    Misaligned,
+}
+
+impl From<Revoked> for AtomicError {
+    fn from(_: Revoked) -> Self {
+        Self::Revoked
+    }
+}
 
 /// Whether a piece holds the last octet of its message; that octet's word is stored last, with release order, so that
 /// a reader who sees it sees everything (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
@@ -200,6 +218,10 @@ pub trait Memory {
     /// Copies out; `dst.len() == at.len()`. With `crc` it adds what it copied to the sum, from the private copy, so that
     /// a writer in between cannot make the two differ.
     fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked>;
+
+    /// Carries out an Atomic on the word of 8 octets at `at`, indivisibly for every other Atomic (RDMAPX-015); returns what
+    /// it held before.
+    fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError>;
 
     /// Executes a Bind work request: the prepared STag becomes valid.
     fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError>;

@@ -42,7 +42,8 @@
 //! - Waiting drives: [`Overlapped::wait`] and [`CompletionPort::get`] do the provider's work in the caller's thread. An
 //!   [`Overlapped`] is a future too, and [`OverlappedFile`] has a descriptor for event loops on Unix.
 //!
-//! [`ext`] adds what every application writes again.
+//! [`ext`] adds what every application writes again. Atomics and Immediate Data, which ND2 does not have and some adapters do,
+//! are found by [`QueuePair::extensions`].
 //!
 //! # Example
 //!
@@ -97,6 +98,7 @@ mod connection;
 mod error;
 mod event;
 pub mod ext;
+mod extension;
 mod file;
 mod memory;
 mod object;
@@ -113,6 +115,7 @@ pub use buffer::Buffer;
 pub use connection::{Connector, Listener};
 pub use error::{Error, Result, Started};
 pub use event::Event;
+pub use extension::{AtomicOp, QueuePairExtensions};
 pub use file::{Association, OverlappedFile};
 pub use memory::{MemoryRegion, MemoryWindow};
 pub use object::OverlappedObject;

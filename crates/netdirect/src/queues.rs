@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{
     Affinity, CompletionResult, MemoryRegion, MemoryWindow, NotifyType, OpFlags, Overlapped,
-    OverlappedObject, RemoteAddress, Result, Sge, Started,
+    OverlappedObject, QueuePairExtensions, RemoteAddress, Result, Sge, Started,
 };
 
 /// `IND2CompletionQueue`: where the results of requests on queue pairs arrive.
@@ -256,4 +256,9 @@ pub trait QueuePair: Any + Debug + Send + Sync {
         remote: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()>;
+
+    /// `QueryInterface` for what ND2 does not have: Atomics and Immediate Data. `None` where the provider lacks them.
+    fn extensions(&self) -> Option<&dyn QueuePairExtensions> {
+        None
+    }
 }

@@ -136,10 +136,14 @@ pub enum RequestType {
     Read = 4,
     /// `Nd2RequestTypeWrite`.
     Write = 5,
+    /// [`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate); no value of ND2's.
+    SendImmediate = 0x1000,
+    /// [`QueuePairExtensions::atomic`](crate::QueuePairExtensions::atomic); no value of ND2's.
+    Atomic = 0x1001,
 }
 
 impl RequestType {
-    /// All six kinds, in the order of their values.
+    /// ND2's six kinds, in the order of their values.
     pub const ALL: [Self; 6] = [
         Self::Receive,
         Self::Send,
@@ -149,9 +153,13 @@ impl RequestType {
         Self::Write,
     ];
 
-    /// Whether a request of this kind may complete with `status`, by the table of the `ND2_RESULT` page (RES-015).
+    /// The kinds that ND2 does not have.
+    pub const EXTENSIONS: [Self; 2] = [Self::SendImmediate, Self::Atomic];
+
+    /// Whether a request of this kind may complete with `status`, by the table of the `ND2_RESULT` page (RES-015); what is no
+    /// kind of ND2's is like a Send or a Read.
     pub fn allows(self, status: Status) -> bool {
-        let data = matches!(self, Self::Send | Self::Receive | Self::Read | Self::Write);
+        let data = !matches!(self, Self::Bind | Self::Invalidate);
         match status {
             Status::SUCCESS
             | Status::CANCELED
@@ -169,7 +177,8 @@ impl TryFrom<u32> for RequestType {
     type Error = Error;
 
     fn try_from(value: u32) -> Result<Self> {
-        let known = Self::ALL.into_iter().find(|kind| *kind as u32 == value);
+        let mut kinds = Self::ALL.into_iter().chain(Self::EXTENSIONS);
+        let known = kinds.find(|kind| *kind as u32 == value);
         known.ok_or_else(|| {
             Error::new(
                 Status::INVALID_PARAMETER,
@@ -415,6 +424,9 @@ pub struct CompletionResult {
     pub request_context: u64,
     /// `RequestType`; also set on failures.
     pub request_type: RequestType,
+    /// What took this Receive was Immediate Data, and nothing was placed
+    /// ([`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate)). ND2 has no such field.
+    pub immediate: Option<[u8; 8]>,
 }
 
 /// The read limits of a connection, as the local side sees them

@@ -183,6 +183,12 @@ fn enumerations_have_the_values_of_ndspi() {
         assert_eq!(kind.to_string(), name);
     }
     assert!(RequestType::try_from(6).is_err());
+    for (value, kind) in (0x1000..).zip(RequestType::EXTENSIONS) {
+        assert_eq!(
+            (kind as u32, RequestType::try_from(value)),
+            (value, Ok(kind))
+        );
+    }
 }
 
 #[test]

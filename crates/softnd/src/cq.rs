@@ -216,7 +216,6 @@ impl CompletionQueue for Handle {
 /// solicited and the fourth one failed.
 #[cfg(test)]
 fn sample(number: u64) -> Entry {
-    let mut kinds = netdirect::RequestType::ALL.into_iter();
     let status = match number % 4 {
         3 => Status::CANCELED,
         _ => Status::SUCCESS,
@@ -227,7 +226,8 @@ fn sample(number: u64) -> Entry {
             bytes_transferred: u32::try_from(number).unwrap(),
             queue_pair_context: !number,
             request_context: number,
-            request_type: kinds.nth(usize::try_from(number % 6).unwrap()).unwrap(),
+            request_type: ring::KINDS[usize::try_from(number % 8).unwrap()],
+            immediate: number.is_multiple_of(3).then(|| number.to_ne_bytes()),
         },
         solicited: number % 4 == 1,
     }

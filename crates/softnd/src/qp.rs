@@ -644,6 +644,7 @@ impl State {
                     queue_pair_context: qp.context,
                     request_context: completion.context,
                     request_type: request_type(completion.kind),
+                    immediate: completion.immediate,
                 };
                 let entry = Entry {
                     result,

@@ -58,6 +58,10 @@ pub(crate) fn post_error(error: PostError) -> Error {
             Status::DATA_OVERRUN,
             "more SGEs than the queue pair was created with",
         ),
+        PostError::WrongLength => (
+            Status::INVALID_PARAMETER_3,
+            "the sink of an Atomic has 8 octets",
+        ),
         PostError::TooLong => (
             Status::BUFFER_OVERFLOW,
             "more data than one request may carry",
@@ -89,6 +93,8 @@ pub(crate) fn request_type(kind: RequestKind) -> RequestType {
         RequestKind::Invalidate => RequestType::Invalidate,
         RequestKind::Read => RequestType::Read,
         RequestKind::Write => RequestType::Write,
+        RequestKind::Immediate => RequestType::SendImmediate,
+        RequestKind::Atomic => RequestType::Atomic,
     }
 }
 

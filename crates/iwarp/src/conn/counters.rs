@@ -32,6 +32,12 @@ pub struct Traffic {
     pub read_requests: u64,
     /// Read Responses.
     pub read_responses: u64,
+    /// Immediate Data.
+    pub immediates: u64,
+    /// Atomic Requests.
+    pub atomic_requests: u64,
+    /// Atomic Responses.
+    pub atomic_responses: u64,
     /// Terminates.
     pub terminates: u64,
 }

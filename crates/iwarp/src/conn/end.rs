@@ -173,26 +173,34 @@ impl Connection {
 
     /// The peer's Terminate: it is never answered with one (RDMAP-073).
     pub(super) fn terminated(&mut self, terminate: Terminate) {
-        let kind = match terminate.opcode() {
-            Some(Opcode::ReadRequest) => Some(RequestKind::Read),
-            Some(Opcode::Write) => Some(RequestKind::Write),
-            Some(opcode) if opcode.is_send() => Some(RequestKind::Send),
-            Some(_) => None,
-            // Without headers the code tells, where only one kind of request can have caused it.
+        use RequestKind::{Atomic, Immediate, Read, Send, Write};
+        let kinds: &[RequestKind] = match terminate.opcode() {
+            Some(Opcode::ReadRequest) => &[Read],
+            Some(Opcode::AtomicRequest) => &[Atomic],
+            Some(Opcode::Write) => &[Write],
+            Some(opcode) if opcode.is_send() => &[Send],
+            Some(opcode) if opcode.is_immediate() => &[Immediate],
+            Some(_) => &[],
+            // Without headers the code tells, as far as not every kind of request can have caused it.
             None => match (terminate.code.layer, terminate.code.etype) {
-                (0, 1) => Some(RequestKind::Read),
-                (1, 1) => Some(RequestKind::Write),
-                (1, 2) => Some(RequestKind::Send),
-                _ => None,
+                (0, 1) => &[Read, Atomic],
+                (1, 1) => &[Write],
+                (1, 2) => &[Send, Immediate],
+                _ => &[],
             },
         };
-        let status = match (terminate.code.class(), kind) {
-            (Class::Protection, _) => WqeStatus::RemoteAccess, // AMB-002
-            (Class::NoBuffer, Some(RequestKind::Send)) => WqeStatus::Timeout, // AMB-008
-            (Class::NoBuffer | Class::Other, _) => WqeStatus::RemoteError,
-        };
-        let failed = kind.and_then(|kind| self.initiator.oldest_open(kind));
-        self.end(Cause::Terminated(terminate), failed.map(|at| (at, status)));
+        let open = kinds
+            .iter()
+            .filter_map(|kind| Some((self.initiator.oldest_open(*kind)?, *kind)));
+        let failed = open.min_by_key(|(at, _)| *at).map(|(at, kind)| {
+            let status = match (terminate.code.class(), kind) {
+                (Class::Protection, _) => WqeStatus::RemoteAccess, // AMB-002
+                (Class::NoBuffer, Send | Immediate) => WqeStatus::Timeout, // AMB-008
+                (Class::NoBuffer | Class::Other, _) => WqeStatus::RemoteError,
+            };
+            (at, status)
+        });
+        self.end(Cause::Terminated(terminate), failed);
     }
 
     fn end(&mut self, cause: Cause, failed: Option<(u64, WqeStatus)>) {
@@ -263,8 +271,8 @@ impl Connection {
     /// IW-023: after the peer's FIN the initiator queue runs on until it is idle; a Read can no longer be answered, and a
     /// fence that no FPDU has opened stays shut.
     fn settle_closed(&mut self) {
-        let hopeless = !self.initiator.is_idle()
-            && (self.is_fenced() || self.initiator.oldest_is(RequestKind::Read));
+        let hopeless =
+            !self.initiator.is_idle() && (self.is_fenced() || self.initiator.oldest_is_answered());
         // A message under way is finished first: an answer may follow it.
         if hopeless && !self.is_in_message() {
             self.initiator.flush(None);

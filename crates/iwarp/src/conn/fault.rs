@@ -65,6 +65,8 @@ impl Fault {
             Self::Protection(ProtectionError::CannotInvalidate) => TerminateCode::new(0, 1, 0x09),
             Self::Operation(OperationError::Version) => TerminateCode::new(0, 2, 0x05),
             Self::Operation(OperationError::UnexpectedOpcode) => TerminateCode::new(0, 2, 0x06),
+            Self::Operation(OperationError::Stream) => TerminateCode::new(0, 2, 0x07),
+            Self::Operation(OperationError::Unspecified) => TerminateCode::new(0, 2, 0xff),
             Self::Local => TerminateCode::LOCAL_CATASTROPHIC,
         })
     }
@@ -132,7 +134,7 @@ pub(super) const fn write_refused(error: AccessError) -> TaggedError {
     }
 }
 
-/// How a refused Read is reported, RFC 5040 section 4.8.
+/// How a refused Read or Atomic is reported, RFC 5040 section 4.8.
 pub(super) const fn read_refused(error: AccessError) -> ProtectionError {
     match error {
         AccessError::InvalidSTag => ProtectionError::InvalidSTag,

@@ -19,14 +19,15 @@
 //! # }
 //! ```
 //!
-//! How it is cut: [`queues`](self) hold work requests, `rx` takes FPDUs in, `tx` and `send` make them, `end` holds every way a
-//! stream can end.
+//! How it is cut: [`queues`](self) hold work requests, `rx` takes FPDUs in, `tx` and `send` make them, `extensions` has both
+//! halves of RFC 7306, `end` holds every way a stream can end.
 
 mod batch;
 mod config;
 mod counters;
 mod end;
 mod event;
+mod extensions;
 mod fault;
 mod frame;
 mod queues;
@@ -50,6 +51,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use crate::memory::Scope;
+use crate::rdmap::AtomicOp;
 use crate::types::{ReadLimits, Sge};
 
 use end::Phase;
@@ -187,7 +189,12 @@ impl Connection {
                 }
             },
             Operation::Read { sink, .. } => sges(sink, self.sizes.read_sges),
-            Operation::Bind(_) | Operation::Invalidate(_) => Ok(0),
+            Operation::Atomic { .. } if self.sizes.read_sges == 0 => Err(PostError::TooManySges),
+            Operation::Atomic { sink, .. } if sink.length != AtomicOp::LEN => {
+                Err(PostError::WrongLength)
+            }
+            Operation::Atomic { .. } => Ok(AtomicOp::LEN),
+            Operation::Immediate { .. } | Operation::Bind(_) | Operation::Invalidate(_) => Ok(0),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::config::QueueSizes;
 use super::work::{Completion, Operation, Payload, PostError, RequestKind, WqeStatus};
 use crate::memory::WindowBind;
+use crate::rdmap::AtomicOp;
 use crate::types::{RemoteAddress, STag, Sge, WindowId};
 
 /// What an initiator request is, without its buffers.
@@ -18,6 +19,14 @@ pub(super) enum Work {
     Read {
         remote: RemoteAddress,
     },
+    Immediate {
+        data: [u8; 8],
+        solicited: bool,
+    },
+    /// What is done stands in a list of its own.
+    Atomic {
+        remote: RemoteAddress,
+    },
     Bind(WindowBind),
     Invalidate(WindowId),
 }
@@ -28,9 +37,24 @@ impl Work {
             Self::Send { .. } => RequestKind::Send,
             Self::Write { .. } => RequestKind::Write,
             Self::Read { .. } => RequestKind::Read,
+            Self::Immediate { .. } => RequestKind::Immediate,
+            Self::Atomic { .. } => RequestKind::Atomic,
             Self::Bind(_) => RequestKind::Bind,
             Self::Invalidate(_) => RequestKind::Invalidate,
         }
+    }
+
+    /// An answer of the peer ends it, and it counts against the outbound limit (RDMAPX-006).
+    pub(super) const fn is_answered(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Atomic { .. })
+    }
+
+    /// It is over when the transport has it (RDMAP-093).
+    const fn ends_when_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::Send { .. } | Self::Write { .. } | Self::Immediate { .. }
+        )
     }
 
     /// Needs no wire (IW-030).
@@ -96,6 +120,8 @@ pub(super) struct InitiatorQueue {
     sges_each: usize,
     inline: Box<[u8]>,
     inline_each: usize,
+    /// What Atomics do, by slot; empty until the first one.
+    atomics: Vec<AtomicOp>,
     /// Oldest request whose completion has not been fetched.
     head: u64,
     /// Oldest request that is not done; everything before it may be fetched.
@@ -120,6 +146,7 @@ impl InitiatorQueue {
             sges_each,
             inline: vec![0; depth * inline_each].into(),
             inline_each,
+            atomics: Vec::new(),
             head: 0,
             done: 0,
             unsent: 0,
@@ -154,6 +181,11 @@ impl InitiatorQueue {
         let index = self.index(at);
         let start = index * self.inline_each;
         &self.inline[start..start + self.slots[index].length as usize]
+    }
+
+    /// What an Atomic does.
+    pub(super) fn atomic(&self, at: u64) -> Option<AtomicOp> {
+        self.atomics.get(self.index(at)).copied()
     }
 
     /// Retires silent successes at the front: they hold their slot until their own processing frees it (QP-073), and
@@ -194,6 +226,20 @@ impl InitiatorQueue {
             ),
             Operation::Write { data, remote } => (Work::Write { remote }, data),
             Operation::Read { sink, remote } => (Work::Read { remote }, Payload::Sges(sink)),
+            Operation::Immediate { data, solicited } => {
+                (Work::Immediate { data, solicited }, Payload::Sges(&[]))
+            }
+            Operation::Atomic {
+                op,
+                ref sink,
+                remote,
+            } => {
+                let index = self.index(self.tail);
+                self.atomics.resize(self.slots.len(), AtomicOp::add(0));
+                self.atomics[index] = op;
+                let sink = core::slice::from_ref(sink);
+                (Work::Atomic { remote }, Payload::Sges(sink))
+            }
             Operation::Bind(bind) => (Work::Bind(bind), Payload::Sges(&[])),
             Operation::Invalidate(window) => (Work::Invalidate(window), Payload::Sges(&[])),
         };
@@ -243,15 +289,15 @@ impl InitiatorQueue {
         }
     }
 
-    /// A Read has got all its data.
+    /// A Read has got all its data, an Atomic its answer.
     pub(super) fn finish_read(&mut self, at: u64) {
         self.open_reads = self.open_reads.saturating_sub(1);
         self.finish(at, WqeStatus::Success);
     }
 
-    /// The oldest open request is of this kind.
-    pub(super) fn oldest_is(&self, kind: RequestKind) -> bool {
-        self.done < self.tail && self.get(self.done).work.kind() == kind
+    /// The oldest open request waits for an answer, or would have to.
+    pub(super) fn oldest_is_answered(&self) -> bool {
+        self.done < self.tail && self.get(self.done).work.is_answered()
     }
 
     /// The request to be started next, or under way.
@@ -278,7 +324,7 @@ impl InitiatorQueue {
         while self.unsent < self.next {
             let request = self.get(self.unsent);
             match (request.progress, &request.work) {
-                (Progress::Open, Work::Send { .. } | Work::Write { .. }) => {
+                (Progress::Open, work) if work.ends_when_sent() => {
                     if request.end > sent {
                         return;
                     }
@@ -290,13 +336,12 @@ impl InitiatorQueue {
         }
     }
 
-    /// The Send or Write whose octets stand at `sent`, the first the transport has not taken.
+    /// The request whose octets stand at `sent`, the first the transport has not taken.
     pub(super) fn owner_of(&self, sent: u64) -> Option<u64> {
         (self.unsent.max(self.done)..self.tail).find(|at| {
             let request = self.get(*at);
             let under_way = *at >= self.next || request.end > sent;
-            let sends = matches!(request.work, Work::Send { .. } | Work::Write { .. });
-            request.progress == Progress::Open && sends && under_way
+            request.progress == Progress::Open && request.work.ends_when_sent() && under_way
         })
     }
 
@@ -326,7 +371,10 @@ impl InitiatorQueue {
     }
 
     pub(super) fn footprint(&self) -> usize {
-        size_of_val(&*self.slots) + size_of_val(&*self.sges) + self.inline.len()
+        size_of_val(&*self.slots)
+            + size_of_val(&*self.sges)
+            + self.inline.len()
+            + self.atomics.capacity() * size_of::<AtomicOp>()
     }
 
     /// How far completions have been fetched.
@@ -351,6 +399,7 @@ impl InitiatorQueue {
             octets: if success { request.length } else { 0 },
             solicited: false,
             invalidated: None,
+            immediate: None,
             failed_bind: match request.work {
                 Work::Bind(bind) if !success => Some(bind.stag),
                 _ => None,
@@ -372,6 +421,7 @@ pub(super) struct Receive {
     octets: u32,
     solicited: bool,
     invalidated: Option<STag>,
+    immediate: Option<[u8; 8]>,
 }
 
 /// Receives, used and done in posting order: `head <= done <= tail`.
@@ -398,6 +448,7 @@ impl ReceiveQueue {
             octets: 0,
             solicited: false,
             invalidated: None,
+            immediate: None,
         };
         Self {
             slots: vec![empty; depth].into(),
@@ -437,6 +488,7 @@ impl ReceiveQueue {
             octets: 0,
             solicited: false,
             invalidated: None,
+            immediate: None,
         };
         self.tail += 1;
         Ok(())
@@ -455,12 +507,28 @@ impl ReceiveQueue {
 
     /// The message is delivered.
     pub(super) fn deliver(&mut self, octets: u32, solicited: bool, invalidated: Option<STag>) {
+        self.settle(octets, solicited, invalidated, None);
+    }
+
+    /// The Receive was taken by Immediate Data (RDMAPX-022).
+    pub(super) fn deliver_immediate(&mut self, data: [u8; 8], solicited: bool) {
+        self.settle(0, solicited, None, Some(data));
+    }
+
+    fn settle(
+        &mut self,
+        octets: u32,
+        solicited: bool,
+        invalidated: Option<STag>,
+        immediate: Option<[u8; 8]>,
+    ) {
         let index = self.index(self.done);
         let receive = &mut self.slots[index];
         receive.status = WqeStatus::Success;
         receive.octets = octets;
         receive.solicited = solicited;
         receive.invalidated = invalidated;
+        receive.immediate = immediate;
         self.done += 1;
     }
 
@@ -499,6 +567,7 @@ impl ReceiveQueue {
             octets: receive.octets,
             solicited: receive.solicited,
             invalidated: receive.invalidated,
+            immediate: receive.immediate,
             failed_bind: None,
         };
         self.head += 1;

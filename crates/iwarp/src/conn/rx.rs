@@ -10,7 +10,7 @@ use super::config::{Role, StreamEnd};
 use super::end::{About, Cause, Phase};
 use super::event::Notice;
 use super::fault::{Fault, read_refused, write_refused};
-use super::tx::Inbound;
+use super::tx::{Asked, Inbound};
 use super::work::WqeStatus;
 use crate::ddp::{self, Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
@@ -26,6 +26,8 @@ pub(super) struct Rx {
     send_msn: u32,
     /// Next message number of QN 1.
     read_msn: u32,
+    /// Next message number of QN 3.
+    atomic_msn: u32,
     /// The Send under way, if its last segment has not come.
     send: Option<SendUnderWay>,
     /// The tagged message under way.
@@ -71,7 +73,7 @@ struct Stall {
 }
 
 /// What became of a segment.
-enum Handled {
+pub(super) enum Handled {
     Done,
     /// It waits for a Receive and has to be handed in again.
     Stalled,
@@ -82,6 +84,7 @@ impl Rx {
         Self {
             send_msn: msn,
             read_msn: msn,
+            atomic_msn: msn,
             send: None,
             tagged: None,
             spans: Vec::with_capacity(receive_sges),
@@ -95,6 +98,36 @@ impl Rx {
             origin,
             unmarked: Vec::new(),
         }
+    }
+
+    /// A Read or Atomic Request has been taken.
+    pub(super) const fn next_request(&mut self) {
+        self.read_msn = self.read_msn.wrapping_add(1);
+    }
+
+    /// An Atomic Response has been taken.
+    pub(super) const fn next_atomic_response(&mut self) {
+        self.atomic_msn = self.atomic_msn.wrapping_add(1);
+    }
+
+    /// An Atomic Response is the next one, whole, and stands inside no other untagged message.
+    pub(super) fn check_atomic_response(
+        &self,
+        segment: &UntaggedSegment<'_>,
+    ) -> Result<(), UntaggedError> {
+        check_untagged(segment, (Qn::ATOMIC_RESPONSE, self.atomic_msn, 0))?;
+        self.check_single(segment)
+    }
+
+    /// A message of one segment, inside no other untagged message.
+    const fn check_single(&self, segment: &UntaggedSegment<'_>) -> Result<(), UntaggedError> {
+        if !segment.last {
+            return Err(UntaggedError::InvalidMo); // RDMAP-032
+        }
+        if self.send.is_some() {
+            return Err(UntaggedError::InvalidQn); // DDP-030, OPEN-10
+        }
+        Ok(())
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -224,6 +257,15 @@ impl Connection {
             (Opcode::ReadRequest, Segment::Untagged(segment)) => {
                 self.receive_read_request(&segment, ulpdu, mem)
             }
+            (Opcode::AtomicRequest, Segment::Untagged(segment)) => {
+                self.receive_atomic_request(&segment, ulpdu, mem)
+            }
+            (Opcode::AtomicResponse, Segment::Untagged(segment)) => {
+                self.receive_atomic_response(&segment, ulpdu, mem)
+            }
+            (Opcode::Immediate | Opcode::ImmediateSolicited, Segment::Untagged(segment)) => {
+                self.receive_immediate(now, opcode, &segment, ulpdu)
+            }
             (_, Segment::Untagged(segment)) => self.receive_send(now, opcode, &segment, ulpdu, mem),
         }?;
         // A message that waits for a Receive opens the fence as well: the client may post it only when it may send.
@@ -291,7 +333,7 @@ impl Connection {
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
         self.continue_tagged(Opcode::ReadResponse, segment)?;
-        let Some(read) = self.tx.reads.front() else {
+        let Some(read) = self.tx.reads.front().filter(|read| read.atomic.is_none()) else {
             return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-050, OPEN-02
         };
         let Ok(len) = u32::try_from(segment.payload.len()) else {
@@ -342,8 +384,8 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// The oldest Read on the wire was answered in full.
-    fn finish_read(&mut self) {
+    /// The oldest Read or Atomic on the wire was answered in full.
+    pub(super) fn finish_read(&mut self) {
         let Some(read) = self.tx.take_read() else {
             return;
         };
@@ -352,21 +394,35 @@ impl Connection {
         }
     }
 
-    /// The queue, the number and the offset of an untagged segment (DDP-060, DDP-064, DDP-077).
-    fn check_untagged(
+    /// A segment of QN 0 continues the message under way, or is the next one.
+    pub(super) fn check_on_send_queue(
+        &self,
+        opcode: Opcode,
         segment: &UntaggedSegment<'_>,
-        (qn, msn, mo): (Qn, u32, u32),
+    ) -> Result<u32, Fault> {
+        let received = self.rx.send.map_or(0, |send| send.received);
+        check_untagged(segment, (Qn::SEND, self.rx.send_msn, received))?;
+        if self.rx.send.is_some_and(|send| send.opcode != opcode) {
+            return Err(OperationError::UnexpectedOpcode.into()); // DDP-025
+        }
+        Ok(received)
+    }
+
+    /// A segment of QN 1 is the next request, and whole.
+    pub(super) fn check_on_request_queue(
+        &self,
+        segment: &UntaggedSegment<'_>,
     ) -> Result<(), UntaggedError> {
-        if segment.qn != qn {
-            return Err(UntaggedError::InvalidQn);
-        }
-        if segment.msn != msn {
-            return Err(UntaggedError::MsnRange);
-        }
-        if segment.mo != mo {
-            return Err(UntaggedError::InvalidMo);
-        }
-        Ok(())
+        check_untagged(segment, (Qn::READ_REQUEST, self.rx.read_msn, 0))?;
+        self.rx.check_single(segment)
+    }
+
+    /// The current Receive is taken by a message whose last segment is here.
+    pub(super) fn take_receive(&mut self) {
+        self.rx.stall = None;
+        self.rx.send = None;
+        self.rx.spans.clear();
+        self.rx.send_msn = self.rx.send_msn.wrapping_add(1); // DDP-032
     }
 
     /// RFC 5040 section 5.3.
@@ -378,11 +434,7 @@ impl Connection {
         ulpdu: &[u8],
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
-        let received = self.rx.send.map_or(0, |send| send.received);
-        Self::check_untagged(segment, (Qn::SEND, self.rx.send_msn, received))?;
-        if self.rx.send.is_some_and(|send| send.opcode != opcode) {
-            return Err(OperationError::UnexpectedOpcode.into()); // DDP-025
-        }
+        let received = self.check_on_send_queue(opcode, segment)?;
         let Some((receive, _)) = self.receive.current() else {
             return self.stall(now, ulpdu);
         };
@@ -413,9 +465,7 @@ impl Connection {
         if opcode.is_invalidating() && mem.invalidate_remote(stag, self.scope).is_err() {
             return Err(ProtectionError::CannotInvalidate.into()); // RDMAP-065, RDMAP-067
         }
-        self.rx.send = None;
-        self.rx.spans.clear();
-        self.rx.send_msn = self.rx.send_msn.wrapping_add(1); // DDP-032
+        self.take_receive();
         let invalidated = opcode.is_invalidating().then_some(stag);
         self.receive
             .deliver(total, opcode.is_solicited(), invalidated);
@@ -425,7 +475,7 @@ impl Connection {
     }
 
     /// No Receive is posted: DDP-061, or DDP-075 for as long as the client wants (AMB-008).
-    fn stall(&mut self, now: Instant, ulpdu: &[u8]) -> Result<Handled, Fault> {
+    pub(super) fn stall(&mut self, now: Instant, ulpdu: &[u8]) -> Result<Handled, Fault> {
         if self.config.receive_wait.is_zero() {
             return Err(UntaggedError::NoBuffer.into());
         }
@@ -498,13 +548,7 @@ impl Connection {
         ulpdu: &[u8],
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
-        Self::check_untagged(segment, (Qn::READ_REQUEST, self.rx.read_msn, 0))?;
-        if !segment.last {
-            return Err(UntaggedError::InvalidMo.into()); // RDMAP-032
-        }
-        if self.rx.send.is_some() {
-            return Err(UntaggedError::InvalidQn.into()); // DDP-030, OPEN-10
-        }
+        self.check_on_request_queue(segment)?;
         let Some(request) = ReadRequest::parse(segment.payload) else {
             return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-011
         };
@@ -517,33 +561,27 @@ impl Connection {
             0 => None, // RDMAP-039
             size => match mem.check(request.source, size, Access::RemoteRead, self.scope) {
                 Ok(span) => Some(span),
-                Err(error) => {
-                    let fault = Fault::from(read_refused(error));
-                    let about = About::ulpdu(ulpdu).filter(|_| !self.tx.responses_are_made());
-                    let Some(about) = about else {
-                        return Err(fault);
-                    };
-                    self.rx.refusal = Some((fault, about));
-                    return Ok(Handled::Done);
-                }
+                Err(error) => return self.refuse_request(read_refused(error).into(), ulpdu),
             },
         };
-        let header = ddp::UntaggedHeader::new(
-            true,
-            segment.ulp,
-            segment.ulp_word,
-            segment.qn,
-            segment.msn,
-            segment.mo,
-        );
         self.tx.answer(Inbound {
-            header,
-            request,
+            header: segment.header(),
+            asked: Asked::Read(request),
             span,
             is_ready,
         });
-        self.rx.read_msn = self.rx.read_msn.wrapping_add(1);
+        self.rx.next_request();
         self.counters.received.read_requests += 1;
+        Ok(Handled::Done)
+    }
+
+    /// A request that may not be answered, once those before it are (RDMAP-034).
+    pub(super) fn refuse_request(&mut self, fault: Fault, ulpdu: &[u8]) -> Result<Handled, Fault> {
+        let about = About::ulpdu(ulpdu).filter(|_| !self.tx.responses_are_made());
+        let Some(about) = about else {
+            return Err(fault);
+        };
+        self.rx.refusal = Some((fault, about));
         Ok(Handled::Done)
     }
 
@@ -552,7 +590,7 @@ impl Connection {
         let Segment::Untagged(segment) = segment else {
             return Err(Fault::MalformedTerminate);
         };
-        let placed = Self::check_untagged(segment, (Qn::TERMINATE, 1, 0)); // RDMAP-070
+        let placed = check_untagged(segment, (Qn::TERMINATE, 1, 0)); // RDMAP-070
         let first = !self.rx.seen && self.config.role == Role::Responder;
         let terminate = Terminate::parse(segment.payload, first);
         match (placed, segment.last, terminate) {
@@ -564,6 +602,23 @@ impl Connection {
             _ => Err(Fault::MalformedTerminate),
         }
     }
+}
+
+/// The queue, the number and the offset of an untagged segment (DDP-060, DDP-064, DDP-077).
+fn check_untagged(
+    segment: &UntaggedSegment<'_>,
+    (qn, msn, mo): (Qn, u32, u32),
+) -> Result<(), UntaggedError> {
+    if segment.qn != qn {
+        return Err(UntaggedError::InvalidQn);
+    }
+    if segment.msn != msn {
+        return Err(UntaggedError::MsnRange);
+    }
+    if segment.mo != mo {
+        return Err(UntaggedError::InvalidMo);
+    }
+    Ok(())
 }
 
 /// The length of a payload that is not empty. It came in an FPDU, whose length has 16 bits.

@@ -6,7 +6,7 @@ use super::config::Ready;
 use super::end::Failing;
 use super::frame::{self, Budget, Framing};
 use super::queues::Work;
-use super::tx::{Current, Last, Outbound, Step};
+use super::tx::{Asked, Current, Last, Outbound, Step};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
@@ -34,10 +34,11 @@ impl Connection {
         if self.tx.current.is_none() && !self.begin(mem) {
             return Step::Again;
         }
-        if self.reads_next() {
-            self.send_read_request(budget, out)
-        } else {
-            self.send_segment(mem, budget, out)
+        match self.initiator.get(self.initiator.next).work {
+            Work::Read { .. } => self.send_read_request(budget, out),
+            Work::Atomic { .. } => self.send_atomic_request(budget, out),
+            Work::Immediate { .. } => self.send_immediate(budget, out),
+            _ => self.send_segment(mem, budget, out),
         }
     }
 
@@ -55,12 +56,12 @@ impl Connection {
                 self.finish_local(mem.unbind(window, self.scope));
                 return false;
             }
-            Work::Read { .. } if self.config.limits.ord == 0 => {
+            Work::Read { .. } | Work::Atomic { .. } if self.config.limits.ord == 0 => {
                 self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest)); // AMB-045
                 return false;
             }
-            Work::Read { .. } => LocalAccess::ReadSink,
-            Work::Send { .. } | Work::Write { .. } => LocalAccess::Read,
+            Work::Read { .. } | Work::Atomic { .. } => LocalAccess::ReadSink,
+            Work::Send { .. } | Work::Write { .. } | Work::Immediate { .. } => LocalAccess::Read,
         };
         self.tx.spans.clear();
         for sge in self.initiator.sges(at) {
@@ -201,7 +202,7 @@ impl Connection {
     }
 
     /// All of the request under way is made.
-    fn finish_current(&mut self) {
+    pub(super) fn finish_current(&mut self) {
         self.initiator.handed_over(self.tx.handed);
         self.tx.current = None;
         self.tx.spans.clear();
@@ -248,6 +249,7 @@ impl Connection {
             size,
             received: 0,
             last,
+            atomic: None,
         });
         if last {
             self.finish_current();
@@ -266,12 +268,24 @@ impl Connection {
         budget: &mut Budget,
         out: &mut TxBatch,
     ) -> bool {
-        let ulp = control(Opcode::ReadRequest);
-        let header = UntaggedHeader::new(true, ulp, 0, Qn::READ_REQUEST, self.tx.read_msn, 0);
-        let made = self.put_small(header.as_bytes(), &request.to_bytes(), budget, out);
+        let made = self.put_request(Opcode::ReadRequest, &request.to_bytes(), budget, out);
+        self.counters.sent.read_requests += u64::from(made);
+        made
+    }
+
+    /// A message of one segment on QN 1.
+    pub(super) fn put_request(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> bool {
+        let msn = self.tx.read_msn;
+        let header = UntaggedHeader::new(true, control(opcode), 0, Qn::READ_REQUEST, msn, 0);
+        let made = self.put_small(header.as_bytes(), payload, budget, out);
         if made {
             self.tx.read_msn = self.tx.read_msn.wrapping_add(1);
-            self.counters.sent.read_requests += 1;
         }
         made
     }
@@ -302,6 +316,7 @@ impl Connection {
                         size: 0,
                         received: 0,
                         last: true,
+                        atomic: None,
                     });
                 }
                 made
@@ -334,7 +349,12 @@ impl Connection {
         let Some(&response) = self.tx.responses.front() else {
             return Step::Again;
         };
-        let ReadRequest { sink, size, .. } = response.inbound.request;
+        let ReadRequest { sink, size, .. } = match response.inbound.asked {
+            Asked::Read(request) => request,
+            Asked::Atomic(request) => {
+                return self.send_atomic_response(response.inbound, request, mem, budget, out);
+            }
+        };
         let left = size - response.made;
         let most = budget.payload(TaggedHeader::LEN, left);
         let in_place = !self.must_copy() && most >= COPIED_BELOW;
@@ -382,8 +402,7 @@ impl Connection {
             self.tx.note_run(&response, len, start);
         }
         if last {
-            self.tx.responses.pop_front();
-            self.tx.response_turn = false;
+            self.tx.answered();
             self.counters.sent.read_responses += 1;
         } else if let Some(response) = self.tx.responses.front_mut() {
             response.made += len;
@@ -410,7 +429,7 @@ impl Connection {
     }
 
     /// A message of one segment whose payload is made here.
-    fn put_small(
+    pub(super) fn put_small(
         &mut self,
         header: &[u8],
         payload: &[u8],

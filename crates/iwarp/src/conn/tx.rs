@@ -15,12 +15,16 @@ use super::queues::Work;
 use crate::ddp::{Header, TaggedHeader, UntaggedHeader};
 use crate::memory::{Memory, Span};
 use crate::mpa::fpdu;
-use crate::rdmap::{ReadRequest, Terminate};
+use crate::rdmap::{AtomicRequest, ReadRequest, Terminate};
 use crate::types::RemoteAddress;
 
 /// Octets of a Read Request: 18 of the DDP header, 28 of its own.
 const READ_REQUEST_LEN: u16 = 46;
 const _: () = assert!(READ_REQUEST_LEN as usize == UntaggedHeader::LEN + ReadRequest::LEN);
+
+/// Octets of an Atomic Request: 18 of the DDP header, 52 of its own.
+const ATOMIC_REQUEST_LEN: u16 = 70;
+const _: () = assert!(ATOMIC_REQUEST_LEN as usize == UntaggedHeader::LEN + AtomicRequest::LEN);
 
 /// State of the outbound half.
 #[derive(Debug)]
@@ -31,14 +35,17 @@ pub(super) struct Tx {
     ready_asked: bool,
     pub(super) send_msn: u32,
     pub(super) read_msn: u32,
+    pub(super) atomic_msn: u32,
     /// How far the request under way has come.
     pub(super) current: Option<Current>,
     /// Its buffers, checked.
     pub(super) spans: Vec<Span>,
-    /// Our Reads on the wire, in order.
+    /// Our Reads and Atomics on the wire, in order.
     pub(super) reads: VecDeque<Outbound>,
-    /// The peer's Reads to answer, in order.
+    /// The peer's Reads and Atomics to answer, in order.
     pub(super) responses: VecDeque<Response>,
+    /// How many of them are Atomics.
+    atomics: usize,
     /// Which octets of the stream belong to which answer, where they are read in place.
     pub(super) runs: VecDeque<Run>,
     /// An answer goes before the next own message.
@@ -66,7 +73,7 @@ pub(super) struct Current {
     pub(super) skip: u32,
 }
 
-/// One of our Read Requests on the wire.
+/// One of our Read or Atomic Requests on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outbound {
     /// The request it belongs to; none for the ready-to-receive message.
@@ -77,13 +84,22 @@ pub(super) struct Outbound {
     pub(super) received: u32,
     /// The last one of its request.
     pub(super) last: bool,
+    /// An Atomic, of this identifier.
+    pub(super) atomic: Option<u32>,
 }
 
-/// One Read Request of the peer.
+/// What the peer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    Read(ReadRequest),
+    Atomic(AtomicRequest),
+}
+
+/// One Read or Atomic Request of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inbound {
     pub(super) header: UntaggedHeader,
-    pub(super) request: ReadRequest,
+    pub(super) asked: Asked,
     pub(super) span: Option<Span>,
     /// It is the peer's ready-to-receive message.
     pub(super) is_ready: bool,
@@ -131,10 +147,12 @@ impl Tx {
             ready_asked: false,
             send_msn: msn,
             read_msn: msn,
+            atomic_msn: msn,
             current: None,
             spans: Vec::with_capacity(sges),
             reads: VecDeque::new(),
             responses: VecDeque::new(),
+            atomics: 0,
             runs: VecDeque::new(),
             response_turn: false,
             handed: octets,
@@ -167,6 +185,7 @@ impl Tx {
     }
 
     pub(super) fn answer(&mut self, inbound: Inbound) {
+        self.atomics += usize::from(matches!(inbound.asked, Asked::Atomic(_)));
         self.responses.push_back(Response { inbound, made: 0 });
     }
 
@@ -177,7 +196,20 @@ impl Tx {
             .responses
             .front()
             .is_some_and(|response| response.inbound.is_ready);
-        self.responses.len() - usize::from(ready)
+        self.responses.len() - self.atomics - usize::from(ready)
+    }
+
+    /// Atomics of the peer, which count by themselves (RDMAPX-006).
+    pub(super) const fn atomics_to_answer(&self) -> usize {
+        self.atomics
+    }
+
+    /// The oldest answer is made in full.
+    pub(super) fn answered(&mut self) {
+        let answer = self.responses.pop_front();
+        let atomic = answer.is_some_and(|answer| matches!(answer.inbound.asked, Asked::Atomic(_)));
+        self.atomics -= usize::from(atomic);
+        self.response_turn = false;
     }
 
     pub(super) fn responses_are_made(&self) -> bool {
@@ -219,6 +251,7 @@ impl Tx {
         self.give_up_requests();
         self.ready = None;
         self.responses.clear();
+        self.atomics = 0;
         self.runs.clear();
     }
 
@@ -289,12 +322,16 @@ impl Tx {
 }
 
 impl Inbound {
-    /// What a Terminate says about this Read after `made` octets of the answer.
+    /// What a Terminate says about this request after `made` octets of the answer (RDMAPX-026).
     pub(super) fn about(&self, made: u32) -> About {
+        let (length, read) = match self.asked {
+            Asked::Read(request) => (READ_REQUEST_LEN, Some(request.advanced(made))),
+            Asked::Atomic(_) => (ATOMIC_REQUEST_LEN, None),
+        };
         About {
             header: Header::Untagged(self.header),
-            length: READ_REQUEST_LEN,
-            read: Some(self.request.advanced(made)),
+            length,
+            read,
         }
     }
 }
@@ -399,10 +436,10 @@ impl Connection {
         if request.fence && self.tx.current.is_none() && self.initiator.open_reads > 0 {
             return false;
         }
-        !matches!(request.work, Work::Read { .. }) || self.may_read()
+        !request.work.is_answered() || self.may_read()
     }
 
-    /// One more Read may be on the wire (RDMAP-047, IW-013). The ready-to-receive message is outside the client's limit,
+    /// One more Read or Atomic may be on the wire (RDMAP-047, IW-013). The ready-to-receive message is outside the client's limit,
     /// but a peer that takes one Read at a time has to answer it first.
     fn may_read(&self) -> bool {
         if self.rx.peer_closed {

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::memory::WindowBind;
+use crate::rdmap::AtomicOp;
 use crate::types::{RemoteAddress, STag, Sge, WindowId};
 
 /// What a Send or Write sends.
@@ -40,6 +41,23 @@ pub enum Operation<'a> {
         /// Where it is.
         remote: RemoteAddress,
     },
+    /// Eight octets that the peer's client finds in the result of a Receive, RFC 7306 section 6.
+    Immediate {
+        /// The octets, as they go over the wire.
+        data: [u8; 8],
+        /// Raise an event at the peer.
+        solicited: bool,
+    },
+    /// An operation on a word of the peer's memory, RFC 7306 section 5. It counts as a Read against the outbound limit
+    /// (RDMAPX-006) and for fences.
+    Atomic {
+        /// What is done.
+        op: AtomicOp,
+        /// Where the word's old value goes, as this side's processor reads it: 8 octets of a Read sink.
+        sink: Sge,
+        /// The word; aligned to 8 where it lies.
+        remote: RemoteAddress,
+    },
     /// Binds a window; local (IW-030).
     Bind(WindowBind),
     /// Unbinds a window; local (IW-030).
@@ -47,14 +65,15 @@ pub enum Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Octets that leave this side when the request is carried out: the payload, nothing for a Read or a local request.
+    /// Octets that leave this side when the request is carried out: the payload, nothing for a Read, an Atomic or a local request.
     pub fn octets(&self) -> u64 {
         match *self {
             Self::Send { data, .. } | Self::Write { data, .. } => match data {
                 Payload::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
                 Payload::Inline(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             },
-            Self::Read { .. } | Self::Bind(_) | Self::Invalidate(_) => 0,
+            Self::Immediate { data, .. } => data.len() as u64,
+            Self::Read { .. } | Self::Atomic { .. } | Self::Bind(_) | Self::Invalidate(_) => 0,
         }
     }
 }
@@ -83,6 +102,8 @@ pub enum PostError {
     TooManySges,
     /// More octets than `max_transfer`, or than `inline` for inline data.
     TooLong,
+    /// The sink of an Atomic has other than 8 octets.
+    WrongLength,
 }
 
 impl fmt::Display for PostError {
@@ -92,6 +113,7 @@ impl fmt::Display for PostError {
             Self::QueueFull => "the queue is full",
             Self::TooManySges => "too many SGEs",
             Self::TooLong => "too many octets",
+            Self::WrongLength => "not 8 octets",
         })
     }
 }
@@ -113,6 +135,10 @@ pub enum RequestKind {
     Read,
     /// Write.
     Write,
+    /// Immediate Data, at its sender.
+    Immediate,
+    /// Atomic.
+    Atomic,
 }
 
 /// How a request ended. Everything but `Success` ends the connection (QP-003).
@@ -130,7 +156,7 @@ pub enum WqeStatus {
     RemoteError,
     /// The message was longer than the Receive (ND_BUFFER_OVERFLOW, AMB-006).
     ReceiveTooShort,
-    /// The request makes no sense here (ND_INVALID_DEVICE_REQUEST): a Read with outbound limit 0 (AMB-045), a Bind of a
+    /// The request makes no sense here (ND_INVALID_DEVICE_REQUEST): a Read or Atomic with outbound limit 0 (AMB-045), a Bind of a
     /// bound or an Invalidate of an unbound window.
     InvalidRequest,
     /// The peer posted no Receive in time (ND_IO_TIMEOUT, AMB-008).
@@ -154,6 +180,8 @@ pub struct Completion {
     pub solicited: bool,
     /// A Receive: the message invalidated this STag of ours.
     pub invalidated: Option<STag>,
+    /// A Receive: it was taken by Immediate Data, and nothing was placed.
+    pub immediate: Option<[u8; 8]>,
     /// A Bind that did not take effect: the STag set aside for it.
     pub failed_bind: Option<STag>,
 }

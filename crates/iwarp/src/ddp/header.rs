@@ -21,10 +21,12 @@ pub struct Qn(pub u32);
 impl Qn {
     /// Send family.
     pub const SEND: Self = Self(0);
-    /// Read Requests.
+    /// Read Requests and Atomic Requests.
     pub const READ_REQUEST: Self = Self(1);
     /// The Terminate.
     pub const TERMINATE: Self = Self(2);
+    /// Atomic Responses (RFC 7306 section 5.2).
+    pub const ATOMIC_RESPONSE: Self = Self(3);
 }
 
 /// The ULPDU is too short for a DDP header.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{OperationError, ReadRequest, Terminate};
+use super::{AtomicRequest, AtomicResponse, OperationError, ReadRequest, Terminate};
 use crate::ddp::{self, Qn};
 use crate::types::STag;
 
@@ -13,7 +13,7 @@ pub const VERSION: u8 = 0x40;
 
 const OPCODE_MASK: u8 = 0x0f;
 
-/// RDMAP messages, RFC 5040 section 4.3.
+/// RDMAP messages, RFC 5040 section 4.3 and RFC 7306 section 4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Opcode {
@@ -33,6 +33,14 @@ pub enum Opcode {
     SendSolicitedInvalidate = 0x6,
     /// Terminate.
     Terminate = 0x7,
+    /// Immediate Data, RFC 7306 section 6.
+    Immediate = 0x8,
+    /// Immediate Data with Solicited Event.
+    ImmediateSolicited = 0x9,
+    /// Atomic Request, RFC 7306 section 5.
+    AtomicRequest = 0xa,
+    /// Atomic Response.
+    AtomicResponse = 0xb,
 }
 
 impl Opcode {
@@ -54,7 +62,11 @@ impl Opcode {
             0x5 => Self::SendSolicited,
             0x6 => Self::SendSolicitedInvalidate,
             0x7 => Self::Terminate,
-            // 0x8 to 0xB are RFC 7306's, not built; the others are unassigned or experimental.
+            0x8 => Self::Immediate,
+            0x9 => Self::ImmediateSolicited,
+            0xa => Self::AtomicRequest,
+            0xb => Self::AtomicResponse,
+            // The others are unassigned or experimental.
             _ => return Err(OperationError::UnexpectedOpcode),
         })
     }
@@ -77,9 +89,26 @@ impl Opcode {
         )
     }
 
-    /// A Send type that raises an event.
+    /// Immediate Data, of one of two types.
+    pub const fn immediate(solicited: bool) -> Self {
+        if solicited {
+            Self::ImmediateSolicited
+        } else {
+            Self::Immediate
+        }
+    }
+
+    /// One of the two types of Immediate Data.
+    pub const fn is_immediate(self) -> bool {
+        matches!(self, Self::Immediate | Self::ImmediateSolicited)
+    }
+
+    /// A message that raises an event where it takes a Receive (RDMAPX-025).
     pub const fn is_solicited(self) -> bool {
-        matches!(self, Self::SendSolicited | Self::SendSolicitedInvalidate)
+        matches!(
+            self,
+            Self::SendSolicited | Self::SendSolicitedInvalidate | Self::ImmediateSolicited
+        )
     }
 
     /// A Send type that invalidates an STag.
@@ -96,11 +125,14 @@ impl Opcode {
     pub const fn queue(self) -> Option<Qn> {
         match self {
             Self::Write | Self::ReadResponse => None,
-            Self::ReadRequest => Some(Qn::READ_REQUEST),
+            Self::ReadRequest | Self::AtomicRequest => Some(Qn::READ_REQUEST),
+            Self::AtomicResponse => Some(Qn::ATOMIC_RESPONSE),
             Self::Send
             | Self::SendInvalidate
             | Self::SendSolicited
-            | Self::SendSolicitedInvalidate => Some(Qn::SEND),
+            | Self::SendSolicitedInvalidate
+            | Self::Immediate
+            | Self::ImmediateSolicited => Some(Qn::SEND),
             Self::Terminate => Some(Qn::TERMINATE),
         }
     }
@@ -116,6 +148,10 @@ impl Opcode {
             Self::SendSolicited => "Send SE",
             Self::SendSolicitedInvalidate => "Send SE Inv",
             Self::Terminate => "Terminate",
+            Self::Immediate => "Immediate Data",
+            Self::ImmediateSolicited => "Immediate Data SE",
+            Self::AtomicRequest => "Atomic Request",
+            Self::AtomicResponse => "Atomic Response",
         }
     }
 }
@@ -147,6 +183,14 @@ impl fmt::Display for Describe<'_> {
         match (opcode, segment) {
             (Opcode::ReadRequest, _) => match ReadRequest::parse(payload) {
                 Some(request) => write!(f, " {request}"),
+                None => f.write_str(" malformed"),
+            },
+            (Opcode::AtomicRequest, _) => match AtomicRequest::parse(payload) {
+                Ok(request) => write!(f, " {request}"),
+                Err(_) => f.write_str(" malformed"),
+            },
+            (Opcode::AtomicResponse, _) => match AtomicResponse::parse(payload) {
+                Some(response) => write!(f, " {response}"),
                 None => f.write_str(" malformed"),
             },
             (Opcode::Terminate, _) => match Terminate::parse(payload, false) {

@@ -1,15 +1,16 @@
-//! RDMAP: what the messages mean, RFC 5040. Headers, opcodes and error tables; the state machine is [`crate::conn`].
+//! RDMAP: what the messages mean, RFC 5040 and RFC 7306. Headers, opcodes and error tables; the state machine is [`crate::conn`].
 //!
 //! - [`header`]: control octet and opcodes (sections 4.1, 4.2), one line of text per segment.
 //! - [`read`]: the Read Request header (section 4.4).
 //! - [`terminate`]: the Terminate header (section 4.8), both ways.
-//!
-//! Atomics and Immediate Data (RFC 7306) are missing: their opcodes are answered like any unknown one.
+//! - [`atomic`]: the Atomic Request and Response headers, and what they ask for (RFC 7306 section 5).
 
+pub mod atomic;
 pub mod header;
 pub mod read;
 pub mod terminate;
 
+pub use atomic::{AtomicOp, AtomicRequest, AtomicResponse};
 pub use header::{Describe, Opcode, VERSION, VERSION_MASK, control};
 pub use read::ReadRequest;
 pub use terminate::{Class, Terminate, TerminateCode};
@@ -54,6 +55,11 @@ pub enum OperationError {
     Version,
     /// Unknown opcode, one that is not implemented, or one that does not belong here (OPEN-01, OPEN-02).
     UnexpectedOpcode,
+    /// What concerns this stream and has no code of its own: an Atomic on a word that is not aligned (RFC 7306 section 8.2).
+    Stream,
+    /// What is described by no other code: Immediate Data of a wrong length, an Atomic Response to another request
+    /// (RDMAPX-012, RDMAPX-023).
+    Unspecified,
 }
 
 impl fmt::Display for OperationError {
@@ -61,6 +67,8 @@ impl fmt::Display for OperationError {
         f.write_str(match self {
             Self::Version => "message of an unknown RDMAP version",
             Self::UnexpectedOpcode => "message with an unexpected opcode",
+            Self::Stream => "Atomic Request for a word that is not aligned",
+            Self::Unspecified => "message that is not what its opcode says",
         })
     }
 }

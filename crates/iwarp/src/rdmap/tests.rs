@@ -10,7 +10,7 @@ fn rdmap_002_reserved_bits_are_ignored() {
 
 #[test]
 fn rdmap_003_unknown_opcodes_are_refused() {
-    for opcode in 0x8..=0xf {
+    for opcode in 0xc..=0xf {
         assert_eq!(
             Opcode::parse(0x40 | opcode),
             Err(OperationError::UnexpectedOpcode)

@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 
 use crate::memory::{
-    Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Revoked,
-    Scope, Span, WindowBind,
+    Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,
+    Revoked, Scope, Span, WindowBind,
 };
 use crate::mpa::Crc;
+use crate::rdmap::AtomicOp;
 use crate::types::{Pd, RemoteAddress, STag, Sge, WindowId};
 
 /// What a region may be used for.
@@ -247,6 +248,7 @@ impl Memory for VecMemory {
             let granted = match need {
                 Access::RemoteRead => bind.read,
                 Access::RemoteWrite => bind.write,
+                Access::Atomic => bind.read && bind.write,
             };
             if !granted {
                 return Err(AccessError::Rights);
@@ -263,6 +265,7 @@ impl Memory for VecMemory {
         let granted = match need {
             Access::RemoteRead => region.rights.remote_read,
             Access::RemoteWrite => region.rights.remote_write,
+            Access::Atomic => region.rights.remote_read && region.rights.remote_write,
         };
         if !granted {
             return Err(AccessError::Rights);
@@ -310,6 +313,23 @@ impl Memory for VecMemory {
             crc.update(dst);
         }
         Ok(())
+    }
+
+    fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {
+        assert_eq!(at.len(), AtomicOp::LEN, "an Atomic fits its span");
+        let mut inner = self.0.borrow_mut();
+        let (region, offset) = inner.resolve(at)?;
+        let region = &mut inner.regions[region];
+        let address = region.base.wrapping_add(offset as u64);
+        if !address.is_multiple_of(AtomicOp::LEN.into()) {
+            return Err(AtomicError::Misaligned);
+        }
+        let octets = region.bytes[offset..]
+            .first_chunk_mut()
+            .ok_or(AtomicError::Revoked)?;
+        let before = u64::from_ne_bytes(*octets);
+        *octets = op.apply(before).to_ne_bytes();
+        Ok(before)
     }
 
     fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {

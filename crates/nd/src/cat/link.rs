@@ -185,7 +185,7 @@ impl Link {
                 RequestType::Receive => return self.message(&result),
                 RequestType::Read => return Ok(Event::Read(slot)),
                 RequestType::Send => return Ok(Event::Sent(slot)),
-                RequestType::Write | RequestType::Bind | RequestType::Invalidate => {}
+                _ => {}
             }
         }
     }

@@ -24,7 +24,34 @@ use crate::adapter::MAX_COMPLETION_QUEUE_DEPTH;
 const ARRAYS: usize = MAX_COMPLETION_QUEUE_DEPTH.ilog2() as usize + 1;
 const ARRAY_BITS: u32 = 5;
 const _: () = assert!(MAX_COMPLETION_QUEUE_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BITS);
-const TYPE_BITS: u32 = 3;
+
+/// All kinds of requests, by the bits that stand for them beside the number of a result.
+pub(super) const KINDS: [RequestType; 8] = {
+    let [a, b, c, d, e, f] = RequestType::ALL;
+    [
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        RequestType::SendImmediate,
+        RequestType::Atomic,
+    ]
+};
+/// The bits of the kind, and one that says that there is immediate data.
+const KIND: u64 = KINDS.len() as u64 - 1;
+const IMMEDIATE: u64 = KINDS.len() as u64;
+const TURN_SHIFT: u32 = 4;
+const _: () = assert!(KIND | IMMEDIATE == (1 << TURN_SHIFT) - 1);
+
+fn kind_bits(kind: RequestType) -> u64 {
+    match kind {
+        RequestType::SendImmediate => 6,
+        RequestType::Atomic => 7,
+        nd2 => nd2 as u64,
+    }
+}
 
 /// What threads write to often stands on lines of its own: two, as processors fetch them in pairs.
 #[derive(Debug)]
@@ -67,7 +94,9 @@ struct Slot {
     queue_pair: AtomicU64,
     /// Status and octets.
     outcome: AtomicU64,
-    /// One more than the number of the result that lies here, and its type; published with it.
+    /// Looked at only where `turn` says so.
+    immediate: AtomicU64,
+    /// One more than the number of the result that lies here, and its kind; published with it.
     turn: AtomicU64,
 }
 
@@ -77,6 +106,7 @@ impl Slot {
             request: AtomicU64::new(0),
             queue_pair: AtomicU64::new(0),
             outcome: AtomicU64::new(0),
+            immediate: AtomicU64::new(0),
             turn: AtomicU64::new(0),
         }
     }
@@ -88,17 +118,25 @@ impl Slot {
         self.queue_pair
             .store(result.queue_pair_context, Ordering::Relaxed);
         self.outcome.store(outcome, Ordering::Relaxed);
+        if let Some(octets) = result.immediate {
+            self.immediate
+                .store(u64::from_ne_bytes(octets), Ordering::Relaxed);
+        }
     }
 
     /// What was filled in can be taken from here on.
     fn publish(&self, number: u64, result: &CompletionResult) {
-        let turn = (number + 1) << TYPE_BITS | result.request_type as u64;
+        let immediate = match result.immediate {
+            Some(_) => IMMEDIATE,
+            None => 0,
+        };
+        let turn = (number + 1) << TURN_SHIFT | immediate | kind_bits(result.request_type);
         self.turn.store(turn, Ordering::Release);
     }
 
     /// The result of that number was published here, maybe long ago.
     fn was_published(&self, number: u64) -> bool {
-        self.turn.load(Ordering::Acquire) >> TYPE_BITS > number
+        self.turn.load(Ordering::Acquire) >> TURN_SHIFT > number
     }
 
     /// The result of that number, if it is published and not overwritten. It may be overwritten while it is copied: the
@@ -106,7 +144,7 @@ impl Slot {
     #[expect(clippy::cast_possible_truncation, reason = "halves are what is meant")]
     fn copy(&self, number: u64) -> Option<CompletionResult> {
         let turn = self.turn.load(Ordering::Acquire);
-        if turn >> TYPE_BITS != number + 1 {
+        if turn >> TURN_SHIFT != number + 1 {
             return None;
         }
         let outcome = self.outcome.load(Ordering::Relaxed);
@@ -115,7 +153,9 @@ impl Slot {
             bytes_transferred: outcome as u32,
             queue_pair_context: self.queue_pair.load(Ordering::Relaxed),
             request_context: self.request.load(Ordering::Relaxed),
-            request_type: *RequestType::ALL.get((turn & ((1 << TYPE_BITS) - 1)) as usize)?,
+            request_type: KINDS[(turn & KIND) as usize],
+            immediate: (turn & IMMEDIATE != 0)
+                .then(|| self.immediate.load(Ordering::Relaxed).to_ne_bytes()),
         })
     }
 }

@@ -3,6 +3,7 @@
 mod batch;
 mod cuts;
 mod ends;
+mod extensions;
 mod failing;
 mod limits;
 mod markers;

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::AtomicOp;
 use crate::rdmap::Opcode;
 use crate::testing::marked_frames;
 
@@ -45,6 +46,8 @@ enum What {
     Inline,
     Write,
     Read,
+    Immediate,
+    Atomic,
     Bind,
     Invalidate,
 }
@@ -61,12 +64,14 @@ enum Trouble {
 }
 
 fn what() -> impl Strategy<Value = What> {
-    use What::{Bind, Inline, Invalidate, Read, Send, Write};
+    use What::{Atomic, Bind, Immediate, Inline, Invalidate, Read, Send, Write};
     prop_oneof![
         4 => Just(Send),
         2 => Just(Inline),
         4 => Just(Write),
         4 => Just(Read),
+        1 => Just(Immediate),
+        2 => Just(Atomic),
         1 => Just(Bind),
         1 => Just(Invalidate),
     ]
@@ -162,7 +167,10 @@ struct Books {
     receives: u64,
     inboxes: Vec<Sge>,
     /// Messages sent, in order.
-    sent: Vec<Vec<u8>>,
+    sent: Vec<(Vec<u8>, Option<[u8; 8]>)>,
+    /// A word at the peer that only this side's Atomics change, and what it has to hold after those posted.
+    word: Option<Sge>,
+    total: u64,
     /// Where data has to end up: at this side (true) or at the peer.
     expected: Vec<(bool, STag, Vec<u8>)>,
     window: Option<crate::WindowId>,
@@ -373,7 +381,7 @@ impl Books {
             What::Send => {
                 let done = posted(sends(Payload::Sges(&halves(source))), end);
                 if done {
-                    self.sent.push(data);
+                    self.sent.push((data, None));
                 }
                 done
             }
@@ -382,7 +390,7 @@ impl Books {
                 let (front, back) = data.split_at(cut.min(data.len()));
                 let done = posted(inline(&[front, back]), end);
                 if done {
-                    self.sent.push(data.to_vec());
+                    self.sent.push((data.to_vec(), None));
                 }
                 done
             }
@@ -414,6 +422,32 @@ impl Books {
                 );
                 if done {
                     self.expected.push((true, sink.token, data));
+                }
+                done
+            }
+            What::Immediate => {
+                let data = context.to_be_bytes();
+                let solicited = len % 2 == 1;
+                let done = posted(Operation::Immediate { data, solicited }, end);
+                if done {
+                    self.sent.push((Vec::new(), Some(data)));
+                }
+                done
+            }
+            What::Atomic => {
+                let make = || peer.mem.register(vec![0; 8], Rights::ALL, PD);
+                let word = *self.word.get_or_insert_with(make);
+                let sink = end.mem.register(vec![0xff; 8], Rights::ALL, PD);
+                let op = match len % 2 {
+                    0 => AtomicOp::add(len as u64 + 1),
+                    _ => AtomicOp::compare_swap(self.total, len as u64),
+                };
+                let remote = remote(word.token, word.address);
+                let done = posted(Operation::Atomic { op, sink, remote }, end);
+                if done {
+                    let before = self.total.to_ne_bytes().to_vec();
+                    self.expected.push((true, sink.token, before));
+                    self.total = op.apply(self.total);
                 }
                 done
             }
@@ -500,6 +534,9 @@ proptest! {
                 let mem = if *here { &end.mem } else { &peer.mem };
                 prop_assert_eq!(&mem.bytes(*token), data);
             }
+            if let Some(word) = books.word {
+                prop_assert_eq!(peer.mem.bytes(word.token), books.total.to_ne_bytes());
+            }
             check_stream(&end.sent, setting.crc, setting.markers[usize::from(!a)], true)?;
         }
         for a in [true, false] {
@@ -509,9 +546,16 @@ proptest! {
             let expected: Vec<_> =
                 (0..sent.len() as u64).map(|at| (at, WqeStatus::Success)).collect();
             prop_assert_eq!(receives, expected);
-            for (message, inbox) in sent.iter().zip(&books.inboxes) {
+            for ((message, _), inbox) in sent.iter().zip(&books.inboxes) {
                 prop_assert_eq!(&end.mem.bytes(inbox.token)[..message.len()], &message[..]);
             }
+            let done = end.completions().into_iter();
+            let told: Vec<_> = done
+                .filter(|done| done.kind == RequestKind::Receive)
+                .map(|done| done.immediate)
+                .collect();
+            let sent: Vec<_> = sent.iter().map(|message| message.1).collect();
+            prop_assert_eq!(told, sent);
         }
     }
 
@@ -568,7 +612,7 @@ proptest! {
     #[test]
     fn arbitrary_input_is_survived(
         ulpdus in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..6),
-        control in prop::collection::vec((any::<bool>(), 0u8..8, any::<bool>()), 6),
+        control in prop::collection::vec((any::<bool>(), 0u8..16, any::<bool>()), 6),
         tail in prop::collection::vec(any::<u8>(), 0..64),
         responder in any::<bool>(),
     ) {

@@ -327,21 +327,6 @@ fn d8_and_d9_segmented_messages_are_made() {
 }
 
 #[test]
-fn d10_to_d14_are_refused_until_they_are_built() {
-    for name in ["D10", "D11", "D12", "D13", "D14"] {
-        let mut raw = Raw::responder().with_buffers();
-        raw.post_receive(1, 16);
-        raw.receive(&vector(name));
-        let terminate = raw.last_terminate().expect(name);
-        assert_eq!(terminate.code, TerminateCode::new(0, 2, 6), "{name}"); // RDMAP-003
-        assert_eq!(
-            statuses(&raw.end, RequestKind::Receive),
-            [WqeStatus::Flushed]
-        );
-    }
-}
-
-#[test]
 fn t1_bounds_violation_of_d2() {
     let mut raw = Raw::responder();
     raw.end

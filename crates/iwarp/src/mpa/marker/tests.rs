@@ -27,6 +27,12 @@ fn stream(ulpdus: &[Vec<u8>], position: u64) -> Vec<u8> {
     out
 }
 
+fn marker(distance: u64) -> [u8; 4] {
+    u32::try_from(distance)
+        .expect("within an FPDU")
+        .to_be_bytes()
+}
+
 /// Section 4.3 as it reads: octet by octet, with a marker wherever the position says so.
 fn slowly(ulpdus: &[Vec<u8>], crc: bool, position: u64) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::new();
@@ -38,18 +44,16 @@ fn slowly(ulpdus: &[Vec<u8>], crc: bool, position: u64) -> Vec<u8> {
         let begin = out.len();
         let mut front = None;
         for octet in &plain[..body] {
-            if at % 512 == 0 {
-                let distance = front.map_or(0, |front: u64| at - front);
-                out.extend([0, 0, (distance >> 8) as u8, distance as u8]);
+            if at.is_multiple_of(512) {
+                out.extend(marker(front.map_or(0, |front: u64| at - front)));
                 at += 4;
             }
             front.get_or_insert(at);
             out.push(*octet);
             at += 1;
         }
-        if at % 512 == 0 {
-            let distance = at - front.unwrap_or(at);
-            out.extend([0, 0, (distance >> 8) as u8, distance as u8]);
+        if at.is_multiple_of(512) {
+            out.extend(marker(front.map_or(0, |front| at - front)));
             at += 4;
         }
         let field = if crc {

@@ -1,0 +1,226 @@
+//! RFC 7306 in both directions: Atomics (section 5) and Immediate Data (section 6).
+//!
+//! An Atomic shares the queue, the message numbers and the place among the answers with Reads. It is checked when it arrives
+//! and carried out when its answer is made, so that it never overtakes an earlier Read of the peer (RDMAPX-013).
+
+use std::time::Instant;
+
+use super::Connection;
+use super::batch::TxBatch;
+use super::end::About;
+use super::fault::{Fault, read_refused};
+use super::frame::{self, Budget};
+use super::queues::Work;
+use super::rx::Handled;
+use super::tx::{Asked, Inbound, Outbound, Step};
+use super::work::WqeStatus;
+use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
+use crate::memory::{Access, AtomicError, Memory, MessageEnd, Revoked};
+use crate::rdmap::{
+    AtomicOp, AtomicRequest, AtomicResponse, Opcode, OperationError, ProtectionError, control,
+};
+use crate::types::RemoteAddress;
+
+/// Octets of Immediate Data.
+const IMMEDIATE_LEN: usize = 8;
+
+/// Octets of an Atomic Response header.
+const RESPONSE_LEN: u32 = 12;
+const _: () = assert!(RESPONSE_LEN as usize == AtomicResponse::LEN);
+
+impl Connection {
+    /// RFC 7306 section 6.3: it takes a Receive as a Send does, and places nothing.
+    pub(super) fn receive_immediate(
+        &mut self,
+        now: Instant,
+        opcode: Opcode,
+        segment: &UntaggedSegment<'_>,
+        ulpdu: &[u8],
+    ) -> Result<Handled, Fault> {
+        self.check_on_send_queue(opcode, segment)?;
+        if segment.payload.len() > IMMEDIATE_LEN {
+            return Err(UntaggedError::TooLong.into()); // RDMAPX-023
+        }
+        let Some(data) = segment.payload.first_chunk().filter(|_| segment.last) else {
+            return Err(OperationError::Unspecified.into()); // RDMAPX-023
+        };
+        if self.receive.current().is_none() {
+            return self.stall(now, ulpdu);
+        }
+        self.take_receive();
+        self.receive.deliver_immediate(*data, opcode.is_solicited()); // RDMAPX-022, RDMAPX-025
+        self.counters.received.immediates += 1;
+        Ok(Handled::Done)
+    }
+
+    /// RFC 7306 section 5.2.1, answered without the client (RDMAPX-008).
+    pub(super) fn receive_atomic_request(
+        &mut self,
+        segment: &UntaggedSegment<'_>,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        self.check_on_request_queue(segment)?; // RDMAPX-004
+        let request = AtomicRequest::parse(segment.payload)?;
+        // RDMAPX-006: beside the Reads, as many.
+        if self.tx.atomics_to_answer() >= self.config.limits.ird as usize {
+            return Err(UntaggedError::NoBuffer.into());
+        }
+        match mem.check(request.target, AtomicOp::LEN, Access::Atomic, self.scope) {
+            Ok(span) => {
+                self.tx.answer(Inbound {
+                    header: segment.header(),
+                    asked: Asked::Atomic(request),
+                    span: Some(span),
+                    is_ready: false,
+                });
+                self.rx.next_request();
+                self.counters.received.atomic_requests += 1;
+                Ok(Handled::Done)
+            }
+            Err(error) => self.refuse_request(read_refused(error).into(), ulpdu), // RDMAPX-011
+        }
+    }
+
+    /// RFC 7306 section 5.2.2.
+    pub(super) fn receive_atomic_response(
+        &mut self,
+        segment: &UntaggedSegment<'_>,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        self.rx.check_atomic_response(segment)?; // RDMAPX-005, RDMAPX-014
+        let Some(response) = AtomicResponse::parse(segment.payload) else {
+            return Err(OperationError::UnexpectedOpcode.into());
+        };
+        let Some(asked) = self.tx.reads.front() else {
+            return Err(UntaggedError::NoBuffer.into()); // RDMAPX-007
+        };
+        let (Some(id), Some(span)) = (asked.atomic, asked.span) else {
+            return Err(OperationError::UnexpectedOpcode.into()); // a Read is due: RFC 7306 section 5.4
+        };
+        if response.id != id {
+            return Err(OperationError::Unspecified.into()); // RDMAPX-012
+        }
+        let slot = asked.request;
+        let octets = response.value.to_ne_bytes();
+        if mem.place(span, &octets, MessageEnd::Last) == Err(Revoked) {
+            // The client has deregistered the sink under its own Atomic.
+            let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
+            self.fail_with(Fault::Local, About::ulpdu(ulpdu), failed);
+            return Ok(Handled::Done);
+        }
+        self.rx.next_atomic_response();
+        self.counters.received.atomic_responses += 1;
+        self.finish_read(); // RDMAPX-017
+        Ok(Handled::Done)
+    }
+
+    /// The Immediate Data that is the upcoming request.
+    pub(super) fn send_immediate(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+        let Work::Immediate { data, solicited } = self.initiator.get(self.initiator.next).work
+        else {
+            return Step::Again;
+        };
+        let ulp = control(Opcode::immediate(solicited));
+        let header = UntaggedHeader::new(true, ulp, 0, Qn::SEND, self.tx.send_msn, 0);
+        if !self.put_small(header.as_bytes(), &data, budget, out) {
+            return Step::Full;
+        }
+        self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // RDMAPX-022
+        self.counters.sent.immediates += 1;
+        self.finish_current();
+        Step::Again
+    }
+
+    /// The Atomic that is the upcoming request.
+    pub(super) fn send_atomic_request(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+        let at = self.initiator.next;
+        let (Work::Atomic { remote }, Some(op)) =
+            (self.initiator.get(at).work, self.initiator.atomic(at))
+        else {
+            return Step::Again;
+        };
+        let request = AtomicRequest {
+            id: self.tx.read_msn,
+            op,
+            target: remote,
+        };
+        if !self.put_request(Opcode::AtomicRequest, &request.to_bytes(), budget, out) {
+            return Step::Full;
+        }
+        self.counters.sent.atomic_requests += 1;
+        self.tx.reads.push_back(Outbound {
+            request: Some(at),
+            sink: RemoteAddress::default(),
+            span: self.tx.spans.first().copied(),
+            size: AtomicOp::LEN,
+            received: 0,
+            last: true,
+            atomic: Some(request.id),
+        });
+        self.finish_current();
+        Step::Again
+    }
+
+    /// Carries out the peer's Atomic that is next to be answered, and answers it.
+    pub(super) fn send_atomic_response(
+        &mut self,
+        inbound: Inbound,
+        request: AtomicRequest,
+        mem: &impl Memory,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> Step {
+        // Nothing is done that cannot be answered.
+        if !budget.admits(UntaggedHeader::LEN, RESPONSE_LEN)
+            || !frame::fits(out, budget, UntaggedHeader::LEN, RESPONSE_LEN, None)
+        {
+            return Step::Full;
+        }
+        let done = match inbound.span {
+            Some(span) => mem.atomic(span, request.op),
+            None => Err(AtomicError::Revoked),
+        };
+        let value = match done {
+            Ok(value) => value,
+            Err(error) => {
+                let fault: Fault = match error {
+                    AtomicError::Revoked => ProtectionError::InvalidSTag.into(),
+                    AtomicError::Misaligned => OperationError::Stream.into(), // RDMAPX-010
+                };
+                self.fail_with(fault, Some(inbound.about(0)), None);
+                return Step::Again;
+            }
+        };
+        let response = AtomicResponse {
+            id: request.id,
+            value,
+        };
+        let ulp = control(Opcode::AtomicResponse);
+        let msn = self.tx.atomic_msn;
+        let header = UntaggedHeader::new(true, ulp, 0, Qn::ATOMIC_RESPONSE, msn, 0);
+        if !self.put_small(header.as_bytes(), &response.to_bytes(), budget, out) {
+            self.fail(Fault::Local, None); // not reached: there was room
+            return Step::Again;
+        }
+        self.tx.atomic_msn = self.tx.atomic_msn.wrapping_add(1);
+        self.counters.sent.atomic_responses += 1;
+        self.tx.answered();
+        Step::Again
+    }
+}
+
+impl UntaggedSegment<'_> {
+    /// The header again, as a Terminate carries it.
+    pub(super) const fn header(&self) -> ddp::UntaggedHeader {
+        ddp::UntaggedHeader::new(
+            self.last,
+            self.ulp,
+            self.ulp_word,
+            self.qn,
+            self.msn,
+            self.mo,
+        )
+    }
+}
