@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use iwarp::{BindError, InitiatorWqe, Operation, Payload, STag};
 use netdirect::{
-    MemoryRegion, MemoryWindow, OpFlags, QueuePair, QueuePairOptions, RemoteAddress, Result, Sge,
-    Status,
+    AtomicOp, MemoryRegion, MemoryWindow, OpFlags, QueuePair, QueuePairExtensions,
+    QueuePairOptions, RemoteAddress, Result, Sge, Status,
 };
 
 use super::{Qp, foreign};
@@ -69,13 +69,17 @@ impl Drop for Handle {
     }
 }
 
-/// Calls `with` with the engine's form of an SGE list.
-fn with_sges<T>(sges: &[Sge], with: impl FnOnce(&[iwarp::Sge]) -> T) -> T {
-    let engine = |sge: &Sge| iwarp::Sge {
+/// The engine's form of an SGE.
+fn engine(sge: &Sge) -> iwarp::Sge {
+    iwarp::Sge {
         token: STag(sge.token.0),
         address: sge.address,
         length: sge.length,
-    };
+    }
+}
+
+/// Calls `with` with the engine's form of an SGE list.
+fn with_sges<T>(sges: &[Sge], with: impl FnOnce(&[iwarp::Sge]) -> T) -> T {
     let mut small = [iwarp::Sge {
         token: STag(0),
         address: 0,
@@ -258,5 +262,48 @@ impl QueuePair for Handle {
             },
             flags,
         )
+    }
+
+    fn extensions(&self) -> Option<&dyn QueuePairExtensions> {
+        Some(self)
+    }
+}
+
+impl QueuePairExtensions for Handle {
+    fn send_immediate(&self, context: u64, data: [u8; 8], flags: OpFlags) -> Result<()> {
+        allow(flags, SEND, Status::INVALID_PARAMETER_3)?;
+        let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
+        self.post(context, Operation::Immediate { data, solicited }, flags)
+    }
+
+    fn atomic(
+        &self,
+        context: u64,
+        op: AtomicOp,
+        sink: &Sge,
+        target: RemoteAddress,
+        flags: OpFlags,
+    ) -> Result<()> {
+        allow(flags, ALWAYS, Status::INVALID_PARAMETER_5)?;
+        let op = match op {
+            AtomicOp::FetchAdd { add, mask } => iwarp::AtomicOp::FetchAdd { add, mask },
+            AtomicOp::CompareSwap {
+                compare,
+                compare_mask,
+                swap,
+                swap_mask,
+            } => iwarp::AtomicOp::CompareSwap {
+                compare,
+                compare_mask,
+                swap,
+                swap_mask,
+            },
+        };
+        let operation = Operation::Atomic {
+            op,
+            sink: engine(sink),
+            remote: remote(target),
+        };
+        self.post(context, operation, flags)
     }
 }
