@@ -106,6 +106,7 @@ impl TerminateCode {
             (1, 2, 0x04) => "untagged buffer error: invalid MO",
             (1, 2, 0x05) => "untagged buffer error: message too long for buffer",
             (1, 2, 0x06) => "untagged buffer error: invalid DDP version",
+            (1, 3, _) => "error of the layer below DDP",
             (2, 0, 0x01) => "MPA: TCP connection closed, terminated or lost",
             (2, 0, 0x02) => "MPA: CRC error",
             (2, 0, 0x03) => "MPA: marker and ULPDU length mismatch",

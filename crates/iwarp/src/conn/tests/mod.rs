@@ -10,6 +10,7 @@ mod markers;
 mod model;
 mod negative;
 mod requests;
+mod terminates;
 mod vectors;
 mod windows;
 
