@@ -2,6 +2,8 @@
 //!
 //! An Atomic shares the queue, the message numbers and the place among the answers with Reads. It is checked when it arrives
 //! and carried out when its answer is made, so that it never overtakes an earlier Read of the peer (RDMAPX-013).
+//!
+//! Nothing of it is inlined: what every message goes through stays short.
 
 use std::time::Instant;
 
@@ -30,6 +32,7 @@ const _: () = assert!(RESPONSE_LEN as usize == AtomicResponse::LEN);
 
 impl Connection {
     /// RFC 7306 section 6.3: it takes a Receive as a Send does, and places nothing.
+    #[inline(never)]
     pub(super) fn receive_immediate(
         &mut self,
         now: Instant,
@@ -54,6 +57,7 @@ impl Connection {
     }
 
     /// RFC 7306 section 5.2.1, answered without the client (RDMAPX-008).
+    #[inline(never)]
     pub(super) fn receive_atomic_request(
         &mut self,
         segment: &UntaggedSegment<'_>,
@@ -83,6 +87,7 @@ impl Connection {
     }
 
     /// RFC 7306 section 5.2.2.
+    #[inline(never)]
     pub(super) fn receive_atomic_response(
         &mut self,
         segment: &UntaggedSegment<'_>,
@@ -117,6 +122,7 @@ impl Connection {
     }
 
     /// The Immediate Data that is the upcoming request.
+    #[inline(never)]
     pub(super) fn send_immediate(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let Work::Immediate { data, solicited } = self.initiator.get(self.initiator.next).work
         else {
@@ -134,6 +140,7 @@ impl Connection {
     }
 
     /// The Atomic that is the upcoming request.
+    #[inline(never)]
     pub(super) fn send_atomic_request(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let at = self.initiator.next;
         let (Work::Atomic { remote }, Some(op)) =
@@ -164,6 +171,7 @@ impl Connection {
     }
 
     /// Carries out the peer's Atomic that is next to be answered, and answers it.
+    #[inline(never)]
     pub(super) fn send_atomic_response(
         &mut self,
         inbound: Inbound,

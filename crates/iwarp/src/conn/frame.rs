@@ -109,6 +109,7 @@ pub(super) fn fits(
 }
 
 /// Room for the markers of one FPDU.
+#[inline]
 const fn marker_room(budget: &Budget, header: usize, payload: u32) -> usize {
     if budget.has_markers() {
         marker::most(header + payload as usize)
@@ -166,6 +167,8 @@ pub(super) fn put_copied(
 }
 
 /// As [`put_copied`] at a position of a stream with markers: they are put in, and the whole is summed, when the payload is there.
+/// Apart, so that what every FPDU goes through stays short.
+#[inline(never)]
 fn put_marked(
     out: &mut TxBatch,
     (crc, position): (bool, u64),

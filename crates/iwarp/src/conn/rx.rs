@@ -166,14 +166,42 @@ impl Connection {
         if self.is_stalled() {
             self.handle_timeout(now);
         }
+        let mut at = if self.config.markers.received {
+            self.take_frames::<true>(now, input, mem)
+        } else {
+            self.take_frames::<false>(now, input, mem)
+        };
+        if !self.is_receiving() {
+            self.counters.dropped_octets += (input.len() - at) as u64;
+            at = input.len();
+        }
+        self.settle();
+        if self.rx.end_waits {
+            self.handle_stream_end(now, StreamEnd::Fin, input.len() - at);
+        }
+        at
+    }
+
+    /// Handles whole FPDUs, as long as there are any and the stream goes on; returns how many octets they had. Markers are no
+    /// matter for the streams that have none.
+    fn take_frames<const MARKED: bool>(
+        &mut self,
+        now: Instant,
+        input: &[u8],
+        mem: &impl Memory,
+    ) -> usize {
         let mut at = 0;
-        let mut unmarked = core::mem::take(&mut self.rx.unmarked);
+        let mut unmarked = if MARKED {
+            core::mem::take(&mut self.rx.unmarked)
+        } else {
+            Vec::new()
+        };
         while at < input.len() && self.is_receiving() {
             if self.is_stalled() {
                 break;
             }
             let crc = self.config.crc;
-            let parsed = if self.config.markers.received {
+            let parsed = if MARKED {
                 let position = self.position();
                 marker::parse(&input[at..], crc, position, &mut unmarked)
             } else {
@@ -198,14 +226,8 @@ impl Connection {
                 Err(error) => self.fail(Fault::Mpa(error), None),
             }
         }
-        self.rx.unmarked = unmarked;
-        if !self.is_receiving() {
-            self.counters.dropped_octets += (input.len() - at) as u64;
-            at = input.len();
-        }
-        self.settle();
-        if self.rx.end_waits {
-            self.handle_stream_end(now, StreamEnd::Fin, input.len() - at);
+        if MARKED {
+            self.rx.unmarked = unmarked;
         }
         at
     }
