@@ -19,6 +19,7 @@ mod file;
 mod mr;
 mod mw;
 mod options;
+pub mod peer;
 mod ports;
 mod progress;
 mod provider;

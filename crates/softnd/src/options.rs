@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::capture::Capture;
+use crate::peer::Peer;
 
 /// How much a client may get away with (requirement AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub enum Profile {
     #[default]
     Default,
     /// As narrow as the narrowest iWARP adapter: exactly the SGEs that were asked for, no wait for a Receive, Read
-    /// sinks need `RDMA_READ_SINK` or `ALLOW_REMOTE_WRITE`, and a peer that answers a peer-to-peer Request without the
+    /// sinks need `RDMA_READ_SINK` or `ALLOW_REMOTE_WRITE`, the passive side may not send first, and a peer that answers a peer-to-peer Request without the
     /// ready-to-receive message is refused (RFC 6581 §9.2).
     Strict,
 }
@@ -76,6 +77,8 @@ pub struct Options {
     pub(crate) receive_wait: Option<Duration>,
     pub(crate) peer_to_peer: bool,
     pub(crate) revision_1_fallback: bool,
+    pub(crate) peer: Peer,
+    pub(crate) peers: Vec<(IpAddr, u8, Peer)>,
     pub(crate) segment: Option<u16>,
     pub(crate) timeouts: Timeouts,
 }
@@ -93,6 +96,8 @@ impl Default for Options {
             receive_wait: None,
             peer_to_peer: true,
             revision_1_fallback: true,
+            peer: Peer::Any,
+            peers: Vec::new(),
             segment: None,
             timeouts: Timeouts::default(),
         }
@@ -174,6 +179,21 @@ impl Options {
         self
     }
 
+    /// What all peers are known to be, unless [`Options::peer_at`] says otherwise.
+    #[must_use]
+    pub fn peer(mut self, peer: Peer) -> Self {
+        self.peer = peer;
+        self
+    }
+
+    /// What the peers are known to be whose addresses begin with the first `bits` of `network`. The longest match counts, and of
+    /// several that are equal the last.
+    #[must_use]
+    pub fn peer_at(mut self, network: IpAddr, bits: u8, peer: Peer) -> Self {
+        self.peers.push((network, bits, peer));
+        self
+    }
+
     /// The largest TCP segment, in octets (`TCP_MAXSEG`): FPDUs follow it. For tests of what happens on a path with
     /// small segments; without it the path decides.
     #[must_use]
@@ -189,10 +209,94 @@ impl Options {
         self
     }
 
+    /// What a peer is known to be.
+    pub(crate) fn peer_of(&self, address: IpAddr) -> Peer {
+        let address = address.to_canonical();
+        let known = self.peers.iter();
+        let matching = known.filter(|(network, bits, _)| is_within(address, *network, *bits));
+        let best = matching.max_by_key(|(_, bits, _)| *bits);
+        best.map_or(self.peer, |(_, _, peer)| *peer)
+    }
+
+    /// What is to be done towards a peer.
+    pub(crate) fn towards(&self, address: IpAddr) -> Towards {
+        let needs = self.peer_of(address).needs();
+        let hold_ready = self.timeouts.hold_ready;
+        Towards {
+            private_data: self.private_data.min(needs.private_data),
+            peer_to_peer: self.peer_to_peer || needs.peer_to_peer,
+            markers: self.markers && needs.markers,
+            revision_1_fallback: self.revision_1_fallback && needs.revision_1_fallback,
+            hold_ready: match (hold_ready, needs.hold_ready) {
+                (Some(own), Some(most)) => Some(own.min(most)),
+                (own, most) => own.or(most),
+            },
+        }
+    }
+
     pub(crate) fn effective_receive_wait(&self) -> Duration {
         self.receive_wait.unwrap_or(match self.profile {
             Profile::Default => Duration::from_secs(2),
             Profile::Strict => Duration::ZERO,
         })
+    }
+}
+
+/// The options as they hold towards one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Towards {
+    pub(crate) private_data: u32,
+    pub(crate) peer_to_peer: bool,
+    pub(crate) markers: bool,
+    pub(crate) revision_1_fallback: bool,
+    pub(crate) hold_ready: Option<Duration>,
+}
+
+/// The first `bits` of both are equal.
+fn is_within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
+    let differing = match (address, network.to_canonical()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => return false,
+    };
+    differing >= bits.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_known_by_the_longest_match() {
+        let options = Options::default()
+            .markers(true)
+            .peer_to_peer(false)
+            .private_data_limit(508)
+            .peer(Peer::Cxgb4)
+            .peer_at([10, 0, 0, 0].into(), 8, Peer::Siw)
+            .peer_at([10, 1, 0, 0].into(), 16, Peer::Irdma)
+            .peer_at([10, 1, 2, 3].into(), 32, Peer::Any)
+            .peer_at("fe80::".parse().unwrap(), 10, Peer::Qed);
+        let peer = |address: &str| options.peer_of(address.parse().unwrap());
+        assert_eq!(peer("192.0.2.1"), Peer::Cxgb4);
+        assert_eq!(peer("10.9.9.9"), Peer::Siw);
+        assert_eq!(peer("::ffff:10.9.9.9"), Peer::Siw);
+        assert_eq!(peer("10.1.2.4"), Peer::Irdma);
+        assert_eq!(peer("10.1.2.3"), Peer::Any);
+        assert_eq!(peer("fe80::1"), Peer::Qed);
+        assert_eq!(peer("2001:db8::1"), Peer::Cxgb4);
+
+        let towards = |address: &str| options.towards(address.parse().unwrap());
+        let siw = towards("10.9.9.9");
+        assert!(!siw.markers && !siw.revision_1_fallback && !siw.peer_to_peer);
+        assert_eq!(siw.private_data, 251);
+        let irdma = towards("10.1.2.4");
+        assert!(irdma.markers && irdma.peer_to_peer);
+        assert_eq!(irdma.hold_ready, Some(Duration::from_secs(10)));
+        let patient = options.timeouts(|limits| limits.hold_ready = None);
+        let any = patient.towards([10, 1, 2, 3].into());
+        assert_eq!((any.private_data, any.hold_ready), (508, None));
+        let irdma = patient.towards([10, 1, 2, 4].into());
+        assert_eq!(irdma.hold_ready, Some(Duration::from_secs(10)));
     }
 }

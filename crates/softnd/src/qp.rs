@@ -81,6 +81,8 @@ pub(crate) struct Qp {
     /// looks again after it has unlocked.
     edges: AtomicU8,
     state: Mutex<State>,
+    /// As narrow as adapters are (AMB-071).
+    strict: bool,
     this: Weak<Self>,
 }
 
@@ -135,9 +137,13 @@ impl Qp {
         initiator_cq: Arc<Cq>,
         options: &QueuePairOptions,
     ) -> Arc<Self> {
-        let grant = |asked: u32| match core.options.profile {
-            Profile::Default => asked.clamp(2, MAX_SGE), // AMB-009
-            Profile::Strict => asked,
+        let strict = core.options.profile == Profile::Strict;
+        let grant = |asked: u32| {
+            if strict {
+                asked
+            } else {
+                asked.clamp(2, MAX_SGE) // AMB-009
+            }
         };
         let initiator_sges = grant(options.max_initiator_request_sge);
         let sizes = QueueSizes {
@@ -176,6 +182,7 @@ impl Qp {
                 initiator_cq,
                 edges: AtomicU8::new(0),
                 state: Mutex::new(state),
+                strict,
                 this: this.clone(),
             }
         })
@@ -324,6 +331,12 @@ impl Qp {
         match state.phase {
             Phase::Open | Phase::Ended => {}
             _ => return Err(post_error(iwarp::PostError::NotConnected)),
+        }
+        if self.strict && state.connection.would_speak_first() && !wqe.operation.is_local() {
+            return fail(
+                Status::CONNECTION_INVALID,
+                "the passive side may not send before it has received; the strict profile is as narrow as adapters are",
+            ); // AMB-040, AMB-071
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
         match state.gather.add(polls, octets, Instant::now) {

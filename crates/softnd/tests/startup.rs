@@ -9,6 +9,7 @@ use std::time::Duration;
 use common::{Side, connect, end, run};
 use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
 use netdirect::{OpFlags, Overlapped, Status};
+use softnd::peer::Peer;
 use softnd::{Options, Profile};
 
 const SOON: Option<Duration> = Some(Duration::from_millis(20));
@@ -222,6 +223,93 @@ fn mpa2_022_the_strict_profile_wants_its_a_back() {
         let lead = if markers { 4 } else { 0 };
         assert_eq!(sent[lead..lead + 4], [0, 14, 0xC1, 0x40]);
     }
+}
+
+/// AMB-040: by default the passive side may send as soon as it has accepted; strictly, when it has received.
+#[test]
+fn amb_040_the_passive_side_sends_first() {
+    for strict in [false, true] {
+        let options = if strict {
+            Options::default().profile(Profile::Strict)
+        } else {
+            Options::default()
+        };
+        let pair = common::pair_with(Options::default(), options);
+        let inbox = pair.active.region(8, common::ALL);
+        let outbox = pair.passive.region(8, common::ALL);
+        pair.active_qp.receive(1, &[inbox.sge(0, 8)]).unwrap();
+        pair.active_qp.receive(2, &[inbox.sge(0, 8)]).unwrap();
+        pair.passive_qp.receive(3, &[outbox.sge(0, 8)]).unwrap();
+        let speak = |context| {
+            pair.passive_qp
+                .send_inline(context, &[b"hi"], OpFlags::empty())
+        };
+        let first = common::status(speak(4));
+        if strict {
+            assert_eq!(first, Status::CONNECTION_INVALID);
+        } else {
+            assert_eq!(first, Status::SUCCESS);
+            assert_eq!(pair.active.result().request_context, 1);
+            assert_eq!(pair.passive.result().request_context, 4);
+        }
+        let flags = OpFlags::SILENT_SUCCESS;
+        pair.active_qp.send_inline(5, &[b"first"], flags).unwrap();
+        assert_eq!(pair.passive.result().request_context, 3);
+        speak(6).unwrap();
+        assert_eq!(pair.passive.result().request_context, 6);
+        assert_eq!(pair.active.result().status, Status::SUCCESS);
+    }
+}
+
+/// The Request that leaves towards a peer, as a server by hand sees it.
+fn request_towards(options: Options) -> Vec<u8> {
+    let side = Side::with(options);
+    let (server, address) = server();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let request = read(&mut stream, 24);
+        let mut reply = request_by_hand_rejected();
+        reply.private_data.clear();
+        stream.write_all(&octets(&reply)).unwrap();
+        request
+    });
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let failed = run(|overlapped| connector.connect(&qp, address, 1, 1, b"", overlapped));
+    assert_eq!(failed, Err(Status::CONNECTION_REFUSED));
+    serving.join().unwrap()
+}
+
+fn request_by_hand_rejected() -> Frame {
+    Frame {
+        kind: FrameKind::Reply,
+        rejected: true,
+        ..request(2)
+    }
+}
+
+/// PEER-006, PEER-038, PEER-050: what a peer is known for changes what is sent to it, and to nobody else.
+#[test]
+fn a_peer_that_is_known_gets_what_it_needs() {
+    let loopback = [127, 0, 0, 0].into();
+    let options = || Options::default().markers(true).peer_to_peer(false);
+    let frame = request_towards(options());
+    assert_eq!((frame[16] & 0x80, frame[20] & 0x80), (0x80, 0), "M and A");
+    let frame = request_towards(options().peer_at(loopback, 8, Peer::Siw));
+    assert_eq!((frame[16] & 0x80, frame[20] & 0x80), (0, 0), "PEER-006");
+    let frame = request_towards(options().peer(Peer::Irdma));
+    assert_eq!(
+        (frame[16] & 0x80, frame[20] & 0x80),
+        (0x80, 0x80),
+        "PEER-050"
+    );
+
+    let long = Options::default().private_data_limit(508);
+    let side = Side::with(long.peer_at(loopback, 8, Peer::Cxgb4));
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let (_server, address) = server();
+    let overlapped = Overlapped::new();
+    let refused = connector.connect(&qp, address, 0, 0, &[7; 252], &overlapped);
+    assert_eq!(common::status(refused), Status::INVALID_BUFFER_SIZE);
 }
 
 #[test]

@@ -299,6 +299,22 @@ impl Connection {
         self.config.role == Role::Responder && !self.rx.seen
     }
 
+    /// A Responder whose peer has sent nothing yet but a ready-to-receive message: it may send (RFC 6581 section 5), and yet
+    /// some adapters would not (AMB-040).
+    pub const fn would_speak_first(&self) -> bool {
+        let received = &self.counters.received;
+        let Traffic {
+            fpdus,
+            payload,
+            sends,
+            immediates,
+            atomic_requests,
+            ..
+        } = received;
+        let heard = *fpdus > 1 || *payload > 0 || *sends + *immediates + *atomic_requests > 0;
+        matches!(self.config.role, Role::Responder) && !heard
+    }
+
     /// The read limits in force.
     pub const fn read_limits(&self) -> ReadLimits {
         self.config.limits

@@ -65,6 +65,11 @@ pub enum Operation<'a> {
 }
 
 impl Operation<'_> {
+    /// Needs no wire (IW-030).
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::Bind(_) | Self::Invalidate(_))
+    }
+
     /// Octets that leave this side when the request is carried out: the payload, nothing for a Read, an Atomic or a local request.
     pub fn octets(&self) -> u64 {
         match *self {

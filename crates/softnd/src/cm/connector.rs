@@ -7,7 +7,7 @@
 mod active;
 mod passive;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -325,8 +325,9 @@ impl Connector {
     }
 
     fn reject(&self, private_data: &[u8]) -> Result<()> {
-        self.check_private_data(private_data, "MaxCalleeData")?;
         let mut state = self.lock();
+        let peer = state.peer.map(|peer| peer.ip());
+        self.check_private_data(private_data, "MaxCalleeData", peer)?;
         match state.phase {
             Phase::Offered(_) => {
                 self.look_for_end(&mut state);
@@ -390,8 +391,17 @@ impl Connector {
         Ok(Started::Pending)
     }
 
-    fn check_private_data(&self, private_data: &[u8], limit: &str) -> Result<()> {
-        let most = self.core.options.private_data;
+    /// Private data that the adapter, or a peer that is known, would not carry.
+    fn check_private_data(
+        &self,
+        private_data: &[u8],
+        limit: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<()> {
+        let options = &self.core.options;
+        let most = peer.map_or(options.private_data, |peer| {
+            options.towards(peer).private_data
+        });
         if private_data.len() <= most as usize {
             return Ok(());
         }

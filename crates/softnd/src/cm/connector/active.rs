@@ -84,7 +84,7 @@ impl Connector {
                 );
             }
         }
-        self.check_private_data(private_data, "MaxCallerData")?;
+        self.check_private_data(private_data, "MaxCallerData", Some(destination.ip()))?;
         if destination.ip().is_unspecified() {
             return fail(
                 Status::BAD_NETWORK_NAME,
@@ -125,16 +125,17 @@ impl Connector {
         self.bind_for(state, destination)?;
         let request = self.begin(overlapped)?;
         let most = self.core.read_limits();
+        let towards = self.core.options.towards(destination.ip());
         let offer = Offer {
             revision: if self.core.speaks_revision_1_only(destination.ip()) {
                 1
             } else {
                 2
             },
-            peer_to_peer: self.core.options.peer_to_peer,
+            peer_to_peer: towards.peer_to_peer,
             ready: ReadyKinds::UNSEEN, // IW-003
             crc: self.core.options.crc,
-            markers: self.core.options.markers,
+            markers: towards.markers,
             // Above the adapter's they are cut silently (CONN-027).
             limits: iwarp::ReadLimits {
                 ird: limits.inbound.min(most.ird),
@@ -275,10 +276,9 @@ impl Connector {
         let soon = attempt
             .requested
             .is_some_and(|at| at.elapsed() < FALLBACK_WITHIN);
-        let fallback = self.core.options.revision_1_fallback
-            && attempt.offer.revision == 2
-            && !started
-            && soon;
+        let towards = self.core.options.towards(attempt.destination.ip());
+        let fallback =
+            towards.revision_1_fallback && attempt.offer.revision == 2 && !started && soon;
         if !fallback {
             tracing::debug!(peer = %attempt.destination, ?error, "the peer closed without an answer");
             let status = if started {
@@ -312,6 +312,7 @@ impl Connector {
         };
         let concluded = attempt.offer.conclude(reply, self.core.read_limits());
         let strict = self.core.options.profile == Profile::Strict;
+        let towards = self.core.options.towards(attempt.destination.ip());
         match concluded {
             // MPA2-022: taken by default, since what we send first is legal without an agreement as well.
             Ok(agreed) if strict && agreed.peer_to_peer != attempt.offer.asks_peer_to_peer() => {
@@ -341,7 +342,7 @@ impl Connector {
                     Phase::Answered(Box::new(Answered { stream, agreed })),
                     Status::SUCCESS,
                 );
-                self.set_timer(state, self.core.options.timeouts.hold_ready);
+                self.set_timer(state, towards.hold_ready);
                 done
             }
             Err(why) => {

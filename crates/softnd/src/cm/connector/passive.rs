@@ -108,8 +108,9 @@ impl Connector {
         overlapped: &Overlapped,
     ) -> Result<Started> {
         let qp = self.queue_pair(qp)?;
-        self.check_private_data(private_data, "MaxCalleeData")?;
         let mut state = self.lock();
+        let peer = state.peer.map(|peer| peer.ip());
+        self.check_private_data(private_data, "MaxCalleeData", peer)?;
         self.look_for_end(&mut state);
         match state.phase {
             Phase::Offered(_) => {}
@@ -155,9 +156,10 @@ impl Connector {
             ird: limits.inbound.min(view.inbound), // IW-010, CONN-063
             ord: limits.outbound.min(view.outbound),
         };
+        let towards = self.core.options.towards(exchange.stream.peer().ip());
         let acceptance = Acceptance {
             crc: self.core.options.crc,
-            markers: self.core.options.markers,
+            markers: towards.markers,
             ready: ReadyKinds::UNSEEN, // IW-003
             limits: effective,
             private_data: private_data.to_vec(),
