@@ -115,6 +115,13 @@ impl Core {
         }
     }
 
+    /// A domain is polled no more for now, its poller sleeps over something else.
+    pub(crate) fn hand_over(&self, domain: &Domain) {
+        if let Some(token) = domain.background_token() {
+            self.background.hand_over(domain, token);
+        }
+    }
+
     /// Makes sure that unfinished work is taken up even if its driver never comes back.
     pub(crate) fn notice(&self, domain: &Domain) {
         if let Some(token) = domain.background_token() {

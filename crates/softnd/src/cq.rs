@@ -4,6 +4,7 @@ mod queue;
 mod ring;
 mod sync;
 
+use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use netdirect::{
@@ -26,6 +27,27 @@ pub(crate) struct Entry {
     pub(crate) result: CompletionResult,
     /// A Receive whose Send asked for an event.
     pub(crate) solicited: bool,
+}
+
+thread_local! {
+    /// Queues that this thread has polled since it slept last, by their addresses.
+    static POLLED: RefCell<Vec<(usize, Weak<Cq>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Queues remembered of one thread; one that polls more of them leaves the oldest to the background thread's ticks.
+const REMEMBERED: usize = 8;
+
+/// This thread goes to sleep: the background thread takes over the queues that it has polled, unless what it sleeps over
+/// drives them. A client that holds both ends of a connection in one thread would wait for ticks otherwise.
+pub(crate) fn stop_polling() {
+    // Taken out: the last reference to a queue may go here.
+    let mut polled = POLLED.take();
+    for cq in polled.drain(..).filter_map(|(_, cq)| cq.upgrade()) {
+        if !cq.domain.is_waited_for() {
+            cq.core.hand_over(&cq.domain);
+        }
+    }
+    POLLED.set(polled); // its room is kept
 }
 
 /// The queue itself, shared by its handle and by the queue pairs that feed it.
@@ -58,6 +80,21 @@ impl Cq {
     /// Has parked threads look for unfinished work.
     pub(crate) fn wake(&self) {
         OverlappedFile::wake(&*self.file);
+    }
+
+    fn polled(self: &Arc<Self>) {
+        self.domain.polled();
+        let address = Arc::as_ptr(self).addr();
+        POLLED.with_borrow_mut(|polled| {
+            if polled.last().is_none_or(|(last, _)| *last != address)
+                && polled.iter().all(|(known, _)| *known != address)
+            {
+                if polled.len() == REMEMBERED {
+                    polled.remove(0);
+                }
+                polled.push((address, Arc::downgrade(self)));
+            }
+        });
     }
 
     pub(crate) fn attach(&self, qp: Weak<Qp>) {
@@ -198,7 +235,7 @@ impl CompletionQueue for Handle {
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
         let cq = &self.0;
-        cq.domain.polled();
+        cq.polled();
         let taken = cq.queue.take(results);
         // Who finds results has something better to do than to ask the streams for more; the next poll does.
         if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {

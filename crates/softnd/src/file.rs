@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use crate::adapter::Core;
+use crate::cq;
 use crate::progress::domain::Domain;
 use crate::progress::{Readiness, Set, Waker};
 
@@ -319,6 +320,7 @@ impl OverlappedFile for File {
         };
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.core.parked.fetch_add(1, Ordering::SeqCst);
+        cq::stop_polling();
         while !over() {
             self.each_awaited(|domain| {
                 domain.catch_up();

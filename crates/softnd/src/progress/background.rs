@@ -30,6 +30,8 @@ pub(crate) struct Background {
     domains: Mutex<Slab<Weak<Domain>>>,
     /// Domains with work that no edge will report, found by somebody who may not come back.
     noticed: Mutex<Vec<usize>>,
+    /// Domains whose poller has gone to sleep over something else.
+    handed_over: Mutex<Vec<usize>>,
     pub(crate) timers: Timers,
     stop: AtomicBool,
 }
@@ -44,6 +46,7 @@ impl Background {
             waker,
             domains: Mutex::default(),
             noticed: Mutex::new(Vec::with_capacity(16)),
+            handed_over: Mutex::default(),
             timers: Timers::default(),
             stop: AtomicBool::new(false),
         });
@@ -77,6 +80,14 @@ impl Background {
     pub(crate) fn notice(&self, domain: &Domain, token: usize) {
         if !domain.set_watched(true) {
             self.noticed.lock().push(token);
+            self.waker.wake();
+        }
+    }
+
+    /// Takes over a domain that was polled till now, without waiting for a tick to find out.
+    pub(crate) fn hand_over(&self, domain: &Domain, token: usize) {
+        if domain.polls_end() {
+            self.handed_over.lock().push(token);
             self.waker.wake();
         }
     }
@@ -150,6 +161,7 @@ impl Thread {
             for &token in &ready {
                 self.reported(token);
             }
+            self.take_handed_over();
             let now = Instant::now();
             self.take_notice(now);
             self.shared.timers.run(now);
@@ -169,6 +181,17 @@ impl Thread {
                 });
                 let soon = now + GRACE;
                 self.next_tick = Some(self.next_tick.map_or(soon, |tick| tick.min(soon)));
+            }
+        }
+    }
+
+    fn take_handed_over(&mut self) {
+        let tokens = std::mem::take(&mut *self.shared.handed_over.lock());
+        for token in tokens {
+            if let Some(domain) = self.shared.domain(token)
+                && !domain.is_attended()
+            {
+                self.take_over(token, &domain);
             }
         }
     }

@@ -349,6 +349,13 @@ impl Domain {
         self.polls.load(Ordering::Relaxed)
     }
 
+    /// Whoever polled this domain polls no more for now: nobody attends it until somebody polls again. True if the
+    /// background thread has to be told, as it keeps away.
+    pub(crate) fn polls_end(&self) -> bool {
+        self.seen.store(self.polls(), Ordering::Relaxed);
+        self.watched.load(Ordering::SeqCst)
+    }
+
     /// Whether somebody polled since the last call, or sleeps where this domain is driven from and would be woken.
     pub(crate) fn is_attended(&self) -> bool {
         let polls = self.polls.load(Ordering::Relaxed);
@@ -356,7 +363,8 @@ impl Domain {
         polled || self.is_waited_for() && !self.has_unfinished()
     }
 
-    fn is_waited_for(&self) -> bool {
+    /// Whether a thread sleeps that this domain would wake.
+    pub(crate) fn is_waited_for(&self) -> bool {
         self.interest.load(Ordering::SeqCst) > 0 && self.parked.load(Ordering::SeqCst) > 0
     }
 
