@@ -225,6 +225,7 @@ impl CompletionQueue for Handle {
         let request = overlapped.begin(&file)?;
         let firing = cq.queue.notify(kind, request, |waits| cq.interest(waits));
         if cq.domain.has_interest() {
+            cq.domain.recall();
             cq.file.arm(&cq.domain, cq.file_token);
         }
         if let Some(firing) = firing {
@@ -241,8 +242,7 @@ impl CompletionQueue for Handle {
         if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {
             return taken;
         }
-        cq.domain.poll();
-        if cq.domain.has_unfinished() {
+        if cq.domain.poll() {
             cq.core.notice(&cq.domain);
         }
         taken + cq.queue.take(&mut results[taken..])

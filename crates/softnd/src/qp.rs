@@ -22,7 +22,7 @@ use crate::cm::connector::Connector;
 use crate::cq::{Cq, Entry, Firing};
 use crate::options::Profile;
 use crate::progress::Edges;
-use crate::progress::domain::{Source, Turn};
+use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::status::{fail, post_error, request_type, result_status};
 use crate::stream::Stream;
@@ -447,6 +447,7 @@ impl Qp {
             let edges = Edges::from_bits_truncate(self.edges.swap(0, Ordering::SeqCst));
             turn.unfinished = state.work(self, edges) == Visit::Unfinished;
             turn.octets += std::mem::take(&mut state.received);
+            turn.blocked = state.link.as_ref().is_some_and(Link::is_sending);
             self.release(state);
         }
         turn
@@ -509,6 +510,20 @@ impl Source for Qp {
 
     fn incoming_core(&self) -> Option<usize> {
         self.lock().link.as_ref()?.stream().incoming_core()
+    }
+
+    fn leave(&self, domain: &Domain) -> bool {
+        let state = self.lock();
+        state
+            .link
+            .as_ref()
+            .is_some_and(|link| link.leave_set(domain))
+    }
+
+    fn rejoin(&self, domain: &Domain) {
+        if let Some(link) = &self.lock().link {
+            link.rejoin_set(domain);
+        }
     }
 }
 

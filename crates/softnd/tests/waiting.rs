@@ -176,3 +176,64 @@ fn two_threads_wait_for_two_things_on_one_file() {
     });
     taken(&pair);
 }
+
+/// A pair whose passive side has polled through so many messages that its stream is not reported any more.
+fn steadily_polled() -> (Pair, Region) {
+    let pair = pair();
+    let target = pair.passive.region(8, ALL);
+    for _ in 0..200 {
+        send_into(&pair, &target);
+        let mut result = [CompletionResult::default()];
+        while pair.passive.cq.get_results(&mut result) == 0 {
+            std::hint::spin_loop();
+        }
+        while pair.active.cq.get_results(&mut result) == 0 {
+            std::hint::spin_loop();
+        }
+    }
+    (pair, target)
+}
+
+#[test]
+fn after_polling_a_wait_is_woken() {
+    for _ in 0..20 {
+        let (pair, target) = steadily_polled();
+        let overlapped = Overlapped::new();
+        armed(&pair, &overlapped);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| overlapped.wait_timeout(common::LONG));
+            send_into(&pair, &target);
+            assert_eq!(waiting.join().unwrap(), Some(Status::SUCCESS));
+        });
+        taken(&pair);
+    }
+}
+
+/// The last octet is looked at, and no call is made (TST-103).
+#[test]
+fn after_polling_memory_is_written_without_any_call() {
+    for round in 1..20u8 {
+        let (pair, target) = steadily_polled();
+        pair.active_qp
+            .write_inline(3, &[&[round; 8]], target.remote(0), OpFlags::empty())
+            .unwrap();
+        let begun = std::time::Instant::now();
+        while target.buffer.to_vec() != [round; 8] {
+            assert!(begun.elapsed() < common::LONG);
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn after_polling_the_end_is_told() {
+    for _ in 0..20 {
+        let (pair, _target) = steadily_polled();
+        let told = Overlapped::new();
+        let _ = pair.passive_connector.notify_disconnect(&told).unwrap();
+        let ended = Overlapped::new();
+        let _ = pair.active_connector.disconnect(&ended).unwrap();
+        assert_eq!(told.wait_timeout(common::LONG), Some(Status::SUCCESS));
+        assert_eq!(ended.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    }
+}

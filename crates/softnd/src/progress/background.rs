@@ -239,6 +239,7 @@ impl Thread {
         domain.set_watched(false);
         // It is there still when it was noticed without an event.
         let _ = self.shared.set.add_set(domain, token as u64);
+        domain.recall();
         self.serve(token, domain);
     }
 

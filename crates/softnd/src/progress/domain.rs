@@ -21,6 +21,14 @@ pub(crate) trait Source: Send + Sync {
     fn incoming_core(&self) -> Option<usize> {
         None
     }
+
+    /// Takes its stream out of the domain's set; false when it has none there.
+    fn leave(&self, _domain: &Domain) -> bool {
+        false
+    }
+
+    /// Puts its stream back into the domain's set, where whatever it is ready for is reported.
+    fn rejoin(&self, _domain: &Domain) {}
 }
 
 /// What one turn of a source came to.
@@ -28,15 +36,48 @@ pub(crate) trait Source: Send + Sync {
 pub(crate) struct Turn {
     /// A budget ended it, and more could be done at once.
     pub(crate) unfinished: bool,
+    /// Something waits until it can be written.
+    pub(crate) blocked: bool,
     /// Octets received.
     pub(crate) octets: usize,
 }
 
 /// Sources that had traffic lately: polls ask them directly, which is cheaper than asking the set.
 struct Hot {
-    sources: Vec<(Weak<dyn Source>, u32)>,
+    sources: Vec<HotSource>,
     /// Grows with every poll, and with what it received: when it reaches [`LOOK`], the set has its turn.
     since_look: usize,
+}
+
+struct HotSource {
+    source: Weak<dyn Source>,
+    /// Polls in a row that found nothing.
+    idle: u32,
+    /// Polls that found something, since it is in the set.
+    found: u32,
+    /// It is not in the set: polls alone find what it receives, and nothing has to be reported of it.
+    apart: bool,
+}
+
+impl HotSource {
+    /// Takes the stream out of the domain's set.
+    fn leave(&mut self, source: &Arc<dyn Source>, domain: &Domain) {
+        self.apart = source.leave(domain);
+        if self.apart {
+            domain.apart.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Puts the stream back, if it was taken out.
+    fn rejoin(&mut self, domain: &Domain) {
+        self.found = 0;
+        if std::mem::take(&mut self.apart) {
+            if let Some(source) = self.source.upgrade() {
+                source.rejoin(domain);
+            }
+            domain.apart.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 /// What asking the hot sources came to.
@@ -48,6 +89,8 @@ struct Probe {
     sources: usize,
     /// The set is to be looked at.
     look: bool,
+    /// A source has left the set.
+    left: bool,
 }
 
 /// How far a woken thread has looked, see [`Domain::is_behind`].
@@ -61,6 +104,9 @@ const UNLOOKED: u8 = 2;
 const HOT: usize = 8;
 /// Polls without traffic after which a source is hot no more.
 const COLD: u32 = 256;
+/// Polls with traffic after which a source leaves the set, as long as polling goes on. To report a stream costs its sender
+/// several per cent of a short round trip, and who polls all the time needs no report.
+const STEADY: u32 = 32;
 /// Polls of the hot sources before the set is looked at again; received octets count as [`WEIGHT`] says, so that bulk
 /// streams do not keep small requests on others waiting.
 const LOOK: usize = 32;
@@ -79,6 +125,10 @@ pub(crate) struct Domain {
     /// Counts what was left in it.
     deferred: AtomicU32,
     hot: Mutex<Hot>,
+    /// Hot sources that are not in the set.
+    apart: AtomicUsize,
+    /// They are to be put back by whoever holds `hot`.
+    recalled: AtomicBool,
     /// Counts polls, so that the background thread can tell whether somebody does its work.
     polls: AtomicU32,
     /// The value of `polls` that the background thread saw last.
@@ -123,6 +173,8 @@ impl Domain {
                 sources: Vec::with_capacity(HOT),
                 since_look: 0,
             }),
+            apart: AtomicUsize::new(0),
+            recalled: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             seen: AtomicU32::new(0),
             interest: AtomicUsize::new(0),
@@ -172,7 +224,7 @@ impl Domain {
                 .ok()
                 .and_then(|token| self.sources.lock().get(token)?.upgrade());
             if let Some(source) = source
-                && self.drive(&source, ready.edges) > 0
+                && self.drive(&source, ready.edges).octets > 0
             {
                 self.warm(&source);
             }
@@ -180,18 +232,27 @@ impl Domain {
         count == BATCH || self.has_unfinished()
     }
 
-    /// Progress for somebody who polls: the hot sources first, the set now and then.
-    pub(crate) fn poll(&self) {
+    /// Progress for somebody who polls: the hot sources first, the set now and then. True when the background thread has
+    /// to look after this domain from now on.
+    #[must_use]
+    pub(crate) fn poll(&self) -> bool {
         if self.has_unfinished() {
             self.resume();
         }
-        let probe = self.probe(Edges::READ);
+        let steady = self.interest.load(Ordering::SeqCst) == 0;
+        let probe = self.poll_hot(steady);
+        probe.left || self.has_unfinished()
+    }
+
+    fn poll_hot(&self, steady: bool) -> Probe {
+        let probe = self.probe(Edges::READ, steady);
         if probe.octets == 0 && !probe.busy {
             self.seen_all(REPROBE);
         }
         if probe.look {
             self.progress();
         }
+        probe
     }
 
     /// Progress for somebody who was woken by the set: the hot sources at once, the rest before the next sleep.
@@ -200,7 +261,7 @@ impl Domain {
             self.resume();
         }
         // What woke us may have been room to send.
-        let probe = self.probe(Edges::READ | Edges::WRITE);
+        let probe = self.probe(Edges::READ | Edges::WRITE, false);
         let all_hot = !probe.busy && probe.sources >= self.sources.lock().len();
         self.behind
             .fetch_max(if all_hot { REPROBE } else { UNLOOKED }, Ordering::SeqCst);
@@ -217,7 +278,12 @@ impl Domain {
             UNLOOKED => {
                 self.progress();
             }
-            REPROBE => self.poll(),
+            REPROBE => {
+                if self.has_unfinished() {
+                    self.resume();
+                }
+                self.poll_hot(false);
+            }
             _ if self.has_unfinished() => self.resume(),
             _ => {}
         }
@@ -231,29 +297,47 @@ impl Domain {
             .compare_exchange(level, UP_TO_DATE, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Asks the hot sources.
-    fn probe(&self, edges: Edges) -> Probe {
+    /// Asks the hot sources. Where polling is `steady`, those with much traffic leave the set.
+    fn probe(&self, edges: Edges, steady: bool) -> Probe {
         // Whoever comes second finds the first one at work on them.
-        let Some(mut hot) = self.hot.try_lock() else {
-            return Probe {
+        self.with_hot(|hot| self.probe_all(hot, edges, steady))
+            .unwrap_or(Probe {
                 busy: true,
                 look: true,
                 ..Probe::default()
-            };
-        };
+            })
+    }
+
+    fn probe_all(&self, hot: &mut Hot, edges: Edges, steady: bool) -> Probe {
         let Hot {
             sources,
             since_look,
-        } = &mut *hot;
+        } = hot;
         let mut probe = Probe::default();
-        sources.retain_mut(|(source, idle)| {
-            let Some(source) = source.upgrade() else {
+        sources.retain_mut(|hot| {
+            let Some(source) = hot.source.upgrade() else {
+                hot.rejoin(self);
                 return false;
             };
-            let octets = self.drive(&source, edges);
-            probe.octets += octets;
-            *idle = if octets > 0 { 0 } else { *idle + 1 };
-            *idle < COLD
+            let turn = self.drive(&source, edges);
+            probe.octets += turn.octets;
+            if turn.octets > 0 {
+                hot.idle = 0;
+                hot.found = hot.found.saturating_add(1);
+            } else {
+                hot.idle += 1;
+            }
+            if hot.apart && turn.blocked || hot.idle >= COLD {
+                hot.rejoin(self);
+            } else if steady && !hot.apart && !turn.blocked && hot.found >= STEADY {
+                hot.leave(&source, self);
+                probe.left = true;
+                // Somebody may have begun to wait without seeing that.
+                if self.has_interest() {
+                    hot.rejoin(self);
+                }
+            }
+            hot.idle < COLD
         });
         probe.sources = sources.len();
         *since_look += 1 + probe.octets / WEIGHT;
@@ -266,41 +350,81 @@ impl Domain {
         probe
     }
 
+    /// Does something with the hot sources, unless another thread is at them, and what that thread was asked for meanwhile.
+    fn with_hot<T>(&self, act: impl FnOnce(&mut Hot) -> T) -> Option<T> {
+        let done = act(&mut *self.hot.try_lock()?);
+        self.answer_recall();
+        Some(done)
+    }
+
+    /// Has all streams reported by the set again: somebody sleeps on it from now on, or serves it unpolled.
+    pub(crate) fn recall(&self) {
+        if self.apart.load(Ordering::SeqCst) > 0 {
+            self.recalled.store(true, Ordering::SeqCst);
+            self.answer_recall();
+        }
+    }
+
+    fn answer_recall(&self) {
+        while self.recalled.load(Ordering::SeqCst) {
+            // Who holds the lock looks here again after it has let go.
+            let Some(mut hot) = self.hot.try_lock() else {
+                return;
+            };
+            if self.recalled.swap(false, Ordering::SeqCst) {
+                hot.sources.iter_mut().for_each(|hot| hot.rejoin(self));
+            }
+        }
+    }
+
+    /// Takes a stream out of the set; [`rejoin`](Self::rejoin) puts it back.
+    pub(crate) fn leave(&self, fd: &impl AsFd) -> bool {
+        self.set.remove(fd).is_ok()
+    }
+
+    /// Puts a stream back into the set.
+    pub(crate) fn rejoin(&self, fd: &impl AsFd, token: usize) {
+        if let Err(error) = self.set.add_stream(fd, token as u64) {
+            // The polls that found out still find it, until it is hot no more.
+            tracing::error!(%error, "a stream is not reported any more");
+        }
+    }
+
     /// A source has received something: the next polls ask it directly.
     fn warm(&self, source: &Arc<dyn Source>) {
-        let Some(mut hot) = self.hot.try_lock() else {
-            return;
-        };
         let source = Arc::downgrade(source);
-        if hot.sources.iter().any(|(known, _)| known.ptr_eq(&source)) {
-            return;
-        }
-        if hot.sources.len() == HOT {
-            let coldest = hot
-                .sources
-                .iter()
-                .enumerate()
-                .max_by_key(|(_, (_, idle))| *idle);
-            let coldest = coldest.map_or(0, |(at, _)| at);
-            hot.sources.swap_remove(coldest);
-        }
-        hot.sources.push((source, 0));
+        self.with_hot(|hot| {
+            if hot.sources.iter().any(|known| known.source.ptr_eq(&source)) {
+                return;
+            }
+            if hot.sources.len() == HOT {
+                let coldest = hot.sources.iter().enumerate();
+                let coldest = coldest.max_by_key(|(_, known)| known.idle);
+                let coldest = coldest.map_or(0, |(at, _)| at);
+                hot.sources.swap_remove(coldest).rejoin(self);
+            }
+            hot.sources.push(HotSource {
+                source,
+                idle: 0,
+                found: 0,
+                apart: false,
+            });
+        });
     }
 
     /// The core from which one of the sources had its last traffic.
     pub(crate) fn incoming_core(&self) -> Option<usize> {
-        let hot = self.hot.try_lock()?;
         // Any of them will do; the last one was idle before the others were.
-        let (source, _) = hot.sources.last()?;
-        source.upgrade()?.incoming_core()
+        let source = self.with_hot(|hot| hot.sources.last()?.source.upgrade())??;
+        source.incoming_core()
     }
 
-    fn drive(&self, source: &Arc<dyn Source>, edges: Edges) -> usize {
+    fn drive(&self, source: &Arc<dyn Source>, edges: Edges) -> Turn {
         let turn = source.ready(edges);
         if turn.unfinished {
             self.defer(Arc::downgrade(source));
         }
-        turn.octets
+        turn
     }
 
     fn resume(&self) {
@@ -368,7 +492,7 @@ impl Domain {
         self.interest.load(Ordering::SeqCst) > 0 && self.parked.load(Ordering::SeqCst) > 0
     }
 
-    /// From here on parked threads drive this domain.
+    /// From here on parked threads drive this domain; before they sleep it has to [`recall`](Self::recall) its streams.
     pub(crate) fn add_interest(&self) {
         self.interest.fetch_add(1, Ordering::SeqCst);
     }

@@ -158,6 +158,24 @@ impl Link {
         }
     }
 
+    /// Has the set of a domain not report the stream for a while; false when it does not anyway.
+    pub(super) fn leave_set(&self, domain: &Domain) -> bool {
+        self.token_in(domain).is_some() && domain.leave(&self.stream)
+    }
+
+    /// Takes [`leave_set`](Self::leave_set) back.
+    pub(super) fn rejoin_set(&self, domain: &Domain) {
+        if let Some(token) = self.token_in(domain) {
+            domain.rejoin(&self.stream, token);
+        }
+    }
+
+    fn token_in(&self, domain: &Domain) -> Option<usize> {
+        let mut domains = self.domains.iter();
+        let (_, token) = domains.find(|(known, _)| std::ptr::eq(&**known, domain))?;
+        Some(*token)
+    }
+
     /// Something waits for the socket to take it.
     pub(super) fn is_sending(&self) -> bool {
         self.batch.is_some()
