@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn apart_is_a_core_each_if_there_are_two() {
         assert_eq!(both(&[3, 5, 7], &SPEC), [vec![3], vec![5]]);
-        assert_eq!(both(&[3], &SPEC), [vec![], vec![]]);
+        assert_eq!(both(&[3], &SPEC), [Vec::<usize>::new(), vec![]]);
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             mode: Mode::Memory,
             ..SPEC
         };
-        assert_eq!(both(&[0, 1, 2, 3], &spec), [vec![], vec![]]);
+        assert_eq!(both(&[0, 1, 2, 3], &spec), [Vec::<usize>::new(), vec![]]);
     }
 
     #[test]
@@ -114,6 +114,6 @@ mod tests {
             placement: Placement::Free,
             ..SPEC
         };
-        assert_eq!(both(&[0, 1], &spec), [vec![], vec![]]);
+        assert_eq!(both(&[0, 1], &spec), [Vec::<usize>::new(), vec![]]);
     }
 }
