@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::perf::args::Perf;
+use crate::wire_conform::args::WireConform;
 
 /// RDMA on ordinary sockets, and on anything else that speaks NetworkDirect v2.
 #[derive(Debug, Parser)]
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     /// Measures latency, bandwidth and message rate, beside a bare TCP socket
     #[command(subcommand)]
     Perf(Perf),
+    /// Checks on the wire whether an iWARP stack or adapter does what the standards ask for
+    WireConform(WireConform),
 }
 
 #[derive(Debug, Subcommand)]
@@ -137,7 +140,7 @@ impl std::fmt::Display for Via {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| "not a number of seconds".to_owned())?;

@@ -15,6 +15,7 @@ mod perf;
 mod session;
 mod table;
 mod units;
+mod wire_conform;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Cat(Cat::Send(args)) => cat::send(args),
         Command::Cat(Cat::Recv(args)) => cat::recv(args),
         Command::Perf(command) => perf::run(command, cli.verbose),
+        Command::WireConform(command) => return wire_conform::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

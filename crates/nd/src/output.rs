@@ -34,11 +34,16 @@ pub(crate) struct Paint {
     on: bool,
 }
 
+/// Whether standard output is a terminal that may be coloured.
+pub(crate) fn colours_wanted() -> bool {
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    wanted && std::io::stdout().is_terminal()
+}
+
 impl Paint {
     pub(crate) fn for_stdout() -> Self {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Self {
-            on: wanted && std::io::stdout().is_terminal(),
+            on: colours_wanted(),
         }
     }
 

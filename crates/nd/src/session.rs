@@ -154,6 +154,13 @@ impl Setup {
         Self { segment, ..self }
     }
 
+    /// The adapter at a URL. A peer that closes on our revision 2 is not tried again with revision 1.
+    pub(crate) fn open_plainly(&self, url: &str) -> Result<Session> {
+        let adapter = softnd::open(url, self.options().revision_1_fallback(false))
+            .map_err(|error| Failure::nd(format_args!("open {url}"), &error).advise(URL_ADVICE))?;
+        Session::new(adapter, self.limit)
+    }
+
     /// The adapter that has the local address.
     pub(crate) fn at(&self, local: SocketAddr) -> Result<Session> {
         let provider = softnd::provider(self.options());
@@ -243,7 +250,8 @@ pub(crate) struct Depths {
 }
 
 impl Session {
-    fn new(adapter: Arc<dyn Adapter>, limit: Duration) -> Result<Self> {
+    /// `limit` is how long a peer may stay silent.
+    pub(crate) fn new(adapter: Arc<dyn Adapter>, limit: Duration) -> Result<Self> {
         let info = adapter
             .query()
             .map_err(|error| Failure::nd("query the adapter", &error))?;

@@ -1,0 +1,600 @@
+//! The suite's side of the wire: makes connections to the target in either role, up to the point where a check begins.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use crate::check::{Step, Stop, fail};
+use crate::conn::{Conn, Limits, Log, Seen, describe};
+use crate::service::{Answer, Command, Offer, Region};
+use crate::wire::{Enhanced, ReadRequest, Segment, StartFrame, flag, opcode};
+
+/// What the suite asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wants {
+    /// C in the suite's frames.
+    pub crc: bool,
+    /// M in the suite's frames.
+    pub markers: bool,
+    /// Time limits.
+    pub limits: Limits,
+}
+
+impl Default for Wants {
+    fn default() -> Self {
+        Self {
+            crc: true,
+            markers: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How one connection is to be made. What the target's frame says decides where the roles differ.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rev of a Request.
+    pub revision: u8,
+    /// The four octets of a Request of Rev 2; its limits hold for a Reply as well.
+    pub enhanced: Enhanced,
+    /// C.
+    pub crc: bool,
+    /// M.
+    pub markers: bool,
+    /// Private Data.
+    pub data: Vec<u8>,
+}
+
+/// What is known of the target from the first connection.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// It speaks the Send protocol.
+    pub service: bool,
+    /// CRCs are in use.
+    pub crc: bool,
+    /// It inserts markers.
+    pub markers_in: bool,
+    /// It wants markers.
+    pub markers_out: bool,
+    /// Frames of RFC 6581 were exchanged.
+    pub enhanced: bool,
+    /// The peer-to-peer model was agreed.
+    pub peer_to_peer: bool,
+    /// What it offered.
+    pub offer: Option<Offer>,
+    /// It takes Atomic Requests.
+    pub atomics: bool,
+    /// It takes Immediate Data.
+    pub immediate: bool,
+    /// Remarks for the report.
+    pub notes: Vec<String>,
+}
+
+/// Where connections come from.
+#[derive(Debug)]
+enum Source {
+    Connect(SocketAddr),
+    Accept(Acceptor),
+}
+
+/// Accepts in a thread of its own, since an accept cannot be limited in time portably.
+#[derive(Debug)]
+struct Acceptor {
+    arrived: Receiver<TcpStream>,
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+}
+
+impl Acceptor {
+    fn new(listener: TcpListener) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        let (sender, arrived) = sync_channel(1);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        std::thread::Builder::new()
+            .name("accept".to_owned())
+            .spawn(move || {
+                while let Ok((stream, _)) = listener.accept() {
+                    if stopped.load(Ordering::SeqCst) || sender.send(stream).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self {
+            arrived,
+            address,
+            stop,
+        })
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        // Frees the thread from a send that nobody waits for, then from its accept.
+        while self.arrived.try_recv().is_ok() {}
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+    }
+}
+
+/// The suite's side, and what is known of the other.
+#[derive(Debug)]
+pub struct Bench {
+    source: Source,
+    /// What was asked for.
+    pub wants: Wants,
+    /// What is known.
+    pub facts: Facts,
+    /// What went over the wire since it was last taken.
+    pub log: Log,
+}
+
+impl Bench {
+    /// The suite connects to a target that listens.
+    pub fn active(target: SocketAddr, wants: Wants) -> Self {
+        Self::new(Source::Connect(target), wants)
+    }
+
+    /// The suite listens for a target that connects, again and again.
+    ///
+    /// # Errors
+    ///
+    /// When the listener cannot be used.
+    pub fn passive(listener: TcpListener, wants: Wants) -> io::Result<Self> {
+        Ok(Self::new(Source::Accept(Acceptor::new(listener)?), wants))
+    }
+
+    fn new(source: Source, wants: Wants) -> Self {
+        Self {
+            source,
+            wants,
+            facts: Facts::default(),
+            log: Log::default(),
+        }
+    }
+
+    /// The target connects, so it is the Initiator.
+    pub fn target_is_initiator(&self) -> bool {
+        matches!(self.source, Source::Accept(_))
+    }
+
+    /// The time limits.
+    pub fn limits(&self) -> Limits {
+        self.wants.limits
+    }
+
+    /// The connection that checks use unless they say otherwise.
+    pub fn plan(&self) -> Plan {
+        Plan {
+            revision: 2,
+            enhanced: Enhanced {
+                a: true,
+                b: false,
+                c: true,
+                d: true,
+                ird: 16,
+                ord: 16,
+            },
+            crc: self.wants.crc,
+            markers: self.wants.markers,
+            data: Vec::new(),
+        }
+    }
+
+    /// A TCP connection, and nothing more.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn dial(&mut self) -> Step<Conn> {
+        let limits = self.limits();
+        let (stream, initiator) = match &self.source {
+            Source::Connect(target) => {
+                let stream =
+                    TcpStream::connect_timeout(target, limits.answer).map_err(|error| {
+                        Stop::Broken(format!("cannot connect to {target}: {error}"))
+                    })?;
+                (stream, false)
+            }
+            Source::Accept(acceptor) => {
+                let stream = match acceptor.arrived.recv_timeout(limits.startup) {
+                    Ok(stream) => stream,
+                    Err(RecvTimeoutError::Timeout) => {
+                        let limit = limits.startup;
+                        return Err(Stop::Broken(format!(
+                            "the target has not connected for {limit:?}"
+                        )));
+                    }
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Stop::Broken("the listener has failed".to_owned()));
+                    }
+                };
+                (stream, true)
+            }
+        };
+        Conn::new(stream, self.log.clone(), limits, initiator)
+            .map_err(|error| Stop::Broken(format!("cannot use the connection: {error}")))
+    }
+
+    /// A TCP connection, and the target's Request.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or no Request on it.
+    pub fn request(&mut self) -> Step<(Conn, StartFrame)> {
+        let mut conn = self.dial()?;
+        let limit = conn.limits().startup;
+        match conn.start_frame(limit)? {
+            Seen::It(frame) => {
+                conn.frame = Some(frame.clone());
+                Ok((conn, frame))
+            }
+            other => Err(fail("an MPA Request", describe(&other, limit))),
+        }
+    }
+
+    /// Sends a frame as Request, and takes whatever Reply comes.
+    ///
+    /// # Errors
+    ///
+    /// When no Reply comes.
+    pub fn ask(&mut self, request: &StartFrame) -> Step<(Conn, StartFrame)> {
+        let mut conn = self.dial()?;
+        conn.send_octets(&request.encode())?;
+        let limit = conn.limits().answer;
+        match conn.start_frame(limit)? {
+            Seen::It(frame) => {
+                conn.frame = Some(frame.clone());
+                Ok((conn, frame))
+            }
+            other => Err(fail("an MPA Reply", describe(&other, limit))),
+        }
+    }
+
+    /// The same where only an accepting Reply will do; full operation begins.
+    ///
+    /// # Errors
+    ///
+    /// When the Reply rejects.
+    pub fn accepted(&mut self, request: &StartFrame) -> Step<(Conn, StartFrame)> {
+        let (mut conn, reply) = self.ask(request)?;
+        if reply.flags & flag::REJECT != 0 {
+            return Err(fail(
+                "an accepting Reply",
+                format!("a Reply with R = 1, flags {:#04x}", reply.flags),
+            ));
+        }
+        conn.enter(
+            (request.flags | reply.flags) & flag::CRC != 0,
+            reply.flags & flag::MARKERS != 0,
+            request.flags & flag::MARKERS != 0,
+        );
+        Ok((conn, reply))
+    }
+
+    /// A connection after the start-up, with what was agreed on as ready-to-receive message sent or received.
+    ///
+    /// # Errors
+    ///
+    /// When the start-up fails.
+    pub fn begin(&mut self, plan: &Plan) -> Step<Conn> {
+        if self.target_is_initiator() {
+            let (mut conn, request) = self.request()?;
+            let reply = plan.reply(&request);
+            conn.send_octets(&reply.encode())?;
+            conn.enter(
+                (request.flags | reply.flags) & flag::CRC != 0,
+                request.flags & flag::MARKERS != 0,
+                reply.flags & flag::MARKERS != 0,
+            );
+            take_ready(&mut conn, &reply)?;
+            Ok(conn)
+        } else {
+            let (mut conn, reply) = self.accepted(&plan.request())?;
+            give_ready(&mut conn, &reply)?;
+            Ok(conn)
+        }
+    }
+
+    /// The same with the offer of the target, or with a Read of no length where the target does not speak the Send
+    /// protocol: in any case a good FPDU has gone each way.
+    ///
+    /// # Errors
+    ///
+    /// When any of that fails.
+    pub fn open_as(&mut self, plan: &Plan) -> Step<Conn> {
+        let mut conn = self.begin(plan)?;
+        if self.facts.service {
+            hello(&mut conn)?;
+        } else {
+            read_nothing(&mut conn)?;
+        }
+        Ok(conn)
+    }
+
+    /// The connection that most checks begin with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bench::open_as`].
+    pub fn open(&mut self) -> Step<Conn> {
+        let plan = self.plan();
+        self.open_as(&plan)
+    }
+
+    /// The first connections: what the target can do.
+    ///
+    /// # Errors
+    ///
+    /// When the target cannot be reached, or no connection can be made.
+    pub fn discover(&mut self) -> Step {
+        if self.wants.markers
+            && let Err(stop) = self.begin(&self.plan())
+        {
+            let why = match stop {
+                Stop::Fail { seen, .. } => seen,
+                other => return Err(other),
+            };
+            self.wants.markers = false;
+            self.facts.notes.push(format!(
+                "the target does not take M = 1 ({why}): markers are off"
+            ));
+        }
+        self.facts.service = true;
+        let mut conn = match self.open() {
+            Ok(conn) => conn,
+            Err(Stop::Broken(why)) => return Err(Stop::Broken(why)),
+            Err(Stop::Fail { seen, .. }) => {
+                self.facts.service = false;
+                self.facts.notes.push(format!(
+                    "the target does not speak the Send protocol (to its hello: {seen})"
+                ));
+                self.open()?
+            }
+            Err(skip) => return Err(skip),
+        };
+        self.facts.crc = conn.crc;
+        self.facts.markers_in = conn.markers_in.is_some();
+        self.facts.markers_out = conn.markers_out.is_some();
+        self.facts.offer = conn.offer.take();
+        if let Some(frame) = &conn.frame {
+            let limits = frame.limits();
+            self.facts.enhanced = limits.is_some();
+            self.facts.peer_to_peer = limits.is_some_and(|limits| limits.a);
+        }
+        if self.wants.markers != self.facts.markers_in {
+            self.facts
+                .notes
+                .push("markers are not what was asked for".to_owned());
+        }
+        if self.wants.crc != self.facts.crc {
+            self.facts
+                .notes
+                .push("the target insists on CRCs".to_owned());
+        }
+        conn.finish();
+        drop(conn);
+        self.facts.atomics = crate::checks::takes_atomics(self)?;
+        self.facts.immediate = crate::checks::takes_immediate(self)?;
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// The Request.
+    pub fn request(&self) -> StartFrame {
+        let flags = self.flags();
+        if self.revision < 2 {
+            StartFrame::plain(StartFrame::REQUEST, flags, &self.data)
+        } else {
+            StartFrame::enhanced(StartFrame::REQUEST, flags, self.enhanced, &self.data)
+        }
+    }
+
+    fn flags(&self) -> u8 {
+        let bit = |set: bool, mask: u8| if set { mask } else { 0 };
+        bit(self.crc, flag::CRC) | bit(self.markers, flag::MARKERS)
+    }
+
+    /// The accepting Reply to a Request: Rev, S and A are the Request's, one ready-to-receive message that it offers,
+    /// limits cut to it.
+    pub fn reply(&self, request: &StartFrame) -> StartFrame {
+        let flags = self.flags() | request.flags & flag::CRC;
+        let Some(offered) = request.limits() else {
+            let mut reply = StartFrame::plain(StartFrame::REPLY, flags, &self.data);
+            reply.revision = request.revision.min(2);
+            return reply;
+        };
+        let cut = |own: u16, theirs: u16| {
+            if theirs == Enhanced::NOT_NEGOTIATED {
+                theirs
+            } else {
+                own.min(theirs)
+            }
+        };
+        let c = offered.a && offered.c;
+        let d = offered.a && !c && offered.d;
+        let enhanced = Enhanced {
+            a: offered.a,
+            b: offered.a && !c && !d,
+            c,
+            d,
+            ird: cut(self.enhanced.ird, offered.ord),
+            ord: cut(self.enhanced.ord, offered.ird),
+        };
+        StartFrame::enhanced(StartFrame::REPLY, flags, enhanced, &self.data)
+    }
+}
+
+/// Sends the ready-to-receive message that a Reply asks for: by Write where it allows it, then by Read, then by Send.
+///
+/// # Errors
+///
+/// When the target does not answer the Read.
+pub(crate) fn give_ready(conn: &mut Conn, reply: &StartFrame) -> Step {
+    let Some(limits) = reply.limits().filter(|limits| limits.a) else {
+        return Ok(());
+    };
+    if limits.c {
+        conn.send(&Segment::write(1, 0, &[]))
+    } else if limits.d {
+        read_nothing(conn)
+    } else {
+        let msn = conn.next_send();
+        conn.send(&Segment::send(msn, &[]))
+    }
+}
+
+/// Waits for the ready-to-receive message of the target, where a Reply of the suite asked for one.
+///
+/// # Errors
+///
+/// When none comes.
+pub(crate) fn take_ready(conn: &mut Conn, reply: &StartFrame) -> Step {
+    if !reply.limits().is_some_and(|limits| limits.a) {
+        return Ok(());
+    }
+    let ready = conn.expect_segment("the ready-to-receive message")?;
+    if ready.opcode == opcode::READ_REQUEST
+        && let Some(read) = ReadRequest::parse(&ready.payload)
+    {
+        conn.send(&Segment::read_response(read.sink_stag, read.sink_to, &[]))?;
+    }
+    Ok(())
+}
+
+/// Reads nothing from nowhere, which every target answers (RDMAP-039, RDMAP-040).
+fn read_nothing(conn: &mut Conn) -> Step {
+    let msn = conn.next_request();
+    let request = ReadRequest {
+        sink_stag: 1,
+        source_stag: 1,
+        ..ReadRequest::default()
+    };
+    conn.send(&Segment::read_request(msn, request))?;
+    loop {
+        let segment = conn.expect_segment("a Read Response of no length")?;
+        match segment.opcode {
+            opcode::READ_RESPONSE => return Ok(()),
+            opcode::TERMINATE => {
+                return Err(fail("a Read Response of no length", segment.describe()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Gets the offer: a target that connects sends it by itself.
+fn hello(conn: &mut Conn) -> Step {
+    if !conn.target_is_initiator {
+        conn.say(&Command::Hello.encode())?;
+    }
+    match conn.answer("an offer")? {
+        Answer::Offer(offer) => {
+            conn.offer = Some(offer);
+            Ok(())
+        }
+        other => Err(fail("an offer", format!("{other:?}"))),
+    }
+}
+
+impl Conn {
+    /// Sends a message as one Send.
+    ///
+    /// # Errors
+    ///
+    /// As [`Conn::send_octets`].
+    pub fn say(&mut self, message: &[u8]) -> Step {
+        let msn = self.next_send();
+        self.send(&Segment::send(msn, message))
+    }
+
+    /// The next message of the target, put together from its segments. Writes in between are passed over.
+    ///
+    /// # Errors
+    ///
+    /// A failure, when anything else comes, or nothing.
+    pub fn hear(&mut self, expected: &str) -> Step<Vec<u8>> {
+        let mut message = Vec::new();
+        loop {
+            let segment = self.expect_segment(expected)?;
+            if segment.is_send() {
+                message.extend(&segment.payload);
+                if segment.last {
+                    return Ok(message);
+                }
+            } else if segment.opcode != opcode::WRITE {
+                return Err(fail(expected, segment.describe()));
+            }
+        }
+    }
+
+    /// The next message as an answer to a command.
+    ///
+    /// # Errors
+    ///
+    /// A failure, when it is none.
+    pub fn answer(&mut self, expected: &str) -> Step<Answer> {
+        let message = self.hear(expected)?;
+        Answer::decode(&message).ok_or_else(|| {
+            fail(
+                expected,
+                format!("a Send of {} octets that is no answer", message.len()),
+            )
+        })
+    }
+
+    /// Gives a command and waits for its answer.
+    ///
+    /// # Errors
+    ///
+    /// A failure, when none comes.
+    pub fn command(&mut self, command: &Command) -> Step<Answer> {
+        self.say(&command.encode())?;
+        self.answer("an answer to a command")
+    }
+
+    /// A message goes to the target and comes back the same.
+    ///
+    /// # Errors
+    ///
+    /// A failure, when it does not.
+    pub fn echo(&mut self, body: &[u8]) -> Step {
+        self.say(&Command::Echo(body.to_vec()).encode())?;
+        self.echoed(body)
+    }
+
+    /// The echo of a message that was sent by other means.
+    ///
+    /// # Errors
+    ///
+    /// A failure, when it does not come.
+    pub fn echoed(&mut self, body: &[u8]) -> Step {
+        let expected = format!("the echo of {} octets", body.len());
+        let heard = self.hear(&expected)?;
+        if heard == body {
+            return Ok(());
+        }
+        Err(fail(expected, format!("{} other octets", heard.len())))
+    }
+
+    /// A region of the offer, by its rights.
+    ///
+    /// # Errors
+    ///
+    /// The check is skipped when there is none.
+    pub fn region(
+        &self,
+        kind: crate::service::RegionKind,
+        read: bool,
+        write: bool,
+    ) -> Step<(u16, Region)> {
+        self.offer
+            .as_ref()
+            .and_then(|offer| offer.region(kind, read, write))
+            .ok_or_else(|| Stop::Skip("the target offers no such region".to_owned()))
+    }
+}

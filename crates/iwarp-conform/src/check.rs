@@ -1,0 +1,222 @@
+//! What a check is, and how it can end.
+
+use crate::bench::Bench;
+
+/// How one step of a check goes on, or ends the check.
+pub type Step<T = ()> = Result<T, Stop>;
+
+/// How a check ends.
+pub type Verdict = Step<Pass>;
+
+/// The target did what it had to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Exactly.
+    Right,
+    /// As well as can be told: for example it closed, which may have overtaken its Terminate (RFC 5040 §6.2.1).
+    Weak(String),
+}
+
+/// Why a check ends early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The target does not do what the row asks for.
+    Fail {
+        /// What the row asks for.
+        expected: String,
+        /// What the target did.
+        seen: String,
+    },
+    /// The check cannot be made on this target.
+    Skip(String),
+    /// The suite's own side broke: sockets, mostly.
+    Broken(String),
+}
+
+/// A failure.
+pub(crate) fn fail(expected: impl Into<String>, seen: impl Into<String>) -> Stop {
+    Stop::Fail {
+        expected: expected.into(),
+        seen: seen.into(),
+    }
+}
+
+/// A failure unless `right`.
+///
+/// # Errors
+///
+/// The failure.
+pub(crate) fn ensure(right: bool, expected: impl Into<String>, seen: impl Into<String>) -> Step {
+    if right {
+        Ok(())
+    } else {
+        Err(fail(expected, seen))
+    }
+}
+
+/// The weight of a row (RFC 2119); `Derived` rows follow from the documents without standing in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// A failure is a failure.
+    Must,
+    /// A failure counts with `--strict` only.
+    Should,
+}
+
+/// Who can be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A target that listens.
+    Responder,
+    /// A target that connects.
+    Initiator,
+    /// Both.
+    Both,
+}
+
+/// What a check needs of the target or of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The target speaks the Send protocol.
+    Service,
+    /// CRCs are in use.
+    Crc,
+    /// CRCs are not in use.
+    NoCrc,
+    /// The target inserts markers.
+    MarkersIn,
+    /// The suite inserts markers.
+    MarkersOut,
+    /// Frames of RFC 6581.
+    Enhanced,
+    /// The peer-to-peer model was agreed.
+    PeerToPeer,
+    /// A shared region that may be read only.
+    Readable,
+    /// A shared region that may be written only.
+    Writable,
+    /// A shared region that may be read and written.
+    ReadWrite,
+    /// A shared region without rights.
+    NoRights,
+    /// A window that may be invalidated.
+    Window,
+    /// Atomics of RFC 7306.
+    Atomics,
+    /// No Atomics.
+    NoAtomics,
+    /// Immediate Data of RFC 7306.
+    Immediate,
+}
+
+/// Sections of the suite, in the order they run: what may upset a fragile target comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// RFC 5044 §7.1.
+    Startup,
+    /// RFC 6581.
+    Negotiation,
+    /// RFC 5044 §4.
+    Framing,
+    /// RFC 5044 §4.3.
+    Markers,
+    /// RFC 5041 §4, §5.
+    Ddp,
+    /// RFC 5040 §5.1.
+    Write,
+    /// RFC 5040 §5.2.
+    Read,
+    /// RFC 5040 §5.3.
+    Send,
+    /// RFC 5040 §4.1, §7.
+    Rdmap,
+    /// RFC 5040 §4.8, §5.4.
+    Terminate,
+    /// RFC 7306.
+    Extensions,
+    /// RFC 5044 §7.2, RFC 5040 §6.2.
+    Close,
+    /// RFC 5042, and robustness.
+    Security,
+    /// RFC 5044 §7.1.2: frames that are none, and peers that do not go on.
+    Hostile,
+}
+
+impl Section {
+    /// The heading of the section.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Startup => "MPA start-up (RFC 5044 §7.1)",
+            Self::Negotiation => "MPA Rev 2 negotiation (RFC 6581)",
+            Self::Framing => "FPDUs and CRC (RFC 5044 §4)",
+            Self::Markers => "Markers (RFC 5044 §4.3)",
+            Self::Ddp => "DDP segments (RFC 5041 §4, §5, §7)",
+            Self::Write => "RDMA Write (RFC 5040 §5.1, RFC 5041 §7)",
+            Self::Read => "RDMA Read (RFC 5040 §5.2)",
+            Self::Send => "Send (RFC 5040 §5.3)",
+            Self::Rdmap => "RDMAP headers (RFC 5040 §4, §7)",
+            Self::Terminate => "Terminate (RFC 5040 §4.8, §5.4)",
+            Self::Extensions => "Atomics and Immediate Data (RFC 7306)",
+            Self::Close => "Close and half-close (RFC 5044 §7.2, RFC 5040 §6.2)",
+            Self::Security => "Security and robustness (RFC 5042)",
+            Self::Hostile => "Hostile start-up (RFC 5044 §7.1.2, §8)",
+        }
+    }
+}
+
+/// One check: one connection, one question.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// The row that it is about, a dot, and what about it.
+    pub name: &'static str,
+    /// Further rows that it shows.
+    pub also: &'static [&'static str],
+    /// Where it belongs.
+    pub section: Section,
+    /// What a failure weighs.
+    pub level: Level,
+    /// Who is checked.
+    pub role: Role,
+    /// What has to be there.
+    pub needs: &'static [Need],
+    /// The rule in one line.
+    pub title: &'static str,
+    /// Makes the check.
+    pub run: fn(&mut Bench) -> Verdict,
+}
+
+impl Check {
+    /// The row in the name.
+    pub fn row(&self) -> &'static str {
+        self.name.split_once('.').map_or(self.name, |(row, _)| row)
+    }
+
+    /// All rows of the check.
+    pub fn rows(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.row()).chain(self.also.iter().copied())
+    }
+
+    /// Whether it is about a target in this role.
+    pub fn is_about(&self, initiator: bool) -> bool {
+        match self.role {
+            Role::Responder => !initiator,
+            Role::Initiator => initiator,
+            Role::Both => true,
+        }
+    }
+
+    /// Whether `--only` with this text means the check: a name, a row of it, or the beginning of either.
+    pub fn is_meant_by(&self, text: &str) -> bool {
+        let begins = |name: &str| {
+            let rest = name.strip_prefix(text);
+            // MPA-00 means MPA-001 too, but MPA means nothing of MPA2, nor RDMAP of RDMAPX.
+            rest.is_some_and(|rest| {
+                !matches!(
+                    (text, rest.as_bytes()),
+                    ("MPA", [b'2', ..]) | ("RDMAP", [b'X', ..])
+                )
+            })
+        };
+        begins(self.name) || self.rows().any(begins)
+    }
+}

@@ -1,0 +1,812 @@
+//! RFC 6581: revisions, limits, and the ready-to-receive message.
+
+use super::startup::limits_of;
+use super::{Check, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail};
+use crate::bench::{Bench, Plan, give_ready, take_ready};
+use crate::conn::{Conn, Seen, describe};
+use crate::judge::{Ending, ending};
+use crate::service::{Answer, Command, Wish};
+use crate::wire::{Code, Enhanced, ReadRequest, Segment, StartFrame, flag, opcode};
+
+const S: Section = Section::Negotiation;
+const E: &[Need] = &[Need::Enhanced];
+
+pub(super) const CHECKS: &[Check] = &[
+    check(
+        S,
+        "MPA2-005.revision-1",
+        "a Request of Rev 1 is accepted",
+        revision_1,
+    )
+    .responder()
+    .also(&["MPA-009"]),
+    check(
+        S,
+        "MPA2-036.revision-1",
+        "the Reply to Rev 1 has Rev 1 and S = 0",
+        revision_1_reply,
+    )
+    .responder()
+    .also(&["MPA2-007"]),
+    check(
+        S,
+        "MPA2-006.enhanced",
+        "a Request with S = 1 is answered with S = 1 and Rev 2",
+        enhanced,
+    )
+    .responder()
+    .also(&["MPA2-002"]),
+    check(
+        S,
+        "MPA2-007.revision-2",
+        "a Request of Rev 2 with S = 0 is answered with S = 0",
+        revision_2_plain,
+    )
+    .responder(),
+    check(
+        S,
+        "MPA2-002.revision-1",
+        "S = 1 in a Request of Rev 1 is closed on, or is a Res bit",
+        enhanced_revision_1,
+    )
+    .responder(),
+    check(
+        S,
+        "MPA2-003.none",
+        "S = 1 without Private Data is closed on",
+        short_none,
+    )
+    .responder()
+    .also(&["MPA2-001"]),
+    check(
+        S,
+        "MPA2-003.three",
+        "S = 1 with three octets of Private Data is closed on",
+        short_three,
+    )
+    .responder()
+    .also(&["MPA2-001"]),
+    check(
+        S,
+        "MPA2-001.reply",
+        "the Reply's Private Data begins with the four octets",
+        reply_octets,
+    )
+    .responder()
+    .needs(E)
+    .also(&["MPA2-004"]),
+    check(
+        S,
+        "MPA2-012.one",
+        "Reply ORD is at most the Request's IRD of 1",
+        ord_one,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-012.zero",
+        "Reply ORD is 0 where the Request's IRD is",
+        ord_zero,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-017.ird",
+        "Request ORD 0x3FFF is answered with IRD 0x3FFF",
+        not_negotiated_ird,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-018.ord",
+        "Request IRD 0x3FFF is answered with ORD 0x3FFF",
+        not_negotiated_ord,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-020.zero",
+        "ORD 0 with a ready-to-receive Read works",
+        read_with_ord_zero,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-022.one",
+        "A of the Reply is the Request's: 1",
+        a_one,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-022.zero",
+        "A of the Reply is the Request's: 0",
+        a_zero,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-023.reply",
+        "with A = 0 the Reply has B = C = D = 0",
+        a_zero_bits,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-023.request",
+        "with A = 0 received B, C and D are ignored",
+        a_zero_ignored,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-025.write",
+        "offered a Write alone, the Reply has a type",
+        types_write,
+    )
+    .responder()
+    .needs(E)
+    .also(&["MPA2-024"]),
+    check(
+        S,
+        "MPA2-025.read",
+        "offered a Read alone, the Reply has a type",
+        types_read,
+    )
+    .responder()
+    .needs(E)
+    .also(&["MPA2-024"]),
+    check(
+        S,
+        "MPA2-025.send",
+        "offered a Send alone, the Reply has a type",
+        types_send,
+    )
+    .responder()
+    .needs(E)
+    .also(&["MPA2-024"]),
+    check(
+        S,
+        "MPA2-025.none",
+        "offered nothing, the Reply has a type",
+        types_none,
+    )
+    .responder()
+    .needs(E)
+    .also(&["MPA2-024", "MPA2-026"]),
+    check(
+        S,
+        "MPA2-032.write",
+        "a ready-to-receive Write is not checked: any STag and TO",
+        ready_write,
+    )
+    .responder()
+    .needs(E)
+    .also(&["MPA2-031"]),
+    check(
+        S,
+        "MPA2-032.read",
+        "a ready-to-receive Read is not checked, and answered with its sink",
+        ready_read,
+    )
+    .responder()
+    .needs(E)
+    .also(&["RDMAP-040"]),
+    check(
+        S,
+        "MPA2-033.send",
+        "a ready-to-receive Send is taken where the Reply asks for it",
+        ready_send,
+    )
+    .responder()
+    .needs(E),
+    check(
+        S,
+        "MPA2-031.speaks",
+        "with A = 1 the Responder may send once it has the ready-to-receive message",
+        speaks,
+    )
+    .responder()
+    .needs(&[Need::Enhanced, Need::Service]),
+    check(
+        S,
+        "MPA2-034.large",
+        "limits of 0x3FFE are taken, and cut to what there is",
+        large_limits,
+    )
+    .responder()
+    .needs(E)
+    .should(),
+    check(
+        S,
+        "MPA2-001.request",
+        "S = 1 if and only if the four octets are there, and Rev is 2 then",
+        request_octets,
+    )
+    .initiator()
+    .also(&["MPA2-002", "MPA2-003", "MPA2-008"]),
+    check(
+        S,
+        "MPA2-021.request",
+        "with A = 1 the Request offers a type, with A = 0 none",
+        request_types,
+    )
+    .initiator()
+    .needs(E)
+    .also(&["MPA2-023"]),
+    check(
+        S,
+        "MPA2-027.write",
+        "asked for a Write, the ready-to-receive message is one",
+        asked_write,
+    )
+    .initiator()
+    .needs(&[Need::PeerToPeer])
+    .also(&["MPA2-028"]),
+    check(
+        S,
+        "MPA2-027.read",
+        "asked for a Read, the ready-to-receive message is one",
+        asked_read,
+    )
+    .initiator()
+    .needs(&[Need::PeerToPeer])
+    .also(&["MPA2-028"]),
+    check(
+        S,
+        "MPA2-027.send",
+        "asked for a Send, the ready-to-receive message is one",
+        asked_send,
+    )
+    .initiator()
+    .needs(&[Need::PeerToPeer])
+    .also(&["MPA2-028"]),
+    check(
+        S,
+        "MPA2-029.none",
+        "a Reply with A = 1 and no type: Terminate 2/0/07",
+        asked_none,
+    )
+    .initiator()
+    .needs(&[Need::PeerToPeer])
+    .also(&["MPA2-037"]),
+    check(
+        S,
+        "MPA2-016.ord",
+        "a Reply ORD that cannot be had: Terminate 2/0/06",
+        ord_too_large,
+    )
+    .initiator()
+    .needs(E)
+    .also(&["MPA2-037"]),
+    check(
+        S,
+        "MPA2-015.one",
+        "a Reply IRD of 1: never more than one Read outstanding",
+        ird_one,
+    )
+    .initiator()
+    .needs(&[Need::Enhanced, Need::Service])
+    .also(&["RDMAP-047", "MPA2-013"]),
+    check(
+        S,
+        "MPA2-003.reply",
+        "a Reply with S = 1 and no four octets is closed on",
+        reply_short,
+    )
+    .initiator()
+    .needs(E),
+    check(
+        S,
+        "MPA2-019.reply",
+        "a Reply with IRD and ORD 0x3FFF works",
+        reply_not_negotiated,
+    )
+    .initiator()
+    .needs(&[Need::Enhanced, Need::Service]),
+];
+
+fn revision_1_plan(bench: &Bench) -> Plan {
+    Plan {
+        revision: 1,
+        ..bench.plan()
+    }
+}
+
+fn revision_1(bench: &mut Bench) -> Verdict {
+    let plan = revision_1_plan(bench);
+    bench.open_as(&plan)?;
+    Ok(Pass::Right)
+}
+
+fn revision_1_reply(bench: &mut Bench) -> Verdict {
+    let (_, reply) = bench.ask(&revision_1_plan(bench).request())?;
+    ensure(
+        (reply.revision, reply.flags & flag::ENHANCED) == (1, 0),
+        "Rev 1, S = 0",
+        format!("Rev {}, flags {:#04x}", reply.revision, reply.flags),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn enhanced(bench: &mut Bench) -> Verdict {
+    let (_, reply) = bench.ask(&bench.plan().request())?;
+    ensure(
+        reply.revision == 2 && reply.flags & flag::ENHANCED != 0,
+        "Rev 2, S = 1",
+        format!("Rev {}, flags {:#04x}", reply.revision, reply.flags),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn revision_2_plain(bench: &mut Bench) -> Verdict {
+    let mut request = revision_1_plan(bench).request();
+    request.revision = 2;
+    let (_, reply) = bench.ask(&request)?;
+    ensure(
+        (1..=2).contains(&reply.revision) && reply.flags & flag::ENHANCED == 0,
+        "S = 0, and Rev 2 or 1 (OPEN-12)",
+        format!("Rev {}, flags {:#04x}", reply.revision, reply.flags),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn enhanced_revision_1(bench: &mut Bench) -> Verdict {
+    let mut request = bench.plan().request();
+    request.revision = 1;
+    let mut conn = bench.dial()?;
+    conn.send_octets(&request.encode())?;
+    let limit = conn.limits().startup;
+    match conn.start_frame(limit)? {
+        Seen::End(..) => Ok(Pass::Right),
+        Seen::It(reply) => {
+            ensure(
+                reply.flags & flag::ENHANCED == 0,
+                "the end of the stream, or a Reply with S = 0",
+                format!("Rev {}, flags {:#04x}", reply.revision, reply.flags),
+            )?;
+            Ok(Pass::Right)
+        }
+        Seen::Nothing => Err(fail("the end of the stream, or a Reply", "nothing")),
+    }
+}
+
+fn short(bench: &mut Bench, octets: usize) -> Verdict {
+    let mut request = bench.plan().request();
+    request.private.truncate(octets);
+    let mut conn = bench.dial()?;
+    conn.send_octets(&request.encode())?;
+    let limit = conn.limits().startup;
+    conn.expect_end("the end of the stream, and no Reply", limit)?;
+    Ok(Pass::Right)
+}
+
+fn short_none(bench: &mut Bench) -> Verdict {
+    short(bench, 0)
+}
+
+fn short_three(bench: &mut Bench) -> Verdict {
+    short(bench, 3)
+}
+
+fn reply_octets(bench: &mut Bench) -> Verdict {
+    let (_, reply) = bench.ask(&bench.plan().request())?;
+    ensure(
+        reply.flags & flag::ENHANCED == 0 || reply.private.len() >= 4,
+        "with S = 1, at least four octets of Private Data",
+        format!("{}", reply.private.len()),
+    )?;
+    Ok(Pass::Right)
+}
+
+/// The limits in the Reply to a Request with these.
+fn replied(
+    bench: &mut Bench,
+    edit: impl FnOnce(&mut Enhanced),
+) -> Step<(Conn, StartFrame, Enhanced)> {
+    let mut plan = bench.plan();
+    edit(&mut plan.enhanced);
+    let (conn, reply) = bench.accepted(&plan.request())?;
+    let limits = limits_of(&reply)?;
+    Ok((conn, reply, limits))
+}
+
+fn ord_at_most(bench: &mut Bench, ird: u16) -> Verdict {
+    let (_, _, limits) = replied(bench, |request| request.ird = ird)?;
+    ensure(
+        limits.ord <= ird,
+        format!("ORD of at most {ird}"),
+        format!("{}", limits.ord),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn ord_one(bench: &mut Bench) -> Verdict {
+    ord_at_most(bench, 1)
+}
+
+fn ord_zero(bench: &mut Bench) -> Verdict {
+    ord_at_most(bench, 0)
+}
+
+fn not_negotiated_ird(bench: &mut Bench) -> Verdict {
+    let (_, _, limits) = replied(bench, |request| request.ord = Enhanced::NOT_NEGOTIATED)?;
+    ensure(
+        limits.ird == Enhanced::NOT_NEGOTIATED,
+        "IRD 0x3fff",
+        format!("{:#x}", limits.ird),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn not_negotiated_ord(bench: &mut Bench) -> Verdict {
+    let (_, _, limits) = replied(bench, |request| request.ird = Enhanced::NOT_NEGOTIATED)?;
+    ensure(
+        limits.ord == Enhanced::NOT_NEGOTIATED,
+        "ORD 0x3fff",
+        format!("{:#x}", limits.ord),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn read_with_ord_zero(bench: &mut Bench) -> Verdict {
+    let (mut conn, reply, limits) = replied(bench, |request| {
+        (request.c, request.ord) = (false, 0);
+    })?;
+    if !limits.d {
+        return Err(Stop::Skip("the Reply asks for another type".to_owned()));
+    }
+    give_ready(&mut conn, &reply)?;
+    if bench.facts.service {
+        conn.say(&Command::Hello.encode())?;
+        conn.answer("an offer")?;
+    }
+    Ok(Pass::Right)
+}
+
+fn a_of_reply(bench: &mut Bench, a: bool) -> Verdict {
+    let (_, _, limits) = replied(bench, |request| {
+        if !a {
+            (request.a, request.c, request.d) = (false, false, false);
+        }
+    })?;
+    ensure(
+        limits.a == a,
+        format!("A = {}", u8::from(a)),
+        format!("A = {}", u8::from(limits.a)),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn a_one(bench: &mut Bench) -> Verdict {
+    a_of_reply(bench, true)
+}
+
+fn a_zero(bench: &mut Bench) -> Verdict {
+    a_of_reply(bench, false)
+}
+
+fn a_zero_bits(bench: &mut Bench) -> Verdict {
+    let (_, _, limits) = replied(bench, |request| {
+        (request.a, request.c, request.d) = (false, false, false);
+    })?;
+    no_types(limits)
+}
+
+fn no_types(limits: Enhanced) -> Verdict {
+    ensure(
+        limits.a || !(limits.b || limits.c || limits.d),
+        "B = C = D = 0 with A = 0",
+        format!("{limits:?}"),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn a_zero_ignored(bench: &mut Bench) -> Verdict {
+    let (mut conn, _, limits) = replied(bench, |request| request.a = false)?;
+    no_types(limits)?;
+    alive(bench, &mut conn)
+}
+
+fn types(bench: &mut Bench, (b, c, d): (bool, bool, bool)) -> Verdict {
+    let (_, _, limits) = replied(bench, |request| {
+        (request.b, request.c, request.d) = (b, c, d);
+    })?;
+    ensure(
+        !limits.a || limits.b || limits.c || limits.d,
+        "at least one of B, C, D with A = 1",
+        format!("{limits:?}"),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn types_write(bench: &mut Bench) -> Verdict {
+    types(bench, (false, true, false))
+}
+
+fn types_read(bench: &mut Bench) -> Verdict {
+    types(bench, (false, false, true))
+}
+
+fn types_send(bench: &mut Bench) -> Verdict {
+    types(bench, (true, false, false))
+}
+
+fn types_none(bench: &mut Bench) -> Verdict {
+    types(bench, (false, false, false))
+}
+
+fn ready_write(bench: &mut Bench) -> Verdict {
+    let (mut conn, _, limits) = replied(bench, |request| request.d = false)?;
+    if !limits.c {
+        return Err(Stop::Skip("the Reply asks for another type".to_owned()));
+    }
+    conn.send(&Segment::write(0xDEAD_BEEF, u64::MAX - 2, &[]))?;
+    alive(bench, &mut conn)
+}
+
+fn ready_read(bench: &mut Bench) -> Verdict {
+    let (mut conn, _, limits) = replied(bench, |request| request.c = false)?;
+    if !limits.d {
+        return Err(Stop::Skip("the Reply asks for another type".to_owned()));
+    }
+    let msn = conn.next_request();
+    let read = ReadRequest {
+        sink_stag: 0x0BAD_CAFE,
+        sink_to: 0x1234_5678_9ABC_DEF0,
+        size: 0,
+        source_stag: 0xDEAD_BEEF,
+        source_to: u64::MAX - 2,
+    };
+    conn.send(&Segment::read_request(msn, read))?;
+    let response = conn.expect_segment("a Read Response of no length")?;
+    let wanted = Segment::read_response(read.sink_stag, read.sink_to, &[]);
+    ensure(response == wanted, wanted.describe(), response.describe())?;
+    alive(bench, &mut conn)
+}
+
+fn ready_send(bench: &mut Bench) -> Verdict {
+    let (mut conn, _, limits) = replied(bench, |request| {
+        (request.b, request.c, request.d) = (true, false, false);
+    })?;
+    if !limits.b {
+        return Err(Stop::Skip("the Reply asks for another type".to_owned()));
+    }
+    let msn = conn.next_send();
+    conn.send(&Segment::send(msn, &[]))?;
+    alive(bench, &mut conn)
+}
+
+fn speaks(bench: &mut Bench) -> Verdict {
+    let mut plan = bench.plan();
+    plan.data = Wish::SpeakFirst.to_bytes().to_vec();
+    let mut conn = bench.begin(&plan)?;
+    match conn.answer("what the application sends, with the ready-to-receive message alone")? {
+        Answer::Offer(_) => Ok(Pass::Right),
+        other => Err(fail("the offer", format!("{other:?}"))),
+    }
+}
+
+fn large_limits(bench: &mut Bench) -> Verdict {
+    let (mut conn, reply, limits) = replied(bench, |request| {
+        (request.ird, request.ord) = (0x3FFE, 0x3FFE);
+    })?;
+    ensure(
+        limits.ird <= 0x3FFE && limits.ord <= 0x3FFE,
+        "limits that are negotiated",
+        format!("{limits:?}"),
+    )?;
+    give_ready(&mut conn, &reply)?;
+    alive(bench, &mut conn)
+}
+
+fn request_octets(bench: &mut Bench) -> Verdict {
+    let (_, request) = bench.request()?;
+    if request.flags & flag::ENHANCED == 0 {
+        return Ok(Pass::Right);
+    }
+    ensure(
+        request.revision >= 2 && request.private.len() >= 4,
+        "with S = 1: Rev 2, and at least four octets of Private Data",
+        format!("Rev {}, {} octets", request.revision, request.private.len()),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn request_types(bench: &mut Bench) -> Verdict {
+    let (_, request) = bench.request()?;
+    let limits = limits_of(&request)?;
+    ensure(
+        limits.a == (limits.b || limits.c || limits.d),
+        "at least one of B, C, D with A = 1, none with A = 0",
+        format!("{limits:?}"),
+    )?;
+    Ok(Pass::Right)
+}
+
+/// Answers the target's Request with other limits.
+fn reply_with(
+    bench: &mut Bench,
+    edit: impl FnOnce(Enhanced, &mut Enhanced) -> Step,
+) -> Step<(Conn, StartFrame)> {
+    let (mut conn, request) = bench.request()?;
+    let offered = limits_of(&request)?;
+    let plan = bench.plan();
+    let mut reply = plan.reply(&request);
+    let mut limits = limits_of(&reply)?;
+    edit(offered, &mut limits)?;
+    reply.private[..4].copy_from_slice(&limits.to_bytes());
+    conn.send_octets(&reply.encode())?;
+    conn.enter(
+        (request.flags | reply.flags) & flag::CRC != 0,
+        request.flags & flag::MARKERS != 0,
+        reply.flags & flag::MARKERS != 0,
+    );
+    Ok((conn, reply))
+}
+
+fn asked(
+    bench: &mut Bench,
+    (b, c, d): (bool, bool, bool),
+    wanted: fn(&Segment) -> bool,
+    what: &str,
+) -> Verdict {
+    let (mut conn, _) = reply_with(bench, |offered, reply| {
+        if (b && !offered.b) || (c && !offered.c) || (d && !offered.d) {
+            return Err(Stop::Skip(format!("the target does not offer {what}")));
+        }
+        (reply.b, reply.c, reply.d) = (b, c, d);
+        Ok(())
+    })?;
+    let ready = conn.expect_segment(what)?;
+    ensure(wanted(&ready), what, ready.describe())?;
+    Ok(Pass::Right)
+}
+
+fn asked_write(bench: &mut Bench) -> Verdict {
+    let is = |ready: &Segment| ready.opcode == opcode::WRITE && ready.payload.is_empty();
+    asked(bench, (false, true, false), is, "a Write of no length")
+}
+
+fn asked_read(bench: &mut Bench) -> Verdict {
+    let is = |ready: &Segment| {
+        let read = ReadRequest::parse(&ready.payload);
+        ready.opcode == opcode::READ_REQUEST && read.is_some_and(|read| read.size == 0)
+    };
+    asked(bench, (false, false, true), is, "a Read of no length")
+}
+
+fn asked_send(bench: &mut Bench) -> Verdict {
+    let is = |ready: &Segment| ready.opcode == opcode::SEND && ready.payload.is_empty();
+    asked(bench, (true, false, false), is, "a Send of no length")
+}
+
+fn asked_none(bench: &mut Bench) -> Verdict {
+    let (mut conn, _) = reply_with(bench, |_, reply| {
+        (reply.a, reply.b, reply.c, reply.d) = (true, false, false, false);
+        Ok(())
+    })?;
+    first_fpdu_terminates(&mut conn, Code(2, 0, 7))
+}
+
+/// The Terminate has to be the very first FPDU (MPA2-016), a normal one without headers (MPA2-037).
+fn first_fpdu_terminates(conn: &mut Conn, code: Code) -> Verdict {
+    let expected = format!("Terminate {code} as the first FPDU");
+    let before = conn.inbound.segments;
+    match ending(conn, &expected)? {
+        Ending::Terminate(segment, terminate) => {
+            ensure(
+                terminate.code == code && conn.inbound.segments == before + 1,
+                expected,
+                format!("Terminate {}", terminate.code),
+            )?;
+            ensure(
+                terminate.flags == 0 && segment.payload.len() == 4,
+                "a Terminate without headers",
+                segment.describe(),
+            )?;
+            super::no_fault(conn, &["RDMAP-070", "RDMAP-007"])
+        }
+        Ending::Closed(end) => Ok(Pass::Weak(format!("{end:?} without the {expected}"))),
+    }
+}
+
+fn ord_too_large(bench: &mut Bench) -> Verdict {
+    let (mut conn, _) = reply_with(bench, |_, reply| {
+        reply.ord = 0x3FFE;
+        Ok(())
+    })?;
+    first_fpdu_terminates(&mut conn, Code(2, 0, 6))
+}
+
+fn ird_one(bench: &mut Bench) -> Verdict {
+    let (mut conn, reply) = reply_with(bench, |_, reply| {
+        reply.ird = 1;
+        Ok(())
+    })?;
+    take_ready(&mut conn, &reply)?;
+    conn.answer("the offer of a target that connects")?;
+    outstanding(&mut conn, 1)
+}
+
+/// Lets the target read four times, and answers each Read only when no further Request comes.
+pub(super) fn outstanding(conn: &mut Conn, limit: usize) -> Verdict {
+    let (stag, to, length) = (0x0102_0304, 0x1000, 64);
+    let read = Command::Read {
+        stag,
+        to,
+        length,
+        count: 4,
+    };
+    conn.say(&read.encode())?;
+    let mut waiting = Vec::new();
+    let mut served = 0;
+    while served < 4 {
+        let wait = if waiting.is_empty() {
+            conn.limits().answer
+        } else {
+            conn.limits().quiet
+        };
+        match conn.segment(wait)? {
+            Seen::It(segment) if segment.opcode == opcode::READ_REQUEST => {
+                waiting.extend(ReadRequest::parse(&segment.payload));
+                ensure(
+                    waiting.len() <= limit,
+                    format!("at most {limit} Reads outstanding"),
+                    format!("{}", waiting.len()),
+                )?;
+            }
+            Seen::It(segment) => return Err(fail("a Read Request", segment.describe())),
+            Seen::Nothing if !waiting.is_empty() => {
+                let read = waiting.remove(0);
+                let zeros = vec![0; read.size as usize];
+                conn.send(&Segment::read_response(
+                    read.sink_stag,
+                    read.sink_to,
+                    &zeros,
+                ))?;
+                served += 1;
+            }
+            other => return Err(fail("a Read Request", describe(&other, wait))),
+        }
+    }
+    match conn.answer("the target's Reads are done")? {
+        Answer::Done(_) => Ok(Pass::Right),
+        other => Err(fail("the target's Reads are done", format!("{other:?}"))),
+    }
+}
+
+fn reply_short(bench: &mut Bench) -> Verdict {
+    let (mut conn, request) = bench.request()?;
+    limits_of(&request)?;
+    let mut reply = bench.plan().reply(&request);
+    reply.private.clear();
+    conn.send_octets(&reply.encode())?;
+    conn.enter(false, false, false);
+    match ending(&mut conn, "the end of the stream")? {
+        Ending::Closed(_) => Ok(Pass::Right),
+        Ending::Terminate(_, terminate) => Ok(Pass::Weak(format!(
+            "Terminate {} first, outside full operation",
+            terminate.code
+        ))),
+    }
+}
+
+fn reply_not_negotiated(bench: &mut Bench) -> Verdict {
+    let (mut conn, reply) = reply_with(bench, |_, reply| {
+        (reply.ird, reply.ord) = (Enhanced::NOT_NEGOTIATED, Enhanced::NOT_NEGOTIATED);
+        Ok(())
+    })?;
+    take_ready(&mut conn, &reply)?;
+    conn.answer("the offer of a target that connects")?;
+    alive(bench, &mut conn)
+}

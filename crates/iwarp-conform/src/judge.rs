@@ -1,0 +1,107 @@
+//! What a target has to do about an error, and whether it did.
+
+use std::time::Instant;
+
+use crate::check::{Pass, Step, Verdict, fail};
+use crate::conn::{Conn, End, Seen, describe};
+use crate::wire::{Code, Segment, Terminate, hex, opcode};
+
+/// How a stream ended that the suite has spoilt.
+#[derive(Clone, Debug)]
+pub(crate) enum Ending {
+    /// With this.
+    Terminate(Segment, Terminate),
+    /// With nothing but its end.
+    Closed(End),
+}
+
+/// Waits for a Terminate or the end of the stream; what else comes is passed over.
+///
+/// # Errors
+///
+/// A failure, when neither comes.
+pub(crate) fn ending(conn: &mut Conn, expected: &str) -> Step<Ending> {
+    let limit = conn.limits().answer;
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let first = conn.target_is_initiator && conn.inbound.segments == 0;
+        match conn.segment(left)? {
+            Seen::It(segment) if segment.opcode == opcode::TERMINATE => {
+                let Some(terminate) = Terminate::parse(&segment.payload, first) else {
+                    return Err(fail(
+                        expected,
+                        format!("a Terminate without header: {}", hex(&segment.payload, 16)),
+                    ));
+                };
+                return Ok(Ending::Terminate(segment, terminate));
+            }
+            Seen::It(_) => {}
+            Seen::End(end, _) => return Ok(Ending::Closed(end)),
+            Seen::Nothing => return Err(fail(expected, describe::<()>(&Seen::Nothing, limit))),
+        }
+    }
+}
+
+/// One of these Terminates, the first of them preferred; a bare end of the stream is a weak pass (RFC 5040 §6.2.1).
+///
+/// # Errors
+///
+/// A failure, when another one comes, or nothing.
+pub(crate) fn terminated(conn: &mut Conn, codes: &[Code]) -> Verdict {
+    let expected = wanted(codes);
+    match ending(conn, &expected)? {
+        Ending::Terminate(_, terminate) if codes.contains(&terminate.code) => Ok(Pass::Right),
+        Ending::Terminate(_, terminate) => {
+            Err(fail(expected, format!("Terminate {}", terminate.code)))
+        }
+        Ending::Closed(end) => Ok(Pass::Weak(format!(
+            "{end:?} without the {expected}, which a close may overtake (RFC 5040 §6.2.1)"
+        ))),
+    }
+}
+
+/// A Terminate whatever it says, or the end of the stream.
+///
+/// # Errors
+///
+/// A failure, when neither comes.
+pub(crate) fn ended(conn: &mut Conn) -> Verdict {
+    ending(conn, "a Terminate, or the end of the stream").map(|_| Pass::Right)
+}
+
+/// The end of the stream, and no Terminate.
+///
+/// # Errors
+///
+/// A failure, when something else comes.
+pub(crate) fn closed(conn: &mut Conn) -> Verdict {
+    let expected = "the end of the stream, and no Terminate";
+    match ending(conn, expected)? {
+        Ending::Closed(_) => Ok(Pass::Right),
+        Ending::Terminate(_, terminate) => {
+            Err(fail(expected, format!("Terminate {}", terminate.code)))
+        }
+    }
+}
+
+/// The Terminate itself, where its form is looked at.
+///
+/// # Errors
+///
+/// A failure, when another one comes or nothing; skipped when the close has overtaken it.
+pub(crate) fn sample(conn: &mut Conn, codes: &[Code]) -> Step<(Segment, Terminate)> {
+    let expected = wanted(codes);
+    match ending(conn, &expected)? {
+        // Which code it has is another check's business.
+        Ending::Terminate(segment, terminate) => Ok((segment, terminate)),
+        Ending::Closed(end) => Err(crate::check::Stop::Skip(format!(
+            "{end:?} instead of the {expected}: there is nothing to look at"
+        ))),
+    }
+}
+
+fn wanted(codes: &[Code]) -> String {
+    let codes: Vec<String> = codes.iter().map(ToString::to_string).collect();
+    format!("Terminate {}", codes.join(" or "))
+}

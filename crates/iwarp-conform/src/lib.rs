@@ -1,0 +1,41 @@
+//! Conformance suite for iWARP over TCP: MPA, DDP and RDMAP (RFC 5044, 5041, 5040, 6581, 7306, 5042).
+//!
+//! A raw peer over blocking sockets, with an encoder and a decoder of its own, drives a target and looks at each octet it
+//! sends. The target may be any stack or adapter, in either role: [`Bench::active`] connects to one that listens,
+//! [`Bench::passive`] waits for one that connects. What needs memory or an application on the other side is asked of it by
+//! the Send protocol in [`service`]; targets without it are checked as far as that goes.
+//!
+//! Checks are named after rows of the requirement catalogue ([`rows`]). One check makes one connection, sends something
+//! good first, and is followed by a probe that the target still lives; what may upset fragile targets comes last.
+//!
+//! ```no_run
+//! use iwarp_conform::{Bench, Selection, Wants, report, run};
+//! let target = "192.0.2.1:4791".parse().expect("an address");
+//! let mut bench = Bench::active(target, Wants::default());
+//! let found = run(&mut bench, target.to_string(), &Selection::default(), |_| {})?;
+//! print!("{}", report::text(&found, report::Paint::off()));
+//! # Ok::<(), String>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod check;
+mod checks;
+mod conn;
+mod deviations;
+mod inbound;
+mod judge;
+pub mod report;
+pub mod rows;
+mod run;
+pub mod service;
+pub mod wire;
+
+pub use bench::{Bench, Facts, Plan, Wants};
+pub use check::{Check, Level, Need, Pass, Role, Section, Step, Stop, Verdict};
+pub use checks::all as checks;
+pub use conn::{Conn, End, Limits, Log, Seen};
+pub use deviations::{Deviation, Deviations};
+pub use inbound::{Fault, Inbound};
+pub use run::{Entry, Failure, Outcome, Run, Selection, run, words};

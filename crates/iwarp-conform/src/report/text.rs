@@ -1,0 +1,132 @@
+//! For people at a terminal.
+
+use std::fmt::Write;
+
+use super::{remark, word};
+use crate::check::{Level, Section};
+use crate::run::{Entry, Outcome, Run};
+
+/// Colours, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    /// With colours.
+    pub fn on() -> Self {
+        Self { on: true }
+    }
+
+    /// Without.
+    pub fn off() -> Self {
+        Self { on: false }
+    }
+
+    fn code(self, code: &str, text: &str) -> String {
+        if self.on {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// What stands above a section's checks.
+pub fn header(section: Section, paint: Paint) -> String {
+    format!("\n{}\n", paint.code("1", section.title()))
+}
+
+/// One check: mark, name, rule, and what was wrong.
+pub fn line(entry: &Entry, paint: Paint) -> String {
+    let (mark, code) = match (&entry.outcome, entry.check.level) {
+        (Outcome::Pass, _) => ("pass", "32"),
+        (Outcome::Weak(_), _) => ("weak", "33"),
+        (Outcome::Fail(_), Level::Must) => ("FAIL", "31;1"),
+        (Outcome::Fail(_), Level::Should) => ("should", "33"),
+        (Outcome::Known(..), _) => ("known", "36"),
+        (Outcome::Mended(_), _) => ("mended", "35"),
+        (Outcome::Skip(_), _) => ("skip", "2"),
+    };
+    let mark = paint.code(code, &format!("{mark:<6}"));
+    let mut out = format!(
+        "  {mark}  {:<24}  {}\n",
+        entry.check.name, entry.check.title
+    );
+    let indent = " ".repeat(10);
+    match &entry.outcome {
+        Outcome::Fail(failure) => {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "{indent}expected  {}", failure.expected);
+            let _ = writeln!(out, "{indent}saw       {}", failure.seen);
+            for wire in &failure.wire {
+                let _ = writeln!(out, "{indent}{}", paint.code("2", wire));
+            }
+        }
+        Outcome::Pass => {}
+        other => {
+            let _ = writeln!(out, "{indent}{}", paint.code("2", &remark(other)));
+        }
+    }
+    out
+}
+
+/// How many of what, and whether that is well.
+pub fn summary(run: &Run, paint: Paint) -> String {
+    let mut out = String::from("\n");
+    for note in &run.facts.notes {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "note: {note}");
+    }
+    if let Some(why) = &run.lost {
+        let _ = writeln!(
+            out,
+            "{}",
+            paint.code(
+                "31;1",
+                &format!("the target was lost {why}; nothing ran behind that")
+            )
+        );
+    }
+    let mut counts: Vec<(&'static str, usize)> = Vec::new();
+    for entry in &run.entries {
+        let counted = match (&entry.outcome, entry.check.level) {
+            (Outcome::Fail(_), Level::Should) => "failed SHOULD",
+            (Outcome::Fail(_), Level::Must) => "failed",
+            (Outcome::Pass, _) => "passed",
+            (Outcome::Skip(_), _) => "skipped",
+            (other, _) => word(other),
+        };
+        match counts.iter_mut().find(|(word, _)| *word == counted) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((counted, 1)),
+        }
+    }
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(word, count)| format!("{count} {word}"))
+        .collect();
+    let verdict = if run.succeeded() {
+        paint.code("32;1", "conforms as far as was checked")
+    } else {
+        let failed = run.failures().count();
+        paint.code("31;1", &format!("{failed} checks failed"))
+    };
+    let _ = writeln!(out, "{} checks: {}", run.entries.len(), parts.join(", "));
+    let _ = writeln!(out, "{}: {verdict}", run.target);
+    out
+}
+
+/// The whole report.
+pub fn text(run: &Run, paint: Paint) -> String {
+    let mut out = String::new();
+    let mut section = None;
+    for entry in &run.entries {
+        if section.replace(entry.check.section) != Some(entry.check.section) {
+            out.push_str(&header(entry.check.section, paint));
+        }
+        out.push_str(&line(entry, paint));
+    }
+    out.push_str(&summary(run, paint));
+    out
+}

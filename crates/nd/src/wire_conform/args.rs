@@ -1,0 +1,118 @@
+//! The arguments of `nd wire-conform`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::cli::AdapterArgs;
+
+/// Checks a target, or is one.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct WireConform {
+    #[command(subcommand)]
+    pub(crate) side: Option<Side>,
+
+    #[command(flatten)]
+    pub(crate) suite: Suite,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Side {
+    /// The other side: offers memory over any provider and does what the suite asks for, until ended
+    Target(TargetArgs),
+}
+
+/// The suite.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Suite {
+    /// The target: HOST:PORT where it listens
+    #[arg(value_name = "HOST:PORT", required_unless_present_any = ["listen", "list"])]
+    pub(crate) target: Option<String>,
+
+    /// Waits here for a target that connects instead: HOST:PORT
+    #[arg(long, value_name = "ADDR", conflicts_with = "target")]
+    pub(crate) listen: Option<String>,
+
+    /// Only these checks: names, rows, or how either begins, such as MPA-021 or RDMAP (may be repeated)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+
+    /// A failing SHOULD, and a close where a Terminate belongs, count as failures
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Lists the checks, and does not run them
+    #[arg(long)]
+    pub(crate) list: bool,
+
+    /// How the report is written
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+
+    /// Whether the suite asks for CRCs
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub(crate) crc: Switch,
+
+    /// Whether the suite asks for markers
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub(crate) markers: Switch,
+
+    /// Known deviations of the peer: a file, or a name such as siw-6.1
+    #[arg(long, value_name = "FILE|NAME")]
+    pub(crate) deviations: Option<String>,
+
+    /// How long the target may take for an answer
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = crate::cli::seconds)]
+    pub(crate) answer: Duration,
+
+    /// How long the suite waits before it takes it that nothing will come
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = crate::cli::seconds)]
+    pub(crate) quiet: Duration,
+
+    /// How long the target may take to give up a start-up that does not end
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::cli::seconds)]
+    pub(crate) startup: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// The adapter, for example softnd+tcp://127.0.0.1
+    pub(crate) url: String,
+
+    /// Listens here: HOST:PORT, port 0 for any free one
+    #[arg(
+        long,
+        value_name = "ADDR",
+        required_unless_present = "connect",
+        conflicts_with = "connect"
+    )]
+    pub(crate) listen: Option<String>,
+
+    /// Connects to the suite here instead, again and again: HOST:PORT
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) connect: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) adapter: AdapterArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+    /// JUnit XML, one test suite for each section
+    Junit,
+    /// One page that needs no other file
+    Html,
+    /// With --list: the tables of the documentation
+    Markdown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}

@@ -1,0 +1,160 @@
+//! The suite as a command: arguments in, report out.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+
+use iwarp_conform::{Bench, Deviations, Limits, Section, Selection, Wants, report};
+
+use super::args::{Format, Suite, Switch};
+use crate::errors::{Failure, Result};
+use crate::output;
+use crate::session;
+
+/// Whether everything passed or was known.
+pub(super) fn run(args: &Suite) -> Result<bool> {
+    let selection = select(args)?;
+    if args.list {
+        list(args, &selection)?;
+        return Ok(true);
+    }
+    if args.format == Format::Markdown {
+        return Err(Failure::new(
+            "the format markdown is for --list only",
+            "use text, json, junit or html for a report",
+        ));
+    }
+    let (mut bench, target) = bench(args)?;
+    let paint = if output::colours_wanted() {
+        report::Paint::on()
+    } else {
+        report::Paint::off()
+    };
+    let mut section: Option<Section> = None;
+    let mut broken = None;
+    let found = iwarp_conform::run(&mut bench, target, &selection, |entry| {
+        if args.format != Format::Text || broken.is_some() {
+            return;
+        }
+        let mut text = String::new();
+        if section.replace(entry.check.section) != Some(entry.check.section) {
+            text.push_str(&report::header(entry.check.section, paint));
+        }
+        text.push_str(&report::line(entry, paint));
+        broken = write(&text).err();
+    })
+    .map_err(|why| {
+        Failure::new(
+            format!("cannot check the target: {why}"),
+            "check its address, and that it is an iWARP peer; `nd wire-conform target` makes one of any provider",
+        )
+    })?;
+    if let Some(failure) = broken {
+        return Err(failure);
+    }
+    match args.format {
+        Format::Text | Format::Markdown => write(&report::summary(&found, paint))?,
+        Format::Json => write(&report::json(&found))?,
+        Format::Junit => write(&report::junit(&found))?,
+        Format::Html => write(&report::html(&found))?,
+    }
+    Ok(found.succeeded())
+}
+
+fn write(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::stdout(&error))
+}
+
+fn list(args: &Suite, selection: &Selection) -> Result<()> {
+    match args.format {
+        Format::Markdown => write(&report::markdown()),
+        Format::Text => write(&report::list(
+            iwarp_conform::checks().filter(|check| selection.takes(check)),
+        )),
+        Format::Json | Format::Junit | Format::Html => Err(Failure::new(
+            "a list is written as text or markdown",
+            "use --format text or --format markdown with --list",
+        )),
+    }
+}
+
+fn select(args: &Suite) -> Result<Selection> {
+    for text in &args.only {
+        if !iwarp_conform::checks().any(|check| check.is_meant_by(text)) {
+            return Err(Failure::new(
+                format!("no check is named '{text}', nor begins so"),
+                "see `nd wire-conform --list`",
+            ));
+        }
+    }
+    let deviations = match &args.deviations {
+        None => Deviations::default(),
+        Some(name) => deviations(name)?,
+    };
+    Ok(Selection {
+        only: args.only.clone(),
+        strict: args.strict,
+        deviations,
+    })
+}
+
+fn deviations(name: &str) -> Result<Deviations> {
+    let read = match Deviations::shipped(name) {
+        Some(shipped) => shipped,
+        None => {
+            let text = fs::read_to_string(name).map_err(|error| {
+                let names: Vec<&str> = Deviations::names().collect();
+                Failure::io(format_args!("read the deviations {name}"), &error)
+                    .advise(format!("name a file, or one of: {}", names.join(", ")))
+            })?;
+            Deviations::parse(&text)
+        }
+    };
+    read.map_err(|why| {
+        Failure::new(
+            format!("the deviations {name} are not well-formed: {why}"),
+            "each entry needs a check or a row, a reason and a source",
+        )
+    })
+}
+
+fn bench(args: &Suite) -> Result<(Bench, String)> {
+    let wants = Wants {
+        crc: args.crc == Switch::On,
+        markers: args.markers == Switch::On,
+        limits: Limits {
+            answer: args.answer,
+            quiet: args.quiet,
+            startup: args.startup,
+        },
+    };
+    if let Some(local) = &args.listen {
+        let addresses = session::resolve(local)?;
+        let doing = || format!("listen on {local}");
+        let listener = TcpListener::bind(addresses.as_slice())
+            .map_err(|error| Failure::io(doing(), &error))?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Failure::io(doing(), &error))?;
+        output::note(format_args!("waiting for a target on {address}"));
+        let bench =
+            Bench::passive(listener, wants).map_err(|error| Failure::io(doing(), &error))?;
+        return Ok((bench, format!("the target that connects to {address}")));
+    }
+    let text = args.target.as_deref().unwrap_or_default();
+    let addresses = session::resolve(text)?;
+    // A name may have several addresses; the suite stays with one of them.
+    let reached = addresses
+        .iter()
+        .find(|address| std::net::TcpStream::connect_timeout(address, args.answer).is_ok());
+    let Some(address) = reached else {
+        return Err(Failure::new(
+            format!("cannot reach {text}: nothing accepts connections there"),
+            "check the address, and that the target runs",
+        ));
+    };
+    Ok((Bench::active(*address, wants), address.to_string()))
+}

@@ -1,0 +1,541 @@
+//! A target of the suite over any provider: offers memory and carries out the commands of the Send protocol that
+//! `iwarp_conform::service` defines.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use iwarp_conform::service::{
+    Answer, Command, LONGEST_PEEK, Offer, REJECTION, RegionKind, Report, Wish, pattern_of,
+};
+use iwarp_conform::wire::crc32c;
+use netdirect::{
+    CompletionResult, Listener, MemoryWindow, MrFlags, OpFlags, ReadLimits, RemoteAddress,
+    RemoteToken, RequestType, Status,
+};
+
+use super::args::TargetArgs;
+use crate::errors::{Failure, Result};
+use crate::output;
+use crate::session::{self, Depths, Endpoint, Region, Request, Session, Setup};
+
+/// How long the suite may leave a start-up unfinished, and a target that connects without an answer.
+const LIMIT: Duration = Duration::from_secs(15);
+/// Receives that are kept posted, and octets of each.
+const RECEIVES: u32 = 16;
+const RECEIVE: usize = 4096;
+/// Requests of the target that may be outstanding.
+const REQUESTS: u32 = 32;
+/// Octets of the longest message, Write or Read on command.
+const LONGEST: usize = 256 * 1024;
+/// Reads that are served and issued at most.
+const READS: u32 = 16;
+/// Octets of the window of each connection.
+const WINDOW: usize = 4096;
+/// Connections served at once; the suite needs two.
+const CONNECTIONS: usize = 64;
+/// How long a target that connects goes on when nothing listens.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Serves connection after connection until the process is ended; a target that connects also ends when the suite has
+/// gone for good.
+pub(super) fn run(args: &TargetArgs) -> Result<()> {
+    let setup = Setup::new(&args.adapter, LIMIT)?;
+    let target = Arc::new(Target::new(setup.open_plainly(&args.url)?)?);
+    let done = match (&args.listen, &args.connect) {
+        (Some(local), _) => {
+            let (listener, address) = target.session.listen(one(local)?)?;
+            output::line(format_args!("listening on {address}"))?;
+            serve(&target, listener.as_ref())
+        }
+        (None, Some(suite)) => {
+            let suite = one(suite)?;
+            output::line(format_args!("connecting to {suite}"))?;
+            connect(&target, suite)
+        }
+        // The command line asks for one of them.
+        (None, None) => Ok(()),
+    };
+    done.and(setup.finish())
+}
+
+fn one(text: &str) -> Result<SocketAddr> {
+    let addresses = session::resolve(text)?;
+    // It has one at least.
+    Ok(addresses[0])
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) session: Session,
+    regions: Vec<(Region, bool, bool)>,
+    source: Region,
+    sink: Region,
+    connections: AtomicUsize,
+}
+
+impl Target {
+    /// Registers the memory that is offered.
+    pub(super) fn new(session: Session) -> Result<Self> {
+        let both = MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE;
+        let regions = vec![
+            (
+                session.register(128 * 1024, MrFlags::ALLOW_REMOTE_WRITE)?,
+                false,
+                true,
+            ),
+            (
+                session.register(256 * 1024, MrFlags::ALLOW_REMOTE_READ)?,
+                true,
+                false,
+            ),
+            (
+                session.register(4096, MrFlags::ALLOW_LOCAL_WRITE)?,
+                false,
+                false,
+            ),
+            (session.register(8192, both)?, true, true),
+        ];
+        let source = session.register(LONGEST, MrFlags::empty())?;
+        source.buffer.write(0, &pattern_of(LONGEST));
+        let sink = session.register(
+            LONGEST,
+            MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
+        )?;
+        Ok(Self {
+            session,
+            regions,
+            source,
+            sink,
+            connections: AtomicUsize::new(0),
+        })
+    }
+
+    fn depths() -> Depths {
+        Depths {
+            receives: RECEIVES,
+            initiator: REQUESTS,
+            initiator_sges: 1,
+        }
+    }
+
+    fn limits(offered: ReadLimits) -> ReadLimits {
+        ReadLimits {
+            inbound: offered.inbound.min(READS),
+            outbound: offered.outbound.min(READS),
+        }
+    }
+}
+
+/// Accepts for ever, each connection in a thread of its own: the suite leaves some of them hanging.
+pub(super) fn serve(target: &Arc<Target>, listener: &dyn Listener) -> Result<()> {
+    loop {
+        let request = session::next_request(&target.session, listener, None)?;
+        if target.connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS {
+            target.connections.fetch_sub(1, Ordering::SeqCst);
+            continue; // it is refused by letting go of it
+        }
+        let target = Arc::clone(target);
+        let spawned = std::thread::Builder::new()
+            .name("connection".to_owned())
+            .spawn(move || {
+                if let Err(failure) = accept(&target, request) {
+                    tracing::info!(%failure, "a connection failed");
+                }
+                target.connections.fetch_sub(1, Ordering::SeqCst);
+            });
+        spawned.map_err(|error| Failure::io("start a thread", &error))?;
+    }
+}
+
+fn accept(target: &Arc<Target>, request: Request) -> Result<()> {
+    let wish = Wish::parse(&request.private_data);
+    if wish == Some(Wish::Reject) {
+        return request
+            .connector
+            .reject(REJECTION)
+            .map_err(|error| Failure::nd("reject a connection", &error));
+    }
+    let mut talk = Talk::new(target, request.connector)?;
+    let limits = Target::limits(request.limits);
+    let status = talk.endpoint.accept(limits, &[])?;
+    if status != Status::SUCCESS {
+        return Err(Failure::status("accept a connection", status));
+    }
+    talk.serve(
+        &request.private_data,
+        limits,
+        wish == Some(Wish::SpeakFirst),
+    )
+}
+
+/// Connects again and again, until nothing has listened for a while.
+pub(super) fn connect(target: &Arc<Target>, suite: SocketAddr) -> Result<()> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let mut since = Instant::now();
+    let mut ever = false;
+    loop {
+        match attempt(target, suite) {
+            Ok(Attempt::Served) => {
+                since = Instant::now();
+                ever = true;
+            }
+            Ok(Attempt::Failed(status)) if since.elapsed() > PATIENCE => {
+                if ever {
+                    return Ok(());
+                }
+                return Err(Failure::status(format_args!("connect to {suite}"), status));
+            }
+            Ok(Attempt::Failed(status)) => {
+                tracing::info!(%status, "a connection failed");
+                std::thread::sleep(PAUSE);
+            }
+            Err(failure) if since.elapsed() > PATIENCE => return Err(failure),
+            Err(failure) => {
+                tracing::info!(%failure, "a connection failed");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+enum Attempt {
+    Served,
+    Failed(Status),
+}
+
+fn attempt(target: &Arc<Target>, suite: SocketAddr) -> Result<Attempt> {
+    let addresses = target
+        .session
+        .adapter()
+        .query_address_list()
+        .map_err(|error| Failure::nd("list the adapter's addresses", &error))?;
+    let local = addresses
+        .into_iter()
+        .find(|address| address.is_ipv4() == suite.is_ipv4())
+        .ok_or_else(|| {
+            Failure::new(
+                format!("the adapter has no address to reach {suite} from"),
+                "name another adapter",
+            )
+        })?;
+    let mut talk = Talk::new(target, target.session.connector()?)?;
+    let wanted = ReadLimits {
+        inbound: READS,
+        outbound: READS,
+    };
+    let status = talk.endpoint.connect(local, suite, wanted, &[])?;
+    if status != Status::SUCCESS {
+        return Ok(Attempt::Failed(status));
+    }
+    let explain = |error: netdirect::Error| Failure::nd("read what the suite said", &error);
+    let private = talk
+        .endpoint
+        .connector
+        .get_private_data()
+        .map_err(explain)?;
+    let limits = talk.endpoint.connector.get_read_limits().map_err(explain)?;
+    let status = talk.endpoint.complete_connect()?;
+    if status != Status::SUCCESS {
+        return Ok(Attempt::Failed(status));
+    }
+    talk.serve(&private, limits, true)?;
+    Ok(Attempt::Served)
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Talk {
+    target: Arc<Target>,
+    endpoint: Endpoint,
+    inbox: Region,
+    outbox: Region,
+    window: Region,
+    bound: Option<Arc<dyn MemoryWindow>>,
+    /// Receives that ended while something else was waited for.
+    heard: VecDeque<CompletionResult>,
+    holding: bool,
+    report: Report,
+}
+
+impl Talk {
+    fn new(target: &Arc<Target>, connector: Arc<dyn netdirect::Connector>) -> Result<Self> {
+        let session = &target.session;
+        let talk = Self {
+            target: Arc::clone(target),
+            endpoint: session.endpoint(Target::depths(), connector)?,
+            inbox: session.register(RECEIVE * RECEIVES as usize, MrFlags::ALLOW_LOCAL_WRITE)?,
+            outbox: session.register(RECEIVE, MrFlags::empty())?,
+            window: session.register(WINDOW, MrFlags::ALLOW_LOCAL_WRITE)?,
+            bound: None,
+            heard: VecDeque::new(),
+            holding: false,
+            report: Report::default(),
+        };
+        (0..RECEIVES).try_for_each(|slot| talk.receive(slot.into()))?;
+        Ok(talk)
+    }
+
+    fn receive(&self, slot: u64) -> Result<()> {
+        let at = at(slot);
+        posted(
+            self.endpoint
+                .qp
+                .receive(slot, &[self.inbox.sge(at..at + RECEIVE)]),
+        )
+    }
+
+    /// Does what it is told until the connection ends.
+    fn serve(&mut self, private: &[u8], limits: ReadLimits, speak_first: bool) -> Result<()> {
+        self.bind()?;
+        let offer = self.offer(limits).private(private);
+        if speak_first {
+            self.say(&Answer::Offer(offer.clone()).encode())?;
+        }
+        let served = self.obey(&offer);
+        // The suite ends most connections by error; then there is nothing left to disconnect.
+        let _ = self.endpoint.disconnect_within(Duration::from_secs(2));
+        served
+    }
+
+    fn obey(&mut self, offer: &Offer) -> Result<()> {
+        while let Some(result) = self.next_receive()? {
+            if result.status != Status::SUCCESS {
+                return Ok(());
+            }
+            let mut message = vec![0; (result.bytes_transferred as usize).min(RECEIVE)];
+            self.inbox
+                .buffer
+                .read(at(result.request_context), &mut message);
+            let command = Command::decode(&message);
+            if command == Some(Command::Hold) {
+                self.holding = true;
+            }
+            if !self.holding {
+                self.receive(result.request_context)?;
+            }
+            let Some(command) = command else {
+                self.report = Report {
+                    messages: self.report.messages + 1,
+                    length: result.bytes_transferred,
+                    crc: crc32c(&message),
+                };
+                continue;
+            };
+            if !self.carry_out(command, offer)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the connection goes on.
+    fn carry_out(&mut self, command: Command, offer: &Offer) -> Result<bool> {
+        match command {
+            Command::Hello => self.say(&Answer::Offer(offer.clone()).encode())?,
+            Command::Echo(body) => self.say(&body)?,
+            Command::Emit { length, solicited } => self.emit(length, solicited)?,
+            Command::Write { stag, to, length } => {
+                let remote = remote(stag, to);
+                let part = self.target.source.sge(0..cut(length));
+                posted(self.endpoint.qp.write(0, &[part], remote, OpFlags::empty()))?;
+                self.finish(RequestType::Write)?;
+                self.done(0)?;
+            }
+            Command::Read {
+                stag,
+                to,
+                length,
+                count,
+            } => self.read(remote(stag, to), cut(length), count)?,
+            Command::Fill { region, octet } => {
+                if let Some((region, ..)) = self.target.regions.get(usize::from(region)) {
+                    region.buffer.fill(octet);
+                }
+                self.done(0)?;
+            }
+            Command::Peek {
+                region,
+                offset,
+                length,
+            } => self.peek(region, offset, length)?,
+            Command::Report => {
+                let report = self.report;
+                self.say(&Answer::Report(report).encode())?;
+            }
+            Command::Hold => self.done(0)?,
+            Command::Close => return Ok(false),
+            Command::EmitAndClose { length } => {
+                self.emit(length, false)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn offer(&self, limits: ReadLimits) -> Offer {
+        let describe =
+            |kind, at: RemoteAddress, length: usize, read, write| iwarp_conform::service::Region {
+                kind,
+                read,
+                write,
+                stag: at.token.to_host(),
+                to: at.address,
+                length: length as u64,
+            };
+        let mut regions: Vec<_> = self
+            .target
+            .regions
+            .iter()
+            .map(|(region, read, write)| {
+                let length = region.buffer.len();
+                describe(RegionKind::Shared, region.remote(), length, *read, *write)
+            })
+            .collect();
+        if let Some(window) = &self.bound {
+            let at = RemoteAddress {
+                address: self.window.buffer.address(),
+                token: window.get_remote_token(),
+            };
+            regions.push(describe(RegionKind::Window, at, WINDOW, true, true));
+        }
+        let count = |reads: u32| u16::try_from(reads).unwrap_or(u16::MAX);
+        Offer {
+            receives: RECEIVES,
+            receive_size: u32::try_from(RECEIVE).unwrap_or(u32::MAX),
+            ird: count(limits.inbound),
+            ord: count(limits.outbound),
+            regions,
+            ..Offer::default()
+        }
+    }
+
+    /// A window over memory of this connection, for the checks of invalidation.
+    fn bind(&mut self) -> Result<()> {
+        let window = self
+            .target
+            .session
+            .adapter()
+            .create_memory_window()
+            .map_err(|error| Failure::nd("create a memory window", &error))?;
+        let (address, length) = (self.window.buffer.address(), WINDOW as u64);
+        let rights = OpFlags::ALLOW_READ | OpFlags::ALLOW_WRITE;
+        let region = &self.window.region;
+        posted(
+            self.endpoint
+                .qp
+                .bind(0, region, &window, address, length, rights),
+        )?;
+        self.finish(RequestType::Bind)?;
+        self.bound = Some(window);
+        Ok(())
+    }
+
+    fn say(&mut self, message: &[u8]) -> Result<()> {
+        let message = &message[..message.len().min(RECEIVE)];
+        self.outbox.buffer.write(0, message);
+        let part = self.outbox.sge(0..message.len());
+        posted(self.endpoint.qp.send(0, &[part], OpFlags::empty()))?;
+        self.finish(RequestType::Send)
+    }
+
+    fn done(&mut self, value: u32) -> Result<()> {
+        self.say(&Answer::Done(value).encode())
+    }
+
+    fn emit(&mut self, length: u32, solicited: bool) -> Result<()> {
+        let flags = if solicited {
+            OpFlags::SEND_AND_SOLICIT_EVENT
+        } else {
+            OpFlags::empty()
+        };
+        let part = self.target.source.sge(0..cut(length));
+        posted(self.endpoint.qp.send(0, &[part], flags))?;
+        self.finish(RequestType::Send)
+    }
+
+    fn read(&mut self, remote: RemoteAddress, length: usize, count: u16) -> Result<()> {
+        let count = count.min(8);
+        for _ in 0..count {
+            let part = self.target.sink.sge(0..length);
+            posted(self.endpoint.qp.read(0, &[part], remote, OpFlags::empty()))?;
+        }
+        for _ in 0..count {
+            self.finish(RequestType::Read)?;
+        }
+        let mut found = vec![0; length];
+        self.target.sink.buffer.read(0, &mut found);
+        self.done(crc32c(&found))
+    }
+
+    fn peek(&mut self, region: u16, offset: u64, length: u16) -> Result<()> {
+        let mut octets = Vec::new();
+        if let Some((region, ..)) = self.target.regions.get(usize::from(region)) {
+            let at = usize::try_from(offset).unwrap_or(usize::MAX);
+            let left = region.buffer.len().saturating_sub(at);
+            octets.resize(left.min(usize::from(length.min(LONGEST_PEEK))), 0);
+            if !octets.is_empty() {
+                region.buffer.read(at, &mut octets);
+            }
+        }
+        self.say(&Answer::Octets(octets).encode())
+    }
+
+    /// The next Receive to end; `None` when the connection has ended.
+    fn next_receive(&mut self) -> Result<Option<CompletionResult>> {
+        loop {
+            if let Some(result) = self.heard.pop_front() {
+                return Ok(Some(result));
+            }
+            match self.endpoint.next_within(Duration::from_secs(1))? {
+                Some(result) if result.request_type == RequestType::Receive => {
+                    return Ok(Some(result));
+                }
+                Some(_) => {}
+                // Every Receive ends with the connection, but a target that holds has none left.
+                None if self.endpoint.has_ended() => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// Waits for a request of the target's own to succeed.
+    fn finish(&mut self, kind: RequestType) -> Result<()> {
+        loop {
+            let result = self.endpoint.next(format_args!("finish a {kind}"))?;
+            if result.request_type == RequestType::Receive {
+                self.heard.push_back(result);
+            } else if result.status == Status::SUCCESS {
+                return Ok(());
+            } else {
+                return Err(Failure::status(
+                    format_args!("finish a {kind}"),
+                    result.status,
+                ));
+            }
+        }
+    }
+}
+
+/// Where the Receive of a slot is; slots count up to [`RECEIVES`].
+fn at(slot: u64) -> usize {
+    usize::try_from(slot).map_or(0, |slot| RECEIVE * slot)
+}
+
+fn cut(length: u32) -> usize {
+    (length as usize).min(LONGEST)
+}
+
+fn remote(stag: u32, to: u64) -> RemoteAddress {
+    RemoteAddress {
+        address: to,
+        token: RemoteToken::from_host(stag),
+    }
+}
+
+fn posted(result: netdirect::Result<()>) -> Result<()> {
+    result.map_err(|error| Failure::nd("post a request", &error))
+}
