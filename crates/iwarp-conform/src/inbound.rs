@@ -117,7 +117,7 @@ impl Inbound {
             self.fault("MPA-066", "the low bits of FPDUPTR are 0", hex(word, 4));
         }
         match start {
-            None if pointer != 0 => {
+            None if pointer & !3 != 0 => {
                 self.fault(
                     "MPA-065",
                     "FPDUPTR 0 between FPDUs",
@@ -159,7 +159,9 @@ impl Inbound {
             self.fault("DDP-024", "DV 1", control("DV", segment.ddp_version));
         }
         if segment.rdmap_version != 1 {
-            self.fault("RDMAP-001", "RV 1", control("RV", segment.rdmap_version));
+            let extension = (opcode::IMMEDIATE..=opcode::ATOMIC_RESPONSE).contains(&segment.opcode);
+            let row = if extension { "RDMAPX-003" } else { "RDMAP-001" };
+            self.fault(row, "RV 1", control("RV", segment.rdmap_version));
         }
         if segment.rdmap_reserved != 0 {
             self.fault(
@@ -219,14 +221,17 @@ impl Inbound {
 
     fn untagged(&mut self, segment: &Segment, first: bool) {
         let text = segment.describe();
-        self.queue(segment, &text);
+        if !self.queue(segment, &text) {
+            return; // its number belongs to another queue
+        }
         let invalidates = matches!(
             segment.opcode,
             opcode::SEND_INVALIDATE | opcode::SEND_SOLICITED_INVALIDATE
         );
         if !invalidates && segment.stag != 0 {
+            let extension = segment.opcode >= opcode::IMMEDIATE;
             self.fault(
-                "RDMAP-008",
+                if extension { "RDMAPX-003" } else { "RDMAP-008" },
                 "Invalidate STag 0",
                 format!("{:#x} in {text}", segment.stag),
             );
@@ -253,6 +258,8 @@ impl Inbound {
             if expected != segment.msn {
                 let row = if segment.opcode == opcode::TERMINATE {
                     "RDMAP-070"
+                } else if segment.opcode == opcode::ATOMIC_RESPONSE {
+                    "RDMAPX-014"
                 } else if expected == 1 {
                     "DDP-031"
                 } else {
@@ -285,7 +292,8 @@ impl Inbound {
         }
     }
 
-    fn queue(&mut self, segment: &Segment, text: &str) {
+    /// Whether the queue is the right one.
+    fn queue(&mut self, segment: &Segment, text: &str) -> bool {
         let (row, qn) = match segment.opcode {
             opcode::READ_REQUEST => ("RDMAP-006", queue::REQUEST),
             opcode::TERMINATE => ("RDMAP-007", queue::TERMINATE),
@@ -297,6 +305,7 @@ impl Inbound {
         if segment.qn != qn {
             self.fault(row, format!("QN {qn}"), text);
         }
+        segment.qn == qn
     }
 
     fn terminate(&mut self, segment: &Segment, first: bool) {

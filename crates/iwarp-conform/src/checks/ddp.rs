@@ -649,10 +649,10 @@ fn dropped(bench: &mut Bench) -> Verdict {
     let good = Segment::write(region.stag, region.to, &[0xAA; 32]);
     conn.send_all(&[bad, good])?;
     let verdict = crate::judge::ended(&mut conn)?;
-    untouched(bench, index)?;
+    untouched(bench, conn, index)?;
     Ok(verdict)
 }
 
-fn untouched(bench: &mut Bench, index: u16) -> Step {
-    super::untouched(bench, index, 0, 32, 0x44)
+fn untouched(bench: &mut Bench, conn: Conn, index: u16) -> Step {
+    super::untouched(bench, conn, index, (0, 32), 0x44)
 }

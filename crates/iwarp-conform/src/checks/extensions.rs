@@ -72,7 +72,14 @@ pub(super) const CHECKS: &[Check] = &[
         response_form,
     )
     .needs(A)
-    .also(&["RDMAPX-014", "RDMAPX-003"]),
+    .also(&["RDMAPX-014"]),
+    check(
+        S,
+        "RDMAPX-003.sent",
+        "RV is 01 and Invalidate STag 0 in Atomic Responses",
+        response_fields,
+    )
+    .needs(A),
     check(
         S,
         "RDMAPX-012.identifier",
@@ -370,7 +377,12 @@ fn swap_masks(bench: &mut Bench) -> Verdict {
 
 fn response_form(bench: &mut Bench) -> Verdict {
     let (conn, _, _) = word(bench, 1)?;
-    no_fault(&conn, &["RDMAPX-005", "DDP-031", "RDMAP-008"])
+    no_fault(&conn, &["RDMAPX-005", "RDMAPX-014"])
+}
+
+fn response_fields(bench: &mut Bench) -> Verdict {
+    let (conn, _, _) = word(bench, 1)?;
+    no_fault(&conn, &["RDMAPX-003"])
 }
 
 fn identifier(bench: &mut Bench) -> Verdict {
@@ -461,7 +473,7 @@ fn unaligned(bench: &mut Bench) -> Verdict {
 fn unaligned_unchanged(bench: &mut Bench) -> Verdict {
     let (mut conn, index) = bad(bench, |request| request.to += 4)?;
     ended(&mut conn)?;
-    super::untouched(bench, index, 0, 16, 0)?;
+    super::untouched(bench, conn, index, (0, 16), 0)?;
     Ok(Pass::Right)
 }
 

@@ -323,7 +323,7 @@ fn crc_places_nothing(bench: &mut Bench) -> Verdict {
     };
     conn.send_fpdu(&fpdu)?;
     ended(&mut conn)?;
-    untouched(bench, index, 0, 64, 0x11)?;
+    untouched(bench, conn, index, (0, 64), 0x11)?;
     Ok(Pass::Right)
 }
 
@@ -339,7 +339,7 @@ fn crc_ends_all(bench: &mut Bench) -> Verdict {
     octets.extend(conn.encode(&Fpdu::new(good.encode())));
     conn.send_octets(&octets)?;
     ended(&mut conn)?;
-    untouched(bench, index, 0, 64, 0x22)?;
+    untouched(bench, conn, index, (0, 64), 0x22)?;
     Ok(Pass::Right)
 }
 
@@ -394,7 +394,7 @@ fn cut_by_fin(bench: &mut Bench) -> Verdict {
     conn.send_octets(&octets[..octets.len() - 4])?;
     conn.finish();
     ending(&mut conn, "the end of the stream")?;
-    let step: Step = untouched(bench, index, 0, 60, 0x33);
+    let step: Step = untouched(bench, conn, index, (0, 60), 0x33);
     step?;
     Ok(Pass::Right)
 }

@@ -118,8 +118,15 @@ fn fill(conn: &mut Conn, region: u16, octet: u8) -> Step {
     }
 }
 
-/// A region still holds nothing but `octet` there.
-fn untouched(bench: &mut Bench, region: u16, offset: u64, length: u16, octet: u8) -> Step {
+/// A region still holds nothing but `octet` there. `conn` ends first: a target that connects has one at a time.
+fn untouched(
+    bench: &mut Bench,
+    conn: Conn,
+    region: u16,
+    (offset, length): (u64, u16),
+    octet: u8,
+) -> Step {
+    drop(conn);
     let found = peek(bench, region, offset, length)?;
     match found.iter().position(|found| *found != octet) {
         None if found.len() == usize::from(length) => Ok(()),

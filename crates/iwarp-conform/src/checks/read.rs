@@ -581,7 +581,7 @@ fn unasked(bench: &mut Bench) -> Verdict {
 fn request_form(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
     super::tour::request(&mut conn, 100)?;
-    super::no_fault(&conn, &["RDMAP-032", "RDMAP-006"])
+    super::no_fault(&conn, &["RDMAP-032"])
 }
 
 fn own(bench: &mut Bench) -> Verdict {

@@ -219,12 +219,18 @@ fn graceful(bench: &mut Bench) -> Verdict {
     let (mut conn, _, _, _) = send_sample(bench)?;
     conn.finish();
     let limit = conn.limits().answer;
-    match conn.segment(limit)? {
-        Seen::End(crate::conn::End::Fin, _) => Ok(Pass::Right),
-        other => Err(super::fail(
-            "the end of the stream in good order (FIN)",
-            crate::conn::describe(&other, limit),
-        )),
+    loop {
+        match conn.segment(limit)? {
+            Seen::It(_) => {}
+            Seen::End(crate::conn::End::Fin, _) => return Ok(Pass::Right),
+            other => {
+                let seen = crate::conn::describe(&other, limit);
+                return Err(super::fail(
+                    "the end of the stream in good order (FIN)",
+                    seen,
+                ));
+            }
+        }
     }
 }
 

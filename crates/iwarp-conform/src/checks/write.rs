@@ -321,7 +321,7 @@ fn across_placed(bench: &mut Bench) -> Verdict {
     let end = region.to + region.length;
     conn.send(&Segment::write(region.stag, end - 32, &[0xAA; 64]))?;
     crate::judge::ended(&mut conn)?;
-    untouched(bench, index, region.length - 64, 64, 0x55)?;
+    untouched(bench, conn, index, (region.length - 64, 64), 0x55)?;
     Ok(Pass::Right)
 }
 
@@ -354,7 +354,7 @@ fn rights_read(bench: &mut Bench) -> Verdict {
 fn rights_unchanged(bench: &mut Bench) -> Verdict {
     let (mut conn, index, _) = without_right(bench, true)?;
     let ended = crate::judge::ended(&mut conn);
-    untouched(bench, index, 0, 16, 0x66)?;
+    untouched(bench, conn, index, (0, 16), 0x66)?;
     ended
 }
 

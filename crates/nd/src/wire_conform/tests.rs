@@ -1,1 +1,119 @@
+//! The suite against this workspace's own provider, over loopback, in both roles.
 
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use iwarp_conform::{Bench, Limits, Outcome, Run, Selection, Wants, run};
+
+use super::target::{Target, connect, serve};
+use crate::session::Session;
+
+const URL: &str = "softnd+tcp://127.0.0.1";
+
+/// What the engine is known to lack, with the checks that show it. Each leaves this list when it is built.
+const NOT_BUILT: &[&str] = &["MPA-033.wanted"];
+
+fn target(crc: bool) -> Arc<Target> {
+    let options = softnd::Options::default()
+        .crc(crc)
+        .revision_1_fallback(false)
+        .timeouts(|limits| {
+            limits.request = Some(Duration::from_secs(2));
+            limits.reply = Some(Duration::from_secs(3));
+        });
+    let adapter = softnd::open(URL, options).unwrap();
+    let session = Session::new(adapter, Duration::from_secs(60)).unwrap();
+    Arc::new(Target::new(session).unwrap())
+}
+
+fn wants(crc: bool) -> Wants {
+    Wants {
+        crc,
+        limits: Limits {
+            answer: Duration::from_secs(60),
+            quiet: Duration::from_millis(50),
+            startup: Duration::from_secs(30),
+        },
+        ..Wants::default()
+    }
+}
+
+fn verify(found: &Run) {
+    let wrong: Vec<_> = found
+        .entries
+        .iter()
+        .filter(|entry| !NOT_BUILT.contains(&entry.check.name))
+        .filter(|entry| matches!(entry.outcome, Outcome::Fail(_)))
+        .map(|entry| format!("{}: {:#?}", entry.check.name, entry.outcome))
+        .collect();
+    assert!(
+        wrong.is_empty() && found.lost.is_none(),
+        "{wrong:#?} {:?}",
+        found.lost
+    );
+    assert!(found.facts.service && found.facts.enhanced && found.facts.peer_to_peer);
+    let passed = found.count(|outcome| matches!(outcome, Outcome::Pass | Outcome::Weak(_)));
+    assert!(
+        passed * 4 > found.entries.len() * 3,
+        "{passed} of {}",
+        found.entries.len()
+    );
+}
+
+fn listening(crc: bool) {
+    let target = target(crc);
+    let (listener, address) = target
+        .session
+        .listen(SocketAddr::from(([127, 0, 0, 1], 0)))
+        .unwrap();
+    // It serves as long as the test process lives.
+    std::thread::spawn(move || serve(&target, listener.as_ref()));
+    let mut bench = Bench::active(address, wants(crc));
+    let found = run(
+        &mut bench,
+        "softnd".to_owned(),
+        &Selection::default(),
+        |_| {},
+    )
+    .unwrap();
+    assert_eq!(found.facts.crc, crc);
+    verify(&found);
+}
+
+fn connecting(crc: bool) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let suite = listener.local_addr().unwrap();
+    let mut bench = Bench::passive(listener, wants(crc)).unwrap();
+    let target = target(crc);
+    std::thread::spawn(move || connect(&target, suite));
+    let found = run(
+        &mut bench,
+        "softnd".to_owned(),
+        &Selection::default(),
+        |_| {},
+    )
+    .unwrap();
+    assert_eq!(found.facts.crc, crc);
+    verify(&found);
+}
+
+#[test]
+fn softnd_listens_with_crcs() {
+    listening(true);
+}
+
+#[test]
+fn softnd_listens_without_crcs() {
+    listening(false);
+}
+
+#[test]
+fn softnd_connects_with_crcs() {
+    connecting(true);
+}
+
+#[test]
+fn softnd_connects_without_crcs() {
+    connecting(false);
+}

@@ -1,0 +1,267 @@
+//! Targets that break one rule each: exactly the check for that rule fails.
+
+mod reference;
+
+use std::net::TcpListener;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use iwarp_conform::{Bench, Deviations, Outcome, Run, Selection, Wants, report, run};
+use reference::{Break, CONNECTING, CONNECTING_TOO, LISTENING, MARKED, Options};
+
+fn wants() -> Wants {
+    let mut wants = Wants::default();
+    wants.limits.answer = Duration::from_secs(5);
+    wants.limits.quiet = Duration::from_millis(40);
+    wants.limits.startup = Duration::from_secs(3);
+    wants
+}
+
+fn listening(options: Options, wants: Wants, selection: &Selection) -> Result<Run, String> {
+    let target = reference::listen(options).unwrap();
+    let mut bench = Bench::active(target, wants);
+    run(&mut bench, "reference".to_owned(), selection, |_| {})
+}
+
+fn connecting(options: Options, wants: Wants, selection: &Selection) -> Result<Run, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut bench = Bench::passive(listener, wants).unwrap();
+    reference::connect(options, address);
+    run(&mut bench, "reference".to_owned(), selection, |_| {})
+}
+
+fn failed(run: &Run) -> Vec<&'static str> {
+    run.entries
+        .iter()
+        .filter(|entry| matches!(entry.outcome, Outcome::Fail(_)))
+        .map(|entry| entry.check.name)
+        .collect()
+}
+
+fn details(run: &Run) -> String {
+    let failures: Vec<_> = run
+        .entries
+        .iter()
+        .filter(|entry| !matches!(entry.outcome, Outcome::Pass | Outcome::Skip(_)))
+        .map(|entry| format!("{}: {:#?}", entry.check.name, entry.outcome))
+        .collect();
+    format!("{failures:#?} {:?}", run.lost)
+}
+
+/// With time to spare: nothing here waits for a limit to pass.
+fn patient() -> Wants {
+    let mut wants = wants();
+    wants.limits.answer = Duration::from_secs(120);
+    wants.limits.startup = Duration::from_secs(6);
+    wants
+}
+
+#[test]
+fn a_target_that_breaks_nothing_fails_nothing() {
+    for (crc, markers) in [(true, false), (false, false), (true, true), (false, true)] {
+        let options = Options {
+            crc,
+            markers,
+            ..Options::default()
+        };
+        let wants = Wants {
+            crc,
+            markers,
+            ..patient()
+        };
+        let run = listening(options, wants, &Selection::default()).unwrap();
+        assert!(
+            run.succeeded() && failed(&run).is_empty(),
+            "{}",
+            details(&run)
+        );
+        let facts = &run.facts;
+        assert_eq!(
+            (facts.crc, facts.markers_in, facts.markers_out),
+            (crc, markers, markers)
+        );
+    }
+}
+
+#[test]
+fn a_target_that_connects_and_breaks_nothing_fails_nothing() {
+    let run = connecting(Options::default(), patient(), &Selection::default()).unwrap();
+    assert!(
+        run.succeeded() && failed(&run).is_empty(),
+        "{}",
+        details(&run)
+    );
+}
+
+#[test]
+fn a_target_without_the_send_protocol_is_checked_as_far_as_that_goes() {
+    let options = Options {
+        service: false,
+        extensions: false,
+        ..Options::default()
+    };
+    let run = listening(options, patient(), &Selection::default()).unwrap();
+    assert!(run.succeeded(), "{}", details(&run));
+    assert!(!run.facts.service);
+    let skipped = run.count(|outcome| matches!(outcome, Outcome::Skip(_)));
+    assert!(
+        skipped * 3 < run.entries.len() * 2,
+        "{skipped} of {}",
+        run.entries.len()
+    );
+}
+
+#[test]
+fn a_known_deviation_is_no_failure_and_one_that_has_gone_is_told() {
+    let options = Options {
+        broken: Break::TerminateBitOrder,
+        ..Options::default()
+    };
+    let selection = Selection {
+        only: vec!["RDMAP-075".to_owned(), "MPA2-017".to_owned()],
+        deviations: Deviations::shipped("siw-6.1").unwrap().unwrap(),
+        ..Selection::default()
+    };
+    let run = listening(options, patient(), &selection).unwrap();
+    assert!(run.succeeded());
+    let outcomes: Vec<_> = run.entries.iter().map(|entry| &entry.outcome).collect();
+    assert!(
+        matches!(outcomes[..], [Outcome::Mended(_), Outcome::Known(..)]),
+        "{outcomes:?}"
+    );
+}
+
+#[test]
+fn reports_of_a_failure_can_be_read_by_programs() {
+    let options = Options {
+        broken: Break::SendsPad,
+        ..Options::default()
+    };
+    let selection = Selection {
+        only: vec!["MPA-053".to_owned(), "MPA-036".to_owned()],
+        ..Selection::default()
+    };
+    let run = listening(options, patient(), &selection).unwrap();
+    assert!(!run.succeeded());
+    let json: serde_json::Value = serde_json::from_str(&report::json(&run)).unwrap();
+    assert_eq!(json["succeeded"], false);
+    let outcomes: Vec<_> = json["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| &check["outcome"])
+        .collect();
+    assert_eq!(outcomes, ["fail", "skip"]);
+    assert_eq!(json["checks"][0]["expected"], "PAD of zeros");
+    let junit = report::junit(&run);
+    assert!(
+        junit.contains("failures=\"1\"") && junit.contains("<skipped message=\"CRCs are on\"/>"),
+        "{junit}"
+    );
+    let html = report::html(&run);
+    assert!(
+        html.contains("MPA-053.sent") && !html.contains("http"),
+        "{html}"
+    );
+    let text = report::text(&run, report::Paint::off());
+    assert!(
+        text.contains("FAIL    MPA-053.sent") && text.contains("saw       "),
+        "{text}"
+    );
+}
+
+/// Finds out which checks fail on a target that breaks a rule: `find` runs those that are selected.
+///
+/// A machine that stands still for a while makes checks fail that have a time limit. So what is not as expected is asked
+/// again, with much patience: what fails for a reason fails again.
+fn verify(broken: Break, check: &str, find: &Find) -> Option<String> {
+    let first = match find(broken, wants(), &Selection::default()) {
+        Ok(found) if found.lost.is_none() => failed(&found),
+        _ => Vec::new(),
+    };
+    if first == [check] {
+        return None;
+    }
+    let mut only: Vec<String> = first.iter().map(|name| (*name).to_owned()).collect();
+    if !first.contains(&check) {
+        only.push(check.to_owned());
+    }
+    let selection = Selection {
+        only,
+        ..Selection::default()
+    };
+    let mut patient = wants();
+    patient.limits.answer = Duration::from_secs(60);
+    patient.limits.quiet = Duration::from_secs(2);
+    patient.limits.startup = Duration::from_secs(60);
+    match find(broken, patient, &selection) {
+        Err(why) => Some(format!("{broken:?}: {why}")),
+        Ok(found) if failed(&found) == [check] && found.lost.is_none() => None,
+        Ok(found) => Some(format!(
+            "{broken:?}: {:?} fail instead of {check}; {:?}",
+            failed(&found),
+            found.lost
+        )),
+    }
+}
+
+type Find = dyn Fn(Break, Wants, &Selection) -> Result<Run, String> + Sync;
+
+/// In several threads: most of the time is spent waiting.
+fn each(rules: &[(Break, &'static str)], find: &Find) {
+    let next = AtomicUsize::new(0);
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while let Some((broken, check)) = rules.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = verify(*broken, check, find);
+                    wrong.lock().unwrap().extend(found);
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn each_rule_that_a_listening_target_breaks_fails_its_check_and_no_other() {
+    each(LISTENING, &|broken, wants, selection| {
+        let options = Options {
+            broken,
+            ..Options::default()
+        };
+        listening(options, wants, selection)
+    });
+}
+
+#[test]
+fn each_rule_about_markers_that_is_broken_fails_its_check_and_no_other() {
+    each(MARKED, &|broken, wants, selection| {
+        let options = Options {
+            broken,
+            markers: true,
+            ..Options::default()
+        };
+        let wants = Wants {
+            markers: true,
+            ..wants
+        };
+        listening(options, wants, selection)
+    });
+}
+
+#[test]
+fn each_rule_that_a_connecting_target_breaks_fails_its_check_and_no_other() {
+    let rules = [CONNECTING, CONNECTING_TOO].concat();
+    each(&rules, &|broken, wants, selection| {
+        let options = Options {
+            broken,
+            ..Options::default()
+        };
+        connecting(options, wants, selection)
+    });
+}

@@ -1,0 +1,121 @@
+//! A small iWARP target of the suite's own, for testing the suite: it speaks all there is to check (markers, Atomics and
+//! Immediate Data included), and breaks one rule where it is told to.
+
+mod engine;
+mod memory;
+mod rules;
+mod startup;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use iwarp_conform::{Conn, Limits, Log};
+
+pub(crate) use rules::{Break, CONNECTING, CONNECTING_TOO, LISTENING, MARKED};
+
+use memory::Memory;
+
+/// How the target behaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// The rule that it breaks.
+    pub(crate) broken: Break,
+    /// C in its frames.
+    pub(crate) crc: bool,
+    /// M in its frames.
+    pub(crate) markers: bool,
+    /// It knows RFC 7306.
+    pub(crate) extensions: bool,
+    /// It uses the Send protocol.
+    pub(crate) service: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            broken: Break::Nothing,
+            crc: true,
+            markers: false,
+            extensions: true,
+            service: true,
+        }
+    }
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) options: Options,
+    memory: Mutex<Memory>,
+    connections: AtomicU64,
+}
+
+impl World {
+    fn new(options: Options) -> Arc<Self> {
+        let sequential = options.broken == Break::SequentialStags;
+        Arc::new(Self {
+            options,
+            memory: Mutex::new(Memory::new(sequential)),
+            connections: AtomicU64::new(1),
+        })
+    }
+
+    pub(crate) fn is(&self, rule: Break) -> bool {
+        self.options.broken == rule
+    }
+
+    fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// How long the target waits for frames.
+pub(crate) const STARTUP: Duration = Duration::from_millis(300);
+
+fn limits() -> Limits {
+    Limits {
+        answer: Duration::from_secs(60),
+        ..Limits::default()
+    }
+}
+
+/// A target that listens, as long as the test process lives.
+pub(crate) fn listen(options: Options) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let world = World::new(options);
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let world = Arc::clone(&world);
+            std::thread::spawn(move || passive(&world, stream));
+        }
+    });
+    Ok(address)
+}
+
+fn passive(world: &Arc<World>, stream: TcpStream) {
+    let Ok(conn) = Conn::new(stream, Log::default(), limits(), true) else {
+        return;
+    };
+    if let Some(engine) = startup::respond(world, conn) {
+        engine.run();
+    }
+}
+
+/// A target that connects, again and again, until nothing listens any more.
+pub(crate) fn connect(options: Options, suite: SocketAddr) {
+    let world = World::new(options);
+    std::thread::spawn(move || {
+        while let Ok(stream) = TcpStream::connect(suite) {
+            let Ok(conn) = Conn::new(stream, Log::default(), limits(), false) else {
+                return;
+            };
+            if let Some(engine) = startup::initiate(&world, conn) {
+                engine.run();
+            }
+        }
+    });
+}
