@@ -115,7 +115,14 @@ fn dependencies(manifest: &str) -> Vec<&str> {
 
 #[test]
 fn every_dependency_that_is_used_has_its_reason() {
-    let own = ["iwarp", "iwarp-mem", "nd", "netdirect", "softnd"];
+    let own = [
+        "iwarp",
+        "iwarp-conform",
+        "iwarp-mem",
+        "nd",
+        "netdirect",
+        "softnd",
+    ];
     let page = read(&root().join("docs/architecture.md"));
     let mut folders = vec!["tests", "benches", "fuzz"]
         .into_iter()

@@ -246,9 +246,17 @@ impl Bench {
         conn.send_octets(&request.encode())?;
         let limit = conn.limits().answer;
         match conn.start_frame(limit)? {
-            Seen::It(frame) => {
-                conn.frame = Some(frame.clone());
-                Ok((conn, frame))
+            Seen::It(reply) => {
+                conn.frame = Some(reply.clone());
+                conn.enter(
+                    (request.flags | reply.flags) & flag::CRC != 0,
+                    reply.flags & flag::MARKERS != 0,
+                    request.flags & flag::MARKERS != 0,
+                );
+                if reply.flags & flag::REJECT == 0 {
+                    conn.owed = ready(&reply);
+                }
+                Ok((conn, reply))
             }
             other => Err(fail("an MPA Reply", describe(&other, limit))),
         }
@@ -260,18 +268,13 @@ impl Bench {
     ///
     /// When the Reply rejects.
     pub fn accepted(&mut self, request: &StartFrame) -> Step<(Conn, StartFrame)> {
-        let (mut conn, reply) = self.ask(request)?;
+        let (conn, reply) = self.ask(request)?;
         if reply.flags & flag::REJECT != 0 {
             return Err(fail(
                 "an accepting Reply",
                 format!("a Reply with R = 1, flags {:#04x}", reply.flags),
             ));
         }
-        conn.enter(
-            (request.flags | reply.flags) & flag::CRC != 0,
-            reply.flags & flag::MARKERS != 0,
-            request.flags & flag::MARKERS != 0,
-        );
         Ok((conn, reply))
     }
 
@@ -299,8 +302,8 @@ impl Bench {
         }
     }
 
-    /// The same with the offer of the target, or with a Read of no length where the target does not speak the Send
-    /// protocol: in any case a good FPDU has gone each way.
+    /// The same with the offer of the target, or with a Write and a Read of no length where the target does not speak the
+    /// Send protocol: in any case something good has gone first (PEER-029).
     ///
     /// # Errors
     ///
@@ -310,7 +313,7 @@ impl Bench {
         if self.facts.service {
             hello(&mut conn)?;
         } else {
-            read_nothing(&mut conn)?;
+            conn.works()?;
         }
         Ok(conn)
     }
@@ -429,23 +432,43 @@ impl Plan {
     }
 }
 
-/// Sends the ready-to-receive message that a Reply asks for: by Write where it allows it, then by Read, then by Send.
+/// The ready-to-receive message that a Reply asks for: a Write where it allows it, then a Read, then a Send.
+fn ready(reply: &StartFrame) -> Option<Segment> {
+    let limits = reply.limits().filter(|limits| limits.a)?;
+    Some(if limits.c {
+        Segment::write(1, 0, &[])
+    } else if limits.d {
+        Segment::read_request(1, NOTHING)
+    } else {
+        Segment::send(1, &[])
+    })
+}
+
+/// A Read of nothing from nowhere.
+const NOTHING: ReadRequest = ReadRequest {
+    sink_stag: 1,
+    sink_to: 0,
+    size: 0,
+    source_stag: 1,
+    source_to: 0,
+};
+
+/// Sends the ready-to-receive message that a Reply asks for.
 ///
 /// # Errors
 ///
-/// When the target does not answer the Read.
+/// When the target does not answer a Read.
 pub(crate) fn give_ready(conn: &mut Conn, reply: &StartFrame) -> Step {
-    let Some(limits) = reply.limits().filter(|limits| limits.a) else {
+    let Some(segment) = ready(reply) else {
         return Ok(());
     };
-    if limits.c {
-        conn.send(&Segment::write(1, 0, &[]))
-    } else if limits.d {
-        read_nothing(conn)
-    } else {
-        let msn = conn.next_send();
-        conn.send(&Segment::send(msn, &[]))
+    if segment.opcode == opcode::READ_REQUEST {
+        return read_nothing(conn);
     }
+    if segment.opcode == opcode::SEND {
+        conn.next_send();
+    }
+    conn.send(&segment)
 }
 
 /// Waits for the ready-to-receive message of the target, where a Reply of the suite asked for one.
@@ -466,15 +489,10 @@ pub(crate) fn take_ready(conn: &mut Conn, reply: &StartFrame) -> Step {
     Ok(())
 }
 
-/// Reads nothing from nowhere, which every target answers (RDMAP-039, RDMAP-040).
+/// Reads nothing from nowhere, which every target answers that serves Reads at all (RDMAP-039, RDMAP-040).
 fn read_nothing(conn: &mut Conn) -> Step {
     let msn = conn.next_request();
-    let request = ReadRequest {
-        sink_stag: 1,
-        source_stag: 1,
-        ..ReadRequest::default()
-    };
-    conn.send(&Segment::read_request(msn, request))?;
+    conn.send(&Segment::read_request(msn, NOTHING))?;
     loop {
         let segment = conn.expect_segment("a Read Response of no length")?;
         match segment.opcode {
@@ -510,6 +528,31 @@ impl Conn {
     pub fn say(&mut self, message: &[u8]) -> Step {
         let msn = self.next_send();
         self.send(&Segment::send(msn, message))
+    }
+
+    /// That the target goes on working, without its application: it takes a Write of no length as first FPDU, which nobody
+    /// may object to, and answers a Read of no length if it serves Reads. Where it named no limit, or none but 0, all that can be seen
+    /// is that it does not end the stream.
+    ///
+    /// # Errors
+    ///
+    /// A failure, when it does not.
+    pub fn works(&mut self) -> Step {
+        if !self.has_begun() {
+            self.send(&Segment::write(1, 0, &[]))?;
+        }
+        let limits = self.frame.as_ref().and_then(StartFrame::limits);
+        if limits.is_some_and(|limits| (1..Enhanced::NOT_NEGOTIATED).contains(&limits.ird)) {
+            return read_nothing(self);
+        }
+        let quiet = self.limits().quiet;
+        match self.segment(quiet)? {
+            Seen::It(segment) if segment.opcode == opcode::TERMINATE => {
+                Err(fail("the stream goes on", segment.describe()))
+            }
+            Seen::It(_) | Seen::Nothing => Ok(()),
+            other @ Seen::End(..) => Err(fail("the stream goes on", describe(&other, quiet))),
+        }
     }
 
     /// The next message of the target, put together from its segments. Writes in between are passed over.

@@ -95,6 +95,10 @@ pub struct Conn {
     pub markers_out: Option<Markers>,
     /// Markers that the target inserts, when this side wants them.
     pub markers_in: Option<Markers>,
+    /// The ready-to-receive message that the target waits for, as long as nothing was sent since its Reply.
+    pub(crate) owed: Option<Segment>,
+    /// An FPDU was sent.
+    begun: bool,
     /// MSN of the next Send.
     pub send_msn: u32,
     /// MSN of the next Read or Atomic Request.
@@ -126,6 +130,8 @@ impl Conn {
             crc: false,
             markers_out: None,
             markers_in: None,
+            owed: None,
+            begun: false,
             send_msn: 1,
             request_msn: 1,
             frame: None,
@@ -154,6 +160,7 @@ impl Conn {
     ///
     /// A failure, when the target takes nothing for too long.
     pub fn send_octets(&mut self, octets: &[u8]) -> Step {
+        self.owed = None;
         self.log
             .note(format!("suite  {:>6}: {}", octets.len(), hex(octets, 96)));
         match self.stream.write_all(octets) {
@@ -171,6 +178,7 @@ impl Conn {
 
     /// The octets of an FPDU at this place of the stream.
     pub fn encode(&mut self, fpdu: &Fpdu) -> Vec<u8> {
+        self.begun = true;
         fpdu.encode(self.markers_out.as_mut())
     }
 
@@ -206,6 +214,11 @@ impl Conn {
         self.send_octets(&octets)
     }
 
+    /// Whether an FPDU was sent: something good, unless the check began with something else.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// The MSN for the next Send.
     pub fn next_send(&mut self) -> u32 {
         self.send_msn += 1;
@@ -226,7 +239,8 @@ impl Conn {
     }
 
     /// Ends both halves by a reset.
-    pub fn reset(self) {
+    pub fn reset(mut self) {
+        self.owed = None;
         self.log.note("suite  RST".to_owned());
         // Where the option does not exist an ordinary end has to do.
         let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
@@ -413,6 +427,18 @@ impl Conn {
                 format!("{} octets: {}", octets.len(), hex(&octets, 48)),
             )),
             Seen::Nothing => Err(fail(expected, format!("nothing for {limit:?}"))),
+        }
+    }
+}
+
+impl Drop for Conn {
+    /// A check that has seen enough of a Reply still finishes the start-up: left in the middle of it, fragile targets
+    /// break.
+    fn drop(&mut self) {
+        if let Some(ready) = self.owed.take() {
+            // The check has its verdict, whether this arrives or not.
+            let _ = self.send(&ready);
+            let _ = self.stream.shutdown(Shutdown::Write);
         }
     }
 }

@@ -200,25 +200,28 @@ fn failure(stop: Stop, wire: Vec<String>) -> Failure {
     }
 }
 
-/// A new connection works: the target has survived what was done to it.
+/// A new connection works: the target has survived what was done to it. One that restarts its server gets some time.
 fn probe(bench: &mut Bench) -> Result<(), String> {
-    let mut last = String::new();
-    // One that was made while the target was still busy with the last check may fail.
-    for _ in 0..3 {
-        match bench.open() {
+    let limits = bench.limits();
+    let deadline = Instant::now() + 2 * limits.answer;
+    loop {
+        let why = match bench.open() {
             Ok(mut conn) => {
                 conn.finish();
                 // Lets the target end first, so that it sees no reset.
-                let _ = conn.octets(bench.limits().quiet);
+                let _ = conn.octets(limits.quiet);
                 return Ok(());
             }
             Err(Stop::Fail { expected, seen }) => {
-                last = format!("the target does not live: expected {expected}, saw {seen}");
+                format!("the target does not live: expected {expected}, saw {seen}")
             }
-            Err(Stop::Broken(why) | Stop::Skip(why)) => last = why,
+            Err(Stop::Broken(why) | Stop::Skip(why)) => why,
+        };
+        if Instant::now() > deadline {
+            return Err(why);
         }
+        std::thread::sleep(limits.quiet);
     }
-    Err(last)
 }
 
 /// Why a check cannot be made here.

@@ -183,6 +183,21 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .initiator()
     .should(),
+    check(
+        S,
+        "MPA-024.reply-trickle",
+        "a peer that trickles its Reply is given up",
+        slow_reply,
+    )
+    .initiator()
+    .should(),
+    check(
+        S,
+        "SEC-031.half-open",
+        "a hundred start-ups that come to nothing do not stop another",
+        super::security::half_open,
+    )
+    .responder(),
 ];
 
 /// The target closes, and sends no Reply.
@@ -352,17 +367,27 @@ fn half(bench: &mut Bench) -> Verdict {
 
 fn slow(bench: &mut Bench) -> Verdict {
     let octets = bench.plan().request().encode();
-    let mut conn = bench.dial()?;
+    let conn = bench.dial()?;
+    given_up_while(conn, &octets)
+}
+
+fn slow_reply(bench: &mut Bench) -> Verdict {
+    let (conn, request) = bench.request()?;
+    let octets = bench.plan().reply(&request).encode();
+    given_up_while(conn, &octets)
+}
+
+/// The frame trickles, so that it would take twice as long as the suite waits.
+fn given_up_while(mut conn: Conn, octets: &[u8]) -> Verdict {
     let limit = conn.limits().startup;
-    // The frame would take twice as long as the suite waits.
     let pause = limit * 2 / u32::try_from(octets.len()).unwrap_or(24);
     let since = Instant::now();
-    for octet in &octets {
+    for octet in octets {
         conn.send_octets(&[*octet])?;
         match conn.octets(pause)? {
             Seen::End(..) => return Ok(Pass::Right),
             Seen::It(octets) => {
-                return Err(fail("no answer to a part of a Request", hex(&octets, 32)));
+                return Err(fail("no answer to a part of a frame", hex(&octets, 32)));
             }
             Seen::Nothing if since.elapsed() > limit => break,
             Seen::Nothing => {}

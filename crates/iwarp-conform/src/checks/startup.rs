@@ -262,7 +262,7 @@ fn data_512(bench: &mut Bench) -> Verdict {
     let mut plan = bench.plan();
     plan.data = (0..508u16).map(|i| i.to_be_bytes()[1] ^ 0x5A).collect();
     let conn = bench.open_as(&plan)?;
-    let offer = conn.offer.unwrap_or_default();
+    let offer = conn.offer.clone().unwrap_or_default();
     ensure(
         (offer.private_length, offer.private_crc) == (508, crc32c(&plan.data)),
         "508 octets of the application, unchanged",

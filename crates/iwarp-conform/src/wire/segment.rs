@@ -1,6 +1,6 @@
 //! DDP segments with their RDMAP control octet: RFC 5041 §4, RFC 5040 §4.1.
 
-use super::{AtomicRequest, ReadRequest};
+use super::{AtomicRequest, ReadRequest, Terminate};
 
 /// RDMAP opcodes, RFC 5040 §4.3 and RFC 7306 §4.1.
 pub mod opcode {
@@ -237,7 +237,13 @@ impl Segment {
             format!("{name} (STag {stag:#010x}, TO {to:#x}, {len} octets{last})")
         } else {
             let (qn, msn, mo) = (self.qn, self.msn, self.mo);
-            format!("{name} (QN {qn}, MSN {msn}, MO {mo}, {len} octets{last})")
+            let code = match Terminate::parse(&self.payload, false) {
+                Some(terminate) if self.opcode == opcode::TERMINATE => {
+                    format!(" {}", terminate.code)
+                }
+                _ => String::new(),
+            };
+            format!("{name}{code} (QN {qn}, MSN {msn}, MO {mo}, {len} octets{last})")
         }
     }
 }

@@ -27,15 +27,15 @@ fn target(crc: bool) -> Arc<Target> {
     Arc::new(Target::new(session).unwrap())
 }
 
-fn wants(crc: bool) -> Wants {
+fn wants(crc: bool, markers: bool) -> Wants {
     Wants {
         crc,
+        markers,
         limits: Limits {
             answer: Duration::from_secs(60),
             quiet: Duration::from_millis(50),
             startup: Duration::from_secs(30),
         },
-        ..Wants::default()
     }
 }
 
@@ -61,7 +61,7 @@ fn verify(found: &Run) {
     );
 }
 
-fn listening(crc: bool) {
+fn listening(crc: bool, markers: bool) {
     let target = target(crc);
     let (listener, address) = target
         .session
@@ -69,7 +69,7 @@ fn listening(crc: bool) {
         .unwrap();
     // It serves as long as the test process lives.
     std::thread::spawn(move || serve(&target, listener.as_ref()));
-    let mut bench = Bench::active(address, wants(crc));
+    let mut bench = Bench::active(address, wants(crc, markers));
     let found = run(
         &mut bench,
         "softnd".to_owned(),
@@ -81,10 +81,10 @@ fn listening(crc: bool) {
     verify(&found);
 }
 
-fn connecting(crc: bool) {
+fn connecting(crc: bool, markers: bool) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let suite = listener.local_addr().unwrap();
-    let mut bench = Bench::passive(listener, wants(crc)).unwrap();
+    let mut bench = Bench::passive(listener, wants(crc, markers)).unwrap();
     let target = target(crc);
     std::thread::spawn(move || connect(&target, suite));
     let found = run(
@@ -100,20 +100,26 @@ fn connecting(crc: bool) {
 
 #[test]
 fn softnd_listens_with_crcs() {
-    listening(true);
+    listening(true, false);
 }
 
 #[test]
 fn softnd_listens_without_crcs() {
-    listening(false);
+    listening(false, false);
 }
 
 #[test]
 fn softnd_connects_with_crcs() {
-    connecting(true);
+    connecting(true, false);
 }
 
 #[test]
 fn softnd_connects_without_crcs() {
-    connecting(false);
+    connecting(false, false);
+}
+
+/// As long as the engine has no markers, the suite notices that and goes on without.
+#[test]
+fn softnd_listens_to_a_suite_that_asks_for_markers() {
+    listening(true, true);
 }
