@@ -138,7 +138,7 @@ pub enum Section {
     Close,
     /// RFC 5042, and robustness.
     Security,
-    /// RFC 5044 §7.1.2: frames that are none, and peers that do not go on.
+    /// RFC 5044 §7.1.2: frames that are none, peers that do not go on, errors before anything good.
     Hostile,
 }
 

@@ -154,9 +154,11 @@ impl Setup {
         Self { segment, ..self }
     }
 
-    /// The adapter at a URL. A peer that closes on our revision 2 is not tried again with revision 1.
-    pub(crate) fn open_plainly(&self, url: &str) -> Result<Session> {
-        let adapter = softnd::open(url, self.options().revision_1_fallback(false))
+    /// The adapter at a URL, which asks its peers for markers or not. A peer that closes on our revision 2 is not tried
+    /// again with revision 1.
+    pub(crate) fn open_plainly(&self, url: &str, markers: bool) -> Result<Session> {
+        let options = self.options().revision_1_fallback(false).markers(markers);
+        let adapter = softnd::open(url, options)
             .map_err(|error| Failure::nd(format_args!("open {url}"), &error).advise(URL_ADVICE))?;
         Session::new(adapter, self.limit)
     }

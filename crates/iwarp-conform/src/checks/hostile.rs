@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Check, Pass, Section, Verdict, check, fail};
+use super::{Check, Need, Pass, Section, Verdict, check, fail};
 use crate::bench::Bench;
 use crate::conn::{Conn, Seen, describe};
 use crate::judge::{Ending, ending};
@@ -198,6 +198,23 @@ pub(super) const CHECKS: &[Check] = &[
         super::security::half_open,
     )
     .responder(),
+    check(
+        S,
+        "MPA2-020.zero",
+        "ORD 0 with a ready-to-receive Read works",
+        super::security::read_with_ord_zero,
+    )
+    .responder()
+    .should()
+    .needs(&[Need::Enhanced]),
+    check(
+        S,
+        "SEC-033.first",
+        "an error in the very first FPDU is met as later ones are",
+        super::security::first,
+    )
+    .responder()
+    .also(&["DDP-024"]),
 ];
 
 /// The target closes, and sends no Reply.

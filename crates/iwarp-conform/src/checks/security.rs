@@ -54,23 +54,6 @@ pub(super) const CHECKS: &[Check] = &[
         inside,
     )
     .responder(),
-    check(
-        S,
-        "MPA2-020.zero",
-        "ORD 0 with a ready-to-receive Read works",
-        read_with_ord_zero,
-    )
-    .responder()
-    .should()
-    .needs(&[Need::Enhanced]),
-    check(
-        S,
-        "SEC-033.first",
-        "an error in the very first FPDU is met as later ones are",
-        first,
-    )
-    .responder()
-    .also(&["DDP-024"]),
 ];
 
 fn stags(bench: &mut Bench) -> Step<Vec<u32>> {
@@ -186,7 +169,7 @@ fn inside(bench: &mut Bench) -> Verdict {
 }
 
 /// Here because a target that does not raise its IRD meets it as an error in the very first FPDU.
-fn read_with_ord_zero(bench: &mut Bench) -> Verdict {
+pub(super) fn read_with_ord_zero(bench: &mut Bench) -> Verdict {
     let (mut conn, reply, limits) = super::negotiation::replied(bench, |request| {
         (request.c, request.ord) = (false, 0);
     })?;
@@ -202,7 +185,7 @@ fn read_with_ord_zero(bench: &mut Bench) -> Verdict {
 }
 
 /// Comes last: kernels with CVE-2026-23242 do not survive it (PEER-029).
-fn first(bench: &mut Bench) -> Verdict {
+pub(super) fn first(bench: &mut Bench) -> Verdict {
     let mut plan = bench.plan();
     plan.revision = 1;
     let (mut conn, _) = bench.accepted(&plan.request())?;

@@ -93,6 +93,10 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) connect: Option<String>,
 
+    /// Asks the suite for markers
+    #[arg(long)]
+    pub(crate) markers: bool,
+
     #[command(flatten)]
     pub(crate) adapter: AdapterArgs,
 }

@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// gone for good.
 pub(super) fn run(args: &TargetArgs) -> Result<()> {
     let setup = Setup::new(&args.adapter, LIMIT)?;
-    let target = Arc::new(Target::new(setup.open_plainly(&args.url)?)?);
+    let target = Arc::new(Target::new(setup.open_plainly(&args.url, args.markers)?)?);
     let done = match (&args.listen, &args.connect) {
         (Some(local), _) => {
             let (listener, address) = target.session.listen(one(local)?)?;

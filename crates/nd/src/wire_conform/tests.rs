@@ -11,12 +11,10 @@ use crate::session::Session;
 
 const URL: &str = "softnd+tcp://127.0.0.1";
 
-/// What the engine is known to lack, with the checks that show it. Each leaves this list when it is built.
-const NOT_BUILT: &[&str] = &["MPA-033.wanted"];
-
-fn target(crc: bool) -> Arc<Target> {
+fn target(crc: bool, markers: bool) -> Arc<Target> {
     let options = softnd::Options::default()
         .crc(crc)
+        .markers(markers)
         .revision_1_fallback(false)
         .timeouts(|limits| {
             limits.request = Some(Duration::from_secs(2));
@@ -43,7 +41,6 @@ fn verify(found: &Run) {
     let wrong: Vec<_> = found
         .entries
         .iter()
-        .filter(|entry| !NOT_BUILT.contains(&entry.check.name))
         .filter(|entry| matches!(entry.outcome, Outcome::Fail(_)))
         .map(|entry| format!("{}: {:#?}", entry.check.name, entry.outcome))
         .collect();
@@ -52,7 +49,9 @@ fn verify(found: &Run) {
         "{wrong:#?} {:?}",
         found.lost
     );
-    assert!(found.facts.service && found.facts.enhanced && found.facts.peer_to_peer);
+    let facts = &found.facts;
+    assert!(facts.service && facts.enhanced && facts.peer_to_peer);
+    assert!(facts.atomics && facts.immediate);
     let passed = found.count(|outcome| matches!(outcome, Outcome::Pass | Outcome::Weak(_)));
     assert!(
         passed * 4 > found.entries.len() * 3,
@@ -62,7 +61,7 @@ fn verify(found: &Run) {
 }
 
 fn listening(crc: bool, markers: bool) {
-    let target = target(crc);
+    let target = target(crc, markers);
     let (listener, address) = target
         .session
         .listen(SocketAddr::from(([127, 0, 0, 1], 0)))
@@ -77,7 +76,11 @@ fn listening(crc: bool, markers: bool) {
         |_| {},
     )
     .unwrap();
-    assert_eq!(found.facts.crc, crc);
+    let facts = &found.facts;
+    assert_eq!(
+        (facts.crc, facts.markers_in, facts.markers_out),
+        (crc, markers, markers)
+    );
     verify(&found);
 }
 
@@ -85,7 +88,7 @@ fn connecting(crc: bool, markers: bool) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let suite = listener.local_addr().unwrap();
     let mut bench = Bench::passive(listener, wants(crc, markers)).unwrap();
-    let target = target(crc);
+    let target = target(crc, markers);
     std::thread::spawn(move || connect(&target, suite));
     let found = run(
         &mut bench,
@@ -94,7 +97,11 @@ fn connecting(crc: bool, markers: bool) {
         |_| {},
     )
     .unwrap();
-    assert_eq!(found.facts.crc, crc);
+    let facts = &found.facts;
+    assert_eq!(
+        (facts.crc, facts.markers_in, facts.markers_out),
+        (crc, markers, markers)
+    );
     verify(&found);
 }
 
@@ -118,8 +125,12 @@ fn softnd_connects_without_crcs() {
     connecting(false, false);
 }
 
-/// As long as the engine has no markers, the suite notices that and goes on without.
 #[test]
-fn softnd_listens_to_a_suite_that_asks_for_markers() {
+fn softnd_listens_with_markers() {
     listening(true, true);
+}
+
+#[test]
+fn softnd_connects_with_markers_and_without_crcs() {
+    connecting(false, true);
 }
