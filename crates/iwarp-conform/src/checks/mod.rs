@@ -9,6 +9,7 @@ mod markers;
 mod negotiation;
 mod rdmap;
 mod read;
+mod replies;
 mod security;
 mod send;
 mod startup;
@@ -29,6 +30,7 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
     [
         startup::CHECKS,
         negotiation::CHECKS,
+        replies::CHECKS,
         framing::CHECKS,
         markers::CHECKS,
         ddp::CHECKS,

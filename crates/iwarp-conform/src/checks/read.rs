@@ -602,7 +602,7 @@ fn ord(bench: &mut Bench) -> Verdict {
     let mut plan = bench.plan();
     (plan.enhanced.ird, plan.enhanced.ord) = (2, 2);
     let mut conn = bench.open_as(&plan)?;
-    super::negotiation::outstanding(&mut conn, 2)
+    super::replies::outstanding(&mut conn, 2)
 }
 
 fn wrong_response(bench: &mut Bench, edit: impl FnOnce(&mut Segment), codes: &[Code]) -> Verdict {
