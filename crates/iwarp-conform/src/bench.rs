@@ -19,6 +19,8 @@ pub struct Wants {
     pub crc: bool,
     /// M in the suite's frames.
     pub markers: bool,
+    /// Try the Send protocol; some applications do not survive a message that they do not know.
+    pub service: bool,
     /// Time limits.
     pub limits: Limits,
 }
@@ -28,6 +30,7 @@ impl Default for Wants {
         Self {
             crc: true,
             markers: false,
+            service: true,
             limits: Limits::default(),
         }
     }
@@ -346,18 +349,18 @@ impl Bench {
                 "the target does not take M = 1 ({why}): markers are off"
             ));
         }
-        self.facts.service = true;
+        self.facts.service = self.wants.service;
         let mut conn = match self.open() {
             Ok(conn) => conn,
             Err(Stop::Broken(why)) => return Err(Stop::Broken(why)),
-            Err(Stop::Fail { seen, .. }) => {
+            Err(Stop::Fail { seen, .. }) if self.wants.service => {
                 self.facts.service = false;
                 self.facts.notes.push(format!(
                     "the target does not speak the Send protocol (to its hello: {seen})"
                 ));
                 self.open()?
             }
-            Err(skip) => return Err(skip),
+            Err(other) => return Err(other),
         };
         self.facts.crc = conn.crc;
         self.facts.markers_in = conn.markers_in.is_some();

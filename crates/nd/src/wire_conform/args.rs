@@ -58,6 +58,10 @@ pub(crate) struct Suite {
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub(crate) markers: Switch,
 
+    /// Does not try the Send protocol: for applications that do not survive a message they do not know
+    #[arg(long)]
+    pub(crate) no_service: bool,
+
     /// Known deviations of the peer: a file, or a name such as siw-6.1
     #[arg(long, value_name = "FILE|NAME")]
     pub(crate) deviations: Option<String>,

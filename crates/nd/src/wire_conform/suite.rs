@@ -125,6 +125,7 @@ fn bench(args: &Suite) -> Result<(Bench, String)> {
     let wants = Wants {
         crc: args.crc == Switch::On,
         markers: args.markers == Switch::On,
+        service: !args.no_service,
         limits: Limits {
             answer: args.answer,
             quiet: args.quiet,

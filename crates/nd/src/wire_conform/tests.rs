@@ -34,6 +34,7 @@ fn wants(crc: bool, markers: bool) -> Wants {
             quiet: Duration::from_millis(50),
             startup: Duration::from_secs(30),
         },
+        ..Wants::default()
     }
 }
 
