@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::perf::args::Perf;
 use crate::wire_conform::args::WireConform;
+use crate::perftest::PerftestArgs;
+use crate::rping::RpingArgs;
 
 /// RDMA on ordinary sockets, and on anything else that speaks NetworkDirect v2.
 #[derive(Debug, Parser)]
@@ -40,6 +42,10 @@ pub(crate) enum Command {
     Perf(Perf),
     /// Checks on the wire whether an iWARP stack or adapter does what the standards ask for
     WireConform(WireConform),
+    /// Measures together with a program of perftest (ib_send_bw and its like), or with itself
+    Perftest(PerftestArgs),
+    /// Pings by Send, RDMA Read and RDMA Write, with rping of rdma-core or itself on the other side
+    Rping(RpingArgs),
 }
 
 #[derive(Debug, Subcommand)]

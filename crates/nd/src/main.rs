@@ -10,8 +10,13 @@ mod cli;
 mod demo;
 mod errors;
 mod info;
+mod interrupt;
+mod mailbox;
 mod output;
+mod peer;
 mod perf;
+mod perftest;
+mod rping;
 mod session;
 mod table;
 mod units;
@@ -27,7 +32,9 @@ use crate::cli::{Cat, Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_logging(cli.verbose);
+    // rping's own -v is about the data of its pings.
+    let quiet = u8::from(matches!(cli.command, Command::Rping(_)));
+    start_logging(cli.verbose.saturating_sub(quiet));
     let done = match &cli.command {
         Command::Info { url } => info::run(url.as_deref()),
         Command::Demo(args) => demo::run(args, cli.verbose),
@@ -36,6 +43,8 @@ fn main() -> ExitCode {
         Command::Cat(Cat::Recv(args)) => cat::recv(args),
         Command::Perf(command) => perf::run(command, cli.verbose),
         Command::WireConform(command) => return wire_conform::run(command),
+        Command::Perftest(args) => perftest::run(args),
+        Command::Rping(args) => rping::run(args, cli.verbose > 0),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

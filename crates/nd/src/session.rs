@@ -193,6 +193,26 @@ impl Setup {
         Ok((self.at(local)?, local))
     }
 
+    /// The adapter at `url`, and its address that belongs to the same family as `peer`.
+    pub(crate) fn open(&self, url: &str, peer: SocketAddr) -> Result<(Session, SocketAddr)> {
+        let adapter = softnd::open(url, self.options())
+            .map_err(|error| Failure::nd(format_args!("open {url}"), &error).advise(URL_ADVICE))?;
+        let addresses = adapter
+            .query_address_list()
+            .map_err(|error| Failure::nd("list its addresses", &error))?;
+        let local = addresses
+            .into_iter()
+            .find(|address| address.is_ipv4() == peer.is_ipv4());
+        let Some(mut local) = local else {
+            return Err(Failure::new(
+                format!("{url} has no address to reach {} from", peer.ip()),
+                "name an adapter whose address belongs to the same family",
+            ));
+        };
+        local.set_port(0);
+        Ok((Session::new(adapter, self.limit)?, local))
+    }
+
     fn options(&self) -> softnd::Options {
         let mut options = softnd::Options::default().crc(self.crc);
         if let Some(segment) = self.segment {
@@ -518,6 +538,14 @@ impl Endpoint {
     /// The completion queue, for those who take completions from it themselves.
     pub(crate) fn cq(&self) -> &Arc<dyn CompletionQueue> {
         &self.cq
+    }
+
+    /// A completion that is there already. Drives the connection.
+    pub(crate) fn poll(&mut self) -> Option<CompletionResult> {
+        if self.ready.is_empty() {
+            self.fetch();
+        }
+        self.ready.pop_front()
     }
 
     /// Whether the peer has disconnected or the connection has been lost. Makes no progress by itself.

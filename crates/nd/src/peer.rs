@@ -1,0 +1,105 @@
+//! What commands that talk to programs of other projects have in common: where the peer is, and which adapter leads to
+//! it.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use netdirect::{Listener, ReadLimits, Status};
+
+use crate::cli::{AdapterArgs, seconds};
+use crate::errors::{Failure, Result};
+use crate::session::{self, Endpoint, Session, Setup};
+
+/// How the peer is reached.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PeerArgs {
+    #[command(flatten)]
+    pub(crate) adapter: AdapterArgs,
+
+    /// The adapter to use, such as softnd+tcp://192.0.2.7 [default: what has the address, or leads to it]
+    #[arg(long)]
+    url: Option<String>,
+
+    /// Gives up when nothing has moved for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+}
+
+impl PeerArgs {
+    /// Opens an adapter that listens on the first of the addresses that is one of its own.
+    pub(crate) fn listen(
+        &self,
+        setup: &Setup,
+        addresses: &[SocketAddr],
+    ) -> Result<(Session, Arc<dyn Listener>, SocketAddr)> {
+        let mut last = nowhere();
+        for address in addresses {
+            let session = match &self.url {
+                Some(url) => setup.open(url, *address).map(|(session, _)| session),
+                None => setup.at(*address),
+            };
+            let listening = session.and_then(|session| {
+                let (listener, address) = session.listen(*address)?;
+                Ok((session, listener, address))
+            });
+            match listening {
+                Ok(listening) => return Ok(listening),
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    /// Opens the adapter that leads to the peer, and gives its local address.
+    pub(crate) fn towards(&self, setup: &Setup, peer: SocketAddr) -> Result<(Session, SocketAddr)> {
+        match &self.url {
+            Some(url) => setup.open(url, peer),
+            None => setup.towards(peer),
+        }
+    }
+}
+
+/// The addresses of `host`, a name or an address in numbers, with `port`.
+pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => Ok(vec![(address, port).into()]),
+        Err(_) => session::resolve(&format!("{host}:{port}")),
+    }
+}
+
+/// Connects, and completes the connection.
+pub(crate) fn connect(
+    endpoint: &Endpoint,
+    local: SocketAddr,
+    peer: SocketAddr,
+    limits: ReadLimits,
+) -> Result<()> {
+    let succeeded = |status| match status {
+        Status::SUCCESS => Ok(()),
+        status => Err(Failure::status(format_args!("connect to {peer}"), status)),
+    };
+    succeeded(endpoint.connect(local, peer, limits, &[])?)?;
+    succeeded(endpoint.complete_connect()?)
+}
+
+pub(crate) fn nowhere() -> Failure {
+    Failure::new("the name has no address", "name another host")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_both_families_take_a_port() {
+        let v4 = resolve("192.0.2.7", 7).expect("IPv4");
+        assert_eq!(v4, [SocketAddr::from(([192, 0, 2, 7], 7))]);
+        let v6 = resolve("2001:db8::7", 7).expect("IPv6");
+        assert_eq!(
+            v6,
+            ["[2001:db8::7]:7".parse::<SocketAddr>().expect("an address")]
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! The second connection, on which the test runs: memory, queues, and how to wait.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+use netdirect::{
+    CompletionResult, Connector, MrFlags, OpFlags, RemoteAddress, RequestType, Sge, Status,
+};
+
+use super::plan::{Plan, Test};
+use crate::errors::{Failure, Result};
+use crate::mailbox::lost;
+use crate::session::{Depths, Endpoint, Region, Session};
+use crate::units;
+
+/// Empty polls between two looks at the clock.
+const LOOK: u32 = 1 << 10;
+
+/// How long to sleep where what is waited for may be written into memory, which wakes nobody.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Octets of a credit: how many messages have been taken so far, in the order of the host's octets.
+pub(super) const CREDIT: usize = 4;
+
+/// Messages between two steps of the progress bar.
+const STEP: u32 = 64;
+
+/// One side's end of the second connection.
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) endpoint: Endpoint,
+    pub(super) plan: Plan,
+    /// Where messages come from.
+    source: Region,
+    /// Where they go: what the other side reaches for in Write tests, and where Receives and Reads put them.
+    sink: Region,
+    /// What the other side reaches for.
+    reached: Reached,
+    /// Credits, as they come in or go out.
+    credits: Region,
+    bar: ProgressBar,
+    limit: Duration,
+    empty: u32,
+    deadline: Option<Instant>,
+}
+
+/// The memory that a test has the other side write to or read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    Source,
+    Sink,
+    Credits,
+}
+
+/// What a side has measured.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// From the first message to the last one.
+    pub(super) time: Duration,
+    /// Of each message, in nanoseconds, where that is measured.
+    pub(super) latencies: Option<Histogram<u64>>,
+}
+
+impl Data {
+    /// The objects of the connection, with Receives posted where Sends will come.
+    pub(super) fn new(
+        session: &Session,
+        connector: Arc<dyn Connector>,
+        plan: Plan,
+        cycle: u32,
+        limit: Duration,
+    ) -> Result<Self> {
+        let reach = plan.reach(cycle);
+        let (source, sink, reached) = match plan.test {
+            test if test.reads() => (
+                MrFlags::ALLOW_REMOTE_READ,
+                MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
+                Reached::Source,
+            ),
+            test if test.writes() => (MrFlags::empty(), MrFlags::ALLOW_REMOTE_WRITE, Reached::Sink),
+            _ => (
+                MrFlags::empty(),
+                MrFlags::ALLOW_LOCAL_WRITE,
+                Reached::Credits,
+            ),
+        };
+        let receives = if plan.test.sends() { plan.receives } else { 1 };
+        let depths = Depths {
+            receives,
+            initiator: plan.depth + 1,
+            initiator_sges: 1,
+        };
+        let data = Self {
+            endpoint: session.endpoint(depths, connector)?,
+            plan,
+            source: session.register(reach, source)?,
+            sink: session.register(reach, sink)?,
+            reached,
+            credits: session.register(CREDIT, MrFlags::ALLOW_REMOTE_WRITE)?,
+            bar: progress(plan),
+            limit,
+            empty: 0,
+            deadline: None,
+        };
+        if plan.test.sends() {
+            (0..receives).try_for_each(|_| data.receive())?;
+        }
+        Ok(data)
+    }
+
+    /// What the other side is told to reach for.
+    pub(super) fn place(&self) -> RemoteAddress {
+        match self.reached {
+            Reached::Source => self.source.remote(),
+            Reached::Sink => self.sink.remote(),
+            Reached::Credits => self.credits.remote(),
+        }
+    }
+
+    fn message(&self, region: &Region) -> [Sge; 1] {
+        [region.sge(0..self.plan.size as usize)]
+    }
+
+    pub(super) fn receive(&self) -> Result<()> {
+        posted(self.endpoint.qp.receive(0, &self.message(&self.sink)))
+    }
+
+    pub(super) fn send(&self) -> Result<()> {
+        let part = self.message(&self.source);
+        posted(self.endpoint.qp.send(0, &part, OpFlags::empty()))
+    }
+
+    pub(super) fn write(&self, to: RemoteAddress) -> Result<()> {
+        let part = self.message(&self.source);
+        posted(self.endpoint.qp.write(0, &part, to, OpFlags::empty()))
+    }
+
+    pub(super) fn read(&self, from: RemoteAddress) -> Result<()> {
+        let part = self.message(&self.sink);
+        posted(self.endpoint.qp.read(0, &part, from, OpFlags::empty()))
+    }
+
+    /// Writes the credit `taken` to the sender. The peer reads the number as its processor does, and so is it written.
+    pub(super) fn give_credit(&self, taken: u32, to: RemoteAddress) -> Result<()> {
+        // Numbers only grow, so a later one in an earlier Write is no fault.
+        self.credits.buffer.write(0, &taken.to_ne_bytes());
+        let part = [self.credits.sge(0..CREDIT)];
+        posted(self.endpoint.qp.write(0, &part, to, OpFlags::empty()))
+    }
+
+    /// How many messages the other side has said to have taken.
+    pub(super) fn credit(&self) -> u32 {
+        let mut octets = [0; CREDIT];
+        self.credits.buffer.read(0, &mut octets);
+        u32::from_ne_bytes(octets)
+    }
+
+    /// Sets the octet by which the other side of a Write ping-pong knows the message.
+    pub(super) fn set_last(&self, value: u8) {
+        self.source
+            .buffer
+            .write(self.plan.size as usize - 1, &[value]);
+    }
+
+    /// The same octet as the other side has written it here.
+    pub(super) fn last(&self) -> u8 {
+        self.sink.buffer.load(self.plan.size as usize - 1)
+    }
+
+    /// A completion that is there, or soon; of what, and of how many octets where it is a Receive.
+    pub(super) fn look(&mut self) -> Result<Option<CompletionResult>> {
+        let result = if self.plan.sleeps {
+            self.endpoint.next_within(NAP)?
+        } else {
+            self.endpoint.poll()
+        };
+        // What came before the end is still there when the end is seen.
+        let result = match result {
+            None if self.endpoint.has_ended() => match self.endpoint.poll() {
+                None => return Err(lost("go on with the test")),
+                last => last,
+            },
+            result => result,
+        };
+        match result {
+            Some(result) => {
+                self.deadline = None;
+                self.empty = 0;
+                succeeded(result).map(Some)
+            }
+            None => self.nothing().map(|()| None),
+        }
+    }
+
+    /// The same, as long as it takes within the limit.
+    pub(super) fn wait(&mut self) -> Result<CompletionResult> {
+        loop {
+            if let Some(result) = self.look()? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// One more look was in vain.
+    fn nothing(&mut self) -> Result<()> {
+        self.empty = self.empty.wrapping_add(1);
+        if !self.plan.sleeps {
+            // The other side, or what drives it, may want this very core.
+            std::thread::yield_now();
+            if !self.empty.is_multiple_of(LOOK) {
+                return Ok(());
+            }
+        }
+        let now = Instant::now();
+        if now > *self.deadline.get_or_insert(now + self.limit) {
+            return Err(self.silence());
+        }
+        Ok(())
+    }
+
+    fn silence(&self) -> Failure {
+        let advice = if self.plan.test == Test::WriteLat {
+            // The server writes first, and may not before it has heard from the client (RFC 5044 §7.1.2).
+            "check that the other side is alive; with siw as the client, its module parameter peer_to_peer must be 1, or \
+             nobody may write first"
+        } else {
+            "check that the other side is alive, and has the same -s, -n and -r"
+        };
+        Failure::peer(
+            format!(
+                "cannot go on with the test: nothing has moved for {}",
+                units::time(self.limit)
+            ),
+            advice,
+        )
+    }
+
+    /// Something moved in memory, which no completion tells.
+    pub(super) fn noticed(&mut self) {
+        self.deadline = None;
+    }
+
+    /// So many messages are done.
+    pub(super) fn progress(&self, done: u32) {
+        if done.is_multiple_of(STEP) {
+            self.bar.set_position(done.into());
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// A Receive that the other side's Send has filled as agreed.
+    pub(super) fn check(&self, result: &CompletionResult) -> Result<bool> {
+        if result.request_type != RequestType::Receive {
+            return Ok(false);
+        }
+        if result.bytes_transferred == self.plan.size {
+            return Ok(true);
+        }
+        Err(Failure::new(
+            format!(
+                "a message of {} octets came, and -s says {}",
+                result.bytes_transferred, self.plan.size
+            ),
+            "give both sides the same -s",
+        ))
+    }
+}
+
+/// A bar on standard error, if that is a terminal.
+fn progress(plan: Plan) -> ProgressBar {
+    let bar = ProgressBar::new(plan.count.into()).with_message(plan.test.name());
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn succeeded(result: CompletionResult) -> Result<CompletionResult> {
+    match result.status {
+        Status::SUCCESS => Ok(result),
+        Status::CANCELED => Err(lost("go on with the test")),
+        status => Err(Failure::status(
+            format_args!("finish a {:?}", result.request_type),
+            status,
+        )),
+    }
+}
+
+fn posted(call: netdirect::Result<()>) -> Result<()> {
+    call.map_err(|error| match error.status() {
+        Status::CONNECTION_INVALID => lost("go on with the test"),
+        _ => Failure::nd("post a request", &error),
+    })
+}
+
+/// An empty histogram: up to an hour with three digits.
+pub(super) fn histogram() -> Result<Histogram<u64>> {
+    const HOUR: u64 = 3_600_000_000_000;
+    Histogram::new_with_bounds(1, HOUR, 3).map_err(|error| {
+        Failure::new(
+            format!("cannot count latencies: {error}"),
+            "this should not happen: report it",
+        )
+    })
+}

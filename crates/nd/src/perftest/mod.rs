@@ -1,0 +1,312 @@
+//! `nd perftest`: the exchange of perftest's six programs, over any provider.
+//!
+//! Two connections to one port. On the first ([`control`]) the sides exchange records ([`record`]) and results; on the
+//! second ([`data`]) the test runs ([`turns`]). perftest does not look at the data that it moves, and nor does this:
+//! `nd perf` does.
+
+mod control;
+mod data;
+mod plan;
+mod record;
+mod turns;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netdirect::{Connector, Listener, ReadLimits, Status};
+
+use control::{Control, Role};
+use data::{Data, Measured};
+pub(crate) use plan::PerftestArgs;
+use plan::{Plan, Test};
+use record::{Place, Speed};
+
+use crate::errors::{Failure, Result};
+use crate::mailbox::Mailbox;
+use crate::output;
+use crate::peer;
+use crate::session::{self, Session, Setup};
+use crate::table::{Align, Table};
+use crate::units;
+
+/// How long the other side may take to end the connections when all is done.
+const PARTING: Duration = Duration::from_secs(5);
+
+/// Between two tries to make the second connection: the server listens for it anew.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Runs the side that is asked for.
+pub(crate) fn run(args: &PerftestArgs) -> Result<()> {
+    let plan = Plan::new(args);
+    let setup = Setup::new(&args.peer.adapter, args.peer.timeout)?;
+    let done = match &args.host {
+        Some(host) => client(args, plan, &setup, &peer::resolve(host, args.port)?),
+        None => server(args, plan, &setup),
+    };
+    let recorded = setup.finish();
+    done?;
+    recorded
+}
+
+fn client(args: &PerftestArgs, plan: Plan, setup: &Setup, addresses: &[SocketAddr]) -> Result<()> {
+    let mut last = peer::nowhere();
+    for address in addresses {
+        let (session, local) = args.peer.towards(setup, *address)?;
+        plan.check(session.info())?;
+        let mailbox = Mailbox::new(&session, session.connector()?)?;
+        match peer::connect(&mailbox.endpoint, local, *address, ReadLimits::default()) {
+            Ok(()) => {
+                output::line(format_args!(
+                    "{}, one queue pair, with {address}",
+                    plan.title()
+                ))?;
+                let data = |control: &mut Control| {
+                    let cycle = control.greet()?;
+                    control.places(Place::default())?;
+                    second(&session, plan, cycle, args.peer.timeout, local, *address)
+                };
+                return exchange(
+                    Control::new(mailbox, Role::Client),
+                    Role::Client,
+                    plan,
+                    data,
+                );
+            }
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+/// Makes the second connection. The server begins to listen for it when it has heard that this side is ready.
+fn second(
+    session: &Session,
+    plan: Plan,
+    cycle: u32,
+    limit: Duration,
+    local: SocketAddr,
+    server: SocketAddr,
+) -> Result<Data> {
+    let deadline = Instant::now() + limit;
+    let info = session.info();
+    let limits = ReadLimits {
+        inbound: plan.reads(info.max_inbound_read_limit),
+        outbound: plan.reads(info.max_outbound_read_limit),
+    };
+    loop {
+        let data = Data::new(session, session.connector()?, plan, cycle, limit)?;
+        match peer::connect(&data.endpoint, local, server, limits) {
+            Ok(()) => return Ok(data),
+            Err(failure)
+                if failure.nd_status() == Some(Status::CONNECTION_REFUSED)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(AGAIN);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+fn server(args: &PerftestArgs, plan: Plan, setup: &Setup) -> Result<()> {
+    let host = args.listen.as_deref().unwrap_or_default();
+    let addresses = peer::resolve(host, args.port)?;
+    let (session, listener, address) = args.peer.listen(setup, &addresses)?;
+    plan.check(session.info())?;
+    output::line(format_args!("listening on {address}"))?;
+    let request = session::next_request(&session, listener.as_ref(), None)?;
+    let mailbox = Mailbox::new(&session, Arc::clone(&request.connector))?;
+    accepted(mailbox.endpoint.accept(request.limits, &[])?)?;
+    output::line(format_args!(
+        "{}, one queue pair, with {}",
+        plan.title(),
+        request.peer
+    ))?;
+    let data = |control: &mut Control| {
+        let cycle = control.greet()?;
+        control.places(Place::default())?;
+        accept_second(&session, listener, plan, cycle, args.peer.timeout)
+    };
+    exchange(
+        Control::new(mailbox, Role::Server),
+        Role::Server,
+        plan,
+        data,
+    )
+}
+
+/// Takes the second connection. Then nobody listens any more: a client that wants another queue pair is refused.
+fn accept_second(
+    session: &Session,
+    listener: Arc<dyn Listener>,
+    plan: Plan,
+    cycle: u32,
+    limit: Duration,
+) -> Result<Data> {
+    let request = session::next_request(session, listener.as_ref(), Some(limit))?;
+    drop(listener);
+    let connector: Arc<dyn Connector> = Arc::clone(&request.connector);
+    let data = Data::new(session, connector, plan, cycle, limit)?;
+    accepted(data.endpoint.accept(request.limits, &[])?)?;
+    Ok(data)
+}
+
+fn accepted(status: Status) -> Result<()> {
+    match status {
+        Status::SUCCESS => Ok(()),
+        status => Err(Failure::status("accept the connection", status)),
+    }
+}
+
+/// All that follows once the first connection stands; `connect` makes the second one.
+fn exchange(
+    mut control: Control,
+    role: Role,
+    plan: Plan,
+    connect: impl FnOnce(&mut Control) -> Result<Data>,
+) -> Result<()> {
+    let mut data = connect(&mut control)?;
+    control.places(Place::default())?;
+    let mine = Place {
+        out_reads: plan.reads(u32::MAX).max(1),
+        queue_pair: 1,
+        at: data.place(),
+    };
+    let remote = control.places(mine)?.at;
+    for _ in 1..before(plan.test) {
+        control.places(mine)?;
+    }
+    let measured = data.run(role, remote)?;
+    let told = finish(&mut control, role, plan, mine, &data, measured.as_ref())?;
+    show(plan, measured.as_ref(), told)?;
+    part(role, &data, &control);
+    Ok(())
+}
+
+/// How many times both sides tell the places of their memory before the test begins. Each time but the first it is a
+/// mark: Receives are posted, what is known is printed.
+fn before(test: Test) -> u32 {
+    match test {
+        Test::WriteBw | Test::ReadBw => 3,
+        Test::SendBw | Test::SendLat | Test::WriteLat | Test::ReadLat => 4,
+    }
+}
+
+/// What both sides say after the test: the speed of Reads and Writes, as the client has measured it.
+fn finish(
+    control: &mut Control,
+    role: Role,
+    plan: Plan,
+    mine: Place,
+    data: &Data,
+    measured: Option<&Measured>,
+) -> Result<Option<Speed>> {
+    if plan.test == Test::WriteLat {
+        return Ok(None); // both know that all has come
+    }
+    if role == Role::Server {
+        // The test may go on without this side. The connection that it runs on shows whether the client is still there.
+        control.places_after(mine, || !data.endpoint.has_ended())?;
+    } else {
+        control.places(mine)?;
+    }
+    if !matches!(plan.test, Test::WriteBw | Test::ReadBw) {
+        return Ok(None);
+    }
+    let speed = measured.map(|measured| speed(plan, measured.time));
+    let told = control.speeds(speed.unwrap_or_default())?;
+    control.places(mine)?;
+    Ok((role == Role::Server).then_some(told))
+}
+
+/// The server ends both connections, the second one first; the client waits for that.
+fn part(role: Role, data: &Data, control: &Control) {
+    for endpoint in [&data.endpoint, &control.mailbox.endpoint] {
+        if role == Role::Client {
+            endpoint.wait_for_end(PARTING);
+        }
+        // All is done: how the connection ends makes no difference any more.
+        drop(endpoint.disconnect_within(PARTING));
+    }
+}
+
+/// In perftest's units.
+fn speed(plan: Plan, time: Duration) -> Speed {
+    let seconds = time.as_secs_f64().max(1e-9);
+    let messages = f64::from(plan.count);
+    Speed {
+        size: plan.size.into(),
+        count: plan.count.into(),
+        peak: 0.0, // as perftest's with -N
+        average: messages * f64::from(plan.size) / seconds / f64::from(1 << 20),
+        rate: messages / seconds / 1e6,
+    }
+}
+
+/// Prints what moved and how fast, under perftest's heads where they mean the same.
+fn show(plan: Plan, measured: Option<&Measured>, told: Option<Speed>) -> Result<()> {
+    let moved = units::bytes(u64::from(plan.size) * u64::from(plan.count));
+    let ways = if matches!(plan.test, Test::SendLat | Test::WriteLat) {
+        " each way"
+    } else {
+        ""
+    };
+    let latencies = measured.and_then(|measured| measured.latencies.as_ref());
+    let speed = measured.map(|measured| speed(plan, measured.time)).or(told);
+    let table = match (latencies, speed) {
+        (Some(latencies), _) => Some(latency_table(plan, latencies)),
+        (None, Some(speed)) => Some(bandwidth_table(speed)),
+        (None, None) => None,
+    };
+    if let Some(table) = table {
+        output::afterword(table.to_string().trim_end_matches('\n'))?;
+    }
+    output::afterword(format_args!("moved {moved}{ways}"))
+}
+
+fn bandwidth_table(speed: Speed) -> Table {
+    let heads = [
+        "#bytes",
+        "#iterations",
+        "BW average[MiB/sec]",
+        "MsgRate[Mpps]",
+    ];
+    let mut table = Table::new(heads.map(|head| (head, Align::Right)));
+    table.row([
+        speed.size.to_string(),
+        speed.count.to_string(),
+        format!("{:.2}", speed.average),
+        format!("{:.6}", speed.rate),
+    ]);
+    table
+}
+
+fn latency_table(plan: Plan, latencies: &hdrhistogram::Histogram<u64>) -> Table {
+    let heads = [
+        "#bytes",
+        "#iterations",
+        "t_min[usec]",
+        "t_max[usec]",
+        "t_typical[usec]",
+        "t_avg[usec]",
+        "t_stdev[usec]",
+        "99% percentile[usec]",
+        "99.9% percentile[usec]",
+    ];
+    let mut table = Table::new(heads.map(|head| (head, Align::Right)));
+    let micros = |nanos: f64| format!("{:.2}", nanos / 1e3);
+    let at = |quantile: f64| micros(latencies.value_at_quantile(quantile) as f64);
+    table.row([
+        plan.size.to_string(),
+        plan.count.to_string(),
+        micros(latencies.min() as f64),
+        micros(latencies.max() as f64),
+        at(0.5),
+        micros(latencies.mean()),
+        micros(latencies.stdev()),
+        at(0.99),
+        at(0.999),
+    ]);
+    table
+}

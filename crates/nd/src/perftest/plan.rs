@@ -1,0 +1,265 @@
+//! The arguments of `nd perftest`, and the test they stand for.
+
+use clap::{Args, ValueEnum};
+use netdirect::AdapterInfo;
+
+use crate::errors::{Failure, Result};
+use crate::peer::PeerArgs;
+
+/// Where perftest listens unless told otherwise.
+const PORT: u16 = 18515;
+
+/// Receives posted by the side that takes Sends, and Reads under way, at most: perftest's own defaults.
+const RECEIVES: u32 = 512;
+const READS: u32 = 128;
+
+/// One of perftest's programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Test {
+    /// ib_send_bw: bandwidth of Sends
+    #[value(name = "send_bw")]
+    SendBw,
+    /// ib_write_bw: bandwidth of RDMA Writes
+    #[value(name = "write_bw")]
+    WriteBw,
+    /// ib_read_bw: bandwidth of RDMA Reads
+    #[value(name = "read_bw")]
+    ReadBw,
+    /// ib_send_lat: latency of Sends
+    #[value(name = "send_lat")]
+    SendLat,
+    /// ib_write_lat: latency of RDMA Writes
+    #[value(name = "write_lat")]
+    WriteLat,
+    /// ib_read_lat: latency of RDMA Reads
+    #[value(name = "read_lat")]
+    ReadLat,
+}
+
+impl Test {
+    pub(super) fn is_bandwidth(self) -> bool {
+        matches!(self, Self::SendBw | Self::WriteBw | Self::ReadBw)
+    }
+
+    pub(super) fn sends(self) -> bool {
+        matches!(self, Self::SendBw | Self::SendLat)
+    }
+
+    pub(super) fn reads(self) -> bool {
+        matches!(self, Self::ReadBw | Self::ReadLat)
+    }
+
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::WriteBw | Self::WriteLat)
+    }
+
+    /// perftest's name for it, without its `ib_`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::SendBw => "send_bw",
+            Self::WriteBw => "write_bw",
+            Self::ReadBw => "read_bw",
+            Self::SendLat => "send_lat",
+            Self::WriteLat => "write_lat",
+            Self::ReadLat => "read_lat",
+        }
+    }
+}
+
+/// The flags have perftest's names, and both sides need the same, as with perftest. The connection is always made as
+/// with its `-R`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Speaks the exchange of perftest 4.5+0.17 (version 6.06) with -R, on one queue pair. The other side runs \
+                        ib_<TEST> -R, or nd perftest."
+)]
+pub(crate) struct PerftestArgs {
+    /// What is measured
+    #[arg(value_enum)]
+    test: Test,
+
+    /// The server to connect to
+    #[arg(required_unless_present = "listen", conflicts_with = "listen")]
+    pub(super) host: Option<String>,
+
+    /// Is the server, and listens on this address of an adapter
+    #[arg(long, value_name = "ADDR")]
+    pub(super) listen: Option<String>,
+
+    /// The server's port; a server takes any free one for 0
+    #[arg(short, long, default_value_t = PORT)]
+    pub(super) port: u16,
+
+    /// Octets of a message [default: 65536 for bandwidth, 2 for latency]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
+    size: Option<u32>,
+
+    /// Messages, at least 5 [default: 5000 for write_bw, else 1000]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(5..))]
+    iters: Option<u32>,
+
+    /// Messages under way, of bandwidth
+    #[arg(short, long, value_name = "DEPTH", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    tx_depth: u32,
+
+    /// Receives of the side that takes Sends; both sides must agree on it
+    #[arg(short, long, value_name = "DEPTH", default_value_t = RECEIVES, value_parser = clap::value_parser!(u32).range(3..))]
+    rx_depth: u32,
+
+    /// Sleeps until there is something to do, instead of polling
+    #[arg(short, long)]
+    events: bool,
+
+    /// Queue pairs: there is one
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1))]
+    qp: u32,
+
+    /// Taken for the sake of perftest's users: it is always so
+    #[arg(short = 'R', long = "rdma_cm")]
+    rdma_cm: bool,
+
+    #[command(flatten)]
+    pub(super) peer: PeerArgs,
+}
+
+/// A test as both sides understand it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) test: Test,
+    pub(super) size: u32,
+    pub(super) count: u32,
+    /// Requests under way.
+    pub(super) depth: u32,
+    /// Receives posted by a side that takes Sends.
+    pub(super) receives: u32,
+    /// Whether to sleep while there is nothing to do.
+    pub(super) sleeps: bool,
+}
+
+impl Plan {
+    /// perftest's defaults, cut to the number of messages as perftest does.
+    pub(super) fn new(args: &PerftestArgs) -> Self {
+        let test = args.test;
+        let size = if test.is_bandwidth() { 65536 } else { 2 };
+        let count = if test == Test::WriteBw { 5000 } else { 1000 };
+        let count = args.iters.unwrap_or(count);
+        let depth = if test.is_bandwidth() {
+            args.tx_depth
+        } else {
+            1
+        };
+        Self {
+            test,
+            size: args.size.unwrap_or(size),
+            count,
+            depth: depth.min(count),
+            receives: args.rx_depth.min(count),
+            sleeps: args.events,
+        }
+    }
+
+    /// Whether the adapter can do that.
+    pub(super) fn check(&self, info: &AdapterInfo) -> Result<()> {
+        let limits = [
+            ("-s", "octets", self.size, info.max_transfer_length),
+            ("-t", "requests", self.depth, info.max_initiator_queue_depth),
+            (
+                "-r",
+                "Receives",
+                self.receives,
+                info.max_receive_queue_depth,
+            ),
+        ];
+        for (flag, what, wanted, limit) in limits {
+            if wanted > limit {
+                return Err(Failure::new(
+                    format!("the adapter cannot do with {wanted} {what}: at most {limit}"),
+                    format!("choose less with {flag}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Messages between two credits that the side taking Sends returns: perftest's rule, which the sender relies on.
+    pub(super) fn credit(&self, received: u32) -> bool {
+        (received % self.receives).is_multiple_of((self.receives / 3).max(1))
+    }
+
+    /// Reads that may be under way, which is what both sides say in their start-up frames.
+    pub(super) fn reads(&self, limit: u32) -> u32 {
+        if self.test.reads() {
+            READS.min(limit)
+        } else {
+            0
+        }
+    }
+
+    /// Octets of the memory that the other side reaches for: small messages walk through `cycle`.
+    pub(super) fn reach(&self, cycle: u32) -> usize {
+        self.size.max(cycle) as usize
+    }
+
+    /// `send_bw of 65536 B, 1000 times`.
+    pub(super) fn title(&self) -> String {
+        format!(
+            "{} of {} B, {} times",
+            self.test.name(),
+            self.size,
+            self.count
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn plan(line: &str) -> Plan {
+        let words = ["nd", "perftest"].into_iter().chain(line.split(' '));
+        match Cli::parse_from(words).command {
+            Command::Perftest(args) => Plan::new(&args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_perftests() {
+        let plan = plan("send_bw host");
+        assert_eq!((plan.size, plan.count), (65536, 1000));
+        assert_eq!((plan.depth, plan.receives), (128, 512));
+        let plan = self::plan("write_bw -R host");
+        assert_eq!((plan.size, plan.count), (65536, 5000));
+        let plan = self::plan("read_lat host");
+        assert_eq!((plan.size, plan.count, plan.depth), (2, 1000, 1));
+    }
+
+    #[test]
+    fn depths_are_cut_to_the_messages() {
+        let plan = plan("send_bw -n 40 --listen 127.0.0.1");
+        assert_eq!((plan.depth, plan.receives), (40, 40));
+    }
+
+    #[test]
+    fn credits_come_as_perftest_returned_them_in_captures() {
+        let returned = |line: &str| {
+            let plan = plan(line);
+            let credits: Vec<_> = (1..=plan.count).filter(|n| plan.credit(*n)).collect();
+            credits
+        };
+        assert_eq!(returned("send_bw -n 40 host"), [13, 26, 39, 40]);
+        assert_eq!(returned("send_bw -n 600 host"), [170, 340, 510, 512]);
+    }
+
+    #[test]
+    fn other_numbers_of_queue_pairs_are_refused() {
+        let words = ["nd", "perftest", "send_bw", "-q", "2", "host"];
+        let failure = Cli::try_parse_from(words).expect_err("two queue pairs");
+        assert!(
+            failure.to_string().contains("1..=1") || failure.to_string().contains("not in 1"),
+            "{failure}"
+        );
+    }
+}
