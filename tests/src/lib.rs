@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod dissect;
+pub mod guest;
+pub mod interop;
 pub mod nd;
 pub mod proxy;
 pub mod tool;

@@ -25,30 +25,51 @@ pub fn binary() -> &'static Path {
     })
 }
 
+/// The same, optimized, for where a debug build would be too slow: built as `cargo run --release` builds it.
+pub fn optimized() -> PathBuf {
+    let (_, target) = target();
+    cargo_build(&target, &["--release"]);
+    program(&target.join("release"))
+}
+
 fn build() -> PathBuf {
+    let (profile, target) = target();
+    // With the features of the whole workspace, as `cargo test --workspace` has built it.
+    let mut options = vec!["--workspace", "--bin", "nd"];
+    if profile.file_name() == Some(OsStr::new("release")) {
+        options.push("--release");
+    }
+    cargo_build(&target, &options);
+    program(&profile)
+}
+
+/// The folder of this test's profile, and the target directory that it lies in.
+fn target() -> (PathBuf, PathBuf) {
     let test = env::current_exe().expect("a test knows its own path");
     // target/<profile>/deps/<test>
     let profile = test
         .ancestors()
         .nth(2)
         .expect("tests lie two folders below");
+    let target = profile
+        .parent()
+        .expect("a profile lies in the target directory");
+    (profile.to_owned(), target.to_owned())
+}
+
+fn program(profile: &Path) -> PathBuf {
+    profile.join(format!("nd{}", env::consts::EXE_SUFFIX))
+}
+
+fn cargo_build(target: &Path, options: &[&str]) {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // With the features of the whole workspace, as `cargo test --workspace` has built it.
-    command.args(["build", "--quiet", "--workspace", "--bin", "nd"]);
+    command.args(["build", "--quiet"]).args(options);
     command
         .arg("--manifest-path")
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
-    command.arg("--target-dir").arg(
-        profile
-            .parent()
-            .expect("a profile lies in the target directory"),
-    );
-    if profile.file_name() == Some(OsStr::new("release")) {
-        command.arg("--release");
-    }
+    command.arg("--target-dir").arg(target);
     let status = command.status().expect("cargo starts");
-    assert!(status.success(), "cargo build -p nd: {status}");
-    profile.join(format!("nd{}", env::consts::EXE_SUFFIX))
+    assert!(status.success(), "cargo build {options:?}: {status}");
 }
 
 /// A process of `nd` that has not been waited for; killed when dropped.

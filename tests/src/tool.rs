@@ -14,13 +14,22 @@ use std::thread;
 /// # Panics
 /// When it is missing and `CI=true`: there a test that does not run is a failure.
 pub fn find(name: &str) -> Option<PathBuf> {
-    let found = env::split_paths(&env::var_os("PATH").unwrap_or_default())
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file());
+    let found = look_for(name);
     if found.is_none() {
         skip(&format!("{name} is not installed"));
     }
     found
+}
+
+/// Whether `name` is there; nothing is said.
+pub fn is_installed(name: &str) -> bool {
+    look_for(name).is_some()
+}
+
+fn look_for(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 /// Says on standard error that the running test is skipped, and why.

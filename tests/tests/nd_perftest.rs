@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use netdirect::{
-    Affinity, Buffer, MrFlags, OpFlags, Overlapped, QueuePairOptions, ReadLimits, Sge, ext,
+    Affinity, Buffer, MrFlags, OpFlags, Overlapped, QueuePair, QueuePairOptions, ReadLimits, Sge,
+    ext,
 };
 use softnd_tests::dissect::Dissection;
 use softnd_tests::nd::{Finished, Nd};
@@ -159,8 +160,24 @@ fn another_version_is_named() {
     server.finish().assert_failure("version '' of perftest");
 }
 
+#[test]
+fn a_client_that_says_nothing_is_dropped() {
+    let (server, address) = server("send_bw", &["--timeout", "0.2"]);
+    connect_and(address, 1, |_, _| ());
+    server
+        .finish()
+        .assert_failure("exchange the versions: nothing has moved for 200 ms");
+}
+
 /// Connects, sends one message of so many octets, and waits until the other side ends the connection.
 fn send_one(to: SocketAddr, length: usize) {
+    connect_and(to, length, |qp, sge| {
+        qp.send(0, &[sge], OpFlags::empty()).expect("sent");
+    });
+}
+
+/// Connects, does something with so much memory, and waits until the other side ends the connection.
+fn connect_and(to: SocketAddr, length: usize, act: impl FnOnce(&dyn QueuePair, Sge)) {
     let adapter =
         softnd::open("softnd+tcp://127.0.0.1", softnd::Options::default()).expect("an adapter");
     let file = adapter.create_overlapped_file().expect("a file");
@@ -189,7 +206,7 @@ fn send_one(to: SocketAddr, length: usize) {
     let ended = Overlapped::new();
     let watched = connector.notify_disconnect(&ended);
     let sge = Sge::new(&buffer, .., region.get_local_token());
-    qp.send(0, &[sge], OpFlags::empty()).expect("sent");
+    act(qp.as_ref(), sge);
     ext::wait(watched, &ended).expect("the other side disconnects");
 }
 

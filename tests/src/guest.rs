@@ -1,0 +1,83 @@
+//! A guest whose kernel has the soft-iWARP driver siw, as `tests/interop/guest/make` leaves it behind.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use crate::tool;
+
+/// A guest that has been made.
+#[derive(Debug)]
+pub struct Guest {
+    scripts: PathBuf,
+    made: PathBuf,
+}
+
+/// What a program in the guest has said, and left behind.
+#[derive(Debug)]
+pub struct Said {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output and standard error.
+    pub text: String,
+    /// Of the script that runs the guest.
+    pub errors: String,
+}
+
+impl Guest {
+    /// The guest, or `None` after saying which test is skipped for want of it or of qemu. It takes Debian 12 and
+    /// minutes to make, so tests do not.
+    pub fn find() -> Option<Self> {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/guest");
+        let cache = || {
+            let home = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+            home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))
+                .map(|cache| cache.join("softnd-guest"))
+        };
+        let made = env::var_os("SOFTND_GUEST")
+            .map(PathBuf::from)
+            .or_else(cache);
+        let Some(made) = made.filter(|made| made.join("recipe").is_file()) else {
+            tool::skip_here("there is no guest with siw: tests/interop/guest/make makes one");
+            return None;
+        };
+        if !tool::is_installed("qemu-system-x86_64") {
+            tool::skip_here("qemu-system-x86_64 is not installed");
+            return None;
+        }
+        Some(Self { scripts, made })
+    }
+
+    /// Runs `main` from the folder `share`, and fetches what it leaves in its folder `out` into ours.
+    ///
+    /// # Panics
+    /// When the script that runs the guest cannot be started.
+    pub fn run(&self, limit: Duration, share: &Path, out: &Path) -> Said {
+        let output = Command::new(self.scripts.join("run"))
+            .arg(limit.as_secs().to_string())
+            .args([share, out])
+            .env("SOFTND_GUEST", &self.made)
+            .output()
+            .expect("the guest is started");
+        Said {
+            status: output.status,
+            text: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The version of a package that the guest is made of.
+    ///
+    /// # Panics
+    /// When the guest is made of no such package.
+    pub fn version(&self, package: &str) -> String {
+        let list = fs::read_to_string(self.made.join("packages")).expect("the guest's packages");
+        let found = list.lines().find_map(|line| {
+            let (name, version) = line.split_once(' ')?;
+            name.starts_with(package).then(|| version.to_owned())
+        });
+        found.unwrap_or_else(|| panic!("the guest has no package {package}: {list}"))
+    }
+}

@@ -1,0 +1,403 @@
+//! The cases that softnd goes through with siw: what the guest says of each, what the wire has to show, and the report.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::dissect::{Packet, Severity};
+
+/// Pings per case of `siw_peer`, as in the guest's script.
+const FEW_PINGS: usize = 10;
+
+/// Pings per case of `nd rping`, and messages per case of `nd perftest`.
+const MESSAGES: usize = 100;
+
+/// RDMAP opcodes.
+const WRITE: u8 = 0;
+const READ: u8 = 1;
+const RESPONSE: u8 = 2;
+const SEND: u8 = 3;
+
+/// One line of what the guest's script says.
+#[derive(Debug)]
+pub struct Case {
+    /// Whether both programs ended as they should.
+    pub passed: bool,
+    /// The port of the case, and of no other.
+    pub port: u16,
+    /// What was tried.
+    pub name: String,
+    /// What the other program has measured, where it does.
+    pub figure: String,
+    crc: bool,
+    /// Whether the passive side sends the Terminate, and the layer and error type that Wireshark sees in it.
+    refusal: Option<(bool, u8, u8)>,
+}
+
+impl Case {
+    /// The case of a line, if the line is about one.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (verdict, rest) = line.split_once(' ')?;
+        let passed = match verdict {
+            "PASS" => true,
+            "FAIL" => false,
+            _ => return None,
+        };
+        let mut words = rest.splitn(5, ' ');
+        let port = words.next()?.parse().ok()?;
+        let crc = words.next()? == "on";
+        let refusal = words.next()?;
+        let name = words.next()?.to_owned();
+        let figure = words.next().unwrap_or_default().to_owned();
+        // siw sends the two halves of that octet in the wrong order (PEER-084), so that a refused Read, layer 0 type 1,
+        // shows as layer 1 type 0.
+        let softnd_listens = name.starts_with("siw-connects");
+        let refusal = match refusal {
+            "siw:read" => Some((!softnd_listens, 1, 0)),
+            "siw:write" => Some((!softnd_listens, 1, 1)),
+            "softnd:read" => Some((softnd_listens, 0, 1)),
+            "softnd:write" => Some((softnd_listens, 1, 1)),
+            _ => None,
+        };
+        Some(Self {
+            passed,
+            port,
+            name,
+            figure,
+            crc,
+            refusal,
+        })
+    }
+
+    /// What is on the wire is what the case is about. `packets` are those of the case's port.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn check(&self, packets: &[&Packet]) {
+        let name = &self.name;
+        self.check_startup(packets);
+        for packet in packets {
+            assert!(
+                packet.payload == 0 || packet.is_iwarp() || packet.partial,
+                "{name}: not dissected as iWARP: {packet:?}"
+            );
+            let wanted = if self.crc { packet.fpdus } else { 0 };
+            assert_eq!(packet.good_crcs, wanted, "{name}: CRCs of {packet:?}");
+            let fault = packet.remarks.iter().find(|remark| !is_harmless(remark));
+            assert_eq!(fault, None, "{name}: {packet:?}");
+        }
+        let faults: Vec<_> = packets
+            .iter()
+            .filter_map(|packet| Some((self.by_server(packet), packet.terminate?)))
+            .map(|(by_server, (layer, kind, _))| (by_server, layer, kind))
+            .collect();
+        assert_eq!(
+            faults,
+            Vec::from_iter(self.refusal),
+            "{name}: Terminate messages"
+        );
+        self.count(packets);
+    }
+
+    fn by_server(&self, packet: &Packet) -> bool {
+        packet.ports.0 == self.port
+    }
+
+    /// Each connection begins with a Request and a Reply; there are as many as the programs make.
+    fn check_startup(&self, packets: &[&Packet]) {
+        let name = &self.name;
+        let mut streams: BTreeMap<u32, Vec<&Packet>> = BTreeMap::new();
+        for packet in packets.iter().filter(|packet| packet.is_iwarp()) {
+            streams.entry(packet.stream).or_default().push(packet);
+        }
+        let wanted = if self.is_of("nd-perftest") { 2 } else { 1 };
+        assert_eq!(streams.len(), wanted, "{name}: connections");
+        for packets in streams.values() {
+            for (i, (what, passive)) in [("Request", false), ("Reply", true)]
+                .into_iter()
+                .enumerate()
+            {
+                let packet = packets.get(i);
+                let found = packet.is_some_and(|packet| {
+                    let startup = packet.startup.as_ref();
+                    startup.is_some_and(|startup| startup.request != passive)
+                        && self.by_server(packet) == passive
+                });
+                assert!(found, "{name}: a {what} is missing: {packet:?}");
+            }
+        }
+    }
+
+    fn is_of(&self, program: &str) -> bool {
+        self.name.starts_with(program)
+    }
+
+    /// As many messages as the case needs.
+    fn count(&self, packets: &[&Packet]) {
+        let name = &self.name;
+        let count = |passive: bool, opcode: u8| {
+            packets
+                .iter()
+                .filter(|packet| self.by_server(packet) == passive)
+                .flat_map(|packet| &packet.opcodes)
+                .filter(|found| **found == opcode)
+                .count()
+        };
+        let pings = match () {
+            () if name.contains("/ping/") => FEW_PINGS,
+            () if self.is_of("nd-rping") => MESSAGES,
+            () => 0,
+        };
+        if pings > 0 {
+            assert_eq!(count(false, SEND), 2 * pings, "{name}: adverts");
+            assert_eq!(count(true, SEND), 2 * pings, "{name}: answers");
+            assert_eq!(count(true, READ), pings, "{name}: Reads");
+            assert!(count(true, WRITE) >= pings, "{name}: Writes");
+            assert!(count(false, RESPONSE) >= pings, "{name}: Read Responses");
+        }
+        if name.contains("/reject/") {
+            let sent: usize = packets.iter().map(|packet| packet.fpdus).sum();
+            assert_eq!(sent, 0, "{name}: nothing follows a rejection");
+        }
+        if self.is_of("nd-perftest") {
+            self.count_perftest(count);
+        }
+    }
+
+    /// Messages that one segment carries are counted one by one, of longer ones there are at least as many segments.
+    fn count_perftest(&self, count: impl Fn(bool, u8) -> usize) {
+        let name = &self.name;
+        let test = name.split('/').nth(1).unwrap_or_default();
+        // Agreed upon, before the test; after it, for bandwidth of Writes and Reads five figures more.
+        let records = match test {
+            "ib_write_lat" => 10,
+            "ib_write_bw" | "ib_read_bw" => 16,
+            _ => 11,
+        };
+        let (client, server) = (count(false, SEND), count(true, SEND));
+        match test {
+            "ib_send_bw" => {
+                assert!(client >= records + MESSAGES, "{name}: Sends");
+                assert_eq!(server, records, "{name}: the server's records");
+                // Credits, for a third of the Receives each, and for all of them.
+                assert_eq!(count(true, WRITE), 4, "{name}: credits");
+                return;
+            }
+            "ib_send_lat" => {
+                let both = (records + MESSAGES, records + MESSAGES);
+                assert_eq!((client, server), both, "{name}: Sends");
+                return;
+            }
+            _ => assert_eq!((client, server), (records, records), "{name}: records"),
+        }
+        match test {
+            "ib_write_bw" => assert!(count(false, WRITE) >= MESSAGES, "{name}: Writes"),
+            "ib_write_lat" => {
+                assert!(
+                    count(false, WRITE) >= MESSAGES,
+                    "{name}: the client's Writes"
+                );
+                assert!(
+                    count(true, WRITE) >= MESSAGES,
+                    "{name}: the server's Writes"
+                );
+            }
+            "ib_read_bw" | "ib_read_lat" => {
+                assert_eq!(count(false, READ), MESSAGES, "{name}: Reads");
+                assert!(count(true, RESPONSE) >= MESSAGES, "{name}: Responses");
+            }
+            other => panic!("{name}: no such test: {other}"),
+        }
+    }
+}
+
+/// Notes, and what is said of TCP's own flow: on a slow machine packets are seen late and in another order.
+/// That none was lost, the numbers of messages show.
+fn is_harmless((severity, text): &(Severity, String)) -> bool {
+    const HARMLESS: [&str; 7] = [
+        "Connection reset",
+        "D-SACK Sequence",
+        "TCP window specified by the receiver is now completely full",
+        "TCP Zero Window segment",
+        "This frame is a (suspected) out-of-order segment",
+        "Previous segment(s) not captured",
+        "ACKed segment that wasn't captured",
+    ];
+    *severity <= Severity::Note || HARMLESS.iter().any(|known| text.starts_with(known))
+}
+
+/// What a run of all cases is told as.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// Programs, and their versions.
+    pub versions: Vec<(&'a str, String)>,
+    /// All cases.
+    pub cases: &'a [Case],
+    /// Per case, FPDUs that tshark found.
+    pub fpdus: BTreeMap<u16, usize>,
+    /// How long the guest took for all cases.
+    pub time: Duration,
+}
+
+impl Report<'_> {
+    /// The page `docs/interop.md`.
+    pub fn page(&self) -> String {
+        let mut page = String::from(INTRODUCTION);
+        page.push_str("| | version |\n|---|---|\n");
+        for (program, version) in &self.versions {
+            let _ = writeln!(page, "| {program} | {version} |");
+        }
+        let passed = self.cases.iter().filter(|case| case.passed).count();
+        let fpdus: usize = self.fpdus.values().sum();
+        let _ = writeln!(
+            page,
+            "\n{passed} of {} cases passed, in {} s with the start of the guest; tshark dissected {fpdus} FPDUs of theirs \
+             without a fault.",
+            self.cases.len(),
+            self.time.as_secs()
+        );
+        for section in &SECTIONS {
+            self.section(&mut page, section);
+        }
+        page
+    }
+
+    fn section(&self, page: &mut String, section: &Section) {
+        let _ = write!(page, "\n## {}\n\n{}\n\n", section.title, section.text);
+        let figure = section.figure;
+        let _ = writeln!(page, "| case | result | FPDUs |{figure}");
+        let rule = if figure.is_empty() { "" } else { "--:|" };
+        let _ = writeln!(page, "|---|---|--:|{rule}");
+        let of_section = |case: &&Case| section.prefixes.iter().any(|prefix| case.is_of(prefix));
+        for case in self.cases.iter().filter(of_section) {
+            let result = if case.passed { "passed" } else { "FAILED" };
+            let fpdus = self.fpdus.get(&case.port).copied().unwrap_or_default();
+            let _ = write!(page, "| {} | {result} | {fpdus} |", case.name);
+            if !figure.is_empty() {
+                let _ = write!(page, " {} |", case.figure);
+            }
+            page.push('\n');
+        }
+    }
+
+    /// The cases of no section, which the page would not show.
+    pub fn left_out(&self) -> BTreeSet<&str> {
+        let shown = |case: &&Case| {
+            let mut prefixes = SECTIONS.iter().flat_map(|section| section.prefixes);
+            !prefixes.any(|prefix| case.is_of(prefix))
+        };
+        self.cases
+            .iter()
+            .filter(shown)
+            .map(|case| case.name.as_str())
+            .collect()
+    }
+}
+
+/// Cases that belong together.
+struct Section {
+    title: &'static str,
+    text: &'static str,
+    /// How the names of its cases begin.
+    prefixes: &'static [&'static str],
+    /// The head of a column with figures, or nothing.
+    figure: &'static str,
+}
+
+const INTRODUCTION: &str = "\
+# Interoperation with the kernel's siw
+
+Written by the test `siw` of the package `softnd-tests`, which boots a guest and lets softnd talk to the soft-iWARP
+driver of the Linux kernel over TCP: programs of other projects, unchanged, on one side, softnd on the other. All
+traffic is captured and dissected by tshark: each connection has to begin with an MPA Request and Reply, every FPDU to
+be dissected, every CRC to be good where CRC is on, messages to be as many as the case needs, and a Terminate to be
+there only where the case provokes it.
+
+To repeat it, on Debian 12 as root:
+
+```sh
+tests/interop/guest/make        # once
+cargo make interop              # and SOFTND_REPORT=1 cargo make interop, to write this page anew
+```
+
+Speeds are those of a machine with two emulated processors, which took turns with other work: they show that data moved
+and that the other program could measure it, no more. [Performance](performance.md) has those that count.
+
+";
+
+const SECTIONS: [Section; 4] = [
+    Section {
+        title: "rping",
+        text: "\
+`nd rping` as client and as server, with `rping` of rdma-core on siw: 100 pings each, every octet compared by both
+sides. `p2p` is siw's `peer_to_peer`, `crc-on` its `mpa_crc_required` where it is the client; sizes end where rping's do,
+one octet below 64 KiB.",
+        prefixes: &["nd-rping-client/", "nd-rping-server/"],
+        figure: " time |",
+    },
+    Section {
+        title: "perftest",
+        text: "\
+`nd perftest` as client and as server, with the six programs of perftest on siw, 100 messages each. The figure is
+perftest's own (of bandwidth the average, of latency the typical value); but a server of `ib_read_lat` measures nothing,
+so that there it is nd's. `ib_write_lat` as the client on siw without `peer_to_peer` is not possible: its server writes
+first, and RFC 5044 section 7.1.2 forbids that before the client has said something.",
+        prefixes: &["nd-perftest-client/", "nd-perftest-server/"],
+        figure: " figure |",
+    },
+    Section {
+        title: "softnd connects, rping listens",
+        text: "Also what rping never does: accesses that the other side has to refuse.",
+        prefixes: &["softnd-connects/"],
+        figure: "",
+    },
+    Section {
+        title: "rping connects, softnd listens",
+        text: "The same the other way round, with CRC asked for by one side only, rejections and early ends.",
+        prefixes: &["siw-connects/"],
+        figure: "",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_case() {
+        let case = Case::parse("PASS 7601 on none nd-perftest-client/ib_send_bw/65536 4.50 MiB/s")
+            .expect("a case");
+        assert!(case.passed && case.crc && case.refusal.is_none());
+        assert_eq!((case.port, case.figure.as_str()), (7601, "4.50 MiB/s"));
+        let case = Case::parse("FAIL 7205 off siw:read siw-connects/read-bad-key why not")
+            .expect("a case");
+        assert!(!case.passed && !case.crc);
+        assert_eq!(case.refusal, Some((false, 1, 0)));
+        assert!(Case::parse("tcpdump: 3 packets").is_none());
+    }
+
+    #[test]
+    fn the_report_has_a_row_for_each_case_and_no_case_is_left_out() {
+        let lines = [
+            "PASS 7601 on none nd-perftest-client/x 1 us",
+            "FAIL 7401 on none nd-rping-server/y why",
+        ];
+        let cases: Vec<_> = lines.into_iter().filter_map(Case::parse).collect();
+        let report = Report {
+            versions: vec![("siw", "6.1".to_owned())],
+            cases: &cases,
+            fpdus: BTreeMap::from([(7601, 12)]),
+            time: Duration::from_secs(7),
+        };
+        let page = report.page();
+        for row in [
+            "| siw | 6.1 |",
+            "| nd-perftest-client/x | passed | 12 | 1 us |",
+            "| nd-rping-server/y | FAILED | 0 | why |",
+            "1 of 2 cases passed, in 7 s",
+        ] {
+            assert!(page.contains(row), "{row} is missing:\n{page}");
+        }
+        assert_eq!(report.left_out(), BTreeSet::new());
+    }
+}
