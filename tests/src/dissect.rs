@@ -153,7 +153,7 @@ impl Dissection {
     /// than a note; a reset is remarked upon and no fault.
     ///
     /// Nothing is excused here. Of the dissector's known false alarms, the tries of other protocols (PEER-081) are
-    /// switched off; the marker between two FPDUs (PEER-082) needs markers, which nobody asks for by default.
+    /// switched off; the marker between two FPDUs (PEER-082) needs markers, and is avoided where there are any.
     ///
     /// # Panics
     /// When it is not so.

@@ -121,9 +121,18 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// The Immediate Data that is the upcoming request.
+    /// The upcoming request, if it is one of these.
     #[inline(never)]
-    pub(super) fn send_immediate(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+    pub(super) fn send_extension(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+        match self.initiator.get(self.initiator.next).work {
+            Work::Atomic { .. } => self.send_atomic_request(budget, out),
+            Work::Immediate { .. } => self.send_immediate(budget, out),
+            _ => Step::Full, // not a message
+        }
+    }
+
+    /// The Immediate Data that is the upcoming request.
+    fn send_immediate(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let Work::Immediate { data, solicited } = self.initiator.get(self.initiator.next).work
         else {
             return Step::Again;
@@ -140,8 +149,7 @@ impl Connection {
     }
 
     /// The Atomic that is the upcoming request.
-    #[inline(never)]
-    pub(super) fn send_atomic_request(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+    fn send_atomic_request(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let at = self.initiator.next;
         let (Work::Atomic { remote }, Some(op)) =
             (self.initiator.get(at).work, self.initiator.atomic(at))

@@ -20,25 +20,26 @@ pub(super) struct Budget {
     octets: usize,
     /// The most octets of markers that one FPDU may need.
     markers: usize,
+    /// The longest ULPDU that an empty batch can hold as a copy.
+    longest: usize,
 }
 
 impl Budget {
-    pub(super) fn new(limit: TxLimit, markers: bool) -> Self {
+    /// For FPDUs that go into `out`.
+    pub(super) fn new(limit: TxLimit, out: &TxBatch, markers: bool) -> Self {
         let mut budget = Self {
             limit,
             fpdus: 0,
             octets: 0,
             markers: 0,
+            longest: out.longest_ulpdu(),
         };
         if markers {
-            budget.markers = marker::most(budget.mulpdu() as usize);
+            let longest = budget.longest.min(budget.mulpdu() as usize);
+            budget.markers = marker::most(longest);
+            budget.longest -= marker::most(budget.longest);
         }
         budget
-    }
-
-    /// Whether markers are sent.
-    const fn has_markers(&self) -> bool {
-        self.markers > 0
     }
 
     /// FPDUs made.
@@ -66,6 +67,11 @@ impl Budget {
         left.div_ceil(2).next_multiple_of(CACHE_LINE).min(most)
     }
 
+    /// The longest payload that an empty batch can hold as a copy.
+    pub(super) fn copied_at_most(&self, header: usize) -> u32 {
+        to_u32(self.longest - header)
+    }
+
     /// Another FPDU may be made. The first one always may, whatever its length: the stream has to go on.
     pub(super) const fn admits(&self, header: usize, payload: u32) -> bool {
         let octets = fpdu::fpdu_len(header + payload as usize) + self.markers;
@@ -79,17 +85,6 @@ impl Budget {
     }
 }
 
-/// The longest payload that an empty batch can hold as a copy.
-pub(super) fn copied_at_most(out: &TxBatch, budget: &Budget, header: usize) -> u32 {
-    let room = out.longest_ulpdu();
-    let room = if budget.has_markers() {
-        room - marker::most(room).min(room)
-    } else {
-        room
-    };
-    to_u32(room - header)
-}
-
 /// There is room for the FPDU; `in_place` says in how many parts its payload is read in place.
 pub(super) fn fits(
     out: &TxBatch,
@@ -101,21 +96,11 @@ pub(super) fn fits(
     let (octets, parts) = match in_place {
         Some(parts) => (fpdu::HEADER_LEN + header + fpdu::MAX_TRAILER_LEN, parts + 2),
         None => (
-            fpdu::fpdu_len(header + payload as usize) + marker_room(budget, header, payload),
+            fpdu::fpdu_len(header + payload as usize) + budget.markers,
             1,
         ),
     };
     out.bytes_left() >= octets && out.parts_left() >= parts
-}
-
-/// Room for the markers of one FPDU.
-#[inline]
-const fn marker_room(budget: &Budget, header: usize, payload: u32) -> usize {
-    if budget.has_markers() {
-        marker::most(header + payload as usize)
-    } else {
-        0
-    }
 }
 
 /// What an FPDU has besides its ULPDU.
@@ -123,8 +108,10 @@ const fn marker_room(budget: &Budget, header: usize, payload: u32) -> usize {
 pub(super) struct Framing {
     /// A CRC.
     pub(super) crc: bool,
-    /// Markers: where in the stream it will stand.
-    pub(super) markers: Option<u64>,
+    /// Markers.
+    pub(super) markers: bool,
+    /// Where in the stream it will stand.
+    pub(super) position: u64,
 }
 
 /// Appends an FPDU whose payload `fill` copies in and sums; returns its length.
@@ -136,8 +123,9 @@ pub(super) fn put_copied(
     fill: impl FnOnce(&mut [u8], Option<&mut Crc>) -> Result<(), Revoked>,
 ) -> Result<usize, Revoked> {
     let ulpdu = header.len() + payload as usize;
-    if let Some(position) = framing.markers {
-        return put_marked(out, (framing.crc, position), header, ulpdu, |buffer| {
+    if framing.markers {
+        let Framing { crc, position, .. } = framing;
+        return put_marked(out, (crc, position), header, ulpdu, |buffer| {
             fill(buffer, None)
         });
     }
@@ -247,7 +235,7 @@ mod tests {
             fpdus: usize::MAX,
             mulpdu,
         };
-        let budget = Budget::new(limit, false);
+        let budget = Budget::new(limit, &TxBatch::with_capacity(256, 1), false);
         let mut parts = Vec::new();
         while left > 0 {
             let part = budget.payload(18, left);

@@ -131,6 +131,7 @@ impl Connection {
     pub fn start(&mut self, config: StreamConfig) {
         if self.phase == Phase::Idle {
             self.config = config;
+            self.tx.copies = config.crc || config.private_payload || config.markers.sent;
             self.phase = Phase::Running;
         }
     }

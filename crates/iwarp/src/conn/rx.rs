@@ -213,7 +213,12 @@ impl Connection {
                     break;
                 }
                 Ok(Frame::Complete { ulpdu, consumed }) => {
-                    match self.handle_ulpdu(now, ulpdu, mem) {
+                    let handled = if MARKED {
+                        self.handle_apart(now, ulpdu, mem)
+                    } else {
+                        self.handle_ulpdu(now, ulpdu, mem)
+                    };
+                    match handled {
                         Ok(Handled::Done) => {}
                         Ok(Handled::Stalled) => break,
                         Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
@@ -255,6 +260,19 @@ impl Connection {
         matches!(self.phase, Phase::Running) && self.rx.refusal.is_none()
     }
 
+    /// [`Connection::handle_ulpdu`] for streams with markers.
+    #[inline(never)]
+    fn handle_apart(
+        &mut self,
+        now: Instant,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        self.handle_ulpdu(now, ulpdu, mem)
+    }
+
+    // Where every FPDU passes a call would show: this, and what Sends go through, have two callers only because of markers.
+    #[inline(always)]
     fn handle_ulpdu(
         &mut self,
         now: Instant,
@@ -448,6 +466,7 @@ impl Connection {
     }
 
     /// RFC 5040 section 5.3.
+    #[inline(always)]
     fn receive_send(
         &mut self,
         now: Instant,

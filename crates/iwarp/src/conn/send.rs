@@ -35,10 +35,9 @@ impl Connection {
             return Step::Again;
         }
         match self.initiator.get(self.initiator.next).work {
+            Work::Send { .. } | Work::Write { .. } => self.send_segment(mem, budget, out),
             Work::Read { .. } => self.send_read_request(budget, out),
-            Work::Atomic { .. } => self.send_atomic_request(budget, out),
-            Work::Immediate { .. } => self.send_immediate(budget, out),
-            _ => self.send_segment(mem, budget, out),
+            _ => self.send_extension(budget, out),
         }
     }
 
@@ -116,7 +115,7 @@ impl Connection {
         };
         let len = match in_place {
             Some(_) => most,
-            None => most.min(frame::copied_at_most(out, budget, header_len)),
+            None => most.min(budget.copied_at_most(header_len)),
         };
         if !budget.admits(header_len, len) || !frame::fits(out, budget, header_len, len, in_place) {
             return Step::Full;
@@ -358,7 +357,7 @@ impl Connection {
         let left = size - response.made;
         let most = budget.payload(TaggedHeader::LEN, left);
         let in_place = !self.must_copy() && most >= COPIED_BELOW;
-        let copied = frame::copied_at_most(out, budget, TaggedHeader::LEN);
+        let copied = budget.copied_at_most(TaggedHeader::LEN);
         let len = if in_place { most } else { most.min(copied) };
         if !budget.admits(TaggedHeader::LEN, len)
             || !frame::fits(out, budget, TaggedHeader::LEN, len, in_place.then_some(1))
@@ -464,14 +463,15 @@ impl Connection {
 
     /// Payload may not be read in place: its sum, a capture, or markers in the middle of it need a private copy.
     const fn must_copy(&self) -> bool {
-        self.config.crc || self.config.private_payload || self.config.markers.sent
+        self.tx.copies
     }
 
     /// How the next FPDU is framed.
     fn framing(&self) -> Framing {
         Framing {
             crc: self.config.crc,
-            markers: self.config.markers.sent.then_some(self.tx.handed), // MPA-032, MPA-034
+            markers: self.config.markers.sent, // MPA-032, MPA-034
+            position: self.tx.handed,
         }
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Tx {
     pub(super) sent: u64,
     pub(super) failing: Option<Failing>,
     pub(super) terminate: Option<Last>,
+    /// Payload is copied, never read in place.
+    pub(super) copies: bool,
 }
 
 /// The Terminate, and where in the stream it stands once it is made.
@@ -159,6 +161,7 @@ impl Tx {
             sent: octets,
             failing: None,
             terminate: None,
+            copies: true,
         }
     }
 
@@ -346,7 +349,7 @@ impl Connection {
         limit: TxLimit,
         out: &mut TxBatch,
     ) -> usize {
-        let mut budget = Budget::new(limit, self.config.markers.sent);
+        let mut budget = Budget::new(limit, out, self.config.markers.sent);
         loop {
             self.settle();
             let step = match self.next_source() {

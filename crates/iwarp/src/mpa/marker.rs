@@ -74,6 +74,7 @@ pub fn mulpdu(emss: u32) -> u32 {
 ///
 /// [`Error::Crc`] first, then [`Error::Marker`] if a marker says anything else than where it stands (MPA-064, MPA-065,
 /// MPA-068). The reserved octets are not looked at (MPA-067).
+#[inline(never)] // what every FPDU goes through stays short
 pub fn parse<'a>(
     input: &'a [u8],
     crc: bool,

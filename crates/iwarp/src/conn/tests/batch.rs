@@ -8,7 +8,8 @@ use crate::testing::VecMemory;
 /// Neither CRC nor markers.
 const PLAIN: frame::Framing = frame::Framing {
     crc: false,
-    markers: None,
+    markers: false,
+    position: 0,
 };
 
 /// Three FPDUs: one copied, one with payload in two places, one with payload in one.
