@@ -383,7 +383,8 @@ impl Shared {
     }
 }
 
-/// The range checks at the end of every access: RFC 5041 §7.1, RFC 5040 §7.2, with octet granularity (SEC-004).
+/// The range checks at the end of every access: RFC 5041 §7.1 (DDP-067, DDP-068), RFC 5040 §7.2 (RDMAP-044 to
+/// RDMAP-046), with octet granularity (SEC-004).
 fn span(number: u32, view: &View, address: u64, len: u32) -> Result<Span, AccessError> {
     let end = address
         .checked_add(u64::from(len))
@@ -413,10 +414,11 @@ impl Memory for Table {
         need: Access,
         who: Scope,
     ) -> Result<Span, AccessError> {
+        // DDP-065, RDMAP-041
         let (number, view) = self.shared.find(at.stag).ok_or(AccessError::InvalidSTag)?;
         let in_scope = match view.kind {
             Kind::Free | Kind::Reserved => return Err(AccessError::InvalidSTag),
-            Kind::Region => view.backing.pd == who.pd,
+            Kind::Region => view.backing.pd == who.pd, // DDP-089
             Kind::Window => view.backing.pd == who.pd && view.stream == who.stream, // MW-010, SEC-002
         };
         if !in_scope {

@@ -168,8 +168,8 @@ fn memory_that_has_gone_is_not_changed() {
     assert_eq!(word(&buffer, 0), 0);
 }
 
-/// RDMAPX-015: Atomics of several streams, over two tables, beside Writes into the neighbouring octets: none is lost, and no two
-/// find the same value.
+/// RDMAPX-015: Atomics of several streams, over two tables, beside Writes into the neighbouring octets: none is lost,
+/// and no two find the same value.
 #[test]
 fn rdmapx_015_nothing_comes_between() {
     let rounds = if cfg!(miri) { 20 } else { 5_000u64 };

@@ -14,8 +14,8 @@ pub enum Profile {
     #[default]
     Default,
     /// As narrow as the narrowest iWARP adapter: exactly the SGEs that were asked for, no wait for a Receive, Read
-    /// sinks need `RDMA_READ_SINK` or `ALLOW_REMOTE_WRITE`, the passive side may not send first, and a peer that answers a peer-to-peer Request without the
-    /// ready-to-receive message is refused (RFC 6581 §9.2).
+    /// sinks need `RDMA_READ_SINK` or `ALLOW_REMOTE_WRITE`, the passive side may not send first, and a peer that
+    /// answers a peer-to-peer Request without the ready-to-receive message is refused (RFC 6581 §9.2).
     Strict,
 }
 
@@ -27,9 +27,9 @@ pub enum Profile {
 pub struct Timeouts {
     /// The TCP connection: 21 s.
     pub connect: Option<Duration>,
-    /// From the MPA Request to the complete Reply, which waits for the peer's application: 120 s.
+    /// From the MPA Request to the complete Reply, which waits for the peer's application: 120 s (MPA-024).
     pub reply: Option<Duration>,
-    /// From an accepted TCP connection to its complete MPA Request: 10 s.
+    /// From an accepted TCP connection to its complete MPA Request, however it trickles in: 10 s (MPA-023, MPA-024).
     pub request: Option<Duration>,
     /// From our Reply to the peer's ready-to-receive message: 60 s.
     pub ready: Option<Duration>,
@@ -112,15 +112,16 @@ impl Options {
         self
     }
 
-    /// Whether CRC32c is asked for (the default). Without, it is still used when the peer asks for it (RFC 5044 §7.1).
+    /// Whether CRC32c is asked for (the default, MPA-039). Without, it is still used when the peer asks for it (RFC
+    /// 5044 §7.1).
     #[must_use]
     pub fn crc(mut self, crc: bool) -> Self {
         self.crc = crc;
         self
     }
 
-    /// Whether MPA markers are asked for in what the peer sends (not by default: they cost both sides a copy, and siw refuses
-    /// them, PEER-006). They are sent whenever the peer asks for them (RFC 5044 §4.3).
+    /// Whether MPA markers are asked for in what the peer sends (not by default: they cost both sides a copy, and siw
+    /// refuses them, PEER-006). They are sent whenever the peer asks for them (RFC 5044 §4.3).
     #[must_use]
     pub fn markers(mut self, markers: bool) -> Self {
         self.markers = markers;
@@ -186,8 +187,8 @@ impl Options {
         self
     }
 
-    /// What the peers are known to be whose addresses begin with the first `bits` of `network`. The longest match counts, and of
-    /// several that are equal the last.
+    /// What the peers are known to be whose addresses begin with the first `bits` of `network`. The longest match
+    /// counts, and of several that are equal the last.
     #[must_use]
     pub fn peer_at(mut self, network: IpAddr, bits: u8, peer: Peer) -> Self {
         self.peers.push((network, bits, peer));

@@ -1,7 +1,7 @@
 //! What is known of other iWARP stacks: their quirks as data, each with its source and with what is done about it.
 //!
-//! Nothing on the wire names a peer. So the defaults of [`Options`](crate::Options) suit all of them, and a peer is known only
-//! where somebody says so: [`Options::peer`](crate::Options::peer) for all there are,
+//! Nothing on the wire names a peer. So the defaults of [`Options`](crate::Options) suit all of them, and a peer is
+//! known only where somebody says so: [`Options::peer`](crate::Options::peer) for all there are,
 //! [`Options::peer_at`](crate::Options::peer_at) for those at an address. What is then done differently is told by
 //! [`Peer::needs`]; all else of the table holds towards anyone.
 //!

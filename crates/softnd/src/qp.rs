@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use iwarp::{
     Connection, Event, InitiatorWqe, QueueSizes, Scope, Sge, StreamConfig, StreamEnd, StreamId,
+    TerminateCode, mpa, terminate_frame,
 };
 use netdirect::{CompletionResult, Error, QueuePairOptions, Result, Status};
 use parking_lot::{Mutex, MutexGuard};
@@ -246,6 +247,12 @@ impl Qp {
         let mut link = Link::new(stream, reading, &self.core);
         state.results.reserve(RESULTS);
         let attached = self.attach(&mut link);
+        if attached.is_err() && initiator {
+            // MPA2-030: the peer learns that it is not its fault, as far as that still works.
+            let code = TerminateCode::new(2, 0, mpa::Error::LocalCatastrophic.code());
+            let last = terminate_frame(code, config.crc, config.markers.sent);
+            let _ = link.stream().send_frame(&last);
+        }
         state.link = Some(link);
         if attached.is_err() {
             state.cut(StreamEnd::Reset, 0);

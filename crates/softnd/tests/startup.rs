@@ -202,8 +202,8 @@ fn answered_by_hand(options: Options, reply: Frame) -> (Result<(), Status>, Vec<
     (connected, serving.join().unwrap())
 }
 
-/// MPA2-022: strictly, an answer without A is refused with T 2/0/07 (T6 of the catalogue); by default the ready-to-receive
-/// message goes out all the same.
+/// MPA2-022: strictly, an answer without A is refused with T 2/0/07 (T6 of the catalogue); by default the
+/// ready-to-receive message goes out all the same.
 #[test]
 fn mpa2_022_the_strict_profile_wants_its_a_back() {
     for markers in [false, true] {

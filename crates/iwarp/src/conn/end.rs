@@ -43,9 +43,9 @@ pub(super) enum Failing {
 }
 
 impl Connection {
-    /// Gives up all requests (IND2QueuePair::Flush). Before the start, Receives come back flushed and the connection stays
-    /// usable (QP-009). After it the stream is in error: all requests come back flushed, nothing more is sent, not even a
-    /// Terminate, and what still arrives is dropped.
+    /// Gives up all requests (IND2QueuePair::Flush). Before the start, Receives come back flushed and the connection
+    /// stays usable (QP-009). After it the stream is in error: all requests come back flushed, nothing more is sent,
+    /// not even a Terminate, and what still arrives is dropped.
     pub fn flush(&mut self) {
         match self.phase {
             Phase::Running | Phase::Closed => {
@@ -63,8 +63,9 @@ impl Connection {
         self.close_out(Phase::Disconnected, None);
     }
 
-    /// The peer's half of the stream ended, `unread` octets into an FPDU. Call it when [`Connection::handle_bytes`] has seen
-    /// all that came before. While the stream is stalled the end is kept until the octets before it have been handled.
+    /// The peer's half of the stream ended, `unread` octets into an FPDU (MPA-090 to MPA-092). Call it when
+    /// [`Connection::handle_bytes`] has seen all that came before. While the stream is stalled the end is kept until
+    /// the octets before it have been handled.
     pub fn handle_stream_end(&mut self, _now: Instant, end: StreamEnd, unread: usize) {
         match (end, self.phase) {
             (_, Phase::Idle) => {}
@@ -129,8 +130,8 @@ impl Connection {
     }
 
     /// `octets` of FPDUs not begun were dropped from the batch
-    /// ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)). That is for a stream that has ended; on one that has not
-    /// it leaves a gap, and the stream fails.
+    /// ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)). That is for a stream that has ended; on one that
+    /// has not it leaves a gap, and the stream fails.
     pub fn handle_dropped(&mut self, octets: u64) {
         let dropped = self.tx.withdraw(octets);
         self.counters.withdrawn_octets += dropped;
@@ -145,8 +146,9 @@ impl Connection {
         self.fail_with(fault, None, failed);
     }
 
-    /// This side found `fault`: only the first one counts (RDMAP-082). `about` holds the headers of the message it was
-    /// found in.
+    /// This side found `fault`: only the first one counts (RDMAP-082), nothing more is placed, the client is told
+    /// (DDP-070, RDMAP-083, RDMAP-084), and one Terminate still goes out before the end (DDP-073, MPA-062). `about`
+    /// holds the headers of the message it was found in.
     pub(super) fn fail_with(
         &mut self,
         fault: Fault,
@@ -268,8 +270,8 @@ impl Connection {
         }
     }
 
-    /// IW-023: after the peer's FIN the initiator queue runs on until it is idle; a Read can no longer be answered, and a
-    /// fence that no FPDU has opened stays shut.
+    /// IW-023, DDP-084, MPA-091: after the peer's FIN the initiator queue runs on until it is idle; a Read can no
+    /// longer be answered, and a fence that no FPDU has opened stays shut.
     fn settle_closed(&mut self) {
         let hopeless =
             !self.initiator.is_idle() && (self.is_fenced() || self.initiator.oldest_is_answered());

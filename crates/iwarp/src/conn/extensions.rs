@@ -1,7 +1,7 @@
 //! RFC 7306 in both directions: Atomics (section 5) and Immediate Data (section 6).
 //!
-//! An Atomic shares the queue, the message numbers and the place among the answers with Reads. It is checked when it arrives
-//! and carried out when its answer is made, so that it never overtakes an earlier Read of the peer (RDMAPX-013).
+//! An Atomic shares the queue, the message numbers and the place among the answers with Reads. It is checked when it
+//! arrives and carried out when its answer is made, so that it never overtakes an earlier Read of the peer (RDMAPX-013).
 //!
 //! Nothing of it is inlined: what every message goes through stays short.
 

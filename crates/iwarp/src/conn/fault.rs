@@ -40,7 +40,7 @@ pub(super) enum Included {
 }
 
 impl Fault {
-    /// The code the peer is told; `None` when the stream is closed without a Terminate.
+    /// The code the peer is told (DDP-074, RDMAP-075); `None` when the stream is closed without a Terminate.
     pub const fn code(self) -> Option<TerminateCode> {
         Some(match self {
             Self::Mpa(mpa::Error::Closed) | Self::MalformedTerminate => return None, // MPA-078, RDMAP-086

@@ -47,7 +47,7 @@ impl Budget {
         self.fpdus
     }
 
-    /// The longest ULPDU (MPA-081, MPA-083).
+    /// The longest ULPDU (DDP-040, MPA-081, MPA-083).
     fn mulpdu(&self) -> u32 {
         let range = fpdu::MULPDU_RANGE;
         self.limit.mulpdu.clamp(*range.start(), *range.end())
@@ -154,8 +154,8 @@ pub(super) fn put_copied(
     Ok(octets)
 }
 
-/// As [`put_copied`] at a position of a stream with markers: they are put in, and the whole is summed, when the payload is there.
-/// Apart, so that what every FPDU goes through stays short.
+/// As [`put_copied`] at a position of a stream with markers: they are put in, and the whole is summed, when the payload
+/// is there. Apart, so that what every FPDU goes through stays short.
 #[inline(never)]
 fn put_marked(
     out: &mut TxBatch,

@@ -19,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! How it is cut: [`queues`](self) hold work requests, `rx` takes FPDUs in, `tx` and `send` make them, `extensions` has both
-//! halves of RFC 7306, `end` holds every way a stream can end.
+//! How it is cut: [`queues`](self) hold work requests, `rx` takes FPDUs in, `tx` and `send` make them, `extensions` has
+//! both halves of RFC 7306, `end` holds every way a stream can end.
 
 mod batch;
 mod config;
@@ -102,8 +102,8 @@ impl Connection {
         Self::with_counters(sizes, scope, msn, 0)
     }
 
-    /// As [`Connection::with_first_msn`], with `octets` of the stream taken for sent and received before it starts: to come
-    /// near the wraps of marker positions in a test.
+    /// As [`Connection::with_first_msn`], with `octets` of the stream taken for sent and received before it starts: to
+    /// come near the wraps of marker positions in a test.
     #[doc(hidden)]
     pub fn with_counters(sizes: QueueSizes, scope: Scope, msn: u32, octets: u64) -> Self {
         Self {
@@ -137,8 +137,8 @@ impl Connection {
     }
 
     /// Initiator: queues the ready-to-receive message, ahead of all that has not been sent. Without an agreed one it is a
-    /// zero-length Write, which opens the fence of any Responder (PEER-033, PEER-063). A Responder has none. Only the first
-    /// call counts.
+    /// zero-length Write, which opens the fence of any Responder (PEER-033, PEER-063). A Responder has none. Only the
+    /// first call counts.
     pub fn send_ready(&mut self) {
         if self.phase == Phase::Running && self.config.role == Role::Initiator {
             self.tx
@@ -300,8 +300,8 @@ impl Connection {
         self.config.role == Role::Responder && !self.rx.seen
     }
 
-    /// A Responder whose peer has sent nothing yet but a ready-to-receive message: it may send (RFC 6581 section 5), and yet
-    /// some adapters would not (AMB-040).
+    /// A Responder whose peer has sent nothing yet but a ready-to-receive message: it may send (RFC 6581 section 5),
+    /// and yet some adapters would not (AMB-040).
     pub const fn would_speak_first(&self) -> bool {
         let received = &self.counters.received;
         let Traffic {

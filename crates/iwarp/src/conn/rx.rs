@@ -22,7 +22,7 @@ use crate::types::{RemoteAddress, STag};
 /// State of the inbound half.
 #[derive(Debug)]
 pub(super) struct Rx {
-    /// Next message number of QN 0.
+    /// Next message number of QN 0; queues and directions count by themselves (DDP-033).
     send_msn: u32,
     /// Next message number of QN 1.
     read_msn: u32,
@@ -166,6 +166,7 @@ impl Connection {
         if self.is_stalled() {
             self.handle_timeout(now);
         }
+        // ULPDUs go on without markers, length, PAD and CRC (MPA-073).
         let mut at = if self.config.markers.received {
             self.take_frames::<true>(now, input, mem)
         } else {
@@ -182,8 +183,8 @@ impl Connection {
         at
     }
 
-    /// Handles whole FPDUs, as long as there are any and the stream goes on; returns how many octets they had. Markers are no
-    /// matter for the streams that have none.
+    /// Handles whole FPDUs, as long as there are any and the stream goes on; returns how many octets they had. Markers
+    /// are no matter for the streams that have none.
     fn take_frames<const MARKED: bool>(
         &mut self,
         now: Instant,
@@ -271,7 +272,8 @@ impl Connection {
         self.handle_ulpdu(now, ulpdu, mem)
     }
 
-    // Where every FPDU passes a call would show: this, and what Sends go through, have two callers only because of markers.
+    // Where every FPDU passes a call would show: this, and what Sends go through, have two callers only because of
+    // markers.
     #[inline(always)]
     fn handle_ulpdu(
         &mut self,
@@ -366,7 +368,8 @@ impl Connection {
         });
     }
 
-    /// RFC 5040 section 5.2.2: only into the place the oldest Read set aside, and exactly there (RDMAP-051).
+    /// RFC 5040 section 5.2.2: only into the place the oldest Read set aside, and exactly there (RDMAP-030, RDMAP-051),
+    /// in order (RDMAP-095).
     fn receive_read_response(
         &mut self,
         segment: &TaggedSegment<'_>,
@@ -465,7 +468,7 @@ impl Connection {
         self.rx.send_msn = self.rx.send_msn.wrapping_add(1); // DDP-032
     }
 
-    /// RFC 5040 section 5.3.
+    /// RFC 5040 section 5.3: delivered in the order sent (RDMAP-063).
     #[inline(always)]
     fn receive_send(
         &mut self,
@@ -582,7 +585,9 @@ impl Connection {
         payload.is_empty()
     }
 
-    /// RFC 5040 section 5.2.1. Answered without the client (RDMAP-033), in order (RDMAP-034).
+    /// RFC 5040 section 5.2.1, with one of the peer's buffers on QN 1, of which there are as many as agreed (RDMAP-031,
+    /// RDMAP-048, SEC-011). Answered without the client (RDMAP-033), in order (RDMAP-034), behind all that came before
+    /// (RDMAP-096).
     fn receive_read_request(
         &mut self,
         segment: &UntaggedSegment<'_>,
@@ -645,7 +650,8 @@ impl Connection {
     }
 }
 
-/// The queue, the number and the offset of an untagged segment (DDP-060, DDP-064, DDP-077).
+/// The queue, the number and the offset of an untagged segment (DDP-022, DDP-060, DDP-062, DDP-064, DDP-077; the opcode's
+/// queue, RDMAP-005, RDMAP-006).
 fn check_untagged(
     segment: &UntaggedSegment<'_>,
     (qn, msn, mo): (Qn, u32, u32),

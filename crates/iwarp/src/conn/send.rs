@@ -94,7 +94,8 @@ impl Connection {
         }
     }
 
-    /// The next segment of the Send or Write under way.
+    /// The next segment of the Send or Write under way: all of it, in rising order (DDP-042, DDP-046), a message of no
+    /// length in one (DDP-043).
     fn send_segment(&mut self, mem: &impl Memory, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let at = self.initiator.next;
         let request = *self.initiator.get(at);
@@ -476,7 +477,7 @@ impl Connection {
     }
 }
 
-/// Untagged, QN 2, MSN 1, MO 0, L 1 (RDMAP-070).
+/// Untagged, QN 2, MSN 1, MO 0, L 1 (RDMAP-007, RDMAP-070).
 const TERMINATE_HEADER: UntaggedHeader =
     UntaggedHeader::new(true, control(Opcode::Terminate), 0, Qn::TERMINATE, 1, 0);
 

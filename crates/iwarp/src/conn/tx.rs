@@ -1,7 +1,8 @@
 //! The outbound half: what is sent next, and how far the transport has come. `send` makes the FPDUs.
 //!
-//! Messages are never interleaved (PEER-028, OPEN-10); own messages and answers take turns, so that neither starves the
-//! other (SEC-037).
+//! Messages go out in the order they were posted (DDP-045, RDMAP-022, RDMAP-069), answers in that of their requests
+//! (RDMAP-101), and are never interleaved (PEER-028, OPEN-10); own messages and answers take turns, so that neither
+//! starves the other (SEC-037).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -442,8 +443,8 @@ impl Connection {
         !request.work.is_answered() || self.may_read()
     }
 
-    /// One more Read or Atomic may be on the wire (RDMAP-047, IW-013). The ready-to-receive message is outside the client's limit,
-    /// but a peer that takes one Read at a time has to answer it first.
+    /// One more Read or Atomic may be on the wire (RDMAP-047, IW-013). The ready-to-receive message is outside the
+    /// client's limit, but a peer that takes one Read at a time has to answer it first.
     fn may_read(&self) -> bool {
         if self.rx.peer_closed {
             return false; // nobody answers it: `settle` flushes it when it is the oldest (IW-023)

@@ -70,7 +70,8 @@ impl Operation<'_> {
         matches!(self, Self::Bind(_) | Self::Invalidate(_))
     }
 
-    /// Octets that leave this side when the request is carried out: the payload, nothing for a Read, an Atomic or a local request.
+    /// Octets that leave this side when the request is carried out: the payload, nothing for a Read, an Atomic or a
+    /// local request.
     pub fn octets(&self) -> u64 {
         match *self {
             Self::Send { data, .. } | Self::Write { data, .. } => match data {
@@ -161,8 +162,8 @@ pub enum WqeStatus {
     RemoteError,
     /// The message was longer than the Receive (ND_BUFFER_OVERFLOW, AMB-006).
     ReceiveTooShort,
-    /// The request makes no sense here (ND_INVALID_DEVICE_REQUEST): a Read or Atomic with outbound limit 0 (AMB-045), a Bind of a
-    /// bound or an Invalidate of an unbound window.
+    /// The request makes no sense here (ND_INVALID_DEVICE_REQUEST): a Read or Atomic with outbound limit 0 (AMB-045), a
+    /// Bind of a bound or an Invalidate of an unbound window.
     InvalidRequest,
     /// The peer posted no Receive in time (ND_IO_TIMEOUT, AMB-008).
     Timeout,

@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::{Error, TaggedHeader, TaggedSegment, UntaggedHeader, UntaggedSegment};
 
-/// T: the segment is tagged.
+/// T: the segment is tagged, and its header the shorter one (DDP-020).
 pub const TAGGED: u8 = 0x80;
 /// L: the last segment of its message.
 pub const LAST: u8 = 0x40;

@@ -1,11 +1,13 @@
 //! The CRC32c of an FPDU, RFC 5044 §4.4: polynomial 0x1EDC6F41 reflected, all ones in, complement out.
 //!
 //! On the wire it stands least significant octet first: [`wire`] and [`from_wire`] are the only places that know.
-//! The sum itself is the `crc-fast` crate's, which picks the processor's CRC and carry-less multiply instructions at run time.
+//! The sum itself is the `crc-fast` crate's, which picks the processor's CRC and carry-less multiply instructions at
+//! run time.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// Octets of the CRC field. It is present in every FPDU, whether or not CRC is in use (RFC 5044 §4.1).
+/// Octets of the CRC field. It is present in every FPDU, whether or not CRC is in use (RFC 5044 §4.1,
+/// MPA-038).
 pub const LEN: usize = 4;
 
 /// A running CRC32c. Small and `Copy`: it may be kept, or taken up again from an earlier state.

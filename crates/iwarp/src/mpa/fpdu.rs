@@ -1,12 +1,13 @@
-//! FPDU framing, RFC 5044 §4.1, in a direction without markers ([`marker`](super::marker) has the others): `ULPDU_Length`, the ULPDU, PAD and CRC.
+//! FPDU framing, RFC 5044 §4.1, in a direction without markers ([`marker`](super::marker) has the others):
+//! `ULPDU_Length`, the ULPDU, PAD and CRC.
 //!
 //! ```text
 //!  0       2                 2+L        multiple of 4   +4
 //!  | ULPDU_Length | ULPDU (one DDP segment) | PAD 0..3 | CRC |
 //! ```
 //!
-//! [`parse`] cuts one FPDU from the front of what has been received; [`put_header`] and [`put_trailer`] are what a sender puts
-//! around a ULPDU.
+//! [`parse`] cuts one FPDU from the front of what has been received; [`put_header`] and [`put_trailer`] are what a
+//! sender puts around a ULPDU.
 
 use super::Error;
 use super::crc::{self, Crc, crc32c};
@@ -63,8 +64,9 @@ pub enum Frame<'a> {
     },
 }
 
-/// Cuts one FPDU from the front of `input`, checking its CRC if `crc` is on (MPA-060, MPA-071). The content of PAD is
-/// summed but otherwise not looked at (MPA-054), and neither is that of the CRC field with CRC off (MPA-036).
+/// Cuts one FPDU, which holds one ULPDU (MPA-050, MPA-051), from the front of `input` by its length (MPA-070), checking
+/// its CRC if `crc` is on (MPA-060, MPA-071). The content of PAD is summed but otherwise not looked at (MPA-054), and
+/// neither is that of the CRC field with CRC off (MPA-036).
 ///
 /// # Errors
 ///
@@ -92,8 +94,8 @@ pub fn put_header(out: &mut Vec<u8>, ulpdu_len: u16) {
     out.extend_from_slice(&ulpdu_len.to_be_bytes());
 }
 
-/// Appends PAD, zeroed (MPA-053), and the CRC field. `sum` is the running sum over `ULPDU_Length` and the ULPDU (MPA-056);
-/// without one the field is zero: CRC is off, and no value is better than one that looks checked.
+/// Appends PAD, zeroed (MPA-053), and the CRC field. `sum` is the running sum over `ULPDU_Length` and the ULPDU
+/// (MPA-056); without one the field is zero: CRC is off, and no value is better than one that looks checked.
 pub fn put_trailer(out: &mut Vec<u8>, ulpdu_len: u16, sum: Option<Crc>) {
     let pad = &[0; 3][..pad(usize::from(ulpdu_len))];
     out.extend_from_slice(pad);

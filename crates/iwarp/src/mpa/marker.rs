@@ -1,13 +1,13 @@
-//! Markers, RFC 5044 §4.2 and §4.3: four octets before every 508 octets of a direction whose receiver asked for them, so that an FPDU can
-//! be found in the middle of the stream.
+//! Markers, RFC 5044 §4.2 and §4.3 (MPA-033): four octets before every 508 octets of a direction whose receiver asked
+//! for them, so that an FPDU can be found in the middle of the stream.
 //!
 //! ```text
 //!  position      0                     512                       1024
 //!  | marker, 0 | length | ULPDU … | marker, 508 | … PAD CRC | … |
 //! ```
 //!
-//! Every FPDU is a multiple of four octets long, so a marker splits neither `ULPDU_Length` nor the CRC (§4.1). One that falls
-//! between two FPDUs belongs to the second and points at itself (MPA-058, MPA-065); all others say how far back the
+//! Every FPDU is a multiple of four octets long, so a marker splits neither `ULPDU_Length` nor the CRC (§4.1). One that
+//! falls between two FPDUs belongs to the second and points at itself (MPA-058, MPA-065); all others say how far back the
 //! `ULPDU_Length` of their FPDU stands (MPA-064). The CRC covers them all.
 //!
 //! Positions count octets, markers included, from the start of full operation; only their last nine bits matter, so that
@@ -44,8 +44,8 @@ const fn room(position: u64) -> (usize, usize) {
     }
 }
 
-/// Octets on the wire, from `position` on, of the FPDU that carries a ULPDU of this length: a marker before it included, one
-/// behind it not.
+/// Octets on the wire, from `position` on, of the FPDU that carries a ULPDU of this length: a marker before it
+/// included, one behind it not.
 #[must_use]
 pub const fn fpdu_len(ulpdu_len: usize, position: u64) -> usize {
     let (lead, room) = room(position);
@@ -67,7 +67,8 @@ pub fn mulpdu(emss: u32) -> u32 {
         .clamp(*fpdu::MULPDU_RANGE.start(), *fpdu::MULPDU_RANGE.end())
 }
 
-/// As [`fpdu::parse`], on a stream with markers whose octet at the front of `input` stands at `position`. The ULPDU is put together in
+/// As [`fpdu::parse`], on a stream with markers whose octet at the front of `input` stands at `position`. The ULPDU is
+/// put together in
 /// `unmarked` if a marker stands inside it.
 ///
 /// # Errors
@@ -127,8 +128,8 @@ pub fn parse<'a>(
     })
 }
 
-/// What FPDUPTR says of a marker so far behind its `ULPDU_Length`; the field is too short for the distance only beyond the longest
-/// legal ULPDU (MPA-077).
+/// What FPDUPTR says of a marker so far behind its `ULPDU_Length`; the field is too short for the distance only beyond
+/// the longest legal ULPDU (MPA-077).
 const fn pointer(distance: usize) -> u16 {
     #[expect(clippy::cast_possible_truncation, reason = "as the text says")]
     let low = distance as u16;
@@ -140,8 +141,9 @@ const fn points([_, _, high, low]: [u8; LEN]) -> u16 {
     u16::from_be_bytes([high, low]) & POINTER_MASK
 }
 
-/// Puts the markers into an FPDU that is to stand at `position`. The last octets of `frame` hold the FPDU without markers,
-/// and there are [`fpdu_len`] in all; the CRC field is filled in behind it if `crc` is on, and left alone otherwise.
+/// Puts the markers into an FPDU that is to stand at `position`. The last octets of `frame` hold the FPDU without
+/// markers, and there are [`fpdu_len`] in all; the CRC field is filled in behind it if `crc` is on, and left alone
+/// otherwise.
 ///
 /// # Panics
 ///

@@ -25,7 +25,8 @@ pub enum AtomicOp {
         /// The ends of fields.
         mask: u64,
     },
-    /// Where `compare_mask` is set, compares; if all these bits are equal, the bits of `swap_mask` are replaced (RFC 7306 section
+    /// Where `compare_mask` is set, compares; if all these bits are equal, the bits of `swap_mask` are replaced (RFC
+    /// 7306 section
     /// 5.1.2).
     CompareSwap {
         /// What the word is compared with.
@@ -62,7 +63,8 @@ impl AtomicOp {
     #[must_use]
     pub const fn apply(self, value: u64) -> u64 {
         match self {
-            // Without the highest bit of each field no sum leaves its field; those bits then take what is carried to them.
+            // Without the highest bit of each field no sum leaves its field; those bits then take what is carried to
+            // them.
             Self::FetchAdd { add, mask } => {
                 (value & !mask).wrapping_add(add & !mask) ^ ((value ^ add) & mask)
             }

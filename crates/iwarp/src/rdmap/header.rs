@@ -156,7 +156,7 @@ impl Opcode {
     }
 }
 
-/// The control octet of a message; reserved bits are zero.
+/// The control octet of a message; reserved bits are zero (RDMAP-002).
 pub const fn control(opcode: Opcode) -> u8 {
     VERSION | opcode as u8
 }

@@ -181,8 +181,8 @@ impl fmt::Debug for Capture {
 /// One TCP connection in a [`Capture`].
 ///
 /// Every method only records; none fails. Calls that TCP rules out (octets of a side that has sent its FIN, anything
-/// after a reset) record nothing. Dropping a flow writes what it held back of a cut FPDU, but no FIN: a connection that is
-/// forgotten looks forgotten.
+/// after a reset) record nothing. Dropping a flow writes what it held back of a cut FPDU, but no FIN: a connection that
+/// is forgotten looks forgotten.
 pub struct Flow {
     shared: Arc<Shared>,
     ends: Ends,

@@ -167,8 +167,8 @@ fn atomics_do_what_they_say_over_a_pair() {
     }
 }
 
-/// RDMAPX-013: requests of both kinds are answered in the order they came, and a Read that came before an Atomic sees the word
-/// as it was.
+/// RDMAPX-013: requests of both kinds are answered in the order they came, and a Read that came before an Atomic sees
+/// the word as it was.
 #[test]
 fn rdmapx_013_reads_and_atomics_are_answered_in_order() {
     let mut pair = pair(Knobs::default());

@@ -162,7 +162,8 @@ fn every_fault_becomes_its_row() {
     assert_eq!(unsent, BTreeSet::from(NEVER_SENT));
 }
 
-/// A Terminate of this code as it stands behind the DDP header: in the RFC's bit order or in that of a little-endian host.
+/// A Terminate of this code as it stands behind the DDP header: in the RFC's bit order or in that of a little-endian
+/// host.
 fn word((layer, etype, code): (u8, u8, u8), flags: u8, swapped: bool) -> [u8; 4] {
     if swapped {
         [etype << 4 | layer, code, flags.reverse_bits(), 0]
@@ -171,7 +172,8 @@ fn word((layer, etype, code): (u8, u8, u8), flags: u8, swapped: bool) -> [u8; 4]
     }
 }
 
-/// RDMAP-075, RDMAP-087, PEER-084: every row is understood and has a name, straight and swapped, with headers and without.
+/// RDMAP-075, RDMAP-087, PEER-084: every row is understood and has a name, straight and swapped, with headers and
+/// without.
 #[test]
 fn every_row_is_understood_from_anybody() {
     let d3 = ulpdu("D3");

@@ -158,8 +158,8 @@ fn m3_m4_m5_markers_in_every_place() {
     }
 }
 
-/// MPA-064, MPA-065, MPA-068: a marker that says anything else is found, with CRC and without; MPA-066, MPA-067: what is reserved is not
-/// looked at, but summed.
+/// MPA-064, MPA-065, MPA-068: a marker that says anything else is found, with CRC and without; MPA-066, MPA-067: what
+/// is reserved is not looked at, but summed.
 #[test]
 fn mpa_068_markers_that_disagree() {
     let message = [send(1, &pattern(1100))];

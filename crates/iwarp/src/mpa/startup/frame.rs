@@ -70,7 +70,8 @@ impl fmt::Display for FrameKind {
 /// The four octets of RFC 6581 §9 in front of the Private Data, as they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enhanced {
-    /// A: peer-to-peer, the Initiator's first FPDU is a ready-to-receive message. Without it B, C and D mean nothing (MPA2-023).
+    /// A: peer-to-peer, the Initiator's first FPDU is a ready-to-receive message. Without it B, C and D mean nothing
+    /// (MPA2-023).
     pub peer_to_peer: bool,
     /// B: ready-to-receive by a zero-length Send.
     pub rtr_send: bool,
@@ -97,6 +98,7 @@ impl Enhanced {
         }
     }
 
+    /// MPA2-004.
     fn encode(self) -> [u8; ENHANCED_LEN] {
         let bit = |set: bool, bit: u16| if set { bit } else { 0 };
         let word = |high, low, value: u16| {
@@ -242,8 +244,8 @@ impl Frame {
         }
     }
 
-    /// Appends the frame to `out`. It is to be written in one piece, below the segment size, with nothing behind it: several
-    /// peers read it with one call (PEER-010, PEER-053, PEER-080).
+    /// Appends the frame to `out`: no CRC, no markers, no padding (MPA-018). It is to be written in one piece, below
+    /// the segment size, with nothing behind it: several peers read it with one call (PEER-010, PEER-053, PEER-080).
     ///
     /// # Panics
     ///
@@ -257,6 +259,7 @@ impl Frame {
         );
         let enhanced = self.enhanced.map(Enhanced::encode);
         let words = enhanced.as_ref().map_or(&[][..], |words| &words[..]);
+        // MPA-011
         let len = u16::try_from(words.len() + self.private_data.len()).expect("at most 512");
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         out.extend_from_slice(self.kind.key());

@@ -84,8 +84,8 @@ impl fmt::Display for ConcludeError {
 impl core::error::Error for ConcludeError {}
 
 impl Offer {
-    /// The Request frame: Rev 2 with S = 1, and with A = 1 every type of ready-to-receive message that we
-    /// send (MPA2-021).
+    /// The Request frame (MPA-001, MPA-009): Rev 2 with S = 1, and with A = 1 every type of ready-to-receive message
+    /// that we send (MPA2-021).
     #[must_use]
     pub fn request(&self) -> Frame {
         let enhanced = (self.revision >= 2).then(|| Enhanced {
@@ -114,8 +114,8 @@ impl Offer {
         self.revision >= 2 && self.peer_to_peer
     }
 
-    /// What a Reply to [`Offer::request`] settles. `max` is what the adapter can do: a Reply ORD above our IRD is taken on up
-    /// to there (RFC 6581 §9.1).
+    /// What a Reply to [`Offer::request`] settles. `max` is what the adapter can do: a Reply ORD above our IRD is taken
+    /// on up to there (RFC 6581 §9.1).
     ///
     /// The Reply's A decides, also where it is not the Request's (MPA2-022): with A = 0 no ready-to-receive message is
     /// agreed, and a first FPDU from us is legal all the same. A caller that wants it narrow compares
@@ -171,8 +171,8 @@ impl Offer {
         })
     }
 
-    /// A Rev 1 Request is answered in Rev 1 (MPA2-036). A Rev 2 Request has S = 1: whoever speaks Rev 2 answers with S = 1
-    /// (MPA2-006), others may answer in Rev 1 (OPEN-12).
+    /// A Rev 1 Request is answered in Rev 1 (MPA2-036). A Rev 2 Request has S = 1: whoever speaks Rev 2 answers with S
+    /// = 1 (MPA2-006), others may answer in Rev 1 (OPEN-12).
     fn check_revision(&self, reply: &Frame) -> Result<(), StartupError> {
         match (reply.revision, reply.enhanced) {
             (revision, _) if revision > self.revision => Err(StartupError::ReplyRevision(revision)),
@@ -201,8 +201,8 @@ pub struct Acceptance {
 }
 
 /// The accepting Reply, and what holds from then on: Rev, S and A are the Request's (MPA2-005 to MPA2-007, MPA2-022), and
-/// with A = 1 exactly one type of ready-to-receive message is chosen, one that was offered where there is one to choose (PEER-031,
-/// MPA2-025). Limits above the offer are cut to it (MPA2-012).
+/// with A = 1 exactly one type of ready-to-receive message is chosen, one that was offered where there is one to choose
+/// (PEER-031, MPA2-025). Limits above the offer are cut to it (MPA2-012, MPA2-013, MPA2-034).
 #[must_use]
 pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     let (ird, ord) = peer_limits(request);
@@ -247,8 +247,8 @@ pub fn peer_limits(frame: &Frame) -> (Option<u32>, Option<u32>) {
     })
 }
 
-/// The type of ready-to-receive message that a Reply to `request` shows; `None` where none is asked for. Where the Request
-/// offers none of `ours` it is the best of these: a Reply with A = 1 shows at least one (MPA2-025).
+/// The type of ready-to-receive message that a Reply to `request` shows; `None` where none is asked for. Where the
+/// Request offers none of `ours` it is the best of these: a Reply with A = 1 shows at least one (MPA2-025).
 fn chosen_ready(request: &Frame, ours: ReadyKinds) -> Option<Ready> {
     let enhanced = request.enhanced.filter(|enhanced| enhanced.peer_to_peer)?;
     let common = enhanced.ready().and(ours).preferred();

@@ -68,8 +68,9 @@ impl fmt::Display for StartupError {
 
 impl core::error::Error for StartupError {}
 
-/// Takes exactly one frame off the stream and never asks for an octet behind it, so that what follows stays in the transport
-/// (IW-066). Refuses at the first octet that cannot belong to a frame of the expected kind.
+/// Takes exactly one frame off the stream and never asks for an octet behind it, so that what follows stays in the
+/// transport (IW-066) nor into the frame (MPA-014). Refuses at the first octet that cannot belong to a frame of the
+/// expected kind.
 #[derive(Clone, Debug)]
 pub struct FrameReader {
     expect: FrameKind,
@@ -96,8 +97,8 @@ impl FrameReader {
         }
     }
 
-    /// Whether any octet has arrived, a refused one included. An Initiator falls back to Rev 1 only while none has (PEER-034,
-    /// PEER-062).
+    /// Whether any octet has arrived, a refused one included. An Initiator falls back to Rev 1 only while none has
+    /// (PEER-034, PEER-062).
     #[must_use]
     pub const fn started(&self) -> bool {
         !self.octets.is_empty() || matches!(self.state, ReaderState::Failed(_))
