@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::perf::args::Perf;
-use crate::wire_conform::args::WireConform;
 use crate::perftest::PerftestArgs;
 use crate::rping::RpingArgs;
+use crate::wire_conform::args::WireConform;
 
 /// RDMA on ordinary sockets, and on anything else that speaks NetworkDirect v2.
 #[derive(Debug, Parser)]

@@ -29,9 +29,16 @@ pub(crate) struct Entry {
     pub(crate) solicited: bool,
 }
 
+/// A queue that a thread polls.
+struct Polled {
+    address: usize,
+    cq: Weak<Cq>,
+    /// It was polled since the thread slept last.
+    lately: bool,
+}
+
 thread_local! {
-    /// Queues that this thread has polled since it slept last, by their addresses.
-    static POLLED: RefCell<Vec<(usize, Weak<Cq>)>> = const { RefCell::new(Vec::new()) };
+    static POLLED: RefCell<Vec<Polled>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Queues remembered of one thread; one that polls more of them leaves the oldest to the background thread's ticks.
@@ -42,12 +49,15 @@ const REMEMBERED: usize = 8;
 pub(crate) fn stop_polling() {
     // Taken out: the last reference to a queue may go here.
     let mut polled = POLLED.take();
-    for cq in polled.drain(..).filter_map(|(_, cq)| cq.upgrade()) {
-        if !cq.domain.is_waited_for() {
+    for known in polled.iter_mut().filter(|known| known.lately) {
+        known.lately = false;
+        if let Some(cq) = known.cq.upgrade()
+            && !cq.domain.is_waited_for()
+        {
             cq.core.hand_over(&cq.domain);
         }
     }
-    POLLED.set(polled); // its room is kept
+    POLLED.set(polled);
 }
 
 /// The queue itself, shared by its handle and by the queue pairs that feed it.
@@ -86,14 +96,20 @@ impl Cq {
         self.domain.polled();
         let address = Arc::as_ptr(self).addr();
         POLLED.with_borrow_mut(|polled| {
-            if polled.last().is_none_or(|(last, _)| *last != address)
-                && polled.iter().all(|(known, _)| *known != address)
-            {
-                if polled.len() == REMEMBERED {
-                    polled.remove(0);
-                }
-                polled.push((address, Arc::downgrade(self)));
+            if let Some(known) = polled.iter_mut().find(|known| known.address == address) {
+                known.lately = true;
+                return;
             }
+            // Their addresses are not used again as long as they are remembered.
+            polled.retain(|known| known.cq.strong_count() > 0);
+            if polled.len() == REMEMBERED {
+                polled.remove(0);
+            }
+            polled.push(Polled {
+                address,
+                cq: Arc::downgrade(self),
+                lately: true,
+            });
         });
     }
 
