@@ -162,12 +162,12 @@ impl Overlapped {
             if status != Status::PENDING {
                 return Some(status);
             }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                let status = self.poll();
-                return (status != Status::PENDING).then_some(status);
-            }
             if let Some(file) = self.file() {
                 file.park(&|| !self.is_pending(), deadline);
+            }
+            if self.is_pending() && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                let status = self.poll();
+                return (status != Status::PENDING).then_some(status);
             }
         }
     }

@@ -283,13 +283,6 @@ impl File {
             }
         });
     }
-
-    /// Whether a queue that a request waits for has work that nothing will report.
-    fn is_behind(&self) -> bool {
-        let mut behind = false;
-        self.each_awaited(|domain| behind |= domain.is_behind());
-        behind
-    }
 }
 
 impl OverlappedFile for File {
@@ -302,8 +295,7 @@ impl OverlappedFile for File {
     }
 
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) {
-        let over = || done() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if over() {
+        if done() {
             return;
         }
         let in_front = !self.front.taken.swap(true, Ordering::SeqCst);
@@ -321,21 +313,27 @@ impl OverlappedFile for File {
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.core.parked.fetch_add(1, Ordering::SeqCst);
         cq::stop_polling();
-        while !over() {
+        // The clock is looked at only when there was something else to see than what is waited for.
+        let too_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        while !done() {
+            let mut behind = false;
             self.each_awaited(|domain| {
                 domain.catch_up();
                 if domain.has_unfinished() {
                     self.core.notice(domain);
                 }
+                behind |= domain.is_behind();
             });
-            if over() {
+            if done() {
                 break;
             }
-            if self.is_behind() {
-                continue;
+            if !behind {
+                self.sleep(slot.as_deref(), done, deadline);
             }
-            self.sleep(slot.as_deref(), done, deadline);
-            if slot.is_some() && !over() {
+            if done() || too_late() {
+                break;
+            }
+            if !behind && slot.is_some() {
                 self.drive();
             }
         }
