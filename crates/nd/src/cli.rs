@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use softnd::peer::Peer;
 
 use crate::perf::args::Perf;
 use crate::perftest::PerftestArgs;
@@ -66,6 +67,34 @@ pub(crate) struct AdapterArgs {
     /// Does not ask for CRCs (they are used all the same if the peer asks)
     #[arg(long)]
     pub(crate) no_crc: bool,
+
+    /// What the other side is, where it is known for something to be heeded [default: suits all]
+    #[arg(long, value_enum, value_name = "STACK")]
+    pub(crate) peer: Option<Stack>,
+}
+
+/// An iWARP stack that something is known of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stack {
+    /// The Linux kernel's soft-iWARP
+    Siw,
+    /// Chelsio T4 and later
+    Cxgb4,
+    /// Intel E810 and X722
+    Irdma,
+    /// QLogic and Marvell FastLinQ
+    Qed,
+}
+
+impl From<Stack> for Peer {
+    fn from(stack: Stack) -> Self {
+        match stack {
+            Stack::Siw => Self::Siw,
+            Stack::Cxgb4 => Self::Cxgb4,
+            Stack::Irdma => Self::Irdma,
+            Stack::Qed => Self::Qed,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -176,6 +205,18 @@ mod tests {
             (args.via, args.common.timeout),
             (Via::Write, Duration::from_secs(30))
         );
+    }
+
+    #[test]
+    fn a_peer_is_named_and_stands_for_all() {
+        let name = |peer| Cli::try_parse_from(["nd", "demo", "--peer", peer]);
+        let Ok(Command::Demo(args)) = name("siw").map(|cli| cli.command) else {
+            panic!("siw is not known")
+        };
+        assert_eq!(args.adapter.peer.map(Peer::from), Some(Peer::Siw));
+        assert!(name("nobody").is_err());
+        let stacks = Stack::value_variants().iter().copied().map(Peer::from);
+        assert!(stacks.eq(Peer::KNOWN));
     }
 
     #[test]

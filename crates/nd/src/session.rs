@@ -18,6 +18,7 @@ use netdirect::{
     QueuePair, QueuePairOptions, ReadLimits, RemoteAddress, Sge, Started, Status,
 };
 use softnd::capture::Capture;
+use softnd::peer::Peer;
 
 use crate::cli::AdapterArgs;
 use crate::errors::{Failure, Result};
@@ -121,6 +122,7 @@ pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
 #[derive(Debug)]
 pub(crate) struct Setup {
     crc: bool,
+    peer: Peer,
     segment: Option<u16>,
     capture: Option<(Capture, PathBuf)>,
     limit: Duration,
@@ -143,6 +145,7 @@ impl Setup {
         };
         Ok(Self {
             crc: !args.no_crc,
+            peer: args.peer.map_or(Peer::Any, Peer::from),
             segment: None,
             capture,
             limit,
@@ -214,7 +217,7 @@ impl Setup {
     }
 
     fn options(&self) -> softnd::Options {
-        let mut options = softnd::Options::default().crc(self.crc);
+        let mut options = softnd::Options::default().crc(self.crc).peer(self.peer);
         if let Some(segment) = self.segment {
             options = options.segment(segment);
         }

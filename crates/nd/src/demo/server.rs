@@ -37,8 +37,8 @@ pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
 fn play(args: &DemoServerArgs) -> Result<()> {
     let setup = Setup::new(
         &AdapterArgs {
-            capture: None,
             no_crc: args.no_crc,
+            ..AdapterArgs::default()
         },
         LIMIT,
     )?;

@@ -39,8 +39,8 @@ pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
 /// How the adapter is opened for a row.
 pub(super) fn setup(spec: &Spec) -> Result<Setup> {
     let args = AdapterArgs {
-        capture: None,
         no_crc: !spec.crc,
+        ..AdapterArgs::default()
     };
     Ok(Setup::new(&args, LIMIT)?.segment(spec.segment))
 }
