@@ -24,7 +24,8 @@ pub struct Packet {
     pub ports: (u16, u16),
     /// Octets of TCP payload.
     pub payload: u32,
-    /// Part of an FPDU that ends in a later packet and is dissected there, or sent before.
+    /// Part of an FPDU that is dissected with another packet: one that comes later, or was captured before this one though
+    /// it belongs behind it. Or sent before.
     pub partial: bool,
     /// The protocols found, outermost first, such as `eth:ethertype:ip:tcp:iwarp_mpa`.
     pub protocols: String,
@@ -78,7 +79,7 @@ impl Severity {
 }
 
 /// Fields asked of tshark, in the order in which `packet` takes them.
-const FIELDS: [&str; 26] = [
+const FIELDS: [&str; 27] = [
     "frame.number",
     "tcp.stream",
     "frame.p2p_dir",
@@ -88,6 +89,7 @@ const FIELDS: [&str; 26] = [
     "tcp.reassembled_in",
     "tcp.analysis.retransmission",
     "tcp.analysis.spurious_retransmission",
+    "tcp.analysis.out_of_order",
     "frame.protocols",
     "iwarp_mpa.key.req",
     "iwarp_mpa.key.rep",
@@ -269,7 +271,9 @@ fn packet(line: &str) -> Packet {
             next().parse().expect("a port"),
         ),
         payload: next().parse().expect("a length"),
-        partial: [next(), next(), next()].iter().any(|text| !text.is_empty()),
+        partial: [next(), next(), next(), next()]
+            .iter()
+            .any(|text| !text.is_empty()),
         protocols: next().to_owned(),
         ..Packet::default()
     };

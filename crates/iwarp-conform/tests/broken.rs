@@ -217,7 +217,7 @@ fn each(rules: &[(Break, &'static str)], find: &Find) {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..8 {
+        for _ in 0..24 {
             scope.spawn(|| {
                 while let Some((broken, check)) = rules.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = verify(*broken, check, find);
