@@ -162,7 +162,7 @@ impl Table {
     }
 
     /// Registers a buffer in a protection domain. One buffer may be registered many times (MR-003, TST-091), at any
-    /// alignment and of any size (MR-012). The STag is valid when this returns (MR-033).
+    /// alignment and of any size (MR-012). The STag is valid, for this range, when this returns (MR-033, DDP-090).
     ///
     /// # Errors
     ///
@@ -383,8 +383,8 @@ impl Shared {
     }
 }
 
-/// The range checks at the end of every access: RFC 5041 §7.1 (DDP-067, DDP-068), RFC 5040 §7.2 (RDMAP-044 to
-/// RDMAP-046), with octet granularity (SEC-004).
+/// The range checks at the end of every access: RFC 5041 §7.1 (DDP-067 to DDP-069), RFC 5040 §7.2 (RDMAP-044,
+/// RDMAP-045, RDMAP-046), with octet granularity (SEC-004).
 fn span(number: u32, view: &View, address: u64, len: u32) -> Result<Span, AccessError> {
     let end = address
         .checked_add(u64::from(len))
@@ -418,11 +418,11 @@ impl Memory for Table {
         let (number, view) = self.shared.find(at.stag).ok_or(AccessError::InvalidSTag)?;
         let in_scope = match view.kind {
             Kind::Free | Kind::Reserved => return Err(AccessError::InvalidSTag),
-            Kind::Region => view.backing.pd == who.pd, // DDP-089
+            Kind::Region => view.backing.pd == who.pd, // DDP-088, DDP-089
             Kind::Window => view.backing.pd == who.pd && view.stream == who.stream, // MW-010, SEC-002
         };
         if !in_scope {
-            return Err(AccessError::NotAssociated);
+            return Err(AccessError::NotAssociated); // DDP-066, RDMAP-042
         }
         let right = match need {
             Access::RemoteRead => Rights::REMOTE_READ,
@@ -430,7 +430,7 @@ impl Memory for Table {
             Access::Atomic => Rights::REMOTE_READ | Rights::REMOTE_WRITE, // RDMAPX-011
         };
         if !view.backing.rights.contains(right) {
-            return Err(AccessError::Rights); // IW-044, SEC-006
+            return Err(AccessError::Rights); // DDP-066, RDMAP-025, RDMAP-043, IW-044, SEC-006
         }
         span(number, &view, at.to, len)
     }

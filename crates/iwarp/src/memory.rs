@@ -9,7 +9,7 @@ use crate::rdmap::AtomicOp;
 use crate::types::{Pd, RemoteAddress, STag, Sge, StreamId, WindowId};
 
 /// On whose behalf memory is used: STags of another protection domain, and windows of another stream, are out of
-/// reach (RFC 5041 section 8.2).
+/// reach (RFC 5041 section 8.2, which has both kinds of association: DDP-088).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// Protection domain of the stream.

@@ -10,7 +10,7 @@ pub const TAGGED: u8 = 0x80;
 pub const LAST: u8 = 0x40;
 /// DV: the two bits of the version.
 pub const VERSION_MASK: u8 = 0x03;
-/// The version of RFC 5041.
+/// The version of RFC 5041, which belongs to both MPA revisions spoken here (MPA-028).
 pub const VERSION: u8 = 0x01;
 
 /// Queue number of an untagged segment, RFC 5041 section 4.3. RDMAP gives the first three their meaning (RFC 5040

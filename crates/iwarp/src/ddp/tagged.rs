@@ -102,9 +102,9 @@ impl TaggedHeader {
 pub struct TaggedSegment<'a> {
     /// L: the last segment of its message.
     pub last: bool,
-    /// The octet reserved for the ULP: RDMAP's control octet.
+    /// The octet reserved for the ULP: RDMAP's control octet (DDP-051).
     pub ulp: u8,
-    /// Steering tag.
+    /// Steering tag (DDP-051).
     pub stag: STag,
     /// Tagged offset of the first octet of payload.
     pub to: u64,

@@ -118,9 +118,9 @@ impl UntaggedHeader {
 pub struct UntaggedSegment<'a> {
     /// L: the last segment of its message.
     pub last: bool,
-    /// The octet reserved for the ULP: RDMAP's control octet.
+    /// The octet reserved for the ULP: RDMAP's control octet (DDP-051).
     pub ulp: u8,
-    /// The four octets reserved for the ULP: RDMAP's Invalidate STag.
+    /// The four octets reserved for the ULP: RDMAP's Invalidate STag (DDP-051).
     pub ulp_word: u32,
     /// Queue number.
     pub qn: Qn,

@@ -68,6 +68,10 @@ pub enum Frame<'a> {
 /// its CRC if `crc` is on (MPA-060, MPA-071). The content of PAD is summed but otherwise not looked at (MPA-054), and
 /// neither is that of the CRC field with CRC off (MPA-036).
 ///
+/// Without markers the first two octets of a stream are `ULPDU_Length` (MPA-042). How the octets came, in whichever
+/// pieces, is not seen here (MPA-072): an FPDU is one segment of DDP's, with its borders and its length (DDP-004,
+/// DDP-007).
+///
 /// # Errors
 ///
 /// [`Error::Crc`]; the stream is lost then, nothing behind this point may be delivered (MPA-061).

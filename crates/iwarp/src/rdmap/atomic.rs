@@ -118,7 +118,7 @@ impl AtomicRequest {
     ///
     /// # Errors
     ///
-    /// Another length, or an AOpCode that is not one of the two (RDMAPX-009, OPEN-16).
+    /// Another length, or an AOpCode that is not one of the two, which go together (RDMAPX-002, RDMAPX-009, OPEN-16).
     pub fn parse(payload: &[u8]) -> Result<Self, OperationError> {
         let wire =
             WireRequest::ref_from_bytes(payload).map_err(|_| OperationError::UnexpectedOpcode)?;

@@ -8,7 +8,8 @@ use crate::types::STag;
 
 /// RV: the two bits of the version.
 pub const VERSION_MASK: u8 = 0xc0;
-/// The version of the IETF protocol.
+/// The version of the IETF protocol, which belongs to both MPA revisions spoken here (MPA-028), in the messages of RFC
+/// 7306 as well (RDMAPX-003).
 pub const VERSION: u8 = 0x40;
 
 const OPCODE_MASK: u8 = 0x0f;
@@ -66,7 +67,7 @@ impl Opcode {
             0x9 => Self::ImmediateSolicited,
             0xa => Self::AtomicRequest,
             0xb => Self::AtomicResponse,
-            // The others are unassigned or experimental.
+            // The others are unassigned or experimental. Peers without RFC 7306 say the same of its opcodes (RDMAPX-001).
             _ => return Err(OperationError::UnexpectedOpcode),
         })
     }

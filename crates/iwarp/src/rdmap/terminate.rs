@@ -150,7 +150,7 @@ impl Terminate {
     /// Octets of the longest Terminate header.
     pub const MAX_LEN: usize = 4 + 2 + ddp::UntaggedHeader::LEN + ReadRequest::LEN;
 
-    /// A Terminate without headers.
+    /// A Terminate without headers, with M, D and R clear (RDMAP-081).
     pub const fn new(code: TerminateCode) -> Self {
         Self {
             code,
@@ -161,7 +161,8 @@ impl Terminate {
         }
     }
 
-    /// Reads what stands behind the DDP header. `None` when not even the control word is there.
+    /// Reads what stands behind the DDP header. `None` when not even the control word is there. Its reserved bits are
+    /// ignored (RDMAP-080), but for three that tell the bit order.
     ///
     /// `first` says that this is the Initiator's first FPDU: only there do 2/0/05 to 2/0/07 make sense, and elsewhere they
     /// are RDMAP's 0/2/05 to 0/2/07 in the other bit order (PEER-084).
@@ -211,7 +212,7 @@ impl Terminate {
 
     /// The header as it stands on the wire, and how many octets of it are used.
     pub fn to_bytes(&self) -> ([u8; Self::MAX_LEN], usize) {
-        let mut out = [0; Self::MAX_LEN];
+        let mut out = [0; Self::MAX_LEN]; // and with it the reserved bits (RDMAP-080)
         let mut len = 4;
         out[..2].copy_from_slice(&self.code.octets());
         if let Some(header) = &self.ddp {

@@ -7,7 +7,7 @@ use crate::Ready;
 /// Octets of a frame without its Private Data.
 pub const HEADER_LEN: usize = 20;
 
-/// The most Private Data a frame may carry, RFC 6581's four octets included (MPA-012, MPA2-035).
+/// The most Private Data a frame may carry, RFC 6581's four octets included (MPA-012, MPA-013, MPA2-035).
 pub const MAX_PRIVATE_DATA: usize = 512;
 
 /// The longest frame.
@@ -240,7 +240,7 @@ impl Frame {
             rejected: kind == FrameKind::Reply && flags & FLAG_REJECTED != 0, // MPA-008
             revision: octets[REVISION],
             enhanced,
-            private_data: private_data.to_vec(),
+            private_data: private_data.to_vec(), // MPA-013
         }
     }
 

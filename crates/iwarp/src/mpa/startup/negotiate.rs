@@ -28,7 +28,8 @@ pub struct Agreed {
 /// What an Initiator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Rev: 1, or 2, which is sent with S = 1 always (PEER-052).
+    /// Rev: 1, or 2, which is sent with S = 1 always (PEER-052). Who has no limits to exchange and no need of a
+    /// ready-to-receive message asks for 1 (MPA2-008).
     pub revision: u8,
     /// A: ask for a ready-to-receive message. Rev 2 only.
     pub peer_to_peer: bool,
@@ -160,7 +161,7 @@ impl Offer {
             return Err(ConcludeError::InsufficientIrd);
         }
         Ok(Agreed {
-            // MPA2-015, MPA2-019
+            // MPA2-015, MPA2-019, RDMAP-111
             limits: ReadLimits {
                 ird: ird.unwrap_or(self.limits.ird),
                 ord: ord.map_or(self.limits.ord, |ord| ord.min(self.limits.ord)),
@@ -207,6 +208,7 @@ pub struct Acceptance {
 pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     let (ird, ord) = peer_limits(request);
     let cut = |own: u32, offered: Option<u32>| offered.map_or(own, |offered| own.min(offered));
+    // RDMAP-111: the Reply tells the Initiator, which takes its own limits from there.
     let limits = ReadLimits {
         ird: cut(with.limits.ird, ird),
         ord: cut(with.limits.ord, ord),
@@ -229,7 +231,7 @@ pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     (reply, agreed)
 }
 
-/// The rejecting Reply. `limits` are this side's and not cut: ORD may tell the Initiator which IRD would have been needed
+/// The rejecting Reply, with the application's Private Data (MPA-019). `limits` are this side's and not cut: ORD may tell the Initiator which IRD would have been needed
 /// (MPA2-014). The connection is closed behind it (OPEN-13).
 #[must_use]
 pub fn reject(request: &Frame, limits: ReadLimits, private_data: &[u8]) -> Frame {
