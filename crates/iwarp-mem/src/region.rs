@@ -118,8 +118,8 @@ impl Registration {
         self.shared.admin.lock().has_windows(self.place.slot)
     }
 
-    /// Ends the registration: the STag becomes invalid (DDP-090), then copies and system calls under way are waited for, then
-    /// the buffer is let go.
+    /// Ends the registration: the STag becomes invalid (DDP-090), then copies and system calls under way are waited
+    /// for, then the buffer is let go.
     ///
     /// # Errors
     ///

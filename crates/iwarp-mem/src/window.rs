@@ -1,5 +1,5 @@
-//! Memory windows, type 2: a range of a region, opened with rights of its own to the peer of one stream (MW-010, DDP-088,
-//! DDP-090).
+//! Memory windows, type 2: a range of a region, opened with rights of its own to the peer of one stream (MW-010,
+//! DDP-088, DDP-090).
 //!
 //! Binding takes two steps, because it is a work request: [`Window::prepare`] when it is posted, so that the STag is
 //! known at once (MW-008), and `Memory::bind` when its turn comes, from where on the STag is valid.

@@ -19,7 +19,7 @@ pub enum Profile {
     Strict,
 }
 
-/// Time limits towards peers and for our own part of the start-up. `None` switches a limit off.
+/// Time limits towards peers and for our own part of the start-up (MPA-093). `None` switches a limit off.
 ///
 /// None of them runs while the local client thinks (IW-068).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -241,7 +241,7 @@ impl Qp {
         let initiator = config.role == iwarp::Role::Initiator;
         state.connection.start(config);
         if initiator {
-            state.connection.send_ready();
+            state.connection.send_ready(); // MPA2-028: before anything can be posted
         }
         state.phase = if open { Phase::Open } else { Phase::Starting };
         let mut link = Link::new(stream, reading, &self.core);

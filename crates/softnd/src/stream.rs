@@ -74,7 +74,7 @@ impl Stream {
 
     /// The largest ULPDU that the path's segment size allows (MPA-082).
     pub(crate) fn mulpdu(&self) -> u32 {
-        // Where it is not known, what every path carries.
+        // MPA-088: where it is not known, what every path carries, 576 octets less the headers.
         let segment = SockRef::from(&self.tcp).tcp_mss().unwrap_or(536);
         if self.markers {
             iwarp::mpa::marker::mulpdu(segment)
@@ -159,7 +159,7 @@ impl Stream {
         Ok((count, sent))
     }
 
-    /// Ends our direction; what was sent before arrives first.
+    /// Ends our direction; what was sent before, a Terminate too, arrives first (RDMAP-074).
     pub(crate) fn close_write(&self) {
         ports::release(&self.tcp);
         if self.tcp.shutdown(std::net::Shutdown::Write).is_ok()
@@ -188,7 +188,7 @@ impl Stream {
 
 /// What all our connections want of TCP.
 fn tune(tcp: &TcpStream, peer: IpAddr) -> io::Result<()> {
-    tcp.set_nodelay(true)?;
+    tcp.set_nodelay(true)?; // MPA-085: the end of a batch is not held back until the next FPDU
     let socket = SockRef::from(tcp);
     // Dead hosts are found without a time limit of our own (IW-068).
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))?;

@@ -13,7 +13,9 @@ pub struct TxLimit {
     pub octets: usize,
     /// FPDUs.
     pub fpdus: usize,
-    /// Largest ULPDU, 128..=64768 (MPA-081); values outside are cut to that.
+    /// Largest ULPDU, 128..=64768 (MPA-081); values outside are cut to that. This is how MPA tells DDP the MULPDU and
+    /// its changes (MPA-080, DDP-001): it holds for the FPDUs that are made now, those made before stay as they are
+    /// (DDP-002).
     pub mulpdu: u32,
 }
 

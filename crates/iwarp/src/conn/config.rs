@@ -65,11 +65,11 @@ impl Markers {
 pub struct StreamConfig {
     /// Which side this is.
     pub role: Role,
-    /// CRCs are made and checked (MPA-035).
+    /// CRCs are made and checked (MPA-035). Nothing else depends on it, and no event tells of it (MPA-040).
     pub crc: bool,
     /// In which directions markers stand.
     pub markers: Markers,
-    /// Read limits, both ways.
+    /// Read limits, both ways, set before the first message (RDMAP-110).
     pub limits: ReadLimits,
     /// The ready-to-receive message agreed on, if any.
     pub ready: Option<Ready>,

@@ -71,7 +71,7 @@ impl Connection {
             (_, Phase::Idle) => {}
             (StreamEnd::Reset, _) => {
                 if matches!(self.phase, Phase::Running | Phase::Closed) {
-                    self.close_out(Phase::Failed, None); // IW-026
+                    self.close_out(Phase::Failed, None); // IW-026, DDP-003, DDP-086
                 }
                 self.tx.drop_terminate();
                 self.raise(Notice::Ended);
@@ -141,14 +141,14 @@ impl Connection {
         }
     }
 
-    /// This side found `fault`, not tied to an inbound message.
+    /// This side found `fault`, not tied to an inbound message: a Terminate without headers (RDMAP-081).
     pub(super) fn fail(&mut self, fault: Fault, failed: Option<(u64, WqeStatus)>) {
         self.fail_with(fault, None, failed);
     }
 
     /// This side found `fault`: only the first one counts (RDMAP-082), nothing more is placed, the client is told
-    /// (DDP-070, RDMAP-083, RDMAP-084), and one Terminate still goes out before the end (DDP-073, MPA-062). `about`
-    /// holds the headers of the message it was found in.
+    /// (DDP-070, DDP-086, RDMAP-083, RDMAP-084), and one Terminate still goes out before the end (DDP-073, MPA-062).
+    /// `about` holds the headers of the message it was found in.
     pub(super) fn fail_with(
         &mut self,
         fault: Fault,
@@ -173,7 +173,7 @@ impl Connection {
         }
     }
 
-    /// The peer's Terminate: it is never answered with one (RDMAP-073).
+    /// The peer's Terminate: the client is told (RDMAP-072), and it is never answered with one (RDMAP-073).
     pub(super) fn terminated(&mut self, terminate: Terminate) {
         use RequestKind::{Atomic, Immediate, Read, Send, Write};
         let kinds: &[RequestKind] = match terminate.opcode() {
@@ -220,6 +220,7 @@ impl Connection {
         }
     }
 
+    /// From here on the stream carries nothing but, after an error, a Terminate (DDP-008, RDMAP-113).
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.tx.stop();
@@ -287,7 +288,7 @@ impl Connection {
     }
 }
 
-/// The headers of an inbound message that something was wrong with.
+/// The headers of an inbound message that something was wrong with (DDP-072); what was wrong is the [`Fault`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About {
     pub(super) header: Header,

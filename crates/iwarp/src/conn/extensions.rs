@@ -31,7 +31,8 @@ const RESPONSE_LEN: u32 = 12;
 const _: () = assert!(RESPONSE_LEN as usize == AtomicResponse::LEN);
 
 impl Connection {
-    /// RFC 7306 section 6.3: it takes a Receive as a Send does, and places nothing.
+    /// RFC 7306 section 6.3: it takes a Receive as a Send does, in order with them and behind every Write that came
+    /// before (RDMAPX-024), and places nothing.
     #[inline(never)]
     pub(super) fn receive_immediate(
         &mut self,
@@ -56,7 +57,8 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// RFC 7306 section 5.2.1, answered without the client (RDMAPX-008).
+    /// RFC 7306 section 5.2.1, answered without the client (RDMAPX-008), and carried out no sooner than it is answered:
+    /// behind all that came before (RDMAPX-016).
     #[inline(never)]
     pub(super) fn receive_atomic_request(
         &mut self,
@@ -138,6 +140,7 @@ impl Connection {
             return Step::Again;
         };
         let ulp = control(Opcode::immediate(solicited));
+        // RDMAPX-003: no Invalidate STag
         let header = UntaggedHeader::new(true, ulp, 0, Qn::SEND, self.tx.send_msn, 0);
         if !self.put_small(header.as_bytes(), &data, budget, out) {
             return Step::Full;
@@ -215,7 +218,7 @@ impl Connection {
         };
         let ulp = control(Opcode::AtomicResponse);
         let msn = self.tx.atomic_msn;
-        let header = UntaggedHeader::new(true, ulp, 0, Qn::ATOMIC_RESPONSE, msn, 0);
+        let header = UntaggedHeader::new(true, ulp, 0, Qn::ATOMIC_RESPONSE, msn, 0); // RDMAPX-003
         if !self.put_small(header.as_bytes(), &response.to_bytes(), budget, out) {
             self.fail(Fault::Local, None); // not reached: there was room
             return Step::Again;

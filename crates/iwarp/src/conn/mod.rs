@@ -128,6 +128,9 @@ impl Connection {
     ///
     /// A Responder's requests wait for the first FPDU (MPA-031), except for Binds and Invalidates that nothing stands
     /// before (IW-004). Does nothing when the connection was started, or disconnected, before.
+    ///
+    /// Both directions begin at once, each behind its start-up frame (MPA-026, DDP-080), and before this not an FPDU
+    /// leaves or is looked at (MPA-030).
     pub fn start(&mut self, config: StreamConfig) {
         if self.phase == Phase::Idle {
             self.config = config;
@@ -199,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// Octets of a list of SGEs, if one request may have as many.
+    /// Octets of a list of SGEs, if one request may have as many: less than 2^32 (DDP-041).
     fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
         let length: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
         u32::try_from(length)
@@ -266,7 +269,9 @@ impl Connection {
             && self.receive.current().is_none()
     }
 
-    /// Nothing will be sent behind what was already handed out: close our direction once the batch is empty.
+    /// Nothing will be sent behind what was already handed out: close our direction once the batch is empty. The
+    /// connection has one stream, and ends with it (DDP-010, RDMAP-113); by a FIN, so that a Terminate arrives
+    /// (RDMAP-074).
     pub const fn write_side_done(&self) -> bool {
         match self.phase {
             Phase::Idle | Phase::Running => false,

@@ -281,7 +281,7 @@ impl InitiatorQueue {
         self.done == self.tail
     }
 
-    /// A request is over. Earlier ones may still be open: results stay in posting order (CQ-042).
+    /// A request is over. Earlier ones may still be open: results stay in posting order (RDMAP-099, CQ-042).
     pub(super) fn finish(&mut self, at: u64, status: WqeStatus) {
         self.get_mut(at).progress = Progress::Done(status);
         while self.done < self.tail && self.get(self.done).progress != Progress::Open {
@@ -353,7 +353,7 @@ impl InitiatorQueue {
         })
     }
 
-    /// Ends everything that is open, one request with a status of its own (QP-003).
+    /// Ends everything that is open, sent or not, one request with a status of its own (DDP-087, RDMAP-085, QP-003).
     pub(super) fn flush(&mut self, failed: Option<(u64, WqeStatus)>) {
         for at in self.done..self.tail {
             if self.get(at).progress == Progress::Open {
@@ -505,7 +505,7 @@ impl ReceiveQueue {
         Some((receive, &self.sges[start..start + receive.sges as usize]))
     }
 
-    /// The message is delivered.
+    /// The message is delivered, to the oldest Receive and once (DDP-048), with its length (DDP-050).
     pub(super) fn deliver(&mut self, octets: u32, solicited: bool, invalidated: Option<STag>) {
         self.settle(octets, solicited, invalidated, None);
     }

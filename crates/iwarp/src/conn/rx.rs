@@ -156,7 +156,8 @@ impl Rx {
 
 impl Connection {
     /// Takes in what the transport received and returns how many octets are done with. The rest, the beginning of an FPDU
-    /// or all that waits behind a stalled Send, has to be handed in again with what comes after it.
+    /// or all that waits behind a stalled Send, has to be handed in again with what comes after it. So an FPDU may come
+    /// in any pieces (MPA-072), and none is handled twice (DDP-011).
     ///
     /// Nothing is taken before [`Connection::start`]. After the end everything is, and dropped (DDP-071, IW-064).
     pub fn handle_bytes(&mut self, now: Instant, input: &[u8], mem: &impl Memory) -> usize {
@@ -281,6 +282,7 @@ impl Connection {
         ulpdu: &[u8],
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
+        // Fields, version, opcode (RDMAP-013, RDMAP-088); the rest is checked by what the message means.
         let segment = Segment::parse(ulpdu)?;
         let ulp = match &segment {
             Segment::Tagged(segment) => segment.ulp,
@@ -293,7 +295,7 @@ impl Connection {
             (Opcode::ReadResponse, Segment::Tagged(segment)) => {
                 self.receive_read_response(&segment, mem)
             }
-            // RDMAP-004, OPEN-01
+            // RDMAP-004, RDMAP-088, OPEN-01
             (Opcode::Write | Opcode::ReadResponse, Segment::Untagged(_))
             | (_, Segment::Tagged(_)) => Err(OperationError::UnexpectedOpcode.into()),
             (Opcode::ReadRequest, Segment::Untagged(segment)) => {
@@ -330,6 +332,7 @@ impl Connection {
                 stag: segment.stag,
                 to: segment.to,
             };
+            // DDP-066, DDP-069, RDMAP-025: nothing is placed that is not allowed
             let span = mem
                 .check(at, len, Access::RemoteWrite, self.scope)
                 .map_err(write_refused)?;
@@ -345,7 +348,8 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// One tagged message at a time (OPEN-10), all of it through one STag and without gaps (DDP-025, DDP-027, DDP-029).
+    /// One tagged message at a time (OPEN-10), all of it through one STag (RDMAP-020) and without gaps (DDP-025,
+    /// DDP-027, DDP-029).
     fn continue_tagged(&self, opcode: Opcode, segment: &TaggedSegment<'_>) -> Result<(), Fault> {
         match self.rx.tagged {
             Some(under_way) if under_way.opcode != opcode => {
@@ -420,7 +424,7 @@ impl Connection {
         self.counters.received.payload += u64::from(len);
         if segment.last {
             self.counters.received.read_responses += 1;
-            self.finish_read();
+            self.finish_read(); // RDMAP-052
         } else if let Some(read) = self.tx.reads.front_mut() {
             read.received += len;
         }
@@ -460,7 +464,7 @@ impl Connection {
         self.rx.check_single(segment)
     }
 
-    /// The current Receive is taken by a message whose last segment is here.
+    /// The current Receive is taken by a message whose last segment is here, however short it is (RDMAP-060).
     pub(super) fn take_receive(&mut self) {
         self.rx.stall = None;
         self.rx.send = None;
@@ -468,7 +472,8 @@ impl Connection {
         self.rx.send_msn = self.rx.send_msn.wrapping_add(1); // DDP-032
     }
 
-    /// RFC 5040 section 5.3: delivered in the order sent (RDMAP-063).
+    /// RFC 5040 section 5.3: delivered in the order sent (RDMAP-063), when all of it is placed (DDP-049), once
+    /// (DDP-048).
     #[inline(always)]
     fn receive_send(
         &mut self,
@@ -491,7 +496,7 @@ impl Connection {
                 UntaggedError::TooLong.into(),
                 ulpdu,
             );
-            return Ok(Handled::Done); // DDP-063, AMB-006
+            return Ok(Handled::Done); // DDP-063, RDMAP-062, AMB-006
         };
         if len > 0 && !self.place_send(received, segment, mem) {
             self.receive_fails(WqeStatus::LocalAccess, Fault::Local, ulpdu);
@@ -505,14 +510,14 @@ impl Connection {
             self.counters.received.payload += u64::from(len);
             return Ok(Handled::Done);
         }
-        let stag = STag(segment.ulp_word);
+        let stag = STag(segment.ulp_word); // RDMAP-010; of other Sends not looked at (RDMAP-009)
         if opcode.is_invalidating() && mem.invalidate_remote(stag, self.scope).is_err() {
             return Err(ProtectionError::CannotInvalidate.into()); // RDMAP-065, RDMAP-067
         }
         self.take_receive();
         let invalidated = opcode.is_invalidating().then_some(stag);
         self.receive
-            .deliver(total, opcode.is_solicited(), invalidated);
+            .deliver(total, opcode.is_solicited(), invalidated); // DDP-050, DDP-051
         self.counters.received.payload += u64::from(len);
         self.counters.received.sends += 1;
         Ok(Handled::Done)
@@ -605,6 +610,7 @@ impl Connection {
         }
         let span = match request.size {
             0 => None, // RDMAP-039
+            // RDMAP-042, RDMAP-043, RDMAP-045
             size => match mem.check(request.source, size, Access::RemoteRead, self.scope) {
                 Ok(span) => Some(span),
                 Err(error) => return self.refuse_request(read_refused(error).into(), ulpdu),
@@ -631,7 +637,8 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// RFC 5040 section 5.4; RDMAP-086: one that is malformed closes the stream without an answer.
+    /// RFC 5040 section 5.4; RDMAP-086: one that is malformed closes the stream without an answer. It takes no buffer,
+    /// so there always is room for it (RDMAP-072).
     fn receive_terminate(&mut self, segment: &Segment<'_>) -> Result<Handled, Fault> {
         let Segment::Untagged(segment) = segment else {
             return Err(Fault::MalformedTerminate);

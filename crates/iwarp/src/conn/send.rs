@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// The next segment of the Send or Write under way: all of it, in rising order (DDP-042, DDP-046), a message of no
-    /// length in one (DDP-043).
+    /// length in one (DDP-043). One request is one message (RDMAP-012), a Write to one STag (RDMAP-020).
     fn send_segment(&mut self, mem: &impl Memory, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let at = self.initiator.next;
         let request = *self.initiator.get(at);
@@ -121,7 +121,7 @@ impl Connection {
         if !budget.admits(header_len, len) || !frame::fits(out, budget, header_len, len, in_place) {
             return Step::Full;
         }
-        let last = len == left;
+        let last = len == left; // DDP-021
         let (tagged, untagged);
         let header: &[u8] = match request.work {
             Work::Write { remote } => {
@@ -134,8 +134,9 @@ impl Connection {
                 invalidate,
             } => {
                 let opcode = Opcode::send(solicited, invalidate.is_some());
-                let word = invalidate.map_or(0, |stag| stag.0);
-                let msn = self.tx.send_msn;
+                let word = invalidate.map_or(0, |stag| stag.0); // RDMAP-008, RDMAP-010
+                let msn = self.tx.send_msn; // DDP-034: the next one begins when the last segment is made
+                // DDP-035
                 untagged =
                     UntaggedHeader::new(last, control(opcode), word, Qn::SEND, msn, current.offset);
                 untagged.as_bytes()
@@ -209,7 +210,7 @@ impl Connection {
         self.tx.response_turn = true;
     }
 
-    /// The next Read Request of the Read under way: one for each SGE (IW-047), one for an empty Read.
+    /// The next Read Request of the Read under way: one for each SGE (RDMAP-053, IW-047), one for an empty Read.
     fn send_read_request(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let at = self.initiator.next;
         let request = *self.initiator.get(at);
@@ -273,7 +274,7 @@ impl Connection {
         made
     }
 
-    /// A message of one segment on QN 1.
+    /// A message of one segment on QN 1, its Invalidate STag zero (RDMAP-008, RDMAPX-003).
     pub(super) fn put_request(
         &mut self,
         opcode: Opcode,
@@ -339,7 +340,8 @@ impl Connection {
         Step::Again
     }
 
-    /// The next segment of the answer to the peer's oldest Read (RFC 5040 section 5.2.2).
+    /// The next segment of the answer to the peer's oldest Read (RFC 5040 section 5.2.2); to one of no octets, it is a
+    /// header alone (RDMAP-040).
     pub(super) fn send_response(
         &mut self,
         mem: &impl Memory,
@@ -365,7 +367,7 @@ impl Connection {
         {
             return Step::Full;
         }
-        let last = len == left;
+        let last = len == left; // DDP-021
         // RDMAP-035: the sink is copied, not interpreted.
         let to = sink.to.wrapping_add(u64::from(response.made));
         let header = TaggedHeader::new(last, control(Opcode::ReadResponse), sink.stag, to);
@@ -477,7 +479,7 @@ impl Connection {
     }
 }
 
-/// Untagged, QN 2, MSN 1, MO 0, L 1 (RDMAP-007, RDMAP-070).
+/// Untagged, QN 2, MSN 1, MO 0, L 1, Invalidate STag zero (RDMAP-007, RDMAP-008, RDMAP-070).
 const TERMINATE_HEADER: UntaggedHeader =
     UntaggedHeader::new(true, control(Opcode::Terminate), 0, Qn::TERMINATE, 1, 0);
 

@@ -1,8 +1,8 @@
 //! The outbound half: what is sent next, and how far the transport has come. `send` makes the FPDUs.
 //!
-//! Messages go out in the order they were posted (DDP-045, RDMAP-022, RDMAP-069), answers in that of their requests
-//! (RDMAP-101), and are never interleaved (PEER-028, OPEN-10); own messages and answers take turns, so that neither
-//! starves the other (SEC-037).
+//! Messages go out in the order they were posted (DDP-045, RDMAP-022, RDMAP-069, RDMAP-098), answers in that of their
+//! requests (RDMAP-101), and are never interleaved (PEER-028, OPEN-10); own messages and answers take turns, so that
+//! neither starves the other (SEC-037). Nothing else has a place in the stream (RDMAP-013).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -376,7 +376,7 @@ impl Connection {
     /// What the next FPDU, or local request, comes from.
     pub(super) fn next_source(&self) -> Option<Source> {
         match self.phase {
-            Phase::Idle | Phase::Closed => return None,
+            Phase::Idle | Phase::Closed => return None, // MPA-030
             Phase::Failed | Phase::Disconnected => {
                 return self.tx.terminate_is_due().then_some(Source::Terminate);
             }
@@ -406,7 +406,7 @@ impl Connection {
             return Some(Source::Own);
         }
         if self.tx.ready.is_some() {
-            return Some(Source::Ready);
+            return Some(Source::Ready); // MPA2-028
         }
         match (self.may_start(), !self.tx.responses.is_empty()) {
             (true, true) if self.tx.response_turn => Some(Source::Response),

@@ -1,5 +1,6 @@
 //! DDP: direct data placement, RFC 5041. Headers and what can be wrong with a segment; placing is the connection's work
-//! ([`crate::conn`]), because RDMAP decides where a segment may go. Nothing here has a state, or ends a stream (DDP-081).
+//! ([`crate::conn`]), because RDMAP decides where a segment may go. Nothing here has a state, or ends a stream
+//! (DDP-081).
 //!
 //! - [`tagged`]: the 14-octet header of section 4.2.
 //! - [`untagged`]: the 18-octet header of section 4.3.

@@ -67,7 +67,8 @@ impl Opcode {
             0x9 => Self::ImmediateSolicited,
             0xa => Self::AtomicRequest,
             0xb => Self::AtomicResponse,
-            // The others are unassigned or experimental. Peers without RFC 7306 say the same of its opcodes (RDMAPX-001).
+            // The others are unassigned or experimental. Peers without RFC 7306 say the same of its opcodes
+            // (RDMAPX-001).
             _ => return Err(OperationError::UnexpectedOpcode),
         })
     }

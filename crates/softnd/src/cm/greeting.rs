@@ -90,8 +90,8 @@ impl Greeting {
         Some(Box::new(Arrival { stream, request }))
     }
 
-    /// Refuses the attempt: with a Reply where there is a Request to answer, else by a reset. A refusal is never a reset
-    /// after a Request, or adapters would try again with revision 1 (PEER-034).
+    /// Refuses the attempt: with a Reply where there is a Request to answer, else by a reset (MPA-002). A refusal is
+    /// never a reset after a Request, or adapters would try again with revision 1 (PEER-034).
     pub(super) fn refuse(&self) {
         let mut state = self.state.lock();
         self.cancel_timer(&mut state);
@@ -139,7 +139,7 @@ impl Greeting {
             }
             Heard::Malformed(error) => {
                 tracing::debug!(peer = %exchange.stream.peer(), %error, "not an MPA request");
-                Step::Drop
+                Step::Drop // MPA-002
             }
             Heard::End | Heard::Broken(_) => Step::Drop,
         }

@@ -231,8 +231,8 @@ pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     (reply, agreed)
 }
 
-/// The rejecting Reply, with the application's Private Data (MPA-019). `limits` are this side's and not cut: ORD may tell the Initiator which IRD would have been needed
-/// (MPA2-014). The connection is closed behind it (OPEN-13).
+/// The rejecting Reply, with the application's Private Data (MPA-019). `limits` are this side's and not cut: ORD may
+/// tell the Initiator which IRD would have been needed (MPA2-014). The connection is closed behind it (OPEN-13).
 #[must_use]
 pub fn reject(request: &Frame, limits: ReadLimits, private_data: &[u8]) -> Frame {
     let ready = chosen_ready(request, ReadyKinds::UNSEEN);

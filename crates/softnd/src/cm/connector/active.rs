@@ -127,6 +127,7 @@ impl Connector {
         let most = self.core.read_limits();
         let towards = self.core.options.towards(destination.ip());
         let offer = Offer {
+            // With read limits to exchange there always is need of revision 2 (MPA2-008).
             revision: if self.core.speaks_revision_1_only(destination.ip()) {
                 1
             } else {
@@ -302,7 +303,7 @@ impl Connector {
         }
     }
 
-    /// A whole Reply is there.
+    /// A whole Reply is there; it is validated before the queue pair gets the stream (MPA-030).
     fn answered(&self, state: &mut State, reply: &Frame) -> Done {
         let Phase::Connecting(attempt) = &mut state.phase else {
             return Done::default();

@@ -86,7 +86,7 @@ impl Connector {
         }
     }
 
-    /// Answers a request with R = 1.
+    /// Answers a request with R = 1, because of its Private Data or for another reason of the client's (MPA-019).
     pub(super) fn refuse(&self, state: &mut State, private_data: &[u8]) {
         if let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead) {
             let Offered { exchange, request } = *offered;
