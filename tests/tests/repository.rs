@@ -180,3 +180,55 @@ fn the_tests_that_the_conformance_page_names_exist() {
     }
     assert!(seen > 100, "the page names its tests in the last column");
 }
+
+/// What the crates that implement the protocol say outside of their tests.
+fn code_without_tests(folder: &Path, found: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if matches!(
+            path.file_stem().unwrap().to_str(),
+            Some("tests" | "testing")
+        ) {
+            continue;
+        }
+        if path.is_dir() {
+            code_without_tests(&path, found);
+        } else {
+            let code = read(&path);
+            found.push_str(code.split("\nmod tests {").next().unwrap());
+        }
+    }
+}
+
+#[test]
+fn each_row_is_cited_in_the_code_or_listed_as_not_kept_there() {
+    let rows = read(&root().join("docs/wire-conformance.md"));
+    let page = read(&root().join("docs/conformance.md"));
+    let (_, listed) = page
+        .split_once("\n## What no line of the code keeps\n")
+        .expect("the page has the list");
+    let (listed, _) = listed
+        .split_once("\n### ")
+        .expect("a list of what is cited and not kept wholly follows");
+    let mut code = String::new();
+    for name in ["iwarp", "iwarp-mem", "softnd"] {
+        code_without_tests(&root().join("crates").join(name).join("src"), &mut code);
+    }
+    let mut seen = 0;
+    for row in rows.lines() {
+        let mut cells = row.split('|').map(str::trim).skip(1);
+        let (Some(id), Some("MUST" | "SHOULD")) = (cells.next(), cells.next()) else {
+            continue;
+        };
+        let group = id.split('-').next().unwrap();
+        if ["MPA", "MPA2", "DDP", "RDMAP", "RDMAPX"].contains(&group) {
+            let is_listed = listed.contains(&format!("\n| {id} |"));
+            assert!(
+                code.contains(id) != is_listed,
+                "{id} is to be named where the code keeps it, or else on docs/conformance.md"
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 200, "the page lists the rows with their level");
+}

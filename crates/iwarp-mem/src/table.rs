@@ -383,8 +383,8 @@ impl Shared {
     }
 }
 
-/// The range checks at the end of every access: RFC 5041 §7.1 (DDP-067 to DDP-069), RFC 5040 §7.2 (RDMAP-044,
-/// RDMAP-045, RDMAP-046), with octet granularity (SEC-004).
+/// The range checks at the end of every access: RFC 5041 §7.1 (DDP-067, DDP-068, DDP-069), RFC 5040 §7.2
+/// (RDMAP-044, RDMAP-045, RDMAP-046), with octet granularity (SEC-004).
 fn span(number: u32, view: &View, address: u64, len: u32) -> Result<Span, AccessError> {
     let end = address
         .checked_add(u64::from(len))

@@ -1,5 +1,5 @@
-//! The CRC32c of an FPDU, RFC 5044 §4.4: polynomial 0x1EDC6F41 reflected, all ones in, complement out. It is the digest
-//! that DDP asks of what carries it (DDP-006), unless both sides do without.
+//! The CRC32c of an FPDU, RFC 5044 §4.4: polynomial 0x1EDC6F41 reflected, all ones in, complement out (MPA-055). It is
+//! the digest that DDP asks of what carries it (DDP-006), unless both sides do without.
 //!
 //! On the wire it stands least significant octet first: [`wire`] and [`from_wire`] are the only places that know.
 //! The sum itself is the `crc-fast` crate's, which picks the processor's CRC and carry-less multiply instructions at

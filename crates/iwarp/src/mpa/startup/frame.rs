@@ -191,8 +191,8 @@ impl fmt::Display for Enhanced {
     }
 }
 
-/// One Request or Reply frame. What is reserved, and R in a Request, is neither read nor written (MPA-006 to MPA-008), so
-/// that nothing of it finds its way into an answer.
+/// One Request or Reply frame. What is reserved, and R in a Request, is neither read nor written (MPA-006, MPA-007,
+/// MPA-008), so that nothing of it finds its way into an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Request or Reply.
