@@ -29,6 +29,23 @@ pub struct Deviation {
     pub reason: String,
     /// How that is known.
     pub source: String,
+    /// Only where CRCs are in use, or only where they are not.
+    pub crc: Option<Switch>,
+    /// Why it does not show each time: the check may as well pass.
+    pub intermittent: Option<String>,
+    /// The peer does not survive the check, which is left out unless it is named in full.
+    #[serde(default)]
+    pub fatal: bool,
+}
+
+/// What is in use, or is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
 }
 
 impl Deviations {
@@ -44,7 +61,8 @@ impl Deviations {
             if !crate::checks::all().any(|check| deviation.is_about(check)) {
                 return Err(format!("there is no check or row '{name}'"));
             }
-            if deviation.reason.is_empty() || deviation.source.is_empty() {
+            let unexplained = deviation.intermittent.as_deref() == Some("");
+            if deviation.reason.is_empty() || deviation.source.is_empty() || unexplained {
                 return Err(format!("'{name}' lacks its reason or its source"));
             }
         }
@@ -68,16 +86,28 @@ impl Deviations {
         SHIPPED.iter().map(|(name, _)| *name)
     }
 
-    /// Why a check is known to fail.
-    pub fn about(&self, check: &Check) -> Option<String> {
-        self.deviation
-            .iter()
-            .find(|deviation| deviation.is_about(check))
-            .map(|deviation| format!("{} ({})", deviation.reason, deviation.source))
+    /// Whether the peer is known to leave a first FPDU untouched at times (row MPA2-032).
+    pub fn forgetful(&self) -> bool {
+        self.deviation.iter().any(|deviation| {
+            deviation.check.starts_with("MPA2-032") && deviation.intermittent.is_some()
+        })
+    }
+
+    /// What is known of a check, with CRCs in use or not.
+    pub fn about(&self, check: &Check, crc: bool) -> Option<&Deviation> {
+        let crc = if crc { Switch::On } else { Switch::Off };
+        self.deviation.iter().find(|deviation| {
+            deviation.is_about(check) && deviation.crc.is_none_or(|only| only == crc)
+        })
     }
 }
 
 impl Deviation {
+    /// Why the check is known to fail, and how that is known.
+    pub fn words(&self) -> String {
+        format!("{} ({})", self.reason, self.source)
+    }
+
     fn is_about(&self, check: &Check) -> bool {
         check.name == self.check || check.row() == self.check
     }
@@ -106,10 +136,23 @@ mod tests {
         for (text, hint) in [
             (one("MPA-999", "it"), "MPA-999"),
             (one("MPA-021", ""), "reason"),
+            (one("MPA-021", "it") + "intermittent = \"\"\n", "reason"),
+            (one("MPA-021", "it") + "crc = \"maybe\"\n", "maybe"),
             ("[[deviation]]\nfoo = 1\n".to_owned(), "foo"),
         ] {
             let error = Deviations::parse(&text).expect_err(&text);
             assert!(error.contains(hint), "{error}");
         }
+    }
+
+    #[test]
+    fn a_deviation_may_depend_on_crcs() {
+        let text = "peer = 'x'\n[[deviation]]\ncheck = 'MPA-060'\nreason = 'it'\nsource = 'y'\ncrc = 'on'\n";
+        let read = Deviations::parse(text).expect(text);
+        let check = crate::checks::all()
+            .find(|check| check.row() == "MPA-060")
+            .expect("a check");
+        assert!(read.about(check, true).is_some());
+        assert!(read.about(check, false).is_none());
     }
 }

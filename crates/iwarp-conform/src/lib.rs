@@ -36,6 +36,6 @@ pub use bench::{Bench, Facts, Plan, Wants};
 pub use check::{Check, Level, Need, Pass, Role, Section, Step, Stop, Verdict};
 pub use checks::all as checks;
 pub use conn::{Conn, End, Limits, Log, Seen};
-pub use deviations::{Deviation, Deviations};
+pub use deviations::{Deviation, Deviations, Switch};
 pub use inbound::{Fault, Inbound};
 pub use run::{Entry, Failure, Outcome, Run, Selection, run, words};

@@ -80,6 +80,11 @@ impl Selection {
     pub fn takes(&self, check: &Check) -> bool {
         self.only.is_empty() || self.only.iter().any(|text| check.is_meant_by(text))
     }
+
+    /// Whether a check is named in full.
+    fn names(&self, check: &Check) -> bool {
+        self.only.iter().any(|text| text == check.name)
+    }
 }
 
 impl Entry {
@@ -126,6 +131,7 @@ pub fn run(
     selection: &Selection,
     mut progress: impl FnMut(&Entry),
 ) -> Result<Run, String> {
+    bench.forgetful = selection.deviations.forgetful();
     bench.discover().map_err(|stop| match stop {
         Stop::Broken(why) | Stop::Skip(why) => why,
         Stop::Fail { expected, seen } => {
@@ -142,7 +148,7 @@ pub fn run(
     };
     let initiator = run.initiator;
     for check in checks::all().filter(|check| check.is_about(initiator) && selection.takes(check)) {
-        let entry = one(bench, check, &selection.deviations);
+        let entry = one(bench, check, selection);
         let ran = !matches!(entry.outcome, Outcome::Skip(_));
         progress(&entry);
         run.entries.push(entry);
@@ -151,11 +157,18 @@ pub fn run(
             break;
         }
     }
+    if bench.reopened > 0 {
+        let count = bench.reopened;
+        let note = format!(
+            "the target left the first FPDUs of {count} connections untouched, which were made anew"
+        );
+        run.facts.notes.push(note);
+    }
     Ok(run)
 }
 
 /// Makes one check.
-fn one(bench: &mut Bench, check: &'static Check, deviations: &Deviations) -> Entry {
+fn one(bench: &mut Bench, check: &'static Check, selection: &Selection) -> Entry {
     let entry = |outcome, took| Entry {
         check,
         outcome,
@@ -164,20 +177,30 @@ fn one(bench: &mut Bench, check: &'static Check, deviations: &Deviations) -> Ent
     if let Some(reason) = missing(check, &bench.facts) {
         return entry(Outcome::Skip(reason), Duration::ZERO);
     }
+    let known = selection.deviations.about(check, bench.facts.crc);
+    if let Some(deviation) = known.filter(|deviation| deviation.fatal)
+        && !selection.names(check)
+    {
+        let reason = deviation.words();
+        let reason = format!(
+            "the target would not survive it: {reason}; --only {} makes it",
+            check.name
+        );
+        return entry(Outcome::Skip(reason), Duration::ZERO);
+    }
     bench.log.take();
     let began = Instant::now();
     let verdict = (check.run)(bench);
     let took = began.elapsed();
-    let known = deviations.about(check);
     let outcome = match (verdict, known) {
-        (Ok(_), Some(reason)) => Outcome::Mended(reason),
-        (Ok(Pass::Right), None) => Outcome::Pass,
-        (Ok(Pass::Weak(why)), None) => Outcome::Weak(why),
+        (Ok(_), Some(known)) if known.intermittent.is_none() => Outcome::Mended(known.words()),
+        (Ok(Pass::Right), _) => Outcome::Pass,
+        (Ok(Pass::Weak(why)), _) => Outcome::Weak(why),
         (Err(Stop::Skip(why)), _) => Outcome::Skip(why),
         (Err(stop), known) => {
             let failure = failure(stop, bench.log.take());
             match known {
-                Some(reason) => Outcome::Known(failure, reason),
+                Some(known) => Outcome::Known(failure, known.words()),
                 None => Outcome::Fail(failure),
             }
         }

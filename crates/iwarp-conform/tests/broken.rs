@@ -137,6 +137,60 @@ fn a_known_deviation_is_no_failure_and_one_that_has_gone_is_told() {
 }
 
 #[test]
+fn a_deviation_may_come_and_go_or_be_fatal() {
+    let deviations = |more: &str| {
+        let text = format!(
+            "[[deviation]]\ncheck = 'MPA-053.sent'\nreason = 'it'\nsource = 'this test'\n{more}\n"
+        );
+        Deviations::parse(&text).unwrap()
+    };
+    let outcome = |broken, more: &str, only: &str| {
+        let options = Options {
+            broken,
+            ..Options::default()
+        };
+        let selection = Selection {
+            only: vec![only.to_owned()],
+            deviations: deviations(more),
+            ..Selection::default()
+        };
+        let run = listening(options, patient(), &selection).unwrap();
+        run.entries[0].outcome.clone()
+    };
+    let (sends_pad, fatal) = (Break::SendsPad, "fatal = true");
+    let goes = outcome(Break::Nothing, "intermittent = 'at times'", "MPA-053");
+    assert_eq!(goes, Outcome::Pass);
+    let comes = outcome(sends_pad, "intermittent = 'at times'", "MPA-053");
+    assert!(matches!(comes, Outcome::Known(..)), "{comes:?}");
+    let elsewhere = outcome(sends_pad, "crc = 'off'", "MPA-053");
+    assert!(matches!(elsewhere, Outcome::Fail(_)), "{elsewhere:?}");
+    let left_out = outcome(sends_pad, fatal, "MPA-053");
+    assert!(matches!(left_out, Outcome::Skip(_)), "{left_out:?}");
+    let named = outcome(sends_pad, fatal, "MPA-053.sent");
+    assert!(matches!(named, Outcome::Known(..)), "{named:?}");
+}
+
+#[test]
+fn a_peer_known_to_leave_a_first_fpdu_gets_a_second_connection() {
+    let forgetful = "[[deviation]]\ncheck = 'MPA2-032'\nreason = 'it'\nsource = 'this test'\nintermittent = 'at times'\n";
+    for (text, service) in [(forgetful, true), ("", false)] {
+        let options = Options {
+            forgets: true,
+            ..Options::default()
+        };
+        let selection = Selection {
+            only: vec!["MPA-053".to_owned()],
+            deviations: Deviations::parse(text).unwrap(),
+            ..Selection::default()
+        };
+        let run = listening(options, patient(), &selection).unwrap();
+        assert_eq!(run.facts.service, service, "{:?}", run.facts.notes);
+        let told = |note: &String| note.contains("made anew");
+        assert_eq!(run.facts.notes.iter().any(told), service);
+    }
+}
+
+#[test]
 fn reports_of_a_failure_can_be_read_by_programs() {
     let options = Options {
         broken: Break::SendsPad,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Check, Need, Pass, Section, Verdict, check, fail};
 use crate::bench::Bench;
+use crate::check::Step;
 use crate::conn::{Conn, Seen, describe};
 use crate::judge::{Ending, ending};
 use crate::wire::{Fpdu, Segment, StartFrame, flag, hex};
@@ -276,10 +277,25 @@ fn garbage(bench: &mut Bench) -> Verdict {
     closes(bench, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
+/// Waits until the target has had time to accept the connection, so that its end is that of a start-up: what ends before is
+/// another thing, for SEC-031.half-open.
+fn accepted(conn: &mut Conn) -> Step {
+    let quiet = conn.limits().quiet;
+    match conn.start_frame(quiet)? {
+        Seen::Nothing => Ok(()),
+        Seen::It(_) => Err(fail("nothing before the whole Request", "a frame")),
+        other @ Seen::End(..) => Err(fail(
+            "nothing before the whole Request",
+            describe(&other, quiet),
+        )),
+    }
+}
+
 fn fin_in_request(bench: &mut Bench) -> Verdict {
     let octets = bench.plan().request().encode();
     let mut conn = bench.dial()?;
     conn.send_octets(&octets[..11])?;
+    accepted(&mut conn)?;
     conn.finish();
     let limit = conn.limits().startup;
     conn.expect_end("the end of the stream", limit)?;
@@ -290,6 +306,7 @@ fn reset_in_request(bench: &mut Bench) -> Verdict {
     let octets = bench.plan().request().encode();
     let mut conn = bench.dial()?;
     conn.send_octets(&octets[..11])?;
+    accepted(&mut conn)?;
     conn.reset();
     // That the target has survived it is what the probe behind every check shows.
     Ok(Pass::Right)

@@ -424,9 +424,13 @@ fn after_write(bench: &mut Bench) -> Verdict {
 /// One bad Request after a good start.
 fn refused(bench: &mut Bench, request: ReadRequest, codes: &[Code]) -> Verdict {
     let mut conn = bench.open()?;
+    refused_on(&mut conn, request, codes)
+}
+
+fn refused_on(conn: &mut Conn, request: ReadRequest, codes: &[Code]) -> Verdict {
     let msn = conn.next_request();
     conn.send(&Segment::read_request(msn, request))?;
-    terminated(&mut conn, codes)
+    terminated(conn, codes)
 }
 
 fn source(size: u32, source_stag: u32, source_to: u64) -> ReadRequest {
@@ -449,12 +453,10 @@ fn of_region(
     make: impl FnOnce(Region) -> (u32, u64),
     codes: &[Code],
 ) -> Verdict {
-    let offer = bench.facts.offer.clone().unwrap_or_default();
-    let Some((_, region)) = offer.region(RegionKind::Shared, read, write) else {
-        return Err(Stop::Skip("the target offers no such region".to_owned()));
-    };
+    let mut conn = bench.open()?;
+    let (_, region) = conn.region(RegionKind::Shared, read, write)?;
     let (size, to) = make(region);
-    refused(bench, source(size, region.stag, to), codes)
+    refused_on(&mut conn, source(size, region.stag, to), codes)
 }
 
 fn foreign(bench: &mut Bench) -> Verdict {

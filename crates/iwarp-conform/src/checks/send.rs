@@ -271,12 +271,14 @@ fn shared(bench: &mut Bench) -> Verdict {
 
 fn shared_stays(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
-    let (index, region) = conn.region(RegionKind::Shared, false, true)?;
+    let (_, region) = conn.region(RegionKind::Shared, false, true)?;
     invalidate_other(&mut conn, region.stag)?;
     // Whether it ends is the business of the check before.
     let _ = ended(&mut conn);
     drop(conn); // a target that connects has one at a time
     let mut conn = bench.open()?;
+    // Where a target gives each connection STags of its own, this is about the memory.
+    let (index, region) = conn.region(RegionKind::Shared, false, true)?;
     fill(&mut conn, index, 0)?;
     conn.send(&Segment::write(region.stag, region.to, &[0x3D; 8]))?;
     let found = super::peek_on(&mut conn, index, 0, 8)?;

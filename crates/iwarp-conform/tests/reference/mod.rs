@@ -31,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) extensions: bool,
     /// It uses the Send protocol.
     pub(crate) service: bool,
+    /// Where it listens: ends the first connection after its Reply.
+    pub(crate) forgets: bool,
 }
 
 impl Default for Options {
@@ -41,6 +43,7 @@ impl Default for Options {
             markers: false,
             extensions: true,
             service: true,
+            forgets: false,
         }
     }
 }
@@ -88,19 +91,23 @@ pub(crate) fn listen(options: Options) -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     let world = World::new(options);
     std::thread::spawn(move || {
+        let mut forgets = options.forgets;
         while let Ok((stream, _)) = listener.accept() {
             let world = Arc::clone(&world);
-            std::thread::spawn(move || passive(&world, stream));
+            let forgotten = std::mem::take(&mut forgets);
+            std::thread::spawn(move || passive(&world, stream, forgotten));
         }
     });
     Ok(address)
 }
 
-fn passive(world: &Arc<World>, stream: TcpStream) {
+fn passive(world: &Arc<World>, stream: TcpStream, forgotten: bool) {
     let Ok(conn) = Conn::new(stream, Log::default(), limits(), true) else {
         return;
     };
-    if let Some(engine) = startup::respond(world, conn) {
+    if let Some(engine) = startup::respond(world, conn)
+        && !forgotten
+    {
         engine.run();
     }
 }
