@@ -118,7 +118,7 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
         listener.local_addr().unwrap().to_string()
     };
     for (arguments, hint) in [
-        (&["wire-conform", &nowhere][..], "cannot reach"),
+        (&["wire-conform", &nowhere][..], "cannot connect"),
         (&["wire-conform", &nowhere, "--only", "XYZ-1"], "XYZ-1"),
         (&["wire-conform", "nonsense"], "HOST:PORT"),
         (

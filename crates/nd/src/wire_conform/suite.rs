@@ -147,10 +147,14 @@ fn bench(args: &Suite) -> Result<(Bench, String)> {
     }
     let text = args.target.as_deref().unwrap_or_default();
     let addresses = session::resolve(text)?;
-    // A name may have several addresses; the suite stays with one of them.
-    let reached = addresses
-        .iter()
-        .find(|address| std::net::TcpStream::connect_timeout(address, args.answer).is_ok());
+    // A name may have several addresses; the suite stays with one of them. Where there is one only it is not tried: a
+    // connection that ends at once takes the listener of some targets away (SEC-031.half-open).
+    let reached = match addresses.as_slice() {
+        [only] => Some(only),
+        several => several
+            .iter()
+            .find(|address| std::net::TcpStream::connect_timeout(address, args.answer).is_ok()),
+    };
     let Some(address) = reached else {
         return Err(Failure::new(
             format!("cannot reach {text}: nothing accepts connections there"),
