@@ -1,7 +1,8 @@
 #!/bin/bash
 # softnd against the soft-iWARP driver of the Linux kernel: every case, one after the other, in a guest that has siw.
 #
-# Runs as root in a folder that holds `nd` and `siw_peer`. Prints one line per case:
+# Runs as root in a folder that holds `nd`, `siw_peer` and `groups`, the names of the groups of cases to run. Prints one
+# line per case:
 #
 #     PASS|FAIL PORT CRC REFUSAL NAME [FIGURE]
 #
@@ -13,12 +14,13 @@ set -u
 
 readonly v4=10.77.0.1 v6=fd00:77::1
 readonly limit=60      # seconds for one program; what a good case takes is a few
+readonly suite_limit=300 # the same for the conformance suite, whose good cases take two minutes
 readonly budget=780    # seconds for all cases
 readonly count=10      # pings of the cases of siw_peer
 readonly pings=100     # pings of the cases of nd rping
 out=$PWD/out
 work=$(mktemp -d)
-cp nd siw_peer "$work"
+cp nd siw_peer groups "$work"
 cd "$work" || exit
 
 port=7200 failed=0
@@ -309,9 +311,36 @@ perftest_cases() {
     for test in send_bw write_bw read_bw send_lat read_lat; do perftest $test on server 65536 off; done
 }
 
-# --- iwarp-conform against siw
-#
-# Place for the suite's run, with a capture of its own (ports 7800 to 7899), once the suite is there.
+# --- nd wire-conform against siw
+
+# conform NAME CRC STATUS OPTION...: what the suite has found is left in out/NAME.json, and judged outside
+conform() {
+    local crc=$2 wanted=$3
+    local name="wire-conform/$1"
+    next "$crc" none "$name" || return
+    siw_target --listen "$v4" "$port" >server.log 2>&1 &
+    local pid=$! status=none why=''
+    : >client.log
+    if listening "$pid"; then
+        timeout "$suite_limit" ./nd wire-conform "$v4:$port" --crc "$crc" --deviations siw-6.1 --format json \
+            "${@:4}" >"$out/$1.json" 2>client.log
+        status=$?
+    fi
+    if ! kill -0 "$pid"; then why="the target has ended"; fi
+    if [[ $status != "$wanted" ]]; then why+="${why:+, }the suite ends with $status instead of $wanted"; fi
+    if [[ -n $why ]]; then
+        grep -E '"(lost|name|outcome|seen)": ' "$out/$1.json" | grep -B 1 -A 1 -E '"(lost|fail)' >>client.log
+    fi
+    verdict "$crc" none "$name" "$why"
+}
+
+conform_cases() {
+    conform responder-crc-on on 0
+    conform responder-crc-off off 0
+    # Takes the listener away: the suite has to see that, and says so by its status. The targets are left to the end of
+    # the guest, since siw has let go of that listener already.
+    conform responder-half-open on 1 --only SEC-031.half-open
+}
 
 # group NAME FIRST: runs the function NAME_cases on ports from FIRST + 1 on, and captures what they do
 group() {
@@ -352,7 +381,16 @@ misuse_cases() {
     softnd_cases
     siw_cases
 }
-group misuse 7200
-group rping 7400
-group perftest 7600
+for name in $(<groups); do
+    case $name in
+        misuse) group misuse 7200 ;;
+        rping) group rping 7400 ;;
+        perftest) group perftest 7600 ;;
+        conform) group conform 7800 ;;
+        *)
+            echo "no group $name"
+            exit 1
+            ;;
+    esac
+done
 exit "$failed"

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use iwarp_conform::{Deviations, Switch};
+
 use crate::dissect::{Packet, Severity};
 
 /// Pings per case of `siw_peer`, as in the guest's script.
@@ -11,6 +13,9 @@ const FEW_PINGS: usize = 10;
 
 /// Pings per case of `nd rping`, and messages per case of `nd perftest`.
 const MESSAGES: usize = 100;
+
+/// How the names of the suite's cases begin.
+pub const CONFORMANCE: &str = "wire-conform/";
 
 /// RDMAP opcodes.
 const WRITE: u8 = 0;
@@ -237,6 +242,8 @@ pub struct Report<'a> {
     pub fpdus: BTreeMap<u16, usize>,
     /// How long the guest took for all cases.
     pub time: Duration,
+    /// What siw is known for.
+    pub deviations: &'a Deviations,
 }
 
 impl Report<'_> {
@@ -258,6 +265,23 @@ impl Report<'_> {
         );
         for section in &SECTIONS {
             self.section(&mut page, section);
+        }
+        page.push_str("\n| what siw does otherwise | |\n|---|---|\n");
+        for deviation in &self.deviations.deviation {
+            let mut notes = String::new();
+            match deviation.crc {
+                Some(Switch::On) => notes.push_str("; with CRC only"),
+                Some(Switch::Off) => notes.push_str("; without CRC only"),
+                None => {}
+            }
+            if let Some(why) = &deviation.intermittent {
+                let _ = write!(notes, "; comes and goes: {why}");
+            }
+            let _ = writeln!(
+                page,
+                "| `{}` | {}{notes} |",
+                deviation.check, deviation.reason
+            );
         }
         page
     }
@@ -325,7 +349,7 @@ and that the other program could measure it, no more. [Performance](performance.
 
 ";
 
-const SECTIONS: [Section; 4] = [
+const SECTIONS: [Section; 5] = [
     Section {
         title: "rping",
         text: "\
@@ -356,6 +380,17 @@ first, and RFC 5044 section 7.1.2 forbids that before the client has said someth
         text: "The same the other way round, with CRC asked for by one side only, rejections and early ends.",
         prefixes: &["siw-connects/"],
         figure: "",
+    },
+    Section {
+        title: "The conformance suite, siw as the target",
+        text: "\
+`nd wire-conform` against siw as MPA Responder, with a small verbs program that speaks the Send protocol of
+[the suite](wire-conformance.md) as the application (`tests/interop/guest/siw_target.c`). What fails has to be what
+`crates/iwarp-conform/deviations/siw-6.1.toml` knows of siw, and all of that has to be seen; it is listed below. The last case
+is about what takes the target's listener away, and passes when it does. Captures of the suite are dissected, but most of what
+the suite sends is wrong on purpose, so that Wireshark's remarks are not judged.",
+        prefixes: &[CONFORMANCE],
+        figure: " checks |",
     },
 ];
 
@@ -388,6 +423,10 @@ mod tests {
             cases: &cases,
             fpdus: BTreeMap::from([(7601, 12)]),
             time: Duration::from_secs(7),
+            deviations: &Deviations::parse(
+                "[[deviation]]\ncheck = 'MPA-060'\nreason = 'it'\nsource = 'y'\ncrc = 'on'\n",
+            )
+            .expect("deviations"),
         };
         let page = report.page();
         for row in [
@@ -395,6 +434,7 @@ mod tests {
             "| nd-perftest-client/x | passed | 12 | 1 us |",
             "| nd-rping-server/y | FAILED | 0 | why |",
             "1 of 2 cases passed, in 7 s",
+            "| `MPA-060` | it; with CRC only |",
         ] {
             assert!(page.contains(row), "{row} is missing:\n{page}");
         }

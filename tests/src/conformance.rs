@@ -1,0 +1,162 @@
+//! What `nd wire-conform` finds with a peer whose deviations are known: those, all of them, and no others.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use iwarp_conform::Deviations;
+use serde_json::Value;
+
+/// A run of the suite, as its report in JSON tells it.
+#[derive(Debug)]
+pub struct Findings {
+    /// How each check came out, in the words of the report.
+    pub outcomes: BTreeMap<String, String>,
+    /// Why the run broke off.
+    pub lost: Option<String>,
+}
+
+impl Findings {
+    /// Reads a report.
+    ///
+    /// # Panics
+    /// When it is none.
+    pub fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(path).expect("the report is there");
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Self {
+        let report: Value = serde_json::from_str(text).expect("a report in JSON");
+        let checks = report["checks"].as_array().expect("checks");
+        let word = |value: &Value| value.as_str().expect("a word").to_owned();
+        Self {
+            outcomes: checks
+                .iter()
+                .map(|check| (word(&check["name"]), word(&check["outcome"])))
+                .collect(),
+            lost: report["lost"].as_str().map(str::to_owned),
+        }
+    }
+
+    /// How many checks came out as each word says.
+    pub fn figure(&self) -> String {
+        let mut counts = BTreeMap::<&str, usize>::new();
+        for outcome in self.outcomes.values() {
+            *counts.entry(outcome).or_default() += 1;
+        }
+        let parts: Vec<_> = counts
+            .iter()
+            .map(|(word, count)| format!("{count} {word}"))
+            .collect();
+        parts.join(", ")
+    }
+
+    fn of<'a>(&'a self, check: &'a str) -> impl Iterator<Item = &'a str> {
+        let meant = move |name: &str| name.split('.').next() == Some(check) || name == check;
+        self.outcomes
+            .iter()
+            .filter(move |(name, _)| meant(name))
+            .map(|(_, outcome)| outcome.as_str())
+    }
+}
+
+/// What the runs have found is what is known: nothing fails that is not, and all that is known is seen in one of the runs.
+/// What comes and goes has to be checked, however it comes out; what the peer does not survive ends the run that is about
+/// it.
+///
+/// # Errors
+/// What differs.
+pub fn judge(runs: &[Findings], known: &Deviations) -> Result<(), Vec<String>> {
+    let mut faults = Vec::new();
+    for run in runs {
+        for (name, outcome) in &run.outcomes {
+            if !matches!(outcome.as_str(), "pass" | "weak" | "known" | "skip") {
+                faults.push(format!("{name}: {outcome}"));
+            }
+        }
+        if let Some(why) = &run.lost {
+            let fatal = known.deviation.iter().any(|deviation| {
+                deviation.fatal && run.of(&deviation.check).any(|outcome| outcome == "known")
+            });
+            if !fatal {
+                faults.push(format!("the target was lost {why}"));
+            }
+        }
+    }
+    for deviation in &known.deviation {
+        let check = &deviation.check;
+        let mut outcomes = runs.iter().flat_map(|run| run.of(check));
+        let seen = if deviation.intermittent.is_some() {
+            outcomes.any(|outcome| outcome != "skip")
+        } else {
+            outcomes.any(|outcome| outcome == "known")
+        };
+        if !seen {
+            faults.push(format!("{check}: known, and not seen"));
+        }
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &str = "
+        peer = 'x'
+        [[deviation]]
+        check = 'MPA-033.wanted'
+        reason = 'a'
+        source = 'b'
+        [[deviation]]
+        check = 'MPA2-032'
+        reason = 'a'
+        source = 'b'
+        intermittent = 'c'
+        [[deviation]]
+        check = 'SEC-031.half-open'
+        reason = 'a'
+        source = 'b'
+        fatal = true
+    ";
+
+    fn run(lost: bool, checks: &[(&str, &str)]) -> Findings {
+        let checks: Vec<_> = checks
+            .iter()
+            .map(|(name, outcome)| serde_json::json!({"name": name, "outcome": outcome}))
+            .collect();
+        let lost = lost.then_some("behind it");
+        Findings::parse(&serde_json::json!({"lost": lost, "checks": checks}).to_string())
+    }
+
+    #[test]
+    fn all_that_is_known_has_to_be_seen_and_nothing_else() {
+        let known = Deviations::parse(KNOWN).expect("known");
+        let whole = [("MPA-033.wanted", "known"), ("MPA2-032.read", "pass")];
+        let fatal = [("SEC-031.half-open", "known")];
+        let judged = |whole: &[(&str, &str)], lost, fatal: &[(&str, &str)], gone| {
+            judge(&[run(lost, whole), run(gone, fatal)], &known)
+        };
+        assert_eq!(judged(&whole, false, &fatal, true), Ok(()));
+        for (whole, lost, fatal, fault) in [
+            (&whole[..1], false, &fatal[..], "MPA2-032"),
+            (&whole[1..], false, &fatal[..], "MPA-033"),
+            (&whole[..], true, &fatal[..], "lost"),
+            (&whole[..], false, &[], "SEC-031"),
+        ] {
+            let faults = judged(whole, lost, fatal, true).expect_err(fault);
+            assert!(faults.iter().any(|text| text.contains(fault)), "{faults:?}");
+        }
+        for outcome in ["fail", "no longer deviates"] {
+            let more = [whole[0], whole[1], ("MPA-021.garbage", outcome)];
+            let faults = judged(&more, false, &fatal, true).expect_err(outcome);
+            assert_eq!(faults, [format!("MPA-021.garbage: {outcome}")]);
+        }
+        assert_eq!(run(false, &whole).figure(), "1 known, 1 pass");
+    }
+}
