@@ -33,7 +33,8 @@ pub struct Packet {
     pub startup: Option<Startup>,
     /// RDMAP opcodes, one per FPDU.
     pub opcodes: Vec<u8>,
-    /// Layer, error type and error code of a Terminate message.
+    /// Layer, error type and error code of a Terminate message; [`UNKNOWN`] where tshark shows none, as in one that no
+    /// standard knows, or several.
     pub terminate: Option<(u8, u8, u8)>,
     /// FPDUs found.
     pub fpdus: usize,
@@ -44,6 +45,9 @@ pub struct Packet {
     /// IP and TCP checksums that were looked at and found other than good.
     pub bad_checksums: usize,
 }
+
+/// In the place of a layer, an error type or an error code.
+pub const UNKNOWN: u8 = u8::MAX;
 
 /// A start-up frame of RFC 5044 §7.1.
 #[derive(Debug, PartialEq, Eq)]
@@ -294,7 +298,9 @@ fn packet(line: &str) -> Packet {
     let etype = [next(), next(), next()].concat();
     let code = [next(), next(), next(), next(), next()].concat();
     if !layer.is_empty() {
-        packet.terminate = Some((number(layer), number(&etype), number(&code)));
+        let [layer, etype, code] =
+            [layer, &etype, &code].map(|text| small(text).unwrap_or(UNKNOWN));
+        packet.terminate = Some((layer, etype, code));
     }
     let (severities, texts) = (next(), next());
     if !severities.is_empty() {
@@ -312,11 +318,14 @@ fn packet(line: &str) -> Packet {
 }
 
 fn number(text: &str) -> u8 {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u8::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed.unwrap_or_else(|_| panic!("{text:?} is no small number"))
+    small(text).unwrap_or_else(|| panic!("{text:?} is no small number"))
+}
+
+fn small(text: &str) -> Option<u8> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
 }
 
 /// Per packet number: FPDUs, and good CRCs. Only the text that tshark shows says whether a CRC is good.
