@@ -69,11 +69,26 @@ fn the_readme_has_two_commands_and_ci_runs_both() {
     }
 }
 
-#[test]
-fn links_between_pages_lead_somewhere() {
+fn all_pages() -> Vec<PathBuf> {
     let mut all = pages(&root().join("docs"));
     all.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name)));
-    for page in all {
+    all
+}
+
+#[test]
+fn no_page_shows_two_sides_of_a_merge() {
+    for page in all_pages() {
+        let text = read(&page);
+        let mark = text
+            .lines()
+            .find(|line| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> "));
+        assert_eq!(mark, None, "{}", page.display());
+    }
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    for page in all_pages() {
         for target in links(&read(&page)) {
             let path = page
                 .parent()
