@@ -214,6 +214,7 @@ impl Side {
             },
             receive_wait: Duration::from_millis(u64::from(wait) * 10),
             private_payload: flags & 8 != 0,
+            early: if wait & 1 == 0 { 32 } else { usize::MAX },
         });
         Self {
             conn,

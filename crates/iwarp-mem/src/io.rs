@@ -144,6 +144,59 @@ fn send_from(
     ))
 }
 
+/// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then, what there is behind it, into
+/// `rest`. Returns how many octets came, `Ok(0)` at the peer's end, and nothing when the memory was revoked: nothing is
+/// read then. For readers of the memory this is as a device's write (`copy`); the last word of a message is not for this
+/// function, as the kernel does not say in which order it writes.
+///
+/// Interrupted calls are repeated.
+///
+/// # Errors
+///
+/// Those of `recvmsg(2)` other than EINTR: `WouldBlock` when there is nothing.
+pub fn receive(
+    socket: BorrowedFd<'_>,
+    table: &Table,
+    place: Span,
+    rest: &mut [u8],
+) -> Result<Option<usize>> {
+    let Ok(held) = table.pin(place) else {
+        return Ok(None);
+    };
+    let Ok(address) = held.address(place) else {
+        return Ok(None);
+    };
+    let mut pieces = [
+        libc::iovec {
+            iov_base: address.cast::<c_void>(),
+            iov_len: place.len() as usize,
+        },
+        libc::iovec {
+            iov_base: rest.as_mut_ptr().cast::<c_void>(),
+            iov_len: rest.len(),
+        },
+    ];
+    // SAFETY: all zeroes is a value of this plain C structure: null pointers and lengths of zero.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_mut_ptr();
+    message.msg_iovlen = 2;
+    loop {
+        // `message` names the place, which is pinned until `held` goes and which the region's rights let a peer write
+        // (the engine has checked the span for that), and `rest`, which is borrowed.
+        // SAFETY: `socket` keeps the descriptor open; the kernel only writes, by address, octets that stay valid during
+        // the call.
+        let came =
+            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        match usize::try_from(came) {
+            Ok(came) => return Ok(Some(came)),
+            Err(_) => match Error::last_os_error() {
+                error if error.kind() == ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
+
 fn gone() -> Error {
     Error::other("the memory of an FPDU was revoked after its first octets had been sent")
 }

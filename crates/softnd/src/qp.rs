@@ -30,6 +30,7 @@ use crate::stream::Stream;
 
 use gather::{Gather, Leaves};
 pub(crate) use handle::Handle;
+pub(crate) use link::EARLY;
 use link::{Link, Visit};
 
 /// Results placed in their queue at a time.
@@ -346,7 +347,8 @@ impl Qp {
             ); // AMB-040, AMB-071
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
-        match state.gather.add(polls, octets, Instant::now) {
+        let most = link::batch_octets(&state.connection) as u64;
+        match state.gather.add(polls, (octets, most), Instant::now) {
             Leaves::Now => {
                 state.send();
                 state.gather.sent(Instant::now);

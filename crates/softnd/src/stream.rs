@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use iwarp::{PieceRef, TxBatch};
+use iwarp::{PieceRef, Span, TxBatch};
 use iwarp_mem::{Table, io::Sent};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -109,6 +109,18 @@ impl Stream {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// As [`read`](Self::read), the first octets into registered memory at `place` and those behind it into `rest`;
+    /// nothing is read, and nothing returned, if that memory is gone. Not for captured streams, whose octets are shown.
+    pub(crate) fn read_to_place(
+        &self,
+        table: &Table,
+        place: Span,
+        rest: &mut [u8],
+    ) -> io::Result<Option<usize>> {
+        debug_assert!(!self.is_captured(), "what is read is shown");
+        iwarp_mem::io::receive(self.tcp.as_fd(), table, place, rest)
     }
 
     fn saw(&self, octets: &[u8]) {

@@ -87,6 +87,34 @@ fn mpa_032_markers_go_where_their_receiver_asks_for_them() {
     }
 }
 
+/// Without CRC what is long is read straight to its place, over the SGEs of a Receive as well; content and order are the
+/// same, and what was not addressed stays as it was.
+#[test]
+fn ddp_049_long_messages_without_crc_go_straight_to_their_places() {
+    let pair = pair_with(Options::default().crc(false), Options::default().crc(false));
+    let len = 700_001;
+    let source = pair.active.region(len, ALL);
+    let target = pair.passive.region(len + 100, ALL);
+    for (seed, at) in [(1, 0), (2, 1), (3, 20_000), (4, 333_333)] {
+        let data = pattern(len, seed);
+        source.buffer.write(0, &data);
+        target.buffer.fill(0);
+        let parts = [target.sge(50, at), target.sge(50 + at, len - at)];
+        pair.passive_qp.receive(1, &parts).unwrap();
+        pair.active_qp
+            .send(2, &[source.sge(0, len)], OpFlags::empty())
+            .unwrap();
+        let received = pair.passive.result();
+        assert_eq!(received.status, Status::SUCCESS);
+        assert_eq!(received.bytes_transferred as usize, len);
+        assert_eq!(pair.active.result().status, Status::SUCCESS);
+        let content = target.buffer.to_vec();
+        assert_eq!(content[50..50 + len], data[..], "first SGE of {at}");
+        let around = content[..50].iter().chain(&content[50 + len..]);
+        assert!(around.into_iter().all(|octet| *octet == 0));
+    }
+}
+
 #[test]
 fn qp_010_qp_064_qp_052_every_operation_moves_its_octets() {
     for crc in [true, false] {

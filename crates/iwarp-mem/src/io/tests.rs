@@ -1,6 +1,6 @@
 use std::{
     collections::VecDeque,
-    io::{ErrorKind, Read},
+    io::{ErrorKind, Read, Write},
     ops::Range,
     os::{fd::AsFd, unix::net::UnixStream},
 };
@@ -405,4 +405,53 @@ fn broken_connection_is_an_error() {
         send(tx.as_fd(), &table, &mut nothing).unwrap(),
         (0, Sent::All)
     );
+}
+
+/// What is read goes to the place first and behind it into the rest, as far as there is anything.
+#[test]
+fn octets_are_read_to_their_place() {
+    let (mut tx, rx) = UnixStream::pair().unwrap();
+    let table = Table::new();
+    let (buffer, region) = register(&table, &[0; 100]);
+    let mut rest = [0; 20];
+    let mut read = |place| super::receive(rx.as_fd(), &table, place, &mut rest);
+    let place = span(&table, &region, 33, 10);
+    assert_eq!(
+        read(place).unwrap_err().kind(),
+        ErrorKind::WouldBlock,
+        "there is nothing yet"
+    );
+    tx.write_all(b"0123").unwrap();
+    assert_eq!(read(place).unwrap(), Some(4));
+    tx.write_all(b"456789abc").unwrap();
+    let place = place.slice(4, 6);
+    assert_eq!(read(place).unwrap(), Some(9));
+    drop(tx);
+    assert_eq!(read(place).unwrap(), Some(0), "the end");
+    assert_eq!(rest[..4], *b"abc\0");
+    let content = buffer.to_vec();
+    assert_eq!(content[33..43], *b"0123456789");
+    assert!(
+        content[..33]
+            .iter()
+            .chain(&content[43..])
+            .all(|octet| *octet == 0)
+    );
+}
+
+/// After Deregister nothing is read, so that nothing is lost either.
+#[test]
+fn nothing_is_read_to_memory_that_is_gone() {
+    let (mut tx, rx) = UnixStream::pair().unwrap();
+    let table = Table::new();
+    let (buffer, region) = register(&table, &[0; 100]);
+    let place = span(&table, &region, 0, 10);
+    region.deregister().unwrap();
+    tx.write_all(b"0123456789").unwrap();
+    let read = super::receive(rx.as_fd(), &table, place, &mut [0; 20]);
+    assert_eq!(read.unwrap(), None);
+    assert_eq!(buffer.to_vec(), [0; 100]);
+    let mut waiting = [0; 10];
+    (&rx).read_exact(&mut waiting).unwrap();
+    assert_eq!(waiting, *b"0123456789");
 }

@@ -77,6 +77,9 @@ pub struct StreamConfig {
     pub receive_wait: Duration,
     /// Payload is always copied into the batch, so that it can be captured.
     pub private_payload: bool,
+    /// Without CRC and markers, FPDUs of at least so many octets are placed while they arrive
+    /// ([`Connection::landing`](super::Connection::landing)); `usize::MAX` for none.
+    pub early: usize,
 }
 
 /// How the peer's half of the stream ended.

@@ -93,7 +93,8 @@ impl Connection {
         if core::mem::replace(&mut self.rx.peer_closed, true) {
             return;
         }
-        if unread > 0 && !self.is_lone_marker(unread) {
+        let in_fpdu = self.rx.early.is_some() || unread > 0;
+        if in_fpdu && !self.is_lone_marker(unread) {
             self.fail(Fault::Mpa(mpa::Error::Closed), None); // MPA-078
             return;
         }

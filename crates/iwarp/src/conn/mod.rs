@@ -25,6 +25,7 @@
 mod batch;
 mod config;
 mod counters;
+mod early;
 mod end;
 mod event;
 mod extensions;
@@ -87,6 +88,7 @@ const NOT_STARTED: StreamConfig = StreamConfig {
     ready: None,
     receive_wait: Duration::ZERO,
     private_payload: false,
+    early: usize::MAX,
 };
 
 impl Connection {
@@ -137,6 +139,11 @@ impl Connection {
             self.tx.copies = config.crc || config.private_payload || config.markers.sent;
             self.phase = Phase::Running;
         }
+    }
+
+    /// All payload is copied into the batch, however long it is: it is summed, captured or has markers inside.
+    pub const fn copies(&self) -> bool {
+        self.tx.copies
     }
 
     /// Initiator: queues the ready-to-receive message, ahead of all that has not been sent. Without an agreed one it is a

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::Connection;
 use super::config::{Role, StreamEnd};
+use super::early::Early;
 use super::end::{About, Cause, Phase};
 use super::event::Notice;
 use super::fault::{Fault, read_refused, write_refused};
@@ -33,11 +34,13 @@ pub(super) struct Rx {
     /// The tagged message under way.
     tagged: Option<TaggedUnderWay>,
     /// Buffers of the current Receive, once the first payload has come.
-    spans: Vec<Span>,
+    pub(super) spans: Vec<Span>,
+    /// The FPDU that is placed as it comes, if its end is not here.
+    pub(super) early: Option<Early>,
     /// A good FPDU has come.
     pub(super) seen: bool,
     stall: Option<Stall>,
-    wanted: usize,
+    pub(super) wanted: usize,
     /// The peer's FIN has come, or waits behind a stalled message.
     pub(super) peer_closed: bool,
     pub(super) end_waits: bool,
@@ -88,6 +91,7 @@ impl Rx {
             send: None,
             tagged: None,
             spans: Vec::with_capacity(receive_sges),
+            early: None,
             seen: false,
             stall: None,
             wanted: fpdu::MIN_LEN,
@@ -130,6 +134,21 @@ impl Rx {
         Ok(())
     }
 
+    /// Octets of the Send under way.
+    pub(super) fn received_of_send(&self) -> u32 {
+        self.send.map_or(0, |send| send.received)
+    }
+
+    /// So much of a Send has come, and not all.
+    pub(super) const fn send_goes_on(&mut self, opcode: Opcode, received: u32) {
+        self.send = Some(SendUnderWay { opcode, received });
+    }
+
+    /// The next segment of a tagged message has to begin at `to`.
+    pub(super) const fn tagged_goes_on(&mut self, opcode: Opcode, stag: STag, to: u64) {
+        self.tagged = Some(TaggedUnderWay { opcode, stag, to });
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.stall.map(|stall| stall.deadline)
     }
@@ -142,6 +161,7 @@ impl Rx {
     pub(super) fn stop(&mut self) {
         self.send = None;
         self.tagged = None;
+        self.early = None;
         self.stall = None;
         self.refusal = None;
         // What the end waited for is dropped.
@@ -192,7 +212,14 @@ impl Connection {
         input: &[u8],
         mem: &impl Memory,
     ) -> usize {
-        let mut at = 0;
+        let mut at = if MARKED {
+            0
+        } else {
+            self.continue_early(now, input, mem)
+        };
+        if self.rx.early.is_some() {
+            return at;
+        }
         let mut unmarked = if MARKED {
             core::mem::take(&mut self.rx.unmarked)
         } else {
@@ -212,6 +239,9 @@ impl Connection {
             match parsed {
                 Ok(Frame::Incomplete { wanted }) => {
                     self.rx.wanted = wanted;
+                    if !MARKED && !crc {
+                        at += self.begin_early(now, &input[at..], wanted, mem);
+                    }
                     break;
                 }
                 Ok(Frame::Complete { ulpdu, consumed }) => {
@@ -320,7 +350,7 @@ impl Connection {
     }
 
     /// RFC 5040 section 5.1: placed, never delivered (RDMAP-021).
-    fn receive_write(
+    pub(super) fn receive_write(
         &mut self,
         segment: &TaggedSegment<'_>,
         mem: &impl Memory,
@@ -350,7 +380,11 @@ impl Connection {
 
     /// One tagged message at a time (OPEN-10), all of it through one STag (RDMAP-020) and without gaps (DDP-025,
     /// DDP-027, DDP-029).
-    fn continue_tagged(&self, opcode: Opcode, segment: &TaggedSegment<'_>) -> Result<(), Fault> {
+    pub(super) fn continue_tagged(
+        &self,
+        opcode: Opcode,
+        segment: &TaggedSegment<'_>,
+    ) -> Result<(), Fault> {
         match self.rx.tagged {
             Some(under_way) if under_way.opcode != opcode => {
                 Err(OperationError::UnexpectedOpcode.into())
@@ -373,18 +407,17 @@ impl Connection {
     }
 
     /// RFC 5040 section 5.2.2: only into the place the oldest Read set aside, and exactly there (RDMAP-030, RDMAP-051),
-    /// in order (RDMAP-095).
-    fn receive_read_response(
-        &mut self,
+    /// in order (RDMAP-095), exactly as many octets as were asked for (RDMAP-036). Returns that place, which a Read of no
+    /// octets has not.
+    pub(super) fn check_read_response(
+        &self,
         segment: &TaggedSegment<'_>,
-        mem: &impl Memory,
-    ) -> Result<Handled, Fault> {
+        len: u32,
+        last: bool,
+    ) -> Result<Option<Span>, Fault> {
         self.continue_tagged(Opcode::ReadResponse, segment)?;
         let Some(read) = self.tx.reads.front().filter(|read| read.atomic.is_none()) else {
             return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-050, OPEN-02
-        };
-        let Ok(len) = u32::try_from(segment.payload.len()) else {
-            return Err(TaggedError::Bounds.into());
         };
         let left = read.size - read.received;
         if read.size > 0 {
@@ -395,15 +428,24 @@ impl Connection {
                 return Err(TaggedError::Bounds.into());
             }
         }
-        // RDMAP-036: exactly as many octets as were asked for.
-        if len > left || (segment.last && len != left) {
+        if len > left || (last && len != left) {
             return Err(TaggedError::Bounds.into());
         }
-        if let Some(span) = read.span.filter(|_| len > 0) {
-            let slot = read.request;
-            let piece = span.slice(read.received, len);
-            if mem.place(piece, segment.payload, end(segment.last)) == Err(Revoked) {
-                let about = About {
+        Ok(read.span.map(|span| span.slice(read.received, len)))
+    }
+
+    pub(super) fn receive_read_response(
+        &mut self,
+        segment: &TaggedSegment<'_>,
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        let len = u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
+        let place = self.check_read_response(segment, len, segment.last)?;
+        if let Some(place) = place.filter(|_| len > 0)
+            && mem.place(place, segment.payload, end(segment.last)) == Err(Revoked)
+        {
+            let about = self.rx.early.as_ref().map_or_else(
+                || About {
                     header: ddp::Header::Tagged(ddp::TaggedHeader::new(
                         segment.last,
                         segment.ulp,
@@ -413,12 +455,14 @@ impl Connection {
                     length: u16::try_from(ddp::TaggedHeader::LEN + segment.payload.len())
                         .unwrap_or(u16::MAX),
                     read: None,
-                };
-                // The client has deregistered the sink under its own Read.
-                let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
-                self.fail_with(TaggedError::InvalidSTag.into(), Some(about), failed);
-                return Ok(Handled::Done);
-            }
+                },
+                Early::about,
+            );
+            // The client has deregistered the sink under its own Read.
+            let slot = self.tx.reads.front().and_then(|read| read.request);
+            let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
+            self.fail_with(TaggedError::InvalidSTag.into(), Some(about), failed);
+            return Ok(Handled::Done);
         }
         self.advance_tagged(Opcode::ReadResponse, segment);
         self.counters.received.payload += u64::from(len);
@@ -475,7 +519,7 @@ impl Connection {
     /// RFC 5040 section 5.3: delivered in the order sent (RDMAP-063), when all of it is placed (DDP-049), once
     /// (DDP-048).
     #[inline(always)]
-    fn receive_send(
+    pub(super) fn receive_send(
         &mut self,
         now: Instant,
         opcode: Opcode,
@@ -546,7 +590,31 @@ impl Connection {
     /// The current Receive ends in error, and the stream with it (QP-003).
     fn receive_fails(&mut self, status: WqeStatus, fault: Fault, ulpdu: &[u8]) {
         self.receive.fail(status);
-        self.fail_with(fault, About::ulpdu(ulpdu), None);
+        let about = match &self.rx.early {
+            Some(early) => Some(early.about()),
+            None => About::ulpdu(ulpdu),
+        };
+        self.fail_with(fault, about, None);
+    }
+
+    /// Looks the SGEs of the current Receive up, unless that was done. False when a buffer is not what it has to be.
+    pub(super) fn find_receive(&mut self, mem: &impl Memory) -> bool {
+        if !self.rx.spans.is_empty() {
+            return true;
+        }
+        let Some((_, sges)) = self.receive.current() else {
+            return false;
+        };
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            match mem.check_local(*sge, LocalAccess::Write, self.scope.pd) {
+                Ok(span) => self.rx.spans.push(span),
+                Err(_) => {
+                    self.rx.spans.clear();
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// Copies a segment into the SGEs of the current Receive. False when a buffer is not what it has to be.
@@ -556,16 +624,8 @@ impl Connection {
         segment: &UntaggedSegment<'_>,
         mem: &impl Memory,
     ) -> bool {
-        if self.rx.spans.is_empty() {
-            let Some((_, sges)) = self.receive.current() else {
-                return false;
-            };
-            for sge in sges.iter().filter(|sge| sge.length > 0) {
-                match mem.check_local(*sge, LocalAccess::Write, self.scope.pd) {
-                    Ok(span) => self.rx.spans.push(span),
-                    Err(_) => return false,
-                }
-            }
+        if !self.find_receive(mem) {
+            return false;
         }
         let mut skip = received;
         let mut payload = segment.payload;

@@ -7,7 +7,7 @@ use crate::conn::{
     Completion, Connection, Event, Fault, InitiatorWqe, Markers, Operation, PieceRef, PostError,
     QueueSizes, Ready, Role, StreamConfig, StreamEnd, TxBatch, TxLimit,
 };
-use crate::memory::{Memory, Scope};
+use crate::memory::{Memory, MessageEnd, Revoked, Scope};
 use crate::mpa::fpdu::{self, Frame};
 use crate::mpa::marker;
 use crate::rdmap::Terminate;
@@ -34,6 +34,7 @@ pub const fn stream(role: Role) -> StreamConfig {
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
         private_payload: false,
+        early: 40,
     }
 }
 
@@ -79,6 +80,8 @@ pub struct End {
     pub staging: Vec<u8>,
     /// Octets on their way to this end.
     inbox: Vec<u8>,
+    /// Whether what arrived last was read to its place.
+    landed: bool,
     peer_ended: Option<StreamEnd>,
     ended: bool,
     closed: bool,
@@ -104,6 +107,7 @@ impl End {
             sent: Vec::new(),
             staging: Vec::new(),
             inbox: Vec::new(),
+            landed: false,
             peer_ended: None,
             ended: false,
             closed: false,
@@ -171,12 +175,31 @@ impl End {
         self.conn.handle_transmitted(octets.len() as u64);
     }
 
-    /// Octets arrive.
+    /// Octets arrive: by turns read straight to their place, if they have one already, and handed in.
     pub fn receive(&mut self, now: Instant, octets: &[u8]) {
+        let octets = self.land(octets);
         self.staging.extend_from_slice(octets);
         let taken = self.conn.handle_bytes(now, &self.staging, &self.mem);
         self.staging.drain(..taken);
         self.collect();
+    }
+
+    /// Puts to its place what has one; returns what is left.
+    fn land<'a>(&mut self, octets: &'a [u8]) -> &'a [u8] {
+        let place = self.conn.landing().filter(|_| self.staging.is_empty());
+        self.landed = !self.landed && place.is_some();
+        let Some(place) = place.filter(|_| self.landed) else {
+            return octets;
+        };
+        let len = place
+            .len()
+            .min(u32::try_from(octets.len()).unwrap_or(u32::MAX));
+        let (here, rest) = octets.split_at(len as usize);
+        if self.mem.place(place.slice(0, len), here, MessageEnd::More) == Err(Revoked) {
+            return octets;
+        }
+        self.conn.handle_landed(len);
+        rest
     }
 
     /// Fetches all events.

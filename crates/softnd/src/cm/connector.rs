@@ -434,6 +434,7 @@ impl Connector {
             ready: agreed.ready,
             receive_wait: self.core.options.effective_receive_wait(),
             private_payload: stream.is_captured(),
+            early: crate::qp::EARLY,
         }
     }
 }

@@ -16,9 +16,8 @@ const ROW: u32 = 3;
 const HARDLY: u32 = 4;
 /// Without a poll between them, requests that are further apart than this are lone ones.
 const APART: Duration = Duration::from_micros(5);
-/// Held back at most, in requests and in octets.
+/// Requests held back at most.
 const REQUESTS: u32 = 96;
-const OCTETS: u64 = 1024 * 1024;
 
 /// What was posted since the last poll.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,11 +43,11 @@ pub(super) enum Leaves {
 }
 
 impl Gather {
-    /// A request of `octets` was posted, after so many polls of its completion queue.
+    /// A request of `octets` was posted, after so many polls of its completion queue; `most` octets are worth a call.
     pub(super) fn add(
         &mut self,
         polls: u32,
-        octets: u64,
+        (octets, most): (u64, u64),
         clock: impl FnOnce() -> Instant,
     ) -> Leaves {
         let polled = self.polls != polls;
@@ -59,7 +58,7 @@ impl Gather {
             self.posted = 0;
         }
         self.posted = self.posted.saturating_add(1);
-        if self.held + 1 >= REQUESTS || self.octets + octets >= OCTETS {
+        if self.held + 1 >= REQUESTS || self.octets + octets >= most {
             return Leaves::Now;
         }
         if self.held > 0 {
@@ -104,6 +103,8 @@ impl Gather {
 mod tests {
     use super::*;
 
+    const MOST: u64 = 1 << 20;
+
     /// A clock that must not be looked at.
     fn never() -> Instant {
         unreachable!("the clock costs time")
@@ -114,20 +115,29 @@ mod tests {
         let start = Instant::now();
         let mut gather = Gather::default();
         for polls in 1..5 {
-            assert_eq!(gather.add(polls, 8, never), Leaves::Now);
-            assert_eq!(gather.add(polls, 8, never), Leaves::Now);
+            assert_eq!(gather.add(polls, (8, MOST), never), Leaves::Now);
+            assert_eq!(gather.add(polls, (8, MOST), never), Leaves::Now);
         }
         gather.sent(|| start);
-        assert_eq!(gather.add(4, 8, || start), Leaves::Later { first: true });
+        assert_eq!(
+            gather.add(4, (8, MOST), || start),
+            Leaves::Later { first: true }
+        );
         for _ in 2..REQUESTS {
-            assert_eq!(gather.add(4, 8, never), Leaves::Later { first: false });
+            assert_eq!(
+                gather.add(4, (8, MOST), never),
+                Leaves::Later { first: false }
+            );
         }
-        assert_eq!(gather.add(4, 8, never), Leaves::Now);
+        assert_eq!(gather.add(4, (8, MOST), never), Leaves::Now);
         gather.left();
         // The next row is gathered from its first request on, a request much later is a lone one again.
-        assert_eq!(gather.add(5, 8, never), Leaves::Later { first: true });
+        assert_eq!(
+            gather.add(5, (8, MOST), never),
+            Leaves::Later { first: true }
+        );
         gather.left();
-        assert_eq!(gather.add(50, 8, never), Leaves::Now);
+        assert_eq!(gather.add(50, (8, MOST), never), Leaves::Now);
         gather.sent(never);
     }
 
@@ -135,22 +145,25 @@ mod tests {
     fn without_polls_the_clock_tells_lone_requests_from_rows() {
         let start = Instant::now();
         let mut gather = Gather::default();
-        assert_eq!(gather.add(0, 8, never), Leaves::Now);
-        assert_eq!(gather.add(0, 8, never), Leaves::Now);
+        assert_eq!(gather.add(0, (8, MOST), never), Leaves::Now);
+        assert_eq!(gather.add(0, (8, MOST), never), Leaves::Now);
         let far = [0, 10, 20, 30].map(|us| start + Duration::from_micros(us));
         for now in far {
-            assert_eq!(gather.add(0, 8, || now), Leaves::Now);
+            assert_eq!(gather.add(0, (8, MOST), || now), Leaves::Now);
             gather.left();
         }
         let near = far[3] + APART;
-        assert_eq!(gather.add(0, 8, || near), Leaves::Later { first: true });
+        assert_eq!(
+            gather.add(0, (8, MOST), || near),
+            Leaves::Later { first: true }
+        );
     }
 
     #[test]
     fn large_requests_do_not_wait_for_company() {
         let mut gather = Gather::default();
         for _ in 0..10 {
-            assert_eq!(gather.add(4, OCTETS, never), Leaves::Now);
+            assert_eq!(gather.add(4, (MOST, MOST), never), Leaves::Now);
         }
     }
 }

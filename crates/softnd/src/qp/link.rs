@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use iwarp::{Connection, StreamEnd, TxBatch, TxLimit};
+use iwarp::{Connection, Span, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
 use super::outbox::{BATCH_FPDUS, Outbox};
@@ -18,8 +18,10 @@ use crate::stream::Stream;
 const STAGING: usize = 256 * 1024;
 /// What one visit reads or sends at most, so that one stream cannot keep a driver from the others.
 const BUDGET: usize = 512 * 1024;
-/// What one call of the engine puts into a batch.
-const BATCH: usize = 1088 * 1024;
+/// What one call of the engine puts into a batch: of copies as much as is worth summing before it is sent, and of payload
+/// that is sent from its region as much as one system call takes.
+pub(super) const COPIED: usize = 1088 * 1024;
+const IN_PLACE: usize = 2112 * 1024;
 
 thread_local! {
     /// Belongs to the driving thread, not to the queue pair: ten thousand idle ones cost nothing.
@@ -29,8 +31,30 @@ thread_local! {
 /// From this length on it pays to read so that no FPDU is cut.
 const LONG: usize = 8 * 1024;
 
+/// FPDUs of at least this length are placed while they arrive, where there are no CRCs (`StreamConfig::early`).
+pub(crate) const EARLY: usize = LONG;
+
+/// From this length on it pays to read payload straight to its place, and for so many octets after the stream was quiet.
+/// It saves a copy that nothing hides while one message goes at a time. In a long stream there is always more to take in,
+/// and the kernel's copy to memory in no cache is slower than ours.
+const DIRECT: usize = 16 * 1024;
+const DIRECT_MOST: usize = 512 * 1024;
+
+/// What is read behind such payload, into the staging buffer: the header of the next FPDU, so that its place is known, and
+/// whole short ones.
+const BEHIND: usize = 16 * 1024;
+
 /// The longest FPDU that can be cut: length, ULPDU, pad and CRC.
 pub(super) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
+
+/// What a batch holds at most; so much is worth a call, however many requests it is.
+pub(super) const fn batch_octets(connection: &Connection) -> usize {
+    if connection.copies() {
+        COPIED
+    } else {
+        IN_PLACE
+    }
+}
 
 /// How much to read behind `have` octets of an FPDU of `wanted`: as much as there is room for, but ending where an FPDU
 /// ends if those that follow are as long as this one, or as the last long one. What a read cuts has to be copied to the
@@ -41,6 +65,42 @@ fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize
         room / whole * whole - have
     } else {
         room - have
+    }
+}
+
+/// The longest ULPDU that the path takes, which changes while a connection lives (MPA-080): routes do, and as long as the
+/// peer's window is small TCP makes segments of half of it at most.
+struct Mulpdu {
+    value: u32,
+    /// Octets to be sent before it is asked for again, and how many it will be then.
+    left: u64,
+    next: u64,
+}
+
+impl Mulpdu {
+    /// The first and the longest stretch between two questions: each is a system call.
+    const FIRST: u64 = 16 * 1024;
+    const LONGEST: u64 = 4 * 1024 * 1024;
+
+    fn of(stream: &Stream) -> Self {
+        Self {
+            value: stream.mulpdu(),
+            left: Self::FIRST,
+            next: 2 * Self::FIRST,
+        }
+    }
+
+    fn now(&mut self, stream: &Stream) -> u32 {
+        if self.left == 0 {
+            self.value = stream.mulpdu();
+            self.left = self.next;
+            self.next = (2 * self.next).min(Self::LONGEST);
+        }
+        self.value
+    }
+
+    fn sent(&mut self, octets: u64) {
+        self.left = self.left.saturating_sub(octets);
     }
 }
 
@@ -76,7 +136,7 @@ pub(super) struct Activity {
 pub(super) struct Link {
     stream: Stream,
     domains: Vec<(Arc<Domain>, usize)>,
-    mulpdu: u32,
+    mulpdu: Mulpdu,
     /// When the stream was taken over. What leaves depends on no later time: nothing that is sent waits for one.
     opened: Instant,
     /// FPDUs that the socket has not taken yet.
@@ -84,6 +144,10 @@ pub(super) struct Link {
     outbox: Outbox,
     /// The length of the last FPDU that a read has cut, if it was a long one.
     usual: usize,
+    /// What came last was read straight to its place.
+    directly: bool,
+    /// Octets received since nothing was there to be read, between two FPDUs.
+    since_quiet: usize,
     /// Received and not consumed: a cut FPDU, or what waits behind a Send without a Receive.
     held: Vec<u8>,
     readable: bool,
@@ -100,13 +164,15 @@ impl Link {
     pub(super) fn new(stream: Stream, reading: bool, core: &Core) -> Self {
         core.provide_spare(LONGEST_FPDU);
         Self {
-            mulpdu: stream.mulpdu(),
+            mulpdu: Mulpdu::of(&stream),
             opened: Instant::now(),
             stream,
             domains: Vec::with_capacity(2),
             batch: None,
             outbox: Outbox::new(Arc::clone(&core.waiting_octets)),
             usual: 0,
+            directly: false,
+            since_quiet: 0,
             held: Vec::new(),
             readable: true,
             writable: true,
@@ -214,9 +280,9 @@ impl Link {
                 }
                 let mut batch = self.outbox.take();
                 let limit = TxLimit {
-                    octets: BATCH,
+                    octets: batch_octets(connection),
                     fpdus: BATCH_FPDUS,
-                    mulpdu: self.mulpdu,
+                    mulpdu: self.mulpdu.now(&self.stream),
                 };
                 connection.poll_transmit(self.opened, &*core.table, limit, &mut batch);
                 if batch.is_empty() {
@@ -233,6 +299,7 @@ impl Link {
             }
             let (octets, sent) = self.stream.send(&core.table, batch)?;
             connection.handle_transmitted(octets);
+            self.mulpdu.sent(octets);
             self.activity.any = true;
             match sent {
                 // What is left did not fit into one call, or the socket is full: the next one tells.
@@ -312,13 +379,8 @@ impl Link {
             if budget == 0 {
                 return Ok(Visit::Unfinished);
             }
-            let wanted = connection.wanted();
-            if *have > 0 {
-                self.usual = if wanted < LONG { 0 } else { wanted };
-            }
-            let space = worth_reading(*have, wanted, self.usual, staging.len());
-            match self.stream.read(&mut staging[*have..*have + space]) {
-                Ok(0) => {
+            match self.read_some(staging, have, connection, core) {
+                Ok((0, _)) => {
                     self.read_ended = true;
                     self.activity.any = true;
                     let now = now.unwrap_or_else(Instant::now);
@@ -326,9 +388,9 @@ impl Link {
                     *have = 0;
                     return Ok(Visit::Finished);
                 }
-                Ok(count) => {
-                    *have += count;
+                Ok((count, space)) => {
                     self.activity.octets += count;
+                    self.since_quiet = self.since_quiet.saturating_add(count);
                     self.activity.any = true;
                     budget = budget.saturating_sub(count);
                     // A short read means drained for data; the end may have shared the edge.
@@ -336,10 +398,57 @@ impl Link {
                         self.readable = false;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    if *have == 0 && connection.landing().is_none() {
+                        self.since_quiet = 0;
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// One read, to where the payload under way belongs, or into the staging buffer behind what is there; returns how much
+    /// came and how much there was room for.
+    fn read_some(
+        &mut self,
+        staging: &mut [u8],
+        have: &mut usize,
+        connection: &mut Connection,
+        core: &Core,
+    ) -> io::Result<(usize, usize)> {
+        let place = self.place_of_next(*have, connection);
+        if let Some((place, len)) = place {
+            self.directly = true;
+            let behind = &mut staging[..BEHIND];
+            if let Some(count) = self.stream.read_to_place(&core.table, place, behind)? {
+                let landed = place.len().min(u32::try_from(count).unwrap_or(u32::MAX));
+                connection.handle_landed(landed);
+                *have = count.saturating_sub(len);
+                return Ok((count, len + BEHIND));
+            }
+            // Its memory is gone, which the engine finds out when it is given the octets.
+        }
+        let wanted = connection.wanted();
+        if *have > 0 {
+            self.usual = if wanted < LONG { 0 } else { wanted };
+        }
+        let space = worth_reading(*have, wanted, self.usual, staging.len());
+        let count = self.stream.read(&mut staging[*have..*have + space])?;
+        *have += count;
+        self.directly = false;
+        Ok((count, space))
+    }
+
+    /// Where the next octets belong, and how many of them, if that is known and worth the trouble.
+    fn place_of_next(&self, have: usize, connection: &Connection) -> Option<(Span, usize)> {
+        if have > 0 || self.since_quiet > DIRECT_MOST || self.stream.is_captured() {
+            return None;
+        }
+        let place = connection.landing()?;
+        let len = place.len() as usize;
+        (self.directly || len >= DIRECT).then_some((place, len))
     }
 
     /// Drops what has not begun to leave; returns how many octets that were.

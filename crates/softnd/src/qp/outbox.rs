@@ -12,8 +12,8 @@ use iwarp::TxBatch;
 
 /// FPDUs in one batch at most.
 pub(super) const BATCH_FPDUS: usize = 128;
-/// Room for copies in one batch: as much as is worth summing before it is sent.
-const BATCH_OCTETS: usize = 1088 * 1024;
+/// Room for copies in one batch.
+const BATCH_OCTETS: usize = super::link::COPIED;
 /// Full-size buffers wait for their sockets until they come to this.
 const WAITING_MOST: usize = 32 * 1024 * 1024;
 /// Then there is room for one FPDU of any length.

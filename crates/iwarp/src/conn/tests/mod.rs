@@ -2,6 +2,7 @@
 
 mod batch;
 mod cuts;
+mod early;
 mod ends;
 mod extensions;
 mod failing;

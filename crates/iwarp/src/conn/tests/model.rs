@@ -196,6 +196,7 @@ impl Run {
             ready: setting.ready,
             receive_wait: Duration::from_secs(3600),
             private_payload: setting.private,
+            early: 40,
         };
         let mut knobs = Knobs::default();
         knobs.limit.mulpdu = setting.mulpdu;

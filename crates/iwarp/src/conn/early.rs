@@ -1,0 +1,275 @@
+//! Payload that goes to its place while its FPDU still arrives.
+//!
+//! An FPDU with a CRC is summed before any of it is placed (MPA-060). Without CRC and markers there is nothing to wait
+//! for once the header is here: all checks of the segment are made then, for its whole length, and the payload follows
+//! as it comes. It is copied from what was received, or the transport reads it straight into [`Connection::landing`].
+//!
+//! Each piece passes the code of an ordinary segment, as if the sender had ended one there, which it may do wherever it
+//! likes. What shows outside is the segment as it came: its header in a Terminate, one FPDU in the counters. Its last
+//! octets stay behind until all of it is here, so that the last word of a message is stored last, and in one piece.
+
+use std::time::Instant;
+
+use super::Connection;
+use super::end::About;
+use super::fault::Fault;
+use super::rx::Handled;
+use crate::ddp::{Header, Segment, TaggedSegment, UntaggedSegment};
+use crate::memory::{Access, Memory, Span};
+use crate::mpa::fpdu;
+use crate::rdmap::{Opcode, OperationError};
+use crate::types::RemoteAddress;
+
+/// How many octets of payload wait for the end of their FPDU: a word.
+const KEPT: u32 = 8;
+
+/// An FPDU whose header is here, and good, and whose payload is on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early {
+    header: Header,
+    opcode: Opcode,
+    /// Octets of the ULPDU.
+    length: u16,
+    /// Octets of payload, and how many of them are in their place.
+    size: u32,
+    placed: u32,
+    /// The place of a tagged segment; that of a Send is its Receive.
+    target: Option<Span>,
+}
+
+impl Early {
+    pub(super) const fn about(&self) -> About {
+        About {
+            header: self.header,
+            length: self.length,
+            read: None,
+        }
+    }
+
+    const fn left(&self) -> u32 {
+        self.size - self.placed
+    }
+
+    /// Payload that need not wait for the end of the FPDU.
+    const fn free(&self) -> u32 {
+        self.left().saturating_sub(KEPT)
+    }
+
+    /// Octets of the FPDU that are still to come.
+    const fn rest(&self) -> usize {
+        let ulpdu = self.length as usize;
+        let trailer = fpdu::fpdu_len(ulpdu) - fpdu::HEADER_LEN - ulpdu;
+        self.left() as usize + trailer
+    }
+
+    /// The next octets of payload as a segment of their own.
+    fn piece<'a>(&self, payload: &'a [u8]) -> Result<Segment<'a>, Fault> {
+        let ends = payload.len() == self.left() as usize;
+        Ok(match self.header {
+            Header::Tagged(header) => {
+                let whole = TaggedSegment::checked(header, payload)?;
+                Segment::Tagged(TaggedSegment {
+                    last: whole.last && ends,
+                    to: whole.to.wrapping_add(u64::from(self.placed)), // checked not to wrap
+                    ..whole
+                })
+            }
+            Header::Untagged(header) => {
+                let whole = UntaggedSegment::checked(header, payload)?;
+                Segment::Untagged(UntaggedSegment {
+                    last: whole.last && ends,
+                    mo: whole.mo.wrapping_add(self.placed),
+                    ..whole
+                })
+            }
+        })
+    }
+}
+
+impl Connection {
+    /// Where the next octets of the stream belong, if that is known before they are here: a transport that can may read
+    /// them straight into this memory, and says so with [`Connection::handle_landed`]. What it reads behind them goes to
+    /// [`Connection::handle_bytes`].
+    ///
+    /// Known for FPDUs of at least [`StreamConfig::early`](super::StreamConfig::early) octets, when
+    /// [`Connection::handle_bytes`] has taken all it was given.
+    pub fn landing(&self) -> Option<Span> {
+        let early = self.rx.early.as_ref()?;
+        let free = early.free();
+        if free == 0 {
+            return None;
+        }
+        if let Some(target) = early.target {
+            return Some(target.slice(early.placed, free));
+        }
+        let mut skip = self.rx.received_of_send();
+        let span = self.rx.spans.iter().find(|span| {
+            let here = skip < span.len();
+            if !here {
+                skip -= span.len();
+            }
+            here
+        })?;
+        Some(span.slice(skip, free.min(span.len() - skip)))
+    }
+
+    /// The next `octets` of the stream were read into the front of [`Connection::landing`].
+    ///
+    /// # Panics
+    ///
+    /// When there was no such place, or it was shorter.
+    pub fn handle_landed(&mut self, octets: u32) {
+        let early = self.rx.early.as_mut().expect("a place to read into");
+        assert!(octets <= early.free(), "more than there was a place for");
+        early.placed += octets;
+        let opcode = early.opcode;
+        self.rx.wanted = early.rest();
+        self.counters.received.payload += u64::from(octets);
+        match early.header {
+            Header::Tagged(header) => {
+                let to = header.to().wrapping_add(u64::from(early.placed));
+                self.rx.tagged_goes_on(opcode, header.stag(), to);
+            }
+            Header::Untagged(_) => {
+                let received = self.rx.received_of_send() + octets;
+                self.rx.send_goes_on(opcode, received);
+            }
+        }
+        if opcode == Opcode::ReadResponse
+            && let Some(read) = self.tx.reads.front_mut()
+        {
+            read.received += octets;
+        }
+    }
+
+    /// `input` is the front of an FPDU of `octets`, more than are here. If it can be placed as it comes, that begins;
+    /// returns how much of it is done with.
+    pub(super) fn begin_early(
+        &mut self,
+        now: Instant,
+        input: &[u8],
+        octets: usize,
+        mem: &impl Memory,
+    ) -> usize {
+        if octets < self.config.early || !self.rx.seen {
+            return 0;
+        }
+        let Some(early) = self.early(input, mem) else {
+            return 0;
+        };
+        let payload_at = fpdu::HEADER_LEN + early.header.as_bytes().len();
+        self.rx.wanted = early.rest();
+        self.rx.early = Some(early);
+        payload_at + self.continue_early(now, &input[payload_at..], mem)
+    }
+
+    /// The checks of a whole segment, of which the header is here. What does not pass, or is of another kind, waits for
+    /// its end, and is answered then.
+    fn early(&mut self, input: &[u8], mem: &impl Memory) -> Option<Early> {
+        let (length, ulpdu) = input.split_first_chunk()?;
+        let length = u16::from_be_bytes(*length);
+        let (header, _) = Header::split(ulpdu).ok()?;
+        let size = usize::from(length).checked_sub(header.as_bytes().len())?;
+        let size = u32::try_from(size).ok().filter(|size| *size > KEPT)?;
+        let opcode = Opcode::parse(header.ulp_control()).ok()?;
+        let early = Early {
+            header,
+            opcode,
+            length,
+            size,
+            placed: 0,
+            target: None,
+        };
+        let target = match (opcode, early.piece(&[]).ok()?) {
+            (Opcode::Write, Segment::Tagged(segment)) => {
+                self.continue_tagged(opcode, &segment).ok()?;
+                let at = RemoteAddress {
+                    stag: segment.stag,
+                    to: segment.to,
+                };
+                let access = Access::RemoteWrite;
+                Some(mem.check(at, size, access, self.scope).ok()?)
+            }
+            (Opcode::ReadResponse, Segment::Tagged(segment)) => {
+                let last = header.control() & crate::ddp::LAST != 0;
+                Some(self.check_read_response(&segment, size, last).ok()??)
+            }
+            (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
+                let received = self.check_on_send_queue(opcode, &segment).ok()?;
+                let (receive, _) = self.receive.current()?;
+                let capacity = receive.length;
+                received
+                    .checked_add(size)
+                    .filter(|total| *total <= capacity)?;
+                if !self.find_receive(mem) {
+                    return None;
+                }
+                None
+            }
+            _ => return None,
+        };
+        Some(Early { target, ..early })
+    }
+
+    /// Places what has come of the FPDU under way; returns how many octets are done with. Once it is whole, none is under
+    /// way any more.
+    pub(super) fn continue_early(
+        &mut self,
+        now: Instant,
+        input: &[u8],
+        mem: &impl Memory,
+    ) -> usize {
+        let Some(early) = self.rx.early else {
+            return 0;
+        };
+        let whole = input.len() >= early.rest();
+        let payload = if whole {
+            early.left()
+        } else {
+            early.free().min(to_u32(input.len()))
+        };
+        if payload > 0 {
+            let handled = self.handle_piece(now, &early, &input[..payload as usize], mem);
+            if let Err(fault) = handled {
+                self.fail_with(fault, Some(early.about()), None);
+            }
+        }
+        if whole {
+            // Unless it was the piece that ended the stream.
+            if self.rx.early.take().is_some() {
+                self.rx.wanted = fpdu::MIN_LEN;
+            }
+            self.counters.received.fpdus += 1;
+            self.counters.received.octets += fpdu::fpdu_len(usize::from(early.length)) as u64;
+            return early.rest();
+        }
+        if let Some(early) = &mut self.rx.early {
+            early.placed += payload;
+            self.rx.wanted = early.rest();
+        }
+        payload as usize
+    }
+
+    fn handle_piece(
+        &mut self,
+        now: Instant,
+        early: &Early,
+        payload: &[u8],
+        mem: &impl Memory,
+    ) -> Result<Handled, Fault> {
+        match (early.opcode, early.piece(payload)?) {
+            (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
+            (_, Segment::Tagged(segment)) => self.receive_read_response(&segment, mem),
+            (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
+                self.receive_send(now, opcode, &segment, &[], mem)
+            }
+            // Not reached: `early` begins no others.
+            (_, Segment::Untagged(_)) => Err(OperationError::UnexpectedOpcode.into()),
+        }
+    }
+}
+
+/// Lengths within an FPDU have 16 bits.
+fn to_u32(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
