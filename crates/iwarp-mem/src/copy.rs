@@ -13,7 +13,7 @@
 //! * **Bulk** (x86-64, from [`BULK_MIN`] octets): wide moves in `asm!`, opaque to the compiler. It has the standing of a device's
 //!   write, as a system call on the memory has: the kernel and this copy are the network adapter. They may race with
 //!   anything; Rust code that races with them uses atomics; nothing is inferred from a value read once unless it was
-//!   copied out first.
+//!   copied out first. A copy that is summed as well is one pass where the processor can (`sum`).
 //!
 //! **Last octet last.** An application may spin on the last octet of a message (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED)
 //! and must then see all the rest. The word way stores each word with `Release`, the last one last. The bulk way ends in
@@ -22,7 +22,9 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use iwarp::MessageEnd;
+mod sum;
+
+use iwarp::{Crc, MessageEnd};
 use netdirect::Buffer;
 
 /// How large pieces are copied; small ones always go by words.
@@ -128,6 +130,38 @@ pub(crate) unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], back
     } else {
         // SAFETY: exactly what the caller vouches for.
         unsafe { load_words(src, extent, dst) };
+    }
+}
+
+/// Copied and summed at a time: what was just copied is summed while it lies in the first cache.
+const SUM_BLOCK: usize = 16 << 10;
+
+/// As [`copy_out`], and takes the copy into the sum.
+///
+/// # Safety
+///
+/// As for [`copy_out`].
+pub(crate) unsafe fn copy_out_summed(
+    src: *mut u8,
+    extent: Extent,
+    dst: &mut [u8],
+    crc: &mut Crc,
+    backend: Backend,
+) {
+    let mut done = 0;
+    if backend == Backend::Bulk && dst.len() >= sum::MIN && sum::is_supported() {
+        let strides = dst.len() / sum::STRIDE;
+        done = strides * sum::STRIDE;
+        // SAFETY: supported, as just asked; the first `done <= dst.len()` octets of both, for which the caller and the
+        // slice vouch; private memory does not overlap what is shared.
+        unsafe { sum::copy_and_sum(dst.as_mut_ptr(), src, strides, crc) };
+    }
+    let mut src = src.wrapping_add(done);
+    for block in dst[done..].chunks_mut(SUM_BLOCK) {
+        // SAFETY: a part of the range the caller vouches for, as long as `block`.
+        unsafe { copy_out(src, extent, block, backend) };
+        src = src.wrapping_add(block.len());
+        crc.update(block);
     }
 }
 

@@ -1,10 +1,11 @@
-//! The vectored write from registered memory: the only system call that is given raw pointers.
+//! The vectored write from registered memory and the read into it: the only system calls that are given raw pointers.
 //!
 //! An `IoSlice` over registered memory is not allowed, because it is a reference (`copy`). So the batch names its payload
 //! by [`Span`]s, and this module turns them into addresses for the length of one `sendmsg`. The kernel reads them with
-//! the standing of a network adapter: concurrent writers change what is sent, nothing else.
+//! the standing of a network adapter: concurrent writers change what is sent, nothing else. It writes them with the same
+//! standing in `recvmsg`.
 //!
-//! The call never blocks, whatever the socket is set to: pins are held during it, and a Deregister waits for pins.
+//! The calls never block, whatever the socket is set to: pins are held during it, and a Deregister waits for pins.
 
 use std::{
     ffi::c_void,

@@ -2,7 +2,8 @@
 //! registered memory.
 //!
 //! [`Table`] implements [`iwarp::Memory`] for one adapter; the engine checks each access through it (RFC 5041 §7.1, RFC 5040
-//! §7.2) and moves octets by it. [`io::send`] hands a batch to a socket straight from registered memory.
+//! §7.2) and moves octets by it. [`io::send`] hands a batch to a socket straight from registered memory, [`io::receive`] reads
+//! straight into it.
 //!
 //! # Sharing
 //!

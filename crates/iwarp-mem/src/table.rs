@@ -25,9 +25,6 @@ use crate::{
     window::Window,
 };
 
-/// Copied and summed at a time by a fetch with a CRC: what was just copied is summed while it lies in the first cache.
-const SUM_BLOCK: usize = 16 << 10;
-
 /// How a [`Table`] behaves.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -309,13 +306,8 @@ impl Held<'_> {
             unsafe { copy::copy_out(src, extent, dst, self.backend) };
             return Ok(());
         };
-        let mut src = src;
-        for block in dst.chunks_mut(SUM_BLOCK) {
-            // SAFETY: as above, for the part of the range that belongs to `block`.
-            unsafe { copy::copy_out(src, extent, block, self.backend) };
-            src = src.wrapping_add(block.len());
-            crc.update(block);
-        }
+        // SAFETY: as above.
+        unsafe { copy::copy_out_summed(src, extent, dst, crc, self.backend) };
         Ok(())
     }
 }

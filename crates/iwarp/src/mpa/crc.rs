@@ -27,6 +27,20 @@ impl Crc {
         self.0 = advance(self.0, octets);
     }
 
+    /// The sum of octets that have been reduced to `remainder`: congruent to them, as a polynomial, modulo that of the CRC,
+    /// what came before them included (see [`Crc::carry`]). For copies that sum what they carry past anyway.
+    #[must_use]
+    pub fn of_remainder(remainder: &[u8]) -> Self {
+        Self(advance(0, remainder))
+    }
+
+    /// What the octets seen so far are to those that follow: the next four, with these added (exclusive or), and all behind
+    /// them have the same sum when they are taken for the first ones.
+    #[must_use]
+    pub const fn carry(&self) -> [u8; LEN] {
+        self.0.to_le_bytes()
+    }
+
     /// The CRC of all octets seen so far.
     #[must_use]
     pub const fn finish(&self) -> u32 {
@@ -43,7 +57,7 @@ impl Default for Crc {
 /// The CRC32c of `octets`.
 #[must_use]
 pub fn crc32c(octets: &[u8]) -> u32 {
-    !advance(u32::MAX, octets)
+    crc_fast::crc32_iscsi(octets)
 }
 
 /// The octets of a CRC as they stand in the FPDU (RFC 5044 §4.4).
@@ -58,7 +72,7 @@ pub const fn from_wire(octets: [u8; LEN]) -> u32 {
     u32::from_le_bytes(octets)
 }
 
-/// The one call into the library: the state before `octets` gives the state after them.
+/// A sum that goes on: the state before `octets` gives the state after them.
 fn advance(state: u32, octets: &[u8]) -> u32 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(state));
     digest.update(octets);
