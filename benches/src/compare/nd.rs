@@ -17,6 +17,13 @@ pub struct Row<T> {
     pub tcp: T,
 }
 
+/// Messages under way in one direction. `nd perf` has a buffer of its own for each of them, `ucx_perftest` one for all: so
+/// there are as many as come to a MiB, and two at least. What is in no cache would be compared with what is in one.
+#[must_use]
+pub fn depth(size: usize) -> usize {
+    ((1 << 20) / size.max(1)).clamp(2, 32)
+}
+
 /// The program `nd`, and what it is told with every run.
 #[derive(Clone, Debug)]
 pub struct Nd {
@@ -70,6 +77,9 @@ impl Nd {
         command
             .args(["--baseline", "tcp", "--op", op, "--test", test])
             .args(["--size", &size.to_string()]);
+        if test == "bandwidth" {
+            command.args(["--depth", &depth(size).to_string()]);
+        }
         rows(&process::run(command)?)
     }
 

@@ -55,7 +55,7 @@ impl Findings {
             self.table(&mut text, &PING_PONG, 1e-3, &PING_PONG_SHARES);
             line(
                 &mut text,
-                format_args!("### One way, GB/s, depth 32, both sides polling, {setting}\n"),
+                format_args!("### One way, GB/s, both sides polling, {setting}\n"),
             );
             self.table(&mut text, &ONE_WAY, 1e-9, &ONE_WAY_SHARES);
             self.verdicts(&mut text);
