@@ -50,15 +50,16 @@ impl Guest {
         Some(Self { scripts, made })
     }
 
-    /// Runs `main` from the folder `share`, and fetches what it leaves in its folder `out` into ours.
+    /// Runs `main` from the folder `share` on so many processors, and fetches what it leaves in its folder `out` into ours.
     ///
     /// # Panics
     /// When the script that runs the guest cannot be started.
-    pub fn run(&self, limit: Duration, share: &Path, out: &Path) -> Said {
+    pub fn run(&self, processors: u32, limit: Duration, share: &Path, out: &Path) -> Said {
         let output = Command::new(self.scripts.join("run"))
             .arg(limit.as_secs().to_string())
             .args([share, out])
             .env("SOFTND_GUEST", &self.made)
+            .env("GUEST_PROCESSORS", processors.to_string())
             .output()
             .expect("the guest is started");
         Said {

@@ -20,11 +20,23 @@ use softnd_tests::{nd, tool};
 const LIMIT: Duration = Duration::from_secs(840);
 
 /// The groups of cases, each with a capture of its own, by the guest that they share: what the conformance suite does to siw
-/// is no start for anything else, nor what others have left.
-const GUESTS: [&[&str]; 2] = [&["misuse", "rping", "perftest"], &["conform"]];
+/// is no start for anything else, nor what others have left. And by its processors: a peer that ends its connection as soon as
+/// the Reply is there, as the suite does, can be faster than siw's own end of it. Then the end is told before the beginning, and
+/// the kernel stops at a `BUG` in `cm_work_handler`. On one processor the beginning has been told before the peer runs; but the
+/// listener is taken away on two only.
+const GUESTS: [(u32, &[&str]); 3] = [
+    (2, &["misuse", "rping", "perftest"]),
+    (1, &["conform"]),
+    (2, &["half_open"]),
+];
 
 /// Runs the cases of some groups in the guest; what the script says.
-fn run(guest: &Guest, program: &Path, folder: &Path, groups: &[&str]) -> Vec<Case> {
+fn run(
+    guest: &Guest,
+    program: &Path,
+    folder: &Path,
+    (processors, groups): (u32, &[&str]),
+) -> Vec<Case> {
     let share = folder.join("share");
     fs::create_dir_all(&share).expect("a folder to share");
     fs::write(share.join("groups"), groups.join(" ")).expect("the groups are named");
@@ -35,7 +47,7 @@ fn run(guest: &Guest, program: &Path, folder: &Path, groups: &[&str]) -> Vec<Cas
     let out = folder.join("out");
     // Of the guest before: by its absence the script sees that a guest has failed.
     let _ = fs::remove_file(out.join("status"));
-    let said = guest.run(LIMIT, &share, &out);
+    let said = guest.run(processors, LIMIT, &share, &out);
     let cases: Vec<_> = said.text.lines().filter_map(Case::parse).collect();
     let all = cases.iter().all(|case| case.passed);
     assert!(
@@ -140,8 +152,8 @@ fn kernel_siw_and_softnd_understand_each_other() {
     let program = nd::optimized();
     let begun = Instant::now();
     let mut cases = Vec::new();
-    for groups in GUESTS {
-        cases.extend(run(&guest, &program, folder.path(), groups));
+    for started in GUESTS {
+        cases.extend(run(&guest, &program, folder.path(), started));
     }
     let time = begun.elapsed();
     for kind in [
@@ -163,7 +175,7 @@ fn kernel_siw_and_softnd_understand_each_other() {
     judge(&mut cases, &out, &known);
 
     let mut fpdus = BTreeMap::new();
-    for group in GUESTS.into_iter().flatten() {
+    for group in GUESTS.into_iter().flat_map(|(_, groups)| groups) {
         let capture = out.join(group).with_extension("pcap");
         fpdus.extend(check(&cases, &tshark, &capture));
     }
