@@ -147,48 +147,76 @@ pub(crate) struct Side {
     broken: bool,
 }
 
+/// Memory with regions of every kind under the names that both ends know.
+fn registered() -> VecMemory {
+    let mem = VecMemory::default();
+    let none = Rights::default();
+    let local = Rights {
+        local_write: true,
+        ..none
+    };
+    let everything = Rights {
+        local_write: true,
+        remote_read: true,
+        remote_write: true,
+    };
+    let source: Vec<u8> = (0..SMALL).map(pattern).collect();
+    mem.register(
+        SOURCE,
+        BASE,
+        source,
+        PD,
+        Rights {
+            remote_read: true,
+            ..none
+        },
+    );
+    mem.register(
+        TARGET,
+        BASE,
+        vec![0; SMALL],
+        PD,
+        Rights {
+            remote_write: true,
+            ..local
+        },
+    );
+    mem.register(RECEIVE, BASE, vec![0; LARGE], PD, local);
+    mem.register(SINK, BASE, vec![0; LARGE], PD, local);
+    mem.register(PRIVATE, BASE, vec![0; SMALL], PD, none);
+    mem.register(COUNTER, BASE, vec![0; 64], PD, everything);
+    mem.register(FOREIGN, BASE, vec![0; SMALL], Pd(2), everything);
+    mem
+}
+
+/// What start-up agreed on. The ends may disagree only where it cannot: everything but the role is shared.
+fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
+    StreamConfig {
+        role,
+        crc: flags & 1 != 0,
+        markers: markers(role, flags),
+        limits: ReadLimits {
+            ird: u32::from(limits >> 4),
+            ord: u32::from(limits >> 4),
+        },
+        ready: match flags >> 1 & 3 {
+            0 => None,
+            1 => Some(Ready::Write),
+            2 => Some(Ready::Read),
+            _ => Some(Ready::Send),
+        },
+        receive_wait: Duration::from_millis(u64::from(wait) * 10),
+        private_payload: flags & 8 != 0,
+        early: if wait & 1 == 0 { 32 } else { usize::MAX },
+    }
+}
+
 impl Side {
     /// Four octets of decisions: role apart, both ends of a pair read the same.
     pub(crate) fn new(role: Role, setup: [u8; 4], now: Instant) -> Self {
-        let [flags, limits, wait, room] = setup;
-        let crc = flags & 1 != 0;
-        let mem = VecMemory::default();
-        let none = Rights::default();
-        let local = Rights {
-            local_write: true,
-            ..none
-        };
-        let everything = Rights {
-            local_write: true,
-            remote_read: true,
-            remote_write: true,
-        };
-        let source: Vec<u8> = (0..SMALL).map(pattern).collect();
-        mem.register(
-            SOURCE,
-            BASE,
-            source,
-            PD,
-            Rights {
-                remote_read: true,
-                ..none
-            },
-        );
-        mem.register(
-            TARGET,
-            BASE,
-            vec![0; SMALL],
-            PD,
-            Rights {
-                remote_write: true,
-                ..local
-            },
-        );
-        mem.register(RECEIVE, BASE, vec![0; LARGE], PD, local);
-        mem.register(SINK, BASE, vec![0; LARGE], PD, local);
-        mem.register(PRIVATE, BASE, vec![0; SMALL], PD, none);
-        mem.register(COUNTER, BASE, vec![0; 64], PD, everything);
-        mem.register(FOREIGN, BASE, vec![0; SMALL], Pd(2), everything);
+        let [.., room] = setup;
+        let config = agreed(role, setup);
+        let mem = registered();
         let window = mem.create_window();
         let mut conn = Connection::new(
             SIZES,
@@ -197,25 +225,7 @@ impl Side {
                 stream: StreamId(7),
             },
         );
-        // The ends may disagree only where start-up cannot: everything but the role is shared.
-        conn.start(StreamConfig {
-            role,
-            crc,
-            markers: markers(role, flags),
-            limits: ReadLimits {
-                ird: u32::from(limits >> 4),
-                ord: u32::from(limits >> 4),
-            },
-            ready: match flags >> 1 & 3 {
-                0 => None,
-                1 => Some(Ready::Write),
-                2 => Some(Ready::Read),
-                _ => Some(Ready::Send),
-            },
-            receive_wait: Duration::from_millis(u64::from(wait) * 10),
-            private_payload: flags & 8 != 0,
-            early: if wait & 1 == 0 { 32 } else { usize::MAX },
-        });
+        conn.start(config);
         Self {
             conn,
             mem,
@@ -224,7 +234,7 @@ impl Side {
             batch: TxBatch::with_capacity(512 + 64 * usize::from(room), 1 + usize::from(room & 15)),
             out: Vec::new(),
             inbox: Vec::new(),
-            wire: Wire::new(crc, markers(role, flags).sent),
+            wire: Wire::new(config.crc, config.markers.sent),
             inbound: None,
             mulpdu: 0,
             next_context: 1,

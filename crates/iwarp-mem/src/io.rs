@@ -5,7 +5,8 @@
 //! the standing of a network adapter: concurrent writers change what is sent, nothing else. It writes them with the same
 //! standing in `recvmsg`.
 //!
-//! The calls never block, whatever the socket is set to: pins are held during it, and a Deregister waits for pins.
+//! The calls never block, whatever the socket is set to: pins are held during them, and a Deregister
+//! waits for pins.
 
 use std::{
     ffi::c_void,
@@ -181,15 +182,21 @@ pub fn receive(
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = pieces.as_mut_ptr();
     message.msg_iovlen = 2;
-    loop {
+    uninterrupted(|| {
         // `message` names the place, which is pinned until `held` goes and which the region's rights let a peer write
         // (the engine has checked the span for that), and `rest`, which is borrowed.
         // SAFETY: `socket` keeps the descriptor open; the kernel only writes, by address, octets that stay valid during
         // the call.
-        let came =
-            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-        match usize::try_from(came) {
-            Ok(came) => return Ok(Some(came)),
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) }
+    })
+    .map(Some)
+}
+
+/// Repeats a system call while it is interrupted; how many octets it moved.
+fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<usize> {
+    loop {
+        match usize::try_from(call()) {
+            Ok(moved) => return Ok(moved),
             Err(_) => match Error::last_os_error() {
                 error if error.kind() == ErrorKind::Interrupted => {}
                 error => return Err(error),
@@ -361,20 +368,13 @@ impl<'b> List<'b> {
         )]
         let count = self.len as _;
         message.msg_iovlen = count;
-        loop {
+        uninterrupted(|| {
             // `message` names `len` filled pieces. Private ones are borrowed for 'b, one slice or several that follow
             // each other; registered ones are pinned by the caller (`gather`).
             // SAFETY: `socket` keeps the descriptor open; the kernel only reads, by address, octets that stay valid
             // during the call.
-            let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) };
-            match usize::try_from(sent) {
-                Ok(sent) => return Ok(sent),
-                Err(_) => match Error::last_os_error() {
-                    error if error.kind() == ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
-            }
-        }
+            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) }
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 mod gather;
 mod handle;
 mod link;
+mod mulpdu;
 mod outbox;
 
 use std::io;

@@ -13,6 +13,7 @@ use std::time::Instant;
 use super::Connection;
 use super::end::About;
 use super::fault::Fault;
+use super::frame::to_u32;
 use super::rx::Handled;
 use crate::ddp::{Header, Segment, TaggedSegment, UntaggedSegment};
 use crate::memory::{Access, Memory, Span};
@@ -102,15 +103,8 @@ impl Connection {
         if let Some(target) = early.target {
             return Some(target.slice(early.placed, free));
         }
-        let mut skip = self.rx.received_of_send();
-        let span = self.rx.spans.iter().find(|span| {
-            let here = skip < span.len();
-            if !here {
-                skip -= span.len();
-            }
-            here
-        })?;
-        Some(span.slice(skip, free.min(span.len() - skip)))
+        let span = self.rx.rest_of_sge(self.rx.received_of_send())?;
+        Some(span.slice(0, free.min(span.len())))
     }
 
     /// The next `octets` of the stream were read into the front of [`Connection::landing`].
@@ -259,7 +253,7 @@ impl Connection {
     ) -> Result<Handled, Fault> {
         match (early.opcode, early.piece(payload)?) {
             (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
-            (_, Segment::Tagged(segment)) => self.receive_read_response(&segment, mem),
+            (_, Segment::Tagged(segment)) => self.receive_read_response(&segment, &[], mem),
             (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
                 self.receive_send(now, opcode, &segment, &[], mem)
             }
@@ -267,9 +261,4 @@ impl Connection {
             (_, Segment::Untagged(_)) => Err(OperationError::UnexpectedOpcode.into()),
         }
     }
-}
-
-/// Lengths within an FPDU have 16 bits.
-fn to_u32(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
 }

@@ -221,7 +221,7 @@ fn write_trailer(trailer: &mut [u8], sum: Option<Crc>) {
 }
 
 /// Lengths within an FPDU have 16 bits.
-fn to_u32(length: usize) -> u32 {
+pub(super) fn to_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 

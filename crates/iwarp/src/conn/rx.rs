@@ -11,9 +11,10 @@ use super::early::Early;
 use super::end::{About, Cause, Phase};
 use super::event::Notice;
 use super::fault::{Fault, read_refused, write_refused};
+use super::frame::to_u32;
 use super::tx::{Asked, Inbound};
 use super::work::WqeStatus;
-use crate::ddp::{self, Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
+use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
 use crate::mpa::fpdu::{self, Frame};
 use crate::mpa::marker;
@@ -137,6 +138,18 @@ impl Rx {
     /// Octets of the Send under way.
     pub(super) fn received_of_send(&self) -> u32 {
         self.send.map_or(0, |send| send.received)
+    }
+
+    /// Of the current Receive's buffers the one with octet `at` of the message, from there on; none behind the last one.
+    pub(super) fn rest_of_sge(&self, at: u32) -> Option<Span> {
+        let mut skip = at;
+        for span in &self.spans {
+            if let Some(rest) = span.len().checked_sub(skip).filter(|rest| *rest > 0) {
+                return Some(span.slice(skip, rest));
+            }
+            skip -= span.len();
+        }
+        None
     }
 
     /// So much of a Send has come, and not all.
@@ -323,7 +336,7 @@ impl Connection {
             (Opcode::Terminate, segment) => return self.receive_terminate(&segment),
             (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
             (Opcode::ReadResponse, Segment::Tagged(segment)) => {
-                self.receive_read_response(&segment, mem)
+                self.receive_read_response(&segment, ulpdu, mem)
             }
             // RDMAP-004, RDMAP-088, OPEN-01
             (Opcode::Write | Opcode::ReadResponse, Segment::Untagged(_))
@@ -437,31 +450,19 @@ impl Connection {
     pub(super) fn receive_read_response(
         &mut self,
         segment: &TaggedSegment<'_>,
+        ulpdu: &[u8],
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
-        let len = u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
+        let len = to_u32(segment.payload.len());
         let place = self.check_read_response(segment, len, segment.last)?;
         if let Some(place) = place.filter(|_| len > 0)
             && mem.place(place, segment.payload, end(segment.last)) == Err(Revoked)
         {
-            let about = self.rx.early.as_ref().map_or_else(
-                || About {
-                    header: ddp::Header::Tagged(ddp::TaggedHeader::new(
-                        segment.last,
-                        segment.ulp,
-                        segment.stag,
-                        segment.to,
-                    )),
-                    length: u16::try_from(ddp::TaggedHeader::LEN + segment.payload.len())
-                        .unwrap_or(u16::MAX),
-                    read: None,
-                },
-                Early::about,
-            );
             // The client has deregistered the sink under its own Read.
             let slot = self.tx.reads.front().and_then(|read| read.request);
             let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
-            self.fail_with(TaggedError::InvalidSTag.into(), Some(about), failed);
+            let about = self.about(ulpdu);
+            self.fail_with(TaggedError::InvalidSTag.into(), about, failed);
             return Ok(Handled::Done);
         }
         self.advance_tagged(Opcode::ReadResponse, segment);
@@ -590,11 +591,16 @@ impl Connection {
     /// The current Receive ends in error, and the stream with it (QP-003).
     fn receive_fails(&mut self, status: WqeStatus, fault: Fault, ulpdu: &[u8]) {
         self.receive.fail(status);
-        let about = match &self.rx.early {
+        let about = self.about(ulpdu);
+        self.fail_with(fault, about, None);
+    }
+
+    /// What can be said about the segment that is being handled: as it came, when it is placed in pieces.
+    fn about(&self, ulpdu: &[u8]) -> Option<About> {
+        match &self.rx.early {
             Some(early) => Some(early.about()),
             None => About::ulpdu(ulpdu),
-        };
-        self.fail_with(fault, about, None);
+        }
     }
 
     /// Looks the SGEs of the current Receive up, unless that was done. False when a buffer is not what it has to be.
@@ -627,22 +633,17 @@ impl Connection {
         if !self.find_receive(mem) {
             return false;
         }
-        let mut skip = received;
+        let mut at = received;
         let mut payload = segment.payload;
-        for span in &self.rx.spans {
-            if skip >= span.len() {
-                skip -= span.len();
-                continue;
-            }
-            let room = (span.len() - skip) as usize;
-            let (here, rest) = payload.split_at(room.min(payload.len()));
-            let len = u32::try_from(here.len()).unwrap_or(u32::MAX);
+        while let Some(span) = self.rx.rest_of_sge(at) {
+            let (here, rest) = payload.split_at(payload.len().min(span.len() as usize));
+            let len = to_u32(here.len());
             let ends = end(segment.last && rest.is_empty());
-            if mem.place(span.slice(skip, len), here, ends) == Err(Revoked) {
+            if mem.place(span.slice(0, len), here, ends) == Err(Revoked) {
                 return false;
             }
             payload = rest;
-            skip = 0;
+            at += len;
             if payload.is_empty() {
                 break;
             }

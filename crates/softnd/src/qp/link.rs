@@ -8,6 +8,7 @@ use std::time::Instant;
 use iwarp::{Connection, Span, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
+use super::mulpdu::Mulpdu;
 use super::outbox::{BATCH_FPDUS, Outbox};
 use crate::adapter::Core;
 use crate::progress::Edges;
@@ -65,42 +66,6 @@ fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize
         room / whole * whole - have
     } else {
         room - have
-    }
-}
-
-/// The longest ULPDU that the path takes, which changes while a connection lives (MPA-080): routes do, and as long as the
-/// peer's window is small TCP makes segments of half of it at most.
-struct Mulpdu {
-    value: u32,
-    /// Octets to be sent before it is asked for again, and how many it will be then.
-    left: u64,
-    next: u64,
-}
-
-impl Mulpdu {
-    /// The first and the longest stretch between two questions: each is a system call.
-    const FIRST: u64 = 16 * 1024;
-    const LONGEST: u64 = 4 * 1024 * 1024;
-
-    fn of(stream: &Stream) -> Self {
-        Self {
-            value: stream.mulpdu(),
-            left: Self::FIRST,
-            next: 2 * Self::FIRST,
-        }
-    }
-
-    fn now(&mut self, stream: &Stream) -> u32 {
-        if self.left == 0 {
-            self.value = stream.mulpdu();
-            self.left = self.next;
-            self.next = (2 * self.next).min(Self::LONGEST);
-        }
-        self.value
-    }
-
-    fn sent(&mut self, octets: u64) {
-        self.left = self.left.saturating_sub(octets);
     }
 }
 
@@ -282,7 +247,7 @@ impl Link {
                 let limit = TxLimit {
                     octets: batch_octets(connection),
                     fpdus: BATCH_FPDUS,
-                    mulpdu: self.mulpdu.now(&self.stream),
+                    mulpdu: self.mulpdu.get(&self.stream),
                 };
                 connection.poll_transmit(self.opened, &*core.table, limit, &mut batch);
                 if batch.is_empty() {
@@ -373,6 +338,9 @@ impl Link {
                 staging.copy_within(used..*have, 0);
                 *have -= used;
             }
+            if !self.readable && *have == 0 && connection.landing().is_none() {
+                self.since_quiet = 0;
+            }
             if connection.is_stalled() || !self.readable {
                 return Ok(Visit::Finished);
             }
@@ -398,12 +366,7 @@ impl Link {
                         self.readable = false;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    if *have == 0 && connection.landing().is_none() {
-                        self.since_quiet = 0;
-                    }
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
                 Err(error) => return Err(error),
             }
         }

@@ -356,101 +356,19 @@ impl Books {
         let context = self.posted;
         let data = pattern(len, context.to_be_bytes()[7]);
         let cut = if len == 0 { 0 } else { cut % len };
-        let halves = |sge: Sge| {
-            let cut = u32::try_from(cut).unwrap();
-            [
-                Sge { length: cut, ..sge },
-                Sge {
-                    address: sge.address + u64::from(cut),
-                    length: sge.length - cut,
-                    ..sge
-                },
-            ]
-        };
         let source = end.mem.register(data.clone(), Rights::ALL, PD);
         let window = *self.window.get_or_insert_with(|| end.mem.window(PD));
-        let posted = |operation: Operation<'_>, end: &mut End| {
-            let wqe = InitiatorWqe {
-                context,
-                operation,
-                silent,
-                fence,
-            };
-            end.conn.post_initiator(wqe).is_ok()
+        let request = Request {
+            context,
+            silent,
+            fence,
         };
         let done = match what {
-            What::Send => {
-                let done = posted(sends(Payload::Sges(&halves(source))), end);
-                if done {
-                    self.sent.push((data, None));
-                }
-                done
+            What::Send | What::Inline | What::Immediate => {
+                self.post_message(end, what, request, (source, data, cut))
             }
-            What::Inline => {
-                let data = &data[..len.min(64)];
-                let (front, back) = data.split_at(cut.min(data.len()));
-                let done = posted(inline(&[front, back]), end);
-                if done {
-                    self.sent.push((data.to_vec(), None));
-                }
-                done
-            }
-            What::Write => {
-                let target = peer.mem.register(vec![0; len], Rights::ALL, PD);
-                let remote = remote(target.token, target.address);
-                let done = posted(
-                    Operation::Write {
-                        data: Payload::Sges(&halves(source)),
-                        remote,
-                    },
-                    end,
-                );
-                if done {
-                    self.expected.push((false, target.token, data));
-                }
-                done
-            }
-            What::Read => {
-                let there = peer.mem.register(data.clone(), Rights::ALL, PD);
-                let sink = end.mem.register(vec![0; len], Rights::ALL, PD);
-                let remote = remote(there.token, there.address);
-                let done = posted(
-                    Operation::Read {
-                        sink: &halves(sink),
-                        remote,
-                    },
-                    end,
-                );
-                if done {
-                    self.expected.push((true, sink.token, data));
-                }
-                done
-            }
-            What::Immediate => {
-                let data = context.to_be_bytes();
-                let solicited = len % 2 == 1;
-                let done = posted(Operation::Immediate { data, solicited }, end);
-                if done {
-                    self.sent.push((Vec::new(), Some(data)));
-                }
-                done
-            }
-            What::Atomic => {
-                let make = || peer.mem.register(vec![0; 8], Rights::ALL, PD);
-                let word = *self.word.get_or_insert_with(make);
-                let sink = end.mem.register(vec![0xff; 8], Rights::ALL, PD);
-                let op = match len % 2 {
-                    0 => AtomicOp::add(len as u64 + 1),
-                    _ => AtomicOp::compare_swap(self.total, len as u64),
-                };
-                let remote = remote(word.token, word.address);
-                let done = posted(Operation::Atomic { op, sink, remote }, end);
-                if done {
-                    let before = self.total.to_ne_bytes().to_vec();
-                    self.expected.push((true, sink.token, before));
-                    self.total = op.apply(self.total);
-                }
-                done
+            What::Write | What::Read | What::Atomic => {
+                self.post_one_sided(end, peer, what, request, (source, data, cut))
             }
             // The window goes from bound to unbound and back, so that nothing is refused.
             What::Bind | What::Invalidate => {
@@ -459,7 +377,7 @@ impl Books {
                 } else {
                     Operation::Bind(end.mem.prepare(window, source, true, true))
                 };
-                let done = posted(operation, end);
+                let done = request.post(end, operation);
                 self.bound ^= done;
                 done
             }
@@ -471,6 +389,118 @@ impl Books {
             }
         }
     }
+
+    /// What takes a Receive of the peer, and arrives there; false when it could not be posted.
+    fn post_message(
+        &mut self,
+        end: &mut End,
+        what: What,
+        request: Request,
+        (source, data, cut): (Sge, Vec<u8>, usize),
+    ) -> bool {
+        let (done, arrives) = match what {
+            What::Inline => {
+                let data = &data[..data.len().min(64)];
+                let (front, back) = data.split_at(cut.min(data.len()));
+                let done = request.post(end, inline(&[front, back]));
+                (done, (data.to_vec(), None))
+            }
+            What::Immediate => {
+                let octets = request.context.to_be_bytes();
+                let operation = Operation::Immediate {
+                    data: octets,
+                    solicited: data.len() % 2 == 1,
+                };
+                (request.post(end, operation), (Vec::new(), Some(octets)))
+            }
+            _ => {
+                let done = request.post(end, sends(Payload::Sges(&halves(source, cut))));
+                (done, (data, None))
+            }
+        };
+        if done {
+            self.sent.push(arrives);
+        }
+        done
+    }
+
+    /// What names memory of the peer, and changes its or ours; false when it could not be posted.
+    fn post_one_sided(
+        &mut self,
+        end: &mut End,
+        peer: &End,
+        what: What,
+        request: Request,
+        (source, data, cut): (Sge, Vec<u8>, usize),
+    ) -> bool {
+        let len = data.len();
+        let at = |sge: Sge| remote(sge.token, sge.address);
+        let (done, changes) = match what {
+            What::Read => {
+                let there = peer.mem.register(data.clone(), Rights::ALL, PD);
+                let sink = end.mem.register(vec![0; len], Rights::ALL, PD);
+                let operation = Operation::Read {
+                    sink: &halves(sink, cut),
+                    remote: at(there),
+                };
+                (request.post(end, operation), (true, sink.token, data))
+            }
+            What::Atomic => {
+                let make = || peer.mem.register(vec![0; 8], Rights::ALL, PD);
+                let word = *self.word.get_or_insert_with(make);
+                let sink = end.mem.register(vec![0xff; 8], Rights::ALL, PD);
+                let op = match len % 2 {
+                    0 => AtomicOp::add(len as u64 + 1),
+                    _ => AtomicOp::compare_swap(self.total, len as u64),
+                };
+                let remote = at(word);
+                let done = request.post(end, Operation::Atomic { op, sink, remote });
+                let before = self.total.to_ne_bytes().to_vec();
+                if done {
+                    self.total = op.apply(self.total);
+                }
+                (done, (true, sink.token, before))
+            }
+            _ => {
+                let target = peer.mem.register(vec![0; len], Rights::ALL, PD);
+                let operation = Operation::Write {
+                    data: Payload::Sges(&halves(source, cut)),
+                    remote: at(target),
+                };
+                (request.post(end, operation), (false, target.token, data))
+            }
+        };
+        if done {
+            self.expected.push(changes);
+        }
+        done
+    }
+}
+
+/// What every request has besides its operation.
+#[derive(Clone, Copy)]
+struct Request {
+    context: u64,
+    silent: bool,
+    fence: bool,
+}
+
+impl Request {
+    /// False when there is no room.
+    fn post(self, end: &mut End, operation: Operation<'_>) -> bool {
+        let wqe = InitiatorWqe {
+            context: self.context,
+            operation,
+            silent: self.silent,
+            fence: self.fence,
+        };
+        end.conn.post_initiator(wqe).is_ok()
+    }
+}
+
+fn halves(sge: Sge, cut: usize) -> [Sge; 2] {
+    let cut = u32::try_from(cut).unwrap();
+    [part(sge, 0, cut), part(sge, cut, sge.length - cut)]
 }
 
 type Results = Vec<(u64, WqeStatus)>;
