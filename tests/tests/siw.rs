@@ -19,11 +19,11 @@ use softnd_tests::{nd, tool};
 /// For the cases of a guest and its start: what the guest's script allows the cases, and a little more.
 const LIMIT: Duration = Duration::from_secs(840);
 
-/// The groups of cases, each with a capture of its own, by the guest that they share: what the conformance suite does to siw
-/// is no start for anything else, nor what others have left. And by its processors: a peer that ends its connection as soon as
-/// the Reply is there, as the suite does, can be faster than siw's own end of it. Then the end is told before the beginning, and
-/// the kernel stops at a `BUG` in `cm_work_handler`. On one processor the beginning has been told before the peer runs; but the
-/// listener is taken away on two only.
+/// The groups of cases, each with a capture of its own, by the guest that they share: what the conformance suite does to
+/// siw is no start for anything else, nor what others have left. And by its processors: a peer that ends its connection as
+/// soon as the Reply is there, as the suite does, can be faster than siw's own end of it. Then the end is told before the
+/// beginning, and the kernel stops at a `BUG` in `cm_work_handler`. On one processor the beginning has been told before
+/// the peer runs; but the listener is taken away on two only.
 const GUESTS: [(u32, &[&str]); 3] = [
     (2, &["misuse", "rping", "perftest"]),
     (1, &["conform"]),
