@@ -17,6 +17,7 @@ use std::{
 
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use smallvec::SmallVec;
 
 use iwarp::{PieceRef, Revoked, Span, TxBatch};
 
@@ -275,10 +276,9 @@ fn gather<'b, 't>(
     Ok(list)
 }
 
-/// The pieces of one call.
+/// The pieces of one call, at most [`PIECES`].
 struct List<'b> {
-    pieces: [libc::iovec; PIECES],
-    len: usize,
+    pieces: SmallVec<[libc::iovec; PIECES]>,
     /// The last piece consists of private octets, which others may join.
     ends_private: bool,
     /// Private octets are borrowed; shared ones are kept by the pins.
@@ -290,33 +290,26 @@ type Mark = (usize, usize, bool);
 
 impl<'b> List<'b> {
     fn new() -> Self {
-        let none = libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        };
         Self {
-            pieces: [none; PIECES],
-            len: 0,
+            pieces: SmallVec::new(),
             ends_private: false,
             octets: PhantomData,
         }
     }
 
     fn is_full(&self) -> bool {
-        self.len == PIECES
+        self.pieces.len() == PIECES
     }
 
     fn mark(&self) -> Mark {
-        let last = self.pieces[..self.len]
-            .last()
-            .map_or(0, |piece| piece.iov_len);
-        (self.len, last, self.ends_private)
+        let last = self.pieces.last().map_or(0, |piece| piece.iov_len);
+        (self.pieces.len(), last, self.ends_private)
     }
 
     fn cut_back(&mut self, (len, last, ends_private): Mark) {
-        self.len = len;
+        self.pieces.truncate(len);
         self.ends_private = ends_private;
-        if let Some(piece) = self.pieces[..len].last_mut() {
+        if let Some(piece) = self.pieces.last_mut() {
             piece.iov_len = last;
         }
     }
@@ -327,7 +320,7 @@ impl<'b> List<'b> {
             piece.iov_base.addr() + piece.iov_len == octets.as_ptr().addr()
         };
         let before = if self.ends_private {
-            self.pieces[..self.len].last_mut()
+            self.pieces.last_mut()
         } else {
             None
         };
@@ -349,12 +342,11 @@ impl<'b> List<'b> {
         }
         // Nothing may join across a piece that was left out.
         self.ends_private = private && !self.is_full();
-        if let Some(piece) = self.pieces.get_mut(self.len) {
-            *piece = libc::iovec {
+        if !self.is_full() {
+            self.pieces.push(libc::iovec {
                 iov_base: address.cast::<c_void>(),
                 iov_len: len,
-            };
-            self.len += 1;
+            });
         }
     }
 
@@ -366,10 +358,10 @@ impl<'b> List<'b> {
             clippy::cast_possible_truncation,
             reason = "at most PIECES; some systems have a smaller type here"
         )]
-        let count = self.len as _;
+        let count = self.pieces.len() as _;
         message.msg_iovlen = count;
         uninterrupted(|| {
-            // `message` names `len` filled pieces. Private ones are borrowed for 'b, one slice or several that follow
+            // `message` names the filled pieces. Private ones are borrowed for 'b, one slice or several that follow
             // each other; registered ones are pinned by the caller (`gather`).
             // SAFETY: `socket` keeps the descriptor open; the kernel only reads, by address, octets that stay valid
             // during the call.
@@ -391,63 +383,41 @@ const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 #[cfg(target_vendor = "apple")]
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT;
 
-/// Pins of one call, let go when this is dropped.
-struct Pins<'t> {
-    first: [Option<Held<'t>>; PINS],
-    count: usize,
-    /// Further ones, for one FPDU made of more pieces than fit; otherwise never allocated.
-    more: Vec<Held<'t>>,
-}
+/// Pins of one call, let go when this is dropped: more than [`PINS`] only for an FPDU of more pieces than that, which is
+/// the only one that allocates.
+struct Pins<'t>(SmallVec<[Held<'t>; PINS]>);
 
 impl<'t> Pins<'t> {
     fn new() -> Self {
-        Self {
-            first: [const { None }; PINS],
-            count: 0,
-            more: Vec::new(),
-        }
+        Self(SmallVec::new())
     }
 
     fn len(&self) -> usize {
-        self.count + self.more.len()
+        self.0.len()
     }
 
     fn is_full(&self) -> bool {
-        self.count == PINS
-    }
-
-    fn iter(&self) -> impl DoubleEndedIterator<Item = &Held<'t>> {
-        self.first[..self.count].iter().flatten().chain(&self.more)
+        self.len() >= PINS
     }
 
     /// Pins the memory of `at` and says where it is.
     fn pin(&mut self, table: &'t Table, at: Span) -> std::result::Result<*mut u8, Revoked> {
-        if let Some(held) = self.iter().next_back().filter(|held| held.covers(at)) {
+        if let Some(held) = self.0.last().filter(|held| held.covers(at)) {
             return held.address(at);
         }
         let held = table.pin(at)?;
         let address = held.address(at)?;
-        match self.first.get_mut(self.count) {
-            Some(free) => {
-                *free = Some(held);
-                self.count += 1;
-            }
-            None => self.more.push(held),
-        }
+        self.0.push(held);
         Ok(address)
     }
 
     /// Lets go of all but the first `len`.
     fn truncate(&mut self, len: usize) {
-        self.more.truncate(len.saturating_sub(PINS));
-        for held in &mut self.first[len.min(self.count)..self.count] {
-            *held = None;
-        }
-        self.count = self.count.min(len);
+        self.0.truncate(len);
     }
 
     fn copy_out(&self, at: Span, into: &mut [u8]) -> std::result::Result<(), Revoked> {
-        let held = self.iter().find(|held| held.covers(at)).ok_or(Revoked)?;
+        let held = self.0.iter().find(|held| held.covers(at)).ok_or(Revoked)?;
         held.copy_out(at, into, None)
     }
 }

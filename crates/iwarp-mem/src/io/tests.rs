@@ -374,15 +374,19 @@ fn neighbouring_octets_join() {
     list.push_octets(&octets[30..50]);
     list.push_octets(&octets[60..]);
     assert_eq!(
-        (list.len, list.pieces[0].iov_len, list.pieces[1].iov_len),
+        (
+            list.pieces.len(),
+            list.pieces[0].iov_len,
+            list.pieces[1].iov_len
+        ),
         (2, 50, 40)
     );
     list.cut_back(mark);
-    assert_eq!((list.len, list.pieces[0].iov_len), (1, 30));
+    assert_eq!((list.pieces.len(), list.pieces[0].iov_len), (1, 30));
     // Shared octets join nothing, even when they happen to follow.
     list.push_shared(octets[30..].as_ptr().cast_mut(), 5);
     list.push_octets(&octets[35..40]);
-    assert_eq!(list.len, 3);
+    assert_eq!(list.pieces.len(), 3);
 }
 
 /// A peer that is gone is an error, and the batch is unchanged.
