@@ -232,6 +232,7 @@ impl Slot {
     }
 
     /// A consistent picture, `None` for a free slot.
+    #[inline]
     pub(crate) fn view(&self) -> Option<View> {
         let mut before = Word(self.word.load(Ordering::Acquire)).without_pins();
         loop {

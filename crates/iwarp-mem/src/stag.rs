@@ -59,9 +59,13 @@ impl Random {
 const INDEX_BITS: u32 = 24;
 const HALF_BITS: u32 = INDEX_BITS / 2;
 const HALF_MASK: u32 = (1 << HALF_BITS) - 1;
+const ROUNDS: usize = 6;
 
 /// Slots a table can have at most: one per index.
 pub(crate) const MAX_SLOTS: u32 = 1 << INDEX_BITS;
+
+/// A random function of half an index.
+type Round = [u16; 1 << HALF_BITS];
 
 /// The keyed permutation between slot numbers and STag indices.
 ///
@@ -69,14 +73,13 @@ pub(crate) const MAX_SLOTS: u32 = 1 << INDEX_BITS;
 /// width is as quick, and with truly random round functions there is no key schedule to attack.
 #[derive(Debug)]
 pub(crate) struct Permutation {
-    rounds: Box<[[u16; 1 << HALF_BITS]]>,
+    rounds: Box<[Round; ROUNDS]>,
 }
 
 impl Permutation {
-    const ROUNDS: usize = 6;
-
     pub(crate) fn new(random: &mut Random) -> Self {
-        let mut rounds = vec![[0; 1 << HALF_BITS]; Self::ROUNDS].into_boxed_slice();
+        let rounds = vec![[0; 1 << HALF_BITS]; ROUNDS].into_boxed_slice();
+        let mut rounds: Box<[Round; ROUNDS]> = rounds.try_into().expect("as many as were made");
         for four in rounds.as_flattened_mut().chunks_mut(4) {
             let drawn = random.next().to_le_bytes();
             for (entry, pair) in four.iter_mut().zip(drawn.as_chunks::<2>().0) {
@@ -98,8 +101,7 @@ impl Permutation {
     /// The slot behind an index.
     pub(crate) fn slot(&self, index: u32) -> u32 {
         let halves = (index >> HALF_BITS & HALF_MASK, index & HALF_MASK);
-        let back =
-            |(left, right), round: &[u16; 1 << HALF_BITS]| (right ^ entry(round, left), left);
+        let back = |(left, right), round: &Round| (right ^ entry(round, left), left);
         let (left, right) = self.rounds.iter().rev().fold(halves, back);
         left << HALF_BITS | right
     }
@@ -116,7 +118,7 @@ impl Permutation {
 }
 
 /// One value of a round function.
-fn entry(round: &[u16; 1 << HALF_BITS], at: u32) -> u32 {
+fn entry(round: &Round, at: u32) -> u32 {
     u32::from(round[(at & HALF_MASK) as usize])
 }
 

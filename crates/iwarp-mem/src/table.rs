@@ -351,6 +351,7 @@ impl Shared {
     }
 
     /// The slot an STag names, if it is in use with that key.
+    #[inline]
     pub(crate) fn find(&self, stag: STag) -> Option<(u32, View)> {
         let number = self.permutation.slot_of(stag);
         let view = self.slots.get(number)?.view()?;

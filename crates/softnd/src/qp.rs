@@ -115,6 +115,10 @@ struct Firings {
 }
 
 impl Firings {
+    fn is_empty(&self) -> bool {
+        self.receive.is_none() && self.initiator.is_none()
+    }
+
     fn add(of: &mut Option<Firing>, firing: Option<Firing>) {
         if let Some(firing) = firing {
             *of = Some(match of.take() {
@@ -424,6 +428,9 @@ impl Qp {
 
     /// Releases the lock, delivers notifications and signals.
     fn release(&self, mut state: MutexGuard<'_, State>) {
+        if !state.has_news() {
+            return;
+        }
         let firings = std::mem::take(&mut state.firings);
         let signals = std::mem::take(&mut state.signals);
         let connector = if signals.is_empty() {
@@ -553,6 +560,11 @@ impl Timed for Qp {
 }
 
 impl State {
+    /// Something is to be told when the lock has been released.
+    fn has_news(&self) -> bool {
+        !self.firings.is_empty() || !self.signals.is_empty()
+    }
+
     /// Sends, receives, and sends what that brought about. Results of what was received are in their queue before an
     /// answer leaves: a Read Response proves that the Sends before it were delivered (RDMAP-094, order matrix).
     fn work(&mut self, qp: &Qp, edges: Edges) -> Visit {

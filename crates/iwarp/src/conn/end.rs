@@ -249,10 +249,16 @@ impl Connection {
 
     /// What has become due because something else was finished: a request that waited to fail, a Read of the peer that
     /// waited to be refused, the end of a stream that the peer has closed.
+    #[inline]
     pub(super) fn settle(&mut self) {
-        if self.phase != Phase::Running {
-            return;
+        let waits = self.tx.failing.is_some() || self.rx.refusal.is_some() || self.rx.peer_closed;
+        if waits && self.phase == Phase::Running {
+            self.settle_what_waits();
         }
+    }
+
+    #[cold]
+    fn settle_what_waits(&mut self) {
         match self.tx.failing {
             Some(Failing::Unstarted(status)) if self.initiator.done == self.initiator.next => {
                 return self.fail(Fault::Local, Some((self.initiator.next, status)));

@@ -212,7 +212,9 @@ fn write_front(front: &mut [u8], ulpdu: usize, header: &[u8]) {
 /// PAD, zeroed (MPA-053), and the CRC field, zero without CRC as siw has it (PEER-009).
 fn write_trailer(trailer: &mut [u8], sum: Option<Crc>) {
     let (pad, field) = trailer.split_at_mut(trailer.len() - crc::LEN);
-    pad.fill(0);
+    if !pad.is_empty() {
+        pad.fill(0);
+    }
     let value = sum.map_or([0; crc::LEN], |mut sum| {
         sum.update(pad);
         crc::wire(sum.finish())

@@ -69,17 +69,15 @@ enum Progress {
     Done(WqeStatus),
 }
 
-/// Where a position stands in a ring of `depth` slots. Most depths are powers of two: no division then.
-const fn slot_of(at: u64, depth: usize) -> usize {
-    let at = if depth.is_power_of_two() {
-        at & (depth as u64 - 1)
-    } else {
-        at % depth as u64
-    };
-    // Below the depth, which is a `usize`.
-    #[expect(clippy::cast_possible_truncation, reason = "below a usize")]
-    let at = at as usize;
-    at
+/// Slots for a queue of this depth: a power of two, so that no look at a request costs a division.
+const fn slots_for(depth: u32) -> usize {
+    (depth as usize).next_power_of_two()
+}
+
+/// Where a position stands in a ring of so many slots.
+#[expect(clippy::cast_possible_truncation, reason = "below a usize")]
+const fn slot_of(at: u64, slots: usize) -> usize {
+    at as usize & (slots - 1)
 }
 
 /// One initiator request.
@@ -115,6 +113,7 @@ const EMPTY: Request = Request {
 /// `head <= done <= tail`, `head <= unsent <= next <= tail`.
 #[derive(Debug)]
 pub(super) struct InitiatorQueue {
+    depth: u64,
     slots: Box<[Request]>,
     sges: Box<[Sge]>,
     sges_each: usize,
@@ -137,14 +136,15 @@ pub(super) struct InitiatorQueue {
 
 impl InitiatorQueue {
     pub(super) fn new(sizes: &QueueSizes) -> Self {
-        let depth = sizes.initiator_depth as usize;
+        let slots = slots_for(sizes.initiator_depth);
         let sges_each = sizes.initiator_sges.max(sizes.read_sges) as usize;
         let inline_each = sizes.inline as usize;
         Self {
-            slots: vec![EMPTY; depth].into(),
-            sges: vec![Sge::default(); depth * sges_each].into(),
+            depth: sizes.initiator_depth.into(),
+            slots: vec![EMPTY; slots].into(),
+            sges: vec![Sge::default(); slots * sges_each].into(),
             sges_each,
-            inline: vec![0; depth * inline_each].into(),
+            inline: vec![0; slots * inline_each].into(),
             inline_each,
             atomics: Vec::new(),
             head: 0,
@@ -209,7 +209,7 @@ impl InitiatorQueue {
         length: u32,
     ) -> Result<(), PostError> {
         self.retire_silent();
-        if self.tail - self.head >= self.slots.len() as u64 {
+        if self.tail - self.head >= self.depth {
             return Err(PostError::QueueFull);
         }
         let (work, data) = match *operation {
@@ -427,6 +427,7 @@ pub(super) struct Receive {
 /// Receives, used and done in posting order: `head <= done <= tail`.
 #[derive(Debug)]
 pub(super) struct ReceiveQueue {
+    depth: u64,
     slots: Box<[Receive]>,
     sges: Box<[Sge]>,
     sges_each: usize,
@@ -438,7 +439,7 @@ pub(super) struct ReceiveQueue {
 
 impl ReceiveQueue {
     pub(super) fn new(sizes: &QueueSizes) -> Self {
-        let depth = sizes.receive_depth as usize;
+        let slots = slots_for(sizes.receive_depth);
         let sges_each = sizes.receive_sges as usize;
         let empty = Receive {
             context: 0,
@@ -451,8 +452,9 @@ impl ReceiveQueue {
             immediate: None,
         };
         Self {
-            slots: vec![empty; depth].into(),
-            sges: vec![Sge::default(); depth * sges_each].into(),
+            depth: sizes.receive_depth.into(),
+            slots: vec![empty; slots].into(),
+            sges: vec![Sge::default(); slots * sges_each].into(),
             sges_each,
             head: 0,
             done: 0,
@@ -470,7 +472,7 @@ impl ReceiveQueue {
         sges: &[Sge],
         length: u32,
     ) -> Result<(), PostError> {
-        if self.tail - self.head >= self.slots.len() as u64 {
+        if self.tail - self.head >= self.depth {
             return Err(PostError::QueueFull);
         }
         let index = self.index(self.tail);

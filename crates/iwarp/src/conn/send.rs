@@ -111,7 +111,10 @@ impl Connection {
         let in_place = if self.must_copy() || request.inline || most < COPIED_BELOW {
             None
         } else {
-            let parts = pieces(&self.tx.spans, current, most).count();
+            let parts = match &*self.tx.spans {
+                [_] => 1,
+                spans => pieces(spans, current, most).count(),
+            };
             (parts <= MAX_PARTS - 2).then_some(parts)
         };
         let len = match in_place {

@@ -220,6 +220,11 @@ impl Tx {
         self.responses.is_empty()
     }
 
+    /// Nothing is to be made but the client's requests.
+    fn has_no_answers(&self) -> bool {
+        self.responses.is_empty() && self.ready.is_none()
+    }
+
     pub(super) fn take_read(&mut self) -> Option<Outbound> {
         self.reads.pop_front()
     }
@@ -381,6 +386,9 @@ impl Connection {
                 return self.tx.terminate_is_due().then_some(Source::Terminate);
             }
             Phase::Running => {}
+        }
+        if self.tx.has_no_answers() && self.initiator.upcoming().is_none() {
+            return None;
         }
         if matches!(self.tx.failing, Some(Failing::Cut(_))) {
             return None; // `settle` ends the stream once all is sent

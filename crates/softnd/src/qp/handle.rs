@@ -7,6 +7,7 @@ use netdirect::{
     AtomicOp, MemoryRegion, MemoryWindow, OpFlags, QueuePair, QueuePairExtensions,
     QueuePairOptions, RemoteAddress, Result, Sge, Status,
 };
+use smallvec::SmallVec;
 
 use super::{Qp, foreign};
 use crate::adapter::{Core, downcast};
@@ -15,7 +16,7 @@ use crate::mr::Region;
 use crate::mw::Window;
 use crate::status::fail;
 
-/// SGEs turned on the stack; more of them go to the heap and are refused there by the engine.
+/// SGEs turned on the stack; more of them go to the heap and are refused by the engine.
 const INLINE_SGES: usize = 16;
 
 /// The client's reference to a queue pair; with the last of them goes the connection.
@@ -80,19 +81,13 @@ fn engine(sge: &Sge) -> iwarp::Sge {
 
 /// Calls `with` with the engine's form of an SGE list.
 fn with_sges<T>(sges: &[Sge], with: impl FnOnce(&[iwarp::Sge]) -> T) -> T {
-    let mut small = [iwarp::Sge {
-        token: STag(0),
-        address: 0,
-        length: 0,
-    }; INLINE_SGES];
-    if let Some(small) = small.get_mut(..sges.len()) {
-        small
-            .iter_mut()
-            .zip(sges)
-            .for_each(|(slot, sge)| *slot = engine(sge));
-        with(small)
-    } else {
-        with(&sges.iter().map(engine).collect::<Vec<_>>())
+    match sges {
+        [] => with(&[]),
+        [one] => with(&[engine(one)]),
+        more => {
+            let more: SmallVec<[_; INLINE_SGES]> = more.iter().map(engine).collect();
+            with(&more)
+        }
     }
 }
 
