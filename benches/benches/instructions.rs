@@ -75,6 +75,10 @@ enum What {
     Write(End),
     /// A poll of an empty completion queue whose queue pair is connected and idle.
     Poll,
+    /// The same when something has come lately.
+    HotPoll,
+    /// A poll that receives a Send of 64 octets, but for the system call.
+    Take,
     /// A post of a Send of 64 octets on an idle queue pair, up to the system call.
     Post,
 }
@@ -92,7 +96,7 @@ const fn hot(name: &'static str, what: What, crc: bool) -> Hot {
 /// What is not a difference, in per cent: what is inlined where changes with code that has nothing to do with a path.
 const TOLERANCE: u64 = 5;
 
-const PATHS: [Hot; 11] = [
+const PATHS: [Hot; 14] = [
     hot(
         "engine: Send 64 B, CRC off, transmit",
         What::Send(End::Transmit),
@@ -138,6 +142,13 @@ const PATHS: [Hot; 11] = [
         What::Poll,
         false,
     ),
+    hot(
+        "softnd: empty poll with traffic before",
+        What::HotPoll,
+        false,
+    ),
+    hot("softnd: poll finds a Send 64 B, CRC off", What::Take, false),
+    hot("softnd: poll finds a Send 64 B, CRC on", What::Take, true),
     hot("softnd: post of a Send 64 B, CRC off", What::Post, false),
     hot("softnd: post of a Send 64 B, CRC on", What::Post, true),
 ];
@@ -194,6 +205,25 @@ fn exercise(path: &Hot) -> Result<(), Failure> {
         What::Poll => {
             let pair = Pair::new(path.crc, 64)?;
             repeat(|meter| Ok(meter.run(|| pair.active.poll()).map(drop)?))
+        }
+        What::HotPoll => {
+            let pair = Pair::new(path.crc, 64)?;
+            repeat(|meter| {
+                pair.passive.receive()?;
+                pair.active.send()?;
+                pair.drain(2)?;
+                Ok(meter.run(|| pair.passive.poll()).map(drop)?)
+            })
+        }
+        What::Take => {
+            let pair = Pair::new(path.crc, 64)?;
+            repeat(|meter| {
+                pair.passive.receive()?;
+                pair.active.send()?;
+                // On the loopback interface what was sent is there when the call returns.
+                let found = meter.run(|| pair.passive.poll())?;
+                Ok(pair.drain(2 - found)?)
+            })
         }
         What::Post => {
             let pair = Pair::new(path.crc, 64)?;

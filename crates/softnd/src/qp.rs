@@ -8,7 +8,7 @@ mod outbox;
 
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -454,20 +454,37 @@ impl Qp {
     }
 
     /// Makes progress, or leaves the edges to whoever is at it.
-    fn drive(&self, edges: Edges) -> Turn {
+    fn drive(&self, mut edges: Edges) -> Turn {
         let mut turn = Turn::default();
-        self.edges.fetch_or(edges.bits(), Ordering::SeqCst);
-        while self.edges.load(Ordering::SeqCst) != 0 {
-            let Some(mut state) = self.state.try_lock() else {
-                return turn;
-            };
-            let edges = Edges::from_bits_truncate(self.edges.swap(0, Ordering::SeqCst));
+        // Mostly nobody is at it, and nothing is left to anybody.
+        let mut held = self.state.try_lock();
+        if held.is_none() {
+            self.edges.fetch_or(edges.bits(), Ordering::SeqCst);
+            // Who holds the lock may have looked for edges before that, and gone since.
+            fence(Ordering::SeqCst);
+            held = self.state.try_lock();
+        }
+        while let Some(mut state) = held {
+            if self.has_edges() {
+                edges |= Edges::from_bits_truncate(self.edges.swap(0, Ordering::SeqCst));
+            }
             turn.unfinished = state.work(self, edges) == Visit::Unfinished;
             turn.octets += std::mem::take(&mut state.received);
             turn.blocked = state.link.as_ref().is_some_and(Link::is_sending);
             self.release(state);
+            edges = Edges::empty();
+            held = if self.has_edges() {
+                self.state.try_lock()
+            } else {
+                None
+            };
         }
         turn
+    }
+
+    /// Somebody who did not get the lock has left edges.
+    fn has_edges(&self) -> bool {
+        self.edges.load(Ordering::SeqCst) != 0
     }
 }
 
@@ -512,8 +529,7 @@ impl Drop for Locked<'_> {
             return;
         };
         self.qp.release(state);
-        let edges = self.qp.edges.load(Ordering::SeqCst);
-        let left = edges != 0 && self.qp.drive(Edges::empty()).unfinished;
+        let left = self.qp.has_edges() && self.qp.drive(Edges::empty()).unfinished;
         if left || self.visit == Visit::Unfinished {
             self.qp.defer();
         }

@@ -24,7 +24,8 @@ pub enum Ready {
     Send,
 }
 
-/// Sizes of the queues of one connection; memory is set aside for exactly these (IND2Adapter::CreateQueuePair).
+/// Sizes of the queues of one connection; memory is set aside for these (IND2Adapter::CreateQueuePair), with depths
+/// rounded up to powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueSizes {
     /// Initiator requests that may be outstanding.

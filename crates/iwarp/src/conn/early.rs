@@ -8,13 +8,11 @@
 //! likes. What shows outside is the segment as it came: its header in a Terminate, one FPDU in the counters. Its last
 //! octets stay behind until all of it is here, so that the last word of a message is stored last, and in one piece.
 
-use std::time::Instant;
-
-use super::Connection;
 use super::end::About;
 use super::fault::Fault;
 use super::frame::to_u32;
 use super::rx::Handled;
+use super::{Clock, Connection};
 use crate::ddp::{Header, Segment, TaggedSegment, UntaggedSegment};
 use crate::memory::{Access, Memory, Span};
 use crate::mpa::fpdu;
@@ -140,7 +138,7 @@ impl Connection {
     /// returns how much of it is done with.
     pub(super) fn begin_early(
         &mut self,
-        now: Instant,
+        now: impl Clock,
         input: &[u8],
         octets: usize,
         mem: &impl Memory,
@@ -209,7 +207,7 @@ impl Connection {
     /// way any more.
     pub(super) fn continue_early(
         &mut self,
-        now: Instant,
+        now: impl Clock,
         input: &[u8],
         mem: &impl Memory,
     ) -> usize {
@@ -246,7 +244,7 @@ impl Connection {
 
     fn handle_piece(
         &mut self,
-        now: Instant,
+        now: impl Clock,
         early: &Early,
         payload: &[u8],
         mem: &impl Memory,

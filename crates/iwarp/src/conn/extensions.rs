@@ -5,9 +5,6 @@
 //!
 //! Nothing of it is inlined: what every message goes through stays short.
 
-use std::time::Instant;
-
-use super::Connection;
 use super::batch::TxBatch;
 use super::end::About;
 use super::fault::{Fault, read_refused};
@@ -16,6 +13,7 @@ use super::queues::Work;
 use super::rx::Handled;
 use super::tx::{Asked, Inbound, Outbound, Step};
 use super::work::WqeStatus;
+use super::{Clock, Connection};
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
 use crate::memory::{Access, AtomicError, Memory, MessageEnd, Revoked};
 use crate::rdmap::{
@@ -36,7 +34,7 @@ impl Connection {
     #[inline(never)]
     pub(super) fn receive_immediate(
         &mut self,
-        now: Instant,
+        now: impl Clock,
         opcode: Opcode,
         segment: &UntaggedSegment<'_>,
         ulpdu: &[u8],

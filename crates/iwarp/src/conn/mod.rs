@@ -61,6 +61,18 @@ use queues::{InitiatorQueue, ReceiveQueue};
 use rx::Rx;
 use tx::Tx;
 
+/// What time it is, for calls that seldom need to know: an [`Instant`], or something that looks when it is asked.
+pub trait Clock: Copy {
+    /// The time of the call.
+    fn now(self) -> Instant;
+}
+
+impl Clock for Instant {
+    fn now(self) -> Instant {
+        self
+    }
+}
+
 /// One stream and its two queues.
 ///
 /// Its memory is set aside at creation, except for what grows with Reads under way (at most the read limits) and then

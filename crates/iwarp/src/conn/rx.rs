@@ -5,7 +5,6 @@
 
 use std::time::Instant;
 
-use super::Connection;
 use super::config::{Role, StreamEnd};
 use super::early::Early;
 use super::end::{About, Cause, Phase};
@@ -14,6 +13,7 @@ use super::fault::{Fault, read_refused, write_refused};
 use super::frame::to_u32;
 use super::tx::{Asked, Inbound};
 use super::work::WqeStatus;
+use super::{Clock, Connection};
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
 use crate::mpa::fpdu::{self, Frame};
@@ -192,13 +192,15 @@ impl Connection {
     /// or all that waits behind a stalled Send, has to be handed in again with what comes after it. So an FPDU may come
     /// in any pieces (MPA-072), and none is handled twice (DDP-011).
     ///
+    /// The time is asked for only where a Send finds no Receive.
+    ///
     /// Nothing is taken before [`Connection::start`]. After the end everything is, and dropped (DDP-071, IW-064).
-    pub fn handle_bytes(&mut self, now: Instant, input: &[u8], mem: &impl Memory) -> usize {
+    pub fn handle_bytes(&mut self, now: impl Clock, input: &[u8], mem: &impl Memory) -> usize {
         if self.phase == Phase::Idle {
             return 0;
         }
         if self.is_stalled() {
-            self.handle_timeout(now);
+            self.handle_timeout(now.now());
         }
         // ULPDUs go on without markers, length, PAD and CRC (MPA-073).
         let mut at = if self.config.markers.received {
@@ -212,7 +214,7 @@ impl Connection {
         }
         self.settle();
         if self.rx.end_waits {
-            self.handle_stream_end(now, StreamEnd::Fin, input.len() - at);
+            self.handle_stream_end(now.now(), StreamEnd::Fin, input.len() - at);
         }
         at
     }
@@ -221,7 +223,7 @@ impl Connection {
     /// are no matter for the streams that have none.
     fn take_frames<const MARKED: bool>(
         &mut self,
-        now: Instant,
+        now: impl Clock,
         input: &[u8],
         mem: &impl Memory,
     ) -> usize {
@@ -309,7 +311,7 @@ impl Connection {
     #[inline(never)]
     fn handle_apart(
         &mut self,
-        now: Instant,
+        now: impl Clock,
         ulpdu: &[u8],
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
@@ -321,7 +323,7 @@ impl Connection {
     #[inline(always)]
     fn handle_ulpdu(
         &mut self,
-        now: Instant,
+        now: impl Clock,
         ulpdu: &[u8],
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
@@ -522,7 +524,7 @@ impl Connection {
     #[inline(always)]
     pub(super) fn receive_send(
         &mut self,
-        now: Instant,
+        now: impl Clock,
         opcode: Opcode,
         segment: &UntaggedSegment<'_>,
         ulpdu: &[u8],
@@ -569,13 +571,14 @@ impl Connection {
     }
 
     /// No Receive is posted: DDP-061, or DDP-075 for as long as the client wants (AMB-008).
-    pub(super) fn stall(&mut self, now: Instant, ulpdu: &[u8]) -> Result<Handled, Fault> {
+    pub(super) fn stall(&mut self, now: impl Clock, ulpdu: &[u8]) -> Result<Handled, Fault> {
         if self.config.receive_wait.is_zero() {
             return Err(UntaggedError::NoBuffer.into());
         }
         if self.rx.stall.is_none() {
             // An unreachable deadline is none that could be missed: a year stands for it.
             let year = core::time::Duration::from_secs(365 * 24 * 3600);
+            let now = now.now();
             let deadline = now
                 .checked_add(self.config.receive_wait.min(year))
                 .unwrap_or(now);

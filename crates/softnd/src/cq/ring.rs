@@ -179,6 +179,11 @@ impl Array {
         }
     }
 
+    /// The ring does not go on in another array.
+    fn is_endless(&self) -> bool {
+        self.end.load(Ordering::Relaxed) == ENDLESS
+    }
+
     #[expect(clippy::cast_possible_truncation, reason = "only low bits count")]
     fn slot(&self, number: u64) -> &Slot {
         &self.slots[number as usize & (self.slots.len() - 1)]
@@ -293,9 +298,7 @@ impl Ring {
         let head = Place(self.head.0.load(Ordering::Acquire));
         let array = self.array(head);
         // Most polls find nothing, and find that out here.
-        if !array.slot(head.number()).was_published(head.number())
-            && array.end.load(Ordering::Relaxed) == ENDLESS
-        {
+        if !array.slot(head.number()).was_published(head.number()) && array.is_endless() {
             return 0;
         }
         self.take_from(head, results)
@@ -306,7 +309,9 @@ impl Ring {
     fn take_from(&self, mut head: Place, results: &mut [CompletionResult]) -> usize {
         let mut taken = 0;
         while taken < results.len() {
-            let count = self.copy(head, &mut results[taken..]);
+            let room = &mut results[taken..];
+            let wanted = room.len();
+            let count = self.copy(head, room);
             let next = if count > 0 {
                 head.plus(count as u64)
             } else if let Some(next) = self.successor(head) {
@@ -325,6 +330,9 @@ impl Ring {
                     .0
                     .compare_exchange(head.0, next.0, Ordering::AcqRel, Ordering::Acquire);
             match moved {
+                Ok(_) if (1..wanted).contains(&count) && self.array(head).is_endless() => {
+                    return taken + count; // what has come since the look is the next call's
+                }
                 Ok(_) => (taken, head) = (taken + count, next),
                 Err(now) => head = Place(now),
             }

@@ -291,6 +291,9 @@ impl Domain {
 
     /// Everything up to `level` has been looked at.
     fn seen_all(&self, level: u8) {
+        if self.behind.load(Ordering::SeqCst) != level {
+            return; // most polls, to which the write below would be dear
+        }
         // Only from that level: a thread that was woken meanwhile has more to look at.
         let _ = self
             .behind
@@ -463,9 +466,11 @@ impl Domain {
         self.left.load(Ordering::SeqCst) > 0
     }
 
-    /// Called by every poll.
+    /// Called by every poll. Where two threads poll at once, both may count as one: what matters is that the count changes
+    /// while somebody polls.
     pub(crate) fn polled(&self) {
-        self.polls.fetch_add(1, Ordering::Relaxed);
+        let polls = self.polls.load(Ordering::Relaxed);
+        self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// How often it was polled.

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use iwarp::{Connection, Span, StreamEnd, TxBatch, TxLimit};
+use iwarp::{Clock, Connection, Span, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
 use super::mulpdu::Mulpdu;
@@ -95,6 +95,16 @@ pub(super) struct Activity {
     pub(super) octets: usize,
     /// Anything at all was received or sent.
     pub(super) any: bool,
+}
+
+/// The time, for the engine to look at when it has to know: little of what comes in needs that.
+#[derive(Clone, Copy, Debug)]
+struct RealTime;
+
+impl Clock for RealTime {
+    fn now(self) -> Instant {
+        Instant::now()
+    }
 }
 
 /// A stream and what belongs to its use by one queue pair.
@@ -304,6 +314,9 @@ impl Link {
 
     /// Moves what was held to the front of the staging buffer; returns how much that is.
     fn unhold(&mut self, staging: &mut [u8], core: &Core) -> usize {
+        if self.held.is_empty() {
+            return 0;
+        }
         let mut held = std::mem::take(&mut self.held);
         let have = held.len();
         staging[..have].copy_from_slice(&held);
@@ -329,19 +342,19 @@ impl Link {
         core: &Core,
     ) -> io::Result<Visit> {
         let mut budget = BUDGET;
-        // Looked at when something has come: most visits find nothing.
-        let mut now = None;
         loop {
             if *have > 0 {
-                let now = *now.get_or_insert_with(Instant::now);
-                let used = connection.handle_bytes(now, &staging[..*have], &*core.table);
+                let used = connection.handle_bytes(RealTime, &staging[..*have], &*core.table);
                 staging.copy_within(used..*have, 0);
                 *have -= used;
             }
-            if !self.readable && *have == 0 && connection.landing().is_none() {
-                self.since_quiet = 0;
+            if !self.readable {
+                if *have == 0 && connection.landing().is_none() {
+                    self.since_quiet = 0;
+                }
+                return Ok(Visit::Finished);
             }
-            if connection.is_stalled() || !self.readable {
+            if connection.is_stalled() {
                 return Ok(Visit::Finished);
             }
             if budget == 0 {
@@ -351,8 +364,7 @@ impl Link {
                 Ok((0, _)) => {
                     self.read_ended = true;
                     self.activity.any = true;
-                    let now = now.unwrap_or_else(Instant::now);
-                    connection.handle_stream_end(now, StreamEnd::Fin, *have);
+                    connection.handle_stream_end(Instant::now(), StreamEnd::Fin, *have);
                     *have = 0;
                     return Ok(Visit::Finished);
                 }
