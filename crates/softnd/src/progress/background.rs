@@ -144,11 +144,12 @@ impl Thread {
     fn run(mut self) {
         let mut ready = Vec::new();
         while !self.shared.stop.load(Ordering::SeqCst) {
-            let until = [self.shared.timers.plan(), self.next_tick]
+            let now = Instant::now();
+            let until = [self.shared.timers.plan(now), self.next_tick]
                 .into_iter()
                 .flatten()
                 .min();
-            let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let limit = until.map(|until| until.saturating_duration_since(now));
             ready.clear();
             if let Err(error) = self
                 .shared

@@ -51,10 +51,14 @@ impl Timers {
         self.state.lock().queue.remove(&key);
     }
 
-    /// The next deadline, which the background thread promises to wake for.
-    pub(crate) fn plan(&self) -> Option<Instant> {
+    /// Until when the background thread may sleep, which it promises to wake for: the next deadline, or sooner where it has
+    /// promised that before. Most deadlines are taken back long before they pass and followed by later ones; so those
+    /// find a promise that is good enough, and nobody has to be woken for them.
+    pub(crate) fn plan(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
-        state.planned = state.queue.first_key_value().map(|(key, _)| key.0);
+        let next = state.queue.first_key_value().map(|(key, _)| key.0);
+        let promised = state.planned.filter(|planned| *planned > now);
+        state.planned = [next, promised].into_iter().flatten().min();
         state.planned
     }
 
@@ -109,11 +113,36 @@ mod tests {
         let (never, wake_never) = timers.add(at(20), target());
         assert!(wake_late && wake_early && !wake_never);
         timers.cancel(never);
-        assert_eq!(timers.plan(), Some(at(10)));
+        assert_eq!(timers.plan(at(0)), Some(at(10)));
         timers.run(at(9));
         assert!(log.0.lock().is_empty());
         timers.run(at(30));
         assert_eq!(*log.0.lock(), [early, late]);
-        assert_eq!(timers.plan(), None);
+        assert_eq!(timers.plan(at(30)), None);
+    }
+
+    #[test]
+    fn a_deadline_behind_one_that_was_taken_back_wakes_nobody() {
+        let (timers, start) = (Timers::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let target = || -> Weak<dyn Timed> { Weak::<Log>::new() };
+        let (first, wake) = timers.add(at(10), target());
+        assert!(wake);
+        assert_eq!(timers.plan(at(0)), Some(at(10)));
+        timers.cancel(first);
+        // The thread was woken by something else, and sleeps again until it has promised to look.
+        assert_eq!(timers.plan(at(1)), Some(at(10)));
+        let (second, wake) = timers.add(at(11), target());
+        assert!(!wake);
+        assert_eq!(timers.plan(at(2)), Some(at(10)));
+        // A sooner one is worth a call.
+        let (third, wake) = timers.add(at(5), target());
+        assert!(wake);
+        timers.cancel(third);
+        assert_eq!(timers.plan(at(2)), Some(at(5)));
+        // Once the promise is kept, what is left counts.
+        assert_eq!(timers.plan(at(5)), Some(at(11)));
+        timers.cancel(second);
+        assert_eq!(timers.plan(at(11)), None);
     }
 }
