@@ -73,6 +73,15 @@ pub(crate) enum Phase {
     Disconnected,
 }
 
+/// From where a stream is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drivers {
+    /// From its completion queues: polls, waits for results, the background thread.
+    Queues,
+    /// From where connections are made and ended, while a request of the connector waits for the stream.
+    Control,
+}
+
 /// The queue pair itself, shared by its handle, its connector and the drivers.
 pub(crate) struct Qp {
     core: Arc<Core>,
@@ -242,6 +251,7 @@ impl Qp {
         config: StreamConfig,
         open: bool,
         reading: bool,
+        drivers: Drivers,
     ) -> io::Result<()> {
         let mut state = self.lock();
         let initiator = config.role == iwarp::Role::Initiator;
@@ -252,7 +262,7 @@ impl Qp {
         state.phase = if open { Phase::Open } else { Phase::Starting };
         let mut link = Link::new(stream, reading, &self.core);
         state.results.reserve(RESULTS);
-        let attached = self.attach(&mut link);
+        let attached = self.attach(&mut link, drivers);
         if attached.is_err() && initiator {
             // MPA2-030: the peer learns that it is not its fault, as far as that still works.
             let code = TerminateCode::new(2, 0, mpa::Error::LocalCatastrophic.code());
@@ -267,29 +277,25 @@ impl Qp {
         attached
     }
 
-    fn attach(&self, link: &mut Link) -> io::Result<()> {
-        link.attach(&self.receive_cq.domain, self.this.clone())?;
-        if !Arc::ptr_eq(&self.receive_cq, &self.initiator_cq) {
-            link.attach(&self.initiator_cq.domain, self.this.clone())?;
-        }
-        Ok(())
-    }
-
-    /// Has parked threads drive the stream too, while a request of the connector waits for it.
-    pub(crate) fn attach_to_control(&self) {
+    /// Has the stream driven by others from now on, and by nobody else: what happens on it wakes one thread and not two.
+    pub(crate) fn drive_from(&self, drivers: Drivers) {
         let mut state = self.lock();
         if let Some(link) = &mut state.link
-            && let Err(error) = link.attach_once(&self.core.control, self.this.clone())
+            && let Err(error) = self.attach(link, drivers)
         {
-            // The completion queue's own drivers see to it, only a wake-up later.
-            tracing::warn!(%error, "cannot watch a stream for its connector");
+            // Those of before see to it, only a wake-up later.
+            tracing::warn!(%error, "cannot change who drives a stream");
         }
     }
 
-    /// The connection is up, or about to end on its own: its connector waits for it no longer.
-    pub(crate) fn detach_from_control(&self) {
-        if let Some(link) = &mut self.lock().link {
-            link.detach(&self.core.control);
+    fn attach(&self, link: &mut Link, drivers: Drivers) -> io::Result<()> {
+        let this: Weak<dyn Source> = self.this.clone();
+        match drivers {
+            Drivers::Queues => {
+                let domains = [&self.receive_cq.domain, &self.initiator_cq.domain];
+                link.move_to(domains.into_iter(), &this)
+            }
+            Drivers::Control => link.move_to(std::iter::once(&self.core.control), &this),
         }
     }
 

@@ -30,7 +30,7 @@ use crate::ports;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
-use crate::qp::{self, Qp, Signals};
+use crate::qp::{self, Drivers, Qp, Signals};
 use crate::status::fail;
 use crate::stream::Stream;
 
@@ -363,7 +363,7 @@ impl Connector {
             done = self.finish(&mut state, Phase::Disconnected, Status::SUCCESS);
             Self::end_notifications(&mut state, &mut done, Status::SUCCESS);
         } else {
-            qp.attach_to_control();
+            qp.drive_from(Drivers::Control);
         }
         state.done = done;
         Ok(Started::Pending)

@@ -124,7 +124,10 @@ impl Listener {
             // Connections of an earlier listener may still be in TIME-WAIT on the port.
             let listening = socket.set_reuse_address(true).and_then(|()| {
                 socket.listen(1024)?;
-                let token = self.core.control.add(&socket, self.this.clone())?;
+                let token = self
+                    .core
+                    .control
+                    .add(&socket, self.this.clone(), Edges::READ)?;
                 Ok((socket, token))
             });
             let listening = listening.map_err(|error| {

@@ -11,6 +11,7 @@ use iwarp::ReadLimits;
 use iwarp::mpa::startup::{self, Frame, FrameKind, FrameReader, StartupError};
 use netdirect::{PendingOverlapped, Status};
 
+use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
 use crate::stream::Stream;
 
@@ -68,7 +69,7 @@ impl Exchange {
         source: Weak<dyn Source>,
         expect: FrameKind,
     ) -> io::Result<Self> {
-        let token = control.add(&stream, source)?;
+        let token = control.add(&stream, source, Edges::READ)?;
         Ok(Self {
             stream,
             control: Arc::clone(control),

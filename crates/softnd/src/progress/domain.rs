@@ -185,11 +185,16 @@ impl Domain {
         })
     }
 
-    /// Adds a stream; the token takes it out again.
-    pub(crate) fn add(&self, fd: &impl AsFd, source: Weak<dyn Source>) -> io::Result<usize> {
+    /// Adds a stream, reported for these edges; the token takes it out again.
+    pub(crate) fn add(
+        &self,
+        fd: &impl AsFd,
+        source: Weak<dyn Source>,
+        edges: Edges,
+    ) -> io::Result<usize> {
         let token = self.sources.lock().insert(source);
         self.set
-            .add_stream(fd, token as u64)
+            .add_stream(fd, token as u64, edges)
             .inspect_err(|_| drop(self.sources.lock().remove(token)))?;
         Ok(token)
     }
@@ -385,9 +390,19 @@ impl Domain {
         self.set.remove(fd).is_ok()
     }
 
+    /// Changes what a stream is reported for, unless it has left the set.
+    pub(crate) fn report(&self, fd: &impl AsFd, token: usize, edges: Edges) {
+        match self.set.change_stream(fd, token as u64, edges) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::error!(%error, "a stream is not reported as it should be");
+            }
+            _ => {}
+        }
+    }
+
     /// Puts a stream back into the set.
-    pub(crate) fn rejoin(&self, fd: &impl AsFd, token: usize) {
-        if let Err(error) = self.set.add_stream(fd, token as u64) {
+    pub(crate) fn rejoin(&self, fd: &impl AsFd, token: usize, edges: Edges) {
+        if let Err(error) = self.set.add_stream(fd, token as u64, edges) {
             // The polls that found out still find it, until it is hot no more.
             tracing::error!(%error, "a stream is not reported any more");
         }

@@ -21,7 +21,6 @@ impl AsFd for Epoll {
 }
 
 const STREAM: EventFlags = EventFlags::IN
-    .union(EventFlags::OUT)
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
 const SET: EventFlags = EventFlags::IN.union(EventFlags::ET);
@@ -31,13 +30,14 @@ impl Readiness for Epoll {
         Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
-    fn add_stream(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.0,
-            source,
-            EventData::new_u64(token),
-            STREAM,
-        )?)
+    fn add_stream(&self, source: &impl AsFd, token: u64, edges: Edges) -> io::Result<()> {
+        let data = EventData::new_u64(token);
+        Ok(epoll::add(&self.0, source, data, stream_flags(edges))?)
+    }
+
+    fn change_stream(&self, source: &impl AsFd, token: u64, edges: Edges) -> io::Result<()> {
+        let data = EventData::new_u64(token);
+        Ok(epoll::modify(&self.0, source, data, stream_flags(edges))?)
     }
 
     fn add_level(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
@@ -95,6 +95,14 @@ impl Readiness for Epoll {
             });
         }
         Ok(ready.len())
+    }
+}
+
+fn stream_flags(edges: Edges) -> EventFlags {
+    if edges.contains(Edges::WRITE) {
+        STREAM | EventFlags::OUT
+    } else {
+        STREAM
     }
 }
 

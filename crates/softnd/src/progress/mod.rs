@@ -48,8 +48,11 @@ pub(crate) const BATCH: usize = 64;
 pub(crate) trait Readiness: AsFd + Sized {
     /// Makes an empty set.
     fn new() -> io::Result<Self>;
-    /// Adds a stream, reported once per edge and never modified afterwards.
-    fn add_stream(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    /// Adds a stream, reported once per edge: for `READ` alone, or for `WRITE` as well. What it is ready for already is
+    /// reported too.
+    fn add_stream(&self, source: &impl AsFd, token: u64, edges: Edges) -> io::Result<()>;
+    /// Changes what a stream is reported for; readiness is looked at anew.
+    fn change_stream(&self, source: &impl AsFd, token: u64, edges: Edges) -> io::Result<()>;
     /// Adds a source that stays reported for as long as it is ready.
     fn add_level(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
     /// Adds a set, reported whenever something becomes ready in it.

@@ -111,6 +111,8 @@ impl Clock for RealTime {
 pub(super) struct Link {
     stream: Stream,
     domains: Vec<(Arc<Domain>, usize)>,
+    /// What the domains report: `WRITE` only once the socket has been full.
+    reported: Edges,
     mulpdu: Mulpdu,
     /// When the stream was taken over. What leaves depends on no later time: nothing that is sent waits for one.
     opened: Instant,
@@ -142,7 +144,8 @@ impl Link {
             mulpdu: Mulpdu::of(&stream),
             opened: Instant::now(),
             stream,
-            domains: Vec::with_capacity(2),
+            domains: Vec::with_capacity(3),
+            reported: Edges::READ,
             batch: None,
             outbox: Outbox::new(Arc::clone(&core.waiting_octets)),
             usual: 0,
@@ -163,40 +166,26 @@ impl Link {
         &self.stream
     }
 
-    pub(super) fn attach(
+    /// Has the stream driven from these domains, and from no others. Where that fails, those of before stay.
+    pub(super) fn move_to<'a>(
         &mut self,
-        domain: &Arc<Domain>,
-        source: Weak<dyn Source>,
+        domains: impl Iterator<Item = &'a Arc<Domain>> + Clone,
+        source: &Weak<dyn Source>,
     ) -> io::Result<()> {
-        let token = domain.add(&self.stream, source)?;
-        self.domains.push((Arc::clone(domain), token));
+        for domain in domains.clone() {
+            if self.token_in(domain).is_none() {
+                let token = domain.add(&self.stream, source.clone(), self.reported)?;
+                self.domains.push((Arc::clone(domain), token));
+            }
+        }
+        self.domains.retain(|(known, token)| {
+            let stays = domains.clone().any(|domain| Arc::ptr_eq(known, domain));
+            if !stays {
+                known.remove(&self.stream, *token);
+            }
+            stays
+        });
         Ok(())
-    }
-
-    pub(super) fn attach_once(
-        &mut self,
-        domain: &Arc<Domain>,
-        source: Weak<dyn Source>,
-    ) -> io::Result<()> {
-        if self
-            .domains
-            .iter()
-            .any(|(known, _)| Arc::ptr_eq(known, domain))
-        {
-            return Ok(());
-        }
-        self.attach(domain, source)
-    }
-
-    pub(super) fn detach(&mut self, domain: &Arc<Domain>) {
-        if let Some(at) = self
-            .domains
-            .iter()
-            .position(|(known, _)| Arc::ptr_eq(known, domain))
-        {
-            let (domain, token) = self.domains.swap_remove(at);
-            domain.remove(&self.stream, token);
-        }
     }
 
     /// Has the set of a domain not report the stream for a while; false when it does not anyway.
@@ -207,7 +196,7 @@ impl Link {
     /// Takes [`leave_set`](Self::leave_set) back.
     pub(super) fn rejoin_set(&self, domain: &Domain) {
         if let Some(token) = self.token_in(domain) {
-            domain.rejoin(&self.stream, token);
+            domain.rejoin(&self.stream, token, self.reported);
         }
     }
 
@@ -230,6 +219,18 @@ impl Link {
         self.readable |= edges.contains(Edges::READ);
         self.writable |= edges.contains(Edges::WRITE);
         self.hangup |= edges.contains(Edges::HANGUP);
+    }
+
+    /// The socket takes no more. That it does again is reported from now on: to most streams it never happens, and one that
+    /// takes data is reported, to drivers that have nothing to do, as soon as somebody watches it for that.
+    fn await_room(&mut self) {
+        self.writable = false;
+        if !self.reported.contains(Edges::WRITE) {
+            self.reported |= Edges::WRITE;
+            for (domain, token) in &self.domains {
+                domain.report(&self.stream, *token, self.reported);
+            }
+        }
     }
 
     /// Sends until the engine has nothing more, the socket takes no more, or the budget is spent.
@@ -279,7 +280,7 @@ impl Link {
             match sent {
                 // What is left did not fit into one call, or the socket is full: the next one tells.
                 Sent::All | Sent::Partly => {}
-                Sent::WouldBlock => self.writable = false,
+                Sent::WouldBlock => self.await_room(),
                 Sent::Revoked => {
                     batch.clear();
                     connection.handle_revoked();

@@ -17,7 +17,7 @@ use crate::capture::FlowRole;
 use crate::cm::{Done, Exchange, Heard};
 use crate::options::Profile;
 use crate::progress::Edges;
-use crate::qp::Qp;
+use crate::qp::{Drivers, Qp};
 use crate::status::{connect_status, fail};
 use crate::stream::Stream;
 
@@ -196,7 +196,8 @@ impl Connector {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => Ok(()),
             other => other,
         };
-        let added = started.and_then(|()| self.core.control.add(&socket, self.source()));
+        let (control, edges) = (&self.core.control, Edges::READ | Edges::WRITE);
+        let added = started.and_then(|()| control.add(&socket, self.source(), edges));
         match added {
             Ok(token) => {
                 attempt.step = Step::Tcp { socket, token };
@@ -444,7 +445,7 @@ impl Connector {
         match answered.stream.take() {
             Some(stream) => {
                 let config = self.stream_config(iwarp::Role::Initiator, &answered.agreed, &stream);
-                qp.start(stream, config, open, open)
+                qp.start(stream, config, open, open, Drivers::Queues)
             }
             None if state.ended => Err(io::ErrorKind::ConnectionReset.into()),
             None => {

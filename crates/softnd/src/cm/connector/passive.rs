@@ -9,7 +9,7 @@ use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 use super::{Arrival, Connector, Offered, Phase, State};
 use crate::adapter::UNSTATED_READ_LIMIT;
 use crate::cm::{Done, Exchange, send_reject};
-use crate::qp::{Qp, Signals};
+use crate::qp::{Drivers, Qp, Signals};
 use crate::status::fail;
 
 impl Connector {
@@ -175,9 +175,14 @@ impl Connector {
         let config = self.stream_config(iwarp::Role::Responder, &agreed, &stream);
         // Without a third message there is nothing to wait for (IW-005).
         let open = agreed.ready.is_none();
+        let drivers = if open {
+            Drivers::Queues
+        } else {
+            Drivers::Control
+        };
         let started = stream
             .send_frame(&octets)
-            .and_then(|()| qp.start(stream, config, open, true));
+            .and_then(|()| qp.start(stream, config, open, true, drivers));
         if let Err(error) = started {
             tracing::debug!(%error, "the peer was gone at Accept");
             qp.unclaim();
@@ -187,7 +192,6 @@ impl Connector {
             state.qp = Some(qp);
             return self.finish(state, Phase::Connected, Status::SUCCESS);
         }
-        qp.attach_to_control();
         state.qp = Some(qp);
         self.set_timer(state, self.core.options.timeouts.ready);
         Done::default()
@@ -197,7 +201,7 @@ impl Connector {
     pub(super) fn accepting(&self, state: &mut State, signals: Signals) -> Done {
         let status = if signals.contains(Signals::READY) {
             if let Some(qp) = &state.qp {
-                qp.detach_from_control();
+                qp.drive_from(Drivers::Queues);
             }
             return self.finish(state, Phase::Connected, Status::SUCCESS);
         } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
