@@ -180,7 +180,13 @@ impl Thread {
                     token,
                     counts: domain.unfinished_counts(),
                 });
-                let soon = now + GRACE;
+                // Whoever has polled till now comes back from the call that it is in: there is no hurry.
+                let soon = now
+                    + if domain.is_attended() {
+                        FIRST_TICK
+                    } else {
+                        GRACE
+                    };
                 self.next_tick = Some(self.next_tick.map_or(soon, |tick| tick.min(soon)));
             }
         }

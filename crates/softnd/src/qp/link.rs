@@ -273,6 +273,9 @@ impl Link {
             if !self.writable || self.write_closed {
                 return Ok(Visit::Finished);
             }
+            if budget == 0 {
+                return Ok(Visit::Unfinished);
+            }
             let (octets, sent) = self.stream.send(&core.table, batch)?;
             connection.handle_transmitted(octets);
             self.mulpdu.sent(octets);
@@ -287,9 +290,6 @@ impl Link {
                 }
             }
             budget = budget.saturating_sub(usize::try_from(octets).unwrap_or(usize::MAX));
-            if budget == 0 && self.writable {
-                return Ok(Visit::Unfinished);
-            }
         }
     }
 
