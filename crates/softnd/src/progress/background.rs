@@ -1,7 +1,9 @@
 //! The background thread of an adapter: serves the domains that nobody attends, and the deadlines.
 //!
 //! It holds every domain in its own set. An event on a domain that is attended, by polls or by a parked thread, is left
-//! to those; the domain is then taken out of the set and looked at in ticks of 1 ms, doubling to 16 ms while they go on. When a tick finds nobody any more, the thread takes over: after two ticks, at most 32 ms.
+//! to those; the domain is then taken out of the set and looked at in ticks of 1 ms, doubling to 16 ms while they go on, to
+//! 4 ms where requests are held back for the next poll. When a tick finds nobody any more, the thread takes over: after
+//! two ticks, at most 32 ms.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +21,8 @@ use super::{Readiness, Set, Waker};
 const WAKE: u64 = u64::MAX;
 const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
+/// The longest tick while there are requests that wait for a poll.
+const HELD_TICK: Duration = Duration::from_millis(4);
 /// How long work may wait for a driver that has just been there.
 const GRACE: Duration = Duration::from_micros(100);
 
@@ -264,10 +268,11 @@ impl Thread {
         self.next_tick = (!self.watched.is_empty()).then(|| now + self.tick);
     }
 
-    /// Looks at the domains that others attend: takes over those that nobody attends any more, and goes on with work
-    /// that has waited for its driver since the last look.
+    /// Looks at the domains that others attend, and takes over those that nobody attends any more. The others it leaves
+    /// alone: who polls takes up what is unfinished, and would find the queue pair locked by a thread that perhaps waits for
+    /// the core which the poller spins on.
     fn look(&mut self) {
-        let mut held = false;
+        let mut most = LAST_TICK;
         for mut watched in std::mem::take(&mut self.watched) {
             let Some(domain) = self.shared.domain(watched.token) else {
                 continue;
@@ -277,18 +282,17 @@ impl Thread {
                 continue;
             }
             let counts = domain.unfinished_counts();
-            held |= counts.0 != watched.counts.0;
-            if domain.has_unfinished() && counts.1 == watched.counts.1 {
-                domain.progress();
-            }
+            let left = counts.0 != watched.counts.0;
+            let resumed = counts.1 != watched.counts.1;
+            // Where requests are held back for the next poll, that has to come soon, or this thread does.
+            most = most.min(match (left, resumed) {
+                (true, false) => FIRST_TICK,
+                (true, true) => HELD_TICK,
+                (false, _) => LAST_TICK,
+            });
             watched.counts = counts;
             self.watched.push(watched);
         }
-        // Where requests are held back for the next poll, that has to come soon, or this thread does.
-        self.tick = if held {
-            FIRST_TICK
-        } else {
-            (self.tick * 2).min(LAST_TICK)
-        };
+        self.tick = (self.tick * 2).min(most);
     }
 }
