@@ -43,9 +43,18 @@ pub(crate) struct Background {
 impl Background {
     /// Starts the thread; it ends after [`stop`](Self::stop).
     pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let this = Self::new()?;
+        let shared = Arc::clone(&this);
+        std::thread::Builder::new()
+            .name("softnd".into())
+            .spawn(move || Thread::new(shared).run())?;
+        Ok(this)
+    }
+
+    fn new() -> io::Result<Arc<Self>> {
         let (set, waker) = (Set::new()?, Waker::new()?);
         set.add_level(&waker, WAKE)?;
-        let this = Arc::new(Self {
+        Ok(Arc::new(Self {
             set,
             waker,
             domains: Mutex::default(),
@@ -53,12 +62,7 @@ impl Background {
             handed_over: Mutex::default(),
             timers: Timers::default(),
             stop: AtomicBool::new(false),
-        });
-        let shared = Arc::clone(&this);
-        std::thread::Builder::new()
-            .name("softnd".into())
-            .spawn(move || Thread::new(shared).run())?;
-        Ok(this)
+        }))
     }
 
     pub(crate) fn stop(&self) {
@@ -285,14 +289,74 @@ impl Thread {
             let left = counts.0 != watched.counts.0;
             let resumed = counts.1 != watched.counts.1;
             // Where requests are held back for the next poll, that has to come soon, or this thread does.
-            most = most.min(match (left, resumed) {
-                (true, false) => FIRST_TICK,
-                (true, true) => HELD_TICK,
-                (false, _) => LAST_TICK,
+            most = most.min(if domain.has_unfinished() && !resumed {
+                FIRST_TICK
+            } else if left {
+                HELD_TICK
+            } else {
+                LAST_TICK
             });
             watched.counts = counts;
             self.watched.push(watched);
         }
         self.tick = (self.tick * 2).min(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::progress::Edges;
+    use crate::progress::domain::{Source, Turn};
+
+    /// Counts how often it was driven.
+    #[derive(Default)]
+    struct Driven(AtomicUsize);
+
+    impl Source for Driven {
+        fn ready(&self, _: Edges) -> Turn {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Turn::default()
+        }
+    }
+
+    #[test]
+    fn what_is_polled_is_left_alone_and_taken_over_when_the_polls_end() {
+        let shared = Background::new().unwrap();
+        let domain = Arc::new(Domain::new(Arc::default()).unwrap());
+        let token = shared.add(&domain).unwrap();
+        let source = Arc::new(Driven::default());
+        let driven = || source.0.load(Ordering::Relaxed);
+        let weak: Weak<dyn Source> = Arc::downgrade(&(Arc::clone(&source) as Arc<dyn Source>));
+        let mut thread = Thread::new(Arc::clone(&shared));
+
+        domain.polled();
+        thread.watch(token, &domain);
+        for _ in 0..4 {
+            domain.polled();
+            thread.look();
+        }
+        assert_eq!(thread.tick, LAST_TICK);
+        // Work that nobody has taken up yet is looked at again soon, but it is the poller's.
+        domain.defer(weak.clone());
+        for _ in 0..3 {
+            domain.polled();
+            thread.look();
+        }
+        assert_eq!((driven(), thread.tick), (0, FIRST_TICK));
+        // Work that comes and is taken up has a poll to wait for.
+        for _ in 0..3 {
+            assert!(!domain.poll());
+            domain.defer(weak.clone());
+            domain.polled();
+            thread.look();
+        }
+        assert_eq!((driven(), thread.tick), (3, HELD_TICK));
+        // Nobody polls any more.
+        thread.look();
+        assert_eq!(driven(), 4);
+        assert!(thread.watched.is_empty());
     }
 }
