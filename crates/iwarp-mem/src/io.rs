@@ -5,8 +5,7 @@
 //! the standing of a network adapter: concurrent writers change what is sent, nothing else. It writes them with the same
 //! standing in `recvmsg`.
 //!
-//! The calls never block, whatever the socket is set to: pins are held during them, and a Deregister
-//! waits for pins.
+//! The calls never block, whatever the socket is set to: pins are held during them, and a Deregister waits for pins.
 
 use std::{
     ffi::c_void,
