@@ -250,10 +250,13 @@ impl Link {
             if let Some(empty) = self.batch.take_if(|batch| batch.is_empty()) {
                 self.outbox.give_back(empty);
             }
+            if self.batch.is_none() && !connection.wants_transmit() {
+                return Ok(Visit::Finished);
+            }
+            if budget == 0 && self.writable {
+                return Ok(Visit::Unfinished);
+            }
             if self.batch.is_none() {
-                if !connection.wants_transmit() {
-                    return Ok(Visit::Finished);
-                }
                 let mut batch = self.outbox.take();
                 let limit = TxLimit {
                     octets: batch_octets(connection),
@@ -272,9 +275,6 @@ impl Link {
             };
             if !self.writable || self.write_closed {
                 return Ok(Visit::Finished);
-            }
-            if budget == 0 {
-                return Ok(Visit::Unfinished);
             }
             let (octets, sent) = self.stream.send(&core.table, batch)?;
             connection.handle_transmitted(octets);
