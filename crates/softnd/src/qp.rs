@@ -73,6 +73,27 @@ pub(crate) enum Phase {
     Disconnected,
 }
 
+/// How a queue pair's stream starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// The client may post at once.
+    Open,
+    /// The client may post when the peer's first FPDU has arrived, for which the connector's Accept waits.
+    Awaited,
+    /// The client has not completed its Connect: what comes in stays in the transport (IW-066), until
+    /// [`open`](Qp::open).
+    Held,
+}
+
+impl Start {
+    fn drivers(self) -> Drivers {
+        match self {
+            Self::Open | Self::Held => Drivers::Queues,
+            Self::Awaited => Drivers::Control,
+        }
+    }
+}
+
 /// From where a stream is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drivers {
@@ -242,16 +263,12 @@ impl Qp {
         }
     }
 
-    /// Starts full operation on a stream. With `open` the client may post at once, else when the peer's first FPDU has
-    /// arrived; as Initiator the ready-to-receive message leaves first. `reading` is off while the local client has not
-    /// completed its Connect: what comes in stays in the transport (IW-066).
+    /// Starts full operation on a stream; as Initiator the ready-to-receive message leaves first.
     pub(crate) fn start(
         &self,
         stream: Stream,
         config: StreamConfig,
-        open: bool,
-        reading: bool,
-        drivers: Drivers,
+        start: Start,
     ) -> io::Result<()> {
         let mut state = self.lock();
         let initiator = config.role == iwarp::Role::Initiator;
@@ -259,10 +276,13 @@ impl Qp {
         if initiator {
             state.connection.send_ready(); // MPA2-028: before anything can be posted
         }
-        state.phase = if open { Phase::Open } else { Phase::Starting };
-        let mut link = Link::new(stream, reading, &self.core);
+        state.phase = match start {
+            Start::Open => Phase::Open,
+            Start::Awaited | Start::Held => Phase::Starting,
+        };
+        let mut link = Link::new(stream, start != Start::Held, &self.core);
         state.results.reserve(RESULTS);
-        let attached = self.attach(&mut link, drivers);
+        let attached = self.attach(&mut link, start.drivers());
         if attached.is_err() && initiator {
             // MPA2-030: the peer learns that it is not its fault, as far as that still works.
             let code = TerminateCode::new(2, 0, mpa::Error::LocalCatastrophic.code());

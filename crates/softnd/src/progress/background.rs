@@ -23,7 +23,7 @@ const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
 /// The longest tick while there are requests that wait for a poll.
 const HELD_TICK: Duration = Duration::from_millis(4);
-/// How long work may wait for a driver that has just been there.
+/// How long work may wait that was left where nobody polls.
 const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.
@@ -189,12 +189,12 @@ impl Thread {
                     counts: domain.unfinished_counts(),
                 });
                 // Whoever has polled till now comes back from the call that it is in: there is no hurry.
-                let soon = now
-                    + if domain.is_attended() {
-                        FIRST_TICK
-                    } else {
-                        GRACE
-                    };
+                let wait = if domain.is_attended() {
+                    FIRST_TICK
+                } else {
+                    GRACE
+                };
+                let soon = now + wait;
                 self.next_tick = Some(self.next_tick.map_or(soon, |tick| tick.min(soon)));
             }
         }

@@ -17,7 +17,7 @@ use crate::capture::FlowRole;
 use crate::cm::{Done, Exchange, Heard};
 use crate::options::Profile;
 use crate::progress::Edges;
-use crate::qp::{Drivers, Qp};
+use crate::qp::{Qp, Start};
 use crate::status::{connect_status, fail};
 use crate::stream::Stream;
 
@@ -410,7 +410,7 @@ impl Connector {
         else {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here");
         };
-        let started = self.hand_over(&state, *answered, true);
+        let started = self.hand_over(&state, *answered, Start::Open);
         let mut done = Done::default();
         match started {
             Ok(()) => done.push(state.request.take(), Status::SUCCESS),
@@ -432,20 +432,20 @@ impl Connector {
             stream: answered.stream.take(),
             agreed: answered.agreed,
         };
-        if let Err(error) = self.hand_over(state, early, false) {
+        if let Err(error) = self.hand_over(state, early, Start::Held) {
             tracing::debug!(%error, "the peer was gone before CompleteConnect");
         }
     }
 
     /// Gives the stream to the queue pair, which sends the ready-to-receive message.
-    fn hand_over(&self, state: &State, mut answered: Answered, open: bool) -> io::Result<()> {
+    fn hand_over(&self, state: &State, mut answered: Answered, start: Start) -> io::Result<()> {
         let Some(qp) = &state.qp else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         match answered.stream.take() {
             Some(stream) => {
                 let config = self.stream_config(iwarp::Role::Initiator, &answered.agreed, &stream);
-                qp.start(stream, config, open, open, Drivers::Queues)
+                qp.start(stream, config, start)
             }
             None if state.ended => Err(io::ErrorKind::ConnectionReset.into()),
             None => {

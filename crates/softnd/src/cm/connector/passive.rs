@@ -9,7 +9,7 @@ use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 use super::{Arrival, Connector, Offered, Phase, State};
 use crate::adapter::UNSTATED_READ_LIMIT;
 use crate::cm::{Done, Exchange, send_reject};
-use crate::qp::{Drivers, Qp, Signals};
+use crate::qp::{Drivers, Qp, Signals, Start};
 use crate::status::fail;
 
 impl Connector {
@@ -175,14 +175,10 @@ impl Connector {
         let config = self.stream_config(iwarp::Role::Responder, &agreed, &stream);
         // Without a third message there is nothing to wait for (IW-005).
         let open = agreed.ready.is_none();
-        let drivers = if open {
-            Drivers::Queues
-        } else {
-            Drivers::Control
-        };
+        let start = if open { Start::Open } else { Start::Awaited };
         let started = stream
             .send_frame(&octets)
-            .and_then(|()| qp.start(stream, config, open, true, drivers));
+            .and_then(|()| qp.start(stream, config, start));
         if let Err(error) = started {
             tracing::debug!(%error, "the peer was gone at Accept");
             qp.unclaim();
