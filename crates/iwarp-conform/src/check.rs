@@ -1,58 +1,7 @@
-//! What a check is, and how it can end.
+//! What a check is.
 
 use crate::bench::Bench;
-
-/// How one step of a check goes on, or ends the check.
-pub type Step<T = ()> = Result<T, Stop>;
-
-/// How a check ends.
-pub type Verdict = Step<Pass>;
-
-/// The target did what it had to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pass {
-    /// Exactly.
-    Right,
-    /// As well as can be told: for example it closed, which may have overtaken its Terminate (RFC 5040 §6.2.1).
-    Weak(String),
-}
-
-/// Why a check ends early.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The target does not do what the row asks for.
-    Fail {
-        /// What the row asks for.
-        expected: String,
-        /// What the target did.
-        seen: String,
-    },
-    /// The check cannot be made on this target.
-    Skip(String),
-    /// The suite's own side broke: sockets, mostly.
-    Broken(String),
-}
-
-/// A failure.
-pub(crate) fn fail(expected: impl Into<String>, seen: impl Into<String>) -> Stop {
-    Stop::Fail {
-        expected: expected.into(),
-        seen: seen.into(),
-    }
-}
-
-/// A failure unless `right`.
-///
-/// # Errors
-///
-/// The failure.
-pub(crate) fn ensure(right: bool, expected: impl Into<String>, seen: impl Into<String>) -> Step {
-    if right {
-        Ok(())
-    } else {
-        Err(fail(expected, seen))
-    }
-}
+use crate::outcome::Verdict;
 
 /// The weight of a row (RFC 2119); `Derived` rows follow from the documents without standing in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,5 +167,56 @@ impl Check {
             })
         };
         begins(self.name) || self.rows().any(begins)
+    }
+}
+
+/// A check of both roles whose failure is one, without needs.
+pub(crate) const fn check(
+    section: Section,
+    name: &'static str,
+    title: &'static str,
+    run: fn(&mut Bench) -> Verdict,
+) -> Check {
+    Check {
+        name,
+        also: &[],
+        section,
+        level: Level::Must,
+        role: Role::Both,
+        needs: &[],
+        title,
+        run,
+    }
+}
+
+impl Check {
+    /// Further rows that it shows.
+    pub(crate) const fn also(mut self, rows: &'static [&'static str]) -> Self {
+        self.also = rows;
+        self
+    }
+
+    /// A failure counts with `--strict` only.
+    pub(crate) const fn should(mut self) -> Self {
+        self.level = Level::Should;
+        self
+    }
+
+    /// Only for a target that listens.
+    pub(crate) const fn responder(mut self) -> Self {
+        self.role = Role::Responder;
+        self
+    }
+
+    /// Only for a target that connects.
+    pub(crate) const fn initiator(mut self) -> Self {
+        self.role = Role::Initiator;
+        self
+    }
+
+    /// What has to be there.
+    pub(crate) const fn needs(mut self, needs: &'static [Need]) -> Self {
+        self.needs = needs;
+        self
     }
 }

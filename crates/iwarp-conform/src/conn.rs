@@ -10,8 +10,8 @@ use std::net::{Shutdown, TcpStream};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::check::{Step, Stop, fail};
 use crate::inbound::{Fault, Inbound};
+use crate::outcome::{Step, Stop, fail};
 use crate::service::Offer;
 use crate::wire::{Fpdu, Markers, Segment, StartFrame, hex, pad_length};
 

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::bench::{Bench, Facts};
-use crate::check::{Check, Level, Need, Pass, Stop};
+use crate::check::{Check, Level, Need};
 use crate::checks;
 use crate::deviations::Deviations;
+use crate::outcome::{Pass, Stop};
 use crate::service::RegionKind;
 
 /// How a check came out.

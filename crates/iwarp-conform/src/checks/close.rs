@@ -1,6 +1,6 @@
 //! RFC 5044 §7.2, RFC 5040 §6.2: orderly ends, half-close, resets.
 
-use super::{Check, Need, Pass, Section, Seen, Verdict, check, ensure, fail};
+use super::common::{Check, Need, Pass, Section, Seen, Verdict, check, ensure, fail};
 use crate::bench::Bench;
 use crate::judge::closed;
 use crate::service::{Command, RegionKind, pattern_of};

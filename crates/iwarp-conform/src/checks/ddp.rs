@@ -1,10 +1,10 @@
 //! RFC 5041: segments, their numbers, and what is checked before anything is placed.
 
-use super::tour::tour;
-use super::{
+use super::common::{
     Check, Conn, Need, Pass, Section, Step, Verdict, alive, check, ensure, no_fault, report,
     writable,
 };
+use super::tour::tour;
 use crate::bench::Bench;
 use crate::judge::terminated;
 use crate::service::Command;
@@ -529,7 +529,7 @@ fn too_long(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
     let size = receive_size(&conn) + 1;
     if size + Segment::UNTAGGED > 60_000 {
-        return Err(super::Stop::Skip(
+        return Err(super::common::Stop::Skip(
             "the target's Receives are longer than an FPDU".to_owned(),
         ));
     }
@@ -614,7 +614,10 @@ fn opcode_changes(bench: &mut Bench) -> Verdict {
             Ok(Pass::Right)
         }
         crate::conn::Seen::End(..) => Ok(Pass::Weak("closed without a Terminate".to_owned())),
-        _ => Err(super::fail("Terminate 0/2/06, or delivery", "neither")),
+        _ => Err(super::common::fail(
+            "Terminate 0/2/06, or delivery",
+            "neither",
+        )),
     }
 }
 
@@ -630,7 +633,7 @@ fn between(bench: &mut Bench) -> Verdict {
         "the message of 11 octets is delivered whole",
         format!("{told:?}"),
     )?;
-    let found = super::peek_on(&mut conn, index, 0, 16)?;
+    let found = super::common::peek_on(&mut conn, index, 0, 16)?;
     ensure(
         found == [0xB5; 16],
         "the Write is placed",
@@ -654,5 +657,5 @@ fn dropped(bench: &mut Bench) -> Verdict {
 }
 
 fn untouched(bench: &mut Bench, conn: Conn, index: u16) -> Step {
-    super::untouched(bench, conn, index, (0, 32), 0x44)
+    super::common::untouched(bench, conn, index, (0, 32), 0x44)
 }

@@ -1,6 +1,6 @@
 //! RFC 7306: Atomic operations and Immediate Data; on targets without them, that they are refused.
 
-use super::{
+use super::common::{
     AtomicRequest, Check, Conn, Need, Pass, Section, Step, Verdict, check, ensure, fail, fill,
     no_fault, opcode,
 };
@@ -404,7 +404,7 @@ fn identifier(bench: &mut Bench) -> Verdict {
 
 fn shared(bench: &mut Bench) -> Verdict {
     let (mut conn, _, region) = word(bench, 1)?;
-    super::read::read_from(&mut conn, region, 0, 8)?;
+    super::common::read_from(&mut conn, region, 0, 8)?;
     let value = now(&mut conn, region)?;
     ensure(value == 1, "1", format!("{value:#x}"))?;
     Ok(Pass::Right)
@@ -473,7 +473,7 @@ fn unaligned(bench: &mut Bench) -> Verdict {
 fn unaligned_unchanged(bench: &mut Bench) -> Verdict {
     let (mut conn, index) = bad(bench, |request| request.to += 4)?;
     ended(&mut conn)?;
-    super::untouched(bench, conn, index, (0, 16), 0)?;
+    super::common::untouched(bench, conn, index, (0, 16), 0)?;
     Ok(Pass::Right)
 }
 

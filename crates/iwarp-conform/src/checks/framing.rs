@@ -1,10 +1,10 @@
 //! RFC 5044 §4: FPDUs, PAD, CRC.
 
-use super::tour::{emit, tour};
-use super::{
+use super::common::{
     Check, Conn, Need, Pass, Section, Seen, Step, Verdict, alive, check, ensure, fail, is_end,
     no_fault, untouched, writable,
 };
+use super::tour::{emit, tour};
 use crate::bench::Bench;
 use crate::judge::{ended, ending, terminated};
 use crate::service::{Command, RegionKind};
@@ -198,7 +198,7 @@ fn pad_set(bench: &mut Bench) -> Verdict {
         let echo = Command::Echo(b"?".to_vec()).encode();
         Fpdu::new(Segment::send(msn, &echo).encode())
     } else {
-        return Err(super::Stop::Skip(
+        return Err(super::common::Stop::Skip(
             "needs a target that takes Sends: nothing else has a PAD".to_owned(),
         ));
     };
@@ -370,7 +370,9 @@ fn length_long(bench: &mut Bench) -> Verdict {
     let (_, region) = conn.region(RegionKind::Shared, false, true)?;
     let length = 65_535 - Segment::TAGGED;
     if region.length < length as u64 {
-        return Err(super::Stop::Skip("the region is too small".to_owned()));
+        return Err(super::common::Stop::Skip(
+            "the region is too small".to_owned(),
+        ));
     }
     conn.send(&Segment::write(region.stag, region.to, &vec![0x77; length]))?;
     let msn = conn.next_send();

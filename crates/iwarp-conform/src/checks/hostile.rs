@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Check, Need, Pass, Section, Verdict, check, fail};
+use super::common::{Check, Need, Pass, Section, Verdict, check, fail};
 use crate::bench::Bench;
-use crate::check::Step;
 use crate::conn::{Conn, Seen, describe};
 use crate::judge::{Ending, ending};
+use crate::outcome::Step;
 use crate::wire::{Fpdu, Segment, StartFrame, flag, hex};
 
 const S: Section = Section::Hostile;

@@ -1,7 +1,7 @@
 //! RFC 5044 §4.3: markers, both ways.
 
+use super::common::{Check, Conn, Need, Pass, Section, Step, Verdict, check, ensure, no_fault};
 use super::tour::{emit, tour};
-use super::{Check, Conn, Need, Pass, Section, Step, Verdict, check, ensure, no_fault};
 use crate::bench::Bench;
 use crate::judge::terminated;
 use crate::service::Command;
@@ -94,7 +94,9 @@ pub(super) const CHECKS: &[Check] = &[
 
 fn no_markers(bench: &mut Bench) -> Verdict {
     if bench.facts.markers_in {
-        return Err(super::Stop::Skip("markers were asked for".to_owned()));
+        return Err(super::common::Stop::Skip(
+            "markers were asked for".to_owned(),
+        ));
     }
     // A marker would be taken for an FPDU of no length.
     tour(bench)?;

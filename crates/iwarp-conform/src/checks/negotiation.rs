@@ -1,7 +1,7 @@
 //! RFC 6581 of a target that listens: revisions, limits, and the ready-to-receive message.
 
+use super::common::{Check, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail};
 use super::startup::limits_of;
-use super::{Check, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail};
 use crate::bench::{Bench, Plan, give_ready};
 use crate::conn::{Conn, Seen, describe};
 use crate::service::{Answer, Wish};

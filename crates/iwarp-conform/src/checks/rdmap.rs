@@ -1,7 +1,7 @@
 //! RFC 5040 §4.1, §7: the RDMAP control octet, opcodes, queues.
 
+use super::common::{Check, Conn, Need, Pass, Section, Verdict, alive, check, no_fault};
 use super::tour::tour;
-use super::{Check, Conn, Need, Pass, Section, Verdict, alive, check, no_fault};
 use crate::bench::Bench;
 use crate::judge::{closed, ended, terminated};
 use crate::wire::{Code, ReadRequest, Segment, Terminate, opcode, queue};

@@ -1,12 +1,13 @@
 //! RFC 5040 §5.2: RDMA Read, as responder and as requester.
 
-use super::{
-    Check, Conn, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail, fill,
+use super::common::{
+    Check, Conn, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fill, read_from,
+    take_response,
 };
 use crate::bench::Bench;
 use crate::judge::terminated;
 use crate::service::{Region, RegionKind};
-use crate::wire::{Code, ReadRequest, Segment, opcode};
+use crate::wire::{Code, ReadRequest, Segment};
 
 const S: Section = Section::Read;
 const R: &[Need] = &[Need::Readable];
@@ -227,51 +228,6 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .needs(V),
 ];
-
-/// Reads so many octets and waits for all of them.
-pub(super) fn read_from(conn: &mut Conn, region: Region, offset: u64, size: u32) -> Step<Vec<u8>> {
-    let msn = conn.next_request();
-    let request = ReadRequest {
-        sink_stag: 0x5111_5111,
-        sink_to: 0xF000,
-        size,
-        source_stag: region.stag,
-        source_to: region.to + offset,
-    };
-    conn.send(&Segment::read_request(msn, request))?;
-    take_response(conn, request)
-}
-
-/// The Response to a Request, which has to be to its sink.
-fn take_response(conn: &mut Conn, request: ReadRequest) -> Step<Vec<u8>> {
-    let mut octets = Vec::new();
-    loop {
-        let segment = conn.expect_segment("a Read Response")?;
-        if segment.opcode != opcode::READ_RESPONSE {
-            return Err(fail("a Read Response", segment.describe()));
-        }
-        let to = request.sink_to.wrapping_add(octets.len() as u64);
-        ensure(
-            (segment.stag, segment.to) == (request.sink_stag, to),
-            format!("a Response to STag {:#010x}, TO {to:#x}", request.sink_stag),
-            segment.describe(),
-        )?;
-        octets.extend(&segment.payload);
-        ensure(
-            octets.len() <= request.size as usize,
-            format!("{} octets", request.size),
-            format!("{} and more", octets.len()),
-        )?;
-        if segment.last {
-            ensure(
-                octets.len() == request.size as usize,
-                format!("{} octets", request.size),
-                format!("{}", octets.len()),
-            )?;
-            return Ok(octets);
-        }
-    }
-}
 
 /// The region that Reads come from.
 fn readable(conn: &Conn) -> Step<(u16, Region)> {
@@ -583,7 +539,7 @@ fn unasked(bench: &mut Bench) -> Verdict {
 fn request_form(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
     super::tour::request(&mut conn, 100)?;
-    super::no_fault(&conn, &["RDMAP-032"])
+    super::common::no_fault(&conn, &["RDMAP-032"])
 }
 
 fn own(bench: &mut Bench) -> Verdict {

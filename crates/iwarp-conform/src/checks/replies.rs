@@ -1,7 +1,7 @@
 //! RFC 6581 of a target that connects: its Request, and what it makes of Replies.
 
+use super::common::{Check, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail};
 use super::startup::limits_of;
-use super::{Check, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail};
 use crate::bench::{Bench, take_ready};
 use crate::conn::{Conn, Seen, describe};
 use crate::judge::{Ending, ending};
@@ -206,7 +206,7 @@ fn first_fpdu_terminates(conn: &mut Conn, code: Code) -> Verdict {
                 "a Terminate without headers",
                 segment.describe(),
             )?;
-            super::no_fault(conn, &["RDMAP-070", "RDMAP-007"])
+            super::common::no_fault(conn, &["RDMAP-070", "RDMAP-007"])
         }
         Ending::Closed(end) => Ok(Pass::Weak(format!("{end:?} without the {expected}"))),
     }

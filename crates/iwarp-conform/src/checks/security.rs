@@ -1,6 +1,6 @@
 //! RFC 5042, and what a hostile peer may try: other connections are not disturbed, nothing grows without bound.
 
-use super::{Check, Need, Pass, Section, Step, Stop, Verdict, check, ensure};
+use super::common::{Check, Need, Pass, Section, Step, Stop, Verdict, check, ensure};
 use crate::bench::{Bench, give_ready};
 use crate::judge::terminated;
 use crate::service::{Command, RegionKind};
@@ -137,7 +137,7 @@ fn unread(bench: &mut Bench) -> Verdict {
 /// Another connection does what it should.
 fn works(bench: &mut Bench) -> Step {
     let mut conn = bench.open()?;
-    super::alive(bench, &mut conn).map(|_| ())
+    super::common::alive(bench, &mut conn).map(|_| ())
 }
 
 fn others(bench: &mut Bench) -> Verdict {
@@ -145,7 +145,7 @@ fn others(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
     conn.send(&Segment::write(0x00BA_DBAD, 0, &[0; 4]))?;
     crate::judge::ended(&mut conn)?;
-    super::alive(bench, &mut bystander)
+    super::common::alive(bench, &mut bystander)
 }
 
 /// How many a target bears from one peer at a time is its own affair; afterwards it has to go on.

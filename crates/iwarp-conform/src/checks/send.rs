@@ -1,6 +1,8 @@
 //! RFC 5040 §5.3: the Send family, invalidation.
 
-use super::{Check, Conn, Need, Pass, Section, Step, Verdict, alive, check, ensure, fill, report};
+use super::common::{
+    Check, Conn, Need, Pass, Section, Step, Verdict, alive, check, ensure, fill, report,
+};
 use crate::bench::Bench;
 use crate::judge::{ended, terminated};
 use crate::service::{Command, Region, RegionKind};
@@ -281,7 +283,7 @@ fn shared_stays(bench: &mut Bench) -> Verdict {
     let (index, region) = conn.region(RegionKind::Shared, false, true)?;
     fill(&mut conn, index, 0)?;
     conn.send(&Segment::write(region.stag, region.to, &[0x3D; 8]))?;
-    let found = super::peek_on(&mut conn, index, 0, 8)?;
+    let found = super::common::peek_on(&mut conn, index, 0, 8)?;
     ensure(
         found == [0x3D; 8],
         "a Write through the STag is placed as before",

@@ -1,6 +1,6 @@
 //! RFC 5044 §7.1: Request and Reply, the fence, private data.
 
-use super::{Check, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail};
+use super::common::{Check, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail};
 use crate::bench::{Bench, give_ready};
 use crate::conn::{Conn, Seen, describe};
 use crate::service::{Answer, REJECTION, Wish};
@@ -384,7 +384,7 @@ fn crc_either(bench: &mut Bench) -> Verdict {
     plan.crc = true;
     let mut conn = bench.open_as(&plan)?;
     conn.echo(b"with a CRC that is good")?;
-    super::no_fault(&conn, &["MPA-055"])
+    super::common::no_fault(&conn, &["MPA-055"])
 }
 
 fn revision_0(bench: &mut Bench) -> Verdict {
@@ -503,7 +503,7 @@ fn crc_reply(bench: &mut Bench) -> Verdict {
     if conn.inbound.segments == 0 {
         conn.expect_segment("an FPDU of the Initiator")?;
     }
-    super::no_fault(&conn, &["MPA-055"])
+    super::common::no_fault(&conn, &["MPA-055"])
 }
 
 /// Which limits a frame names.

@@ -1,6 +1,6 @@
 //! RFC 5040 §4.8, §5.4: the form of a Terminate, what follows it, and what a received one does.
 
-use super::{Check, Conn, Need, Pass, Section, Step, Verdict, check, ensure, no_fault};
+use super::common::{Check, Conn, Need, Pass, Section, Step, Verdict, check, ensure, no_fault};
 use crate::bench::Bench;
 use crate::conn::Seen;
 use crate::judge::{closed, sample, terminated};
@@ -207,8 +207,11 @@ fn nothing_more(bench: &mut Bench) -> Verdict {
     let limit = conn.limits().answer;
     match conn.segment(limit)? {
         Seen::End(..) => Ok(Pass::Right),
-        Seen::It(segment) => Err(super::fail("the end of the stream", segment.describe())),
-        Seen::Nothing => Err(super::fail(
+        Seen::It(segment) => Err(super::common::fail(
+            "the end of the stream",
+            segment.describe(),
+        )),
+        Seen::Nothing => Err(super::common::fail(
             "the end of the stream",
             format!("nothing for {limit:?}"),
         )),
@@ -225,7 +228,7 @@ fn graceful(bench: &mut Bench) -> Verdict {
             Seen::End(crate::conn::End::Fin, _) => return Ok(Pass::Right),
             other => {
                 let seen = crate::conn::describe(&other, limit);
-                return Err(super::fail(
+                return Err(super::common::fail(
                     "the end of the stream in good order (FIN)",
                     seen,
                 ));
@@ -346,7 +349,7 @@ fn told(bench: &mut Bench) -> Verdict {
     bad_send(&mut conn)?;
     match terminated(&mut conn, &[Code(1, 2, 3)])? {
         Pass::Right => Ok(Pass::Right),
-        Pass::Weak(why) => Err(super::fail("a Terminate", why)),
+        Pass::Weak(why) => Err(super::common::fail("a Terminate", why)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A round through everything a target sends, for the rules about the form of what it sends.
 
-use super::{Bench, Command, Conn, Seen, Segment, Step, fail};
+use super::common::{Bench, Command, Conn, Seen, Segment, Step, fail};
 use crate::conn::describe;
 use crate::service::{Answer, RegionKind, pattern_of};
 use crate::wire::{ReadRequest, crc32c, opcode};
@@ -31,10 +31,10 @@ pub(super) fn tour(bench: &mut Bench) -> Step<Conn> {
             && let Some((_, region)) = offer.region(RegionKind::Shared, true, false)
         {
             let size = u32::try_from(region.length.min(40_000)).unwrap_or(0);
-            super::read::read_from(&mut conn, region, 0, size)?;
+            super::common::read_from(&mut conn, region, 0, size)?;
         }
     } else {
-        super::alive(bench, &mut conn)?;
+        super::common::alive(bench, &mut conn)?;
     }
     Ok(conn)
 }

@@ -1,6 +1,6 @@
 //! RFC 5040 §5.1, RFC 5041 §7: RDMA Write, and the checks of tagged segments.
 
-use super::{
+use super::common::{
     Check, Conn, Need, Pass, Section, Step, Verdict, alive, check, ensure, fill, no_fault, peek_on,
     untouched, writable,
 };
@@ -404,6 +404,9 @@ fn gap(bench: &mut Bench) -> Verdict {
             Ok(Pass::Right)
         }
         crate::conn::Seen::End(..) => Ok(Pass::Weak("closed without a Terminate".to_owned())),
-        _ => Err(super::fail("Terminate 1/1/01, or no matter", "neither")),
+        _ => Err(super::common::fail(
+            "Terminate 1/1/01, or no matter",
+            "neither",
+        )),
     }
 }
