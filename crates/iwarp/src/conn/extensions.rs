@@ -10,7 +10,7 @@ use super::end::About;
 use super::fault::{Fault, read_refused};
 use super::frame::{self, Budget};
 use super::queues::Work;
-use super::rx::Handled;
+use super::rx::{Handled, check_header_length};
 use super::tx::{Asked, Inbound, Outbound, Step};
 use super::work::WqeStatus;
 use super::{Clock, Connection};
@@ -65,6 +65,7 @@ impl Connection {
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
         self.check_on_request_queue(segment)?; // RDMAPX-004
+        check_header_length(segment, AtomicRequest::LEN)?;
         let request = AtomicRequest::parse(segment.payload)?;
         // RDMAPX-006: beside the Reads, as many.
         if self.tx.atomics_to_answer() >= self.config.limits.ird as usize {
@@ -95,6 +96,7 @@ impl Connection {
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {
         self.rx.check_atomic_response(segment)?; // RDMAPX-005, RDMAPX-014
+        check_header_length(segment, AtomicResponse::LEN)?;
         let Some(response) = AtomicResponse::parse(segment.payload) else {
             return Err(OperationError::UnexpectedOpcode.into());
         };

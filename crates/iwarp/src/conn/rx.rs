@@ -665,6 +665,7 @@ impl Connection {
     ) -> Result<Handled, Fault> {
         self.check_on_request_queue(segment)?;
         let Some(request) = ReadRequest::parse(segment.payload) else {
+            check_header_length(segment, ReadRequest::LEN)?;
             return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-011
         };
         // PEER-033, PEER-063: a ready-to-receive message, whatever was agreed on, and outside the client's limit.
@@ -735,6 +736,19 @@ fn check_untagged(
     }
     if segment.mo != mo {
         return Err(UntaggedError::InvalidMo);
+    }
+    Ok(())
+}
+
+/// The untagged buffer that RDMAP itself keeps for a message without ULP payload is as long as the header of that message
+/// (RFC 5040 sections 4.2 and 5.2.1). A longer message does not fit its buffer: RFC 5041 section 7.1, check 4 (RDMAP-011,
+/// DDP-063).
+pub(super) const fn check_header_length(
+    segment: &UntaggedSegment<'_>,
+    header: usize,
+) -> Result<(), UntaggedError> {
+    if segment.payload.len() > header {
+        return Err(UntaggedError::TooLong);
     }
     Ok(())
 }

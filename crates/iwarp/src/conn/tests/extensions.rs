@@ -328,7 +328,7 @@ fn rdmapx_009_malformed_extensions_are_refused() {
             edited(add(1), |ulpdu| ulpdu.truncate(69)),
             (0, 2, 0x06),
         ),
-        ("long", edited(add(1), |ulpdu| ulpdu.push(0)), (0, 2, 0x06)),
+        ("long", edited(add(1), |ulpdu| ulpdu.push(0)), (1, 2, 0x05)),
         ("RV", edited(add(1), |ulpdu| ulpdu[1] = 0x0a), (0, 2, 0x05)),
         ("QN 0", edited(add(1), |ulpdu| ulpdu[9] = 0), (1, 2, 0x01)),
         ("QN 3", edited(add(1), |ulpdu| ulpdu[9] = 3), (1, 2, 0x01)),
@@ -384,7 +384,8 @@ fn rdmapx_009_malformed_extensions_are_refused() {
             untagged(Answer, (3, 7), &[0; 12]),
             (1, 2, 0x03),
         ),
-        ("OPEN-15", untagged(Answer, (3, 1), &[0; 32]), (0, 2, 0x06)),
+        ("OPEN-15", untagged(Answer, (3, 1), &[0; 32]), (1, 2, 0x05)),
+        ("short", untagged(Answer, (3, 1), &[0; 11]), (0, 2, 0x06)),
     ];
     for (name, ulpdu, (layer, etype, code)) in cases {
         let (_, terminate) = refused(Rights::ALL, &[ulpdu]);

@@ -218,9 +218,13 @@ fn rdmap_005_and_006_queues_have_to_fit_the_opcode() {
 
 #[test]
 fn rdmap_011_nothing_follows_a_read_request() {
-    let mut long = ulpdu("D3");
-    long.push(0);
-    refused_about("Read Request with payload", &long, (0, 2, 6));
+    // The buffer that RDMAP has for the message is too short for it (RFC 5041 section 7.1, check 4; DDP-063).
+    for octets in [1, 8, 1000] {
+        let mut long = ulpdu("D3");
+        long.resize(long.len() + octets, 0xEE);
+        refused_about("Read Request with payload", &long, (1, 2, 5));
+    }
+    // It fits its buffer, and RDMAP finds no request in it.
     let short = &ulpdu("D3")[..45];
     refused_about("Read Request cut short", short, (0, 2, 6));
 }
