@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{escaped, remark, word};
+use super::words::{escaped, remark, word};
 use crate::run::{Outcome, Run};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}\

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json as value};
 
-use super::{remark, word};
+use super::words::{remark, word};
 use crate::check::Level;
 use crate::run::{Entry, Outcome, Run};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{escaped, remark};
+use super::words::{escaped, remark};
 use crate::run::{Outcome, Run};
 
 /// The whole report: one test suite for each section.

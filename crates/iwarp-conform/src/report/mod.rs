@@ -5,52 +5,10 @@ mod json;
 mod junit;
 mod list;
 mod text;
+mod words;
 
 pub use html::html;
 pub use json::json;
 pub use junit::junit;
 pub use list::{list, markdown};
 pub use text::{Paint, header, line, summary, text};
-
-use crate::run::Outcome;
-
-/// The outcome in one word.
-pub(crate) fn word(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Pass => "pass",
-        Outcome::Weak(_) => "weak",
-        Outcome::Fail(_) => "fail",
-        Outcome::Known(..) => "known",
-        Outcome::Mended(_) => "no longer deviates",
-        Outcome::Skip(_) => "skip",
-    }
-}
-
-/// What there is to say about the outcome.
-pub(crate) fn remark(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Pass => String::new(),
-        Outcome::Weak(why) | Outcome::Skip(why) => why.clone(),
-        Outcome::Fail(failure) => {
-            format!("expected {}; saw {}", failure.expected, failure.seen)
-        }
-        Outcome::Known(failure, reason) => format!("{reason}; saw {}", failure.seen),
-        Outcome::Mended(reason) => format!("was known for: {reason}"),
-    }
-}
-
-/// Text inside XML and HTML.
-pub(crate) fn escaped(text: &str) -> String {
-    text.chars().fold(String::new(), |mut out, c| {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // XML 1.0 has no way to write them.
-            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{FFFD}'),
-            c => out.push(c),
-        }
-        out
-    })
-}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{remark, word};
+use super::words::{remark, word};
 use crate::check::{Level, Section};
 use crate::run::{Entry, Outcome, Run};
 

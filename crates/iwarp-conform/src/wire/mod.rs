@@ -6,6 +6,7 @@
 
 mod crc;
 mod fpdu;
+mod header;
 mod messages;
 mod segment;
 mod startup;

@@ -1,6 +1,6 @@
 //! DDP segments with their RDMAP control octet: RFC 5041 §4, RFC 5040 §4.1.
 
-use super::{AtomicRequest, ReadRequest, Terminate};
+use super::{AtomicRequest, ReadRequest, Terminate, header};
 
 /// RDMAP opcodes, RFC 5040 §4.3 and RFC 7306 §4.1.
 pub mod opcode {
@@ -75,9 +75,9 @@ pub struct Segment {
 
 impl Segment {
     /// Octets of a tagged header.
-    pub const TAGGED: usize = 14;
+    pub const TAGGED: usize = header::TAGGED;
     /// Octets of an untagged header.
-    pub const UNTAGGED: usize = 18;
+    pub const UNTAGGED: usize = header::UNTAGGED;
 
     /// A legal, last, untagged segment.
     pub fn untagged(opcode: u8, qn: u32, msn: u32, payload: &[u8]) -> Self {

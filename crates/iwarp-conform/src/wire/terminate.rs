@@ -1,7 +1,7 @@
 //! The Terminate header, RFC 5040 §4.8, read leniently: in the RFC's bit order and in that of little-endian hosts
 //! (PEER-084), and by the octets that are there.
 
-use super::{ReadRequest, Segment};
+use super::{ReadRequest, header};
 
 /// Layer, error type, error code.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,8 +108,8 @@ impl Terminate {
             };
             self.length = Some(u16::from_be_bytes(*length));
             let len = match behind.first() {
-                Some(control) if control & 0x80 != 0 => Segment::TAGGED,
-                _ => Segment::UNTAGGED,
+                Some(control) if control & 0x80 != 0 => header::TAGGED,
+                _ => header::UNTAGGED,
             };
             let Some((header, behind)) = behind.split_at_checked(len) else {
                 self.whole = false;
