@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use netdirect::{Error, Result, Status};
@@ -17,40 +17,52 @@ const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 /// Binds a socket to `address`; with port 0 to a port of the ephemeral range. Connections made with it, or through it
 /// when it listens, use TCP segments of at most `segment` octets.
 pub(crate) fn bind(address: SocketAddr, segment: Option<u16>) -> Result<Socket> {
-    let socket = find(address)?;
-    if let Some(segment) = segment {
-        socket.set_tcp_mss(segment.into()).map_err(|error| {
-            let what = format!("TCP does not take segments of {segment} octets: {error}");
-            Error::new(Status::INVALID_PARAMETER, what)
-        })?;
-    }
-    Ok(socket)
+    let (mut sockets, _) = bind_all(&[address.ip()], address.port(), segment)?;
+    Ok(sockets.pop().expect("one address was given"))
 }
 
-fn find(address: SocketAddr) -> Result<Socket> {
-    if address.port() != 0 {
-        return bind_to(address).map_err(|error| {
-            Error::new(
-                bind_status(&error),
-                format!("cannot bind to {address}: {error}"),
-            )
-        });
+/// As [`bind`], for several addresses: a socket for each of them, and the port, which is the same for all.
+pub(crate) fn bind_all(
+    addresses: &[IpAddr],
+    port: u16,
+    segment: Option<u16>,
+) -> Result<(Vec<Socket>, u16)> {
+    // An unpredictable start: two processes that begin at the same port would run into each other all the way.
+    let start = RandomState::new().hash_one(addresses);
+    let (sockets, port) = find(addresses, port, start)?;
+    if let Some(segment) = segment {
+        for socket in &sockets {
+            socket.set_tcp_mss(segment.into()).map_err(|error| {
+                let what = format!("TCP does not take segments of {segment} octets: {error}");
+                Error::new(Status::INVALID_PARAMETER, what)
+            })?;
+        }
+    }
+    Ok((sockets, port))
+}
+
+/// Sockets bound to `port`; with port 0 to the first port that is free on all the addresses, from the `start`-th on.
+fn find(addresses: &[IpAddr], port: u16, start: u64) -> Result<(Vec<Socket>, u16)> {
+    let cannot = |(address, error): (SocketAddr, io::Error)| {
+        let what = format!("cannot bind to {address}: {error}");
+        Error::new(bind_status(&error), what)
+    };
+    if port != 0 {
+        let sockets = bind_each(addresses, port).map_err(cannot)?;
+        return Ok((sockets, port));
     }
     let count = u64::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
-    // An unpredictable start: two processes that begin at the same port would run into each other all the way.
-    let start = RandomState::new().hash_one(address) % count;
     for step in 0..count {
-        let offset =
-            u16::try_from((start + step) % count).expect("below the size of a range of u16");
-        let candidate = SocketAddr::new(address.ip(), EPHEMERAL.start() + offset);
-        match bind_to(candidate) {
-            Ok(socket) => return Ok(socket),
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {}
-            Err(error) => {
-                return Err(Error::new(
-                    bind_status(&error),
-                    format!("cannot bind to {}: {error}", address.ip()),
-                ));
+        let offset = (start % count + step) % count;
+        let offset = u16::try_from(offset).expect("below the size of a range of u16");
+        let port = EPHEMERAL.start() + offset;
+        match bind_each(addresses, port) {
+            Ok(sockets) => return Ok((sockets, port)),
+            // LSTN-009: free on all of the addresses, or not to be had.
+            Err((_, error)) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {}
+            Err((address, error)) => {
+                let unasked = SocketAddr::new(address.ip(), 0);
+                return Err(cannot((unasked, error)));
             }
         }
     }
@@ -58,6 +70,17 @@ fn find(address: SocketAddr) -> Result<Socket> {
         Status::TOO_MANY_ADDRESSES,
         format!("every port from {EPHEMERAL:?} is in use"),
     ))
+}
+
+/// A socket for each address, or the address that cannot be had.
+fn bind_each(
+    addresses: &[IpAddr],
+    port: u16,
+) -> std::result::Result<Vec<Socket>, (SocketAddr, io::Error)> {
+    let addresses = addresses.iter().map(|ip| SocketAddr::new(*ip, port));
+    addresses
+        .map(|address| bind_to(address).map_err(|error| (address, error)))
+        .collect()
 }
 
 /// A socket for `address`, not yet bound.
@@ -104,6 +127,27 @@ mod tests {
         let socket = bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let port = socket.local_addr().unwrap().as_socket().unwrap().port();
         assert!(EPHEMERAL.contains(&port));
+    }
+
+    #[test]
+    fn lstn_009_a_port_that_is_taken_on_one_of_the_addresses_is_passed_over() {
+        let addresses: [IpAddr; 2] = [[127, 0, 0, 1].into(), [127, 0, 0, 2].into()];
+        let taken = bind(SocketAddr::new(addresses[1], 0), None).unwrap();
+        let taken = (
+            taken.local_addr().unwrap().as_socket().unwrap().port(),
+            taken,
+        );
+        let at_it = u64::from(taken.0 - EPHEMERAL.start());
+        let (sockets, port) = find(&addresses, 0, at_it).unwrap();
+        assert_ne!(port, taken.0);
+        for (socket, ip) in sockets.iter().zip(addresses) {
+            let local = socket.local_addr().unwrap().as_socket().unwrap();
+            assert_eq!(local, SocketAddr::new(ip, port));
+        }
+        // A port that was asked for by its number is not replaced by another.
+        let refused = find(&addresses, taken.0, 0).unwrap_err();
+        assert_eq!(refused.status(), Status::SHARING_VIOLATION);
+        assert!(refused.to_string().contains("127.0.0.2"), "{refused}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use common::{Side, connect, end, pair, run, status};
 use netdirect::{CompletionPort, Overlapped, ReadLimits, Status};
@@ -348,6 +348,29 @@ fn lstn_010_the_wildcard_listens_on_the_adapters_addresses() {
     listener.listen(0).unwrap();
     let port = listener.get_local_address().unwrap().port();
     TcpStream::connect(("127.0.0.1", port)).unwrap();
+}
+
+#[test]
+fn lstn_009_lstn_010_the_wildcards_port_is_free_on_every_address() {
+    let addresses = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
+    // With so many ports taken on one address, some of so many binds look at a taken port first, all but surely.
+    let taken: Vec<_> = (49152..=65535)
+        .filter_map(|port| TcpListener::bind((addresses[1], port)).ok())
+        .take(300)
+        .collect();
+    let side = Side::with(Options::default().addresses(addresses));
+    for _ in 0..400 {
+        let listener = side.adapter.create_listener(&side.file).unwrap();
+        listener.bind("0.0.0.0:0".parse().unwrap()).unwrap();
+        let port = listener.get_local_address().unwrap().port();
+        let both_are_bound = |ip: &IpAddr| TcpListener::bind((*ip, port)).is_err();
+        assert!(addresses.iter().all(both_are_bound));
+    }
+    // A port that was asked for is had on all addresses or refused.
+    let port = taken[0].local_addr().unwrap().port();
+    let listener = side.adapter.create_listener(&side.file).unwrap();
+    let refused = listener.bind(SocketAddr::new([0, 0, 0, 0].into(), port));
+    assert_eq!(status(refused), Status::SHARING_VIOLATION);
 }
 
 #[test]

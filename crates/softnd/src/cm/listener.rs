@@ -100,12 +100,7 @@ impl Listener {
         }
         let covered = self.covered(address)?;
         let segment = self.core.options.segment;
-        let first = ports::bind(SocketAddr::new(covered[0], address.port()), segment)?;
-        let port = local_port(&first)?;
-        let mut bound = vec![first];
-        for ip in &covered[1..] {
-            bound.push(ports::bind(SocketAddr::new(*ip, port), segment)?);
-        }
+        let (bound, port) = ports::bind_all(&covered, address.port(), segment)?;
         state.bound = bound;
         state.address = Some(SocketAddr::new(address.ip(), port));
         Ok(())
@@ -302,20 +297,6 @@ impl Source for Listener {
         self.admit();
         Turn::default()
     }
-}
-
-fn local_port(socket: &Socket) -> Result<u16> {
-    let address = socket
-        .local_addr()
-        .ok()
-        .and_then(|address| address.as_socket());
-    let address = address.ok_or_else(|| {
-        Error::new(
-            Status::UNSUCCESSFUL,
-            "the system does not tell the bound port",
-        )
-    })?;
-    Ok(address.port())
 }
 
 /// The client's reference to a listener.
