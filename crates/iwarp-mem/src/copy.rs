@@ -149,10 +149,10 @@ pub(crate) unsafe fn copy_out_summed(
     backend: Backend,
 ) {
     let mut done = 0;
-    if backend == Backend::Bulk && dst.len() >= sum::MIN && sum::is_supported() {
+    if backend == Backend::Bulk && dst.len() >= sum::MIN && sum::is_in_use() {
         let strides = dst.len() / sum::STRIDE;
         done = strides * sum::STRIDE;
-        // SAFETY: supported, as just asked; the first `done <= dst.len()` octets of both, for which the caller and the
+        // SAFETY: in use, as just asked, and so supported; the first `done <= dst.len()` octets of both, for which the caller and the
         // slice vouch; private memory does not overlap what is shared.
         unsafe { sum::copy_and_sum(dst.as_mut_ptr(), src, strides, crc) };
     }

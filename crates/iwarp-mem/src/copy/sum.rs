@@ -6,7 +6,14 @@
 //! which it stores as well. What is left in the end has the sum of all that was copied, and the library's routine, which
 //! makes all other sums, takes it from there (`Crc::of_remainder`). One pass instead of two, each bound by the cache.
 
+use std::env;
+use std::sync::LazyLock;
+
 use iwarp::Crc;
+
+/// The environment variable that switches these copies off when it is set and not empty, so that the suite can run on one
+/// machine as it runs on processors without them.
+const SWITCH: &str = "SOFTND_NO_AVX512";
 
 /// Octets that are carried along.
 pub(super) const STRIDE: usize = 256;
@@ -36,19 +43,25 @@ const fn factor(exponent: usize) -> u64 {
     (remainder.reverse_bits() as u64) << 1
 }
 
-/// The processor can; looked up once by the standard library.
-pub(super) fn is_supported() -> bool {
-    cfg!(target_arch = "x86_64") && detected()
+/// The processor can, and nobody has switched these copies off. Looked up once.
+pub(super) fn is_in_use() -> bool {
+    static IN_USE: LazyLock<bool> = LazyLock::new(|| is_supported() && !is_switched_off());
+    *IN_USE
 }
 
+fn is_switched_off() -> bool {
+    env::var_os(SWITCH).is_some_and(|value| !value.is_empty())
+}
+
+/// The processor can.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-fn detected() -> bool {
+fn is_supported() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
         && std::arch::is_x86_feature_detected!("vpclmulqdq")
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn detected() -> bool {
+fn is_supported() -> bool {
     false
 }
 
@@ -56,7 +69,7 @@ fn detected() -> bool {
 ///
 /// # Safety
 ///
-/// - [`is_supported`].
+/// - [`is_supported`], which [`is_in_use`] includes.
 /// - `src` is valid for reads and `dst` for writes of that many octets, and they do not overlap. To the compiler this is
 ///   as `bulk`: an operation that may read and write any memory it does not own alone.
 #[cfg(target_arch = "x86_64")]
@@ -127,14 +140,18 @@ pub(super) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, strides: usize, 
     *crc = Crc::of_remainder(&remainder);
 }
 
-/// Never reached: [`is_supported`] says no.
+/// Never reached: [`is_in_use`] says no.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn copy_and_sum(_: *mut u8, _: *const u8, _: usize, _: &mut Crc) {
     unreachable!("copies that sum exist on x86-64 only");
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::io::Write as _;
+    #[cfg(not(miri))]
+    use std::process::Command;
+
     use super::*;
 
     /// The two numbers for CRC32c at this distance, as Intel's white paper on CRCs with PCLMULQDQ makes them.
@@ -146,11 +163,22 @@ mod tests {
         assert!(FACTORS.iter().all(|factor| factor >> 33 == 0));
     }
 
+    /// Says on standard error that a test is skipped because the processor cannot do what it checks. No installation helps, so
+    /// that is no failure in CI.
+    fn skip(test: &str) {
+        let why = "the processor has no AVX-512 with VPCLMULQDQ";
+        // Not `eprintln!`: the harness swallows that when the test passes.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: {}::{test}: {why}",
+            module_path!()
+        );
+    }
+
     #[test]
     fn the_sum_and_the_copy_are_those_of_the_octets() {
         if !is_supported() {
-            eprintln!("skipped: the processor has no AVX-512 with VPCLMULQDQ");
-            return;
+            return skip("the_sum_and_the_copy_are_those_of_the_octets");
         }
         let octets: Vec<u8> = (0..20_000u32)
             .map(|i| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0])
@@ -170,6 +198,32 @@ mod tests {
                     assert_eq!(dst, src);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn in_use_where_the_processor_can_and_the_variable_is_not_set() {
+        let is_set = env::var(SWITCH).is_ok_and(|value| !value.is_empty());
+        assert_eq!(is_in_use(), is_supported() && !is_set);
+    }
+
+    /// However the suite itself was started.
+    #[cfg(not(miri))]
+    #[test]
+    fn copies_are_right_with_the_variable_set_and_without_it() {
+        let tests = [
+            "in_use_where_the_processor_can_and_the_variable_is_not_set",
+            "copies_that_are_summed_have_the_sum_of_their_octets",
+        ];
+        for value in ["1", ""] {
+            let run = Command::new(env::current_exe().unwrap())
+                .args(tests)
+                .env(SWITCH, value)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&run.stdout);
+            assert!(run.status.success(), "{SWITCH}={value}: {said}");
+            assert!(said.contains(" 2 passed"), "{SWITCH}={value}: {said}");
         }
     }
 }

@@ -113,6 +113,34 @@ proptest! {
     }
 }
 
+/// The copy and its sum are right whatever the length, at which one pass, blocks and words take turns, and whatever was
+/// summed before. `sum`'s tests run this once more with the copies in one pass switched off.
+#[test]
+fn copies_that_are_summed_have_the_sum_of_their_octets() {
+    let octets = pattern(40_000, 0);
+    let arena = Arena::new(&octets);
+    let lens = if cfg!(miri) {
+        vec![0, 1, 700]
+    } else {
+        let around = [sum::MIN, sum::MIN + sum::STRIDE, SUM_BLOCK, 2 * SUM_BLOCK];
+        let around = around.map(|len| [len - 1, len, len + 1, len + 100]);
+        [vec![0, 1, 7, 511, 512], around.concat()].concat()
+    };
+    for backend in BACKENDS {
+        for (at, len) in lens.iter().flat_map(|len| [(0, *len), (13, *len)]) {
+            let (mut crc, mut dst) = (Crc::new(), vec![0; len]);
+            crc.update(b"a header");
+            let mut plain = crc;
+            let extent = arena.extent(true, 0, 0);
+            // SAFETY: inside the arena, which consists of words and belongs to this thread.
+            unsafe { copy_out_summed(arena.at(at), extent, &mut dst, &mut crc, backend) };
+            plain.update(&octets[at..at + len]);
+            assert!(dst == octets[at..at + len], "{backend:?} {at}+{len}");
+            assert_eq!(crc.finish(), plain.finish(), "{backend:?} {at}+{len}");
+        }
+    }
+}
+
 /// Octets outside a foreign buffer are not touched, not even rewritten: whole words are used only inside of it.
 #[test]
 fn words_across_the_ends_are_not_used() {
