@@ -301,7 +301,13 @@ impl Session {
 
     /// A new buffer of `len` octets, zeroed, in a region with these rights.
     pub(crate) fn register(&self, len: usize, flags: MrFlags) -> Result<Region> {
-        self.register_buffer(Buffer::new(len), flags)
+        let buffer = Buffer::try_new(len).map_err(|error| {
+            Failure::nd(
+                format_args!("get {} of memory", units::bytes(len as u64)),
+                &error,
+            )
+        })?;
+        self.register_buffer(buffer, flags)
     }
 
     /// The same for a buffer, or part of one, that exists.

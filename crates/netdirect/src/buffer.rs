@@ -4,13 +4,14 @@
 //! briefly: memory is an array of atomic words, and every octet is always reached through the same word, whoever reaches
 //! for it (overlapping atomics of different sizes are undefined when they race).
 
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::types::resolve_range;
+use crate::{Error, Result, Status};
 
 const WORD: usize = size_of::<u64>();
 
@@ -62,20 +63,20 @@ enum Store {
     Foreign(Foreign),
 }
 
-/// Words from the zeroing allocator, which touches no page of a large buffer: it costs memory only as it is used.
-fn zeroed(count: usize) -> Box<[AtomicU64]> {
-    let layout =
-        Layout::array::<AtomicU64>(count).expect("a buffer is smaller than the address space");
+/// Words from the zeroing allocator, which touches no page of a large buffer: it costs memory only as it is used. `None`
+/// when the allocator does not have so many.
+fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
+    let layout = Layout::array::<AtomicU64>(count).ok()?;
     assert_ne!(layout.size(), 0);
     // SAFETY: the layout has a size, as asserted.
     let start = unsafe { alloc_zeroed(layout) };
     if start.is_null() {
-        handle_alloc_error(layout);
+        return None;
     }
     let words = std::ptr::slice_from_raw_parts_mut(start.cast::<AtomicU64>(), count);
     // SAFETY: allocated by the global allocator with the layout of this very slice, owned by nobody else, and all zero, which
     // is a value of `AtomicU64`.
-    unsafe { Box::from_raw(words) }
+    Some(unsafe { Box::from_raw(words) })
 }
 
 /// Memory of the application's: up to 7 octets, aligned words, up to 7 octets.
@@ -100,14 +101,44 @@ struct Parts<'a> {
 
 impl Buffer {
     /// A buffer of `len` octets, all zero, at an address that is a multiple of 8.
+    ///
+    /// # Panics
+    ///
+    /// When there is no memory for it. Where the length comes from outside the program, use [`try_new`](Self::try_new).
+    #[track_caller]
     pub fn new(len: usize) -> Self {
-        // At least one word, so that the address is that of memory even when the length is zero.
-        let words = zeroed(len.div_ceil(WORD).max(1));
-        Self {
-            store: Arc::new(Store::Owned { words, len }),
+        match Self::try_new(len) {
+            Ok(buffer) => buffer,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A buffer of `len` octets as from [`new`](Self::new), or an error.
+    ///
+    /// # Errors
+    ///
+    /// [`NO_MEMORY`](Status::NO_MEMORY): the process cannot have so much memory, by its own limits, the system's or those of
+    /// the address space. Memory that the system promises and then lacks is not found here: many systems promise more than
+    /// they have.
+    ///
+    /// ```
+    /// use netdirect::{Buffer, Status};
+    ///
+    /// let error = Buffer::try_new(usize::MAX).unwrap_err();
+    /// assert_eq!(error.status(), Status::NO_MEMORY);
+    /// ```
+    pub fn try_new(len: usize) -> Result<Self> {
+        let store = Store::allocate(len).ok_or_else(|| {
+            Error::new(
+                Status::NO_MEMORY,
+                format!("no memory for a buffer of {len} bytes"),
+            )
+        })?;
+        Ok(Self {
+            store: Arc::new(store),
             offset: 0,
             len,
-        }
+        })
     }
 
     /// A buffer over memory that the application owns.
@@ -207,9 +238,24 @@ impl Buffer {
     }
 
     /// A copy of all octets.
+    ///
+    /// # Panics
+    ///
+    /// When there is no memory for the copy.
+    #[track_caller]
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut octets = vec![0; self.len];
-        self.read(0, &mut octets);
+        let mut octets = Vec::new();
+        assert!(
+            octets.try_reserve_exact(self.len).is_ok(),
+            "no memory for a copy of {} bytes",
+            self.len
+        );
+        let mut block = [0; 4096];
+        for at in (0..self.len).step_by(block.len()) {
+            let part = &mut block[..(self.len - at).min(4096)];
+            self.read(at, part);
+            octets.extend_from_slice(part);
+        }
         octets
     }
 
@@ -247,6 +293,13 @@ impl Buffer {
 }
 
 impl Store {
+    /// Memory of our own for `len` octets, all zero.
+    fn allocate(len: usize) -> Option<Self> {
+        // At least one word, so that the address is that of memory even when the length is zero.
+        let words = zeroed(len.div_ceil(WORD).max(1))?;
+        Some(Self::Owned { words, len })
+    }
+
     fn start(&self) -> *mut u8 {
         match self {
             Self::Owned { words, .. } => words.as_ptr().cast::<u8>().cast_mut(),
@@ -275,7 +328,7 @@ impl Store {
 
 impl Foreign {
     fn parts(&self) -> Parts<'_> {
-        let head = (self.start.addr().next_multiple_of(WORD) - self.start.addr()).min(self.len);
+        let head = (self.start.addr().wrapping_neg() % WORD).min(self.len);
         let words = (self.len - head) / WORD;
         let tail = self.len - head - words * WORD;
         let body_at = self.start.wrapping_add(head);

@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use netdirect::{Buffer, LocalToken, Sge};
+use netdirect::{Buffer, LocalToken, Sge, Status};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -106,6 +106,28 @@ proptest! {
 }
 
 #[test]
+fn no_octets_may_lie_anywhere() {
+    // Up to the very end of the address space: a pointer to nothing need not be one to memory.
+    for address in (usize::MAX - 10)..=usize::MAX {
+        // SAFETY: any pointer but null is valid for no octets.
+        let buffer =
+            unsafe { Buffer::from_raw_parts(std::ptr::without_provenance_mut(address), 0) };
+        buffer.write(0, &[]);
+        assert!(buffer.to_vec().is_empty());
+    }
+}
+
+#[test]
+fn copies_of_long_buffers_are_whole() {
+    let buffer = Buffer::new(10_000).slice(3..);
+    let octets: Vec<_> = (0..9997)
+        .map(|at: u32| at.to_le_bytes()[0] ^ at.to_le_bytes()[1])
+        .collect();
+    buffer.write(0, &octets);
+    assert_eq!(buffer.to_vec(), octets);
+}
+
+#[test]
 fn neighbours_in_one_word_do_not_tear_each_other() {
     // Eight threads, each with its own octets of shared words: every write must survive.
     const ROUNDS: u8 = 200;
@@ -200,4 +222,37 @@ fn large_buffers_cost_memory_only_when_used() {
     let buffer = Buffer::new(1 << 30);
     buffer.write((1 << 30) - 5, b"there");
     assert_eq!(buffer.slice((1 << 30) - 5..).to_vec(), b"there");
+}
+
+/// Sizes beyond every address space, and one that no process of today can have.
+const HUGE: [usize; 4] = [
+    usize::MAX,
+    isize::MAX as usize + 1,
+    isize::MAX as usize,
+    isize::MAX as usize / 2,
+];
+
+#[test]
+fn a_buffer_that_cannot_be_had_is_an_error() {
+    for len in HUGE {
+        let error = Buffer::try_new(len).unwrap_err();
+        assert_eq!(error.status(), Status::NO_MEMORY);
+        assert!(error.what().contains(&len.to_string()), "{error}");
+    }
+    // Where memory may be promised without limit this can be had, and elsewhere it cannot; neither ends the process.
+    match Buffer::try_new((1 << 40) + 1) {
+        Ok(buffer) => assert_eq!(buffer.len(), (1 << 40) + 1),
+        Err(error) => assert_eq!(error.status(), Status::NO_MEMORY),
+    }
+    assert_eq!(Buffer::try_new(10).unwrap().to_vec(), [0; 10]);
+    assert!(Buffer::try_new(0).unwrap().is_empty());
+}
+
+#[test]
+fn new_panics_where_try_new_fails() {
+    for len in HUGE {
+        let panic = thread::spawn(move || Buffer::new(len)).join().unwrap_err();
+        let message = panic.downcast::<String>().unwrap();
+        assert!(message.contains("no memory for a buffer of"), "{message}");
+    }
 }

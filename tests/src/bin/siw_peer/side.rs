@@ -287,7 +287,7 @@ fn register(
     let region = adapter
         .create_memory_region(file)
         .map_err(doing("create a memory region"))?;
-    let buffer = Buffer::new(size as usize);
+    let buffer = Buffer::try_new(size as usize).map_err(doing("get memory"))?;
     let overlapped = Overlapped::new();
     let started = region.register(&buffer, flags, &overlapped);
     let status = settle("register memory", &overlapped, started)?;
