@@ -119,7 +119,7 @@ pub use extension::{AtomicOp, QueuePairExtensions};
 pub use file::{Association, OverlappedFile};
 pub use memory::{MemoryRegion, MemoryWindow};
 pub use object::OverlappedObject;
-pub use overlapped::{Finished, Overlapped, PendingOverlapped};
+pub use overlapped::{CompletionSink, Finished, Overlapped, PendingOverlapped};
 pub use port::{CompletionPort, Packet};
 pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};

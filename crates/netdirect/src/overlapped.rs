@@ -23,6 +23,7 @@ use crate::{Error, Event, OverlappedFile, Packet, Result, Status};
 /// - an [`Event`], set at the end: [`with_event`](Self::with_event).
 /// - a packet in the [`CompletionPort`](crate::CompletionPort) that the overlapped file is tied to, unless
 ///   [`without_port`](Self::without_port) (OVL-021).
+/// - a [`CompletionSink`], called at the end: [`with_sink`](Self::with_sink).
 ///
 /// ```
 /// use netdirect::{Overlapped, Result, Started, Status};
@@ -64,8 +65,32 @@ struct Shared {
     status: AtomicU32,
     user: AtomicU64,
     event: Option<Event>,
+    sink: Option<Arc<dyn CompletionSink>>,
     port_off: AtomicBool,
     state: Mutex<State>,
+}
+
+/// Who is called when a request of an [`Overlapped`] ends, see [`Overlapped::with_sink`].
+///
+/// A sink is for what has to know every end, whichever way the caller waits: another interface that this one is exported
+/// through, or a provider that wraps another provider. Closures are sinks:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use netdirect::{Overlapped, Status};
+/// let overlapped = Overlapped::with_sink(Arc::new(|status: Status| println!("ended with {status}")));
+/// # let _ = overlapped;
+/// ```
+pub trait CompletionSink: Send + Sync {
+    /// A request has ended with this status. Called in the thread that ended the request, which may be any, the provider's own
+    /// included: return soon, and do not wait for another request here.
+    fn completed(&self, status: Status);
+}
+
+impl<F: Fn(Status) + Send + Sync> CompletionSink for F {
+    fn completed(&self, status: Status) {
+        self(status);
+    }
 }
 
 #[derive(Default)]
@@ -87,6 +112,22 @@ impl Overlapped {
     pub fn with_event(event: &Event) -> Self {
         Self(Arc::new(Shared {
             event: Some(event.clone()),
+            ..Shared::default()
+        }))
+    }
+
+    /// With a sink, which is told the status of every request that returned [`Pending`](crate::Started::Pending), once: when the
+    /// status can be read, the packet is in the completion port and threads and tasks were woken, with no lock held, and
+    /// before the call returns in which the provider ended the request (TST-030). A request that ended in its method
+    /// ([`Done`](crate::Started::Done), or an error) is not told (GEN-008, GEN-009).
+    ///
+    /// The sink may use this and any other `Overlapped` and completion port, and may begin requests. A thread that sees the
+    /// end by other means and begins the next request before the sink was told may have the sink told of the second end first.
+    ///
+    /// A sink that owns the `Overlapped` it belongs to keeps it, and itself, alive for ever.
+    pub fn with_sink(sink: Arc<dyn CompletionSink>) -> Self {
+        Self(Arc::new(Shared {
+            sink: Some(sink),
             ..Shared::default()
         }))
     }
@@ -258,6 +299,10 @@ impl Overlapped {
         if let Some(file) = file {
             file.wake();
         }
+        // Last, so that a sink that panics costs nobody else the news.
+        if let Some(sink) = self.0.sink.as_ref().filter(|_| notify) {
+            sink.completed(status);
+        }
     }
 }
 
@@ -282,16 +327,17 @@ pub struct PendingOverlapped {
 
 impl PendingOverlapped {
     /// Ends the request. In this order: the status can be read, the event is set, the packet is in the port, tasks are
-    /// woken, threads parked on the file are woken. All of it has happened when this returns (TST-030).
+    /// woken, threads parked on the file are woken, the [sink](Overlapped::with_sink) is told. All of it has happened when this
+    /// returns (TST-030).
     ///
-    /// Hold no lock that [`OverlappedFile::wake`] takes. State of the object that callers rely on after the end has to be
+    /// Hold no lock that [`OverlappedFile::wake`] takes, and none that any method of the provider takes: a sink may call it. State of the object that callers rely on after the end has to be
     /// in place before (OVL-013).
     pub fn complete(mut self, status: Status) {
         self.finish(status, true);
     }
 
     /// Takes the request back because its method is going to return [`Done`](crate::Started::Done) or an error: it gets this
-    /// status (TST-006), and neither event nor packet tells of it (GEN-008, GEN-009). Threads and tasks that wait for it
+    /// status (TST-006), and neither event nor packet nor sink tells of it (GEN-008, GEN-009). Threads and tasks that wait for it
     /// already are released.
     pub fn abandon(mut self, status: Status) {
         self.finish(status, false);

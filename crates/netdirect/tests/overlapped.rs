@@ -5,8 +5,8 @@ mod common;
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -15,8 +15,11 @@ use common::{Counter, MockFile, block_on};
 use netdirect::{
     CompletionPort, Event, Overlapped, OverlappedFile, OverlappedObject, Result, Status,
 };
+use proptest::prelude::{Just, ProptestConfig, Strategy, prop_assert_eq, prop_oneof, proptest};
 
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
+/// Only a bug waits for its end.
+const LONG: Duration = Duration::from_secs(60);
 
 /// An object that does not know any request: what is asked of it is answered from the `Overlapped` (OVL-023).
 #[derive(Debug)]
@@ -400,5 +403,164 @@ fn reused_at_once_by_another_thread_notifies_in_order() {
         reuser.join().unwrap();
         let statuses = [port.get(AT_ONCE), port.get(AT_ONCE)].map(|packet| packet.unwrap().status);
         assert_eq!(statuses, [Status::SUCCESS, Status::CANCELED]);
+    }
+}
+
+#[test]
+fn a_sink_is_told_each_end_once_after_status_event_and_packet() {
+    // TST-030
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 3).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::new(OnceLock::<Overlapped>::new());
+    let overlapped = Overlapped::with_sink({
+        let (told, own, port) = (told.clone(), own.clone(), port.clone());
+        Arc::new(move |status: Status| {
+            let own = own.get().unwrap();
+            told.lock()
+                .unwrap()
+                .push((status, own.status(), port.len()));
+        })
+    });
+    own.set(overlapped.clone()).unwrap();
+    for status in [Status::SUCCESS, Status::CANCELED, Status::DEVICE_REMOVED] {
+        overlapped.begin(&file).unwrap().complete(status);
+        // It was told before `complete` returned.
+        assert_eq!(
+            std::mem::take(&mut *told.lock().unwrap()),
+            [(status, status, 1)]
+        );
+        assert_eq!(port.get(AT_ONCE).unwrap().status, status);
+    }
+    drop(overlapped.begin(&file).unwrap());
+    assert_eq!(
+        told.lock().unwrap()[0].0,
+        Status::CANCELED,
+        "a dropped request ends as well"
+    );
+}
+
+#[test]
+fn a_sink_is_not_told_of_what_ended_in_its_method() {
+    // GEN-008, GEN-009
+    let (_, file) = MockFile::shared();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let overlapped = Overlapped::with_sink({
+        let told = told.clone();
+        Arc::new(move |status: Status| told.lock().unwrap().push(status))
+    });
+    overlapped.begin(&file).unwrap().abandon(Status::SUCCESS);
+    overlapped
+        .begin(&file)
+        .unwrap()
+        .abandon(Status::DEVICE_BUSY);
+    assert_eq!(*told.lock().unwrap(), []);
+    overlapped.begin(&file).unwrap().complete(Status::SUCCESS);
+    assert_eq!(*told.lock().unwrap(), [Status::SUCCESS]);
+}
+
+#[test]
+fn a_sink_may_begin_the_next_request_and_end_others() {
+    // As a provider does that wraps another one: the inner end is the outer end.
+    let (_, file) = MockFile::shared();
+    let outer = Overlapped::new();
+    let outer_request = Mutex::new(Some(outer.begin(&file).unwrap()));
+    let own = Arc::new(OnceLock::<Overlapped>::new());
+    let next = Arc::new(Mutex::new(None));
+    let inner = Overlapped::with_sink({
+        let (own, next, file) = (own.clone(), next.clone(), file.clone());
+        Arc::new(move |status: Status| {
+            if let Some(request) = outer_request.lock().unwrap().take() {
+                request.complete(status);
+                *next.lock().unwrap() = Some(own.get().unwrap().begin(&file).unwrap());
+            }
+        })
+    });
+    own.set(inner.clone()).unwrap();
+    inner
+        .begin(&file)
+        .unwrap()
+        .complete(Status::HOST_UNREACHABLE);
+    assert_eq!(outer.status(), Status::HOST_UNREACHABLE);
+    assert!(inner.is_pending());
+    next.lock()
+        .unwrap()
+        .take()
+        .unwrap()
+        .complete(Status::SUCCESS);
+    assert_eq!(inner.status(), Status::SUCCESS);
+}
+
+#[test]
+fn a_sink_that_panics_keeps_the_end_from_nobody() {
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 0).unwrap();
+    let overlapped = Overlapped::with_sink(Arc::new(|_: Status| panic!("the sink of a test")));
+    let pending = overlapped.begin(&file).unwrap();
+    let waiter = thread::spawn({
+        let overlapped = overlapped.clone();
+        move || overlapped.wait_timeout(LONG)
+    });
+    let ended = thread::spawn(move || pending.complete(Status::IO_TIMEOUT));
+    assert!(ended.join().is_err());
+    assert_eq!(waiter.join().unwrap(), Some(Status::IO_TIMEOUT));
+    assert_eq!(port.get(AT_ONCE).unwrap().status, Status::IO_TIMEOUT);
+    overlapped.begin(&file).unwrap().abandon(Status::SUCCESS);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Complete(Status),
+    Drop,
+    Abandon(Status),
+}
+
+fn ends() -> impl Strategy<Value = End> {
+    let status = || {
+        (0..Status::ALL.len())
+            .prop_map(|at| Status::ALL[at])
+            .prop_filter("no final status", |status| *status != Status::PENDING)
+    };
+    prop_oneof![
+        status().prop_map(End::Complete),
+        Just(End::Drop),
+        status().prop_map(End::Abandon),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Packets and sink agree on which requests were notified, and on their statuses and order.
+    #[test]
+    fn a_sink_hears_what_the_port_hears(ends in proptest::collection::vec(ends(), 0..20)) {
+        let (_, file) = MockFile::shared();
+        let port = CompletionPort::new();
+        file.associate(&port, 0).unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let overlapped = Overlapped::with_sink({
+            let told = told.clone();
+            Arc::new(move |status: Status| told.lock().unwrap().push(status))
+        });
+        let mut expected = Vec::new();
+        for end in ends {
+            let request = overlapped.begin(&file).unwrap();
+            match end {
+                End::Complete(status) => {
+                    request.complete(status);
+                    expected.push(status);
+                }
+                End::Drop => {
+                    drop(request);
+                    expected.push(Status::CANCELED);
+                }
+                End::Abandon(status) => request.abandon(status),
+            }
+        }
+        let packets: Vec<_> = std::iter::from_fn(|| port.get(AT_ONCE)).map(|packet| packet.status).collect();
+        prop_assert_eq!(&packets, &expected);
+        prop_assert_eq!(&*told.lock().unwrap(), &expected);
     }
 }
