@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started};
+use crate::{Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status};
 
 /// `IND2Connector`: sets up and ends one connection, from either side.
 ///
@@ -227,10 +227,33 @@ pub trait Listener: OverlappedObject {
     /// - [`INVALID_PARAMETER_1`](crate::Status::INVALID_PARAMETER_1): a connector of another adapter (GEN-022).
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     ///
-    /// As final status: [`CANCELED`](crate::Status::CANCELED): cancelled, or the listener was released.
+    /// As final status: [`CANCELED`](crate::Status::CANCELED): cancelled, the listener or the connector was released, or the
+    /// connector was [withdrawn](Self::withdraw).
     fn get_connection_request(
         &self,
         connector: &Arc<dyn Connector>,
         overlapped: &Overlapped,
     ) -> Result<Started>;
+
+    /// Takes one connector out of [`get_connection_request`](Self::get_connection_request) and leaves the others in it; not
+    /// in ND2. For callers who wait for a limited time, or for several things at once.
+    ///
+    /// A request in flight ends with [`CANCELED`](crate::Status::CANCELED) before this returns. A peer whose request has
+    /// reached the connector, and was not answered, goes back to the listener and is first in line. In both cases the
+    /// connector can be used again.
+    ///
+    /// # Errors
+    ///
+    /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): the connector neither waits for nor holds a request of
+    ///   this listener.
+    /// - [`INVALID_PARAMETER_1`](crate::Status::INVALID_PARAMETER_1): a connector of another adapter (GEN-022).
+    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the provider cannot do this. So says the method unless a provider
+    ///   brings its own.
+    fn withdraw(&self, connector: &Arc<dyn Connector>) -> Result<()> {
+        let _ = connector;
+        Err(Error::new(
+            Status::NOT_SUPPORTED,
+            "this provider withdraws no connectors",
+        ))
+    }
 }

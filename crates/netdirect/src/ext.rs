@@ -160,7 +160,11 @@ pub fn get_connection_request(
     Peer::of(connector)
 }
 
-/// As [`get_connection_request`], awaited. Dropping the future leaves the request in flight, with its connector.
+/// As [`get_connection_request`], awaited.
+///
+/// Dropping the future withdraws the connector ([`Listener::withdraw`]): it can be used again, and the next peer goes to
+/// whoever asks next, also a peer that came just before. A provider that cannot withdraw leaves the request in flight, and
+/// the connector with it.
 ///
 /// # Errors
 ///
@@ -170,12 +174,32 @@ pub async fn get_connection_request_async(
     connector: &Arc<dyn Connector>,
 ) -> Result<Peer> {
     let overlapped = Overlapped::new().without_port();
-    finished(
-        listener.get_connection_request(connector, &overlapped),
-        &overlapped,
-    )
-    .await?;
+    let started = listener.get_connection_request(connector, &overlapped);
+    let mut dropped = Withdraw {
+        listener,
+        connector,
+        armed: started.is_ok(),
+    };
+    let ended = finished(started, &overlapped).await;
+    dropped.armed = false;
+    ended?;
     Peer::of(connector)
+}
+
+/// Withdraws the connector of a future that is dropped before it has seen the end of its request.
+struct Withdraw<'a> {
+    listener: &'a Arc<dyn Listener>,
+    connector: &'a Arc<dyn Connector>,
+    armed: bool,
+}
+
+impl Drop for Withdraw<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            // The future is gone: nobody is left to tell an error to.
+            let _ = self.listener.withdraw(self.connector);
+        }
+    }
 }
 
 /// Accept, waited for: the connection is established from the passive side.

@@ -319,6 +319,10 @@ impl Listener for Script {
     ) -> Result<Started> {
         self.start("request", overlapped)
     }
+    fn withdraw(&self, _: &Arc<dyn Connector>) -> Result<()> {
+        self.calls.lock().unwrap().push("withdraw");
+        Ok(())
+    }
 }
 
 /// Stands for a queue pair where none is used.
@@ -466,6 +470,36 @@ fn awaited_set_up_and_its_abandonment() {
     drop(future);
     assert_eq!(silent.calls(), ["connect", "cancel"]);
     assert!(silent.held.lock().unwrap().is_empty());
+}
+
+/// LSTN-025: nobody else's request may end with the future, so it is not the listener's that are cancelled.
+#[test]
+fn a_connector_is_withdrawn_when_the_future_that_waits_for_its_peer_is_dropped() {
+    let begun = |script: Script| {
+        let script = Arc::new(script);
+        let connector: Arc<dyn Connector> = script.clone();
+        let listener: Arc<dyn Listener> = script.clone();
+        let mut future = Box::pin(ext::get_connection_request_async(&listener, &connector));
+        let waker = common::Counter::new().into();
+        let mut context = std::task::Context::from_waker(&waker);
+        let done = future.as_mut().poll(&mut context).is_ready();
+        drop(future);
+        (done, script.calls())
+    };
+    let silent = || Script {
+        silent: true,
+        ..Script::new(Status::SUCCESS)
+    };
+    assert_eq!(begun(silent()), (false, vec!["request", "withdraw"]));
+    // One that has seen its request end, or that could not start, leaves the connector alone.
+    for status in [Status::SUCCESS, Status::CONNECTION_ACTIVE] {
+        let at_once = Script {
+            at_once: true,
+            ..Script::new(status)
+        };
+        let (done, calls) = begun(at_once);
+        assert!(done && !calls.contains(&"withdraw"), "{calls:?}");
+    }
 }
 
 #[test]
