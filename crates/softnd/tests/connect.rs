@@ -4,9 +4,11 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Side, connect, end, pair, run, status};
-use netdirect::{CompletionPort, Overlapped, ReadLimits, Status};
+use netdirect::{CompletionPort, Overlapped, ReadLimits, Status, ext};
 use softnd::Options;
 
 #[test]
@@ -313,6 +315,200 @@ fn lstn_025_cancelling_ends_pending_requests_before_it_returns() {
     let _ = listener
         .get_connection_request(&connector, &overlapped)
         .unwrap();
+}
+
+#[test]
+fn lstn_025_releasing_a_connector_that_waits_ends_its_request_at_once() {
+    let side = Side::new();
+    let port = CompletionPort::new();
+    side.file.associate(&port, 3).unwrap();
+    let (listener, _) = side.listener(0);
+    let (released, stays) = (side.connector(), side.connector());
+    let (ends, goes_on) = (Overlapped::new(), Overlapped::new());
+    let _ = listener.get_connection_request(&released, &ends).unwrap();
+    let _ = listener.get_connection_request(&stays, &goes_on).unwrap();
+    drop(released);
+    let packet = port
+        .get(Some(std::time::Duration::ZERO))
+        .expect("a packet at once");
+    assert!(packet.overlapped.is_some_and(|ended| ended.is(&ends)));
+    assert_eq!(packet.status, Status::CANCELED);
+    assert!(goes_on.is_pending());
+}
+
+/// A peer that asks for a connection, and says who it is.
+struct Caller {
+    connects: Overlapped,
+    _objects: (Arc<dyn netdirect::Connector>, Arc<dyn netdirect::QueuePair>),
+}
+
+impl Caller {
+    fn new(side: &Side, to: SocketAddr, name: &[u8]) -> Self {
+        let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+        let _ = connector.connect(&qp, to, 0, 0, name, &connects).unwrap();
+        Self {
+            connects,
+            _objects: (connector, qp),
+        }
+    }
+}
+
+#[test]
+fn lstn_025_a_connector_is_withdrawn_and_others_wait_on() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let (here, there) = (passive.connector(), passive.connector());
+    let refused = listener.withdraw(&here);
+    assert_eq!(status(refused), Status::CONNECTION_INVALID);
+    let (one, other) = (Overlapped::new(), Overlapped::new());
+    let _ = listener.get_connection_request(&here, &one).unwrap();
+    let _ = listener.get_connection_request(&there, &other).unwrap();
+    listener.withdraw(&here).unwrap();
+    assert_eq!(one.status(), Status::CANCELED);
+    assert!(other.is_pending());
+    let _first = Caller::new(&active, address, b"first");
+    assert_eq!(other.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    assert_eq!(there.get_private_data().unwrap(), b"first");
+    // The connector is as before.
+    let _ = listener.get_connection_request(&here, &one).unwrap();
+    let _second = Caller::new(&active, address, b"second");
+    assert_eq!(one.wait_timeout(common::LONG), Some(Status::SUCCESS));
+    assert_eq!(here.get_private_data().unwrap(), b"second");
+}
+
+#[test]
+fn lstn_025_a_peer_that_had_come_already_is_the_next_ones() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let (here, there) = (passive.connector(), passive.connector());
+    let first = Caller::new(&active, address, b"first");
+    run(|overlapped| listener.get_connection_request(&here, overlapped)).unwrap();
+    let _second = Caller::new(&active, address, b"second");
+    let elsewhere = passive.listener(0).0;
+    let refused = elsewhere.withdraw(&here);
+    assert_eq!(status(refused), Status::CONNECTION_INVALID);
+    listener.withdraw(&here).unwrap();
+    assert_eq!(status(here.get_private_data()), Status::CONNECTION_INVALID);
+    assert_eq!(status(here.get_local_address()), Status::CONNECTION_INVALID);
+
+    // First in line, although another has come since, and as good as new.
+    run(|overlapped| listener.get_connection_request(&there, overlapped)).unwrap();
+    assert_eq!(there.get_private_data().unwrap(), b"first");
+    let qp = passive.queue_pair();
+    let accepts = Overlapped::new();
+    let _ = there.accept(&qp, 0, 0, b"", &accepts).unwrap();
+    let answered = first.connects.wait_timeout(common::LONG);
+    assert_eq!(answered, Some(Status::SUCCESS));
+    let refused = listener.withdraw(&there);
+    assert_eq!(
+        status(refused),
+        Status::CONNECTION_INVALID,
+        "it was answered"
+    );
+    run(|overlapped| listener.get_connection_request(&here, overlapped)).unwrap();
+    assert_eq!(here.get_private_data().unwrap(), b"second");
+}
+
+#[test]
+fn lstn_025_a_connector_whose_peer_has_gone_is_withdrawn_too() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let here = passive.connector();
+    let gone = Caller::new(&active, address, b"gone");
+    run(|overlapped| listener.get_connection_request(&here, overlapped)).unwrap();
+    drop(gone);
+    let _caller = Caller::new(&active, address, b"still here");
+    loop {
+        listener.withdraw(&here).unwrap();
+        run(|overlapped| listener.get_connection_request(&here, overlapped)).unwrap();
+        // Until the end of the first has arrived here, it is the first in line.
+        if here.get_private_data().unwrap() == b"still here" {
+            break;
+        }
+    }
+}
+
+#[test]
+fn lstn_025_withdrawing_while_peers_arrive_loses_none() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let (here, mut there) = (passive.connector(), passive.connector());
+    let names: Vec<[u8; 1]> = (0..64).map(|name| [name]).collect();
+    let arrived = AtomicUsize::new(0);
+    let seen = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while arrived.load(Ordering::Relaxed) < names.len() {
+                let _ = listener
+                    .get_connection_request(&here, &Overlapped::new())
+                    .unwrap();
+                listener.withdraw(&here).unwrap();
+            }
+        });
+        threads.spawn(|| {
+            let callers = names.iter().map(|name| Caller::new(&active, address, name));
+            let callers: Vec<_> = callers.collect();
+            for caller in &callers {
+                let refused = caller.connects.wait_timeout(common::LONG);
+                assert_eq!(refused, Some(Status::CONNECTION_REFUSED));
+            }
+        });
+        let mut seen = Vec::new();
+        for _ in &names {
+            run(|overlapped| listener.get_connection_request(&there, overlapped)).unwrap();
+            let [name] = there.get_private_data().unwrap()[..] else {
+                panic!("no name");
+            };
+            seen.push([name]);
+            // Answered, so that the next one has a new connector and the caller an end.
+            there.reject(b"").unwrap();
+            arrived.fetch_add(1, Ordering::Relaxed);
+            there = passive.connector();
+        }
+        seen
+    });
+    assert_eq!(seen.len(), names.len());
+    assert!(names.iter().all(|name| seen.contains(name)));
+}
+
+/// Polls a future once.
+fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> std::task::Poll<T> {
+    future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+}
+
+#[test]
+fn lstn_025_a_future_that_is_dropped_takes_no_peer_with_it() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let connector = passive.connector();
+    let mut dropped = Box::pin(ext::get_connection_request_async(&listener, &connector));
+    assert!(poll(dropped.as_mut()).is_pending());
+    drop(dropped);
+    let _caller = Caller::new(&active, address, b"first");
+    let peer = ext::get_connection_request(&listener, &connector).unwrap();
+    assert_eq!(peer.private_data, b"first");
+
+    // Also when the peer came between the last look at the future and its end.
+    let connector = passive.connector();
+    let mut dropped = Box::pin(ext::get_connection_request_async(&listener, &connector));
+    assert!(poll(dropped.as_mut()).is_pending());
+    let _caller = Caller::new(&active, address, b"second");
+    while connector.get_peer_address().is_err() {
+        passive.file.progress();
+        std::thread::yield_now();
+    }
+    drop(dropped);
+    let next = passive.connector();
+    let peer = ext::get_connection_request(&listener, &next).unwrap();
+    assert_eq!(peer.private_data, b"second");
+
+    // A future that cannot start does not touch what is there.
+    let mut refused = Box::pin(ext::get_connection_request_async(&listener, &next));
+    let std::task::Poll::Ready(Err(error)) = poll(refused.as_mut()) else {
+        panic!("the connector is in use");
+    };
+    assert_eq!(error.status(), Status::CONNECTION_ACTIVE);
+    drop(refused);
+    assert_eq!(next.get_private_data().unwrap(), b"second");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 use socket2::Socket;
 
 use super::greeting::Arrival;
+use super::listener::Listener;
 use super::{Done, Exchange};
 use crate::adapter::{Core, downcast};
 use crate::file::File;
@@ -55,8 +56,8 @@ enum Phase {
     Connecting(Box<Attempt>),
     /// The peer has accepted, the client has not completed (A3).
     Answered(Box<Answered>),
-    /// A listener's client waits for a request to arrive here (P1).
-    Waiting,
+    /// A client of this listener waits for a request to arrive here (P1).
+    Waiting(Weak<Listener>),
     /// A request has arrived (P2).
     Offered(Box<Offered>),
     /// The peer has given up before the client decided (P2g).
@@ -86,6 +87,8 @@ struct Answered {
 struct Offered {
     exchange: Exchange,
     request: Frame,
+    /// Where it came from.
+    listener: Weak<Listener>,
 }
 
 #[derive(Debug, Default)]
@@ -306,6 +309,10 @@ impl Connector {
     /// The client has released its last reference.
     fn released(&self) {
         let mut state = self.lock();
+        let waited = match &state.phase {
+            Phase::Waiting(listener) => listener.upgrade(),
+            _ => None,
+        };
         let mut done = match state.phase {
             Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
             Phase::Answered(_) => {
@@ -317,11 +324,15 @@ impl Connector {
                 Done::default()
             }
             Phase::Disconnecting => self.finish(&mut state, Phase::Disconnected, Status::CANCELED),
-            Phase::Waiting => self.finish(&mut state, Phase::Dead, Status::CANCELED),
+            Phase::Waiting(_) => self.finish(&mut state, Phase::Dead, Status::CANCELED),
             _ => Done::default(),
         };
         Self::end_notifications(&mut state, &mut done, Status::CANCELED);
         state.done = done;
+        drop(state); // the listener locks connectors, so that it is not to be called under this lock
+        if let Some(listener) = waited {
+            listener.connector_released(self);
+        }
     }
 
     fn reject(&self, private_data: &[u8]) -> Result<()> {
@@ -608,7 +619,7 @@ impl netdirect::Connector for Handle {
     fn get_peer_address(&self) -> Result<SocketAddr> {
         let state = self.0.lock();
         let peer = match state.phase {
-            Phase::Idle | Phase::Waiting | Phase::Disconnected | Phase::Connecting(_) => None,
+            Phase::Idle | Phase::Waiting(_) | Phase::Disconnected | Phase::Connecting(_) => None,
             _ => state.peer,
         };
         peer.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "the connector is not connected")) // CONN-099

@@ -39,14 +39,6 @@ pub(crate) struct Arrival {
     pub(crate) request: Frame,
 }
 
-impl Arrival {
-    /// Nobody wants it.
-    pub(super) fn refuse(self, core: &Core) {
-        send_reject(&self.stream, &self.request, core.read_limits(), &[]);
-        self.stream.close_write();
-    }
-}
-
 impl Greeting {
     /// Begins to listen to a peer.
     pub(super) fn start(
@@ -54,6 +46,35 @@ impl Greeting {
         listener: Weak<Listener>,
         key: usize,
         stream: Stream,
+    ) -> io::Result<Arc<Self>> {
+        let this = Self::new(core, listener, key, stream, None)?;
+        if let Some(limit) = core.options.timeouts.request {
+            let target = Arc::downgrade(&(Arc::clone(&this) as Arc<dyn Timed>));
+            let mut state = this.state.lock();
+            // Another thread may have read the whole Request already.
+            if state.exchange.is_some() && state.request.is_none() {
+                state.timer = Some(core.set_timer(Instant::now() + limit, target));
+            }
+        }
+        Ok(this)
+    }
+
+    /// Watches a peer whose Request is here already, until somebody wants it.
+    pub(super) fn resume(
+        core: &Arc<Core>,
+        listener: Weak<Listener>,
+        key: usize,
+        arrival: Arrival,
+    ) -> io::Result<Arc<Self>> {
+        Self::new(core, listener, key, arrival.stream, Some(arrival.request))
+    }
+
+    fn new(
+        core: &Arc<Core>,
+        listener: Weak<Listener>,
+        key: usize,
+        stream: Stream,
+        request: Option<Frame>,
     ) -> io::Result<Arc<Self>> {
         let this = Arc::new(Self {
             core: Arc::clone(core),
@@ -63,16 +84,9 @@ impl Greeting {
         });
         let mut state = this.state.lock();
         let source = Arc::downgrade(&(Arc::clone(&this) as Arc<dyn Source>));
-        state.exchange = Some(Exchange::new(
-            stream,
-            &core.control,
-            source,
-            FrameKind::Request,
-        )?);
-        if let Some(limit) = core.options.timeouts.request {
-            let target = Arc::downgrade(&(Arc::clone(&this) as Arc<dyn Timed>));
-            state.timer = Some(core.set_timer(Instant::now() + limit, target));
-        }
+        let exchange = Exchange::new(stream, &core.control, source, FrameKind::Request)?;
+        state.exchange = Some(exchange);
+        state.request = request;
         drop(state);
         Ok(this)
     }

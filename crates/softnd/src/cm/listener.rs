@@ -14,7 +14,7 @@ use socket2::Socket;
 
 use super::Done;
 use super::connector::{self, Connector};
-use super::greeting::Greeting;
+use super::greeting::{Arrival, Greeting};
 use crate::adapter::{Core, downcast};
 use crate::capture::FlowRole;
 use crate::file::File;
@@ -47,6 +47,15 @@ struct State {
     /// Complete requests that no client has asked for yet, oldest first.
     queue: VecDeque<usize>,
     waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
+}
+
+impl State {
+    /// Takes a connector out of those that wait.
+    fn no_longer_waits(&mut self, connector: &Connector) -> Option<PendingOverlapped> {
+        let mut waiting = self.waiting.iter();
+        let at = waiting.position(|(waiting, _)| std::ptr::eq(&**waiting, connector))?;
+        self.waiting.remove(at).map(|(_, request)| request)
+    }
 }
 
 impl std::fmt::Debug for Listener {
@@ -148,7 +157,7 @@ impl Listener {
         if state.listening.is_empty() {
             return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
         }
-        connector.wait_for_request()?;
+        connector.wait_for_request(&self.this)?;
         let file: Arc<dyn OverlappedFile> = self.file.clone();
         let request = overlapped
             .begin(&file)
@@ -157,6 +166,43 @@ impl Listener {
         drop(state);
         self.match_up();
         Ok(Started::Pending)
+    }
+
+    /// Takes a connector out of GetConnectionRequest, with what it waits for or has been given.
+    fn withdraw(&self, connector: &Connector) -> Result<()> {
+        let mut done = Done::default();
+        let mut state = self.state.lock();
+        if let Some(request) = state.no_longer_waits(connector) {
+            connector.request_cancelled();
+            done.push(Some(request), Status::CANCELED);
+        } else if let Some(arrival) = connector.take_back(&self.this)? {
+            self.queue_again(&mut state, *arrival);
+        }
+        drop(state);
+        done.deliver();
+        self.match_up();
+        Ok(())
+    }
+
+    /// A peer that nobody wanted after all is the first in line.
+    fn queue_again(&self, state: &mut State, arrival: Arrival) {
+        let entry = state.greetings.vacant_entry();
+        let key = entry.key();
+        match Greeting::resume(&self.core, self.this.clone(), key, arrival) {
+            Ok(greeting) => {
+                entry.insert(greeting);
+                state.queue.push_front(key);
+            }
+            Err(error) => tracing::debug!(%error, "a peer that came back is lost"),
+        }
+    }
+
+    /// The client has released a connector that waited here (LSTN-025).
+    pub(super) fn connector_released(&self, connector: &Connector) {
+        let request = self.state.lock().no_longer_waits(connector);
+        if let Some(request) = request {
+            request.complete(Status::CANCELED);
+        }
     }
 
     /// Gives queued requests to waiting connectors.
@@ -176,9 +222,9 @@ impl Listener {
                 let request = state.waiting.pop_front().map(|(_, request)| request);
                 match connector.offer(arrival) {
                     Ok(status) => done.push(request, status),
-                    // The client has released it this very moment.
+                    // The client has released it this very moment: the next one's (LSTN-032).
                     Err(arrival) => {
-                        arrival.refuse(&self.core);
+                        self.queue_again(&mut state, *arrival);
                         done.push(request, Status::CANCELED);
                     }
                 }
@@ -307,6 +353,19 @@ impl Handle {
     pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
         Self(Listener::new(core, file))
     }
+
+    /// The connector, if it is one of this adapter's.
+    fn own(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<connector::Handle>> {
+        let ours = downcast::<connector::Handle>(connector.clone(), |connector| {
+            Arc::ptr_eq(connector.0.core(), &self.0.core)
+        });
+        ours.ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER_1,
+                "the connector is not one of this adapter's",
+            )
+        })
+    }
 }
 
 impl Drop for Handle {
@@ -341,16 +400,12 @@ impl netdirect::Listener for Handle {
         connector: &Arc<dyn netdirect::Connector>,
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let ours = downcast::<connector::Handle>(connector.clone(), |connector| {
-            Arc::ptr_eq(connector.0.core(), &self.0.core)
-        });
-        let connector = ours.ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_1,
-                "the connector is not one of this adapter's",
-            )
-        })?;
+        let connector = self.own(connector)?;
         self.0
             .get_connection_request(Arc::clone(&connector.0), overlapped)
+    }
+
+    fn withdraw(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<()> {
+        self.0.withdraw(&self.own(connector)?.0)
     }
 }

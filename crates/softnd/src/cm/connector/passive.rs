@@ -1,46 +1,47 @@
 //! The passive side: a request arrives, Accept, the wait for the peer's ready-to-receive message.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use iwarp::mpa::startup::{self, Acceptance, FrameKind, ReadyKinds, peer_limits};
 use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
-use super::{Arrival, Connector, Offered, Phase, State};
+use super::{Arrival, Connector, Listener, Offered, Phase, State};
 use crate::adapter::UNSTATED_READ_LIMIT;
 use crate::cm::{Done, Exchange, send_reject};
 use crate::qp::{Drivers, Qp, Signals, Start};
 use crate::status::fail;
 
 impl Connector {
-    /// A listener's client wants the next request here.
-    pub(crate) fn wait_for_request(&self) -> Result<()> {
+    /// A client of `listener` wants the next request here.
+    pub(crate) fn wait_for_request(&self, listener: &Weak<Listener>) -> Result<()> {
         let mut state = self.lock();
         if !matches!(state.phase, Phase::Idle) {
             return fail(Status::CONNECTION_ACTIVE, "the connector is in use"); // LSTN-031
         }
-        state.phase = Phase::Waiting;
+        state.phase = Phase::Waiting(listener.clone());
         Ok(())
     }
 
     pub(crate) fn request_cancelled(&self) {
         let mut state = self.lock();
-        if matches!(state.phase, Phase::Waiting) {
+        if matches!(state.phase, Phase::Waiting(_)) {
             state.phase = Phase::Idle;
         }
     }
 
     /// Whether a request can be given to this connector.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.lock().phase, Phase::Waiting)
+        matches!(self.lock().phase, Phase::Waiting(_))
     }
 
     /// A peer's request arrives. The arrival comes back when the client has released the connector meanwhile.
     pub(crate) fn offer(&self, arrival: Box<Arrival>) -> std::result::Result<Status, Box<Arrival>> {
         let mut state = self.lock();
-        if !matches!(state.phase, Phase::Waiting) {
+        let Phase::Waiting(listener) = &state.phase else {
             return Err(arrival);
-        }
+        };
+        let listener = listener.clone();
         let Arrival { stream, request } = *arrival;
         state.local = Some(stream.local());
         state.peer = Some(stream.peer());
@@ -53,13 +54,47 @@ impl Connector {
             self.source(),
             FrameKind::Request,
         ) {
-            Ok(exchange) => state.phase = Phase::Offered(Box::new(Offered { exchange, request })),
+            Ok(exchange) => {
+                state.phase = Phase::Offered(Box::new(Offered {
+                    exchange,
+                    request,
+                    listener,
+                }));
+            }
             Err(error) => {
                 tracing::warn!(%error, "cannot watch a peer that asks for a connection");
                 state.phase = Phase::Gone;
             }
         }
         Ok(Status::SUCCESS)
+    }
+
+    /// Gives back what [`offer`](Self::offer) has put here and nobody has answered: the connector is as it was before.
+    /// `None` when the peer has given up.
+    pub(crate) fn take_back(&self, listener: &Weak<Listener>) -> Result<Option<Box<Arrival>>> {
+        let mut state = self.lock();
+        self.look_for_end(&mut state);
+        match &state.phase {
+            Phase::Offered(offered) if offered.listener.ptr_eq(listener) => {}
+            Phase::Gone => {}
+            _ => {
+                return fail(
+                    Status::CONNECTION_INVALID,
+                    "the connector neither waits for nor holds a request of this listener",
+                );
+            }
+        }
+        let bound = state.bound.as_ref();
+        state.local = bound.and_then(|socket| socket.local_addr().ok()?.as_socket());
+        (state.peer, state.private_data, state.limits) = (None, None, None);
+        let Phase::Offered(offered) = std::mem::take(&mut state.phase) else {
+            return Ok(None);
+        };
+        let Offered {
+            exchange, request, ..
+        } = *offered;
+        let stream = exchange.into_stream();
+        Ok(Some(Box::new(Arrival { stream, request })))
     }
 
     /// The peer's wishes, seen from here and cut to both adapters (IW-009).
@@ -89,7 +124,9 @@ impl Connector {
     /// Answers a request with R = 1, because of its Private Data or for another reason of the client's (MPA-019).
     pub(super) fn refuse(&self, state: &mut State, private_data: &[u8]) {
         if let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead) {
-            let Offered { exchange, request } = *offered;
+            let Offered {
+                exchange, request, ..
+            } = *offered;
             send_reject(
                 &exchange.stream,
                 &request,
@@ -150,7 +187,9 @@ impl Connector {
         let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Accepting) else {
             return Done::default();
         };
-        let Offered { exchange, request } = *offered;
+        let Offered {
+            exchange, request, ..
+        } = *offered;
         let view = state.limits.unwrap_or_default();
         let effective = iwarp::ReadLimits {
             ird: limits.inbound.min(view.inbound), // IW-010, CONN-063
