@@ -163,6 +163,10 @@ pub trait Connector: OverlappedObject {
     /// `NotifyDisconnect`: ends with [`SUCCESS`](crate::Status::SUCCESS) when the connection is over, whoever ended it; at
     /// once when it is over already (CONN-107). Does not cancel requests of the queue pair (CONN-106).
     ///
+    /// When the peer, an error or a reset ends the connection, results that this brings about, flushed Receives above all,
+    /// become visible only after every request of NotifyDisconnect in flight has ended, with event and packet. So code that
+    /// runs when the request ends (a waker) must not wait for such results.
+    ///
     /// # Errors
     ///
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): never connected.

@@ -1,5 +1,6 @@
 //! Queue pairs, ND2's `IND2QueuePair`: the engine's connection, the stream under it, and who drives them.
 
+mod flush;
 mod gather;
 mod handle;
 mod link;
@@ -29,6 +30,8 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::status::{fail, post_error, request_type, result_status};
 use crate::stream::Stream;
 
+use flush::Flush;
+pub(crate) use flush::FlushGuard;
 use gather::{Gather, Leaves};
 pub(crate) use handle::Handle;
 pub(crate) use link::EARLY;
@@ -51,7 +54,7 @@ bitflags::bitflags! {
         const TERMINATED = 8;
         /// The stream was reset, by either end.
         const RESET = 16;
-        /// Nothing is left of the stream.
+        /// Nothing is left of the stream, and all results have been placed.
         const GONE = 32;
     }
 }
@@ -129,6 +132,9 @@ struct State {
     /// Notifications that placed results have set off; delivered when the lock is released.
     firings: Firings,
     signals: Signals,
+    flush: Flush,
+    /// Nothing is left of the stream, and [`Signals::GONE`] has not been signalled.
+    over: bool,
     /// Octets received in this visit.
     received: usize,
     gather: Gather,
@@ -206,6 +212,8 @@ impl Qp {
                 results: Vec::new(),
                 firings: Firings::default(),
                 signals: Signals::empty(),
+                flush: Flush::Free,
+                over: false,
                 received: 0,
                 gather: Gather::default(),
                 deadline: None,
@@ -291,7 +299,7 @@ impl Qp {
         }
         state.link = Some(link);
         if attached.is_err() {
-            state.cut(StreamEnd::Reset, 0);
+            state.cut(self, StreamEnd::Reset, 0);
         }
         state.work(Edges::KICK);
         attached
@@ -339,7 +347,7 @@ impl Qp {
             state.phase,
             Phase::Fresh | Phase::Claimed | Phase::Disconnected
         ) {
-            return state.link.is_none();
+            return state.is_gone();
         }
         state.phase = Phase::Disconnected;
         state.connection.disconnect();
@@ -349,13 +357,13 @@ impl Qp {
             state.connection.handle_dropped(dropped);
         }
         state.work(Edges::KICK);
-        state.link.is_none()
+        state.is_gone()
     }
 
     /// Ends the connection with a reset, whatever is under way.
     pub(crate) fn abort(&self) {
         let mut state = self.lock();
-        state.cut(StreamEnd::Reset, 0);
+        state.cut(self, StreamEnd::Reset, 0);
         state.work(Edges::empty());
     }
 
@@ -429,7 +437,7 @@ impl Qp {
         {
             self.core.linger(self.id, this);
             // It may have ended before it was put there.
-            if self.lock().link.is_none() {
+            if self.lock().is_gone() {
                 drop(self.core.unlinger(self.id));
             }
         }
@@ -594,7 +602,7 @@ impl Timed for Qp {
         }
         if state.deadline.is_some_and(|deadline| deadline <= now) {
             tracing::debug!(qp = ?self.id, "the peer did not end the connection in time; reset");
-            state.cut(StreamEnd::Reset, 0);
+            state.cut(self, StreamEnd::Reset, 0);
         }
         state.connection.handle_timeout(now);
         state.work(Edges::KICK);
@@ -619,9 +627,9 @@ impl State {
         let sent = if polled {
             Visit::Finished
         } else {
-            self.step(|link, connection| link.transmit(connection, &qp.core))
+            self.step(qp, |link, connection| link.transmit(connection, &qp.core))
         };
-        let received = self.step(|link, connection| link.receive(connection, &qp.core));
+        let received = self.step(qp, |link, connection| link.receive(connection, &qp.core));
         if let Some(link) = &mut self.link {
             let activity = link.take_activity();
             self.received += activity.octets;
@@ -633,7 +641,7 @@ impl State {
         if !self.connection.wants_transmit() {
             return sent.and(received);
         }
-        let answered = self.step(|link, connection| link.transmit(connection, &qp.core));
+        let answered = self.step(qp, |link, connection| link.transmit(connection, &qp.core));
         self.settle(qp);
         sent.and(received).and(answered)
     }
@@ -641,13 +649,17 @@ impl State {
     /// Sends what was posted; what was received meanwhile waits for its own turn.
     fn send(&mut self, qp: &Qp) -> Visit {
         self.gather.left();
-        let sent = self.step(|link, connection| link.transmit(connection, &qp.core));
+        let sent = self.step(qp, |link, connection| link.transmit(connection, &qp.core));
         self.settle(qp);
         sent
     }
 
     /// One direction of the stream, if there still is one.
-    fn step(&mut self, act: impl FnOnce(&mut Link, &mut Connection) -> io::Result<Visit>) -> Visit {
+    fn step(
+        &mut self,
+        qp: &Qp,
+        act: impl FnOnce(&mut Link, &mut Connection) -> io::Result<Visit>,
+    ) -> Visit {
         let Some(link) = &mut self.link else {
             return Visit::Finished;
         };
@@ -656,19 +668,27 @@ impl State {
             Err(error) => {
                 tracing::debug!(%error, "a stream broke");
                 link.stream().was_reset();
-                self.cut(StreamEnd::Reset, 0);
+                self.cut(qp, StreamEnd::Reset, 0);
                 Visit::Finished
             }
         }
     }
 
+    /// Nothing is left of the stream, and that was signalled.
+    fn is_gone(&self) -> bool {
+        self.link.is_none() && !self.over
+    }
+
     /// Ends the stream here and now.
-    fn cut(&mut self, end: StreamEnd, unread: usize) {
+    fn cut(&mut self, qp: &Qp, end: StreamEnd, unread: usize) {
         if let Some(link) = self.link.take() {
             link.reset();
+            self.fetch_events(qp); // what happened before
             self.connection
                 .handle_stream_end(Instant::now(), end, unread);
-            self.signals |= Signals::RESET | Signals::GONE;
+            self.signals |= Signals::RESET;
+            self.over = true;
+            self.hold_flush();
             self.phase = if self.phase == Phase::Disconnected {
                 Phase::Disconnected
             } else {
@@ -679,23 +699,33 @@ impl State {
 
     /// Turns the engine's events into results and signals, ends directions that are done, and keeps the timer.
     fn settle(&mut self, qp: &Qp) {
-        while let Some(event) = self.connection.poll_event() {
-            self.take(event, qp);
-            if self.results.len() == RESULTS {
-                self.place_results(qp);
-            }
-        }
-        self.place_results(qp);
+        self.fetch_events(qp);
         if let Some(link) = &mut self.link {
             if self.connection.write_side_done() {
                 link.close_write();
             }
             if link.is_over() {
                 self.link.take().expect("looked at above").close();
-                self.signals |= Signals::GONE;
+                self.over = true;
             }
         }
+        if self.over && self.flush != Flush::Held {
+            self.over = false;
+            self.signals |= Signals::GONE;
+        }
         self.keep_time(qp);
+    }
+
+    fn fetch_events(&mut self, qp: &Qp) {
+        while self.flush != Flush::Held
+            && let Some(event) = self.connection.poll_event()
+        {
+            self.take(event, qp);
+            if self.results.len() == RESULTS {
+                self.place_results(qp);
+            }
+        }
+        self.place_results(qp);
     }
 
     fn place_results(&mut self, qp: &Qp) {
@@ -753,6 +783,7 @@ impl State {
             }
             Event::PeerClosed => {
                 self.signals |= Signals::PEER_CLOSED;
+                self.hold_flush();
                 self.set_deadline(qp);
             }
             Event::Fault(fault) => {
@@ -769,6 +800,7 @@ impl State {
 
     fn fail(&mut self, signals: Signals, qp: &Qp) {
         self.signals |= signals;
+        self.hold_flush();
         if self.phase != Phase::Disconnected {
             self.phase = Phase::Ended;
         }

@@ -9,7 +9,7 @@ mod passive;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ use crate::ports;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
-use crate::qp::{self, Drivers, Qp, Signals};
+use crate::qp::{self, Drivers, FlushGuard, Qp, Signals};
 use crate::status::fail;
 use crate::stream::Stream;
 
@@ -106,6 +106,8 @@ struct State {
     /// The pending Connect, Accept or Disconnect: only one of them can be.
     request: Option<PendingOverlapped>,
     notifications: Vec<PendingOverlapped>,
+    /// From the start of the stream until the queue pair has told of its end.
+    guard: Option<Arc<FlushGuard>>,
     /// The connection has ended for the queue pair, though the client has not disconnected.
     ended: bool,
     timer: Option<TimerKey>,
@@ -221,6 +223,9 @@ impl Connector {
     }
 
     fn attend(&self) {
+        // Who finds the connector locked leaves signals to the holder, who looks for them after it has unlocked. With a fence
+        // on both sides, one of the two sees what the other has done.
+        fence(Ordering::SeqCst);
         while self.signals.load(Ordering::SeqCst) != 0 {
             let Some(mut state) = self.state.try_lock() else {
                 return;
@@ -238,15 +243,18 @@ impl Connector {
             done = self.accepting(state, signals);
         }
         let end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
+        if signals.intersects(end) {
+            done.guard = state.guard.take();
+        }
         match state.phase {
             Phase::Connected | Phase::Answered(_) if signals.intersects(end) => {
                 state.ended = true;
                 Self::end_notifications(state, &mut done, Status::SUCCESS); // CONN-102
             }
             Phase::Disconnecting if signals.contains(Signals::GONE) => {
-                let ended = self.finish(state, Phase::Disconnected, Status::SUCCESS);
-                done.0.extend(ended.0);
                 Self::end_notifications(state, &mut done, Status::SUCCESS); // AMB-033
+                let ended = self.finish(state, Phase::Disconnected, Status::SUCCESS);
+                done.requests.extend(ended.requests);
             }
             _ => {}
         }
@@ -303,6 +311,7 @@ impl Connector {
             _ => Done::default(),
         };
         Self::end_notifications(&mut state, &mut done, Status::CANCELED); // CONN-105, TST-044
+        done.guard = state.guard.clone();
         state.done = done;
     }
 
@@ -328,6 +337,7 @@ impl Connector {
             _ => Done::default(),
         };
         Self::end_notifications(&mut state, &mut done, Status::CANCELED);
+        done.guard = state.guard.take();
         state.done = done;
         drop(state); // the listener locks connectors, so that it is not to be called under this lock
         if let Some(listener) = waited {

@@ -13,22 +13,30 @@ use netdirect::{PendingOverlapped, Status};
 
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
+use crate::qp::FlushGuard;
 use crate::stream::Stream;
 
-/// Requests to be completed once no lock is held.
+/// What is to be done once no lock is held.
 #[must_use]
 #[derive(Debug, Default)]
-pub(crate) struct Done(Vec<(PendingOverlapped, Status)>);
+pub(crate) struct Done {
+    /// Requests to be completed.
+    requests: Vec<(PendingOverlapped, Status)>,
+    /// What the end of the connection brings about is seen after that.
+    guard: Option<Arc<FlushGuard>>,
+}
 
 impl Done {
     fn push(&mut self, request: Option<PendingOverlapped>, status: Status) {
-        self.0.extend(request.map(|request| (request, status)));
+        self.requests
+            .extend(request.map(|request| (request, status)));
     }
 
     fn deliver(self) {
-        for (request, status) in self.0 {
+        for (request, status) in self.requests {
             request.complete(status);
         }
+        drop(self.guard);
     }
 }
 

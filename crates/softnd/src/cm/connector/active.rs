@@ -410,7 +410,7 @@ impl Connector {
         else {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here");
         };
-        let started = self.hand_over(&state, *answered, Start::Open);
+        let started = self.hand_over(&mut state, *answered, Start::Open);
         let mut done = Done::default();
         match started {
             Ok(()) => done.push(state.request.take(), Status::SUCCESS),
@@ -438,13 +438,14 @@ impl Connector {
     }
 
     /// Gives the stream to the queue pair, which sends the ready-to-receive message.
-    fn hand_over(&self, state: &State, mut answered: Answered, start: Start) -> io::Result<()> {
+    fn hand_over(&self, state: &mut State, mut answered: Answered, start: Start) -> io::Result<()> {
         let Some(qp) = &state.qp else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         match answered.stream.take() {
             Some(stream) => {
                 let config = self.stream_config(iwarp::Role::Initiator, &answered.agreed, &stream);
+                state.guard = Some(qp.guard_flush());
                 qp.start(stream, config, start)
             }
             None if state.ended => Err(io::ErrorKind::ConnectionReset.into()),

@@ -215,9 +215,10 @@ impl Connector {
         // Without a third message there is nothing to wait for (IW-005).
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };
-        let started = stream
-            .send_frame(&octets)
-            .and_then(|()| qp.start(stream, config, start));
+        let started = stream.send_frame(&octets).and_then(|()| {
+            state.guard = Some(qp.guard_flush());
+            qp.start(stream, config, start)
+        });
         if let Err(error) = started {
             tracing::debug!(%error, "the peer was gone at Accept");
             qp.unclaim();

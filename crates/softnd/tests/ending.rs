@@ -1,0 +1,330 @@
+//! The end of a connection: who is told of it, and in which order.
+
+mod common;
+
+use std::any::Any;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use common::{Side, end, pair, run};
+use iwarp::mpa::startup::{Frame, FrameKind};
+use netdirect::{
+    CompletionPort, CompletionQueue, CompletionResult, Connector, LocalToken, NotifyType, OpFlags,
+    Overlapped, QueuePair, RemoteAddress, Sge, Status,
+};
+use socket2::SockRef;
+
+/// The ends that a connection can come to without this side's Disconnect.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// The peer disconnects.
+    Orderly,
+    /// The peer's end of the stream is a reset.
+    Reset,
+    /// The peer finds an error and sends a Terminate.
+    Terminate,
+    /// This side finds an error in what the peer sent.
+    Fault,
+    /// A request of this side fails.
+    Request,
+}
+
+const ENDINGS: [Ending; 5] = [
+    Ending::Orderly,
+    Ending::Reset,
+    Ending::Terminate,
+    Ending::Fault,
+    Ending::Request,
+];
+
+/// One end of a connection, and what ends it.
+struct Watched {
+    side: Side,
+    qp: Arc<dyn QueuePair>,
+    connector: Arc<dyn Connector>,
+    end: Box<dyn FnOnce() + Send>,
+    /// The other end, which lives as long as this one.
+    _peer: Box<dyn Any + Send>,
+}
+
+/// A Write to memory that nobody has registered; its success is not reported.
+fn write_astray(qp: &Arc<dyn QueuePair>) {
+    let nowhere = RemoteAddress {
+        address: 0,
+        token: netdirect::RemoteToken(0xDEAD_BEEF),
+    };
+    qp.write_inline(99, &[b"astray"], nowhere, OpFlags::SILENT_SUCCESS)
+        .unwrap();
+}
+
+fn watched(ending: Ending) -> Watched {
+    if let Ending::Reset = ending {
+        return reset_by_hand();
+    }
+    let pair = pair();
+    let (active, passive) = (pair.active_qp.clone(), pair.passive_qp.clone());
+    let (side, qp, connector) = match ending {
+        Ending::Terminate => (&pair.active, &pair.active_qp, &pair.active_connector),
+        _ => (&pair.passive, &pair.passive_qp, &pair.passive_connector),
+    };
+    let (side, qp, connector) = (side.clone(), qp.clone(), connector.clone());
+    let peer = pair.active_connector.clone();
+    let end = move || match ending {
+        Ending::Orderly => run(|overlapped| peer.disconnect(overlapped)).unwrap(),
+        Ending::Terminate | Ending::Fault => write_astray(&active),
+        Ending::Request => {
+            let unknown = Sge {
+                address: 0,
+                length: 1,
+                token: LocalToken(0xDEAD_BEEF),
+            };
+            passive.send(98, &[unknown], OpFlags::empty()).unwrap();
+        }
+        Ending::Reset => unreachable!("made by hand"),
+    };
+    let keep: (Side, Arc<dyn QueuePair>, Arc<dyn Connector>) = match ending {
+        Ending::Terminate => (pair.passive, pair.passive_qp, pair.passive_connector),
+        _ => (pair.active, pair.active_qp, pair.active_connector),
+    };
+    Watched {
+        side,
+        qp,
+        connector,
+        end: Box::new(end),
+        _peer: Box::new(keep),
+    }
+}
+
+/// Connected with a client made by hand, which ends with a reset.
+fn reset_by_hand() -> Watched {
+    let side = Side::new();
+    let (listener, address) = side.listener(0);
+    let connector = side.connector();
+    let arrives = Overlapped::new();
+    let arrival = listener.get_connection_request(&connector, &arrives);
+    let request = Frame {
+        kind: FrameKind::Request,
+        markers: false,
+        crc: false,
+        rejected: false,
+        revision: 1,
+        enhanced: None,
+        private_data: Vec::new(),
+    };
+    let mut octets = Vec::new();
+    request.encode(&mut octets);
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(&octets).unwrap();
+    end(arrival, &arrives).unwrap();
+    let qp = side.queue_pair();
+    run(|overlapped| connector.accept(&qp, 0, 0, b"", overlapped)).unwrap();
+    client.read_exact(&mut [0; 20]).unwrap();
+    let end = move || {
+        SockRef::from(&client)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        drop(client);
+    };
+    Watched {
+        side,
+        qp,
+        connector,
+        end: Box::new(end),
+        _peer: Box::new(listener),
+    }
+}
+
+/// Takes what is in the queue; whether the flush of the Receive is among it.
+fn is_flushed(cq: &Arc<dyn CompletionQueue>) -> bool {
+    let mut results = [CompletionResult::default(); 8];
+    let count = cq.get_results(&mut results);
+    results[..count]
+        .iter()
+        .any(|result| result.status == Status::CANCELED)
+}
+
+#[test]
+fn conn_106_notify_disconnect_comes_before_the_flush_in_a_completion_port() {
+    const RESULTS: u64 = 1;
+    const DISCONNECT: u64 = 2;
+    for ending in ENDINGS {
+        for notify_first in [false, true] {
+            let watched = watched(ending);
+            let port = CompletionPort::new();
+            watched.side.file.associate(&port, 0).unwrap();
+            watched.qp.receive(5, &[]).unwrap();
+            let (results, disconnect) = (Overlapped::new(), Overlapped::new());
+            results.set_user(RESULTS);
+            disconnect.set_user(DISCONNECT);
+            let notify = || watched.side.cq.notify(NotifyType::Any, &results).unwrap();
+            let _ = notify_first.then(notify);
+            let _ = watched.connector.notify_disconnect(&disconnect).unwrap();
+            let _ = (!notify_first).then(notify);
+            (watched.end)();
+            for expected in [DISCONNECT, RESULTS] {
+                let packet = port.get(Some(common::LONG)).expect("the end is told");
+                assert_eq!(
+                    (packet.user, packet.status),
+                    (expected, Status::SUCCESS),
+                    "{ending:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Whoever finds a flushed Receive finds NotifyDisconnect done, also while other threads use the connector, so that
+/// whoever holds it has to do what the driver of the queue pair found out.
+#[test]
+fn conn_106_a_poller_that_finds_the_flush_finds_notify_disconnect_done() {
+    for round in 0..100 {
+        let Watched {
+            side,
+            qp,
+            connector,
+            end,
+            _peer,
+        } = watched(ENDINGS[round % ENDINGS.len()]);
+        qp.receive(5, &[]).unwrap();
+        let notified = [Overlapped::new(), Overlapped::new(), Overlapped::new()];
+        for overlapped in &notified {
+            let _ = connector.notify_disconnect(overlapped).unwrap();
+        }
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let polls = scope.spawn(|| {
+                while !is_flushed(&side.cq) {}
+                over.store(true, Ordering::Relaxed);
+                notified.each_ref().map(Overlapped::status)
+            });
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = connector.get_peer_address();
+                }
+            });
+            scope.spawn(end);
+            assert_eq!(polls.join().unwrap(), [Status::SUCCESS; 3], "round {round}");
+        });
+    }
+}
+
+/// Code of the application's that runs when a request ends, in the thread that ends it.
+struct AtEnd<F: Fn() + Send + Sync>(F);
+
+impl<F: Fn() + Send + Sync> Wake for AtEnd<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+/// Has `act` called at the end of the request of `overlapped`, which is in flight.
+fn at_end(overlapped: &Overlapped, act: impl Fn() + Send + Sync + 'static) {
+    let waker = Waker::from(Arc::new(AtEnd(act)));
+    let mut finished = Box::pin(overlapped.into_future());
+    let polled = finished.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    std::mem::forget(finished); // dropped, it would take its waker back
+}
+
+/// Each request of NotifyDisconnect is told before anything of the flush can be seen, not only the first.
+#[test]
+fn conn_106_the_flush_cannot_be_seen_while_notify_disconnect_is_being_told() {
+    for ending in ENDINGS {
+        let watched = watched(ending);
+        watched.qp.receive(5, &[]).unwrap();
+        let results = Overlapped::new();
+        let _ = watched.side.cq.notify(NotifyType::Any, &results).unwrap();
+        let notified = [Overlapped::new(), Overlapped::new()];
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        for overlapped in &notified {
+            let _ = watched.connector.notify_disconnect(overlapped).unwrap();
+            let (cq, seen, results) = (watched.side.cq.clone(), seen.clone(), results.clone());
+            at_end(overlapped, move || {
+                let mut row = [CompletionResult::default(); 8];
+                let count = cq.get_results(&mut row);
+                seen.lock().unwrap().push((count, results.status()));
+            });
+        }
+        (watched.end)();
+        assert_eq!(results.wait_timeout(common::LONG), Some(Status::SUCCESS));
+        let seen = seen.lock().unwrap().clone();
+        assert_eq!(seen, [(0, Status::PENDING); 2], "{ending:?}");
+        assert!(is_flushed(&watched.side.cq), "{ending:?}");
+    }
+}
+
+/// A thread that cancels has taken the requests of NotifyDisconnect and told the first of them when the peer's
+/// disconnect is found by another: the flush waits for the thread that cancels.
+#[test]
+fn conn_106_the_flush_waits_for_a_cancel_under_way() {
+    let Watched {
+        side,
+        qp,
+        connector,
+        end,
+        _peer,
+    } = watched(Ending::Orderly);
+    qp.receive(5, &[]).unwrap();
+    let notified = [Overlapped::new(), Overlapped::new()];
+    for overlapped in &notified {
+        let _ = connector.notify_disconnect(overlapped).unwrap();
+    }
+    let end = Mutex::new(Some(end));
+    let seen = Arc::new(Mutex::new(None));
+    let (second, found) = (notified[1].clone(), seen.clone());
+    let (cq, again) = (side.cq.clone(), connector.clone());
+    at_end(&notified[0], move || {
+        let end = end.lock().unwrap().take().expect("told once");
+        let ends = std::thread::spawn(end);
+        // Ends when the connector knows of the peer's disconnect.
+        run(|overlapped| again.notify_disconnect(overlapped)).unwrap();
+        *found.lock().unwrap() = Some((is_flushed(&cq), second.status()));
+        drop(ends); // the peer's own Disconnect may need this side's end
+    });
+    connector.cancel_overlapped_requests().unwrap();
+    assert_eq!(*seen.lock().unwrap(), Some((false, Status::PENDING)));
+    for overlapped in &notified {
+        assert_eq!(overlapped.status(), Status::CANCELED);
+    }
+    assert_eq!(side.result().status, Status::CANCELED);
+}
+
+/// The flush waits for nobody where nobody asked to be notified, or where the connector is gone.
+#[test]
+fn conn_106_the_flush_comes_without_notify_disconnect() {
+    for ending in ENDINGS {
+        for released in [false, true] {
+            let watched = watched(ending);
+            watched.qp.receive(5, &[]).unwrap();
+            if released {
+                drop(watched.connector);
+            }
+            (watched.end)();
+            while !is_flushed(&watched.side.cq) {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// The connector is released by the application in the middle of being told of the end.
+#[test]
+fn conn_106_the_flush_comes_when_the_connector_goes_while_it_tells() {
+    for ending in ENDINGS {
+        let watched = watched(ending);
+        watched.qp.receive(5, &[]).unwrap();
+        let notified = Overlapped::new();
+        let _ = watched.connector.notify_disconnect(&notified).unwrap();
+        let connector = Mutex::new(Some(watched.connector));
+        at_end(&notified, move || drop(connector.lock().unwrap().take()));
+        (watched.end)();
+        assert_eq!(notified.wait_timeout(common::LONG), Some(Status::SUCCESS));
+        while !is_flushed(&watched.side.cq) {
+            std::thread::yield_now();
+        }
+    }
+}
