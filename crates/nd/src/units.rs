@@ -58,6 +58,21 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
+/// A number with so many digits behind the point. A number below 1 gets more digits where it needs them to show as many
+/// that are not leading zeros, so that only 0 is shown as 0.
+pub(crate) fn decimal(number: f64, digits: usize) -> String {
+    // 20 digits: above 0 and below them is no figure that anything here can measure.
+    let mut text = format!("{number:.digits$}");
+    for more in digits + 1..20 {
+        let shown = text.trim_start_matches(['-', '0', '.']).len();
+        if number == 0.0 || !number.is_finite() || number.abs() >= 1.0 || shown >= digits {
+            break;
+        }
+        text = format!("{number:.more$}");
+    }
+    text
+}
+
 /// For display only: above 2^53 the last digits are lost.
 fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b as f64
@@ -66,6 +81,17 @@ fn ratio(a: u64, b: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decimals_show_as_many_digits_however_small_the_number_is() {
+        assert_eq!(decimal(0.95, 4), "0.9500");
+        assert_eq!(decimal(0.051_234, 4), "0.05123");
+        assert_eq!(decimal(0.000_032, 2), "0.000032");
+        assert_eq!(decimal(-0.000_032, 2), "-0.000032");
+        assert_eq!(decimal(12.345, 2), "12.35");
+        assert_eq!(decimal(0.0, 2), "0.00");
+        assert_eq!(decimal(f64::NAN, 2), "NaN");
+    }
 
     #[test]
     fn sizes_are_exact_when_they_can_be() {

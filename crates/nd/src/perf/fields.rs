@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Write as _};
 use super::row::{Baseline, Outcome};
 use super::spec::{Placement, Spec, Test};
 use super::stats::Figures;
+use crate::units;
 
 /// A value that has a name.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,7 +215,7 @@ impl Display for Value {
             Self::Integer(number) => write!(f, "{number}"),
             // Rates and nanoseconds need no fractions, ratios do.
             Self::Number(number) if number.abs() >= 1000.0 => write!(f, "{number:.0}"),
-            Self::Number(number) => write!(f, "{number:.4}"),
+            Self::Number(number) => f.write_str(&units::decimal(*number, 4)),
             Self::Truth(truth) => write!(f, "{truth}"),
             Self::Nothing => Ok(()),
         }
@@ -347,6 +348,19 @@ mod tests {
             line,
             r#"{"a":"x\"\\\u000a","b":7,"c":0.9500,"d":true,"e":null,"f":null,"g":10123456790}"#
         );
+    }
+
+    #[test]
+    fn a_number_above_0_is_never_written_as_0() {
+        // The rate of an adapter that got no core in its turns, beside that of a bare socket: as it was measured.
+        let (ours, theirs) = (53.201, 181_325_850.0);
+        for tiny in [ours / theirs, 1e-15] {
+            let text = Value::Number(tiny).to_string();
+            let read: f64 = text.parse().expect("a number");
+            assert!((read / tiny - 1.0).abs() < 1e-3, "{text}");
+            assert!(!text.contains('e'), "{text}");
+        }
+        assert_eq!(Value::Number(0.0).to_string(), "0.0000");
     }
 
     #[test]

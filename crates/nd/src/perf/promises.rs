@@ -10,6 +10,7 @@ use super::local::Second;
 use super::report;
 use super::row::{Outcome, Plan, measure};
 use super::spec::{Mode, Op, Placement, Spec, Test};
+use super::stats::Ratio;
 use crate::errors::{Failure, Result};
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
@@ -51,7 +52,7 @@ impl Promise {
         let rate = outcome.figures.msgs_per_s;
         // Whatever is no number holds nothing.
         let (measured, holds) = match self {
-            Self::Share(least) => (format!("{typical:.2}"), typical >= least),
+            Self::Share(least) => (units::decimal(typical, 2), typical >= least),
             Self::Times(most, None) | Self::OneOfMany(most) => {
                 (format!("p50 {typical:.2}"), typical <= most)
             }
@@ -70,9 +71,12 @@ impl Promise {
             }
             Self::Connections(least) => (format!("{rate:.0}/s"), rate >= least),
         };
-        let spread = ratio
-            .filter(|_| self.compares())
-            .map(|ratio| format!("{:.2}–{:.2}", ratio.quartiles.0, ratio.quartiles.1));
+        let spread = ratio.filter(|_| self.compares()).map(
+            |Ratio {
+                 quartiles: (low, high),
+                 ..
+             }| { format!("{}–{}", units::decimal(low, 2), units::decimal(high, 2)) },
+        );
         Verdict {
             measured,
             spread: spread.unwrap_or_default(),

@@ -215,11 +215,10 @@ fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
     let mut cells = vec![
         typical(best),
         by.unwrap_or_else(|| ABSENT.to_owned()),
-        fixed(ratio.map_or(f64::NAN, |ratio| ratio.typical), 2),
+        times(ratio.map(|ratio| ratio.typical)),
     ];
     if timed {
-        let p99 = ratio.and_then(|ratio| ratio.p99);
-        cells.push(fixed(p99.unwrap_or(f64::NAN), 2));
+        cells.push(times(ratio.and_then(|ratio| ratio.p99)));
     }
     if own {
         cells.push(typical(row.systems_own.as_ref().or(best)));
@@ -247,6 +246,11 @@ pub(super) fn fixed(value: f64, digits: usize) -> String {
     } else {
         ABSENT.to_owned()
     }
+}
+
+/// A ratio, if there is one.
+pub(super) fn times(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| ABSENT.to_owned(), |ratio| units::decimal(ratio, 2))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use netdirect::{RemoteAddress, Status};
@@ -230,31 +231,32 @@ struct Way {
 pub(super) const UNLIMITED: u64 = u64::MAX >> 1;
 
 /// How many messages fill a turn, learnt from the turns before: the machine drifts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pace {
     length: Duration,
     pub(super) count: u64,
-    most: u64,
+    allowed: RangeInclusive<u64>,
 }
 
 impl Pace {
-    /// Takes turns, which begin with `first` messages and never have more than `most`, until one is about so long.
+    /// Takes turns until one is about so long. The first has `first` messages, and each a number that is allowed.
     pub(super) fn find(
         length: Duration,
-        (first, most): (u64, u64),
+        first: u64,
+        allowed: RangeInclusive<u64>,
         mut turn: impl FnMut(u64) -> Result<Duration>,
     ) -> Result<Self> {
         let mut pace = Self {
             length,
-            count: first,
-            most,
+            count: first.clamp(*allowed.start(), *allowed.end()),
+            allowed,
         };
         let deadline = Instant::now() + 8 * length;
         loop {
             let elapsed = turn(pace.count)?;
             let near = elapsed >= length / 2;
             pace.learn(elapsed);
-            if near || pace.count == pace.most || Instant::now() > deadline {
+            if near || pace.count == *pace.allowed.end() || Instant::now() > deadline {
                 return Ok(pace);
             }
         }
@@ -267,7 +269,7 @@ impl Pace {
         // Positive, and far below what a float holds exactly.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let wanted = wanted as u64;
-        self.count = wanted.clamp(1, self.most);
+        self.count = wanted.clamp(*self.allowed.start(), *self.allowed.end());
     }
 }
 
@@ -390,7 +392,9 @@ impl<'a> Run<'a> {
     fn pace(&mut self, wire: Option<Choice>, length: Duration) -> Result<Pace> {
         let quiet = wire.is_none() && self.spec.mode == Mode::Memory;
         let most = if quiet { MAX_QUIET } else { UNLIMITED };
-        Pace::find(length, (16, most), |count| self.turn(wire, count))
+        // With fewer messages than the row keeps under way a turn would measure another row.
+        let least = u64::from(self.spec.depth);
+        Pace::find(length, 16, least..=most, |count| self.turn(wire, count))
     }
 
     /// The best bare connection and size of writes, found by short turns of each.

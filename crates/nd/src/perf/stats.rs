@@ -17,8 +17,12 @@ struct Turn {
 }
 
 impl Turn {
+    /// Not a number where nothing moved, or in no time that the clock can tell.
     fn messages_per_second(&self) -> f64 {
-        self.messages as f64 / self.elapsed.as_secs_f64().max(1e-9)
+        if self.messages == 0 || self.elapsed.is_zero() {
+            return f64::NAN;
+        }
+        self.messages as f64 / self.elapsed.as_secs_f64()
     }
 }
 
@@ -127,13 +131,13 @@ impl Side {
     }
 
     /// The median of what each turn compares to the turn of the other side next to it. Never the ratio of medians: the
-    /// machine drifts between two turns less than within a run.
+    /// machine drifts between two turns less than within a run. `None` where no two such turns measured anything.
     pub(super) fn ratio(&self, other: &Self, spec: &Spec) -> Option<Ratio> {
         let of = |figure: fn(&Turn) -> f64| {
             let pairs = self.turns.iter().zip(&other.turns);
             let ratios: Vec<f64> = pairs
                 .map(|(ours, theirs)| figure(ours) / figure(theirs))
-                .filter(|ratio| ratio.is_finite())
+                .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
                 .collect();
             (!ratios.is_empty()).then_some(ratios)
         };
@@ -239,6 +243,20 @@ mod tests {
         let ratio = side(&[50, 1]).ratio(&side(&[100]), &SPEC);
         assert_eq!(ratio.expect("one pair").typical, 0.5);
         assert_eq!(side(&[50]).ratio(&side(&[]), &SPEC), None);
+    }
+
+    #[test]
+    fn a_turn_that_measured_nothing_does_not_count() {
+        for (messages, elapsed) in [(0, SECOND), (50, Duration::ZERO)] {
+            let mut ours = side(&[50]);
+            ours.add(messages, elapsed, &mut []);
+            let ratio = ours.ratio(&side(&[100, 100]), &SPEC);
+            assert_eq!(ratio.expect("one pair").typical, 0.5);
+            let mut ours = Side::new();
+            ours.add(messages, elapsed, &mut []);
+            assert_eq!(ours.ratio(&side(&[100]), &SPEC), None);
+            assert_eq!(side(&[100]).ratio(&ours, &SPEC), None);
+        }
     }
 
     #[test]

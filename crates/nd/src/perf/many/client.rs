@@ -202,7 +202,7 @@ impl Run<'_> {
     }
 
     fn warm_up(&mut self, client: &mut Client, which: &str) -> Result<Pace> {
-        Pace::find(self.plan.length, (16, UNLIMITED), |count| {
+        Pace::find(self.plan.length, 16, 1..=UNLIMITED, |count| {
             self.turn(client, count, which)
         })
     }
@@ -225,7 +225,7 @@ impl Run<'_> {
         if self.spec.connections > 0 {
             self.gather(crowd, memory)?;
         }
-        let mut pace = Pace::find(self.plan.length, (1, UNLIMITED), |count| {
+        let mut pace = Pace::find(self.plan.length, 1, 1..=UNLIMITED, |count| {
             self.come_and_go(crowd, count)
         })?;
         for _ in 0..self.plan.turns {

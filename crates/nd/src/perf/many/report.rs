@@ -1,6 +1,6 @@
 //! Rows about many connections as they are printed.
 
-use crate::perf::report::{ABSENT, fixed, micros, remark};
+use crate::perf::report::{ABSENT, fixed, micros, remark, times};
 use crate::perf::row::Outcome;
 use crate::perf::spec::{Spec, Test};
 use crate::table::{Align, Table};
@@ -69,8 +69,8 @@ fn scale_cells(row: &Outcome) -> Vec<String> {
         time(latency.map(|latency| latency.p50)),
         time(latency.map(|latency| latency.p99)),
         time(alone.map(|latency| latency.p50)),
-        number(ratio.map(|ratio| ratio.typical), 2),
-        number(ratio.and_then(|ratio| ratio.p99), 2),
+        times(ratio.map(|ratio| ratio.typical)),
+        times(ratio.and_then(|ratio| ratio.p99)),
     ]);
     cells
 }
