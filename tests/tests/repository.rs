@@ -247,3 +247,38 @@ fn each_row_is_cited_in_the_code_or_listed_as_not_kept_there() {
     }
     assert!(seen > 200, "the page lists the rows with their level");
 }
+
+#[test]
+fn nd_names_its_providers_in_one_place() {
+    let folder = root().join("crates/nd/src");
+    let own = [
+        folder.join("provider.rs"),
+        folder.join("wire_conform/tests.rs"),
+    ];
+    let mut seen = 0;
+    for path in files(&folder) {
+        let code = read(&path);
+        let names = code.to_lowercase().contains("softnd");
+        if own.contains(&path) {
+            assert!(names, "{}: the place has moved", path.display());
+        } else {
+            assert!(!names, "{} names a provider", path.display());
+        }
+        seen += 1;
+    }
+    assert!(seen > 50, "nd has more modules");
+}
+
+/// All Rust files in a folder and below.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}

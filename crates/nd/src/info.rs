@@ -5,19 +5,81 @@
 
 use std::net::SocketAddr;
 
-use netdirect::{AdapterFlags, AdapterInfo};
+use netdirect::{Adapter, AdapterFlags, AdapterId, AdapterInfo};
 
-use crate::errors::Result;
+use crate::errors::{Failure, Result};
 use crate::output;
-use crate::session::{self, Found};
+use crate::provider::{AdapterOptions, Backend};
 use crate::table::{Align, Table};
 use crate::units;
 
 /// Prints what is known of the adapter at `url`, or of all.
 pub(crate) fn run(url: Option<&str>) -> Result<()> {
-    let found = session::adapters(url)?;
+    let options = AdapterOptions::default();
+    let found = match url {
+        Some(url) => {
+            let backend = Backend::new(Some(url), &options)?;
+            vec![look_at(backend.open(url)?.as_ref(), |_| url.to_owned())?]
+        }
+        None => all(&options)?,
+    };
     output::line(adapters(&found))?;
     output::line(limits(&found).to_string().trim_end())
+}
+
+/// An adapter as it is shown.
+#[derive(Debug)]
+struct Found {
+    url: String,
+    addresses: Vec<SocketAddr>,
+    info: AdapterInfo,
+}
+
+/// All adapters of all providers, each once however many addresses it has (PROV-016).
+fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for backend in Backend::all(options) {
+        let backend = backend?;
+        let provider = backend.provider();
+        let addresses = provider
+            .query_address_list()
+            .map_err(|error| Failure::nd("list the adapters", &error))?;
+        let mut seen: Vec<AdapterId> = Vec::new();
+        for address in addresses {
+            // An address may have gone since the list was made (PROV-010).
+            let Ok(id) = provider.resolve_address(address) else {
+                continue;
+            };
+            if !seen.contains(&id) {
+                seen.push(id);
+                let adapter = backend.open_id(id, address)?;
+                found.push(look_at(adapter.as_ref(), |address| backend.url(address))?);
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::new(
+            "this machine has no adapter",
+            "give a network interface an address",
+        ));
+    }
+    Ok(found)
+}
+
+fn look_at(adapter: &dyn Adapter, url: impl Fn(SocketAddr) -> String) -> Result<Found> {
+    let info = adapter
+        .query()
+        .map_err(|error| Failure::nd("query the adapter", &error))?;
+    let addresses = adapter
+        .query_address_list()
+        .map_err(|error| Failure::nd("list its addresses", &error))?;
+    Ok(Found {
+        url: addresses
+            .first()
+            .map_or_else(String::new, |address| url(*address)),
+        addresses,
+        info,
+    })
 }
 
 fn adapters(found: &[Found]) -> Table {
@@ -167,7 +229,7 @@ mod tests {
         info.flags = AdapterFlags::CQ_RESIZE_SUPPORTED;
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         Found {
-            url: "softnd+tcp://127.0.0.1".to_owned(),
+            url: "some://adapter".to_owned(),
             addresses: vec![address],
             info,
         }

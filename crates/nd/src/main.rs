@@ -1,7 +1,7 @@
 //! The command line program `nd`: shows NetworkDirect adapters, demonstrates what they do, and moves files over them.
 //!
 //! Every command is written against the `netdirect` traits; the provider behind them is picked at run time, in
-//! `session`. What goes wrong reaches the user as one line and an exit status, both made in `errors`.
+//! `provider`. What goes wrong reaches the user as one line and an exit status, both made in `errors`.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod output;
 mod peer;
 mod perf;
 mod perftest;
+mod provider;
 mod rping;
 mod session;
 mod table;

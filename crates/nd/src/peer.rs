@@ -10,6 +10,7 @@ use netdirect::{Listener, ReadLimits, Status};
 
 use crate::cli::{AdapterArgs, seconds};
 use crate::errors::{Failure, Result};
+use crate::provider;
 use crate::session::{self, Endpoint, Session, Setup};
 
 /// How the peer is reached.
@@ -18,8 +19,10 @@ pub(crate) struct PeerArgs {
     #[command(flatten)]
     pub(crate) adapter: AdapterArgs,
 
-    /// The adapter to use, such as softnd+tcp://192.0.2.7 [default: what has the address, or leads to it]
-    #[arg(long)]
+    #[arg(long, help = format!(
+        "The adapter to use, such as {} [default: what has the address, or leads to it]",
+        provider::EXAMPLE
+    ))]
     url: Option<String>,
 
     /// Gives up when nothing has moved for so many seconds
@@ -28,37 +31,29 @@ pub(crate) struct PeerArgs {
 }
 
 impl PeerArgs {
-    /// Opens an adapter that listens on the first of the addresses that is one of its own.
-    pub(crate) fn listen(
-        &self,
-        setup: &Setup,
-        addresses: &[SocketAddr],
-    ) -> Result<(Session, Arc<dyn Listener>, SocketAddr)> {
-        let mut last = nowhere();
-        for address in addresses {
-            let session = match &self.url {
-                Some(url) => setup.open(url, *address).map(|(session, _)| session),
-                None => setup.at(*address),
-            };
-            let listening = session.and_then(|session| {
-                let (listener, address) = session.listen(*address)?;
-                Ok((session, listener, address))
-            });
-            match listening {
-                Ok(listening) => return Ok(listening),
-                Err(failure) => last = failure,
-            }
-        }
-        Err(last)
+    /// The provider, and what is asked of its adapter.
+    pub(crate) fn setup(&self) -> Result<Setup> {
+        Setup::new(self.url.as_deref(), &self.adapter, self.timeout)
     }
+}
 
-    /// Opens the adapter that leads to the peer, and gives its local address.
-    pub(crate) fn towards(&self, setup: &Setup, peer: SocketAddr) -> Result<(Session, SocketAddr)> {
-        match &self.url {
-            Some(url) => setup.open(url, peer),
-            None => setup.towards(peer),
+/// Opens an adapter that listens on the first of the addresses that is one of its own.
+pub(crate) fn listen(
+    setup: &Setup,
+    addresses: &[SocketAddr],
+) -> Result<(Session, Arc<dyn Listener>, SocketAddr)> {
+    let mut last = nowhere();
+    for address in addresses {
+        let listening = setup.at(*address).and_then(|session| {
+            let (listener, address) = session.listen(*address)?;
+            Ok((session, listener, address))
+        });
+        match listening {
+            Ok(listening) => return Ok(listening),
+            Err(failure) => last = failure,
         }
     }
+    Err(last)
 }
 
 /// The addresses of `host`, a name or an address in numbers, with `port`.

@@ -1,99 +1,24 @@
 //! The few blocking steps that every command is made of: find an adapter, make a connection's objects, connect, wait
 //! for completions, disconnect.
 //!
-//! Only this module knows which provider is behind the traits. Nothing here waits longer than the command's time limit,
-//! except for a first connection.
+//! Nothing here waits longer than the command's time limit, except for a first connection.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use netdirect::{
-    Adapter, AdapterId, AdapterInfo, Affinity, Buffer, CompletionQueue, CompletionResult,
-    Connector, Listener, MemoryRegion, MrFlags, NotifyType, Overlapped, OverlappedFile, Provider,
-    QueuePair, QueuePairOptions, ReadLimits, RemoteAddress, Sge, Started, Status,
+    Adapter, AdapterInfo, Affinity, Buffer, CompletionQueue, CompletionResult, Connector, Listener,
+    MemoryRegion, MrFlags, NotifyType, Overlapped, OverlappedFile, Provider, QueuePair,
+    QueuePairOptions, ReadLimits, RemoteAddress, Sge, Started, Status,
 };
-use softnd::capture::Capture;
-use softnd::peer::Peer;
 
-use crate::cli::AdapterArgs;
 use crate::errors::{Failure, Result};
+use crate::provider::{AdapterOptions, Backend};
 use crate::units;
-
-/// An adapter as `nd info` shows it.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) url: String,
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) info: AdapterInfo,
-}
-
-/// The adapter at `url`, or all that the provider has, each once however many addresses it has (PROV-016).
-pub(crate) fn adapters(url: Option<&str>) -> Result<Vec<Found>> {
-    if let Some(url) = url {
-        let adapter = softnd::open(url, softnd::Options::default())
-            .map_err(|error| Failure::nd(format_args!("open {url}"), &error).advise(URL_ADVICE))?;
-        return Ok(vec![look_at(adapter.as_ref(), Some(url))?]);
-    }
-    let provider = softnd::provider(softnd::Options::default());
-    let addresses = provider
-        .query_address_list()
-        .map_err(|error| Failure::nd("list the adapters", &error))?;
-    let mut seen: Vec<AdapterId> = Vec::new();
-    let mut found = Vec::new();
-    for address in addresses {
-        // An address may have gone since the list was made (PROV-010).
-        let Ok(id) = provider.resolve_address(address) else {
-            continue;
-        };
-        if !seen.contains(&id) {
-            seen.push(id);
-            found.push(look_at(
-                open(provider.as_ref(), id, address)?.as_ref(),
-                None,
-            )?);
-        }
-    }
-    if found.is_empty() {
-        return Err(Failure::new(
-            "this machine has no adapter",
-            "give a network interface an address",
-        ));
-    }
-    Ok(found)
-}
-
-const URL_ADVICE: &str = "write it as softnd+tcp://ADDRESS, with an address that `nd info` shows";
-
-fn look_at(adapter: &dyn Adapter, url: Option<&str>) -> Result<Found> {
-    let info = adapter
-        .query()
-        .map_err(|error| Failure::nd("query the adapter", &error))?;
-    let addresses = adapter
-        .query_address_list()
-        .map_err(|error| Failure::nd("list its addresses", &error))?;
-    let url = match (url, addresses.first()) {
-        (Some(url), _) => url.to_owned(),
-        (None, Some(SocketAddr::V4(address))) => format!("softnd+tcp://{}", address.ip()),
-        (None, Some(SocketAddr::V6(address))) => format!("softnd+tcp://[{}]", address.ip()),
-        (None, None) => String::new(),
-    };
-    Ok(Found {
-        url,
-        addresses,
-        info,
-    })
-}
-
-fn open(provider: &dyn Provider, id: AdapterId, address: SocketAddr) -> Result<Arc<dyn Adapter>> {
-    provider
-        .open_adapter(id)
-        .map_err(|error| Failure::nd(format_args!("open the adapter of {}", address.ip()), &error))
-}
 
 /// The addresses that `text`, as HOST:PORT, stands for: at least one.
 pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
@@ -118,69 +43,53 @@ pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// What a command asks of every adapter that it opens.
+/// A provider, with what a command asks of every adapter that it opens there.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    crc: bool,
-    peer: Peer,
-    segment: Option<u16>,
-    capture: Option<(Capture, PathBuf)>,
+    backend: Backend,
+    /// The adapter to use, where the command line names one.
+    url: Option<String>,
     limit: Duration,
 }
 
 impl Setup {
-    /// Creates the capture file, if one is wanted. `limit` is how long a peer may stay silent.
-    pub(crate) fn new(args: &AdapterArgs, limit: Duration) -> Result<Self> {
-        let capture = match &args.capture {
-            None => None,
-            Some(path) => {
-                let created = Capture::create(path).map_err(|error| {
-                    Failure::io(
-                        format_args!("create the capture {}", path.display()),
-                        &error,
-                    )
-                })?;
-                Some((created, path.clone()))
-            }
-        };
+    /// Picks the provider, and creates the capture file if one is wanted. `limit` is how long a peer may stay silent.
+    pub(crate) fn new(
+        url: Option<&str>,
+        options: impl Into<AdapterOptions>,
+        limit: Duration,
+    ) -> Result<Self> {
         Ok(Self {
-            crc: !args.no_crc,
-            peer: args.peer.map_or(Peer::Any, Peer::from),
-            segment: None,
-            capture,
+            backend: Backend::new(url, &options.into())?,
+            url: url.map(str::to_owned),
             limit,
         })
     }
 
-    /// The same with TCP's segments limited to so many octets.
-    pub(crate) fn segment(self, segment: Option<u16>) -> Self {
-        Self { segment, ..self }
-    }
-
-    /// The adapter at a URL, which asks its peers for markers or not. A peer that closes on our revision 2 is not tried
-    /// again with revision 1.
-    pub(crate) fn open_plainly(&self, url: &str, markers: bool) -> Result<Session> {
-        let options = self.options().revision_1_fallback(false).markers(markers);
-        let adapter = softnd::open(url, options)
-            .map_err(|error| Failure::nd(format_args!("open {url}"), &error).advise(URL_ADVICE))?;
-        Session::new(adapter, self.limit)
-    }
-
-    /// The adapter that has the local address.
+    /// The adapter that has the local address, or that was named.
     pub(crate) fn at(&self, local: SocketAddr) -> Result<Session> {
-        let provider = softnd::provider(self.options());
+        if let Some(url) = &self.url {
+            return Session::new(self.backend.open(url)?, self.limit);
+        }
+        let provider = self.backend.provider();
         if local.ip().is_unspecified() {
-            return Err(wildcard(provider.as_ref(), local));
+            return Err(wildcard(provider, local));
         }
         let doing = format!("use {} as a local address", local.ip());
         let id = provider
             .resolve_address(local)
             .map_err(|error| Failure::nd(doing, &error))?;
-        Session::new(open(provider.as_ref(), id, local)?, self.limit)
+        Session::new(self.backend.open_id(id, local)?, self.limit)
     }
 
-    /// The adapter from which the system's routes lead to `destination`, and its address. No packet is sent.
+    /// The adapter that leads to `destination`, and its address. If none was named, that is the one which the system's
+    /// routes lead through. No packet is sent.
     pub(crate) fn towards(&self, destination: SocketAddr) -> Result<(Session, SocketAddr)> {
+        if self.url.is_some() {
+            let session = self.at(destination)?;
+            let local = session.address_towards(destination)?;
+            return Ok((session, local));
+        }
         let any: SocketAddr = match destination {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -196,45 +105,9 @@ impl Setup {
         Ok((self.at(local)?, local))
     }
 
-    /// The adapter at `url`, and its address that belongs to the same family as `peer`.
-    pub(crate) fn open(&self, url: &str, peer: SocketAddr) -> Result<(Session, SocketAddr)> {
-        let adapter = softnd::open(url, self.options())
-            .map_err(|error| Failure::nd(format_args!("open {url}"), &error).advise(URL_ADVICE))?;
-        let addresses = adapter
-            .query_address_list()
-            .map_err(|error| Failure::nd("list its addresses", &error))?;
-        let local = addresses
-            .into_iter()
-            .find(|address| address.is_ipv4() == peer.is_ipv4());
-        let Some(mut local) = local else {
-            return Err(Failure::new(
-                format!("{url} has no address to reach {} from", peer.ip()),
-                "name an adapter whose address belongs to the same family",
-            ));
-        };
-        local.set_port(0);
-        Ok((Session::new(adapter, self.limit)?, local))
-    }
-
-    fn options(&self) -> softnd::Options {
-        let mut options = softnd::Options::default().crc(self.crc).peer(self.peer);
-        if let Some(segment) = self.segment {
-            options = options.segment(segment);
-        }
-        match &self.capture {
-            Some((capture, _)) => options.capture(capture.clone()),
-            None => options,
-        }
-    }
-
     /// Writes out what the capture still holds; a capture that could not be written whole is an error.
     pub(crate) fn finish(&self) -> Result<()> {
-        let Some((capture, path)) = &self.capture else {
-            return Ok(());
-        };
-        capture.flush().map_err(|error| {
-            Failure::io(format_args!("write the capture {}", path.display()), &error)
-        })
+        self.backend.finish()
     }
 }
 
@@ -293,6 +166,25 @@ impl Session {
 
     pub(crate) fn adapter(&self) -> &Arc<dyn Adapter> {
         &self.adapter
+    }
+
+    /// The adapter's address, without a port, of the family of `destination`.
+    pub(crate) fn address_towards(&self, destination: SocketAddr) -> Result<SocketAddr> {
+        let addresses = self
+            .adapter
+            .query_address_list()
+            .map_err(|error| Failure::nd("list the adapter's addresses", &error))?;
+        let mut addresses = addresses.into_iter();
+        match addresses.find(|address| address.is_ipv4() == destination.is_ipv4()) {
+            Some(local) => Ok(SocketAddr::new(local.ip(), 0)),
+            None => Err(Failure::new(
+                format!(
+                    "the adapter has no address to reach {} from",
+                    destination.ip()
+                ),
+                "name an adapter whose address belongs to the same family",
+            )),
+        }
     }
 
     pub(crate) fn info(&self) -> &AdapterInfo {

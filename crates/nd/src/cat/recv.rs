@@ -13,13 +13,14 @@ use super::{Progress, hex, summary};
 use crate::cli::{RecvArgs, Via};
 use crate::errors::{Failure, Result};
 use crate::output;
+use crate::peer;
 use crate::session::{self, Region, Request, Session, Setup};
 
 /// Waits for a sender and receives its file.
 pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
     let sink = Sink::new(&args.out)?;
     let addresses = session::resolve(&args.listen)?;
-    let setup = Setup::new(&args.common.adapter, args.common.timeout)?;
+    let setup = Setup::new(None, &args.common.adapter, args.common.timeout)?;
     // Where the file itself goes to standard output, words go to standard error.
     let aside = sink.is_stdout();
     let name = args.out.to_string_lossy();
@@ -62,7 +63,7 @@ pub(super) fn receive(
     name: &str,
     announce: impl FnOnce(SocketAddr) -> Result<()>,
 ) -> Result<Done> {
-    let (session, listener, address) = listen_at_any(setup, addresses)?;
+    let (session, listener, address) = peer::listen(setup, addresses)?;
     announce(address)?;
     let accepted = accept_one(&session, listener.as_ref())?;
     drop(listener); // whoever comes now is refused, and need not wait
@@ -96,25 +97,6 @@ pub(super) fn receive(
         time: receiver.progress.finish(),
         digest: digest?,
     })
-}
-
-fn listen_at_any(
-    setup: &Setup,
-    addresses: &[SocketAddr],
-) -> Result<(Session, Arc<dyn Listener>, SocketAddr)> {
-    let mut last = Failure::new("there is no address to listen on", "name one");
-    for address in addresses {
-        let session = setup.at(*address);
-        match session.and_then(|session| {
-            session
-                .listen(*address)
-                .map(|(listener, at)| (session, listener, at))
-        }) {
-            Ok(listening) => return Ok(listening),
-            Err(failure) => last = failure,
-        }
-    }
-    Err(last)
 }
 
 /// A sender that was let in.

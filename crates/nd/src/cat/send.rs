@@ -19,7 +19,7 @@ use crate::session::{self, Region, Setup};
 pub(crate) fn send(args: &SendArgs) -> Result<()> {
     let (mut file, size) = open(&args.file)?;
     let addresses = session::resolve(&args.address)?;
-    let setup = Setup::new(&args.common.adapter, args.common.timeout)?;
+    let setup = Setup::new(None, &args.common.adapter, args.common.timeout)?;
     let sent = connect_to_any(&setup, &addresses, args.via, size).and_then(|mut sender| {
         let doing = format!("send {} to {}", args.file.display(), sender.peer);
         let mut progress = Progress::new(size, "sending");

@@ -15,8 +15,9 @@ use super::link::{Event, Link};
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Shape, Whole};
 use super::sink::Sink;
 use super::{Progress, hex, recv, send, summary};
-use crate::cli::{AdapterArgs, Via};
+use crate::cli::Via;
 use crate::errors::{Failure, Result};
+use crate::provider::AdapterOptions;
 use crate::session::{self, Setup};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -30,7 +31,7 @@ const LIMITS: ReadLimits = ReadLimits {
 };
 
 fn setup() -> Setup {
-    Setup::new(&AdapterArgs::default(), LIMIT).expect("no capture, no failure")
+    Setup::new(None, AdapterOptions::default(), LIMIT).expect("no capture, no failure")
 }
 
 fn loopback() -> SocketAddr {

@@ -22,7 +22,7 @@ pub(super) const LIMITS: ReadLimits = ReadLimits {
 };
 
 pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
-    let setup = Setup::new(&args.adapter, LIMIT)?;
+    let setup = Setup::new(None, &args.adapter, LIMIT)?;
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let session = setup.at(local)?;
     let mut stage = Stage::start(args.adapter.no_crc, verbose)?;

@@ -11,8 +11,9 @@ use super::client::quoted;
 use super::report::Voice;
 use super::talk::{Talk, expect, posted, verify, wrong};
 use super::{LIMIT, pattern, sizes};
-use crate::cli::{AdapterArgs, DemoServerArgs};
+use crate::cli::DemoServerArgs;
 use crate::errors::{Failure, Result};
+use crate::provider::AdapterOptions;
 use crate::session::{self, Endpoint, Region, Request, Session, Setup};
 use crate::units;
 
@@ -35,13 +36,11 @@ pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
 }
 
 fn play(args: &DemoServerArgs) -> Result<()> {
-    let setup = Setup::new(
-        &AdapterArgs {
-            no_crc: args.no_crc,
-            ..AdapterArgs::default()
-        },
-        LIMIT,
-    )?;
+    let options = AdapterOptions {
+        crc: !args.no_crc,
+        ..AdapterOptions::default()
+    };
+    let setup = Setup::new(None, options, LIMIT)?;
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let session = setup.at(local)?;
     let (listener, address) = session.listen(local)?;

@@ -8,8 +8,8 @@ use netdirect::RemoteAddress;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::spec::Spec;
-use crate::cli::AdapterArgs;
 use crate::errors::{Failure, Result};
+use crate::provider::AdapterOptions;
 use crate::session::Setup;
 
 /// How long nothing may move before a run is given up.
@@ -38,11 +38,12 @@ pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
 
 /// How the adapter is opened for a row.
 pub(super) fn setup(spec: &Spec) -> Result<Setup> {
-    let args = AdapterArgs {
-        no_crc: !spec.crc,
-        ..AdapterArgs::default()
+    let options = AdapterOptions {
+        crc: spec.crc,
+        segment: spec.segment,
+        ..AdapterOptions::default()
     };
-    Ok(Setup::new(&args, LIMIT)?.segment(spec.segment))
+    Setup::new(None, options, LIMIT)
 }
 
 /// A socket for the comparison, not yet connected, with the row's segment size.

@@ -39,7 +39,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// Runs the side that is asked for.
 pub(crate) fn run(args: &PerftestArgs) -> Result<()> {
     let plan = Plan::new(args);
-    let setup = Setup::new(&args.peer.adapter, args.peer.timeout)?;
+    let setup = args.peer.setup()?;
     let done = match &args.host {
         Some(host) => client(args, plan, &setup, &peer::resolve(host, args.port)?),
         None => server(args, plan, &setup),
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &PerftestArgs) -> Result<()> {
 fn client(args: &PerftestArgs, plan: Plan, setup: &Setup, addresses: &[SocketAddr]) -> Result<()> {
     let mut last = peer::nowhere();
     for address in addresses {
-        let (session, local) = args.peer.towards(setup, *address)?;
+        let (session, local) = setup.towards(*address)?;
         plan.check(session.info())?;
         let mailbox = Mailbox::new(&session, session.connector()?)?;
         match peer::connect(&mailbox.endpoint, local, *address, ReadLimits::default()) {
@@ -112,7 +112,7 @@ fn second(
 fn server(args: &PerftestArgs, plan: Plan, setup: &Setup) -> Result<()> {
     let host = args.listen.as_deref().unwrap_or_default();
     let addresses = peer::resolve(host, args.port)?;
-    let (session, listener, address) = args.peer.listen(setup, &addresses)?;
+    let (session, listener, address) = peer::listen(setup, &addresses)?;
     plan.check(session.info())?;
     output::line(format_args!("listening on {address}"))?;
     let request = session::next_request(&session, listener.as_ref(), None)?;

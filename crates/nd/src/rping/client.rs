@@ -31,7 +31,7 @@ pub(super) fn run(
     let size = args.size.unwrap_or(exchange::SIZE);
     let mut found = Err(peer::nowhere());
     for address in addresses {
-        let (session, local) = args.peer.towards(setup, *address)?;
+        let (session, local) = setup.towards(*address)?;
         found = Client::connect(&session, local, *address, size);
         let refused = |failure: &Failure| failure.nd_status() == Some(Status::CONNECTION_REFUSED);
         if !found.as_ref().is_err_and(refused) {

@@ -15,7 +15,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::errors::{Failure, Result, one_line};
 use crate::output;
 use crate::peer::{self, PeerArgs};
-use crate::session::Setup;
 use crate::units;
 
 /// Above all that is useful for a ping.
@@ -65,7 +64,7 @@ pub(crate) struct RpingArgs {
 /// Runs the side that is asked for. With `show`, each ping's data is printed, as rping's -v does.
 pub(crate) fn run(args: &RpingArgs, show: bool) -> Result<()> {
     let addresses = peer::resolve(&args.address, args.port)?;
-    let setup = Setup::new(&args.peer.adapter, args.peer.timeout)?;
+    let setup = args.peer.setup()?;
     let mut pings = Pings::new(args.count, show);
     let done = if args.server {
         server::run(args, &setup, &addresses, &mut pings)

@@ -11,6 +11,7 @@ use super::{Pings, RpingArgs, SERVER_SIZE};
 use crate::errors::{Failure, Result};
 use crate::mailbox::{Mailbox, lost};
 use crate::output;
+use crate::peer;
 use crate::session::{self, Region, Request, Session, Setup};
 
 /// How long the client may take to disconnect after the last ping of those that this side was to serve.
@@ -32,16 +33,16 @@ pub(super) fn run(
     addresses: &[SocketAddr],
     pings: &mut Pings,
 ) -> Result<()> {
-    let (session, listener, address) = args.peer.listen(setup, addresses)?;
+    let (session, listener, address) = peer::listen(setup, addresses)?;
     output::line(format_args!("listening on {address}"))?;
     let request = session::next_request(&session, listener.as_ref(), None)?;
     drop(listener); // whoever comes now is refused, and need not wait
-    let peer = request.peer;
+    let client = request.peer;
     let size = args.size.unwrap_or(SERVER_SIZE);
     let mut server = Server::accept(&session, &request, size, args.validate)?;
     pings.begin();
     while pings.more() {
-        if !server.serve(pings, peer)? {
+        if !server.serve(pings, client)? {
             return Ok(());
         }
     }

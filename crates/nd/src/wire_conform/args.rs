@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::AdapterArgs;
+use crate::provider;
 
 /// Checks a target, or is one.
 #[derive(Debug, Args)]
@@ -81,7 +82,7 @@ pub(crate) struct Suite {
 
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// The adapter, for example softnd+tcp://127.0.0.1
+    #[arg(help = format!("The adapter, for example {}", provider::EXAMPLE))]
     pub(crate) url: String,
 
     /// Listens here: HOST:PORT, port 0 for any free one

@@ -19,6 +19,7 @@ use netdirect::{
 use super::args::TargetArgs;
 use crate::errors::{Failure, Result};
 use crate::output;
+use crate::provider::AdapterOptions;
 use crate::session::{self, Depths, Endpoint, Region, Request, Session, Setup};
 
 /// How long the suite may leave a start-up unfinished, and a target that connects without an answer.
@@ -42,18 +43,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Serves connection after connection until the process is ended; a target that connects also ends when the suite has
 /// gone for good.
 pub(super) fn run(args: &TargetArgs) -> Result<()> {
-    let setup = Setup::new(&args.adapter, LIMIT)?;
-    let target = Arc::new(Target::new(setup.open_plainly(&args.url, args.markers)?)?);
+    let options = AdapterOptions {
+        markers: args.markers,
+        // The suite wants to see what a peer that closes is answered, and not a second try.
+        revision_1_fallback: false,
+        ..AdapterOptions::from(&args.adapter)
+    };
+    let setup = Setup::new(Some(&args.url), options, LIMIT)?;
     let done = match (&args.listen, &args.connect) {
         (Some(local), _) => {
-            let (listener, address) = target.session.listen(one(local)?)?;
+            let local = one(local)?;
+            let target = Arc::new(Target::new(setup.at(local)?)?);
+            let (listener, address) = target.session.listen(local)?;
             output::line(format_args!("listening on {address}"))?;
             serve(&target, listener.as_ref())
         }
         (None, Some(suite)) => {
             let suite = one(suite)?;
+            let (session, _) = setup.towards(suite)?;
             output::line(format_args!("connecting to {suite}"))?;
-            connect(&target, suite)
+            connect(&Arc::new(Target::new(session)?), suite)
         }
         // The command line asks for one of them.
         (None, None) => Ok(()),
@@ -208,20 +217,7 @@ enum Attempt {
 }
 
 fn attempt(target: &Arc<Target>, suite: SocketAddr) -> Result<Attempt> {
-    let addresses = target
-        .session
-        .adapter()
-        .query_address_list()
-        .map_err(|error| Failure::nd("list the adapter's addresses", &error))?;
-    let local = addresses
-        .into_iter()
-        .find(|address| address.is_ipv4() == suite.is_ipv4())
-        .ok_or_else(|| {
-            Failure::new(
-                format!("the adapter has no address to reach {suite} from"),
-                "name another adapter",
-            )
-        })?;
+    let local = target.session.address_towards(suite)?;
     let mut talk = Talk::new(target, target.session.connector()?)?;
     let wanted = ReadLimits {
         inbound: READS,

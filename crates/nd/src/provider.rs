@@ -1,0 +1,422 @@
+//! Which provider serves a URL: one table, a line per scheme. Nothing else in `nd` names a provider.
+//!
+//! A URL is `SCHEME://NAME`, and the scheme says what a name is. Behind this module there are only the traits of
+//! `netdirect`.
+
+use std::fmt::{self, Debug, Display};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use netdirect::{Adapter, AdapterId, Error, Provider, Status};
+use softnd::capture::Capture;
+use softnd::peer::Peer;
+
+use crate::cli::{AdapterArgs, Stack};
+use crate::errors::{Failure, Result};
+
+/// The table. Where no URL says otherwise, the first line serves.
+const SCHEMES: &[Scheme] = &[Scheme {
+    name: "softnd+tcp",
+    example: EXAMPLE,
+    what: "iWARP in software, over the TCP sockets of the system",
+    takes: &[
+        Choice::Capture,
+        Choice::NoCrc,
+        Choice::Peer,
+        Choice::Segment,
+        Choice::Markers,
+    ],
+    start: softnd_tcp,
+    open: by_address,
+}];
+
+/// A URL as it may be typed on any machine.
+pub(crate) const EXAMPLE: &str = "softnd+tcp://127.0.0.1";
+
+/// One line of the table.
+#[derive(Clone, Copy)]
+struct Scheme {
+    /// What a URL has in front of `://`.
+    name: &'static str,
+    example: &'static str,
+    /// What its adapters are, in a few words.
+    what: &'static str,
+    /// The choices that its adapters know. The others are refused where they are made.
+    takes: &'static [Choice],
+    start: fn(&AdapterOptions) -> Result<Started>,
+    /// Opens the adapter that has the name.
+    open: fn(&dyn Provider, &str) -> netdirect::Result<Arc<dyn Adapter>>,
+}
+
+/// What can be chosen about adapters beyond what the traits have words for. Not every provider has a use for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Capture,
+    NoCrc,
+    Peer,
+    Segment,
+    Markers,
+}
+
+impl Display for Choice {
+    /// As it is written on the command line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Capture => "--capture",
+            Self::NoCrc => "--no-crc",
+            Self::Peer => "--peer",
+            Self::Segment => "--segment",
+            Self::Markers => "--markers",
+        })
+    }
+}
+
+/// What a command asks of all adapters that it opens.
+#[derive(Clone, Debug)]
+pub(crate) struct AdapterOptions {
+    /// Records what is sent and received in this file.
+    pub(crate) capture: Option<PathBuf>,
+    /// Whether to ask for CRCs.
+    pub(crate) crc: bool,
+    /// What the other side is.
+    pub(crate) peer: Option<Stack>,
+    /// TCP's segments have at most so many octets.
+    pub(crate) segment: Option<u16>,
+    /// Whether to ask for MPA's markers.
+    pub(crate) markers: bool,
+    /// Whether a peer that closes on MPA revision 2 is tried again with revision 1. A provider without MPA of its own
+    /// never does that, so this is no choice that could be refused.
+    pub(crate) revision_1_fallback: bool,
+}
+
+impl Default for AdapterOptions {
+    fn default() -> Self {
+        Self {
+            capture: None,
+            crc: true,
+            peer: None,
+            segment: None,
+            markers: false,
+            revision_1_fallback: true,
+        }
+    }
+}
+
+impl From<&AdapterArgs> for AdapterOptions {
+    fn from(args: &AdapterArgs) -> Self {
+        Self {
+            capture: args.capture.clone(),
+            crc: !args.no_crc,
+            peer: args.peer,
+            ..Self::default()
+        }
+    }
+}
+
+impl AdapterOptions {
+    /// The choices that differ from what every provider does anyway.
+    fn made(&self) -> impl Iterator<Item = Choice> {
+        [
+            (Choice::Capture, self.capture.is_some()),
+            (Choice::NoCrc, !self.crc),
+            (Choice::Peer, self.peer.is_some()),
+            (Choice::Segment, self.segment.is_some()),
+            (Choice::Markers, self.markers),
+        ]
+        .into_iter()
+        .filter_map(|(choice, made)| made.then_some(choice))
+    }
+}
+
+/// A provider as its scheme makes it.
+struct Started {
+    provider: Arc<dyn Provider>,
+    capture: Option<Box<dyn Flush>>,
+}
+
+/// What the adapters write beside their work.
+trait Flush: Debug + Send + Sync {
+    /// Writes what is still held back; also fails when an earlier write has failed.
+    fn flush(&self) -> io::Result<()>;
+}
+
+/// A provider, and how its adapters are named.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    scheme: &'static Scheme,
+    provider: Arc<dyn Provider>,
+    capture: Option<(PathBuf, Box<dyn Flush>)>,
+}
+
+impl Debug for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Scheme").field(&self.name).finish()
+    }
+}
+
+impl Backend {
+    /// The provider of the URL, or of no URL in particular. Creates the capture file, if one is wanted.
+    pub(crate) fn new(url: Option<&str>, options: &AdapterOptions) -> Result<Self> {
+        let scheme = match url {
+            Some(url) => find(SCHEMES, url)?.0,
+            None => &SCHEMES[0],
+        };
+        Self::start(scheme, options)
+    }
+
+    /// Every provider that there is.
+    pub(crate) fn all(options: &AdapterOptions) -> impl Iterator<Item = Result<Self>> {
+        SCHEMES.iter().map(|scheme| Self::start(scheme, options))
+    }
+
+    fn start(scheme: &'static Scheme, options: &AdapterOptions) -> Result<Self> {
+        check(scheme, options)?;
+        let Started { provider, capture } = (scheme.start)(options)?;
+        Ok(Self {
+            scheme,
+            provider,
+            capture: options.capture.clone().zip(capture),
+        })
+    }
+
+    pub(crate) fn provider(&self) -> &dyn Provider {
+        self.provider.as_ref()
+    }
+
+    /// Opens the adapter that the URL names. The URL is the one that led to this provider.
+    pub(crate) fn open(&self, url: &str) -> Result<Arc<dyn Adapter>> {
+        let (_, name) = find(SCHEMES, url)?;
+        (self.scheme.open)(self.provider(), name).map_err(|error| {
+            let advice = format!(
+                "write it as {}, with an adapter that `nd info` shows",
+                self.scheme.example
+            );
+            Failure::nd(format_args!("open {url}"), &error).advise(advice)
+        })
+    }
+
+    /// Opens the adapter that the provider knows by this number; `address` is one of its addresses.
+    pub(crate) fn open_id(&self, id: AdapterId, address: SocketAddr) -> Result<Arc<dyn Adapter>> {
+        let doing = || format!("open the adapter of {}", address.ip());
+        let opened = self.provider.open_adapter(id);
+        opened.map_err(|error| Failure::nd(doing(), &error))
+    }
+
+    /// A URL that names the adapter with this address.
+    pub(crate) fn url(&self, address: SocketAddr) -> String {
+        match address {
+            SocketAddr::V4(address) => format!("{}://{}", self.scheme.name, address.ip()),
+            SocketAddr::V6(address) => format!("{}://[{}]", self.scheme.name, address.ip()),
+        }
+    }
+
+    /// Writes out what the capture still holds; a capture that could not be written whole is an error.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let Some((path, capture)) = &self.capture else {
+            return Ok(());
+        };
+        capture.flush().map_err(|error| {
+            Failure::io(format_args!("write the capture {}", path.display()), &error)
+        })
+    }
+}
+
+/// The line of the URL's scheme, and the name in the URL. A name alone belongs to the first line.
+fn find<'s, 'u>(schemes: &'s [Scheme], url: &'u str) -> Result<(&'s Scheme, &'u str)> {
+    let (wanted, name) = match url.split_once("://") {
+        Some((scheme, name)) => (Some(scheme), name),
+        None => (None, url),
+    };
+    let found = schemes
+        .iter()
+        .find(|scheme| wanted.is_none_or(|wanted| wanted == scheme.name));
+    found.map(|scheme| (scheme, name)).ok_or_else(|| {
+        let known: Vec<_> = schemes.iter().map(|scheme| scheme.example).collect();
+        Failure::new(
+            format!("cannot open {url}: no provider serves such URLs"),
+            format!("write it as {}", known.join(" or ")),
+        )
+    })
+}
+
+/// Whether the scheme takes all choices that were made.
+fn check(scheme: &Scheme, options: &AdapterOptions) -> Result<()> {
+    match options.made().find(|choice| !scheme.takes.contains(choice)) {
+        None => Ok(()),
+        Some(choice) => Err(Failure::new(
+            format!(
+                "the adapters of {}:// do not know {choice}: they are {}",
+                scheme.name, scheme.what
+            ),
+            format!("leave out {choice}, or name another adapter"),
+        )),
+    }
+}
+
+/// The table for `nd --help`.
+pub(crate) fn help() -> String {
+    let mut text = String::from("Adapters are named by URLs:");
+    for scheme in SCHEMES {
+        text += &format!("\n  {}  {}", scheme.example, scheme.what);
+    }
+    text
+}
+
+/// For schemes whose names are addresses: `127.0.0.1`, `::1`, `[::1]`; a port behind it is passed over.
+fn by_address(provider: &dyn Provider, name: &str) -> netdirect::Result<Arc<dyn Adapter>> {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let address = match (bare.parse::<IpAddr>(), name.parse::<SocketAddr>()) {
+        (Ok(ip), _) => SocketAddr::new(ip, 0),
+        (_, Ok(address)) => address,
+        _ => {
+            let what = format!("{name:?} is not an address");
+            return Err(Error::new(Status::INVALID_ADDRESS, what));
+        }
+    };
+    provider.open_adapter(provider.resolve_address(address)?)
+}
+
+impl Flush for Capture {
+    fn flush(&self) -> io::Result<()> {
+        Self::flush(self)
+    }
+}
+
+fn softnd_tcp(options: &AdapterOptions) -> Result<Started> {
+    let AdapterOptions {
+        capture,
+        crc,
+        peer,
+        segment,
+        markers,
+        revision_1_fallback,
+    } = options;
+    let mut chosen = softnd::Options::default()
+        .crc(*crc)
+        .peer(peer.map_or(Peer::Any, known_peer))
+        .markers(*markers)
+        .revision_1_fallback(*revision_1_fallback);
+    if let Some(segment) = segment {
+        chosen = chosen.segment(*segment);
+    }
+    let capture = capture.as_deref().map(create_capture).transpose()?;
+    if let Some(capture) = &capture {
+        chosen = chosen.capture(capture.clone());
+    }
+    Ok(Started {
+        provider: softnd::provider(chosen),
+        capture: capture.map(|capture| Box::new(capture) as _),
+    })
+}
+
+fn create_capture(path: &Path) -> Result<Capture> {
+    Capture::create(path).map_err(|error| {
+        let doing = format!("create the capture {}", path.display());
+        Failure::io(doing, &error)
+    })
+}
+
+fn known_peer(stack: Stack) -> Peer {
+    match stack {
+        Stack::Siw => Peer::Siw,
+        Stack::Cxgb4 => Peer::Cxgb4,
+        Stack::Irdma => Peer::Irdma,
+        Stack::Qed => Peer::Qed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    /// A table with a second provider, that knows less.
+    fn two() -> [Scheme; 2] {
+        let other = Scheme {
+            name: "other",
+            example: "other://card0",
+            what: "cards",
+            takes: &[Choice::Peer],
+            ..SCHEMES[0]
+        };
+        [SCHEMES[0], other]
+    }
+
+    #[test]
+    fn a_url_is_found_by_its_scheme_and_a_name_alone_by_the_first() {
+        let two = two();
+        let found = |url| find(&two, url).map(|(scheme, name)| (scheme.name, name.to_owned()));
+        for (url, scheme, name) in [
+            ("other://card0", "other", "card0"),
+            ("softnd+tcp://[::1]", "softnd+tcp", "[::1]"),
+            ("127.0.0.1", "softnd+tcp", "127.0.0.1"),
+        ] {
+            assert_eq!(found(url).expect(url), (scheme, name.to_owned()));
+        }
+        for url in ["verbs://x", "://x", "softnd://127.0.0.1"] {
+            let text = found(url).expect_err(url).to_string();
+            assert!(text.starts_with(&format!("cannot open {url}: ")), "{text}");
+            let known = "write it as softnd+tcp://127.0.0.1 or other://card0";
+            assert!(text.ends_with(known), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_choice_that_a_scheme_does_not_know_is_refused_by_name() {
+        let [first, other] = two();
+        let all = AdapterOptions {
+            capture: Some("x".into()),
+            crc: false,
+            peer: Some(Stack::Siw),
+            segment: Some(1448),
+            markers: true,
+            revision_1_fallback: false,
+        };
+        assert_eq!(all.made().count(), first.takes.len());
+        assert!(check(&first, &all).is_ok());
+        let text = check(&other, &all).expect_err("a capture").to_string();
+        assert_eq!(
+            text,
+            "the adapters of other:// do not know --capture: they are cards; \
+             leave out --capture, or name another adapter"
+        );
+        let plain = AdapterOptions {
+            peer: Some(Stack::Siw),
+            revision_1_fallback: false,
+            ..AdapterOptions::default()
+        };
+        assert!(check(&other, &plain).is_ok());
+        assert_eq!(AdapterOptions::default().made().count(), 0);
+    }
+
+    #[test]
+    fn every_line_of_the_table_is_led_to_by_its_example() {
+        for scheme in SCHEMES {
+            let (found, _) = find(SCHEMES, scheme.example).expect(scheme.name);
+            assert_eq!(found.name, scheme.name);
+            assert!(help().contains(scheme.example));
+        }
+    }
+
+    #[test]
+    fn every_peer_that_is_known_can_be_named() {
+        let stacks = Stack::value_variants().iter().copied().map(known_peer);
+        assert!(stacks.eq(Peer::KNOWN));
+    }
+
+    #[test]
+    fn an_adapter_is_opened_by_its_address_in_any_form() {
+        let backend = Backend::new(None, &AdapterOptions::default()).expect("the first line");
+        for url in ["127.0.0.1", "softnd+tcp://127.0.0.1", "127.0.0.1:80"] {
+            backend.open(url).expect(url);
+        }
+        let text = backend
+            .open("nonsense")
+            .expect_err("no address")
+            .to_string();
+        assert!(text.contains("cannot open nonsense"), "{text}");
+    }
+}
