@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::adapter::{Core, MAX_COMPLETION_QUEUE_DEPTH};
 use crate::file::File;
+use crate::log::limited;
 use crate::progress::domain::Domain;
 use crate::qp::Qp;
 use crate::status::{fail, shortage};
@@ -137,7 +138,10 @@ impl Cq {
     /// Delivers notifications, with no lock held; an overflow ends every queue pair of the queue.
     pub(crate) fn deliver(&self, firing: Firing) {
         if firing.broken {
-            tracing::error!("a completion queue overflowed; it and its queue pairs are dead");
+            limited!(
+                error,
+                "a completion queue overflowed; it and its queue pairs are dead"
+            );
             let queue_pairs = std::mem::take(&mut *self.queue_pairs.lock());
             queue_pairs
                 .iter()

@@ -11,6 +11,7 @@ use slab::Slab;
 
 use crate::adapter::Core;
 use crate::cq;
+use crate::log::limited;
 use crate::progress::domain::Domain;
 use crate::progress::{Readiness, Set, Waker};
 
@@ -143,7 +144,7 @@ impl File {
         match heard {
             Ok(()) => queue.heard = Heard::Yes,
             // The background thread sees to the queue all the same.
-            Err(error) => tracing::error!(%error, "cannot wait for a completion queue"),
+            Err(error) => limited!(error, %error, "cannot wait for a completion queue"),
         }
     }
 
@@ -231,7 +232,7 @@ impl File {
         match slot {
             Some(slot) => {
                 if let Err(error) = slot.set.wait(limit, |_| {}) {
-                    tracing::error!(%error, "a thread cannot wait for its requests");
+                    limited!(error, %error, "a thread cannot wait for its requests");
                 }
                 wake_up();
             }
@@ -254,7 +255,7 @@ impl File {
             }
         });
         if let Err(error) = waited {
-            tracing::error!(%error, "a thread cannot wait for its requests");
+            limited!(error, %error, "a thread cannot wait for its requests");
         }
         then();
         if woken {
@@ -304,7 +305,7 @@ impl OverlappedFile for File {
             false => match self.slot() {
                 Ok(slot) => Some(slot),
                 Err(error) => {
-                    tracing::error!(%error, "out of descriptors to wait with; polling instead");
+                    limited!(error, %error, "out of descriptors to wait with; polling instead");
                     self.drive();
                     return std::thread::yield_now();
                 }

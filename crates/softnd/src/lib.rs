@@ -16,6 +16,7 @@ pub mod capture;
 mod cm;
 mod cq;
 mod file;
+mod log;
 mod mr;
 mod mw;
 mod options;

@@ -23,6 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::adapter::{Core, MAX_SGE, MAX_TRANSFER, PD};
 use crate::cm::connector::Connector;
 use crate::cq::{Cq, Entry, Firing};
+use crate::log::limited;
 use crate::options::Profile;
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source, Turn};
@@ -312,7 +313,7 @@ impl Qp {
             && let Err(error) = self.attach(link, drivers)
         {
             // Those of before see to it, only a wake-up later.
-            tracing::warn!(%error, "cannot change who drives a stream");
+            limited!(warn, %error, "cannot change who drives a stream");
         }
     }
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use super::{BATCH, Edges, Readiness, Ready, Set};
+use crate::log::limited;
 
 /// Something that can make progress when its descriptor is ready.
 pub(crate) trait Source: Send + Sync {
@@ -222,7 +223,7 @@ impl Domain {
             count += 1;
         });
         if let Err(error) = waited {
-            tracing::error!(%error, "a readiness set failed");
+            limited!(error, %error, "a readiness set failed");
         }
         for ready in &batch[..count] {
             let source = usize::try_from(ready.token)
@@ -394,7 +395,7 @@ impl Domain {
     pub(crate) fn report(&self, fd: &impl AsFd, token: usize, edges: Edges) {
         match self.set.change_stream(fd, token as u64, edges) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::error!(%error, "a stream is not reported as it should be");
+                limited!(error, %error, "a stream is not reported as it should be");
             }
             _ => {}
         }
@@ -404,7 +405,7 @@ impl Domain {
     pub(crate) fn rejoin(&self, fd: &impl AsFd, token: usize, edges: Edges) {
         if let Err(error) = self.set.add_stream(fd, token as u64, edges) {
             // The polls that found out still find it, until it is hot no more.
-            tracing::error!(%error, "a stream is not reported any more");
+            limited!(error, %error, "a stream is not reported any more");
         }
     }
 

@@ -9,6 +9,7 @@ use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 use super::{Arrival, Connector, Listener, Offered, Phase, State};
 use crate::adapter::UNSTATED_READ_LIMIT;
 use crate::cm::{Done, Exchange, send_reject};
+use crate::log::limited;
 use crate::qp::{Drivers, Qp, Signals, Start};
 use crate::status::fail;
 
@@ -62,7 +63,7 @@ impl Connector {
                 }));
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot watch a peer that asks for a connection");
+                limited!(warn, %error, "cannot watch a peer that asks for a connection");
                 state.phase = Phase::Gone;
             }
         }

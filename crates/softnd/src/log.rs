@@ -1,0 +1,78 @@
+//! Log lines that a peer, or a shortage, can provoke again and again: one per cause and minute, with a count of the
+//! others.
+//!
+//! A cause is a place in the code: where [`limited!`] stands. Lines of level debug are not limited, because whoever asks
+//! for them wants them all; nor are those that each need a call of the local client.
+
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// The time for which a line speaks.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// One cause of log lines.
+pub(crate) struct Cause(Mutex<State>);
+
+struct State {
+    written: Option<Instant>,
+    left_out: u64,
+}
+
+impl Cause {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(State {
+            written: None,
+            left_out: 0,
+        }))
+    }
+
+    /// Whether a line may be written now; the answer is how many were left out since the last one, if any.
+    pub(crate) fn line(&self, now: Instant) -> Option<Option<NonZeroU64>> {
+        let mut state = self.0.lock();
+        let recent = |written| now.saturating_duration_since(written) < QUIET;
+        if state.written.is_some_and(recent) {
+            state.left_out += 1;
+            return None;
+        }
+        state.written = Some(now);
+        Some(NonZeroU64::new(std::mem::take(&mut state.left_out)))
+    }
+}
+
+/// Writes a log line of the level named first, unless this place has written one within the last minute. The field
+/// `left_out` of the next line tells how many were not written.
+macro_rules! limited {
+    ($level:ident, $($line:tt)+) => {{
+        static CAUSE: $crate::log::Cause = $crate::log::Cause::new();
+        if let Some(left_out) = CAUSE.line(std::time::Instant::now()) {
+            tracing::$level!(left_out, $($line)+);
+        }
+    }};
+}
+
+pub(crate) use limited;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_has_one_line_a_minute_and_tells_how_many_were_left_out() {
+        let (cause, start) = (Cause::new(), Instant::now());
+        let at = |seconds| cause.line(start + Duration::from_secs(seconds));
+        assert_eq!(at(0), Some(None));
+        assert_eq!((at(1), at(30), at(59)), (None, None, None));
+        assert_eq!(at(60), Some(NonZeroU64::new(3)));
+        assert_eq!(at(119), None);
+        assert_eq!(at(500), Some(NonZeroU64::new(1)));
+        assert_eq!(at(560), Some(None), "each is counted once");
+    }
+
+    #[test]
+    fn causes_do_not_silence_each_other() {
+        let (one, other, now) = (Cause::new(), Cause::new(), Instant::now());
+        assert_eq!((one.line(now), other.line(now)), (Some(None), Some(None)));
+    }
+}
