@@ -184,7 +184,7 @@ pub struct WindowBind {
 pub enum BindError {
     /// Bound already, not bound, or bound to another stream.
     InvalidState,
-    /// The region is gone, or its rights or range do not allow it.
+    /// The region's rights, range or protection domain do not allow it.
     Access,
 }
 
@@ -223,10 +223,12 @@ pub trait Memory {
     /// it held before.
     fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError>;
 
-    /// Executes a Bind work request: the prepared STag becomes valid.
+    /// Executes a Bind work request: the prepared STag becomes valid. Where the window or the region was released since
+    /// the request was posted there is nothing to bind, and the request succeeds.
     fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError>;
 
-    /// Executes an Invalidate work request.
+    /// Executes an Invalidate work request. It succeeds as well where the binding ended since the request was posted: with
+    /// its window or region, or by the peer ([`Memory::invalidate_remote`]).
     fn unbind(&self, window: WindowId, who: Scope) -> Result<(), BindError>;
 
     /// An inbound Send with Invalidate was delivered: nothing the peer sends through `stag` succeeds after this.

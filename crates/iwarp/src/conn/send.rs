@@ -85,11 +85,9 @@ impl Connection {
     fn finish_local(&mut self, result: Result<(), BindError>) {
         match result {
             Ok(()) => self.initiator.finish_local(),
-            Err(BindError::InvalidState) => {
+            // Never LocalAccess: a Bind or Invalidate must not end with ND_ACCESS_VIOLATION (RES-015, AMB-011).
+            Err(BindError::InvalidState | BindError::Access) => {
                 self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest));
-            }
-            Err(BindError::Access) => {
-                self.tx.failing = Some(Failing::Unstarted(WqeStatus::LocalAccess));
             }
         }
     }

@@ -163,7 +163,7 @@ pub enum WqeStatus {
     /// The message was longer than the Receive (ND_BUFFER_OVERFLOW, AMB-006).
     ReceiveTooShort,
     /// The request makes no sense here (ND_INVALID_DEVICE_REQUEST): a Read or Atomic with outbound limit 0 (AMB-045), a
-    /// Bind of a bound or an Invalidate of an unbound window.
+    /// Bind or Invalidate that the memory refuses.
     InvalidRequest,
     /// The peer posted no Receive in time (ND_IO_TIMEOUT, AMB-008).
     Timeout,

@@ -92,7 +92,7 @@ fn qp_050_binds_and_invalidates_that_make_no_sense() {
 }
 
 #[test]
-fn bind_to_a_region_that_is_gone() {
+fn res_015_a_bind_is_never_an_access_violation() {
     let mut raw = Raw::initiator();
     let region = raw.end.mem.register(vec![0; 64], Rights::ALL, PD);
     let window = raw.end.mem.window(PD);
@@ -102,6 +102,6 @@ fn bind_to_a_region_that_is_gone() {
     raw.transmit();
     assert_eq!(
         statuses(&raw.end, RequestKind::Bind),
-        [WqeStatus::LocalAccess]
+        [WqeStatus::InvalidRequest]
     );
 }
