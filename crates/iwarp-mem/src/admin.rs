@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use iwarp::{Pd, STag, StreamId, WindowId};
+use iwarp::{Pd, STag, Scope, StreamId, WindowId};
 
 use crate::{
     slot::{Slot, Use},
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) const REST: usize = 4096;
 
 /// A slot in a certain use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) slot: u32,
     pub(crate) r#use: Use,
@@ -34,8 +34,7 @@ pub(crate) struct Prepared {
 pub(crate) struct Bound {
     pub(crate) stag: STag,
     pub(crate) place: Place,
-    /// Slot of its region.
-    pub(crate) region: u32,
+    pub(crate) region: Place,
     pub(crate) stream: StreamId,
 }
 
@@ -43,11 +42,30 @@ pub(crate) struct Bound {
 #[derive(Debug)]
 pub(crate) struct WindowRecord {
     pub(crate) pd: Pd,
+    /// Binds that are queued: each ends by being carried out or by being given back.
     pub(crate) prepared: Vec<Prepared>,
     pub(crate) bound: Option<Bound>,
+    /// The stream of a binding that did not end by an Invalidate of the window's owner: its region was released, or the
+    /// peer invalidated it. The owner's Invalidate, which may be queued already, still succeeds once.
+    pub(crate) lapsed: Option<StreamId>,
+    /// The window was released; the record is left until the last of `prepared` has ended, so that no STag returns to
+    /// use while a queued Bind names it.
+    pub(crate) released: bool,
 }
 
 impl WindowRecord {
+    /// The first of the prepared Binds that `is` it.
+    pub(crate) fn find(&self, is: impl Fn(&Prepared) -> bool) -> Option<usize> {
+        self.prepared.iter().position(is)
+    }
+
+    /// Takes what is bound, if it is bound to that stream.
+    pub(crate) fn take_bound(&mut self, who: Scope) -> Option<Bound> {
+        let in_scope = self.pd == who.pd;
+        self.bound
+            .take_if(|bound| in_scope && bound.stream == who.stream)
+    }
+
     /// The STag of the latest Bind that is prepared or in force.
     pub(crate) fn stag(&self) -> Option<STag> {
         let prepared = self.prepared.last().map(|prepared| prepared.stag);
@@ -66,9 +84,10 @@ pub(crate) struct Admin {
     /// Keys each slot has had, in chunks like the slots.
     keys: Vec<Box<[Keys]>>,
     pub(crate) windows: HashMap<WindowId, WindowRecord>,
-    next_window: u32,
-    /// The windows bound to a region, by its slot; only regions that have some.
-    on_region: HashMap<u32, Vec<WindowId>>,
+    /// Windows made so far; the low half numbers the next one.
+    windows_made: u64,
+    /// How many bindings and prepared Binds a region has; only regions that have some (MR-026).
+    in_use: HashMap<Place, u32>,
 }
 
 impl Admin {
@@ -79,8 +98,8 @@ impl Admin {
             fresh: 0,
             keys: Vec::new(),
             windows: HashMap::new(),
-            next_window: 0,
-            on_region: HashMap::new(),
+            windows_made: 0,
+            in_use: HashMap::new(),
         }
     }
 
@@ -131,46 +150,61 @@ impl Admin {
     /// Adds a window object.
     pub(crate) fn add_window(&mut self, pd: Pd) -> WindowId {
         loop {
-            let id = WindowId(self.next_window);
-            self.next_window = self.next_window.wrapping_add(1);
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "ids in use are passed over"
+            )]
+            let id = WindowId(self.windows_made as u32);
+            self.windows_made += 1;
             if let std::collections::hash_map::Entry::Vacant(entry) = self.windows.entry(id) {
                 entry.insert(WindowRecord {
                     pd,
                     prepared: Vec::new(),
                     bound: None,
+                    lapsed: None,
+                    released: false,
                 });
                 return id;
             }
         }
     }
 
-    /// Notes that `window` is bound to the region in slot `region`.
-    pub(crate) fn attach(&mut self, region: u32, window: WindowId) {
-        self.on_region.entry(region).or_default().push(window);
+    /// There is or was a window of this id.
+    pub(crate) fn has_made(&self, window: WindowId) -> bool {
+        u64::from(window.0) < self.windows_made
     }
 
-    /// Notes that `window` is bound to the region in slot `region` no more.
-    pub(crate) fn detach(&mut self, region: u32, window: WindowId) {
-        if let Some(windows) = self.on_region.get_mut(&region) {
-            windows.retain(|other| *other != window);
-            if windows.is_empty() {
-                self.on_region.remove(&region);
+    /// One more binding of the region, or Bind that is prepared.
+    pub(crate) fn begin_use(&mut self, region: Place) {
+        *self.in_use.entry(region).or_default() += 1;
+    }
+
+    /// One less. A region that was released has none.
+    pub(crate) fn end_use(&mut self, region: Place) {
+        if let Some(uses) = self.in_use.get_mut(&region) {
+            *uses -= 1;
+            if *uses == 0 {
+                self.in_use.remove(&region);
             }
         }
     }
 
-    /// Some window is bound to the region in this slot.
-    pub(crate) fn has_windows(&self, region: u32) -> bool {
-        self.on_region.contains_key(&region)
+    /// Some window is bound to the region, or about to be.
+    pub(crate) fn is_in_use(&self, region: Place) -> bool {
+        self.in_use.contains_key(&region)
     }
 
-    /// Takes all windows off the region in this slot, and returns what was bound.
-    pub(crate) fn detach_all(&mut self, region: u32) -> Vec<Bound> {
-        let windows = self.on_region.remove(&region).unwrap_or_default();
-        windows
-            .iter()
-            .filter_map(|id| self.windows.get_mut(id)?.bound.take())
-            .collect()
+    /// Takes all windows off a region that is released, and returns what was bound.
+    pub(crate) fn detach_all(&mut self, region: Place) -> Vec<Bound> {
+        if self.in_use.remove(&region).is_none() {
+            return Vec::new();
+        }
+        let lapse = |record: &mut WindowRecord| {
+            let bound = record.bound.take_if(|bound| bound.region == region)?;
+            record.lapsed = Some(bound.stream);
+            Some(bound)
+        };
+        self.windows.values_mut().filter_map(lapse).collect()
     }
 }
 

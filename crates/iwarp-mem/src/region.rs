@@ -42,19 +42,22 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// The region cannot be deregistered: windows are bound to it (ND_DEVICE_BUSY, MR-026).
+/// The region cannot be deregistered: windows are bound to it, or Binds to it are prepared (ND_DEVICE_BUSY, MR-026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("memory windows are bound to the region")
+        f.write_str("memory windows are bound to the region, or about to be")
     }
 }
 
 impl std::error::Error for Busy {}
 
 /// One registered buffer: its STag is valid until this is deregistered or dropped.
+///
+/// A drop does not ask whether it is in use: windows bound to it become unbound, and Binds that are prepared succeed at
+/// their turn without binding anything.
 ///
 /// It keeps the buffer alive, so that a region that is leaked stays sound. After [`Registration::deregister`] or the
 /// drop has returned, not one octet of the buffer is read or written through this table any more (MR-034, SEC-005).
@@ -113,9 +116,10 @@ impl Registration {
         self.buffer.len() == 0
     }
 
-    /// Windows are bound to it at the moment, so that it cannot be deregistered (MW-011).
-    pub fn has_windows(&self) -> bool {
-        self.shared.admin.lock().has_windows(self.place.slot)
+    /// Windows are bound to it at the moment, or Binds are prepared that have not ended, so that it cannot be
+    /// deregistered (MR-026, MW-011). A Bind on a window that was dropped does not count.
+    pub fn is_in_use(&self) -> bool {
+        self.shared.admin.lock().is_in_use(self.place)
     }
 
     /// Ends the registration: the STag becomes invalid (DDP-090), then copies and system calls under way are waited
@@ -123,15 +127,15 @@ impl Registration {
     ///
     /// # Errors
     ///
-    /// [`Busy`] while windows are bound, with the registration unchanged (MR-026).
+    /// [`Busy`] while it [is in use](Self::is_in_use), with the registration unchanged (MR-026).
     pub fn deregister(mut self) -> Result<(), (Self, Busy)> {
         {
             let admin = self.shared.admin.lock();
-            if admin.has_windows(self.place.slot) {
+            if admin.is_in_use(self.place) {
                 drop(admin);
                 return Err((self, Busy));
             }
-            // Under the lock, so that no window is bound in between.
+            // Under the lock, so that no Bind is prepared in between.
             self.shared.revoke(Kind::Region, self.place);
         }
         self.registered = false;
@@ -149,7 +153,7 @@ impl Drop for Registration {
         {
             let mut admin = self.shared.admin.lock();
             self.shared.revoke(Kind::Region, self.place);
-            for bound in admin.detach_all(self.place.slot) {
+            for bound in admin.detach_all(self.place) {
                 self.shared.revoke(Kind::Window, bound.place);
                 gone.push(bound.place.slot);
             }

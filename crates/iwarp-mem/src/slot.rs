@@ -41,7 +41,7 @@ impl Kind {
 }
 
 /// One use of a slot: no two uses of the same slot have equal epochs, and none has the key of the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Use {
     pub(crate) key: u8,
     pub(crate) epoch: u32,

@@ -468,7 +468,7 @@ impl Memory for Table {
     }
 
     fn unbind(&self, window: WindowId, who: Scope) -> Result<(), BindError> {
-        self.shared.unbind_window(window, None, who)
+        self.shared.unbind_window(window, who)
     }
 
     fn invalidate_remote(&self, stag: STag, who: Scope) -> Result<(), InvalidateError> {

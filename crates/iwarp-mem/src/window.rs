@@ -6,10 +6,12 @@
 
 use std::{fmt, sync::Arc};
 
+use smallvec::SmallVec;
+
 use iwarp::{BindError, InvalidateError, Pd, STag, Scope, WindowBind, WindowId};
 
 use crate::{
-    admin::{Bound, Place, Prepared},
+    admin::{Admin, Bound, Place, Prepared},
     region::{RegisterError, Registration, Rights},
     slot::{Backing, Kind},
     table::Shared,
@@ -17,7 +19,9 @@ use crate::{
 
 /// A window object (IND2MemoryWindow): unbound when new, bound to at most one range at a time, many times over.
 ///
-/// Dropping it unbinds it (MW-014) and forgets Binds that were prepared and have not executed.
+/// Dropping it unbinds it (MW-014). Binds that are prepared then hold their region no longer; their STags stay set aside
+/// until they end, as every prepared Bind has to: by `Memory::bind`, which succeeds and binds nothing, or by
+/// [`Table::cancel_prepared`](crate::Table::cancel_prepared). An Invalidate that is still queued succeeds too.
 #[must_use = "dropping it unbinds the window"]
 pub struct Window {
     shared: Arc<Shared>,
@@ -52,7 +56,9 @@ impl Window {
     }
 
     /// The part of a Bind that is done when it is posted: checks rights and range, and sets an STag aside. That is not
-    /// valid until `Memory::bind` executes the request, or is given back by [`Window::cancel`].
+    /// valid until `Memory::bind` executes the request, or is given back by [`Window::cancel`]. Until then the region
+    /// cannot be deregistered (MR-026), so that nothing that may be wrong with it is found only when the Bind executes
+    /// (AMB-011).
     ///
     /// A window without any right is legal (MW-012). Whether the window is free is asked only when the request
     /// executes: an Invalidate may be queued before it.
@@ -123,6 +129,7 @@ impl Window {
                 place,
                 region: region.place(),
             });
+            admin.begin_use(region.place());
         }
         Ok(stag)
     }
@@ -136,23 +143,10 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        let mut gone = Vec::new();
-        {
-            let mut admin = self.shared.admin.lock();
-            let Some(record) = admin.windows.remove(&self.id) else {
-                return;
-            };
-            for prepared in &record.prepared {
-                self.shared.revoke(Kind::Reserved, prepared.place);
-                gone.push(prepared.place.slot);
-            }
-            if let Some(bound) = record.bound {
-                self.shared.revoke(Kind::Window, bound.place);
-                admin.detach(bound.region, self.id);
-                gone.push(bound.place.slot);
-            }
+        let bound = self.shared.admin.lock().release(self.id, &self.shared);
+        if let Some(bound) = bound {
+            self.shared.retire(&[bound.place.slot]);
         }
-        self.shared.retire(&gone);
     }
 }
 
@@ -162,6 +156,89 @@ impl fmt::Debug for Window {
             .field("id", &self.id)
             .field("stag", &self.stag())
             .finish()
+    }
+}
+
+impl Admin {
+    /// The window is released: what is bound is revoked and returned, to be retired without the lock.
+    fn release(&mut self, id: WindowId, shared: &Shared) -> Option<Bound> {
+        let record = self.windows.get_mut(&id)?;
+        record.released = true;
+        let bound = record.bound.take();
+        let regions = record.prepared.iter().map(|prepared| prepared.region);
+        let regions: SmallVec<[_; 4]> = regions.chain(bound.map(|bound| bound.region)).collect();
+        if record.prepared.is_empty() {
+            self.windows.remove(&id);
+        }
+        for region in regions {
+            self.end_use(region);
+        }
+        if let Some(bound) = bound {
+            shared.revoke(Kind::Window, bound.place);
+        }
+        bound
+    }
+
+    /// Binds a window, or finds that there is nothing to bind any more: then the STag is revoked and returned, to be
+    /// retired without the lock.
+    fn bind(
+        &mut self,
+        bind: &WindowBind,
+        who: Scope,
+        shared: &Shared,
+    ) -> Result<Option<Place>, BindError> {
+        let record = self
+            .windows
+            .get_mut(&bind.window)
+            .ok_or(BindError::InvalidState)?;
+        let at = record.find(|prepared| prepared.stag == bind.stag);
+        let at = at.ok_or(BindError::InvalidState)?;
+        if record.bound.is_some() {
+            return Err(BindError::InvalidState); // QP-043
+        }
+        if record.pd != who.pd {
+            return Err(BindError::Access);
+        }
+        let Prepared {
+            stag,
+            place,
+            region,
+        } = record.prepared[at];
+        // Deregister is refused while the Bind is prepared: a region that is gone was released. A later user of its slot
+        // is another use.
+        if record.released || shared.current(region).is_none() {
+            record.lapsed = Some(who.stream);
+            self.give_up(bind.window, at, shared);
+            return Ok(Some(place));
+        }
+        let slot = shared.slots.get(place.slot);
+        let slot = slot.ok_or(BindError::InvalidState)?;
+        if !slot.bind(place.r#use, who.stream) {
+            return Err(BindError::InvalidState);
+        }
+        record.prepared.remove(at);
+        record.lapsed = None;
+        record.bound = Some(Bound {
+            stag,
+            place,
+            region,
+            stream: who.stream,
+        });
+        Ok(None)
+    }
+
+    /// Ends a Bind without a binding: its STag is revoked, and has to be retired without the lock.
+    fn give_up(&mut self, id: WindowId, at: usize, shared: &Shared) {
+        let Some(record) = self.windows.get_mut(&id) else {
+            return;
+        };
+        let prepared = record.prepared.remove(at);
+        if !record.released {
+            self.end_use(prepared.region);
+        } else if record.prepared.is_empty() {
+            self.windows.remove(&id);
+        }
+        shared.revoke(Kind::Reserved, prepared.place);
     }
 }
 
@@ -175,96 +252,68 @@ impl Shared {
         if view.kind != Kind::Reserved || owner.is_some_and(|owner| owner != id) {
             return;
         }
+        let place = Place {
+            slot: number,
+            r#use: view.r#use,
+        };
         {
             let mut admin = self.admin.lock();
-            let Some(record) = admin.windows.get_mut(&id) else {
+            let record = admin.windows.get(&id);
+            let at = record.and_then(|record| record.find(|prepared| prepared.place == place));
+            let Some(at) = at else {
                 return;
             };
-            let place = Place {
-                slot: number,
-                r#use: view.r#use,
-            };
-            let Some(at) = record
-                .prepared
-                .iter()
-                .position(|prepared| prepared.place == place)
-            else {
-                return;
-            };
-            record.prepared.remove(at);
-            self.revoke(Kind::Reserved, place);
+            admin.give_up(id, at, self);
         }
         self.retire(&[number]);
     }
 
-    /// Executes a Bind.
+    /// Executes a Bind. One whose window or region was released since succeeds and binds nothing: nobody could be let in
+    /// by it any more, and whoever released them did nothing wrong.
     pub(crate) fn bind_window(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {
-        let mut admin = self.admin.lock();
-        let record = admin
-            .windows
-            .get_mut(&bind.window)
-            .ok_or(BindError::InvalidState)?;
-        if record.bound.is_some() {
-            return Err(BindError::InvalidState); // QP-043
+        let unused = self.admin.lock().bind(bind, who, self)?;
+        if let Some(unused) = unused {
+            self.retire(&[unused.slot]);
         }
-        let at = record
-            .prepared
-            .iter()
-            .position(|prepared| prepared.stag == bind.stag);
-        let at = at.ok_or(BindError::InvalidState)?;
-        let Prepared {
-            stag,
-            place,
-            region,
-        } = record.prepared[at];
-        // The region may have been deregistered since; a later user of its slot is another use.
-        if record.pd != who.pd || self.current(region).is_none() {
-            return Err(BindError::Access);
-        }
-        let slot = self.slots.get(place.slot).ok_or(BindError::InvalidState)?;
-        if !slot.bind(place.r#use, who.stream) {
-            return Err(BindError::InvalidState);
-        }
-        record.prepared.remove(at);
-        record.bound = Some(Bound {
-            stag,
-            place,
-            region: region.slot,
-            stream: who.stream,
-        });
-        admin.attach(region.slot, bind.window);
         Ok(())
     }
 
-    /// Executes an Invalidate, of the window whatever its STag or only while it has a certain one: that becomes
-    /// invalid, then what is under way is waited for.
-    pub(crate) fn unbind_window(
-        &self,
-        window: WindowId,
-        only: Option<STag>,
-        who: Scope,
-    ) -> Result<(), BindError> {
+    /// Executes an Invalidate of the window's owner: the STag becomes invalid, then what is under way is waited for. It
+    /// succeeds as well when the window was released, or its binding ended without the owner, since it was posted.
+    pub(crate) fn unbind_window(&self, window: WindowId, who: Scope) -> Result<(), BindError> {
         let bound = {
             let mut admin = self.admin.lock();
-            let record = admin
-                .windows
-                .get_mut(&window)
-                .ok_or(BindError::InvalidState)?;
-            let in_scope = |bound: &mut Bound| {
-                bound.stream == who.stream
-                    && record.pd == who.pd
-                    && only.is_none_or(|stag| stag == bound.stag)
+            let Some(record) = admin.windows.get_mut(&window) else {
+                let released = admin.has_made(window);
+                return released.then_some(()).ok_or(BindError::InvalidState);
             };
-            let bound = record
-                .bound
-                .take_if(in_scope)
-                .ok_or(BindError::InvalidState)?;
+            if record.released || record.pd == who.pd && record.lapsed == Some(who.stream) {
+                record.lapsed = None;
+                return Ok(());
+            }
+            let bound = record.take_bound(who).ok_or(BindError::InvalidState)?;
             self.revoke(Kind::Window, bound.place);
-            admin.detach(bound.region, window);
+            admin.end_use(bound.region);
             bound
         };
         self.retire(&[bound.place.slot]);
         Ok(())
+    }
+
+    /// Executes an Invalidate of the peer's, if the window still has that STag.
+    fn unbind_for_peer(&self, window: WindowId, stag: STag, who: Scope) -> Option<()> {
+        let bound = {
+            let mut admin = self.admin.lock();
+            let record = admin.windows.get_mut(&window)?;
+            record.bound.filter(|bound| bound.stag == stag)?;
+            let bound = record.take_bound(who)?;
+            record.lapsed = Some(who.stream);
+            self.revoke(Kind::Window, bound.place);
+            admin.end_use(bound.region);
+            bound
+        };
+        self.retire(&[bound.place.slot]);
+        Some(())
     }
 
     /// An inbound Send with Invalidate: only a window bound to that very stream (SEC-010, RFC 5040 §5.3).
@@ -279,8 +328,8 @@ impl Shared {
             Kind::Window => {
                 let window = WindowId(view.backing.owner);
                 // Fails only when its owner unbound it since the look above.
-                self.unbind_window(window, Some(stag), who)
-                    .map_err(|_| InvalidateError::Unknown)
+                self.unbind_for_peer(window, stag, who)
+                    .ok_or(InvalidateError::Unknown)
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use iwarp::{
     Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
-    RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind,
+    RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind, WindowId,
 };
 use iwarp_mem::{Backend, Registration, Rights, Table, TableOptions, Window};
 use netdirect::Buffer;
@@ -133,8 +133,19 @@ enum State {
     Region,
     /// Window and region, by their number in the picture.
     Prepared(usize, usize),
+    /// Prepared, and the window was dropped since.
+    Orphaned,
     Bound(usize, usize, StreamId),
     Gone,
+}
+
+/// A window, in the picture.
+struct Known {
+    window: Option<Window>,
+    id: WindowId,
+    pd: Pd,
+    /// The stream whose Invalidate will find that the binding has ended without it.
+    lapsed: Option<StreamId>,
 }
 
 struct World {
@@ -142,7 +153,7 @@ struct World {
     buffer: Buffer,
     memory: Vec<u8>,
     regions: Vec<(Option<Registration>, usize)>,
-    windows: Vec<(Option<Window>, Pd)>,
+    windows: Vec<Known>,
     binds: Vec<(WindowBind, usize)>,
     /// Every STag ever issued, and what is known of it.
     entries: Vec<Entry>,
@@ -196,8 +207,13 @@ impl World {
             Step::Deregister { ref region } => self.deregister(region),
             Step::DropRegion { ref region } => self.drop_region(region),
             Step::CreateWindow { pd } => {
-                self.windows
-                    .push((Some(self.table.create_window(Pd(pd)).unwrap()), Pd(pd)));
+                let window = self.table.create_window(Pd(pd)).unwrap();
+                self.windows.push(Known {
+                    id: window.id(),
+                    window: Some(window),
+                    pd: Pd(pd),
+                    lapsed: None,
+                });
             }
             Step::Prepare {
                 ref window,
@@ -213,7 +229,10 @@ impl World {
             Step::Cancel { ref bind } => {
                 if let Some((_, &(bind, entry))) = pick(&self.binds, bind) {
                     self.table.cancel_prepared(bind.stag);
-                    if matches!(self.entries[entry].state, State::Prepared(..)) {
+                    if matches!(
+                        self.entries[entry].state,
+                        State::Prepared(..) | State::Orphaned
+                    ) {
                         self.entries[entry].state = State::Gone;
                     }
                 }
@@ -221,8 +240,15 @@ impl World {
             Step::Unbind { ref window, who } => self.unbind(window, who),
             Step::DropWindow { ref window } => {
                 if let Some((number, _)) = pick(&self.windows, window) {
-                    self.windows[number].0 = None;
-                    self.end(|state| matches!(state, State::Prepared(w, _) | State::Bound(w, ..) if w == number));
+                    self.windows[number].window = None;
+                    self.turn(
+                        |state| matches!(state, State::Prepared(w, _) if w == number),
+                        State::Orphaned,
+                    );
+                    self.turn(
+                        |state| matches!(state, State::Bound(w, ..) if w == number),
+                        State::Gone,
+                    );
                 }
             }
             Step::Invalidate { ref stag, who } => self.invalidate(stag, who),
@@ -245,9 +271,9 @@ impl World {
         }
     }
 
-    fn end(&mut self, which: impl Fn(State) -> bool) {
+    fn turn(&mut self, which: impl Fn(State) -> bool, into: State) {
         for entry in self.entries.iter_mut().filter(|entry| which(entry.state)) {
-            entry.state = State::Gone;
+            entry.state = into;
         }
     }
 
@@ -275,10 +301,10 @@ impl World {
         self.regions.push((Some(region), entry));
     }
 
-    fn has_windows(&self, region: usize) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| matches!(entry.state, State::Bound(_, r, _) if r == region))
+    fn is_in_use(&self, region: usize) -> bool {
+        let uses =
+            |state| matches!(state, State::Prepared(_, r) | State::Bound(_, r, _) if r == region);
+        self.entries.iter().any(|entry| uses(entry.state))
     }
 
     fn deregister(&mut self, region: &Index) {
@@ -288,14 +314,14 @@ impl World {
         let Some(region) = self.regions[number].0.take() else {
             return;
         };
-        assert_eq!(region.has_windows(), self.has_windows(number));
+        assert_eq!(region.is_in_use(), self.is_in_use(number));
         match region.deregister() {
             Ok(()) => {
-                assert!(!self.has_windows(number), "MR-026");
+                assert!(!self.is_in_use(number), "MR-026");
                 self.entries[self.regions[number].1].state = State::Gone;
             }
             Err((region, _)) => {
-                assert!(self.has_windows(number), "busy without a window");
+                assert!(self.is_in_use(number), "busy without a window");
                 self.regions[number].0 = Some(region);
             }
         }
@@ -307,7 +333,14 @@ impl World {
         };
         if self.regions[number].0.take().is_some() {
             self.entries[self.regions[number].1].state = State::Gone;
-            self.end(|state| matches!(state, State::Bound(_, r, _) if r == number));
+            for entry in &mut self.entries {
+                if let State::Bound(w, r, stream) = entry.state
+                    && r == number
+                {
+                    self.windows[w].lapsed = Some(stream);
+                    entry.state = State::Gone;
+                }
+            }
         }
     }
 
@@ -320,7 +353,10 @@ impl World {
         read: bool,
         write: bool,
     ) {
-        let Some((w, (Some(window), pd))) = pick(&self.windows, window) else {
+        let Some((w, known)) = pick(&self.windows, window) else {
+            return;
+        };
+        let (Some(window), pd) = (&known.window, known.pd) else {
             return;
         };
         let Some((r, (Some(region), entry))) = pick(&self.regions, region) else {
@@ -330,7 +366,7 @@ impl World {
         let address = region.base().wrapping_add_signed(at);
         let inside = u64::try_from(at).is_ok_and(|at| at + len <= outer.len);
         let allowed =
-            inside && outer.pd == *pd && (!write || outer.rights.contains(Rights::LOCAL_WRITE));
+            inside && outer.pd == pd && (!write || outer.rights.contains(Rights::LOCAL_WRITE));
         let bind = match window.prepare(region, address, len, read, write) {
             Ok(bind) => bind,
             Err(BindError::Access) => return assert!(!allowed, "QP-038, QP-039"),
@@ -341,7 +377,7 @@ impl World {
         let mut rights = Rights::empty();
         rights.set(Rights::REMOTE_READ, read);
         rights.set(Rights::REMOTE_WRITE, write);
-        let (from, pd) = (outer.from + u64::try_from(at).unwrap(), *pd);
+        let from = outer.from + u64::try_from(at).unwrap();
         let entry = self.add(Entry {
             stag: bind.stag,
             from,
@@ -365,34 +401,48 @@ impl World {
                     .any(|e| matches!(e.state, State::Bound(b, ..) if b == w));
                 match () {
                     () if bound => Err(BindError::InvalidState),
-                    () if self.regions[r].0.is_none() || self.entries[entry].pd != who.pd => {
-                        Err(BindError::Access)
+                    () if self.entries[entry].pd != who.pd => Err(BindError::Access),
+                    () if self.regions[r].0.is_none() => {
+                        self.entries[entry].state = State::Gone;
+                        self.windows[w].lapsed = Some(who.stream);
+                        Ok(())
                     }
                     () => {
                         self.entries[entry].state = State::Bound(w, r, who.stream);
+                        self.windows[w].lapsed = None;
                         Ok(())
                     }
                 }
             }
+            State::Orphaned if self.entries[entry].pd == who.pd => {
+                self.entries[entry].state = State::Gone;
+                Ok(())
+            }
+            State::Orphaned => Err(BindError::Access),
             _ => Err(BindError::InvalidState),
         };
         assert_eq!(self.table.bind(&bind, who), expected);
     }
 
     fn unbind(&mut self, window: &Index, who: Scope) {
-        let Some((number, (Some(window), pd))) = pick(&self.windows, window) else {
+        let Some((number, known)) = pick(&self.windows, window) else {
             return;
         };
         let bound = |state| matches!(state, State::Bound(w, _, stream) if w == number && stream == who.stream);
-        let known = *pd == who.pd && self.entries.iter().any(|entry| bound(entry.state));
-        let expected = if known {
+        let in_scope = known.pd == who.pd;
+        let lapsed = in_scope && known.lapsed == Some(who.stream);
+        let unbinds = in_scope && self.entries.iter().any(|entry| bound(entry.state));
+        let expected = if known.window.is_none() || lapsed || unbinds {
             Ok(())
         } else {
             Err(BindError::InvalidState)
         };
-        assert_eq!(self.table.unbind(window.id(), who), expected);
-        if known {
-            self.end(bound);
+        assert_eq!(self.table.unbind(known.id, who), expected);
+        if lapsed {
+            self.windows[number].lapsed = None;
+        }
+        if unbinds {
+            self.turn(bound, State::Gone);
         }
     }
 
@@ -403,10 +453,11 @@ impl World {
         let expected = match entry.state {
             State::Bound(_, _, stream) if stream == who.stream && entry.pd == who.pd => Ok(()),
             State::Bound(..) | State::Region => Err(InvalidateError::NotAllowed),
-            State::Prepared(..) | State::Gone => Err(InvalidateError::Unknown),
+            State::Prepared(..) | State::Orphaned | State::Gone => Err(InvalidateError::Unknown),
         };
         assert_eq!(self.table.invalidate_remote(entry.stag, who), expected);
-        if expected.is_ok() {
+        if let (Ok(()), State::Bound(w, ..)) = (expected, entry.state) {
+            self.windows[w].lapsed = Some(who.stream);
             self.entries[number].state = State::Gone;
         }
     }
@@ -431,7 +482,7 @@ impl World {
             Rights::REMOTE_READ
         };
         let expected = match entry.state {
-            State::Gone | State::Prepared(..) => Err(AccessError::InvalidSTag),
+            State::Gone | State::Orphaned | State::Prepared(..) => Err(AccessError::InvalidSTag),
             _ if entry.pd != who.pd => Err(AccessError::NotAssociated),
             State::Bound(_, _, stream) if stream != who.stream => Err(AccessError::NotAssociated),
             _ if !entry.rights.contains(right) => Err(AccessError::Rights),

@@ -559,8 +559,8 @@ fn a_bind_takes_effect_at_its_turn() {
         .prepare(&region, region.base(), 50, true, true)
         .unwrap();
     assert_eq!(
-        (window.stag(), window.is_bound(), region.has_windows()),
-        (Some(first.stag), false, false)
+        (window.stag(), window.is_bound(), region.is_in_use()),
+        (Some(first.stag), false, true)
     );
     let at = |stag| RemoteAddress {
         stag,
@@ -584,7 +584,7 @@ fn a_bind_takes_effect_at_its_turn() {
     assert_eq!(window.stag(), Some(second.stag));
     assert_eq!(table.bind(&first, OTHER_PD), Err(BindError::Access));
     table.bind(&first, WHO).unwrap();
-    assert!(window.is_bound() && region.has_windows() && check(first.stag).is_ok());
+    assert!(window.is_bound() && region.is_in_use() && check(first.stag).is_ok());
     assert_eq!(
         table.bind(&second, WHO),
         Err(BindError::InvalidState),
@@ -606,7 +606,7 @@ fn a_bind_takes_effect_at_its_turn() {
     );
 }
 
-/// A Bind that was flushed gives its STag back; one whose region went away meanwhile fails.
+/// A Bind that was flushed gives its STag and its region back; one whose region or window was released binds nothing.
 #[test]
 fn binds_that_do_not_happen() {
     let table = Table::with_options(&TableOptions::default().capacity(3));
@@ -624,17 +624,19 @@ fn binds_that_do_not_happen() {
             table.cancel_prepared(stag);
         }
         assert_eq!(window.stag(), Some(bind.stag));
-        region.deregister().unwrap();
+        let (region, _) = region.deregister().unwrap_err(); // MR-026
         if round % 2 == 0 {
-            assert_eq!(
-                table.bind(&bind, WHO),
-                Err(BindError::Access),
-                "region gone"
-            );
+            drop(region);
+            assert_eq!(table.bind(&bind, WHO), Ok(()), "MR-028");
+            assert!(!window.is_bound());
+            assert_eq!(table.unbind(window.id(), WHO), Ok(()));
+            assert_eq!(table.unbind(window.id(), WHO), Err(BindError::InvalidState));
+        } else {
+            window.cancel(bind.stag);
+            window.cancel(bind.stag);
+            table.cancel_prepared(bind.stag);
+            region.deregister().unwrap();
         }
-        window.cancel(bind.stag);
-        window.cancel(bind.stag);
-        table.cancel_prepared(bind.stag);
         assert_eq!(table.bind(&bind, WHO), Err(BindError::InvalidState));
         assert_eq!(window.stag(), None);
     }
@@ -646,12 +648,47 @@ fn binds_that_do_not_happen() {
     table.bind(&bind, WHO).unwrap();
     table.cancel_prepared(bind.stag); // too late
     assert!(window.is_bound());
+    let queued = window
+        .prepare(&region, region.base(), 8, true, true)
+        .unwrap();
+    let id = window.id();
     drop(window);
-    assert_eq!(
-        table.bind(&bind, WHO),
-        Err(BindError::InvalidState),
-        "window gone"
+    assert!(!region.is_in_use(), "MW-014");
+    assert_eq!(table.bind(&bind, WHO), Err(BindError::InvalidState));
+    assert_eq!(table.unbind(id, WHO), Ok(()), "queued before the release");
+    assert_eq!(table.bind(&queued, WHO), Ok(()), "MW-014");
+    assert_eq!(table.bind(&queued, WHO), Err(BindError::InvalidState));
+    assert_eq!(table.unbind(id, WHO), Ok(()));
+    region.deregister().unwrap();
+}
+
+/// An STag that a queued Bind names is not given to another one, whatever was released since.
+#[test]
+fn stags_of_queued_binds_are_not_reused() {
+    let table = Table::with_options(&TableOptions::default().capacity(4));
+    let (_buffer, region) = register(&table, 100, Rights::all());
+    let window = table.create_window(PD).unwrap();
+    let prepare = |window: &Window| {
+        let bind = window.prepare(&region, region.base(), 100, true, true);
+        bind.map(|bind| bind.stag)
+    };
+    let [first, second] = [(); 2].map(|()| prepare(&window).unwrap());
+    drop(window);
+    let other = table.create_window(PD).unwrap();
+    let mut free = 0;
+    while prepare(&other).is_ok() {
+        free += 1;
+    }
+    assert!(
+        (0..=1).contains(&free),
+        "one of the four may have the index zero"
     );
+    drop(other);
+    // The Binds of the first window end, those of the other one have to be ended as well.
+    table.cancel_prepared(first);
+    table.cancel_prepared(second);
+    let third = table.create_window(PD).unwrap();
+    assert!(prepare(&third).is_ok() && prepare(&third).is_ok());
 }
 
 /// MR-026, MW-011, MW-014: bound windows keep their region busy; releasing either end ends the window.
@@ -671,7 +708,7 @@ fn windows_hold_their_region() {
     table.unbind(a.id(), WHO).unwrap();
     let (region, _) = region.deregister().unwrap_err();
     drop(b);
-    assert!(!region.has_windows());
+    assert!(!region.is_in_use());
     let (c, stag_c) = bound(&table, &region, 0, 10, true, true);
     let at = |stag| RemoteAddress {
         stag,
@@ -685,6 +722,13 @@ fn windows_hold_their_region() {
     );
     drop(region);
     assert!(!c.is_bound(), "dropping a region unbinds its windows");
+    assert_eq!(c.stag(), None);
+    assert_eq!(
+        table.unbind(c.id(), OTHER_STREAM),
+        Err(BindError::InvalidState)
+    );
+    // An Invalidate may have been queued before.
+    assert_eq!(table.unbind(c.id(), WHO), Ok(()));
     assert_eq!(table.unbind(c.id(), WHO), Err(BindError::InvalidState));
     assert_eq!(table.place(stale, &[1], MessageEnd::Last), Err(Revoked));
     for stag in [stag_a, stag_b, stag_c] {
@@ -727,12 +771,15 @@ fn peers_invalidate_their_own_windows_only() {
         table.invalidate_remote(stag, WHO),
         Err(InvalidateError::Unknown)
     );
-    assert!(!window.is_bound() && !region.has_windows());
+    assert!(!window.is_bound() && !region.is_in_use());
     assert_eq!(
         table.place(span, b"never", MessageEnd::Last),
         Err(Revoked),
         "SEC-005"
     );
+    // IW-058: its owner cannot know, and invalidates it too.
+    assert_eq!(table.unbind(window.id(), WHO), Ok(()));
+    assert_eq!(table.unbind(window.id(), WHO), Err(BindError::InvalidState));
     region.deregister().unwrap();
 }
 

@@ -35,7 +35,8 @@ pub trait MemoryRegion: OverlappedObject {
     ///
     /// # Errors
     ///
-    /// - [`DEVICE_BUSY`](crate::Status::DEVICE_BUSY): windows are bound to the region; returned by the call (MR-026).
+    /// - [`DEVICE_BUSY`](crate::Status::DEVICE_BUSY): windows are bound to the region, or Binds to it are queued; returned by
+    ///   the call (MR-026).
     /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the region holds no buffer (AMB-013).
     fn deregister(&self, overlapped: &Overlapped) -> Result<Started>;
 
@@ -49,8 +50,9 @@ pub trait MemoryRegion: OverlappedObject {
 /// `IND2MemoryWindow`: access to part of a region for the peer of one queue pair, given by
 /// [`QueuePair::bind`](crate::QueuePair::bind) and taken back by [`QueuePair::invalidate`](crate::QueuePair::invalidate).
 ///
-/// Rights come from the Bind alone (MW-006). A bound window keeps its region from being deregistered (MW-011); releasing the
-/// window unbinds it (MW-014).
+/// Rights come from the Bind alone (MW-006). A window keeps its region from being deregistered from the call of Bind on until
+/// it is unbound (MW-011); releasing the window unbinds it (MW-014). Binds and Invalidates that are still queued when their
+/// window or region is released succeed without effect.
 pub trait MemoryWindow: Any + Debug + Send + Sync {
     /// `GetRemoteToken`: for the peer's Reads and Writes, as soon as Bind has returned (MW-008). Each Bind makes a new one.
     fn get_remote_token(&self) -> RemoteToken;

@@ -137,7 +137,7 @@ impl MemoryRegion for Region {
             request.abandon(Status::DEVICE_BUSY);
             return Err(Error::new(
                 Status::DEVICE_BUSY,
-                "windows are still bound to the region",
+                "windows are bound to the region or will be by a queued Bind; invalidate or release them first",
             )); // MR-026
         }
         drop(slot);

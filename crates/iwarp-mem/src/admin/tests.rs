@@ -76,17 +76,23 @@ fn index_zero_is_never_used() {
 }
 
 #[test]
-fn regions_know_their_windows() {
+fn regions_know_whether_they_are_in_use() {
     let mut admin = Fixture::new(5, 4).admin;
-    let (a, b) = (admin.add_window(Pd(1)), admin.add_window(Pd(1)));
-    assert_ne!(a, b);
-    admin.attach(7, a);
-    admin.attach(7, b);
-    admin.detach(7, a);
-    admin.detach(8, b);
-    assert!(admin.has_windows(7) && !admin.has_windows(8));
-    admin.detach(7, b);
-    assert!(!admin.has_windows(7));
+    let region = |epoch| Place {
+        slot: 7,
+        r#use: Use { key: 1, epoch },
+    };
+    admin.begin_use(region(1));
+    admin.begin_use(region(1));
+    admin.end_use(region(1));
+    assert!(admin.is_in_use(region(1)) && !admin.is_in_use(region(2)));
+    // What is left over from a region that was released does not count for the next one in its slot.
+    assert!(admin.detach_all(region(1)).is_empty());
+    admin.begin_use(region(2));
+    admin.end_use(region(1));
+    assert!(admin.is_in_use(region(2)) && !admin.is_in_use(region(1)));
+    admin.end_use(region(2));
+    assert!(!admin.is_in_use(region(2)));
 }
 
 /// Window numbers that wrap around pass over those still in use.
@@ -94,6 +100,12 @@ fn regions_know_their_windows() {
 fn window_ids_are_not_reused_while_in_use() {
     let mut admin = Fixture::new(5, 5).admin;
     let first = admin.add_window(Pd(1));
-    admin.next_window = first.0;
-    assert_ne!(admin.add_window(Pd(1)), first);
+    assert!(admin.has_made(first) && !admin.has_made(WindowId(1)));
+    admin.windows_made = 1 << 32;
+    let second = admin.add_window(Pd(1));
+    assert_eq!((first, second), (WindowId(0), WindowId(1)));
+    assert!(
+        admin.has_made(WindowId(u32::MAX)),
+        "before the numbers wrapped"
+    );
 }
