@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{ALL, Pair, Side, connect, pair, pair_with, run};
+use common::wire::{Relay, fpdus};
+use common::{ALL, Pair, Side, connect, connect_by, pair, pair_with, run};
 use netdirect::{MrFlags, NotifyType, OpFlags, Overlapped, RequestType, Status};
 use softnd::Options;
 
@@ -73,15 +74,30 @@ fn every_operation(pair: &Pair, len: usize) {
     assert_eq!(source.buffer.to_vec(), data);
 }
 
-/// MPA-032: markers in either direction or both, with CRC and without.
+/// Every operation at each of these lengths, and what both sides sent for it.
+fn octets_of_every_operation([active, passive]: [Options; 2], lens: &[usize]) -> [Vec<u8>; 2] {
+    let mut relay = None;
+    let (active, passive) = (Side::with(active), Side::with(passive));
+    let pair = connect_by(active, passive, 16, |address| {
+        relay.insert(Relay::to(address)).address
+    });
+    for len in lens {
+        every_operation(&pair, *len);
+    }
+    relay.unwrap().octets()
+}
+
+/// MPA-032: markers in either direction, both or none, with CRC and without.
 #[test]
 fn mpa_032_markers_go_where_their_receiver_asks_for_them() {
     for crc in [true, false] {
-        for [here, there] in [[true, false], [false, true], [true, true]] {
-            let with = |markers| Options::default().crc(crc).markers(markers);
-            let pair = pair_with(with(here), with(there));
-            for len in [1, 500, 4096, 65_537, 1_000_001] {
-                every_operation(&pair, len);
+        for asked in [[false, false], [true, false], [false, true], [true, true]] {
+            let options = asked.map(|markers| Options::default().crc(crc).markers(markers));
+            let sent = octets_of_every_operation(options, &[1, 500, 4096, 65_537, 1_000_001]);
+            // What a side asks for is what the other one sends.
+            for (octets, markers) in sent.iter().zip([asked[1], asked[0]]) {
+                let count = fpdus(octets, markers).len();
+                assert!(count > 10, "{count} FPDUs, CRC {crc}, asked {asked:?}");
             }
         }
     }
@@ -355,13 +371,27 @@ fn iw_019_what_succeeded_before_disconnect_arrives() {
     run(|overlapped| pair.passive_connector.disconnect(overlapped)).unwrap();
 }
 
+/// MPA-084: no FPDU is longer than a TCP segment, and those of a long message are as long as one can be: up to 40 octets of a
+/// segment are TCP's own options, and an FPDU is a multiple of 4.
 #[test]
 fn mpa_084_fpdus_follow_the_segment_size() {
     for crc in [true, false] {
-        let options = Options::default().crc(crc).segment(1448);
-        let pair = pair_with(options.clone(), options);
-        for len in [1, 1400, 1500, 100_000] {
-            every_operation(&pair, len);
+        for segment in [1448, 4000] {
+            let options = Options::default().crc(crc).segment(segment);
+            let lens = [1, 1400, 1500, 100_000];
+            let sent = octets_of_every_operation([options.clone(), options], &lens);
+            // The active side sends a Send and a Write of 100,000 octets, the passive side a Read Response.
+            for (octets, messages) in sent.iter().zip([2, 1]) {
+                let lengths = fpdus(octets, false);
+                let segment = usize::from(segment);
+                let longest = *lengths.iter().max().unwrap();
+                assert!((segment - 44..=segment).contains(&longest), "{longest}");
+                let full = lengths.iter().filter(|length| **length == longest);
+                assert!(
+                    full.count() >= messages * (100_000 / segment),
+                    "{lengths:?}"
+                );
+            }
         }
     }
 }

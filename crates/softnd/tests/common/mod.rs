@@ -1,6 +1,8 @@
 //! What the provider's tests share: sides, connections between them, and waiting for results.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
+pub mod wire;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,7 +176,18 @@ pub fn pair_with(active: Options, passive: Options) -> Pair {
 
 /// Connects two new queue pairs, with `limit` Reads each way.
 pub fn connect(active: Side, passive: Side, limit: u32) -> Pair {
+    connect_by(active, passive, limit, |address| address)
+}
+
+/// The same, to the address that `route` has for the listener's.
+pub fn connect_by(
+    active: Side,
+    passive: Side,
+    limit: u32,
+    route: impl FnOnce(SocketAddr) -> SocketAddr,
+) -> Pair {
     let (listener, address) = passive.listener(0);
+    let address = route(address);
     let (active_qp, passive_qp) = (active.queue_pair(), passive.queue_pair());
     let (active_connector, passive_connector) = (active.connector(), passive.connector());
     let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());

@@ -1,0 +1,91 @@
+//! What two sides say to each other on the wire: a TCP relay that keeps what passes, and a reader of FPDUs that shares
+//! nothing with the engine.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A marker stands at every 512th octet of the stream, counted from its first FPDU (RFC 5044 §4.3).
+const MARKER_EVERY: usize = 512;
+const MARKER: usize = 4;
+
+type Octets = Arc<Mutex<Vec<u8>>>;
+
+/// Relays one connection and keeps its octets. They are kept before they are passed on, so whatever one side has received
+/// is found here.
+pub struct Relay {
+    pub address: SocketAddr,
+    passed: [Octets; 2],
+}
+
+impl Relay {
+    /// Listens on a free port, and connects on to `target`.
+    pub fn to(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let passed = [Octets::default(), Octets::default()];
+        let [there, back] = passed.clone();
+        thread::spawn(move || {
+            let (active, _) = listener.accept().unwrap();
+            let passive = TcpStream::connect(target).unwrap();
+            let ends = (passive.try_clone().unwrap(), active.try_clone().unwrap());
+            thread::spawn(move || relay(ends.0, ends.1, &back));
+            relay(active, passive, &there);
+        });
+        Self { address, passed }
+    }
+
+    /// What the active side has sent, and what the passive side has.
+    pub fn octets(&self) -> [Vec<u8>; 2] {
+        self.passed
+            .each_ref()
+            .map(|passed| passed.lock().unwrap().clone())
+    }
+}
+
+fn relay(mut from: TcpStream, mut to: TcpStream, passed: &Octets) {
+    let mut octets = vec![0; 1 << 16];
+    // A side that resets the connection ends the relay too.
+    while let Ok(count @ 1..) = from.read(&mut octets) {
+        passed.lock().unwrap().extend_from_slice(&octets[..count]);
+        if to.write_all(&octets[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+/// The octets that each FPDU takes on the wire, markers included, in a stream that begins with its start-up frame.
+///
+/// # Panics
+/// When it does not consist of whole FPDUs, with a right marker in each place or with none at all, as asked for.
+pub fn fpdus(stream: &[u8], markers: bool) -> Vec<usize> {
+    let private_data = u16::from_be_bytes([stream[18], stream[19]]);
+    let stream = &stream[20 + usize::from(private_data)..];
+    let is_marker = |at: usize| markers && at % MARKER_EVERY < MARKER;
+    // Where each octet that belongs to no marker stands.
+    let places: Vec<_> = (0..stream.len()).filter(|at| !is_marker(*at)).collect();
+    let mut left = &places[..];
+    let mut lengths = Vec::new();
+    let mut begin = 0;
+    while let [high, low, ..] = *left {
+        let ulpdu = usize::from(u16::from_be_bytes([stream[high], stream[low]]));
+        assert!(ulpdu >= 14, "no DDP segment has {ulpdu} octets, at {begin}");
+        let fpdu = (2 + ulpdu).next_multiple_of(4) + 4;
+        assert!(fpdu <= left.len(), "a cut FPDU at {begin}");
+        let (this, rest) = left.split_at(fpdu);
+        let end = rest.first().copied().unwrap_or(stream.len());
+        // A marker between two FPDUs belongs to the second one and points at it.
+        let end = end - if end > this[fpdu - 1] + 1 { MARKER } else { 0 };
+        for at in (begin..end).filter(|at| markers && at % MARKER_EVERY == 0) {
+            let back = u16::try_from(at.saturating_sub(this[0])).unwrap();
+            let marker = [[0; 2], back.to_be_bytes()].concat();
+            assert_eq!(stream[at..at + MARKER], marker, "the marker at {at}");
+        }
+        lengths.push(end - begin);
+        (begin, left) = (end, rest);
+    }
+    assert_eq!(left.len(), 0, "a cut FPDU at {begin}");
+    lengths
+}
