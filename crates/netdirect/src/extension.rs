@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::{OpFlags, RemoteAddress, Result, Sge};
+use crate::{Immediate, OpFlags, RemoteAddress, Result, Sge};
 
 /// What an Atomic does to a word of 64 bits in the peer's memory (RFC 7306 section 5.1). Numbers are as the target's processor
 /// reads them.
@@ -68,18 +68,21 @@ impl AtomicOp {
 /// }
 /// ```
 pub trait QueuePairExtensions: Debug + Send + Sync {
-    /// Sends eight octets that come to the peer's application in
+    /// Sends octets that come to the peer's application in
     /// [`CompletionResult::immediate`](crate::CompletionResult::immediate), in order with what was sent and written before
     /// (RFC 7306 section 6). It uses up one of the peer's Receives and places nothing there. The result is of type
     /// [`SendImmediate`](crate::RequestType::SendImmediate).
+    ///
+    /// iWARP carries 8 octets, InfiniBand 4.
     ///
     /// # Errors
     ///
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): not connected.
     /// - [`NO_MORE_ENTRIES`](crate::Status::NO_MORE_ENTRIES): the initiator queue is full.
+    /// - [`INVALID_PARAMETER_2`](crate::Status::INVALID_PARAMETER_2): `data` has a length that the adapter cannot send.
     /// - [`INVALID_PARAMETER_3`](crate::Status::INVALID_PARAMETER_3): `flags` has others than `SILENT_SUCCESS`, `READ_FENCE` and
     ///   `SEND_AND_SOLICIT_EVENT`.
-    fn send_immediate(&self, context: u64, data: [u8; 8], flags: OpFlags) -> Result<()>;
+    fn send_immediate(&self, context: u64, data: Immediate, flags: OpFlags) -> Result<()>;
 
     /// Changes a word of the peer's memory, indivisibly for all other Atomics on its adapter, and fetches what it held before
     /// (RFC 7306 section 5). The word has to be aligned to 8 octets where it lies, and the peer's token has to allow

@@ -125,7 +125,7 @@ pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use status::{Severity, Status};
 pub use types::{
-    AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionResult, LocalToken, MrFlags,
-    NotifyType, OpFlags, QueryFlags, QueuePairOptions, ReadLimits, RemoteAddress, RemoteToken,
-    RequestType, Sge, SharedReceiveQueueOptions, VERSION_1, VERSION_2,
+    AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionResult, Immediate, LocalToken,
+    MrFlags, NotifyType, OpFlags, QueryFlags, QueuePairOptions, ReadLimits, RemoteAddress,
+    RemoteToken, RequestType, Sge, SharedReceiveQueueOptions, VERSION_1, VERSION_2,
 };

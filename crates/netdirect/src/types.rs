@@ -1,6 +1,8 @@
 //! Flags, limits, options, results and addresses: the structures of `ndspi.h` and `nddef.h`.
 
 use core::fmt;
+use core::mem::offset_of;
+use core::num::NonZeroU8;
 use core::ops::{Bound, RangeBounds};
 
 use bitflags::bitflags;
@@ -11,6 +13,12 @@ use crate::{Buffer, Error, Result, Status};
 pub const VERSION_1: u32 = 0x1;
 /// `ND_VERSION_2`: version 2 of the interface; also what clients put into `ND2_ADAPTER_INFO.InfoVersion` (AMB-017).
 pub const VERSION_2: u32 = 0x2_0000;
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $($(#[$doc])* #[inline] #[must_use] pub const fn $name(mut self, $name: $type) -> Self { self.$name = $name; self })*
+    };
+}
 
 bitflags! {
     /// `ND2_ADAPTER_INFO.AdapterFlags` (`ND_ADAPTER_FLAG_…`): what an adapter can do.
@@ -120,26 +128,46 @@ impl TryFrom<u32> for NotifyType {
 }
 
 /// `ND2_REQUEST_TYPE`: which kind of request a result belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum RequestType {
+///
+/// A number with names, as [`Status`] is: ND2 has six kinds, this crate two more, and a vendor's own kind passes through with
+/// its value. The names can be matched on.
+///
+/// ```
+/// use netdirect::RequestType;
+///
+/// let is_data = |kind| match kind {
+///     RequestType::Bind | RequestType::Invalidate => Some(false),
+///     RequestType::Send | RequestType::Receive | RequestType::Read | RequestType::Write => Some(true),
+///     _ => None,
+/// };
+/// assert_eq!(is_data(RequestType::from_value(1)), Some(true));
+/// assert_eq!(is_data(RequestType::from_value(0x8001)), None);
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct RequestType(u32);
+
+#[allow(
+    non_upper_case_globals,
+    reason = "they are the variants of an open enumeration"
+)]
+impl RequestType {
     /// `Nd2RequestTypeReceive`.
-    #[default]
-    Receive = 0,
+    pub const Receive: Self = Self(0);
     /// `Nd2RequestTypeSend`.
-    Send = 1,
+    pub const Send: Self = Self(1);
     /// `Nd2RequestTypeBind`.
-    Bind = 2,
+    pub const Bind: Self = Self(2);
     /// `Nd2RequestTypeInvalidate`.
-    Invalidate = 3,
+    pub const Invalidate: Self = Self(3);
     /// `Nd2RequestTypeRead`.
-    Read = 4,
+    pub const Read: Self = Self(4);
     /// `Nd2RequestTypeWrite`.
-    Write = 5,
+    pub const Write: Self = Self(5);
     /// [`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate); no value of ND2's.
-    SendImmediate = 0x1000,
+    pub const SendImmediate: Self = Self(0x1000);
     /// [`QueuePairExtensions::atomic`](crate::QueuePairExtensions::atomic); no value of ND2's.
-    Atomic = 0x1001,
+    pub const Atomic: Self = Self(0x1001);
 }
 
 impl RequestType {
@@ -155,6 +183,31 @@ impl RequestType {
 
     /// The kinds that ND2 does not have.
     pub const EXTENSIONS: [Self; 2] = [Self::SendImmediate, Self::Atomic];
+
+    /// The kind with this value, known or not.
+    pub const fn from_value(value: u32) -> Self {
+        Self(value)
+    }
+
+    /// The value in `ND2_RESULT`.
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The name of a kind that has one here.
+    pub const fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Receive => "Receive",
+            Self::Send => "Send",
+            Self::Bind => "Bind",
+            Self::Invalidate => "Invalidate",
+            Self::Read => "Read",
+            Self::Write => "Write",
+            Self::SendImmediate => "SendImmediate",
+            Self::Atomic => "Atomic",
+            _ => return None,
+        })
+    }
 
     /// Whether a request of this kind may complete with `status`, by the table of the `ND2_RESULT` page (RES-015); what is no
     /// kind of ND2's is like a Send or a Read.
@@ -173,30 +226,28 @@ impl RequestType {
     }
 }
 
-impl TryFrom<u32> for RequestType {
-    type Error = Error;
-
-    fn try_from(value: u32) -> Result<Self> {
-        let mut kinds = Self::ALL.into_iter().chain(Self::EXTENSIONS);
-        let known = kinds.find(|kind| *kind as u32 == value);
-        known.ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER,
-                format!("no request type {value}"),
-            )
-        })
+impl fmt::Display for RequestType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.pad(name),
+            None => write!(f, "request type {:#x}", self.0),
+        }
     }
 }
 
-impl fmt::Display for RequestType {
+impl fmt::Debug for RequestType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        match self.name() {
+            Some(name) => f.pad(name),
+            None => write!(f, "RequestType({:#x})", self.0),
+        }
     }
 }
 
 /// The number of an adapter, from [`Provider::resolve_address`](crate::Provider::resolve_address)
 /// (`ND2_ADAPTER_INFO.AdapterId`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct AdapterId(pub u64);
 
 impl fmt::Display for AdapterId {
@@ -269,6 +320,7 @@ pub struct Affinity {
 
 /// The local token of a memory region, for an [`Sge`] (`ND2_SGE.MemoryRegionToken`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
 pub struct LocalToken(pub u32);
 
 /// The token that gives a peer access to a memory region or window (`UINT32 remoteToken`).
@@ -356,7 +408,10 @@ impl RemoteAddress {
 /// `address` is a number inside a registered buffer ([`Buffer::address`] plus an offset), never dereferenced by way of
 /// this structure; whether it lies inside the region that `token` names is checked when the request is processed, and an
 /// error becomes its result (SGE-004).
+///
+/// In memory it is an `ND2_SGE` of a 64-bit system, so that a binding can hand on a client's list as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct Sge {
     /// `Buffer`: the first octet.
     pub address: u64,
@@ -365,6 +420,17 @@ pub struct Sge {
     /// `MemoryRegionToken`: from [`MemoryRegion::get_local_token`](crate::MemoryRegion::get_local_token).
     pub token: LocalToken,
 }
+
+const _: () = assert!(
+    size_of::<Sge>() == 16
+        && offset_of!(Sge, address) == 0
+        && offset_of!(Sge, length) == 8
+        && offset_of!(Sge, token) == 12
+);
+const _: () = assert!(size_of::<LocalToken>() == 4 && size_of::<RemoteToken>() == 4);
+const _: () = assert!(
+    size_of::<AdapterId>() == 8 && size_of::<Status>() == 4 && size_of::<RequestType>() == 4
+);
 
 impl Sge {
     /// A range of a registered buffer.
@@ -411,8 +477,81 @@ pub(crate) fn resolve_range(range: impl RangeBounds<usize>, len: usize) -> (usiz
     (from, to)
 }
 
+/// Immediate Data: what a message carries for the peer's result, beside or instead of payload.
+///
+/// iWARP has 8 octets (RFC 7306 section 6), InfiniBand 4.
+///
+/// ```
+/// use netdirect::Immediate;
+///
+/// let immediate = Immediate::from(*b"8 octets");
+/// assert_eq!(immediate.as_bytes(), b"8 octets");
+/// assert_eq!(immediate.eight(), Some(*b"8 octets"));
+/// assert_eq!(immediate.four(), None);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Immediate {
+    /// 4 or 8. Its niche keeps a result without Immediate Data as small as one with it.
+    len: NonZeroU8,
+    /// Those behind `len` are 0.
+    octets: [u8; 8],
+}
+
+impl Immediate {
+    const FOUR: NonZeroU8 = NonZeroU8::new(4).unwrap();
+    const EIGHT: NonZeroU8 = NonZeroU8::new(8).unwrap();
+
+    /// The octets, in the order in which the peer gave them.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len.get())]
+    }
+
+    /// The octets, if there are 4.
+    pub fn four(self) -> Option<[u8; 4]> {
+        let [a, b, c, d, ..] = self.octets;
+        (self.len == Self::FOUR).then_some([a, b, c, d])
+    }
+
+    /// The octets, if there are 8.
+    pub fn eight(self) -> Option<[u8; 8]> {
+        (self.len == Self::EIGHT).then_some(self.octets)
+    }
+}
+
+impl From<[u8; 4]> for Immediate {
+    fn from([a, b, c, d]: [u8; 4]) -> Self {
+        Self {
+            len: Self::FOUR,
+            octets: [a, b, c, d, 0, 0, 0, 0],
+        }
+    }
+}
+
+impl From<[u8; 8]> for Immediate {
+    fn from(octets: [u8; 8]) -> Self {
+        Self {
+            len: Self::EIGHT,
+            octets,
+        }
+    }
+}
+
+impl fmt::Debug for Immediate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Immediate").field(&self.as_bytes()).finish()
+    }
+}
+
 /// `ND2_RESULT`: how a request on a queue pair ended.
+///
+/// ```
+/// use netdirect::{CompletionResult, RequestType, Status};
+///
+/// let result = CompletionResult::new(RequestType::Send, 7).status(Status::CANCELED);
+/// assert_eq!((result.request_context, result.status), (7, Status::CANCELED));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct CompletionResult {
     /// `Status`; which ones a kind of request can have is told by [`RequestType::allows`].
     pub status: Status,
@@ -424,9 +563,37 @@ pub struct CompletionResult {
     pub request_context: u64,
     /// `RequestType`; also set on failures.
     pub request_type: RequestType,
-    /// What took this Receive was Immediate Data, and nothing was placed
-    /// ([`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate)). ND2 has no such field.
-    pub immediate: Option<[u8; 8]>,
+    /// The message that took this Receive carried Immediate Data
+    /// ([`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate)); `bytes_transferred` tells whether
+    /// payload was placed as well. ND2 has no such field.
+    pub immediate: Option<Immediate>,
+}
+
+impl CompletionResult {
+    /// The successful result of a request without payload.
+    #[inline]
+    #[must_use]
+    pub const fn new(request_type: RequestType, request_context: u64) -> Self {
+        Self {
+            status: Status::SUCCESS,
+            bytes_transferred: 0,
+            queue_pair_context: 0,
+            request_context,
+            request_type,
+            immediate: None,
+        }
+    }
+
+    setters! {
+        /// Sets [`status`](Self#structfield.status).
+        status: Status;
+        /// Sets [`bytes_transferred`](Self#structfield.bytes_transferred).
+        bytes_transferred: u32;
+        /// Sets [`queue_pair_context`](Self#structfield.queue_pair_context).
+        queue_pair_context: u64;
+        /// Sets [`immediate`](Self#structfield.immediate).
+        immediate: Option<Immediate>;
+    }
 }
 
 /// The read limits of a connection, as the local side sees them
@@ -437,12 +604,6 @@ pub struct ReadLimits {
     pub inbound: u32,
     /// Reads in progress that the local side issues; 0 = none.
     pub outbound: u32,
-}
-
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
-        $($(#[$doc])* #[must_use] pub fn $name(mut self, $name: $type) -> Self { self.$name = $name; self })*
-    };
 }
 
 /// The sizes of a queue pair: the arguments of `CreateQueuePair` and `CreateQueuePairWithSrq`.

@@ -14,7 +14,7 @@ use common::{MockFile, block_on};
 use netdirect::{
     Adapter, Affinity, CompletionQueue, CompletionResult, Connector, Listener, MemoryRegion,
     MemoryWindow, NotifyType, OpFlags, Overlapped, OverlappedFile, OverlappedObject,
-    PendingOverlapped, Provider, QueuePair, ReadLimits, RemoteAddress, Result, Sge,
+    PendingOverlapped, Provider, QueuePair, ReadLimits, RemoteAddress, RequestType, Result, Sge,
     SharedReceiveQueue, Started, Status, ext,
 };
 
@@ -45,10 +45,8 @@ impl Queue {
 
     fn put(&self, request_context: u64) {
         let mut state = self.state.lock().unwrap();
-        state.results.push_back(CompletionResult {
-            request_context,
-            ..CompletionResult::default()
-        });
+        let result = CompletionResult::new(RequestType::Receive, request_context);
+        state.results.push_back(result);
         let armed = std::mem::take(&mut state.armed);
         drop(state);
         armed

@@ -2,11 +2,12 @@
 #![cfg(not(loom))]
 
 use std::collections::HashSet;
+use std::mem::offset_of;
 
 use netdirect::{
-    AdapterFlags, AdapterInfo, CompletionResult, Error, MrFlags, NotifyType, OpFlags, QueryFlags,
-    QueuePairOptions, RemoteAddress, RemoteToken, RequestType, Severity, SharedReceiveQueueOptions,
-    Status, VERSION_1, VERSION_2,
+    AdapterFlags, AdapterInfo, CompletionResult, Error, Immediate, LocalToken, MrFlags, NotifyType,
+    OpFlags, QueryFlags, QueuePairOptions, RemoteAddress, RemoteToken, RequestType, Severity, Sge,
+    SharedReceiveQueueOptions, Status, VERSION_1, VERSION_2,
 };
 
 /// Section 14.3 of the catalogue, line by line.
@@ -177,18 +178,85 @@ fn enumerations_have_the_values_of_ndspi() {
     let names = ["Receive", "Send", "Bind", "Invalidate", "Read", "Write"];
     for ((value, kind), name) in (0..).zip(RequestType::ALL).zip(names) {
         assert_eq!(
-            (kind as u32, RequestType::try_from(value)),
-            (value, Ok(kind))
+            (kind.value(), RequestType::from_value(value)),
+            (value, kind)
         );
         assert_eq!(kind.to_string(), name);
     }
-    assert!(RequestType::try_from(6).is_err());
     for (value, kind) in (0x1000..).zip(RequestType::EXTENSIONS) {
         assert_eq!(
-            (kind as u32, RequestType::try_from(value)),
-            (value, Ok(kind))
+            (kind.value(), RequestType::from_value(value)),
+            (value, kind)
         );
     }
+}
+
+#[test]
+fn request_types_of_vendors_keep_their_values() {
+    for value in [6, 0xFFF, 0x1002, 0x8000_0000, u32::MAX] {
+        let kind = RequestType::from_value(value);
+        assert_eq!((kind.value(), kind.name()), (value, None));
+        assert!(kind.allows(Status::REMOTE_ERROR) && !kind.allows(Status::PENDING));
+        assert!(!RequestType::ALL.contains(&kind) && !RequestType::EXTENSIONS.contains(&kind));
+    }
+    let foreign = RequestType::from_value(0x1F);
+    assert_eq!(foreign.to_string(), "request type 0x1f");
+    assert_eq!(
+        format!("{foreign:?} {:?}", RequestType::Read),
+        "RequestType(0x1f) Read"
+    );
+}
+
+#[test]
+fn immediate_data_of_both_lengths() {
+    let (four, eight) = (Immediate::from([1, 2, 3, 4]), Immediate::from([5; 8]));
+    assert_eq!(
+        (four.as_bytes(), eight.as_bytes()),
+        (&[1, 2, 3, 4][..], &[5; 8][..])
+    );
+    assert_eq!((four.four(), four.eight()), (Some([1, 2, 3, 4]), None));
+    assert_eq!((eight.four(), eight.eight()), (None, Some([5; 8])));
+    assert_ne!(Immediate::from([0; 4]), Immediate::from([0; 8]));
+    assert_eq!(format!("{four:?}"), "Immediate([1, 2, 3, 4])");
+    let result = CompletionResult::new(RequestType::Receive, 1).immediate(Some(four));
+    assert_eq!(result.immediate, Some(four));
+}
+
+#[test]
+fn a_list_of_sges_is_a_list_of_nd2_sge() {
+    // ND2_SGE on a 64-bit system: PVOID Buffer, ULONG BufferLength, UINT32 MemoryRegionToken
+    let sges = [
+        Sge {
+            address: 0x0102_0304_0506_0708,
+            length: 0x1112_1314,
+            token: LocalToken(0x2122_2324),
+        },
+        Sge {
+            address: 1,
+            length: 2,
+            token: LocalToken(3),
+        },
+    ];
+    assert_eq!(
+        (size_of_val(&sges), align_of::<Sge>()),
+        (32, align_of::<u64>())
+    );
+    assert_eq!(
+        (
+            offset_of!(Sge, address),
+            offset_of!(Sge, length),
+            offset_of!(Sge, token)
+        ),
+        (0, 8, 12)
+    );
+    assert_eq!(
+        (
+            size_of::<LocalToken>(),
+            size_of::<RemoteToken>(),
+            size_of::<Status>()
+        ),
+        (4, 4, 4)
+    );
 }
 
 #[test]
@@ -207,10 +275,16 @@ fn statuses_of_results_by_kind() {
         (Status::PENDING, "......"),
         (Status::CONNECTION_INVALID, "......"),
     ];
-    use RequestType::{Bind, Invalidate, Read, Receive, Send, Write};
+    let columns = [
+        RequestType::Send,
+        RequestType::Receive,
+        RequestType::Bind,
+        RequestType::Invalidate,
+        RequestType::Read,
+        RequestType::Write,
+    ];
     for (status, row) in matrix {
-        let allowed =
-            [Send, Receive, Bind, Invalidate, Read, Write].map(|kind| kind.allows(status));
+        let allowed = columns.map(|kind| kind.allows(status));
         let expected: Vec<_> = row.chars().map(|mark| mark == 'x').collect();
         assert_eq!(allowed, *expected, "{status}");
     }
@@ -293,5 +367,21 @@ fn options_and_results_have_their_defaults() {
         (7, 8, 9)
     );
     assert_eq!(AdapterInfo::default().flags, AdapterFlags::empty());
-    assert_eq!(CompletionResult::default().status, Status::SUCCESS);
+    assert_eq!(
+        CompletionResult::default(),
+        CompletionResult::new(RequestType::Receive, 0)
+    );
+    let result = CompletionResult::new(RequestType::Read, 1)
+        .status(Status::REMOTE_ERROR)
+        .bytes_transferred(2)
+        .queue_pair_context(3);
+    assert_eq!(
+        (result.request_type, result.request_context),
+        (RequestType::Read, 1)
+    );
+    assert_eq!(
+        (result.status, result.bytes_transferred),
+        (Status::REMOTE_ERROR, 2)
+    );
+    assert_eq!((result.queue_pair_context, result.immediate), (3, None));
 }

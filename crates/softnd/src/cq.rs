@@ -277,15 +277,16 @@ fn sample(number: u64) -> Entry {
         3 => Status::CANCELED,
         _ => Status::SUCCESS,
     };
+    let immediate = number
+        .is_multiple_of(3)
+        .then(|| number.to_ne_bytes().into());
+    let kind = ring::KINDS[usize::try_from(number % 8).unwrap()];
     Entry {
-        result: CompletionResult {
-            status,
-            bytes_transferred: u32::try_from(number).unwrap(),
-            queue_pair_context: !number,
-            request_context: number,
-            request_type: ring::KINDS[usize::try_from(number % 8).unwrap()],
-            immediate: number.is_multiple_of(3).then(|| number.to_ne_bytes()),
-        },
+        result: CompletionResult::new(kind, number)
+            .status(status)
+            .bytes_transferred(u32::try_from(number).unwrap())
+            .queue_pair_context(!number)
+            .immediate(immediate),
         solicited: number % 4 == 1,
     }
 }

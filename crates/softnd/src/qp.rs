@@ -17,7 +17,7 @@ use iwarp::{
     Connection, Event, InitiatorWqe, QueueSizes, Scope, Sge, StreamConfig, StreamEnd, StreamId,
     TerminateCode, mpa, terminate_frame,
 };
-use netdirect::{CompletionResult, Error, QueuePairOptions, Result, Status};
+use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::adapter::{Core, MAX_SGE, MAX_TRANSFER, PD};
@@ -761,14 +761,12 @@ impl State {
                 if let Some(stag) = completion.failed_bind {
                     qp.core.table.cancel_prepared(stag);
                 }
-                let result = CompletionResult {
-                    status: result_status(completion.status),
-                    bytes_transferred: completion.octets,
-                    queue_pair_context: qp.context,
-                    request_context: completion.context,
-                    request_type: request_type(completion.kind),
-                    immediate: completion.immediate,
-                };
+                let kind = request_type(completion.kind);
+                let result = CompletionResult::new(kind, completion.context)
+                    .status(result_status(completion.status))
+                    .bytes_transferred(completion.octets)
+                    .queue_pair_context(qp.context)
+                    .immediate(completion.immediate.map(Immediate::from));
                 let entry = Entry {
                     result,
                     solicited: completion.solicited,

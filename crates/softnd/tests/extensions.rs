@@ -115,16 +115,19 @@ fn immediate_data_comes_in_order_with_sends() {
         .write(10, &[source.sge(0, 8)], target.remote(0), flags)
         .unwrap();
     active(&pair)
-        .send_immediate(11, *b"one two!", flags)
+        .send_immediate(11, (*b"one two!").into(), flags)
         .unwrap();
     pair.active_qp
         .send_inline(12, &[b"and sent"], flags)
         .unwrap();
     let solicit = OpFlags::SEND_AND_SOLICIT_EVENT | OpFlags::SILENT_SUCCESS;
-    active(&pair).send_immediate(13, [9; 8], solicit).unwrap();
+    active(&pair)
+        .send_immediate(13, [9; 8].into(), solicit)
+        .unwrap();
     let received = pair.passive.results(3);
     let told: Vec<_> = received.iter().map(|result| result.immediate).collect();
-    assert_eq!(told, [Some(*b"one two!"), None, Some([9; 8])]);
+    let due = [Some((*b"one two!").into()), None, Some([9; 8].into())];
+    assert_eq!(told, due);
     let lengths: Vec<_> = received
         .iter()
         .map(|result| result.bytes_transferred)
@@ -183,14 +186,17 @@ fn arguments_of_extensions_are_checked() {
     let solicit = OpFlags::SEND_AND_SOLICIT_EVENT;
     assert_eq!(post(8, solicit), Status::INVALID_PARAMETER_5);
     assert_eq!(post(8, OpFlags::INLINE), Status::INVALID_PARAMETER_5);
-    let immediate = |flags| status(extensions.send_immediate(2, [0; 8], flags));
-    assert_eq!(immediate(OpFlags::ALLOW_READ), Status::INVALID_PARAMETER_3);
+    let immediate = |data, flags| status(extensions.send_immediate(2, data, flags));
+    let refused = immediate([0; 8].into(), OpFlags::ALLOW_READ);
+    assert_eq!(refused, Status::INVALID_PARAMETER_3);
+    // Four octets are InfiniBand's.
+    assert_eq!(immediate([0; 4].into(), none), Status::INVALID_PARAMETER_2);
     assert_eq!(post(8, OpFlags::READ_FENCE), Status::SUCCESS);
     assert_eq!(pair.active.result().status, Status::SUCCESS);
     assert_eq!(word(&target, 0), 1);
 
     let unconnected = pair.active.queue_pair();
     let extensions = unconnected.extensions().unwrap();
-    let refused = extensions.send_immediate(3, [0; 8], none);
+    let refused = extensions.send_immediate(3, [0; 8].into(), none);
     assert_eq!(status(refused), Status::CONNECTION_INVALID);
 }

@@ -14,7 +14,7 @@
 
 use std::sync::OnceLock;
 
-use netdirect::{CompletionResult, RequestType, Status};
+use netdirect::{CompletionResult, Immediate, RequestType, Status};
 
 use super::Entry;
 use super::sync::{AtomicU64, Mutex, Ordering};
@@ -46,10 +46,11 @@ const TURN_SHIFT: u32 = 4;
 const _: () = assert!(KIND | IMMEDIATE == (1 << TURN_SHIFT) - 1);
 
 fn kind_bits(kind: RequestType) -> u64 {
+    debug_assert!(KINDS.contains(&kind), "{kind} is no kind of this provider");
     match kind {
         RequestType::SendImmediate => 6,
         RequestType::Atomic => 7,
-        nd2 => nd2 as u64,
+        nd2 => u64::from(nd2.value()) & KIND,
     }
 }
 
@@ -94,7 +95,7 @@ struct Slot {
     queue_pair: AtomicU64,
     /// Status and octets.
     outcome: AtomicU64,
-    /// Looked at only where `turn` says so.
+    /// Eight octets, the only kind that this provider has. Looked at only where `turn` says so.
     immediate: AtomicU64,
     /// One more than the number of the result that lies here, and its kind; published with it.
     turn: AtomicU64,
@@ -118,7 +119,7 @@ impl Slot {
         self.queue_pair
             .store(result.queue_pair_context, Ordering::Relaxed);
         self.outcome.store(outcome, Ordering::Relaxed);
-        if let Some(octets) = result.immediate {
+        if let Some(octets) = result.immediate.and_then(Immediate::eight) {
             self.immediate
                 .store(u64::from_ne_bytes(octets), Ordering::Relaxed);
         }
@@ -148,15 +149,17 @@ impl Slot {
             return None;
         }
         let outcome = self.outcome.load(Ordering::Relaxed);
-        Some(CompletionResult {
-            status: Status::from_bits((outcome >> 32) as u32),
-            bytes_transferred: outcome as u32,
-            queue_pair_context: self.queue_pair.load(Ordering::Relaxed),
-            request_context: self.request.load(Ordering::Relaxed),
-            request_type: KINDS[(turn & KIND) as usize],
-            immediate: (turn & IMMEDIATE != 0)
-                .then(|| self.immediate.load(Ordering::Relaxed).to_ne_bytes()),
-        })
+        let kind = KINDS[(turn & KIND) as usize];
+        let immediate = (turn & IMMEDIATE != 0).then(|| {
+            let octets = self.immediate.load(Ordering::Relaxed).to_ne_bytes();
+            Immediate::from(octets)
+        });
+        let result = CompletionResult::new(kind, self.request.load(Ordering::Relaxed))
+            .status(Status::from_bits((outcome >> 32) as u32))
+            .bytes_transferred(outcome as u32)
+            .queue_pair_context(self.queue_pair.load(Ordering::Relaxed))
+            .immediate(immediate);
+        Some(result)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use iwarp::{BindError, InitiatorWqe, Operation, Payload, STag};
 use netdirect::{
-    AtomicOp, MemoryRegion, MemoryWindow, OpFlags, QueuePair, QueuePairExtensions,
+    AtomicOp, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair, QueuePairExtensions,
     QueuePairOptions, RemoteAddress, Result, Sge, Status,
 };
 use smallvec::SmallVec;
@@ -265,7 +265,13 @@ impl QueuePair for Handle {
 }
 
 impl QueuePairExtensions for Handle {
-    fn send_immediate(&self, context: u64, data: [u8; 8], flags: OpFlags) -> Result<()> {
+    fn send_immediate(&self, context: u64, data: Immediate, flags: OpFlags) -> Result<()> {
+        let Some(data) = data.eight() else {
+            return fail(
+                Status::INVALID_PARAMETER_2,
+                "iWARP carries Immediate Data of 8 octets only",
+            ); // RFC 7306 §6.1
+        };
         allow(flags, SEND, Status::INVALID_PARAMETER_3)?;
         let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
         self.post(context, Operation::Immediate { data, solicited }, flags)
