@@ -300,7 +300,8 @@ impl InitiatorQueue {
         self.done < self.tail && self.get(self.done).work.is_answered()
     }
 
-    /// The request to be started next, or under way.
+    /// The request to be started next, or under way: the oldest that is not made in full, because messages are made in the
+    /// order they were posted (DDP-045, RDMAP-022, RDMAP-098).
     pub(super) fn upcoming(&self) -> Option<&Request> {
         (self.next < self.tail).then(|| self.get(self.next))
     }

@@ -198,7 +198,7 @@ impl Connection {
             self.counters.sent.writes += 1;
         } else {
             self.counters.sent.sends += 1;
-            self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // DDP-032
+            self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // DDP-032, RDMAP-069
         }
         self.finish_current();
     }

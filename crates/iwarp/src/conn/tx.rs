@@ -188,6 +188,7 @@ impl Tx {
         matches!(self.terminate, Some(Last { made_at: None, .. }))
     }
 
+    /// Takes a request of the peer, behind those before: they are answered in the order they came (RDMAP-101, RDMAPX-013).
     pub(super) fn answer(&mut self, inbound: Inbound) {
         self.atomics += usize::from(matches!(inbound.asked, Asked::Atomic(_)));
         self.responses.push_back(Response { inbound, made: 0 });

@@ -15,7 +15,7 @@ pub use untagged::{UntaggedError, UntaggedHeader, UntaggedSegment};
 
 use core::fmt;
 
-/// Why a ULPDU is not a DDP segment at all.
+/// Why a ULPDU is not a DDP segment at all. It is told and no more: RDMAP ends the stream, not DDP (DDP-081).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Shorter than the header its T bit asks for.

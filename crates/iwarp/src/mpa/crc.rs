@@ -54,7 +54,7 @@ impl Default for Crc {
     }
 }
 
-/// The CRC32c of `octets`.
+/// The CRC32c of `octets`, as MPA asks for it (MPA-055) and as DDP's digest has to be at least (DDP-006).
 #[must_use]
 pub fn crc32c(octets: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(octets)

@@ -29,7 +29,7 @@ const BETWEEN: usize = INTERVAL - LEN;
 /// The two low bits of FPDUPTR, zero to everybody (MPA-066).
 const POINTER_MASK: u16 = !3;
 
-/// Octets since the last marker position.
+/// Octets since the last marker position: there is one at every 512th octet (MPA-063).
 const fn phase(position: u64) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "below 512")]
     let phase = (position % INTERVAL as u64) as usize;
@@ -45,7 +45,7 @@ const fn room(position: u64) -> (usize, usize) {
 }
 
 /// Octets on the wire, from `position` on, of the FPDU that carries a ULPDU of this length: a marker before it
-/// included, one behind it not.
+/// included, one behind it not (MPA-058).
 #[must_use]
 pub const fn fpdu_len(ulpdu_len: usize, position: u64) -> usize {
     let (lead, room) = room(position);
@@ -141,7 +141,7 @@ const fn points([_, _, high, low]: [u8; LEN]) -> u16 {
     u16::from_be_bytes([high, low]) & POINTER_MASK
 }
 
-/// Puts the markers into an FPDU that is to stand at `position`. The last octets of `frame` hold the FPDU without
+/// Puts the markers into an FPDU that is to stand at `position`, for a peer that asked for them (MPA-033). The last octets of `frame` hold the FPDU without
 /// markers, and there are [`fpdu_len`] in all; the CRC field is filled in behind it if `crc` is on, and left alone
 /// otherwise.
 ///
@@ -152,7 +152,7 @@ pub fn insert(frame: &mut [u8], ulpdu_len: usize, position: u64, crc: bool) {
     let len = frame.len();
     let (lead, mut room) = room(position);
     let mut from = len - fpdu::fpdu_len(ulpdu_len);
-    frame[..lead].fill(0); // MPA-041, MPA-065
+    frame[..lead].fill(0); // MPA-041, MPA-058, MPA-065
     let mut to = lead;
     loop {
         let piece = room.min(len - from);
