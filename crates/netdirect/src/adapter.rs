@@ -92,7 +92,8 @@ pub trait Adapter: Any + Debug + Send + Sync {
 
     /// `CreateQueuePair`: results of Receives go to `receive_cq`, all others to `initiator_cq`, which may be the same one
     /// (ADPT-061). Depths need not fit into the completion queues (ADPT-064). A provider may grant more than was asked for
-    /// (ADPT-060); sizes of 0 make a queue that refuses every request (AMB-036).
+    /// (ADPT-060), but where 0 was asked for: a queue of depth 0 refuses every request, one made for 0 entries every request
+    /// that has an entry (AMB-036).
     ///
     /// # Errors
     ///

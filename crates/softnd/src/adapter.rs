@@ -31,13 +31,6 @@ use crate::{cq, mr, mw, qp};
 /// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
 pub(crate) const PD: Pd = Pd(1);
 
-pub(crate) const MAX_COMPLETION_QUEUE_DEPTH: u32 = 1 << 17;
-/// Both queues have the same limit, as tests create one with the other's (TST-021).
-pub(crate) const MAX_QUEUE_DEPTH: u32 = 1 << 14;
-pub(crate) const MAX_SGE: u32 = 16;
-pub(crate) const MAX_TRANSFER: u32 = 1 << 30;
-pub(crate) const MAX_INLINE: u32 = 1024;
-pub(crate) const MAX_REGISTRATION: u64 = 1 << 40;
 /// What peers that exchange no read limits are taken to allow (IW-069).
 pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
 
@@ -84,7 +77,10 @@ impl Core {
         control.add_interest(); // every parked thread drives it
         let background = Background::start()?;
         let strict = options.profile == Profile::Strict;
-        let table = Table::with_options(&TableOptions::default().strict_sinks(strict));
+        let table = TableOptions::default()
+            .strict_sinks(strict)
+            .capacity(options.limits.memory_tokens);
+        let table = Table::with_options(&table);
         let core = Arc::new(Self {
             id,
             addresses,
@@ -285,25 +281,26 @@ impl Adapter for Handle {
 
     fn query(&self) -> Result<AdapterInfo> {
         let options = &self.0.options;
+        let limits = options.limits;
         let mut info = AdapterInfo::default();
         // A locally administered OUI, shortened to the 16 bits of the field.
         info.vendor_id = 0x534E;
         info.device_id = 1;
         info.adapter_id = self.0.id;
-        info.max_registration_size = MAX_REGISTRATION;
-        info.max_window_size = MAX_REGISTRATION;
-        info.max_initiator_sge = MAX_SGE;
-        info.max_receive_sge = MAX_SGE;
-        info.max_read_sge = MAX_SGE;
-        info.max_transfer_length = MAX_TRANSFER;
-        info.max_inline_data_size = MAX_INLINE;
+        info.max_registration_size = limits.registration_size;
+        info.max_window_size = limits.registration_size;
+        info.max_initiator_sge = limits.sges;
+        info.max_receive_sge = limits.sges;
+        info.max_read_sge = limits.read_sges.min(limits.sges);
+        info.max_transfer_length = limits.transfer_length;
+        info.max_inline_data_size = limits.inline_data_size;
         info.max_inbound_read_limit = options.read_limit;
         info.max_outbound_read_limit = options.read_limit;
-        info.max_receive_queue_depth = MAX_QUEUE_DEPTH;
-        info.max_initiator_queue_depth = MAX_QUEUE_DEPTH;
+        info.max_receive_queue_depth = limits.queue_depth;
+        info.max_initiator_queue_depth = limits.queue_depth;
         info.max_shared_receive_queue_depth = 0;
-        info.max_completion_queue_depth = MAX_COMPLETION_QUEUE_DEPTH;
-        info.inline_request_threshold = 256;
+        info.max_completion_queue_depth = limits.completion_queue_depth;
+        info.inline_request_threshold = limits.inline_data_size.min(256);
         info.large_request_threshold = 64 * 1024;
         info.max_caller_data = options.private_data;
         info.max_callee_data = options.private_data;
@@ -330,7 +327,7 @@ impl Adapter for Handle {
         affinity: Affinity,
     ) -> Result<Arc<dyn CompletionQueue>> {
         let file = self.file(file)?;
-        if depth == 0 || depth > MAX_COMPLETION_QUEUE_DEPTH {
+        if depth == 0 || depth > self.0.options.limits.completion_queue_depth {
             return fail(
                 Status::INVALID_PARAMETER_3,
                 "the depth is zero or above the adapter's limit",
@@ -378,34 +375,35 @@ impl Adapter for Handle {
     ) -> Result<Arc<dyn QueuePair>> {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
+        let most = self.0.options.limits;
         let limits = [
             (
                 options.receive_queue_depth,
-                MAX_QUEUE_DEPTH,
+                most.queue_depth,
                 Status::INVALID_PARAMETER_5,
                 "the receive queue depth",
             ),
             (
                 options.initiator_queue_depth,
-                MAX_QUEUE_DEPTH,
+                most.queue_depth,
                 Status::INVALID_PARAMETER_6,
                 "the initiator queue depth",
             ),
             (
                 options.max_receive_request_sge,
-                MAX_SGE,
+                most.sges,
                 Status::INVALID_PARAMETER_7,
                 "the number of SGEs of a Receive",
             ),
             (
                 options.max_initiator_request_sge,
-                MAX_SGE,
+                most.sges,
                 Status::INVALID_PARAMETER_8,
                 "the number of SGEs of a request",
             ),
             (
                 options.inline_data_size,
-                MAX_INLINE,
+                most.inline_data_size,
                 Status::INVALID_PARAMETER_9,
                 "the inline data size",
             ),

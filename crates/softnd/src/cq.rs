@@ -13,7 +13,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::adapter::{Core, MAX_COMPLETION_QUEUE_DEPTH};
+use crate::adapter::Core;
 use crate::file::File;
 use crate::log::limited;
 use crate::progress::domain::Domain;
@@ -224,7 +224,7 @@ impl CompletionQueue for Handle {
     }
 
     fn resize(&self, depth: u32) -> Result<()> {
-        if depth == 0 || depth > MAX_COMPLETION_QUEUE_DEPTH {
+        if depth == 0 || depth > self.0.core.options.limits.completion_queue_depth {
             return fail(
                 Status::INVALID_PARAMETER,
                 "the depth is zero or above the adapter's limit",

@@ -16,6 +16,7 @@ pub mod capture;
 mod cm;
 mod cq;
 mod file;
+mod limits;
 mod log;
 mod mr;
 mod mw;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 use netdirect::{Adapter, Error, Result, Status};
 
+pub use limits::Limits;
 pub use options::{LONGEST_PRIVATE_DATA, Options, Profile, Timeouts};
 
 /// What URLs of this provider begin with.

@@ -10,7 +10,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::adapter::{Core, MAX_REGISTRATION, PD};
+use crate::adapter::{Core, PD};
 use crate::file::File;
 use crate::status::fail;
 
@@ -46,7 +46,7 @@ impl Region {
         self.file.clone()
     }
 
-    fn check(buffer: &Buffer, flags: MrFlags) -> Result<Rights> {
+    fn check(&self, buffer: &Buffer, flags: MrFlags) -> Result<Rights> {
         if flags.bits() & !MrFlags::all().bits() != 0 {
             return fail(Status::INVALID_PARAMETER_3, "unknown flag bits"); // MR-020
         }
@@ -56,7 +56,7 @@ impl Region {
                 "a region has at least one octet",
             ); // AMB-012
         }
-        if buffer.len() as u64 > MAX_REGISTRATION {
+        if buffer.len() as u64 > self.core.options.limits.registration_size {
             return fail(
                 Status::INVALID_PARAMETER,
                 "the buffer is larger than MaxRegistrationSize",
@@ -93,7 +93,7 @@ impl MemoryRegion for Region {
         flags: MrFlags,
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let rights = Self::check(buffer, flags)?;
+        let rights = self.check(buffer, flags)?;
         let mut registration = self.registration.lock();
         if registration.is_some() {
             return fail(

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::capture::Capture;
+use crate::limits::Limits;
 use crate::peer::Peer;
 
 /// How much a client may get away with (requirement AMB-071).
@@ -74,6 +75,7 @@ pub struct Options {
     pub(crate) addresses: Option<Vec<IpAddr>>,
     pub(crate) private_data: u32,
     pub(crate) read_limit: u32,
+    pub(crate) limits: Limits,
     pub(crate) receive_wait: Option<Duration>,
     pub(crate) peer_to_peer: bool,
     pub(crate) revision_1_fallback: bool,
@@ -93,6 +95,7 @@ impl Default for Options {
             addresses: None,
             private_data: 248,
             read_limit: 128,
+            limits: Limits::default(),
             receive_wait: None,
             peer_to_peer: true,
             revision_1_fallback: true,
@@ -154,6 +157,14 @@ impl Options {
     #[must_use]
     pub fn read_limit(mut self, reads: u32) -> Self {
         self.read_limit = reads.min(255);
+        self
+    }
+
+    /// What else the adapter can do at most. What is more than the default is cut to it.
+    #[must_use]
+    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.limits);
+        self.limits = self.limits.possible();
         self
     }
 

@@ -20,7 +20,7 @@ use iwarp::{
 use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::adapter::{Core, MAX_SGE, MAX_TRANSFER, PD};
+use crate::adapter::{Core, PD};
 use crate::cm::connector::Connector;
 use crate::cq::{Cq, Entry, Firing};
 use crate::log::limited;
@@ -182,11 +182,12 @@ impl Qp {
         options: &QueuePairOptions,
     ) -> Arc<Self> {
         let strict = core.options.profile == Profile::Strict;
+        let limits = core.options.limits;
         let grant = |asked: u32| {
-            if strict {
-                asked
+            if strict || asked == 0 {
+                asked // AMB-036: none is none
             } else {
-                asked.clamp(2, MAX_SGE) // AMB-009
+                asked.max(2).min(limits.sges) // AMB-009
             }
         };
         let initiator_sges = grant(options.max_initiator_request_sge);
@@ -195,9 +196,9 @@ impl Qp {
             receive_depth: options.receive_queue_depth,
             initiator_sges,
             receive_sges: grant(options.max_receive_request_sge),
-            read_sges: initiator_sges,
+            read_sges: initiator_sges.min(limits.read_sges),
             inline: options.inline_data_size,
-            max_transfer: MAX_TRANSFER,
+            max_transfer: limits.transfer_length,
         };
         let id = core.next_stream();
         Arc::new_cyclic(|this| {

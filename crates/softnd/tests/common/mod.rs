@@ -186,9 +186,21 @@ pub fn connect_by(
     limit: u32,
     route: impl FnOnce(SocketAddr) -> SocketAddr,
 ) -> Pair {
+    let active_qp = active.queue_pair();
+    connect_queue_pair(active, passive, active_qp, limit, route)
+}
+
+/// The same, with this queue pair of the active side.
+pub fn connect_queue_pair(
+    active: Side,
+    passive: Side,
+    active_qp: Arc<dyn QueuePair>,
+    limit: u32,
+    route: impl FnOnce(SocketAddr) -> SocketAddr,
+) -> Pair {
     let (listener, address) = passive.listener(0);
     let address = route(address);
-    let (active_qp, passive_qp) = (active.queue_pair(), passive.queue_pair());
+    let passive_qp = passive.queue_pair();
     let (active_connector, passive_connector) = (active.connector(), passive.connector());
     let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
     let arrival = listener.get_connection_request(&passive_connector, &arrives);
