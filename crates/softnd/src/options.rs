@@ -55,6 +55,24 @@ impl Default for Timeouts {
     }
 }
 
+impl Timeouts {
+    /// Cuts each limit to a year, so that adding it to the time of day cannot overflow.
+    fn cut(&mut self) {
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        let Self {
+            connect,
+            reply,
+            request,
+            ready,
+            hold_ready,
+            disconnect,
+        } = self;
+        for limit in [connect, reply, request, ready, hold_ready, disconnect] {
+            *limit = limit.map(|limit| limit.min(YEAR));
+        }
+    }
+}
+
 /// The longest private data an adapter can be told to take: 512 octets less the four of RFC 6581.
 pub const LONGEST_PRIVATE_DATA: u32 = 508;
 
@@ -214,10 +232,11 @@ impl Options {
         self
     }
 
-    /// Time limits of the start-up and of the tear-down.
+    /// Time limits of the start-up and of the tear-down. One of more than a year is cut to a year.
     #[must_use]
     pub fn timeouts(mut self, change: impl FnOnce(&mut Timeouts)) -> Self {
         change(&mut self.timeouts);
+        self.timeouts.cut();
         self
     }
 

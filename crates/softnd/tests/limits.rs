@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{ALL, Pair, Side, pair_with, run, status};
 use netdirect::{Affinity, Buffer, OpFlags, QueuePair, QueuePairOptions, Sge, Status};
@@ -346,5 +347,39 @@ fn amb_036_sizes_of_zero_are_granted_as_zero() {
         );
         qp.write_inline(1, &[], peer.remote(0), NONE).unwrap();
         assert_eq!(pair.active.result().status, Status::SUCCESS);
+    }
+}
+
+/// The longest time limits there are do not overflow the clock.
+#[test]
+fn the_longest_time_limits_are_as_good_as_none() {
+    let longest = || {
+        Options::default()
+            .receive_wait(Duration::MAX)
+            .timeouts(|limits| {
+                for limit in [
+                    &mut limits.connect,
+                    &mut limits.reply,
+                    &mut limits.request,
+                    &mut limits.ready,
+                    &mut limits.hold_ready,
+                    &mut limits.disconnect,
+                ] {
+                    *limit = Some(Duration::MAX);
+                }
+            })
+    };
+    let pair = pair_with(longest(), longest());
+    pair.active_qp.send(1, &[], NONE).unwrap();
+    assert_eq!(pair.active.result().status, Status::SUCCESS);
+    pair.passive_qp.receive(2, &[]).unwrap();
+    assert_eq!(pair.passive.result().status, Status::SUCCESS);
+    let ends = [&pair.active_connector, &pair.passive_connector];
+    let requests = ends.map(|connector| {
+        let overlapped = netdirect::Overlapped::new();
+        (connector.disconnect(&overlapped), overlapped)
+    });
+    for (started, overlapped) in requests {
+        assert_eq!(common::end(started, &overlapped), Ok(()));
     }
 }
