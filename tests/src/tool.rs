@@ -2,8 +2,11 @@
 
 use std::env;
 use std::io::Write as _;
+use std::net::{Ipv6Addr, TcpListener};
 use std::path::PathBuf;
 use std::thread;
+
+use rustix::io::Errno;
 
 /// Where `name` is, or `None` after saying on standard error which test is skipped for want of it.
 ///
@@ -30,6 +33,23 @@ fn look_for(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
+}
+
+/// Whether this machine has IPv6; where it has not, says on standard error which test is skipped for want of it.
+///
+/// # Panics
+/// When its loopback address cannot be used for another reason.
+pub fn has_ipv6() -> bool {
+    let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) else {
+        return true;
+    };
+    let errno = Errno::from_io_error(&error);
+    assert!(
+        matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT)),
+        "[::1]: {error}"
+    );
+    skip_here("this machine has no IPv6");
+    false
 }
 
 /// Says on standard error that the running test is skipped, and why.

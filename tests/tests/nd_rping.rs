@@ -51,6 +51,9 @@ fn verbose_sides_show_the_data_as_rping_does() {
 
 #[test]
 fn ipv6_and_an_adapter_by_url_serve_as_well() {
+    if !tool::has_ipv6() {
+        return;
+    }
     let line = [
         "rping",
         "-s",
