@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::{
-    AdapterInfo, Affinity, CompletionQueue, Connector, Listener, MemoryRegion, MemoryWindow,
-    OverlappedFile, QueuePair, QueuePairOptions, Result, SharedReceiveQueue,
+    AdapterExtensions, AdapterInfo, Affinity, CompletionQueue, Connector, Listener, MemoryRegion,
+    MemoryWindow, OverlappedFile, QueuePair, QueuePairOptions, Result, SharedReceiveQueue,
     SharedReceiveQueueOptions,
 };
 
@@ -69,8 +69,10 @@ pub trait Adapter: Any + Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES), [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED),
-    /// [`NO_MEMORY`](crate::Status::NO_MEMORY) (AMB-057).
+    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter has no windows, and says so by its
+    ///   [`capabilities`](trait.Adapter.html#method.capabilities). ND2 knows no such adapter; drivers exist that are one.
+    /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
+    ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED), [`NO_MEMORY`](crate::Status::NO_MEMORY) (AMB-057).
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>>;
 
     /// `CreateSharedReceiveQueue`: a pool of Receives for several queue pairs.
@@ -150,4 +152,10 @@ pub trait Adapter: Any + Debug + Send + Sync {
     /// [`NO_MEMORY`](crate::Status::NO_MEMORY), [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     /// [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>>;
+
+    /// `QueryInterface` for what ND2 does not have: what the adapter can do, counters, faults on request. `None` where the
+    /// provider has nothing to say.
+    fn extensions(&self) -> Option<&dyn AdapterExtensions> {
+        None
+    }
 }

@@ -1,8 +1,109 @@
-//! What some providers can do and ND2 has no word for: Atomics and Immediate Data, RFC 7306 on iWARP.
+//! What some providers can do and ND2 has no word for: Atomics and Immediate Data, RFC 7306 on iWARP; telling what they can do;
+//! counters; faults on request.
 
 use std::fmt::Debug;
 
-use crate::{Immediate, OpFlags, RemoteAddress, Result, Sge};
+use bitflags::bitflags;
+
+use crate::{
+    Adapter, Counters, Error, Fault, Immediate, OpFlags, RemoteAddress, Result, Sge, Status,
+};
+
+bitflags! {
+    /// What an adapter can do beyond the flags of ND2 ([`AdapterFlags`](crate::AdapterFlags)), and what ND2 takes for granted
+    /// and some adapters lack.
+    ///
+    /// A test suite asks here before it runs what needs the capability; an application may ask, or just try.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Capabilities: u64 {
+        /// [`Adapter::create_memory_window`] works, and Bind and Invalidate with it.
+        const MEMORY_WINDOWS = 1 << 0;
+        /// A Notify for solicited events ends for these and for failures alone. Without, it may end for any result, because
+        /// the device does not tell them apart.
+        const SOLICITED_EVENTS = 1 << 1;
+        /// [`AtomicOp::FetchAdd`] with a mask of 0.
+        const FETCH_ADD = 1 << 2;
+        /// [`AtomicOp::FetchAdd`] with any mask.
+        const FETCH_ADD_MASK = 1 << 3;
+        /// [`AtomicOp::CompareSwap`] with both masks full.
+        const COMPARE_SWAP = 1 << 4;
+        /// [`AtomicOp::CompareSwap`] with any masks.
+        const COMPARE_SWAP_MASK = 1 << 5;
+        /// [`send_immediate`](QueuePairExtensions::send_immediate) with 4 octets.
+        const IMMEDIATE_4 = 1 << 6;
+        /// [`send_immediate`](QueuePairExtensions::send_immediate) with 8 octets.
+        const IMMEDIATE_8 = 1 << 7;
+    }
+}
+
+impl Capabilities {
+    /// What ND2 takes for granted: what an adapter without [`extensions`](Adapter::extensions) has.
+    pub const ND2: Self = Self::MEMORY_WINDOWS.union(Self::SOLICITED_EVENTS);
+
+    /// What it takes to carry out `op`.
+    pub const fn needed_for(op: AtomicOp) -> Self {
+        match op {
+            AtomicOp::FetchAdd { mask: 0, .. } => Self::FETCH_ADD,
+            AtomicOp::FetchAdd { .. } => Self::FETCH_ADD_MASK,
+            AtomicOp::CompareSwap {
+                compare_mask: u64::MAX,
+                swap_mask: u64::MAX,
+                ..
+            } => Self::COMPARE_SWAP,
+            AtomicOp::CompareSwap { .. } => Self::COMPARE_SWAP_MASK,
+        }
+    }
+}
+
+/// What an adapter offers beside ND2, found by [`Adapter::extensions`].
+pub trait AdapterExtensions: Debug + Send + Sync {
+    /// What the adapter can do. The same at every call.
+    fn capabilities(&self) -> Capabilities;
+
+    /// What the adapter has counted since it was opened; none where it does not count.
+    fn counters(&self) -> Counters {
+        Counters::new()
+    }
+
+    /// Has a mishap happen, now or at a later call as [`Fault`] says. Several may be under way; each happens once.
+    ///
+    /// # Errors
+    ///
+    /// - [`NOT_SUPPORTED`](Status::NOT_SUPPORTED): the provider cannot do that. So are all faults unless it says otherwise.
+    /// - [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the fault contradicts itself, such as a status that is no error.
+    /// - [`INVALID_PARAMETER_1`](Status::INVALID_PARAMETER_1): an object of another adapter.
+    /// - [`DEVICE_REMOVED`](Status::DEVICE_REMOVED): nothing is left to break.
+    fn inject(&self, fault: Fault) -> Result<()> {
+        Err(not_supported(&fault))
+    }
+}
+
+/// What a provider offers beside ND2, found by [`Provider::extensions`](crate::Provider::extensions).
+pub trait ProviderExtensions: Debug + Send + Sync {
+    /// As [`AdapterExtensions::inject`], for calls of the provider itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`AdapterExtensions::inject`].
+    fn inject(&self, fault: Fault) -> Result<()> {
+        Err(not_supported(&fault))
+    }
+}
+
+fn not_supported(fault: &Fault) -> Error {
+    Error::new(
+        Status::NOT_SUPPORTED,
+        format!("this provider cannot have this happen: {fault:?}"),
+    )
+}
+
+impl dyn Adapter {
+    /// What the adapter can do: what its extensions say, or what ND2 takes for granted.
+    pub fn capabilities(&self) -> Capabilities {
+        let extensions = self.extensions();
+        extensions.map_or(Capabilities::ND2, |extensions| extensions.capabilities())
+    }
+}
 
 /// What an Atomic does to a word of 64 bits in the peer's memory (RFC 7306 section 5.1). Numbers are as the target's processor
 /// reads them.
@@ -73,7 +174,8 @@ pub trait QueuePairExtensions: Debug + Send + Sync {
     /// (RFC 7306 section 6). It uses up one of the peer's Receives and places nothing there. The result is of type
     /// [`SendImmediate`](crate::RequestType::SendImmediate).
     ///
-    /// iWARP carries 8 octets, InfiniBand 4.
+    /// iWARP carries 8 octets, InfiniBand 4: [`IMMEDIATE_8`](Capabilities::IMMEDIATE_8),
+    /// [`IMMEDIATE_4`](Capabilities::IMMEDIATE_4).
     ///
     /// # Errors
     ///
@@ -100,6 +202,8 @@ pub trait QueuePairExtensions: Debug + Send + Sync {
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): not connected.
     /// - [`NO_MORE_ENTRIES`](crate::Status::NO_MORE_ENTRIES): the initiator queue is full.
     /// - [`DATA_OVERRUN`](crate::Status::DATA_OVERRUN): the queue pair was made for Reads without entries.
+    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter cannot do `op`
+    ///   ([`Capabilities::needed_for`]).
     /// - [`INVALID_PARAMETER_3`](crate::Status::INVALID_PARAMETER_3): `sink` has other than 8 octets.
     /// - [`INVALID_PARAMETER_5`](crate::Status::INVALID_PARAMETER_5): `flags` has others than `SILENT_SUCCESS` and
     ///   `READ_FENCE`.

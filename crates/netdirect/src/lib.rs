@@ -42,8 +42,9 @@
 //! - Waiting drives: [`Overlapped::wait`] and [`CompletionPort::get`] do the provider's work in the caller's thread. An
 //!   [`Overlapped`] is a future too, and [`OverlappedFile`] has a descriptor for event loops on Unix.
 //!
-//! [`ext`] adds what every application writes again. Atomics and Immediate Data, which ND2 does not have and some adapters do,
-//! are found by [`QueuePair::extensions`].
+//! [`ext`] adds what every application writes again. What ND2 does not have and some providers do is found by the
+//! `extensions` of their objects: Atomics and Immediate Data by [`QueuePair::extensions`]; what an adapter can do, its counters
+//! and faults on request by [`Adapter::extensions`] and [`Provider::extensions`].
 //!
 //! # Example
 //!
@@ -95,10 +96,12 @@ mod adapter;
 )]
 mod buffer;
 mod connection;
+mod counters;
 mod error;
 mod event;
 pub mod ext;
 mod extension;
+mod fault;
 mod file;
 mod memory;
 mod object;
@@ -113,9 +116,13 @@ mod types;
 pub use adapter::Adapter;
 pub use buffer::Buffer;
 pub use connection::{Connector, Listener};
+pub use counters::Counters;
 pub use error::{Error, Result, Started};
 pub use event::Event;
-pub use extension::{AtomicOp, QueuePairExtensions};
+pub use extension::{
+    AdapterExtensions, AtomicOp, Capabilities, ProviderExtensions, QueuePairExtensions,
+};
+pub use fault::{Call, Fault};
 pub use file::{Association, OverlappedFile};
 pub use memory::{MemoryRegion, MemoryWindow};
 pub use object::OverlappedObject;

@@ -479,7 +479,7 @@ pub(crate) fn resolve_range(range: impl RangeBounds<usize>, len: usize) -> (usiz
 
 /// Immediate Data: what a message carries for the peer's result, beside or instead of payload.
 ///
-/// iWARP has 8 octets (RFC 7306 section 6), InfiniBand 4.
+/// iWARP has 8 octets (RFC 7306 section 6), InfiniBand 4. [`Capabilities`](crate::Capabilities) tell which an adapter can send.
 ///
 /// ```
 /// use netdirect::Immediate;

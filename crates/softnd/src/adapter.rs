@@ -12,9 +12,9 @@ use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
 use iwarp_mem::{Table, TableOptions};
 use netdirect::{
-    Adapter, AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionQueue, Connector, Error,
-    Listener, MemoryRegion, MemoryWindow, OverlappedFile, QueuePair, QueuePairOptions, Result,
-    SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Adapter, AdapterExtensions, AdapterFlags, AdapterId, AdapterInfo, Affinity, Capabilities,
+    CompletionQueue, Connector, Error, Listener, MemoryRegion, MemoryWindow, OverlappedFile,
+    QueuePair, QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 use parking_lot::Mutex;
 
@@ -449,5 +449,20 @@ impl Adapter for Handle {
             Arc::clone(&self.0),
             self.file(file)?,
         )))
+    }
+
+    fn extensions(&self) -> Option<&dyn AdapterExtensions> {
+        Some(self)
+    }
+}
+
+impl AdapterExtensions for Handle {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ND2
+            | Capabilities::FETCH_ADD
+            | Capabilities::FETCH_ADD_MASK
+            | Capabilities::COMPARE_SWAP
+            | Capabilities::COMPARE_SWAP_MASK
+            | Capabilities::IMMEDIATE_8
     }
 }

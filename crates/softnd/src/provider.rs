@@ -96,6 +96,10 @@ fn adapter_id(name: &str) -> AdapterId {
 }
 
 impl netdirect::Provider for Provider {
+    fn name(&self) -> &str {
+        "softnd"
+    }
+
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
         let interfaces = self.interfaces()?;
         Ok(interfaces

@@ -4,8 +4,8 @@ mod common;
 
 use common::{ALL, Pair, Region, pair, pair_with, status};
 use netdirect::{
-    AtomicOp, CompletionResult, MrFlags, OpFlags, QueuePairExtensions, RemoteAddress, RequestType,
-    Status,
+    AtomicOp, Capabilities, CompletionResult, MrFlags, OpFlags, QueuePairExtensions, RemoteAddress,
+    RequestType, Status,
 };
 use softnd::Options;
 
@@ -167,6 +167,50 @@ fn rdmapx_011_refused_atomics() {
         assert_eq!((result.status, before), (expected, 0), "{flags:?} at {at}");
         assert_eq!(target.buffer.to_vec(), [0; 64]);
     }
+}
+
+/// What the adapter says it can do is what it does.
+#[test]
+fn capabilities_are_what_the_adapter_does() {
+    let pair = pair();
+    let capabilities = pair.active.adapter.capabilities();
+    let windows = capabilities.contains(Capabilities::MEMORY_WINDOWS);
+    assert_eq!(pair.active.adapter.create_memory_window().is_ok(), windows);
+    let masked = AtomicOp::FetchAdd {
+        add: 1,
+        mask: 1 << 7,
+    };
+    let partly = AtomicOp::CompareSwap {
+        compare: 0,
+        compare_mask: 0,
+        swap: 5,
+        swap_mask: 7,
+    };
+    let target = pair.passive.region(8, ALL);
+    for op in [
+        AtomicOp::add(1),
+        AtomicOp::compare_swap(1, 2),
+        masked,
+        partly,
+    ] {
+        let able = capabilities.contains(Capabilities::needed_for(op));
+        let (result, _) = atomic(&pair, op, target.remote(0));
+        assert_eq!(result.status == Status::SUCCESS, able, "{op:?}");
+    }
+    for _ in 0..2 {
+        pair.passive_qp.receive(0, &[]).unwrap();
+    }
+    let none = OpFlags::empty();
+    let four = active(&pair).send_immediate(1, [1; 4].into(), none);
+    assert_eq!(
+        four.is_ok(),
+        capabilities.contains(Capabilities::IMMEDIATE_4)
+    );
+    let eight = active(&pair).send_immediate(2, [1; 8].into(), none);
+    assert_eq!(
+        eight.is_ok(),
+        capabilities.contains(Capabilities::IMMEDIATE_8)
+    );
 }
 
 /// QP-002: what is refused at the call leaves the queue pair usable.
