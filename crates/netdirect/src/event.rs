@@ -8,7 +8,7 @@ use crate::sync::{Condvar, Mutex};
 /// An auto-reset event (`CreateEvent(NULL, FALSE, …)`): once set, it releases exactly one wait, which resets it.
 ///
 /// Clones are the same event. Waiting on an event is a plain wait: unlike [`Overlapped::wait`](crate::Overlapped::wait) it
-/// does not drive the provider, whose background thread then has to do the work.
+/// does not drive the provider, whose own thread does the work then.
 ///
 /// ```
 /// let event = netdirect::Event::new();

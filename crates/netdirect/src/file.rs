@@ -18,8 +18,18 @@ use crate::{CompletionPort, Error, Result, Status};
 /// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS` and `FILE_SKIP_SET_EVENT_ON_HANDLE` were set (GEN-011): a request that ended in
 /// its call notifies nobody.
 ///
-/// Applications seldom call these methods: [`Overlapped::wait`](crate::Overlapped::wait) and [`CompletionPort::get`] do. An
-/// application with an event loop of its own watches [`as_fd`](Self::as_fd) and calls [`progress`](Self::progress).
+/// Applications seldom call these methods: [`Overlapped::wait`](crate::Overlapped::wait) and [`CompletionPort::get`] do.
+/// Requests end without any of these calls; they make it happen in the application's own thread.
+///
+/// # In an event loop
+///
+/// On Unix an application with an event loop of its own watches `as_fd` and calls [`progress`](Self::progress) when the
+/// descriptor is readable.
+///
+/// Windows has no such descriptor, since its loops are not told what is ready but what is done. There an application gives
+/// its requests a [`CompletionSink`](crate::CompletionSink) that posts a packet to the loop's own completion port
+/// (`PostQueuedCompletionStatus`), sets an event (`SetEvent`) or posts a message (`PostMessage`). The provider's own thread
+/// then does the work. This works on Unix too.
 ///
 /// # For providers
 ///
@@ -47,7 +57,7 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
     fn wake(&self);
 
     /// A descriptor for `poll`, `epoll`, `mio` and the like: when it is readable, call [`progress`](Self::progress). Valid
-    /// as long as the file; its only use is to be watched.
+    /// as long as the file; its only use is to be watched. Windows has [another way](#in-an-event-loop).
     #[cfg(unix)]
     fn as_fd(&self) -> BorrowedFd<'_>;
 }

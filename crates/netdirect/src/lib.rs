@@ -84,8 +84,38 @@
 //! # For providers
 //!
 //! An overlapped method calls [`Overlapped::begin`] and ends the request by [`PendingOverlapped::complete`], from any thread,
-//! also before it has returned `Started::Pending`. Everything else about requests (status, event, packet, futures, and the
-//! order in which they see the end) is done here. What a provider has to supply is an [`OverlappedFile`] that can be driven.
+//! also before it has returned `Started::Pending`. Everything else about requests (status, event, packet, futures, sinks, and
+//! the order in which they see the end) is done here. What a provider has to supply is an [`OverlappedFile`] that can be
+//! driven.
+//!
+//! What every provider owes its callers, beside the contract of each method:
+//!
+//! - **Everything progresses without calls.** A request that was started ends, and what the peer reads and writes in
+//!   registered memory is served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting
+//!   and polling may make it faster; they are never needed. A provider over hardware has this from the device and from a
+//!   thread of its own for the control path, a provider in software from a thread of its own.
+//! - **Futures and events drive nothing.** A task that awaits an [`Overlapped`] and a thread that waits on an [`Event`] make no
+//!   progress for the provider. It ends their requests all the same, which follows from the first point.
+//! - **A buffer is held until the device has let go of it.** A registration owns a clone of its [`Buffer`], and drops the
+//!   clone only when the device can reach the memory no more: after Deregister has ended, or, where a region is released
+//!   while registered, after the provider has deregistered by itself (MR-028). The same holds for a device that was removed or
+//!   does not answer: memory that it may still write is leaked rather than freed.
+//! - **No method panics and none blocks** for the peer or for the device longer than the call itself takes, those apart that
+//!   are made to wait. Where an interface under the provider blocks (a resolver, a driver's call), a thread of the provider's
+//!   takes it.
+//! - **Nothing of the caller's is called with a lock held** that a method of the provider takes: the end of a request wakes
+//!   tasks and calls [sinks](CompletionSink), which may call the provider again.
+//!
+//! ## A provider over verbs
+//!
+//! The traits are written so that libibverbs and librdmacm can carry them too. Three places where that shows:
+//!
+//! - [`cancel_overlapped_requests`](OverlappedObject::cancel_overlapped_requests) ends the requests at once, though a thread
+//!   may still be blocked in a driver's call on their behalf. That thread owns what it uses; those objects die when the call
+//!   returns, and what it returns is dropped.
+//! - [`NotifyType::Solicited`] may end for any result, where the device does not tell solicited results apart:
+//!   [`Capabilities::SOLICITED_EVENTS`].
+//! - [`Immediate`] Data has 4 octets there and 8 on iWARP; memory windows and Atomics may be missing: [`Capabilities`].
 
 #![deny(unsafe_code)]
 

@@ -15,6 +15,9 @@ pub trait MemoryRegion: OverlappedObject {
     /// `Register`: hands a buffer to the adapter, which shares it until [`deregister`](Self::deregister) has ended. Any size
     /// from one octet and any alignment will do (MR-012).
     ///
+    /// The provider keeps a clone of the buffer until the device has let go of it, whatever the caller does with its own and
+    /// with the region.
+    ///
     /// # Errors
     ///
     /// At once or as final status:

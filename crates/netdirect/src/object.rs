@@ -14,6 +14,9 @@ pub trait OverlappedObject: Any + Debug + Send + Sync {
     ///
     /// On a connector that is connecting or accepting this gives up the attempt.
     ///
+    /// The requests end at once, also where a thread of the provider is blocked in a system's call on their behalf, which
+    /// cannot be called back: the thread, and what it holds of the object, then ends later, unseen.
+    ///
     /// # Errors
     ///
     /// [`UNSUCCESSFUL`](Status::UNSUCCESSFUL): not every request could be cancelled.

@@ -373,8 +373,9 @@ impl fmt::Debug for PendingOverlapped {
 
 /// The future of an [`Overlapped`]: resolves to the final status when no request is in flight.
 ///
-/// Its task is woken once, by whoever ends the request; it drives nothing itself, so that a provider's background thread, or
-/// the application's own loop over [`OverlappedFile::progress`], has to. Dropping it does not cancel the request.
+/// Its task is woken once, by whoever ends the request. It drives nothing itself and need not: requests end without calls
+/// ([what providers owe](crate#for-providers)). An application that wants them to end in its own thread calls
+/// [`OverlappedFile::progress`]. Dropping the future does not cancel the request.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Finished {

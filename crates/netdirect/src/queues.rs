@@ -39,7 +39,10 @@ pub trait CompletionQueue: OverlappedObject {
 
     /// `Notify`: ends when a result of this kind arrives that no notification has been fired for yet, or at once if one is
     /// queued (CQ-031, CQ-037). All requests in flight end together (CQ-033), and with [`NotifyType::Any`] among them
-    /// any result ends those for [`NotifyType::Solicited`] too (CQ-035).
+    /// any result ends those for [`NotifyType::Solicited`] too (CQ-035). A request may end early, with
+    /// [`SUCCESS`](crate::Status::SUCCESS) and no result of its kind in the queue: where the device does not tell solicited
+    /// results apart ([`SOLICITED_EVENTS`](crate::Capabilities::SOLICITED_EVENTS)), any result ends it. Callers look, and
+    /// notify again.
     ///
     /// The pattern that loses nothing: drain with [`get_results`](Self::get_results) until fewer come back than asked for,
     /// notify, wait, drain.

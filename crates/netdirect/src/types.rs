@@ -106,7 +106,8 @@ pub enum NotifyType {
     /// `ND_CQ_NOTIFY_ANY`: the next completion (CQ-027).
     Any = 1,
     /// `ND_CQ_NOTIFY_SOLICITED`: a Receive whose Send carried [`OpFlags::SEND_AND_SOLICIT_EVENT`], and any failure
-    /// (CQ-028, CQ-029).
+    /// (CQ-028, CQ-029); any result where the device does not tell them apart
+    /// ([`SOLICITED_EVENTS`](crate::Capabilities::SOLICITED_EVENTS)).
     Solicited = 2,
 }
 
