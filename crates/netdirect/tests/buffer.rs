@@ -256,3 +256,26 @@ fn new_panics_where_try_new_fails() {
         assert!(message.contains("no memory for a buffer of"), "{message}");
     }
 }
+
+#[test]
+fn long_buffers_begin_at_the_offset_of_a_page_that_sockets_like() {
+    for len in [16 << 10, (16 << 10) + 1, 65_536, 100_003, 1 << 20] {
+        for buffer in [Buffer::new(len), Buffer::try_new(len).unwrap()] {
+            assert_eq!(buffer.address() % 4096, 1024, "{len} octets");
+            assert_eq!(buffer.whole().address(), buffer.address());
+            // All of it is there, and all of it is zero.
+            assert_eq!(buffer.to_vec(), vec![0; len]);
+            buffer.write(len - 3, b"end");
+            buffer.write(0, b"begin");
+            assert_eq!(buffer.slice(len - 3..).to_vec(), b"end");
+            assert_eq!(buffer.slice(..5).to_vec(), b"begin");
+        }
+    }
+    // Whole words, as for every buffer.
+    assert_eq!(Buffer::new(10).address() % 8, 0);
+    for address in [0, 1, 1023, 1024, 1025, 4095, 4096, usize::MAX] {
+        let gap = Buffer::to_page_offset(address);
+        assert!(gap < 4096);
+        assert_eq!(address.wrapping_add(gap) % 4096, Buffer::PAGE_OFFSET);
+    }
+}
