@@ -52,8 +52,9 @@ pub(super) const MAX_PARTS: usize = 6;
 /// lies in registered memory may grow the buffer, once ([`TxBatch::make_head_private`]).
 #[derive(Debug)]
 pub struct TxBatch {
-    /// As long as its capacity, so that copied payload needs no zeroing first; `fill` octets are in use.
+    /// As long as its capacity, so that copied payload needs no zeroing first; `from..fill` is in use.
     bytes: Vec<u8>,
+    from: usize,
     fill: usize,
     /// How far `poll_transmit` may fill `bytes`.
     limit: usize,
@@ -67,15 +68,34 @@ pub struct TxBatch {
 }
 
 impl TxBatch {
+    /// Octets of the buffer at least, and at most: positions in it have 32 bits.
+    const LEAST: usize = 256;
+    const MOST: usize = u32::MAX as usize / 2;
+
     /// Room for `bytes` octets of headers and copied payload and for about `fpdus` FPDUs. With CRC on, or payload made
     /// private, an FPDU is copied whole: less than 64 KiB then makes smaller FPDUs than the stream would allow. There is
     /// always room for one FPDU of the smallest size.
     pub fn with_capacity(bytes: usize, fpdus: usize) -> Self {
-        let bytes = bytes.clamp(256, u32::MAX as usize / 2);
+        let bytes = bytes.clamp(Self::LEAST, Self::MOST);
+        Self::in_buffer(vec![0; bytes], 0, fpdus)
+    }
+
+    /// As [`with_capacity`](Self::with_capacity), in memory of the caller's: `bytes` from `from` on. So the caller chooses
+    /// where in a page the octets begin that the transport copies.
+    ///
+    /// # Panics
+    ///
+    /// When fewer than 256 octets are left behind `from`, or `bytes` has 2 GiB and more.
+    pub fn in_buffer(bytes: Vec<u8>, from: usize, fpdus: usize) -> Self {
+        assert!(
+            bytes.len() <= Self::MOST && bytes.len().saturating_sub(from) >= Self::LEAST,
+            "a batch has 256 octets at least, and less than 2 GiB"
+        );
         Self {
-            bytes: vec![0; bytes],
-            fill: 0,
-            limit: bytes,
+            from,
+            fill: from,
+            limit: bytes.len(),
+            bytes,
             parts: Vec::with_capacity(fpdus.saturating_mul(3).saturating_add(MAX_PARTS)),
             head: 0,
             skip: 0,
@@ -86,7 +106,7 @@ impl TxBatch {
 
     /// Octets of the buffer for headers and copied payload.
     pub const fn capacity(&self) -> usize {
-        self.bytes.capacity()
+        self.bytes.len() - self.from
     }
 
     /// Nothing is left to be sent.
@@ -97,7 +117,7 @@ impl TxBatch {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.parts.clear();
-        self.fill = 0;
+        self.fill = self.from;
         self.head = 0;
         self.skip = 0;
         self.remaining = 0;
@@ -248,6 +268,12 @@ impl TxBatch {
         self.bytes.capacity() + self.parts.capacity() * size_of::<Part>()
     }
 
+    /// The address of the first octet that it fills, for tests of where that is.
+    #[doc(hidden)]
+    pub fn address(&self) -> usize {
+        self.bytes[self.from..].as_ptr().addr()
+    }
+
     /// Room in the buffer.
     pub(super) const fn bytes_left(&self) -> usize {
         self.limit.saturating_sub(self.fill)
@@ -297,7 +323,7 @@ impl TxBatch {
 
     /// The longest ULPDU that could be copied into an empty batch.
     pub(super) fn longest_ulpdu(&self) -> usize {
-        self.limit - fpdu::HEADER_LEN - fpdu::MAX_TRAILER_LEN
+        self.limit - self.from - fpdu::HEADER_LEN - fpdu::MAX_TRAILER_LEN
     }
 }
 

@@ -12,9 +12,12 @@ const PLAIN: frame::Framing = frame::Framing {
     position: 0,
 };
 
+/// In the middle of a buffer.
+const FROM: usize = 37;
+
 /// Three FPDUs: one copied, one with payload in two places, one with payload in one.
 fn filled(mem: &VecMemory) -> (TxBatch, Vec<u8>) {
-    let mut batch = TxBatch::with_capacity(4096, 8);
+    let mut batch = TxBatch::in_buffer(vec![0xee; FROM + 4096], FROM, 8);
     let span = |sge: Sge| mem.check_local(sge, crate::LocalAccess::Read, PD).unwrap();
     let first = span(mem.register(pattern(10, 1), Rights::NONE, PD));
     let second = span(mem.register(pattern(7, 2), Rights::NONE, PD));
@@ -186,7 +189,7 @@ fn octets_are_given_as_one_run_only_where_nothing_is_registered_memory() {
     let mem = VecMemory::new();
     let (batch, _) = filled(&mem);
     assert_eq!(batch.octets(), None);
-    let mut batch = TxBatch::with_capacity(4096, 8);
+    let mut batch = TxBatch::in_buffer(vec![0xee; FROM + 4096], FROM, 8);
     assert_eq!(batch.octets(), None);
     for len in [3u32, 8, 40] {
         let fill = |buffer: &mut [u8], _: Option<&mut crate::Crc>| {
@@ -215,4 +218,33 @@ fn octets_end_where_what_is_kept_ends() {
     batch.keep_cut_only();
     let rest = flat(&batch, &mem);
     assert!(batch.octets().is_none_or(|octets| octets == rest));
+}
+
+#[test]
+fn a_batch_begins_where_its_owner_says_and_again_after_every_clear() {
+    let bytes = vec![0xee; FROM + 300];
+    let begin = bytes.as_ptr().addr() + FROM;
+    let mut batch = TxBatch::in_buffer(bytes, FROM, 8);
+    let plain = TxBatch::with_capacity(300, 8);
+    assert_eq!((batch.address(), batch.capacity()), (begin, 300));
+    assert_eq!(batch.bytes_left(), plain.bytes_left());
+    assert_eq!(batch.longest_ulpdu(), plain.longest_ulpdu());
+    for emptied in [TxBatch::clear, |batch: &mut TxBatch| batch.advance(52)] {
+        let fill = |buffer: &mut [u8], _: Option<&mut crate::Crc>| {
+            buffer.fill(7);
+            Ok(())
+        };
+        frame::put_copied(&mut batch, PLAIN, &[1; 18], 28, fill).unwrap();
+        let octets = batch.octets().expect("nothing is registered memory");
+        assert_eq!((octets.as_ptr().addr(), octets.len()), (begin, 52));
+        emptied(&mut batch);
+        assert!(batch.is_empty());
+        assert_eq!(batch.bytes_left(), 300);
+    }
+}
+
+#[test]
+#[should_panic(expected = "256 octets at least")]
+fn a_buffer_with_less_than_the_smallest_fpdu_makes_no_batch() {
+    let _ = TxBatch::in_buffer(vec![0; FROM + 255], FROM, 1);
 }
