@@ -25,6 +25,7 @@ use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 use crate::progress::timers::{Timed, TimerKey};
 use crate::qp::Qp;
+use crate::socket_buffer::SocketBuffer;
 use crate::status::{fail, shortage};
 use crate::{cq, mr, mw, qp};
 
@@ -57,7 +58,7 @@ pub(crate) struct Core {
     next_stream: AtomicU32,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
     /// Buffers for cut FPDUs; a queue pair has one only while it holds something.
-    spares: ArrayQueue<Vec<u8>>,
+    spares: ArrayQueue<SocketBuffer>,
 }
 
 impl std::fmt::Debug for Core {
@@ -162,22 +163,19 @@ impl Core {
     /// nobody writes to costs no memory.
     pub(crate) fn provide_spare(&self, octets: usize) {
         if self.spares.is_empty() {
-            self.return_spare(Vec::with_capacity(octets));
+            self.return_spare(SocketBuffer::with_capacity(octets));
         }
     }
 
-    /// An empty buffer for at least `octets`.
-    pub(crate) fn take_spare(&self, octets: usize) -> Vec<u8> {
+    /// A buffer for at least `octets`, whatever it holds.
+    pub(crate) fn take_spare(&self, octets: usize) -> SocketBuffer {
         let spare = self.spares.pop();
-        spare.unwrap_or_else(|| Vec::with_capacity(octets))
+        spare.unwrap_or_else(|| SocketBuffer::with_capacity(octets))
     }
 
-    pub(crate) fn return_spare(&self, mut spare: Vec<u8>) {
-        if spare.capacity() > 0 {
-            spare.clear();
-            // Enough are kept without it.
-            let _ = self.spares.push(spare);
-        }
+    pub(crate) fn return_spare(&self, spare: SocketBuffer) {
+        // When the list is full, enough are kept without it.
+        let _ = self.spares.push(spare);
     }
 
     /// Keeps a released queue pair until its connection has ended.
@@ -464,5 +462,25 @@ impl AdapterExtensions for Handle {
             | Capabilities::COMPARE_SWAP
             | Capabilities::COMPARE_SWAP_MASK
             | Capabilities::IMMEDIATE_8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netdirect::Buffer;
+
+    use super::*;
+
+    #[test]
+    fn spares_begin_where_copies_are_fast_also_when_they_are_used_again() {
+        let core = Core::new(AdapterId(1), Vec::new(), Options::default()).unwrap();
+        core.provide_spare(65_544);
+        for octets in [100, 65_544, 200_000, 100] {
+            let mut spare = core.take_spare(65_544);
+            spare.set(&vec![7; octets]);
+            let address = spare.octets().as_ptr().addr();
+            assert_eq!(address % Buffer::PAGE, Buffer::PAGE_OFFSET);
+            core.return_spare(spare);
+        }
     }
 }

@@ -26,6 +26,7 @@ mod ports;
 mod progress;
 mod provider;
 mod qp;
+mod socket_buffer;
 mod status;
 mod stream;
 

@@ -13,6 +13,7 @@ use super::outbox::{BATCH_FPDUS, Outbox};
 use crate::adapter::Core;
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
+use crate::socket_buffer::SocketBuffer;
 use crate::stream::Stream;
 
 /// What one read takes at most; also all that a visit may leave with the queue pair.
@@ -26,7 +27,14 @@ const IN_PLACE: usize = 2112 * 1024;
 
 thread_local! {
     /// Belongs to the driving thread, not to the queue pair: ten thousand idle ones cost nothing.
-    static STAGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static STAGED: RefCell<Option<SocketBuffer>> = const { RefCell::new(None) };
+}
+
+fn with_staging<T>(act: impl FnOnce(&mut [u8]) -> T) -> T {
+    STAGED.with_borrow_mut(|staging| {
+        let staging = staging.get_or_insert_with(|| SocketBuffer::zeroed(STAGING));
+        act(staging.octets_mut())
+    })
 }
 
 /// From this length on it pays to read so that no FPDU is cut.
@@ -126,7 +134,7 @@ pub(super) struct Link {
     /// Octets received since nothing was there to be read, between two FPDUs.
     since_quiet: usize,
     /// Received and not consumed: a cut FPDU, or what waits behind a Send without a Receive.
-    held: Vec<u8>,
+    held: Option<SocketBuffer>,
     readable: bool,
     writable: bool,
     hangup: bool,
@@ -151,7 +159,7 @@ impl Link {
             usual: 0,
             directly: false,
             since_quiet: 0,
-            held: Vec::new(),
+            held: None,
             readable: true,
             writable: true,
             hangup: false,
@@ -302,10 +310,7 @@ impl Link {
         if !self.reading || self.read_ended {
             return Ok(Visit::Finished);
         }
-        STAGED.with_borrow_mut(|staging| {
-            if staging.is_empty() {
-                staging.resize(STAGING, 0);
-            }
+        with_staging(|staging| {
             let mut have = self.unhold(staging, core);
             let visit = self.read_into(staging, &mut have, connection, core);
             self.hold(&staging[..have], core);
@@ -315,13 +320,11 @@ impl Link {
 
     /// Moves what was held to the front of the staging buffer; returns how much that is.
     fn unhold(&mut self, staging: &mut [u8], core: &Core) -> usize {
-        if self.held.is_empty() {
+        let Some(held) = self.held.take() else {
             return 0;
-        }
-        let mut held = std::mem::take(&mut self.held);
-        let have = held.len();
-        staging[..have].copy_from_slice(&held);
-        held.clear();
+        };
+        let have = held.octets().len();
+        staging[..have].copy_from_slice(held.octets());
         core.return_spare(held);
         have
     }
@@ -331,8 +334,9 @@ impl Link {
         if rest.is_empty() {
             return;
         }
-        self.held = core.take_spare(LONGEST_FPDU);
-        self.held.extend_from_slice(rest);
+        let mut held = core.take_spare(LONGEST_FPDU);
+        held.set(rest);
+        self.held = Some(held);
     }
 
     fn read_into(
@@ -464,7 +468,16 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use netdirect::Buffer;
+
     use super::*;
+
+    #[test]
+    fn staging_begins_where_the_kernel_copies_fast() {
+        let (address, len) = with_staging(|staging| (staging.as_ptr().addr(), staging.len()));
+        assert_eq!(address % Buffer::PAGE, Buffer::PAGE_OFFSET);
+        assert_eq!(len, STAGING);
+    }
 
     #[test]
     fn reads_end_where_fpdus_of_the_same_length_end() {

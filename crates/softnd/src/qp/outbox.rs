@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iwarp::TxBatch;
 
+use crate::socket_buffer::SocketBuffer;
+
 /// FPDUs in one batch at most.
 pub(super) const BATCH_FPDUS: usize = 128;
 /// Room for copies in one batch.
@@ -22,6 +24,11 @@ const SMALL_OCTETS: usize = super::link::LONGEST_FPDU;
 
 thread_local! {
     static BATCHES: RefCell<Vec<TxBatch>> = const { RefCell::new(Vec::new()) };
+}
+
+fn new_batch(octets: usize, fpdus: usize) -> TxBatch {
+    let (bytes, from) = SocketBuffer::zeroed(octets).into_parts();
+    TxBatch::in_buffer(bytes, from, fpdus)
 }
 
 /// One stream's share of what waits in its adapter.
@@ -41,15 +48,16 @@ impl Outbox {
     /// An empty batch.
     pub(super) fn take(&self) -> TxBatch {
         if self.total.load(Ordering::Relaxed) >= WAITING_MOST {
-            return TxBatch::with_capacity(SMALL_OCTETS, SMALL_FPDUS);
+            return new_batch(SMALL_OCTETS, SMALL_FPDUS);
         }
         let spare = BATCHES.with_borrow_mut(Vec::pop);
-        spare.unwrap_or_else(|| TxBatch::with_capacity(BATCH_OCTETS, BATCH_FPDUS))
+        spare.unwrap_or_else(|| new_batch(BATCH_OCTETS, BATCH_FPDUS))
     }
 
     /// Takes back a batch that is not needed any more.
     pub(super) fn give_back(&self, mut batch: TxBatch) {
-        if batch.capacity() < BATCH_OCTETS {
+        // A small one; or one that has grown, which may have moved it in its page.
+        if batch.capacity() != BATCH_OCTETS {
             return;
         }
         batch.clear();
@@ -79,6 +87,8 @@ impl Drop for Outbox {
 
 #[cfg(test)]
 mod tests {
+    use netdirect::Buffer;
+
     use super::*;
 
     #[test]
@@ -88,6 +98,7 @@ mod tests {
         for _ in 0..2 * WAITING_MOST / BATCH_OCTETS {
             let mut outbox = Outbox::new(Arc::clone(&total));
             let batch = outbox.take();
+            assert_eq!(batch.address() % Buffer::PAGE, Buffer::PAGE_OFFSET);
             outbox.keeps(Some(&batch));
             outbox.keeps(Some(&batch));
             waiting.push((outbox, batch));
