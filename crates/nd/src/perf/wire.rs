@@ -5,7 +5,10 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
+
+use netdirect::Buffer;
 
 use super::lane::{Patience, gone, silence};
 use super::pattern;
@@ -56,6 +59,39 @@ impl Exchange {
     }
 }
 
+/// Memory that begins where in a page the adapter's own begins: what is compared is not where allocators put it.
+#[derive(Debug)]
+struct Memory {
+    octets: Vec<u8>,
+    /// The first of them that is used.
+    from: usize,
+}
+
+impl Memory {
+    fn new(len: usize) -> Self {
+        let mut octets = vec![0; len + Buffer::PAGE - 1];
+        let from = Buffer::to_page_offset(octets.as_ptr().addr());
+        octets.truncate(from + len);
+        Self { octets, from }
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.octets[self.from..]
+    }
+}
+
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.octets[self.from..]
+    }
+}
+
 /// One bare connection, at either side.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -67,9 +103,9 @@ pub(super) struct Wire {
     batch: u64,
     window: u64,
     /// What is sent from.
-    source: Vec<u8>,
+    source: Memory,
     /// What is received into.
-    sink: Vec<u8>,
+    sink: Memory,
     at: usize,
     /// How far the sink has been filled.
     seen: usize,
@@ -93,12 +129,13 @@ impl Wire {
             Exchange::Stream { .. } => size * slots.max(MIN_RING.div_ceil(size)),
             Exchange::Credits => size * slots,
         };
-        let mut source = vec![0; len];
+        let mut source = Memory::new(len);
         for (slot, octets) in source.chunks_mut(size).enumerate() {
             pattern::fill(slot, octets);
         }
-        // Not zeroed by the system on first use, in the middle of a turn.
-        let sink = vec![0xFF; len];
+        // Written to, so that the system does not zero it on first use, in the middle of a turn.
+        let mut sink = Memory::new(len);
+        sink.fill(0xFF);
         Ok(Self {
             socket,
             spins,
@@ -383,5 +420,31 @@ fn waits(error: &std::io::Error, spins: bool, limit: Duration) -> Result<()> {
             Err(gone())
         }
         _ => Err(Failure::io("move data over the socket to compare with", error).by_peer()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::super::spec::tests::SPEC;
+    use super::*;
+
+    #[test]
+    fn memory_of_the_baseline_begins_where_the_adapters_begins() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for (test, size) in [
+            (Test::Latency, 65_536),
+            (Test::Bandwidth, 65_536),
+            (Test::Rate, 64),
+        ] {
+            let spec = Spec { test, size, ..SPEC };
+            let wire =
+                Wire::new(socket.try_clone().unwrap(), &spec, Duration::from_secs(60)).unwrap();
+            for memory in [&wire.source, &wire.sink] {
+                assert_eq!(memory.as_ptr().addr() % Buffer::PAGE, Buffer::PAGE_OFFSET);
+            }
+        }
     }
 }
