@@ -32,7 +32,7 @@ fn registered(group: &mut BenchmarkGroup<'_, WallTime>, backend: Backend, size: 
         Backend::Words => "words",
         _ => "bulk",
     };
-    let table = Table::with_options(&TableOptions::default().backend(backend));
+    let table = Table::with_options(&TableOptions::default().backend(backend)).unwrap();
     let buffer = Buffer::new(size);
     let region = table
         .register(&buffer, Rights::all(), PD)

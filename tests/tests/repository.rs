@@ -271,3 +271,18 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     }
     found
 }
+
+/// SEC-008: what nobody may guess comes from the operating system. The hashers of the standard library promise neither
+/// that their keys cannot be guessed nor that they hash alike tomorrow.
+#[test]
+fn no_hasher_stands_in_for_random_numbers() {
+    let mut seen = 0;
+    for path in files(&root().join("crates")) {
+        let code = read(&path);
+        for hasher in ["RandomState", "DefaultHasher"] {
+            assert!(!code.contains(hasher), "{} uses {hasher}", path.display());
+        }
+        seen += 1;
+    }
+    assert!(seen > 100, "the crates have more modules");
+}

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use iwarp::{Pd, STag, Scope, StreamId, WindowId};
 
 use crate::{
+    region::RegisterError,
     slot::{Slot, Use},
     slots::{CHUNK, Slots},
     stag::{Keys, Permutation, Random},
@@ -103,12 +104,12 @@ impl Admin {
         }
     }
 
-    /// Takes a free slot and draws the key of its next use. `None` when all are in use.
+    /// Takes a free slot and draws the key of its next use.
     pub(crate) fn take<'s>(
         &mut self,
         slots: &'s Slots,
         permutation: &Permutation,
-    ) -> Option<(u32, &'s Slot, u8)> {
+    ) -> Result<(u32, &'s Slot, u8), RegisterError> {
         let rested = if self.free.len() >= REST {
             self.free.pop_front()
         } else {
@@ -116,18 +117,23 @@ impl Admin {
         };
         let number = rested
             .or_else(|| self.take_fresh(slots, permutation))
-            .or_else(|| self.free.pop_front())?;
-        let slot = slots.make(number)?;
-        let keys = self
-            .keys
-            .get_mut((number / CHUNK) as usize)?
-            .get_mut((number % CHUNK) as usize)?;
-        Some((number, slot, keys.draw(&mut self.random)))
+            .or_else(|| self.free.pop_front())
+            .ok_or(RegisterError::Full)?;
+        let slot = slots.make(number).ok_or(RegisterError::Full)?;
+        let chunk = self.keys.get_mut((number / CHUNK) as usize);
+        let keys = chunk.and_then(|chunk| chunk.get_mut((number % CHUNK) as usize));
+        match keys.ok_or(RegisterError::Full)?.draw(&mut self.random) {
+            Ok(key) => Ok((number, slot, key)),
+            Err(error) => {
+                self.free.push_back(number);
+                Err(error)
+            }
+        }
     }
 
     fn take_fresh(&mut self, slots: &Slots, permutation: &Permutation) -> Option<u32> {
         // Index 0 is never used: the ready-to-receive message carries STag 0 or 1, and neither may name memory.
-        if permutation.index(self.fresh) == 0 {
+        if self.fresh < slots.capacity() && permutation.index(self.fresh) == 0 {
             self.fresh += 1;
         }
         let number = self.fresh;

@@ -24,19 +24,23 @@ bitflags::bitflags! {
     }
 }
 
-/// Why a region or window could not be made.
+/// Why a region, a window or a table could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// Every slot of the table is in use (ND_INSUFFICIENT_RESOURCES, MR-008).
     Full,
+    /// The operating system gave no random numbers to make an STag from, which must not be guessed
+    /// (ND_INSUFFICIENT_RESOURCES).
+    NoRandomness,
 }
 
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => f.write_str("no free entry in the STag table"),
-        }
+        f.write_str(match self {
+            Self::Full => "no free entry in the STag table",
+            Self::NoRandomness => "the operating system gave no random numbers",
+        })
     }
 }
 

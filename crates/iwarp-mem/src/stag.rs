@@ -7,52 +7,95 @@
 //! * The low 8 bits are drawn at random for each use of the slot, among those not used in it lately.
 //! * Slots are reused in the order they were freed and as late as possible (`admin`).
 
-use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
-
 use iwarp::STag;
 
-/// Random numbers for tables and keys.
-///
-/// They are outputs of the standard library's keyed hash over a counter. The keys of [`RandomState`] come from the
-/// operating system; it is the one such source that needs no further dependency. Two states made by one thread have
-/// neighbouring keys, so no key is used as a number itself: everything goes through the hash.
+use crate::region::RegisterError;
+
+/// Random numbers for tables and keys: the operating system's, fetched many at a time.
 #[derive(Debug)]
-pub(crate) struct Random {
-    source: Source,
-    counter: u64,
-}
+pub(crate) struct Random(Source);
 
 #[derive(Debug)]
 enum Source {
-    System(RandomState),
+    System(Box<Pool>),
+    /// The state of a generator that repeats itself.
     Seed(u64),
+    #[cfg(all(test, not(loom)))]
+    Broken,
+}
+
+/// Random numbers that were fetched and not used yet.
+struct Pool {
+    octets: [u8; Self::LEN],
+    used: usize,
+}
+
+impl Pool {
+    const LEN: usize = 1024;
+
+    fn next(&mut self) -> Result<u64, RegisterError> {
+        if self.used == Self::LEN {
+            getrandom::fill(&mut self.octets).map_err(|_| RegisterError::NoRandomness)?;
+            self.used = 0;
+        }
+        let (numbers, _) = self.octets.as_chunks_mut();
+        // What was used is not left behind.
+        let number = std::mem::take(&mut numbers[self.used / size_of::<u64>()]);
+        self.used += size_of::<u64>();
+        Ok(u64::from_ne_bytes(number))
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pool") // its numbers are nobody's business
+    }
 }
 
 impl Random {
     /// From the operating system, or the same sequence for the same seed.
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        let source = seed.map_or_else(|| Source::System(RandomState::new()), Source::Seed);
-        Self { source, counter: 0 }
+        Self(seed.map_or_else(
+            || {
+                Source::System(Box::new(Pool {
+                    octets: [0; Pool::LEN],
+                    used: Pool::LEN,
+                }))
+            },
+            Source::Seed,
+        ))
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
-        self.counter = self.counter.wrapping_add(1);
-        match &self.source {
-            Source::System(state) => state.hash_one(self.counter),
-            Source::Seed(seed) => {
-                let mut hasher = DefaultHasher::new();
-                hasher.write_u64(*seed);
-                hasher.write_u64(self.counter);
-                hasher.finish()
-            }
+    /// The next number. Fails where the operating system has none, never with a seed.
+    pub(crate) fn next(&mut self) -> Result<u64, RegisterError> {
+        match &mut self.0 {
+            Source::System(pool) => pool.next(),
+            Source::Seed(state) => Ok(split_mix(state)),
+            #[cfg(all(test, not(loom)))]
+            Source::Broken => Err(RegisterError::NoRandomness),
         }
     }
 
     /// A number below `bound`, which is not zero and far below 2^32, so that the bias does not matter.
-    fn below(&mut self, bound: u32) -> u32 {
-        let scaled = u128::from(self.next()) * u128::from(bound);
-        u32::try_from(scaled >> 64).unwrap_or(0)
+    fn below(&mut self, bound: u32) -> Result<u32, RegisterError> {
+        let scaled = u128::from(self.next()?) * u128::from(bound);
+        Ok(u32::try_from(scaled >> 64).unwrap_or(0))
     }
+
+    /// A system that has no random numbers.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn broken() -> Self {
+        Self(Source::Broken)
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): numbers that look random and repeat for the same seed, on every machine.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
 }
 
 /// Bits of an index, and half of it.
@@ -77,16 +120,16 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    pub(crate) fn new(random: &mut Random) -> Self {
+    pub(crate) fn new(random: &mut Random) -> Result<Self, RegisterError> {
         let rounds = vec![[0; 1 << HALF_BITS]; ROUNDS].into_boxed_slice();
         let mut rounds: Box<[Round; ROUNDS]> = rounds.try_into().expect("as many as were made");
         for four in rounds.as_flattened_mut().chunks_mut(4) {
-            let drawn = random.next().to_le_bytes();
+            let drawn = random.next()?.to_le_bytes();
             for (entry, pair) in four.iter_mut().zip(drawn.as_chunks::<2>().0) {
                 *entry = u16::from_le_bytes(*pair) >> (16 - HALF_BITS);
             }
         }
-        Self { rounds }
+        Ok(Self { rounds })
     }
 
     /// The index a slot is known by outside.
@@ -136,7 +179,7 @@ impl Keys {
     pub(crate) const GENERATION: u32 = 64;
 
     /// A key for the next use.
-    pub(crate) fn draw(&mut self, random: &mut Random) -> u8 {
+    pub(crate) fn draw(&mut self, random: &mut Random) -> Result<u8, RegisterError> {
         let count: u32 = self.current.iter().map(|bits| bits.count_ones()).sum();
         if count >= Self::GENERATION {
             self.previous = std::mem::take(&mut self.current);
@@ -146,13 +189,13 @@ impl Keys {
             (self.current[word] | self.previous[word]) >> bit & 1 == 1
         };
         let open = (0..=u8::MAX).filter(|key| !taken(*key)).count();
-        let nth = random.below(u32::try_from(open).unwrap_or(1)) as usize;
+        let nth = random.below(u32::try_from(open).unwrap_or(1))? as usize;
         let key = (0..=u8::MAX)
             .filter(|key| !taken(*key))
             .nth(nth)
             .unwrap_or_default();
         self.current[usize::from(key >> 6)] |= 1 << (key & 63);
-        key
+        Ok(key)
     }
 }
 

@@ -138,24 +138,32 @@ impl fmt::Debug for Table {
 
 impl Table {
     /// A table with the default options.
+    ///
+    /// # Panics
+    ///
+    /// When the operating system has no random numbers; [`Table::with_options`] returns that as an error.
     pub fn new() -> Self {
-        Self::with_options(&TableOptions::default())
+        Self::with_options(&TableOptions::default()).expect("random numbers")
     }
 
     /// A table with these options.
-    pub fn with_options(options: &TableOptions) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::NoRandomness`], never with a [seed](TableOptions::seed).
+    pub fn with_options(options: &TableOptions) -> Result<Self, RegisterError> {
         let mut random = Random::new(options.seed);
         let shared = Shared {
-            permutation: Permutation::new(&mut random),
+            permutation: Permutation::new(&mut random)?,
             slots: Slots::new(options.capacity),
             admin: Mutex::new(Admin::new(random)),
             backend: options.backend,
             strict_sinks: options.strict_sinks,
             lenient_sinks: AtomicU64::new(0),
         };
-        Self {
+        Ok(Self {
             shared: Arc::new(shared),
-        }
+        })
     }
 
     /// Registers a buffer in a protection domain. One buffer may be registered many times (MR-003, TST-091), at any
@@ -163,7 +171,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`RegisterError::Full`] when all STags are in use.
+    /// [`RegisterError::Full`] when all STags are in use, [`RegisterError::NoRandomness`] when none can be drawn.
     pub fn register(
         &self,
         buffer: &Buffer,
@@ -320,9 +328,7 @@ impl Shared {
         kind: Kind,
         backing: &Backing,
     ) -> Result<(Place, STag), RegisterError> {
-        let (number, slot, key) = admin
-            .take(&self.slots, &self.permutation)
-            .ok_or(RegisterError::Full)?;
+        let (number, slot, key) = admin.take(&self.slots, &self.permutation)?;
         let place = Place {
             slot: number,
             r#use: slot.publish(kind, key, backing),

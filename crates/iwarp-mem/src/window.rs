@@ -67,7 +67,7 @@ impl Window {
     ///
     /// - [`BindError::Access`]: the range is not inside the region (QP-039), `write` on a region without
     ///   [`Rights::LOCAL_WRITE`] (QP-038), a region of another table or protection domain (MW-004).
-    /// - [`BindError::InvalidState`]: no slot of the table is free.
+    /// - [`BindError::InvalidState`]: no STag can be had, for one of the reasons of [`RegisterError`].
     pub fn prepare(
         &self,
         region: &Registration,
@@ -108,7 +108,7 @@ impl Window {
         };
         let stag = self
             .set_aside(region, &backing)
-            .map_err(|RegisterError::Full| BindError::InvalidState)?;
+            .map_err(|_| BindError::InvalidState)?;
         Ok(WindowBind {
             window: self.id,
             stag,

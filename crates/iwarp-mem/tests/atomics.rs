@@ -175,7 +175,8 @@ fn rdmapx_015_nothing_comes_between() {
     let rounds = if cfg!(miri) { 20 } else { 5_000u64 };
     for backend in [Backend::Words, Backend::Bulk] {
         let buffer = Buffer::new(2048);
-        let tables = [0, 1].map(|_| Table::with_options(&TableOptions::default().backend(backend)));
+        let tables =
+            [0, 1].map(|_| Table::with_options(&TableOptions::default().backend(backend)).unwrap());
         let regions = tables
             .each_ref()
             .map(|table| register(table, &buffer, BOTH));

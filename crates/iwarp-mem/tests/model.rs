@@ -175,7 +175,7 @@ impl World {
     fn new(backend: Backend, capacity: u32) -> Self {
         let options = TableOptions::default().backend(backend).capacity(capacity);
         Self {
-            table: Table::with_options(&options),
+            table: Table::with_options(&options).unwrap(),
             buffer: Buffer::new(MEMORY),
             memory: vec![0; MEMORY],
             regions: Vec::new(),

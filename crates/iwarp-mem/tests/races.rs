@@ -21,7 +21,7 @@ const WHO: Scope = Scope {
 const BACKENDS: [Backend; 2] = [Backend::Words, Backend::Bulk];
 
 fn table(backend: Backend) -> Table {
-    Table::with_options(&TableOptions::default().backend(backend))
+    Table::with_options(&TableOptions::default().backend(backend)).unwrap()
 }
 
 fn rounds(usual: u32) -> u32 {
@@ -116,7 +116,7 @@ fn invalidation_ends_placing() {
 fn registrations_do_not_mix() {
     // Few slots, so that they are used again at once.
     let options = TableOptions::default().capacity(8);
-    let table = Table::with_options(&options);
+    let table = Table::with_options(&options).unwrap();
     let others = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let work = |mark: u8| {
@@ -191,7 +191,7 @@ fn a_bind_is_in_use_before_and_after_its_turn() {
 /// and the STag names no memory afterwards.
 #[test]
 fn a_bind_survives_the_release_of_what_it_names() {
-    let table = Table::with_options(&TableOptions::default().capacity(20));
+    let table = Table::with_options(&TableOptions::default().capacity(20)).unwrap();
     for round in 0..rounds(2000) {
         let buffer = Buffer::new(64);
         let region = table.register(&buffer, Rights::all(), PD).unwrap();

@@ -103,7 +103,7 @@ fn regions_open_only_what_their_flags_say() {
 fn lenient_sinks_are_counted_or_refused() {
     let (lenient, strict) = (
         Table::new(),
-        Table::with_options(&TableOptions::default().strict_sinks(true)),
+        Table::with_options(&TableOptions::default().strict_sinks(true)).unwrap(),
     );
     for (table, expected, count) in [(&lenient, None, 2), (&strict, Some(AccessError::Rights), 0)] {
         let (_a, only_local) = register(table, 8, Rights::LOCAL_WRITE);
@@ -277,7 +277,7 @@ fn unissued_stags_are_invalid() {
 #[test]
 fn fetch_sums_what_it_copied() {
     for backend in [Backend::Words, Backend::Bulk] {
-        let table = Table::with_options(&TableOptions::default().backend(backend));
+        let table = Table::with_options(&TableOptions::default().backend(backend)).unwrap();
         let (buffer, region) = register(&table, 40_000, Rights::REMOTE_READ);
         let octets: Vec<u8> = (0..251).cycle().take(40_000).collect();
         buffer.write(0, &octets);
@@ -339,7 +339,7 @@ fn forged_spans_are_revoked() {
 #[test]
 fn deregistered_memory_is_out_of_reach() {
     // One slot besides the reserved index, so that it is used again at once.
-    let table = Table::with_options(&TableOptions::default().capacity(1).seed(1));
+    let table = Table::with_options(&TableOptions::default().capacity(1).seed(1)).unwrap();
     let mut stale = Vec::new();
     for _ in 0..100 {
         let (buffer, region) = register(&table, 64, Rights::all());
@@ -419,7 +419,7 @@ fn ten_thousand_regions_per_thread() {
 fn stags_do_not_follow_from_each_other() {
     let count = if cfg!(miri) { 50 } else { 4000 };
     // A fixed seed, so that chance does not fail the test.
-    let table = Table::with_options(&TableOptions::default().seed(7));
+    let table = Table::with_options(&TableOptions::default().seed(7)).unwrap();
     let buffer = Buffer::new(8);
     let again: Vec<u32> = (0..count)
         .map(|_| table.register(&buffer, Rights::all(), PD).unwrap().stag().0)
@@ -609,7 +609,7 @@ fn a_bind_takes_effect_at_its_turn() {
 /// A Bind that was flushed gives its STag and its region back; one whose region or window was released binds nothing.
 #[test]
 fn binds_that_do_not_happen() {
-    let table = Table::with_options(&TableOptions::default().capacity(3));
+    let table = Table::with_options(&TableOptions::default().capacity(3)).unwrap();
     let window = table.create_window(PD).unwrap();
     for round in 0..20 {
         let (_buffer, region) = register(&table, 100, Rights::all());
@@ -665,7 +665,7 @@ fn binds_that_do_not_happen() {
 /// An STag that a queued Bind names is not given to another one, whatever was released since.
 #[test]
 fn stags_of_queued_binds_are_not_reused() {
-    let table = Table::with_options(&TableOptions::default().capacity(4));
+    let table = Table::with_options(&TableOptions::default().capacity(4)).unwrap();
     let (_buffer, region) = register(&table, 100, Rights::all());
     let window = table.create_window(PD).unwrap();
     let prepare = |window: &Window| {

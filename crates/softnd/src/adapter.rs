@@ -81,7 +81,7 @@ impl Core {
         let table = TableOptions::default()
             .strict_sinks(strict)
             .capacity(options.limits.memory_tokens);
-        let table = Table::with_options(&table);
+        let table = Table::with_options(&table).map_err(io::Error::other)?;
         let core = Arc::new(Self {
             id,
             addresses,

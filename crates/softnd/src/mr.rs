@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use iwarp_mem::{Registration, Rights};
+use iwarp_mem::{RegisterError, Registration, Rights};
 use netdirect::{
     Buffer, Error, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile, OverlappedObject,
     RemoteToken, Result, Started, Status,
@@ -107,12 +107,14 @@ impl MemoryRegion for Region {
                 self.stag.store(new.stag().0, Ordering::Release);
                 *registration = Some(new);
             }
-            Err(_) => {
+            Err(error) => {
                 request.abandon(Status::INSUFFICIENT_RESOURCES);
-                return fail(
-                    Status::INSUFFICIENT_RESOURCES,
-                    "no STag is free; deregister regions that are not in use",
-                );
+                let advice = match error {
+                    RegisterError::Full => "; deregister regions that are not in use",
+                    _ => "",
+                };
+                let what = format!("{error}{advice}");
+                return Err(Error::new(Status::INSUFFICIENT_RESOURCES, what)); // MR-008
             }
         }
         drop(registration);

@@ -1,6 +1,5 @@
 //! Local ports: ND2's range for ports that the provider picks, and binding that notices a port in use.
 
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -27,8 +26,7 @@ pub(crate) fn bind_all(
     port: u16,
     segment: Option<u16>,
 ) -> Result<(Vec<Socket>, u16)> {
-    // An unpredictable start: two processes that begin at the same port would run into each other all the way.
-    let start = RandomState::new().hash_one(addresses);
+    let start = if port == 0 { start()? } else { 0 };
     let (sockets, port) = find(addresses, port, start)?;
     if let Some(segment) = segment {
         for socket in &sockets {
@@ -39,6 +37,15 @@ pub(crate) fn bind_all(
         }
     }
     Ok((sockets, port))
+}
+
+/// Where the search for a free port begins. Nobody can tell it beforehand (RFC 6056), and two processes do not run into each
+/// other all the way, as they would if they began at the same port.
+fn start() -> Result<u64> {
+    getrandom::u64().map_err(|error| {
+        let what = format!("cannot pick a port without a random number: {error}");
+        Error::new(Status::INSUFFICIENT_RESOURCES, what)
+    })
 }
 
 /// Sockets bound to `port`; with port 0 to the first port that is free on all the addresses, from the `start`-th on.

@@ -11,7 +11,7 @@ struct Fixture {
 impl Fixture {
     fn new(capacity: u32, seed: u64) -> Self {
         let mut random = Random::new(Some(seed));
-        let permutation = Permutation::new(&mut random);
+        let permutation = Permutation::new(&mut random).unwrap();
         Self {
             admin: Admin::new(random),
             slots: Slots::new(capacity),
@@ -23,6 +23,7 @@ impl Fixture {
         self.admin
             .take(&self.slots, &self.permutation)
             .map(|(number, ..)| number)
+            .ok()
     }
 }
 
@@ -52,6 +53,17 @@ fn full_table() {
         (all.take(), all.take(), all.take()),
         (Some(3), Some(1), None)
     );
+}
+
+/// A slot for which no key can be drawn is not lost.
+#[test]
+fn a_slot_without_a_key_stays_free() {
+    let mut all = Fixture::new(1, 6);
+    let random = std::mem::replace(&mut all.admin.random, Random::broken());
+    let taken = all.admin.take(&all.slots, &all.permutation).map(|_| ());
+    assert_eq!(taken, Err(RegisterError::NoRandomness));
+    all.admin.random = random;
+    assert_eq!((all.take(), all.take()), (Some(0), None));
 }
 
 /// STag 0 and 1 name no memory: the slot with index 0 is passed over, wherever it is.

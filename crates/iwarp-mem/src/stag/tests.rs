@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::*;
 
 fn permutation(seed: u64) -> Permutation {
-    Permutation::new(&mut Random::new(Some(seed)))
+    Permutation::new(&mut Random::new(Some(seed))).unwrap()
 }
 
 /// Each slot has its own index, and the way back finds it.
@@ -56,15 +56,53 @@ fn neighbours_are_unrelated() {
 fn tables_differ() {
     let draw = || {
         let mut random = Random::new(None);
-        let permutation = Permutation::new(&mut random);
+        let permutation = Permutation::new(&mut random).unwrap();
         (0..16)
             .map(|slot| permutation.index(slot))
             .collect::<Vec<_>>()
     };
     // Equal with probability 2^-384.
     assert_ne!(draw(), draw());
-    let seeded = || Permutation::new(&mut Random::new(Some(9))).index(5);
-    assert_eq!(seeded(), seeded());
+    assert_eq!(permutation(9).index(5), permutation(9).index(5));
+}
+
+/// A seed gives the same STags with every compiler: the first numbers that SplitMix64's authors give for the seed 0.
+#[test]
+fn seeds_mean_the_same_everywhere() {
+    let mut random = Random::new(Some(0));
+    let numbers = [
+        0xE220_A839_7B1D_CDAF,
+        0x6E78_9E6A_A1B9_65F4,
+        0x06C4_5D18_8009_454F,
+    ];
+    assert_eq!([(); 3].map(|()| random.next()), numbers.map(Ok));
+}
+
+/// SEC-008: numbers are drawn once, across the edges of what is fetched at a time too, and have all bits.
+#[test]
+fn the_systems_numbers_are_used_once() {
+    let mut random = Random::new(None);
+    let count = 5 * Pool::LEN / size_of::<u64>() + 1;
+    let numbers: Vec<_> = (0..count).map(|_| random.next().unwrap()).collect();
+    // Two of 641 are equal with a probability of 2^-46.
+    assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), count);
+    let (any, all) = numbers.iter().fold((0, u64::MAX), |(any, all), number| {
+        (any | number, all & number)
+    });
+    assert_eq!((any, all), (u64::MAX, 0));
+    let shown = format!("{random:?}");
+    assert!(
+        !shown.contains(|digit: char| digit.is_ascii_digit()),
+        "{shown}"
+    );
+}
+
+#[test]
+fn without_randomness_there_is_neither_table_nor_key() {
+    let broken = Permutation::new(&mut Random::broken()).map(|_| ());
+    assert_eq!(broken, Err(RegisterError::NoRandomness));
+    let key = Keys::default().draw(&mut Random::broken());
+    assert_eq!(key, Err(RegisterError::NoRandomness));
 }
 
 /// SEC-009: a key does not return before a generation of others, and all keys are used about equally.
@@ -74,7 +112,7 @@ fn keys_rest() {
     let (mut random, mut keys) = (Random::new(Some(3)), Keys::default());
     let (mut seen, mut counts) = (BTreeMap::new(), [0_u32; 256]);
     for at in 0..draws {
-        let key = keys.draw(&mut random);
+        let key = keys.draw(&mut random).unwrap();
         if let Some(before) = seen.insert(key, at) {
             assert!(
                 at - before > Keys::GENERATION,
@@ -99,7 +137,7 @@ fn keys_rest() {
 fn keys_stay_open() {
     let (mut random, mut keys) = (Random::new(None), Keys::default());
     for _ in 0..1000 {
-        keys.draw(&mut random);
+        keys.draw(&mut random).unwrap();
         let taken: u32 = keys
             .current
             .iter()

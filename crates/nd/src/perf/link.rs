@@ -1,6 +1,5 @@
 //! What both sides do to be connected: adapter, memory, listener, and bare sockets to compare with.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -19,8 +18,11 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 pub(super) type Key = [u8; 8];
 
 /// A key that others do not know.
-pub(super) fn new_key() -> Key {
-    RandomState::new().hash_one(0).to_ne_bytes()
+pub(super) fn new_key() -> Result<Key> {
+    match getrandom::u64() {
+        Ok(number) => Ok(number.to_ne_bytes()),
+        Err(error) => Err(Failure::io("draw a random key", &error.into())),
+    }
 }
 
 /// What the side that runs the test says in its connection request: the key, and where its own ring is.

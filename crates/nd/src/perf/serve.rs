@@ -102,7 +102,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
     let memory = Memory::new(&session, &spec, spec.server_rings())?;
     let (listener, address) = session.listen(local)?;
     let bare = bare_listener(local, &spec)?;
-    let key = new_key();
+    let key = new_key()?;
     // Of the two rings, the one that the other side reaches for.
     let ring = match spec.op {
         Op::Read => memory.source.as_ref(),

@@ -175,7 +175,7 @@ impl QueuePair for Handle {
             Err(BindError::InvalidState) => {
                 return fail(
                     Status::INSUFFICIENT_RESOURCES,
-                    "no token is free for the window",
+                    "no token can be had for the window",
                 );
             }
         };

@@ -25,7 +25,7 @@ pub(in crate::perf) fn serve(control: &mut Control, spec: Spec, local: SocketAdd
         .alone
         .map(|alone| Door::new(alone, local))
         .transpose()?;
-    let key = new_key();
+    let key = new_key()?;
     let (alone, port_of_one) = alone.map_or((None, 0), |(door, port)| (Some(door), port));
     control.say(format_args!(
         "ok many={port} alone={port_of_one} key={}",
