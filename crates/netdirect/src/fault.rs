@@ -37,7 +37,7 @@ pub enum Fault {
     Call {
         /// The kind of call.
         call: Call,
-        /// Which one from now on, counted from 1. A call that is refused for another reason is not counted.
+        /// Which one from now on, counted from 1. A call that is refused for its arguments is not counted.
         nth: u32,
         /// What it fails with: [`NO_MEMORY`](Status::NO_MEMORY), [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES), or
         /// any other error.
@@ -59,7 +59,8 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Call {
-    /// Any of the others: for a run per call that a program makes, until all have failed once.
+    /// Any of the others. A program that is run again and again, with the first call failing, then the second and so on,
+    /// shows what it does without each of them.
     Any,
     /// [`Provider::resolve_address`](crate::Provider::resolve_address).
     ResolveAddress,

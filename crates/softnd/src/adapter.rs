@@ -12,13 +12,15 @@ use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
 use iwarp_mem::{Table, TableOptions};
 use netdirect::{
-    Adapter, AdapterExtensions, AdapterFlags, AdapterId, AdapterInfo, Affinity, Capabilities,
-    CompletionQueue, Connector, Error, Listener, MemoryRegion, MemoryWindow, OverlappedFile,
-    QueuePair, QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Adapter, AdapterExtensions, AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Capabilities,
+    CompletionQueue, Connector, Counters, Error, Fault, Listener, MemoryRegion, MemoryWindow,
+    OverlappedFile, QueuePair, QueuePairOptions, Result, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status,
 };
 use parking_lot::Mutex;
 
 use crate::cm::{connector, listener};
+use crate::device::Device;
 use crate::file::File;
 use crate::options::{Options, Profile};
 use crate::progress::background::Background;
@@ -46,6 +48,7 @@ pub(crate) struct Core {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) options: Options,
     pub(crate) table: Arc<Table>,
+    pub(crate) device: Device,
     /// Connection set-up and tear-down.
     pub(crate) control: Arc<Domain>,
     /// Threads parked in any of the adapter's overlapped files.
@@ -87,6 +90,7 @@ impl Core {
             addresses,
             options,
             table: Arc::new(table),
+            device: Device::default(),
             control,
             parked,
             background,
@@ -272,6 +276,7 @@ pub(crate) fn downcast<T: Any + Send + Sync>(
 
 impl Adapter for Handle {
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
+        self.0.device.admit(Call::CreateOverlappedFile)?;
         let file =
             File::new(Arc::clone(&self.0)).map_err(shortage("cannot create an overlapped file"))?;
         Ok(Arc::new(file))
@@ -331,6 +336,7 @@ impl Adapter for Handle {
                 "the depth is zero or above the adapter's limit",
             ); // ADPT-023
         }
+        self.0.device.admit(Call::CreateCompletionQueue)?;
         Ok(Arc::new(cq::Handle::new(
             Arc::clone(&self.0),
             file,
@@ -343,13 +349,13 @@ impl Adapter for Handle {
         &self,
         file: &Arc<dyn OverlappedFile>,
     ) -> Result<Arc<dyn MemoryRegion>> {
-        Ok(Arc::new(mr::Region::new(
-            Arc::clone(&self.0),
-            self.file(file)?,
-        )))
+        let file = self.file(file)?;
+        self.0.device.admit(Call::CreateMemoryRegion)?;
+        Ok(Arc::new(mr::Region::new(Arc::clone(&self.0), file)))
     }
 
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
+        self.0.device.admit(Call::CreateMemoryWindow)?;
         Ok(Arc::new(mw::Window::new(Arc::clone(&self.0))?))
     }
 
@@ -414,6 +420,7 @@ impl Adapter for Handle {
                 ));
             }
         }
+        self.0.device.admit(Call::CreateQueuePair)?;
         Ok(Arc::new(qp::Handle::new(
             Arc::clone(&self.0),
             receive_cq,
@@ -436,17 +443,15 @@ impl Adapter for Handle {
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
-        Ok(Arc::new(connector::Handle::new(
-            Arc::clone(&self.0),
-            self.file(file)?,
-        )))
+        let file = self.file(file)?;
+        self.0.device.admit(Call::CreateConnector)?;
+        Ok(Arc::new(connector::Handle::new(Arc::clone(&self.0), file)))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
-        Ok(Arc::new(listener::Handle::new(
-            Arc::clone(&self.0),
-            self.file(file)?,
-        )))
+        let file = self.file(file)?;
+        self.0.device.admit(Call::CreateListener)?;
+        Ok(Arc::new(listener::Handle::new(Arc::clone(&self.0), file)))
     }
 
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {
@@ -463,6 +468,48 @@ impl AdapterExtensions for Handle {
             | Capabilities::COMPARE_SWAP_MASK
             | Capabilities::IMMEDIATE_8
     }
+
+    fn counters(&self) -> Counters {
+        let mut counters = Counters::new();
+        self.0.device.count(&mut counters);
+        counters
+    }
+
+    fn inject(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Call { call, nth, status } if is_an_adapters(call) => {
+                self.0.device.plan(call, nth, status)
+            }
+            other => cannot_happen(&other),
+        }
+    }
+}
+
+/// Calls that take something, and are made of an adapter or of its objects.
+fn is_an_adapters(call: Call) -> bool {
+    matches!(
+        call,
+        Call::Any
+            | Call::CreateOverlappedFile
+            | Call::CreateCompletionQueue
+            | Call::CreateMemoryRegion
+            | Call::CreateMemoryWindow
+            | Call::CreateQueuePair
+            | Call::CreateConnector
+            | Call::CreateListener
+            | Call::ResizeCompletionQueue
+            | Call::NotifyCompletionQueue
+            | Call::Register
+            | Call::BindListener
+            | Call::Listen
+            | Call::BindConnector
+    )
+}
+
+/// The answer to a fault that makes no sense where it was asked for.
+pub(crate) fn cannot_happen(fault: &Fault) -> Result<()> {
+    let what = format!("softnd cannot have this happen here: {fault:?}");
+    Err(Error::new(Status::NOT_SUPPORTED, what))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    Affinity, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
+    Affinity, Call, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
     OverlappedObject, PendingOverlapped, Result, Started, Status,
 };
 use parking_lot::Mutex;
@@ -230,6 +230,7 @@ impl CompletionQueue for Handle {
                 "the depth is zero or above the adapter's limit",
             ); // CQ-012, CQ-013
         }
+        self.0.core.device.admit(Call::ResizeCompletionQueue)?;
         if !self.0.queue.resize(depth) {
             return fail(
                 Status::BUFFER_OVERFLOW,
@@ -243,6 +244,10 @@ impl CompletionQueue for Handle {
         let cq = &self.0;
         let file: Arc<dyn OverlappedFile> = cq.file.clone();
         let request = overlapped.begin(&file)?;
+        if let Err(error) = cq.core.device.admit(Call::NotifyCompletionQueue) {
+            request.abandon(error.status());
+            return Err(error);
+        }
         let firing = cq.queue.notify(kind, request, |waits| cq.interest(waits));
         if cq.domain.has_interest() {
             cq.domain.recall();

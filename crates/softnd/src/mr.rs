@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use iwarp_mem::{RegisterError, Registration, Rights};
 use netdirect::{
-    Buffer, Error, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile, OverlappedObject,
-    RemoteToken, Result, Started, Status,
+    Buffer, Call, Error, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile,
+    OverlappedObject, RemoteToken, Result, Started, Status,
 };
 use parking_lot::Mutex;
 
@@ -102,6 +102,10 @@ impl MemoryRegion for Region {
             ); // MR-002
         }
         let request = overlapped.begin(&self.file())?;
+        if let Err(error) = self.core.device.admit(Call::Register) {
+            request.abandon(error.status());
+            return Err(error);
+        }
         match self.core.table.register(buffer, rights, PD) {
             Ok(new) => {
                 self.stag.store(new.stag().0, Ordering::Release);

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use netdirect::{Adapter, AdapterId, Error, Result, Status};
+use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
 
-use crate::adapter::{self, serves};
+use crate::adapter::{self, cannot_happen, serves};
+use crate::device::Device;
 use crate::options::Options;
 
 /// The software provider over TCP. Every network interface of the host is one adapter.
 #[derive(Debug)]
 pub(crate) struct Provider {
     options: Options,
+    faults: Device,
 }
 
 /// One network interface: what is an adapter to ND2.
@@ -23,7 +25,10 @@ struct Interface {
 
 impl Provider {
     pub(crate) fn new(options: Options) -> Self {
-        Self { options }
+        Self {
+            options,
+            faults: Device::default(),
+        }
     }
 
     /// The interfaces as they are now, loopback last, as callers without a wish take the first address.
@@ -115,13 +120,15 @@ impl netdirect::Provider for Provider {
         let owner = interfaces
             .iter()
             .find(|interface| serves(&interface.addresses, address.ip()));
-        owner.map(|owner| owner.id).ok_or_else(|| {
+        let owner = owner.ok_or_else(|| {
             let what = format!(
                 "{} is not an address of this host that softnd serves",
                 address.ip()
             );
             Error::new(Status::INVALID_ADDRESS, what)
-        })
+        })?;
+        self.faults.admit(Call::ResolveAddress)?;
+        Ok(owner.id)
     }
 
     fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>> {
@@ -135,7 +142,25 @@ impl netdirect::Provider for Provider {
                 "no adapter has this id; resolve an address first",
             )
         })?;
+        self.faults.admit(Call::OpenAdapter)?;
         adapter::Handle::open(id, interface.addresses, self.options.clone())
+    }
+
+    fn extensions(&self) -> Option<&dyn ProviderExtensions> {
+        Some(self)
+    }
+}
+
+impl ProviderExtensions for Provider {
+    fn inject(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Call {
+                call: call @ (Call::Any | Call::ResolveAddress | Call::OpenAdapter),
+                nth,
+                status,
+            } => self.faults.plan(call, nth, status),
+            other => cannot_happen(&other),
+        }
     }
 }
 

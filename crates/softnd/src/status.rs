@@ -38,9 +38,15 @@ fn is_shortage(errno: Errno) -> bool {
     )
 }
 
-/// An error of the system while an object was made.
+/// An error of the system while an object was made: for want of memory (ADPT-002, ADPT-021), or of something else.
 pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {
-    move |error| Error::new(Status::INSUFFICIENT_RESOURCES, format!("{what}: {error}"))
+    move |error| {
+        let status = match Errno::from_io_error(&error) {
+            Some(Errno::NOMEM) => Status::NO_MEMORY,
+            _ => Status::INSUFFICIENT_RESOURCES,
+        };
+        Error::new(status, format!("{what}: {error}"))
+    }
 }
 
 /// What a refused post means (QP-011 to QP-014 and their like).
@@ -101,4 +107,18 @@ pub(crate) fn request_type(kind: RequestKind) -> RequestType {
 /// An error with no more to say than its status and one sentence.
 pub(crate) fn fail<T>(status: Status, what: &'static str) -> Result<T, Error> {
     Err(Error::new(status, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adpt_021_adpt_022_want_of_memory_is_told_from_want_of_descriptors() {
+        let status = |errno: Errno| shortage("cannot")(errno.into()).status();
+        assert_eq!(status(Errno::NOMEM), Status::NO_MEMORY);
+        for other in [Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::AGAIN] {
+            assert_eq!(status(other), Status::INSUFFICIENT_RESOURCES);
+        }
+    }
 }

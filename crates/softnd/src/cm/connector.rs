@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use iwarp::StreamConfig;
 use iwarp::mpa::startup::{Agreed, Frame};
 use netdirect::{
-    Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, QueuePair, ReadLimits,
-    Result, Started, Status,
+    Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, QueuePair,
+    ReadLimits, Result, Started, Status,
 };
 use parking_lot::{Mutex, MutexGuard};
 use socket2::Socket;
@@ -186,6 +186,7 @@ impl Connector {
             let what = format!("{} is not an address of this adapter", address.ip());
             return Err(Error::new(Status::INVALID_ADDRESS, what)); // CONN-012
         }
+        self.core.device.admit(Call::BindConnector)?;
         state.bound = None; // before its port is asked for again
         self.bind_to(&mut state, address)
     }

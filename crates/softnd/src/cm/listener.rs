@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Started, Status,
+    Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Started,
+    Status,
 };
 use parking_lot::Mutex;
 use slab::Slab;
@@ -108,6 +109,7 @@ impl Listener {
             ); // LSTN-011
         }
         let covered = self.covered(address)?;
+        self.core.device.admit(Call::BindListener)?;
         let segment = self.core.options.segment;
         let (bound, port) = ports::bind_all(&covered, address.port(), segment)?;
         state.bound = bound;
@@ -123,6 +125,7 @@ impl Listener {
                 "the listener is not bound, or listens already",
             ); // LSTN-017, -018
         }
+        self.core.device.admit(Call::Listen)?;
         let bound = std::mem::take(&mut state.bound);
         for socket in bound {
             // Connections of an earlier listener may still be in TIME-WAIT on the port.

@@ -31,7 +31,10 @@ impl Side {
     }
 
     pub fn with(options: Options) -> Self {
-        let adapter = softnd::open("softnd+tcp://127.0.0.1", options).unwrap();
+        Self::of(softnd::open("softnd+tcp://127.0.0.1", options).unwrap())
+    }
+
+    pub fn of(adapter: Arc<dyn Adapter>) -> Self {
         let file = adapter.create_overlapped_file().unwrap();
         let cq = adapter
             .create_completion_queue(&file, 256, Affinity::default())
