@@ -24,6 +24,7 @@ use crate::{
 };
 
 /// The final result of an overlapped method: its own error, or the status that its request ended with, waited for if need be.
+/// Every status but [`SUCCESS`](crate::Status::SUCCESS) is an error here, see [`Status::ok`](crate::Status::ok).
 ///
 /// ```
 /// # use netdirect::{ext, Overlapped, Started};

@@ -70,10 +70,11 @@ impl Status {
         }
     }
 
-    /// `Ok` for a status that is no failure, `Err` with the status otherwise. Do not use it on a status that may be
-    /// [`PENDING`](Self::PENDING), which is no failure either.
+    /// `Ok` for [`SUCCESS`](Self::SUCCESS), `Err` with the status otherwise: also with those that
+    /// [`is_success`](Self::is_success) does not take for failures. A request that ended with [`TIMEOUT`](Self::TIMEOUT) has not
+    /// done what was asked, and one that is [`PENDING`](Self::PENDING) has not yet.
     pub fn ok(self) -> crate::Result<()> {
-        if self.is_success() {
+        if self == Self::SUCCESS {
             Ok(())
         } else {
             Err(self.into())

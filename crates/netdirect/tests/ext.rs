@@ -57,11 +57,15 @@ impl Queue {
     fn overrun(&self) {
         let mut state = self.state.lock().unwrap();
         state.broken = true;
-        let armed = std::mem::take(&mut state.armed);
         drop(state);
+        self.end_notifications(Status::BUFFER_OVERFLOW);
+    }
+
+    fn end_notifications(&self, status: Status) {
+        let armed = std::mem::take(&mut self.state.lock().unwrap().armed);
         armed
             .into_iter()
-            .for_each(|pending| pending.complete(Status::BUFFER_OVERFLOW));
+            .for_each(|pending| pending.complete(status));
     }
 
     fn armed(&self) -> usize {
@@ -413,6 +417,38 @@ fn connecting_ends_with_the_status_of_the_request() {
         let error = ext::connect(&connector, &qp, to(), LIMITS, b"caller").unwrap_err();
         assert_eq!(error.status(), Status::CONNECTION_REFUSED);
         assert_eq!(script.calls(), ["connect"]);
+    }
+}
+
+/// ND_TIMEOUT has the severity of a success (GEN-017), and yet there is no connection.
+#[test]
+fn gen_017_only_success_is_success() {
+    let qp: Arc<dyn QueuePair> = Arc::new(NoPair);
+    for ends in [Status::TIMEOUT, Status::FALSE] {
+        let script = Arc::new(Script::new(ends));
+        let connector: Arc<dyn Connector> = script.clone();
+        let error = ext::connect(&connector, &qp, to(), LIMITS, b"caller").unwrap_err();
+        assert_eq!(error.status(), ends);
+        assert_eq!(script.calls(), ["connect"]);
+        let overlapped = Overlapped::new();
+        let started = connector.disconnect(&overlapped);
+        script.mock.progress();
+        let finished = block_on(ext::finished(started, &overlapped));
+        assert_eq!(finished.unwrap_err().status(), ends);
+
+        let queue = Queue::new();
+        let cq: Arc<dyn CompletionQueue> = queue.clone();
+        let results = ext::Results::of(&cq);
+        let ender = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.mock.wait_for_sleepers(1);
+                queue.end_notifications(ends);
+            }
+        });
+        let got = results.get(&mut [CompletionResult::default()]);
+        assert_eq!(got.unwrap_err().status(), ends);
+        ender.join().unwrap();
     }
 }
 
