@@ -111,6 +111,8 @@ struct State {
     /// The connection has ended for the queue pair, though the client has not disconnected.
     ended: bool,
     timer: Option<TimerKey>,
+    /// What is to be done when the lock is released: every holder owes it.
+    done: Done,
 }
 
 impl std::fmt::Debug for Connector {
@@ -147,7 +149,6 @@ impl Connector {
         Locked {
             connector: self,
             state: Some(self.state.lock()),
-            done: Done::default(),
         }
     }
 
@@ -201,17 +202,15 @@ impl Connector {
     }
 
     /// Ends the pending request and everything that waits for the end of the connection.
-    fn finish(&self, state: &mut State, phase: Phase, status: Status) -> Done {
+    fn finish(&self, state: &mut State, phase: Phase, status: Status) {
         self.clear_timer(state);
         state.phase = phase;
-        let mut done = Done::default();
-        done.push(state.request.take(), status);
-        done
+        state.done.push(state.request.take(), status);
     }
 
-    fn end_notifications(state: &mut State, done: &mut Done, status: Status) {
+    fn end_notifications(state: &mut State, status: Status) {
         for notification in state.notifications.drain(..) {
-            done.push(Some(notification), status);
+            state.done.push(Some(notification), status);
         }
     }
 
@@ -232,52 +231,46 @@ impl Connector {
                 return;
             };
             let signals = Signals::from_bits_truncate(self.signals.swap(0, Ordering::SeqCst));
-            let done = self.take(&mut state, signals);
+            self.take(&mut state, signals);
+            let done = std::mem::take(&mut state.done);
             drop(state);
             done.deliver();
         }
     }
 
-    fn take(&self, state: &mut State, signals: Signals) -> Done {
-        let mut done = Done::default();
+    fn take(&self, state: &mut State, signals: Signals) {
         if matches!(state.phase, Phase::Accepting) {
-            done = self.accepting(state, signals);
+            self.accepting(state, signals);
         }
         let end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
         if signals.intersects(end) {
-            done.guard = state.guard.take();
+            state.done.guard = state.guard.take();
         }
         match state.phase {
             Phase::Connected | Phase::Answered(_) if signals.intersects(end) => {
                 state.ended = true;
-                Self::end_notifications(state, &mut done, Status::SUCCESS); // CONN-102
+                Self::end_notifications(state, Status::SUCCESS); // CONN-102
             }
             Phase::Disconnecting if signals.contains(Signals::GONE) => {
-                Self::end_notifications(state, &mut done, Status::SUCCESS); // AMB-033
-                let ended = self.finish(state, Phase::Disconnected, Status::SUCCESS);
-                done.requests.extend(ended.requests);
+                Self::end_notifications(state, Status::SUCCESS); // AMB-033
+                self.finish(state, Phase::Disconnected, Status::SUCCESS);
             }
             _ => {}
         }
-        done
     }
 
     /// The client has released its queue pair (CONN-018, CONN-052, CONN-110).
     pub(crate) fn queue_pair_released(&self) {
         let mut state = self.lock();
-        let done = match state.phase {
+        match state.phase {
             Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
-            Phase::Answered(_) => {
-                self.abandon_answer(&mut state);
-                Done::default()
-            }
-            _ => Done::default(),
-        };
-        state.done = done;
+            Phase::Answered(_) => self.abandon_answer(&mut state),
+            _ => {}
+        }
     }
 
     /// Ends an attempt that is under way, visibly as one that was given up (AMB-004).
-    fn cancel_attempt(&self, state: &mut State) -> Done {
+    fn cancel_attempt(&self, state: &mut State) {
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
             attempt.reset(&self.core);
         }
@@ -285,7 +278,7 @@ impl Connector {
             qp.unclaim();
             qp.abort();
         }
-        self.finish(state, Phase::Dead, Status::CANCELED)
+        self.finish(state, Phase::Dead, Status::CANCELED);
     }
 
     /// Turns down an answer: the peer sees the end of the stream without any message on it (AMB-004, IW-017).
@@ -305,15 +298,14 @@ impl Connector {
 
     fn cancel(&self) {
         let mut state = self.lock();
-        let mut done = match state.phase {
+        match state.phase {
             Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
             // The end of the connection goes its way, only nobody waits for it any more.
             Phase::Disconnecting => self.finish(&mut state, Phase::Disconnected, Status::CANCELED),
-            _ => Done::default(),
-        };
-        Self::end_notifications(&mut state, &mut done, Status::CANCELED); // CONN-105, TST-044
-        done.guard = state.guard.clone();
-        state.done = done;
+            _ => {}
+        }
+        Self::end_notifications(&mut state, Status::CANCELED); // CONN-105, TST-044
+        state.done.guard = state.guard.clone();
     }
 
     /// The client has released its last reference.
@@ -323,23 +315,16 @@ impl Connector {
             Phase::Waiting(listener) => listener.upgrade(),
             _ => None,
         };
-        let mut done = match state.phase {
+        match state.phase {
             Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
-            Phase::Answered(_) => {
-                self.abandon_answer(&mut state);
-                Done::default()
-            }
-            Phase::Offered(_) => {
-                self.refuse(&mut state, &[]);
-                Done::default()
-            }
+            Phase::Answered(_) => self.abandon_answer(&mut state),
+            Phase::Offered(_) => self.refuse(&mut state, &[]),
             Phase::Disconnecting => self.finish(&mut state, Phase::Disconnected, Status::CANCELED),
             Phase::Waiting(_) => self.finish(&mut state, Phase::Dead, Status::CANCELED),
-            _ => Done::default(),
-        };
-        Self::end_notifications(&mut state, &mut done, Status::CANCELED);
-        done.guard = state.guard.take();
-        state.done = done;
+            _ => {}
+        }
+        Self::end_notifications(&mut state, Status::CANCELED);
+        state.done.guard = state.guard.take();
         drop(state); // the listener locks connectors, so that it is not to be called under this lock
         if let Some(listener) = waited {
             listener.connector_released(self);
@@ -380,14 +365,12 @@ impl Connector {
         };
         state.request = Some(self.begin(overlapped)?);
         state.phase = Phase::Disconnecting;
-        let mut done = Done::default();
         if qp.disconnect() {
-            done = self.finish(&mut state, Phase::Disconnected, Status::SUCCESS);
-            Self::end_notifications(&mut state, &mut done, Status::SUCCESS);
+            Self::end_notifications(&mut state, Status::SUCCESS);
+            self.finish(&mut state, Phase::Disconnected, Status::SUCCESS);
         } else {
             qp.drive_from(Drivers::Control);
         }
-        state.done = done;
         Ok(Started::Pending)
     }
 
@@ -403,13 +386,11 @@ impl Connector {
             } // CONN-104
         }
         let request = self.begin(overlapped)?;
-        let mut done = Done::default();
         if state.ended || matches!(state.phase, Phase::Disconnected) {
-            done.push(Some(request), Status::SUCCESS); // CONN-107
+            state.done.push(Some(request), Status::SUCCESS); // CONN-107
         } else {
             state.notifications.push(request);
         }
-        state.done = done;
         Ok(Started::Pending)
     }
 
@@ -467,8 +448,6 @@ struct Locked<'a> {
     connector: &'a Connector,
     /// Taken only in the drop.
     state: Option<MutexGuard<'a, State>>,
-    /// Requests to complete when the lock is released.
-    done: Done,
 }
 
 impl Deref for Locked<'_> {
@@ -487,8 +466,9 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        let done = std::mem::take(&mut self.done);
         drop(self.state.take());
-        std::mem::take(&mut self.done).deliver();
+        done.deliver();
         self.connector.attend();
     }
 }
@@ -496,15 +476,11 @@ impl Drop for Locked<'_> {
 impl Source for Connector {
     fn ready(&self, edges: Edges) -> Turn {
         let mut state = self.lock();
-        let done = match state.phase {
+        match state.phase {
             Phase::Connecting(_) => self.advance(&mut state, edges),
-            Phase::Offered(_) => {
-                self.look_for_end(&mut state);
-                Done::default()
-            }
-            _ => Done::default(),
-        };
-        state.done = done;
+            Phase::Offered(_) => self.look_for_end(&mut state),
+            _ => {}
+        }
         Turn::default()
     }
 }
@@ -516,21 +492,17 @@ impl Timed for Connector {
             return;
         }
         state.timer = None;
-        let done = match state.phase {
+        match state.phase {
             Phase::Connecting(_) => self.attempt_failed(&mut state, Status::IO_TIMEOUT),
-            Phase::Answered(_) => {
-                self.send_ready_early(&mut state);
-                Done::default()
-            }
+            Phase::Answered(_) => self.send_ready_early(&mut state),
             Phase::Accepting => {
                 if let Some(qp) = state.qp.take() {
                     qp.abort();
                 }
-                self.finish(&mut state, Phase::Dead, Status::IO_TIMEOUT) // CONN-059
+                self.finish(&mut state, Phase::Dead, Status::IO_TIMEOUT); // CONN-059
             }
-            _ => Done::default(),
-        };
-        state.done = done;
+            _ => {}
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use socket2::Socket;
 use super::{Answered, Connector, Phase, State};
 use crate::adapter::{Core, UNSTATED_READ_LIMIT};
 use crate::capture::FlowRole;
-use crate::cm::{Done, Exchange, Heard};
+use crate::cm::{Exchange, Heard};
 use crate::options::Profile;
 use crate::progress::Edges;
 use crate::qp::{Qp, Start};
@@ -103,13 +103,7 @@ impl Connector {
             private_data,
             overlapped,
         );
-        match started {
-            Ok(done) => state.done = done,
-            Err(error) => {
-                qp.unclaim();
-                return Err(error);
-            }
-        }
+        started.inspect_err(|_| qp.unclaim())?;
         Ok(Started::Pending)
     }
 
@@ -121,7 +115,7 @@ impl Connector {
         limits: ReadLimits,
         private_data: &[u8],
         overlapped: &Overlapped,
-    ) -> Result<Done> {
+    ) -> Result<()> {
         self.bind_for(state, destination)?;
         let request = self.begin(overlapped)?;
         let most = self.core.read_limits();
@@ -156,7 +150,8 @@ impl Connector {
             requested: None,
         };
         state.phase = Phase::Connecting(Box::new(attempt));
-        Ok(self.open_tcp(state))
+        self.open_tcp(state);
+        Ok(())
     }
 
     /// Binds where the client has not, or where the last attempt used the bound socket up (AMB-031).
@@ -185,12 +180,12 @@ impl Connector {
         self.bind_to(state, address)
     }
 
-    fn open_tcp(&self, state: &mut State) -> Done {
+    fn open_tcp(&self, state: &mut State) {
         let Phase::Connecting(attempt) = &mut state.phase else {
-            return Done::default();
+            return;
         };
         let Some(socket) = state.bound.take() else {
-            return Done::default();
+            return;
         };
         let started = match socket.connect(&attempt.destination.into()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => Ok(()),
@@ -202,7 +197,6 @@ impl Connector {
             Ok(token) => {
                 attempt.step = Step::Tcp { socket, token };
                 self.set_timer(state, self.core.options.timeouts.connect);
-                Done::default()
             }
             Err(error) => {
                 drop(socket);
@@ -212,19 +206,19 @@ impl Connector {
     }
 
     /// Goes on with an attempt, as far as what is ready allows.
-    pub(super) fn advance(&self, state: &mut State, edges: Edges) -> Done {
+    pub(super) fn advance(&self, state: &mut State, edges: Edges) {
         let Phase::Connecting(attempt) = &mut state.phase else {
-            return Done::default();
+            return;
         };
         match &mut attempt.step {
             Step::Tcp { socket, .. } => match socket.take_error() {
                 Ok(None) if socket.peer_addr().is_ok() => self.send_request(state),
-                Ok(None) if !edges.contains(Edges::HANGUP) => Done::default(),
+                Ok(None) if !edges.contains(Edges::HANGUP) => {}
                 Ok(None) => self.attempt_failed(state, Status::CONNECTION_REFUSED),
                 Ok(Some(error)) | Err(error) => self.attempt_failed(state, connect_status(&error)),
             },
             Step::Reply(exchange) => match exchange.hear() {
-                Heard::Nothing => Done::default(),
+                Heard::Nothing => {}
                 Heard::Frame(reply) => self.answered(state, &reply),
                 Heard::End => self.peer_gone(state, None),
                 Heard::Broken(error) => self.peer_gone(state, Some(&error)),
@@ -234,17 +228,17 @@ impl Connector {
                     self.attempt_failed(state, Status::CONNECTION_ABORTED)
                 }
             },
-            Step::Moving => Done::default(),
+            Step::Moving => {}
         }
     }
 
     /// TCP is up: the Request leaves, in one write.
-    fn send_request(&self, state: &mut State) -> Done {
+    fn send_request(&self, state: &mut State) {
         let Phase::Connecting(attempt) = &mut state.phase else {
-            return Done::default();
+            return;
         };
         let Step::Tcp { socket, token } = std::mem::replace(&mut attempt.step, Step::Moving) else {
-            return Done::default();
+            return;
         };
         let mut request = Vec::new();
         attempt.offer.request().encode(&mut request);
@@ -263,16 +257,15 @@ impl Connector {
                     reader,
                 }));
                 self.set_timer(state, self.core.options.timeouts.reply);
-                Done::default()
             }
             Err(error) => self.attempt_failed(state, connect_status(&error)),
         }
     }
 
     /// The peer has ended or reset the stream instead of answering.
-    fn peer_gone(&self, state: &mut State, error: Option<&io::Error>) -> Done {
+    fn peer_gone(&self, state: &mut State, error: Option<&io::Error>) {
         let Phase::Connecting(attempt) = &mut state.phase else {
-            return Done::default();
+            return;
         };
         let started = matches!(&attempt.step, Step::Reply(exchange) if exchange.reader.started());
         let soon = attempt
@@ -305,12 +298,12 @@ impl Connector {
     }
 
     /// A whole Reply is there; it is validated before the queue pair gets the stream (MPA-030).
-    fn answered(&self, state: &mut State, reply: &Frame) -> Done {
+    fn answered(&self, state: &mut State, reply: &Frame) {
         let Phase::Connecting(attempt) = &mut state.phase else {
-            return Done::default();
+            return;
         };
         let Step::Reply(exchange) = std::mem::replace(&mut attempt.step, Step::Moving) else {
-            return Done::default();
+            return;
         };
         let concluded = attempt.offer.conclude(reply, self.core.read_limits());
         let strict = self.core.options.profile == Profile::Strict;
@@ -339,13 +332,12 @@ impl Connector {
                     stream.send_markers();
                 }
                 let stream = Some(stream);
-                let done = self.finish(
+                self.finish(
                     state,
                     Phase::Answered(Box::new(Answered { stream, agreed })),
                     Status::SUCCESS,
                 );
                 self.set_timer(state, towards.hold_ready);
-                done
             }
             Err(why) => {
                 let status = self.turned_down(state, why, exchange, reply);
@@ -387,7 +379,7 @@ impl Connector {
     }
 
     /// The attempt has failed in a way that may be repeated (CONN-021 to CONN-024).
-    pub(super) fn attempt_failed(&self, state: &mut State, status: Status) -> Done {
+    pub(super) fn attempt_failed(&self, state: &mut State, status: Status) {
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
             attempt.reset(&self.core);
         }
@@ -395,7 +387,7 @@ impl Connector {
             qp.unclaim();
         }
         state.failed = true;
-        self.finish(state, Phase::Idle, status)
+        self.finish(state, Phase::Idle, status);
     }
 
     pub(super) fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
@@ -411,15 +403,14 @@ impl Connector {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here");
         };
         let started = self.hand_over(&mut state, *answered, Start::Open);
-        let mut done = Done::default();
-        match started {
-            Ok(()) => done.push(state.request.take(), Status::SUCCESS),
+        let (phase, status) = match started {
+            Ok(()) => (Phase::Connected, Status::SUCCESS),
             Err(error) => {
                 tracing::debug!(%error, "the peer was gone at CompleteConnect");
-                done = self.finish(&mut state, Phase::Dead, Status::CONNECTION_ABORTED);
+                (Phase::Dead, Status::CONNECTION_ABORTED)
             }
-        }
-        state.done = done;
+        };
+        self.finish(&mut state, phase, status);
         Ok(Started::Pending)
     }
 

@@ -8,7 +8,7 @@ use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
 use super::{Arrival, Connector, Listener, Offered, Phase, State};
 use crate::adapter::UNSTATED_READ_LIMIT;
-use crate::cm::{Done, Exchange, send_reject};
+use crate::cm::{Exchange, send_reject};
 use crate::log::limited;
 use crate::qp::{Drivers, Qp, Signals, Start};
 use crate::status::fail;
@@ -173,20 +173,13 @@ impl Connector {
             }
         };
         state.request = Some(request);
-        let done = self.reply(&mut state, qp, limits, private_data);
-        state.done = done;
+        self.reply(&mut state, qp, limits, private_data);
         Ok(Started::Pending)
     }
 
-    fn reply(
-        &self,
-        state: &mut State,
-        qp: Arc<Qp>,
-        limits: ReadLimits,
-        private_data: &[u8],
-    ) -> Done {
+    fn reply(&self, state: &mut State, qp: Arc<Qp>, limits: ReadLimits, private_data: &[u8]) {
         let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Accepting) else {
-            return Done::default();
+            return;
         };
         let Offered {
             exchange, request, ..
@@ -231,11 +224,10 @@ impl Connector {
         }
         state.qp = Some(qp);
         self.set_timer(state, self.core.options.timeouts.ready);
-        Done::default()
     }
 
     /// What the queue pair tells while the ready-to-receive message is awaited (AMB-004).
-    pub(super) fn accepting(&self, state: &mut State, signals: Signals) -> Done {
+    pub(super) fn accepting(&self, state: &mut State, signals: Signals) {
         let status = if signals.contains(Signals::READY) {
             if let Some(qp) = &state.qp {
                 qp.drive_from(Drivers::Queues);
@@ -246,11 +238,11 @@ impl Connector {
         } else if signals.intersects(Signals::RESET | Signals::FAILED | Signals::GONE) {
             Status::CONNECTION_ABORTED
         } else {
-            return Done::default();
+            return;
         };
         if let Some(qp) = state.qp.take() {
             qp.disconnect();
         }
-        self.finish(state, Phase::Dead, status)
+        self.finish(state, Phase::Dead, status);
     }
 }
