@@ -99,8 +99,8 @@ fn watched(ending: Ending) -> Watched {
     }
 }
 
-/// Connected with a client made by hand, which ends with a reset.
-fn reset_by_hand() -> Watched {
+/// Offered a connection by a client made by hand.
+fn offered_by_hand() -> (Side, Arc<dyn Connector>, TcpStream) {
     let side = Side::new();
     let (listener, address) = side.listener(0);
     let connector = side.connector();
@@ -120,8 +120,12 @@ fn reset_by_hand() -> Watched {
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(&octets).unwrap();
     end(arrival, &arrives).unwrap();
-    let qp = side.queue_pair();
-    run(|overlapped| connector.accept(&qp, 0, 0, b"", overlapped)).unwrap();
+    (side, connector, client)
+}
+
+/// Connected with a client made by hand, which ends with a reset.
+fn reset_by_hand() -> Watched {
+    let (side, qp, connector, mut client) = silent();
     client.read_exact(&mut [0; 20]).unwrap();
     let end = move || {
         SockRef::from(&client)
@@ -134,7 +138,7 @@ fn reset_by_hand() -> Watched {
         qp,
         connector,
         end: Box::new(end),
-        _peer: Box::new(listener),
+        _peer: Box::new(()),
     }
 }
 
@@ -326,5 +330,64 @@ fn conn_106_the_flush_comes_when_the_connector_goes_while_it_tells() {
         while !is_flushed(&watched.side.cq) {
             std::thread::yield_now();
         }
+    }
+}
+
+/// A connection with a client made by hand, which ends it only when it is dropped.
+fn silent() -> (Side, Arc<dyn QueuePair>, Arc<dyn Connector>, TcpStream) {
+    let (side, connector, client) = offered_by_hand();
+    let qp = side.queue_pair();
+    run(|overlapped| connector.accept(&qp, 0, 0, b"", overlapped)).unwrap();
+    (side, qp, connector, client)
+}
+
+/// The `user` values and statuses of the packets in a port, in their order.
+fn told(port: &CompletionPort) -> Vec<(u64, Status)> {
+    let packets = std::iter::from_fn(|| port.get(Some(Duration::ZERO)));
+    packets.map(|packet| (packet.user, packet.status)).collect()
+}
+
+fn numbered(user: u64) -> Overlapped {
+    let overlapped = Overlapped::new();
+    overlapped.set_user(user);
+    overlapped
+}
+
+/// OVL-001: in the order in which the requests were made, whatever they are.
+#[test]
+fn ovl_001_requests_of_a_connector_are_cancelled_in_order() {
+    for released in [false, true] {
+        let (side, _qp, connector, _client) = silent();
+        let port = CompletionPort::new();
+        side.file.associate(&port, 0).unwrap();
+        let _ = connector.notify_disconnect(&numbered(1)).unwrap();
+        let _ = connector.notify_disconnect(&numbered(2)).unwrap();
+        let _ = connector.disconnect(&numbered(3)).unwrap();
+        let _ = connector.notify_disconnect(&numbered(4)).unwrap();
+        if released {
+            drop(connector);
+        } else {
+            connector.cancel_overlapped_requests().unwrap();
+        }
+        let cancelled = [1, 2, 3, 4].map(|user| (user, Status::CANCELED));
+        assert_eq!(told(&port), cancelled);
+    }
+}
+
+/// AMB-033: NotifyDisconnect has ended when the own Disconnect ends, and the flush has been seen.
+#[test]
+fn amb_033_disconnect_ends_after_the_flush_and_notify_disconnect() {
+    let (side, qp, connector, client) = silent();
+    let port = CompletionPort::new();
+    side.file.associate(&port, 0).unwrap();
+    qp.receive(5, &[]).unwrap();
+    let _ = connector.notify_disconnect(&numbered(1)).unwrap();
+    let _ = side.cq.notify(NotifyType::Any, &numbered(2)).unwrap();
+    let _ = connector.disconnect(&numbered(3)).unwrap();
+    assert_eq!(told(&port), [(2, Status::SUCCESS)]);
+    drop(client);
+    for expected in [1, 3] {
+        let packet = port.get(Some(common::LONG)).expect("the end is told");
+        assert_eq!((packet.user, packet.status), (expected, Status::SUCCESS));
     }
 }

@@ -6,6 +6,7 @@
 
 mod active;
 mod passive;
+mod requests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
@@ -36,6 +37,7 @@ use crate::status::fail;
 use crate::stream::Stream;
 
 use active::Attempt;
+use requests::Requests;
 
 /// The connector itself.
 pub(crate) struct Connector {
@@ -103,9 +105,7 @@ struct State {
     private_data: Option<Vec<u8>>,
     limits: Option<ReadLimits>,
     qp: Option<Arc<Qp>>,
-    /// The pending Connect, Accept or Disconnect: only one of them can be.
-    request: Option<PendingOverlapped>,
-    notifications: Vec<PendingOverlapped>,
+    requests: Requests,
     /// From the start of the stream until the queue pair has told of its end.
     guard: Option<Arc<FlushGuard>>,
     /// The connection has ended for the queue pair, though the client has not disconnected.
@@ -113,6 +113,12 @@ struct State {
     timer: Option<TimerKey>,
     /// What is to be done when the lock is released: every holder owes it.
     done: Done,
+}
+
+impl State {
+    fn cancel_requests(&mut self) {
+        self.done.push(self.requests.take_all(), Status::CANCELED);
+    }
 }
 
 impl std::fmt::Debug for Connector {
@@ -201,17 +207,15 @@ impl Connector {
         Ok(())
     }
 
-    /// Ends the pending request and everything that waits for the end of the connection.
+    /// Ends the step that is under way.
     fn finish(&self, state: &mut State, phase: Phase, status: Status) {
-        self.clear_timer(state);
-        state.phase = phase;
-        state.done.push(state.request.take(), status);
+        self.enter(state, phase);
+        state.done.push(state.requests.take_step(), status);
     }
 
-    fn end_notifications(state: &mut State, status: Status) {
-        for notification in state.notifications.drain(..) {
-            state.done.push(Some(notification), status);
-        }
+    fn enter(&self, state: &mut State, phase: Phase) {
+        self.clear_timer(state);
+        state.phase = phase;
     }
 
     // ---- what the queue pair and the deadlines tell ----
@@ -249,28 +253,38 @@ impl Connector {
         match state.phase {
             Phase::Connected | Phase::Answered(_) if signals.intersects(end) => {
                 state.ended = true;
-                Self::end_notifications(state, Status::SUCCESS); // CONN-102
+                let notifications = state.requests.take_notifications();
+                state.done.push(notifications, Status::SUCCESS); // CONN-102
             }
             Phase::Disconnecting if signals.contains(Signals::GONE) => {
-                Self::end_notifications(state, Status::SUCCESS); // AMB-033
-                self.finish(state, Phase::Disconnected, Status::SUCCESS);
+                self.disconnected(state);
             }
             _ => {}
         }
+    }
+
+    /// The own Disconnect ends, and before it what waited for the end of the connection (AMB-033).
+    fn disconnected(&self, state: &mut State) {
+        let notifications = state.requests.take_notifications();
+        state.done.push(notifications, Status::SUCCESS);
+        self.finish(state, Phase::Disconnected, Status::SUCCESS);
     }
 
     /// The client has released its queue pair (CONN-018, CONN-052, CONN-110).
     pub(crate) fn queue_pair_released(&self) {
         let mut state = self.lock();
         match state.phase {
-            Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
+            Phase::Connecting(_) | Phase::Accepting => {
+                self.give_up(&mut state);
+                state.cancel_requests();
+            }
             Phase::Answered(_) => self.abandon_answer(&mut state),
             _ => {}
         }
     }
 
     /// Ends an attempt that is under way, visibly as one that was given up (AMB-004).
-    fn cancel_attempt(&self, state: &mut State) {
+    fn give_up(&self, state: &mut State) {
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
             attempt.reset(&self.core);
         }
@@ -278,7 +292,7 @@ impl Connector {
             qp.unclaim();
             qp.abort();
         }
-        self.finish(state, Phase::Dead, Status::CANCELED);
+        self.enter(state, Phase::Dead);
     }
 
     /// Turns down an answer: the peer sees the end of the stream without any message on it (AMB-004, IW-017).
@@ -299,12 +313,12 @@ impl Connector {
     fn cancel(&self) {
         let mut state = self.lock();
         match state.phase {
-            Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
+            Phase::Connecting(_) | Phase::Accepting => self.give_up(&mut state),
             // The end of the connection goes its way, only nobody waits for it any more.
-            Phase::Disconnecting => self.finish(&mut state, Phase::Disconnected, Status::CANCELED),
+            Phase::Disconnecting => self.enter(&mut state, Phase::Disconnected),
             _ => {}
         }
-        Self::end_notifications(&mut state, Status::CANCELED); // CONN-105, TST-044
+        state.cancel_requests(); // CONN-105, TST-044
         state.done.guard = state.guard.clone();
     }
 
@@ -316,14 +330,14 @@ impl Connector {
             _ => None,
         };
         match state.phase {
-            Phase::Connecting(_) | Phase::Accepting => self.cancel_attempt(&mut state),
+            Phase::Connecting(_) | Phase::Accepting => self.give_up(&mut state),
             Phase::Answered(_) => self.abandon_answer(&mut state),
             Phase::Offered(_) => self.refuse(&mut state, &[]),
-            Phase::Disconnecting => self.finish(&mut state, Phase::Disconnected, Status::CANCELED),
-            Phase::Waiting(_) => self.finish(&mut state, Phase::Dead, Status::CANCELED),
+            Phase::Disconnecting => self.enter(&mut state, Phase::Disconnected),
+            Phase::Waiting(_) => self.enter(&mut state, Phase::Dead),
             _ => {}
         }
-        Self::end_notifications(&mut state, Status::CANCELED);
+        state.cancel_requests();
         state.done.guard = state.guard.take();
         drop(state); // the listener locks connectors, so that it is not to be called under this lock
         if let Some(listener) = waited {
@@ -363,11 +377,10 @@ impl Connector {
         let Some(qp) = state.qp.clone() else {
             return fail(Status::CONNECTION_INVALID, "the connector is not connected");
         };
-        state.request = Some(self.begin(overlapped)?);
+        state.requests.add_step(self.begin(overlapped)?);
         state.phase = Phase::Disconnecting;
         if qp.disconnect() {
-            Self::end_notifications(&mut state, Status::SUCCESS);
-            self.finish(&mut state, Phase::Disconnected, Status::SUCCESS);
+            self.disconnected(&mut state);
         } else {
             qp.drive_from(Drivers::Control);
         }
@@ -387,9 +400,9 @@ impl Connector {
         }
         let request = self.begin(overlapped)?;
         if state.ended || matches!(state.phase, Phase::Disconnected) {
-            state.done.push(Some(request), Status::SUCCESS); // CONN-107
+            state.done.push([request], Status::SUCCESS); // CONN-107
         } else {
-            state.notifications.push(request);
+            state.requests.add_notification(request);
         }
         Ok(Started::Pending)
     }

@@ -27,9 +27,10 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn push(&mut self, request: Option<PendingOverlapped>, status: Status) {
+    fn push(&mut self, requests: impl IntoIterator<Item = PendingOverlapped>, status: Status) {
+        let requests = requests.into_iter();
         self.requests
-            .extend(request.map(|request| (request, status)));
+            .extend(requests.map(|request| (request, status)));
     }
 
     fn deliver(self) {

@@ -138,7 +138,7 @@ impl Connector {
             },
             private_data: private_data.to_vec(),
         };
-        state.request = Some(request);
+        state.requests.add_step(request);
         state.qp = Some(Arc::clone(qp));
         state.private_data = None;
         state.limits = None;
@@ -396,7 +396,7 @@ impl Connector {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here"); // CONN-044
         }
         let request = self.begin(overlapped)?;
-        state.request = Some(request);
+        state.requests.add_step(request);
         self.clear_timer(&mut state);
         let Phase::Answered(answered) = std::mem::replace(&mut state.phase, Phase::Connected)
         else {

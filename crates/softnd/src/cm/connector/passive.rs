@@ -172,7 +172,7 @@ impl Connector {
                 return Err(error);
             }
         };
-        state.request = Some(request);
+        state.requests.add_step(request);
         self.reply(&mut state, qp, limits, private_data);
         Ok(Started::Pending)
     }

@@ -1,0 +1,42 @@
+//! The requests of a connector that are in flight.
+
+use netdirect::PendingOverlapped;
+
+/// Requests in the order in which they were made: a cancel ends them in this order (OVL-001).
+#[derive(Debug, Default)]
+pub(super) struct Requests(Vec<(Kind, PendingOverlapped)>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Connect, CompleteConnect, Accept or Disconnect. Only one of them can be in flight.
+    Step,
+    /// NotifyDisconnect.
+    Notification,
+}
+
+impl Requests {
+    pub(super) fn add_step(&mut self, request: PendingOverlapped) {
+        self.0.push((Kind::Step, request));
+    }
+
+    pub(super) fn add_notification(&mut self, request: PendingOverlapped) {
+        self.0.push((Kind::Notification, request));
+    }
+
+    pub(super) fn take_step(&mut self) -> impl Iterator<Item = PendingOverlapped> {
+        self.take(Kind::Step)
+    }
+
+    pub(super) fn take_notifications(&mut self) -> impl Iterator<Item = PendingOverlapped> {
+        self.take(Kind::Notification)
+    }
+
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = PendingOverlapped> {
+        self.0.drain(..).map(|(_, request)| request)
+    }
+
+    fn take(&mut self, kind: Kind) -> impl Iterator<Item = PendingOverlapped> {
+        let of_kind = self.0.extract_if(.., move |(of, _)| *of == kind);
+        of_kind.map(|(_, request)| request)
+    }
+}
