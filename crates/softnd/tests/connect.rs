@@ -217,6 +217,63 @@ fn tst_077_private_data_that_is_too_long_leaves_the_connector_usable() {
     assert_eq!(here.get_private_data().unwrap().len(), limit);
 }
 
+/// AMB-005: what is found before anything is sent leaves the connector as it was, here that the Overlapped is in flight.
+#[test]
+fn amb_005_an_overlapped_in_flight_leaves_the_connector_as_it_was() {
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let (busy, other) = (Overlapped::new(), passive.connector());
+    let _ = listener.get_connection_request(&other, &busy).unwrap();
+    let bind = |connector: &std::sync::Arc<dyn netdirect::Connector>| {
+        status(connector.bind("127.0.0.1:0".parse().unwrap()))
+    };
+    let (qp, here, there) = (active.queue_pair(), active.connector(), passive.connector());
+    let connect = |overlapped: &_| here.connect(&qp, address, 0, 0, b"", overlapped);
+
+    // Not bound before, and not after.
+    assert_eq!(status(connect(&busy)), Status::INVALID_PARAMETER_MIX);
+    assert_eq!(status(here.get_local_address()), Status::CONNECTION_INVALID);
+    assert_eq!(bind(&here), Status::SUCCESS);
+    // Bound before, and to the same address after.
+    let bound = here.get_local_address().unwrap();
+    assert_eq!(status(connect(&busy)), Status::INVALID_PARAMETER_MIX);
+    assert_eq!(here.get_local_address().unwrap(), bound);
+    assert_eq!(bind(&here), Status::ADDRESS_ALREADY_ASSOCIATED);
+    // After an attempt that failed it may be bound again (AMB-034), and still may.
+    drop((listener, other));
+    assert_eq!(run(connect), Err(Status::CONNECTION_REFUSED));
+    let (listener, address) = passive.listener(0);
+    let other = passive.connector();
+    let _ = listener.get_connection_request(&other, &busy).unwrap();
+    let connect = |overlapped: &_| here.connect(&qp, address, 0, 0, b"", overlapped);
+    assert_eq!(status(connect(&busy)), Status::INVALID_PARAMETER_MIX);
+    assert_eq!(bind(&here), Status::SUCCESS);
+    listener.cancel_overlapped_requests().unwrap();
+
+    let (arrives, connects) = (Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&there, &arrives);
+    let _ = connect(&connects).unwrap();
+    end(arrival, &arrives).unwrap();
+    let _ = listener.get_connection_request(&other, &busy).unwrap();
+    let passive_qp = passive.queue_pair();
+    let accept = |overlapped: &_| there.accept(&passive_qp, 0, 0, b"", overlapped);
+    assert_eq!(status(accept(&busy)), Status::INVALID_PARAMETER_MIX);
+    let accepts = Overlapped::new();
+    let accepting = accept(&accepts);
+    end(Ok(netdirect::Started::Pending), &connects).unwrap();
+    let complete = |overlapped: &_| here.complete_connect(overlapped);
+    let own = Overlapped::new();
+    let waiting = active.connector();
+    let (own_listener, _) = active.listener(0);
+    let _ = own_listener.get_connection_request(&waiting, &own).unwrap();
+    assert_eq!(status(complete(&own)), Status::INVALID_PARAMETER_MIX);
+    run(complete).unwrap();
+    end(accepting, &accepts).unwrap();
+    let disconnect = |overlapped: &_| here.disconnect(overlapped);
+    assert_eq!(status(disconnect(&own)), Status::INVALID_PARAMETER_MIX);
+    run(disconnect).unwrap();
+}
+
 #[test]
 fn a_peer_that_is_not_iwarp_is_told_apart() {
     let side = Side::new();

@@ -93,6 +93,12 @@ struct Offered {
     listener: Weak<Listener>,
 }
 
+/// A socket bound to a local address, which no connector has taken yet.
+struct Binding {
+    socket: Socket,
+    local: SocketAddr,
+}
+
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
@@ -116,6 +122,12 @@ struct State {
 }
 
 impl State {
+    fn take_binding(&mut self, binding: Binding) {
+        self.local = Some(binding.local);
+        self.bound = Some(binding.socket);
+        self.failed = false;
+    }
+
     fn cancel_requests(&mut self) {
         self.done.push(self.requests.take_all(), Status::CANCELED);
     }
@@ -199,12 +211,17 @@ impl Connector {
     }
 
     fn bind_to(&self, state: &mut State, address: SocketAddr) -> Result<()> {
+        state.take_binding(self.binding(address)?);
+        Ok(())
+    }
+
+    fn binding(&self, address: SocketAddr) -> Result<Binding> {
         let socket = ports::bind(address, self.core.options.segment)?;
         let local = socket.local_addr().ok().and_then(|local| local.as_socket());
-        state.local = Some(local.unwrap_or(address));
-        state.bound = Some(socket);
-        state.failed = false;
-        Ok(())
+        Ok(Binding {
+            socket,
+            local: local.unwrap_or(address),
+        })
     }
 
     /// Ends the step that is under way.

@@ -11,7 +11,7 @@ use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Statu
 use rustix::io::Errno;
 use socket2::Socket;
 
-use super::{Answered, Connector, Phase, State};
+use super::{Answered, Binding, Connector, Phase, State};
 use crate::adapter::{Core, UNSTATED_READ_LIMIT};
 use crate::capture::FlowRole;
 use crate::cm::{Exchange, Heard};
@@ -116,8 +116,12 @@ impl Connector {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<()> {
-        self.bind_for(state, destination)?;
+        let binding = self.binding_for(state, destination)?;
         let request = self.begin(overlapped)?;
+        // Every mistake has been found by now, and until here the connector is as it was (AMB-005).
+        if let Some(binding) = binding {
+            state.take_binding(binding);
+        }
         let most = self.core.read_limits();
         let towards = self.core.options.towards(destination.ip());
         let offer = Offer {
@@ -154,8 +158,8 @@ impl Connector {
         Ok(())
     }
 
-    /// Binds where the client has not, or where the last attempt used the bound socket up (AMB-031).
-    fn bind_for(&self, state: &mut State, destination: SocketAddr) -> Result<()> {
+    /// A socket for a connector that the client has not bound, or whose last attempt has used its socket up (AMB-031).
+    fn binding_for(&self, state: &State, destination: SocketAddr) -> Result<Option<Binding>> {
         let address = match state.local {
             Some(local) if local.is_ipv4() != destination.is_ipv4() => {
                 return fail(
@@ -163,7 +167,7 @@ impl Connector {
                     "the connector is bound to an address of the other family",
                 );
             }
-            Some(_) if state.bound.is_some() => return Ok(()),
+            Some(_) if state.bound.is_some() => return Ok(None),
             Some(local) => local,
             None => {
                 let own = self.core.address_towards(destination.ip());
@@ -177,7 +181,7 @@ impl Connector {
                 SocketAddr::new(own, 0)
             }
         };
-        self.bind_to(state, address)
+        self.binding(address).map(Some)
     }
 
     fn open_tcp(&self, state: &mut State) {
