@@ -87,6 +87,9 @@ impl TableOptions {
 /// Registered memory of one adapter. Clones are the same table; it lives as long as a clone, a [`Registration`] or a
 /// [`Window`] does.
 ///
+/// Spans that no check made are refused or reach registered memory only, whatever they say. The methods of [`Memory`] panic
+/// where a span and the octets that are given with it differ in length, as slices do.
+///
 /// ```
 /// use iwarp::{Access, Memory, MessageEnd, Pd, RemoteAddress, Scope, StreamId};
 /// use iwarp_mem::{Rights, Table};
