@@ -402,8 +402,8 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::CONNECTION_REFUSED,
-        "nobody accepts connections there",
-        "start the receiver first, and check address and port",
+        "nobody accepts iWARP connections there",
+        "start the receiver first, and check address and port: some other service may listen there",
     ),
     row(
         Status::CONNECTION_INVALID,
@@ -427,8 +427,8 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::CONNECTION_ABORTED,
-        "the other side ended the connection set-up, or does not speak iWARP",
-        "check that the right program listens there, not some other service, and look at what it says",
+        "the other side ended the connection set-up",
+        "look at what it says",
     ),
     row(
         Status::DEVICE_REMOVED,

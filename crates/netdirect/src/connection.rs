@@ -56,8 +56,8 @@ pub trait Connector: OverlappedObject {
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     ///
     /// As final status, with retry possible: [`CONNECTION_REFUSED`](crate::Status::CONNECTION_REFUSED) (no listener,
-    /// backlog full, or rejected, with the peer's private data at hand then);
-    /// [`NETWORK_UNREACHABLE`](crate::Status::NETWORK_UNREACHABLE);
+    /// backlog full, a peer that does not speak the protocol, or rejected, with the peer's private data at hand then);
+    /// [`NETWORK_UNREACHABLE`](crate::Status::NETWORK_UNREACHABLE), which may also be returned at once;
     /// [`HOST_UNREACHABLE`](crate::Status::HOST_UNREACHABLE); [`IO_TIMEOUT`](crate::Status::IO_TIMEOUT) (the peer is silent;
     /// never because its client is slow, CONN-031); [`BAD_NETWORK_NAME`](crate::Status::BAD_NETWORK_NAME) for an unspecified
     /// address, which may also be returned at once (AMB-032).

@@ -9,14 +9,17 @@ use rustix::io::Errno;
 /// What a failed connect means to a client (CONN-021 to CONN-024).
 pub(crate) fn connect_status(error: &io::Error) -> Status {
     match Errno::from_io_error(error) {
-        Some(Errno::NETUNREACH | Errno::NETDOWN) => Status::NETWORK_UNREACHABLE,
-        Some(Errno::HOSTUNREACH | Errno::HOSTDOWN) => Status::HOST_UNREACHABLE,
+        // EINVAL: no route leads there from the local address, a loopback address for example.
+        Some(Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::AFNOSUPPORT) => {
+            Status::NETWORK_UNREACHABLE
+        }
+        // EACCES and EPERM: a broadcast address, or a route or firewall of this machine that forbids it.
+        Some(Errno::HOSTUNREACH | Errno::HOSTDOWN | Errno::ACCESS | Errno::PERM) => {
+            Status::HOST_UNREACHABLE
+        }
         Some(Errno::TIMEDOUT) => Status::IO_TIMEOUT,
         // The four-tuple is in use (AMB-026).
         Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Status::ADDRESS_ALREADY_EXISTS,
-        Some(Errno::ACCESS | Errno::PERM | Errno::INVAL | Errno::AFNOSUPPORT) => {
-            Status::INVALID_ADDRESS
-        }
         Some(errno) if is_shortage(errno) => Status::INSUFFICIENT_RESOURCES,
         _ => Status::CONNECTION_REFUSED,
     }
@@ -119,6 +122,26 @@ mod tests {
         assert_eq!(status(Errno::NOMEM), Status::NO_MEMORY);
         for other in [Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::AGAIN] {
             assert_eq!(status(other), Status::INSUFFICIENT_RESOURCES);
+        }
+    }
+
+    #[test]
+    fn conn_021_conn_022_a_peer_that_cannot_be_reached_has_an_address_all_the_same() {
+        let rows = [
+            (Errno::NETUNREACH, Status::NETWORK_UNREACHABLE),
+            (Errno::NETDOWN, Status::NETWORK_UNREACHABLE),
+            (Errno::INVAL, Status::NETWORK_UNREACHABLE),
+            (Errno::AFNOSUPPORT, Status::NETWORK_UNREACHABLE),
+            (Errno::HOSTUNREACH, Status::HOST_UNREACHABLE),
+            (Errno::HOSTDOWN, Status::HOST_UNREACHABLE),
+            (Errno::ACCESS, Status::HOST_UNREACHABLE),
+            (Errno::PERM, Status::HOST_UNREACHABLE),
+            (Errno::TIMEDOUT, Status::IO_TIMEOUT),
+            (Errno::CONNREFUSED, Status::CONNECTION_REFUSED),
+            (Errno::CONNRESET, Status::CONNECTION_REFUSED),
+        ];
+        for (errno, status) in rows {
+            assert_eq!(connect_status(&errno.into()), status, "{errno:?}");
         }
     }
 }

@@ -180,6 +180,33 @@ fn conn_023_nobody_listening_is_a_refusal_and_may_be_repeated() {
     }
 }
 
+/// CONN-021: bound to a loopback address, no other network can be reached.
+#[test]
+fn conn_021_no_route_is_an_unreachable_network() {
+    let routed = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/route_localnet");
+    if routed.is_ok_and(|routed| routed.trim() != "0") {
+        eprintln!("skipped: conn_021, this machine routes loopback addresses");
+        return;
+    }
+    let side = Side::new();
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let to: SocketAddr = "198.51.100.1:9".parse().unwrap();
+    for _ in 0..2 {
+        assert_eq!(
+            run(|overlapped| connector.connect(&qp, to, 0, 0, b"", overlapped)),
+            Err(Status::NETWORK_UNREACHABLE)
+        );
+    }
+    // Nor does a route lead from one family to the other.
+    let to: SocketAddr = "[2001:db8::1]:9".parse().unwrap();
+    let connector = side.connector();
+    connector.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    assert_eq!(
+        run(|overlapped| connector.connect(&qp, to, 0, 0, b"", overlapped)),
+        Err(Status::NETWORK_UNREACHABLE)
+    );
+}
+
 #[test]
 fn amb_032_the_unspecified_address_is_a_bad_network_name() {
     let side = Side::new();
@@ -275,11 +302,12 @@ fn amb_005_an_overlapped_in_flight_leaves_the_connector_as_it_was() {
 }
 
 #[test]
-fn a_peer_that_is_not_iwarp_is_told_apart() {
+fn conn_023_a_peer_that_does_not_speak_mpa_is_a_refusal() {
     let side = Side::new();
     for answer in [
         &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
         &[0x80, 0x11, 0x22],
+        b"MPA ID Rep", // and the end
     ] {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
@@ -288,11 +316,12 @@ fn a_peer_that_is_not_iwarp_is_told_apart() {
             let mut request = [0; 20];
             stream.read_exact(&mut request).unwrap();
             stream.write_all(answer).unwrap();
+            let _ = stream.shutdown(std::net::Shutdown::Write);
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let (qp, connector) = (side.queue_pair(), side.connector());
         let failed = run(|overlapped| connector.connect(&qp, address, 0, 0, b"", overlapped));
-        assert_eq!(failed, Err(Status::CONNECTION_ABORTED));
+        assert_eq!(failed, Err(Status::CONNECTION_REFUSED));
         serving.join().unwrap();
     }
 }

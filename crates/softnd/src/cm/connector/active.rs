@@ -163,9 +163,9 @@ impl Connector {
         let address = match state.local {
             Some(local) if local.is_ipv4() != destination.is_ipv4() => {
                 return fail(
-                    Status::INVALID_ADDRESS,
+                    Status::NETWORK_UNREACHABLE,
                     "the connector is bound to an address of the other family",
-                );
+                ); // CONN-021
             }
             Some(_) if state.bound.is_some() => return Ok(None),
             Some(local) => local,
@@ -176,7 +176,7 @@ impl Connector {
                         "the adapter has no address of the family of {}",
                         destination.ip()
                     );
-                    Error::new(Status::INVALID_ADDRESS, what)
+                    Error::new(Status::NETWORK_UNREACHABLE, what)
                 })?;
                 SocketAddr::new(own, 0)
             }
@@ -229,7 +229,7 @@ impl Connector {
                 Heard::Malformed(error) => {
                     let peer = exchange.stream.peer();
                     tracing::warn!(%peer, %error, "the peer does not speak iWARP");
-                    self.attempt_failed(state, Status::CONNECTION_ABORTED)
+                    self.attempt_failed(state, Status::CONNECTION_REFUSED) // CONN-023
                 }
             },
             Step::Moving => {}
@@ -279,13 +279,8 @@ impl Connector {
         let fallback =
             towards.revision_1_fallback && attempt.offer.revision == 2 && !started && soon;
         if !fallback {
-            tracing::debug!(peer = %attempt.destination, ?error, "the peer closed without an answer");
-            let status = if started {
-                Status::CONNECTION_ABORTED
-            } else {
-                Status::CONNECTION_REFUSED
-            };
-            return self.attempt_failed(state, status);
+            tracing::debug!(peer = %attempt.destination, ?error, started, "the peer closed without a whole answer");
+            return self.attempt_failed(state, Status::CONNECTION_REFUSED);
         }
         tracing::debug!(peer = %attempt.destination, "closed on revision 2; once more with revision 1");
         attempt.offer.revision = 1;
@@ -373,7 +368,7 @@ impl Connector {
             }
             ConcludeError::Malformed(_) => {
                 exchange.reset();
-                Status::CONNECTION_ABORTED
+                Status::CONNECTION_REFUSED
             }
             ConcludeError::InsufficientIrd | ConcludeError::NoReady => {
                 exchange.close();
