@@ -181,6 +181,122 @@ fn mpa2_010_revision_1_is_tried_once_when_the_peer_closes_on_revision_2() {
     serving.join().unwrap();
 }
 
+/// Which limits an active side that wants 64 Inbound and 48 outbound Reads is left with by a Reply, and what it sends then.
+fn limits_after(ird: u16, ord: u16) -> (Result<netdirect::ReadLimits, Status>, Vec<u8>) {
+    let side = Side::new();
+    let (server, address) = server();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        read(&mut stream, 24);
+        let mut reply = request(2);
+        reply.kind = FrameKind::Reply;
+        let words = reply.enhanced.as_mut().unwrap();
+        (words.ird, words.ord, words.rtr_read) = (ird, ord, false);
+        stream.write_all(&octets(&reply)).unwrap();
+        rest(&mut stream)
+    });
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let connected = run(|overlapped| connector.connect(&qp, address, 64, 48, b"", overlapped));
+    let limits = connected.map(|()| connector.get_read_limits().unwrap());
+    drop((connector, qp, side));
+    (limits, serving.join().unwrap())
+}
+
+/// IW-069: "not negotiated" in a Reply stands for 32, each way by itself.
+#[test]
+fn iw_069_limits_that_a_reply_does_not_negotiate_are_32() {
+    const NOT_NEGOTIATED: u16 = 0x3FFF;
+    let inbound_outbound = |ird, ord| {
+        let limits = limits_after(ird, ord).0.unwrap();
+        (limits.inbound, limits.outbound)
+    };
+    assert_eq!(inbound_outbound(NOT_NEGOTIATED, NOT_NEGOTIATED), (32, 32));
+    assert_eq!(inbound_outbound(NOT_NEGOTIATED, 40), (40, 32));
+    assert_eq!(inbound_outbound(40, NOT_NEGOTIATED), (32, 40));
+}
+
+/// A whole FPDU without CRC: Read number `msn`, of no octets.
+fn read_request(msn: u8) -> Vec<u8> {
+    let mut fpdu = vec![0; 2 + 18 + 28 + 4];
+    fpdu[..4].copy_from_slice(&[0, 46, 0x41, 0x41]); // ULPDU length; Last and DDP version 1; RDMAP version 1, Read Request
+    fpdu[11] = 1; // queue number
+    fpdu[15] = msn;
+    fpdu
+}
+
+/// MPA2-017, MPA2-019: a peer that states no limits has its Reads served up to the client's wish, since nothing tells it to
+/// issue fewer. Some adapters issue more than 32 then.
+#[test]
+fn mpa2_019_reads_of_a_peer_that_states_no_limits_are_served() {
+    const READS: u8 = 64;
+    let side = Side::with(Options::default().crc(false));
+    let reads: Vec<u8> = (1..=READS).flat_map(read_request).collect();
+    let responses = |stream: &mut TcpStream| {
+        let octets = read(stream, usize::from(READS) * 20);
+        assert!(
+            octets
+                .chunks(20)
+                .all(|fpdu| fpdu[..4] == [0, 14, 0xC1, 0x42])
+        );
+    };
+
+    let (server, address) = server();
+    let (qp, connector) = (side.queue_pair(), side.connector());
+    let serving = std::thread::spawn({
+        let reads = reads.clone();
+        move || {
+            let (mut stream, _) = server.accept().unwrap();
+            read(&mut stream, 24);
+            let mut reply = request(2);
+            reply.kind = FrameKind::Reply;
+            let words = reply.enhanced.as_mut().unwrap();
+            (words.ird, words.ord, words.rtr_read) = (0x3FFF, 0x3FFF, false);
+            stream.write_all(&octets(&reply)).unwrap();
+            read(&mut stream, 20);
+            stream.write_all(&reads).unwrap();
+            responses(&mut stream);
+        }
+    });
+    let most = u32::from(READS);
+    run(|overlapped| connector.connect(&qp, address, most, 0, b"", overlapped)).unwrap();
+    assert_eq!(connector.get_read_limits().unwrap().inbound, 32);
+    run(|overlapped| connector.complete_connect(overlapped)).unwrap();
+    serving.join().unwrap();
+
+    let mut unstated = request(2);
+    let words = unstated.enhanced.as_mut().unwrap();
+    (words.ird, words.ord, words.peer_to_peer) = (0x3FFF, 0x3FFF, false);
+    (words.rtr_write, words.rtr_read) = (false, false);
+    for frame in [request(1), unstated] {
+        let (side, connector, mut client, _listener) =
+            offered(Options::default().crc(false), &frame);
+        assert_eq!(connector.get_read_limits().unwrap().inbound, 32);
+        let qp = side.queue_pair();
+        run(|overlapped| connector.accept(&qp, most, 0, b"", overlapped)).unwrap();
+        let reply = if frame.revision == 1 { 20 } else { 24 };
+        read(&mut client, reply);
+        client.write_all(&reads).unwrap();
+        responses(&mut client);
+    }
+}
+
+/// IW-011 and MPA2-015, MPA2-016: a Reply that announces more Reads than this side wanted to serve is taken on as far as
+/// the adapter serves them, and the client sees the number. Above that there is no connection.
+#[test]
+fn iw_011_the_inbound_limit_follows_the_reply() {
+    let inbound_outbound = |ird, ord| {
+        let limits = limits_after(ird, ord).0.unwrap();
+        (limits.inbound, limits.outbound)
+    };
+    assert_eq!(inbound_outbound(48, 64), (64, 48));
+    assert_eq!(inbound_outbound(5, 7), (7, 5));
+    assert_eq!(inbound_outbound(100, 128), (128, 48));
+    let (refused, sent) = limits_after(48, 129);
+    assert_eq!(refused, Err(Status::CONNECTION_REFUSED));
+    let code = iwarp::TerminateCode::new(2, 0, 6);
+    assert_eq!(sent, iwarp::terminate_frame(code, true, false));
+}
+
 /// A server that answers a Rev 2 Request with this Reply; what follows it comes back.
 fn answered_by_hand(options: Options, reply: Frame) -> (Result<(), Status>, Vec<u8>) {
     let side = Side::with(options);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iwarp::TerminateCode;
-use iwarp::mpa::startup::{ConcludeError, Frame, FrameKind, FrameReader, Offer, ReadyKinds};
+use iwarp::mpa::startup::{
+    ConcludeError, Frame, FrameKind, FrameReader, Offer, ReadyKinds, peer_limits,
+};
 use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 use rustix::io::Errno;
 use socket2::Socket;
@@ -317,13 +319,16 @@ impl Connector {
                 if agreed.revision == 1 && attempt.offer.revision == 1 {
                     self.core.remember_revision_1(attempt.destination.ip());
                 }
-                if reply.enhanced.is_none() {
-                    agreed.limits.ird = agreed.limits.ird.min(UNSTATED_READ_LIMIT); // IW-069
-                    agreed.limits.ord = agreed.limits.ord.min(UNSTATED_READ_LIMIT);
-                }
+                // Limits that the Reply does not state (IW-069). What it may read goes by our Request (MPA2-019).
+                let (ird, ord) = peer_limits(reply);
+                let cut = |limit: u32, stated: Option<u32>| match stated {
+                    Some(_) => limit,
+                    None => limit.min(UNSTATED_READ_LIMIT),
+                };
+                agreed.limits.ord = cut(agreed.limits.ord, ord);
                 state.private_data = Some(reply.private_data.clone());
                 state.limits = Some(ReadLimits {
-                    inbound: agreed.limits.ird,
+                    inbound: cut(agreed.limits.ird, ird),
                     outbound: agreed.limits.ord,
                 });
                 let mut stream = exchange.into_stream();

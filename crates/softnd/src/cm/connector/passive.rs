@@ -185,8 +185,12 @@ impl Connector {
             exchange, request, ..
         } = *offered;
         let view = state.limits.unwrap_or_default();
+        let inbound = match peer_limits(&request) {
+            (Some(_), _) => view.inbound,
+            (None, _) => self.core.read_limits().ird, // MPA2-017
+        };
         let effective = iwarp::ReadLimits {
-            ird: limits.inbound.min(view.inbound), // IW-010, CONN-063
+            ird: limits.inbound.min(inbound), // IW-010, CONN-063
             ord: limits.outbound.min(view.outbound),
         };
         let towards = self.core.options.towards(exchange.stream.peer().ip());
