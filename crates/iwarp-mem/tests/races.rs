@@ -165,7 +165,7 @@ fn registrations_do_not_mix() {
 #[test]
 fn a_bind_is_in_use_before_and_after_its_turn() {
     let table = Table::new();
-    for _ in 0..rounds(2000) {
+    for _ in 0..rounds(500) {
         let buffer = Buffer::new(64);
         let region = table.register(&buffer, Rights::all(), PD).unwrap();
         let window = table.create_window(PD).unwrap();
@@ -192,7 +192,7 @@ fn a_bind_is_in_use_before_and_after_its_turn() {
 #[test]
 fn a_bind_survives_the_release_of_what_it_names() {
     let table = Table::with_options(&TableOptions::default().capacity(20)).unwrap();
-    for round in 0..rounds(2000) {
+    for round in 0..rounds(500) {
         let buffer = Buffer::new(64);
         let region = table.register(&buffer, Rights::all(), PD).unwrap();
         let window = table.create_window(PD).unwrap();
