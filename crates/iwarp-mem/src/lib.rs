@@ -42,5 +42,5 @@ mod window;
 
 pub use copy::Backend;
 pub use region::{Busy, RegisterError, Registration, Rights};
-pub use table::{Table, TableOptions};
+pub use table::{OnLenientSink, Table, TableOptions};
 pub use window::Window;

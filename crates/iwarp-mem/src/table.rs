@@ -39,6 +39,19 @@ pub struct TableOptions {
     pub seed: Option<u64>,
     /// Regions and windows there can be at most; values above 2^24 mean that.
     pub capacity: u32,
+    /// Who is told when a Read sink is allowed for the first time that [`TableOptions::strict_sinks`] would refuse.
+    pub on_lenient_sink: Option<OnLenientSink>,
+}
+
+/// A function to be called with the STag of a Read sink, see [`TableOptions::on_lenient_sink`]. It may be called with locks
+/// held: it must not use the table.
+#[derive(Clone)]
+pub struct OnLenientSink(Arc<dyn Fn(STag) + Send + Sync>);
+
+impl fmt::Debug for OnLenientSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnLenientSink")
+    }
 }
 
 impl Default for TableOptions {
@@ -48,6 +61,7 @@ impl Default for TableOptions {
             backend: Backend::default(),
             seed: None,
             capacity: MAX_SLOTS,
+            on_lenient_sink: None,
         }
     }
 }
@@ -81,6 +95,15 @@ impl TableOptions {
     #[must_use]
     pub fn capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
+    }
+
+    /// Sets [`TableOptions::on_lenient_sink`].
+    #[must_use]
+    pub fn on_lenient_sink(self, tell: impl Fn(STag) + Send + Sync + 'static) -> Self {
+        Self {
+            on_lenient_sink: Some(OnLenientSink(Arc::new(tell))),
+            ..self
+        }
     }
 }
 
@@ -122,6 +145,7 @@ pub(crate) struct Shared {
     backend: Backend,
     strict_sinks: bool,
     lenient_sinks: AtomicU64,
+    on_lenient_sink: Option<OnLenientSink>,
 }
 
 impl Default for Table {
@@ -163,6 +187,7 @@ impl Table {
             backend: options.backend,
             strict_sinks: options.strict_sinks,
             lenient_sinks: AtomicU64::new(0),
+            on_lenient_sink: options.on_lenient_sink.clone(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -373,13 +398,16 @@ impl Shared {
         (view.r#use == place.r#use).then_some(view)
     }
 
-    fn sink_allowed(&self, rights: Rights) -> bool {
+    fn sink_allowed(&self, stag: STag, rights: Rights) -> bool {
         if rights.intersects(Rights::READ_SINK | Rights::REMOTE_WRITE) {
             return true; // AMB-016: neither needs LOCAL_WRITE beside it
         }
         let lenient = rights.contains(Rights::LOCAL_WRITE) && !self.strict_sinks;
-        if lenient {
-            self.lenient_sinks.fetch_add(1, Ordering::Relaxed);
+        if lenient
+            && self.lenient_sinks.fetch_add(1, Ordering::Relaxed) == 0
+            && let Some(tell) = &self.on_lenient_sink
+        {
+            tell.0(stag);
         }
         lenient
     }
@@ -452,7 +480,7 @@ impl Memory for Table {
         let allowed = match need {
             LocalAccess::Read => true,
             LocalAccess::Write => rights.contains(Rights::LOCAL_WRITE),
-            LocalAccess::ReadSink => self.shared.sink_allowed(rights),
+            LocalAccess::ReadSink => self.shared.sink_allowed(sge.token, rights),
         };
         if !allowed {
             return Err(AccessError::Rights);

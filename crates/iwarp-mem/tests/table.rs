@@ -2,7 +2,10 @@
 
 #![cfg(not(loom))]
 
-use std::{collections::HashSet, sync::Barrier};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Barrier, Mutex},
+};
 
 use iwarp::{
     Access, AccessError, BindError, Crc, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
@@ -101,12 +104,19 @@ fn regions_open_only_what_their_flags_say() {
 /// AMB-015, AMB-071: each lenient sink is counted, and the strict table has none.
 #[test]
 fn lenient_sinks_are_counted_or_refused() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = || {
+        let told = Arc::clone(&told);
+        TableOptions::default().on_lenient_sink(move |stag| told.lock().unwrap().push(stag))
+    };
     let (lenient, strict) = (
-        Table::new(),
-        Table::with_options(&TableOptions::default().strict_sinks(true)).unwrap(),
+        Table::with_options(&telling()).unwrap(),
+        Table::with_options(&telling().strict_sinks(true)).unwrap(),
     );
+    let mut first = None;
     for (table, expected, count) in [(&lenient, None, 2), (&strict, Some(AccessError::Rights), 0)] {
         let (_a, only_local) = register(table, 8, Rights::LOCAL_WRITE);
+        first = first.or(Some(only_local.stag()));
         for _ in 0..2 {
             let got = table.check_local(local(&only_local, 0, 8), LocalAccess::ReadSink, PD);
             assert_eq!(got.err(), expected);
@@ -119,6 +129,11 @@ fn lenient_sinks_are_counted_or_refused() {
         }
         assert_eq!(table.lenient_sinks(), count);
     }
+    assert_eq!(
+        *told.lock().unwrap(),
+        [first.unwrap()],
+        "told once, of the first"
+    );
 }
 
 /// The order of the checks, where several fail: STag, scope, rights, wrap, bounds.

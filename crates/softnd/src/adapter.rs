@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use crate::cm::{connector, listener};
 use crate::device::Device;
 use crate::file::File;
+use crate::leniency::{Act, Leniency};
 use crate::options::{Options, Profile};
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) table: Arc<Table>,
     pub(crate) device: Device,
+    pub(crate) leniency: Arc<Leniency>,
     /// Connection set-up and tear-down.
     pub(crate) control: Arc<Domain>,
     /// Threads parked in any of the adapter's overlapped files.
@@ -81,9 +83,14 @@ impl Core {
         control.add_interest(); // every parked thread drives it
         let background = Background::start()?;
         let strict = options.profile == Profile::Strict;
+        let leniency = Arc::new(Leniency::new(addresses.first().copied()));
         let table = TableOptions::default()
             .strict_sinks(strict)
-            .capacity(options.limits.memory_tokens);
+            .capacity(options.limits.memory_tokens)
+            .on_lenient_sink({
+                let leniency = Arc::clone(&leniency);
+                move |stag| leniency.tell(Act::ReadSink, Some(stag))
+            });
         let table = Table::with_options(&table).map_err(io::Error::other)?;
         let core = Arc::new(Self {
             id,
@@ -91,6 +98,7 @@ impl Core {
             options,
             table: Arc::new(table),
             device: Device::default(),
+            leniency,
             control,
             parked,
             background,
@@ -472,6 +480,8 @@ impl AdapterExtensions for Handle {
     fn counters(&self) -> Counters {
         let mut counters = Counters::new();
         self.0.device.count(&mut counters);
+        let read_sinks = self.0.table.lenient_sinks();
+        self.0.leniency.add_to(&mut counters, read_sinks);
         counters
     }
 

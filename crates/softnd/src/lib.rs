@@ -17,6 +17,7 @@ mod cm;
 mod cq;
 mod device;
 mod file;
+mod leniency;
 mod limits;
 mod log;
 mod mr;

@@ -23,6 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::adapter::{Core, PD};
 use crate::cm::connector::Connector;
 use crate::cq::{Cq, Entry, Firing};
+use crate::leniency::Act;
 use crate::log::limited;
 use crate::options::Profile;
 use crate::progress::Edges;
@@ -69,6 +70,9 @@ pub(crate) enum Phase {
     Claimed,
     /// The stream is there, initiator requests are not accepted yet.
     Starting,
+    /// Connected as the passive side, and nothing was posted yet that a peer could notice: whether the peer has sent
+    /// anything is looked at with the first such post (AMB-040).
+    Unheard,
     /// Connected.
     Open,
     /// Failed, or ended by the peer.
@@ -120,6 +124,8 @@ pub(crate) struct Qp {
     state: Mutex<State>,
     /// As narrow as adapters are (AMB-071).
     strict: bool,
+    /// SGEs that the client has asked for, for initiator requests and for Receives.
+    asked_sges: (u32, u32),
     this: Weak<Self>,
 }
 
@@ -138,6 +144,8 @@ struct State {
     over: bool,
     /// Octets received in this visit.
     received: usize,
+    /// Sends of the peer that have waited for a Receive, as far as they are counted.
+    stalls: u64,
     gather: Gather,
     /// When the end of the connection is forced (IW-065).
     deadline: Option<Instant>,
@@ -217,6 +225,7 @@ impl Qp {
                 flush: Flush::Free,
                 over: false,
                 received: 0,
+                stalls: 0,
                 gather: Gather::default(),
                 deadline: None,
                 timer: None,
@@ -230,6 +239,10 @@ impl Qp {
                 edges: AtomicU8::new(0),
                 state: Mutex::new(state),
                 strict,
+                asked_sges: (
+                    options.max_initiator_request_sge,
+                    options.max_receive_request_sge,
+                ),
                 this: this.clone(),
             }
         })
@@ -246,7 +259,7 @@ impl Qp {
         let mut state = self.lock();
         match state.phase {
             Phase::Fresh => {}
-            Phase::Claimed | Phase::Starting | Phase::Open => {
+            Phase::Claimed | Phase::Starting | Phase::Unheard | Phase::Open => {
                 return fail(
                     Status::CONNECTION_ACTIVE,
                     "the queue pair is connected or connecting",
@@ -287,7 +300,8 @@ impl Qp {
             state.connection.send_ready(); // MPA2-028: before anything can be posted
         }
         state.phase = match start {
-            Start::Open => Phase::Open,
+            Start::Open if initiator => Phase::Open,
+            Start::Open => Phase::Unheard,
             Start::Awaited | Start::Held => Phase::Starting,
         };
         let mut link = Link::new(stream, start != Start::Held, &self.core);
@@ -379,13 +393,11 @@ impl Qp {
         let mut state = self.lock();
         match state.phase {
             Phase::Open | Phase::Ended => {}
+            Phase::Unheard => {
+                let local = wqe.operation.is_local();
+                self.may_speak_first(&mut state, local)?;
+            }
             _ => return Err(post_error(iwarp::PostError::NotConnected)),
-        }
-        if self.strict && state.connection.would_speak_first() && !wqe.operation.is_local() {
-            return fail(
-                Status::CONNECTION_INVALID,
-                "the passive side may not send before it has received; the strict profile is as narrow as adapters are",
-            ); // AMB-040, AMB-071
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
         let most = link::batch_octets(&state.connection) as u64;
@@ -405,6 +417,43 @@ impl Qp {
         Ok(())
     }
 
+    /// The first post of the passive side, but for local ones: some adapters refuse it while the peer has not sent anything
+    /// (AMB-040).
+    #[cold]
+    fn may_speak_first(&self, state: &mut State, local: bool) -> Result<()> {
+        if local {
+            return Ok(());
+        }
+        let first = state.connection.would_speak_first();
+        if first && self.strict {
+            return fail(
+                Status::CONNECTION_INVALID,
+                "the passive side may not send before it has received; the strict profile is as narrow as adapters are",
+            ); // AMB-071
+        }
+        if first {
+            self.core.leniency.count(Act::PassiveFirst);
+        }
+        state.phase = Phase::Open;
+        Ok(())
+    }
+
+    /// An initiator request was posted with so many SGEs.
+    fn posted_sges(&self, count: usize) {
+        self.count_surplus(count, self.asked_sges.0);
+    }
+
+    /// A Receive was posted with so many SGEs.
+    fn posted_receive_sges(&self, count: usize) {
+        self.count_surplus(count, self.asked_sges.1);
+    }
+
+    fn count_surplus(&self, count: usize, asked: u32) {
+        if count > asked as usize {
+            self.core.leniency.count(Act::SurplusSges); // AMB-009
+        }
+    }
+
     fn post_receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
         let mut state = self.lock();
         let stalled = state.connection.is_stalled();
@@ -422,7 +471,7 @@ impl Qp {
     fn flush(&self) {
         let mut state = self.lock();
         state.connection.flush();
-        if state.phase == Phase::Open {
+        if matches!(state.phase, Phase::Unheard | Phase::Open) {
             state.phase = Phase::Ended;
         }
         state.work(Edges::KICK);
@@ -778,7 +827,7 @@ impl State {
             Event::Ready => {
                 self.signals |= Signals::READY;
                 if self.phase == Phase::Starting {
-                    self.phase = Phase::Open;
+                    self.phase = Phase::Unheard;
                 }
             }
             Event::PeerClosed => {
@@ -795,6 +844,15 @@ impl State {
                 self.fail(Signals::FAILED | Signals::TERMINATED, qp);
             }
             Event::Ended => {}
+        }
+    }
+
+    /// A Send of the peer waits for a Receive.
+    #[cold]
+    fn count_stalls(&mut self, qp: &Qp) {
+        let stalls = self.connection.counters().stalls;
+        if std::mem::replace(&mut self.stalls, stalls) != stalls {
+            qp.core.leniency.count(Act::ReceiveWait); // AMB-008
         }
     }
 
@@ -822,11 +880,12 @@ impl State {
         if self.phase == Phase::Disconnected {
             self.set_deadline(qp);
         }
+        let stall = self.connection.poll_timeout();
+        if stall.is_some() {
+            self.count_stalls(qp);
+        }
         let wanted = match &self.link {
-            Some(_) => [self.connection.poll_timeout(), self.deadline]
-                .into_iter()
-                .flatten()
-                .min(),
+            Some(_) => [stall, self.deadline].into_iter().flatten().min(),
             None => None,
         };
         if self.timer.map(|(at, _)| at) == wanted {

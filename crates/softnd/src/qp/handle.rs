@@ -44,6 +44,15 @@ impl Handle {
         })
     }
 
+    /// Posts with the engine's form of an SGE list.
+    fn with_sges(
+        &self,
+        sges: &[Sge],
+        post: impl FnOnce(&[iwarp::Sge]) -> Result<()>,
+    ) -> Result<()> {
+        with_sges(sges, post, |count| self.0.posted_sges(count))
+    }
+
     fn region(&self, region: &Arc<dyn MemoryRegion>) -> Result<Arc<Region>> {
         downcast::<Region>(region.clone(), |region| {
             Arc::ptr_eq(region.core(), &self.0.core)
@@ -79,14 +88,20 @@ fn engine(sge: &Sge) -> iwarp::Sge {
     }
 }
 
-/// Calls `with` with the engine's form of an SGE list.
-fn with_sges<T>(sges: &[Sge], with: impl FnOnce(&[iwarp::Sge]) -> T) -> T {
+/// Calls `post` with the engine's form of an SGE list, and `several` when it has taken more than one.
+fn with_sges(
+    sges: &[Sge],
+    post: impl FnOnce(&[iwarp::Sge]) -> Result<()>,
+    several: impl FnOnce(usize),
+) -> Result<()> {
     match sges {
-        [] => with(&[]),
-        [one] => with(&[engine(one)]),
+        [] => post(&[]),
+        [one] => post(&[engine(one)]),
         more => {
             let more: SmallVec<[_; INLINE_SGES]> = more.iter().map(engine).collect();
-            with(&more)
+            post(&more)?;
+            several(more.len());
+            Ok(())
         }
     }
 }
@@ -124,7 +139,7 @@ impl QueuePair for Handle {
     fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
         allow(flags, SEND, Status::INVALID_PARAMETER_4)?;
         let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
-        with_sges(sges, |sges| {
+        self.with_sges(sges, |sges| {
             let operation = Operation::Send {
                 data: Payload::Sges(sges),
                 solicited,
@@ -135,7 +150,8 @@ impl QueuePair for Handle {
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
-        with_sges(sges, |sges| self.0.post_receive(context, sges))
+        let post = |sges: &[_]| self.0.post_receive(context, sges);
+        with_sges(sges, post, |count| self.0.posted_receive_sges(count))
     }
 
     fn bind(
@@ -196,7 +212,7 @@ impl QueuePair for Handle {
 
     fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {
         allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
-        with_sges(sges, |sink| {
+        self.with_sges(sges, |sink| {
             self.post(
                 context,
                 Operation::Read {
@@ -210,7 +226,7 @@ impl QueuePair for Handle {
 
     fn write(&self, context: u64, sges: &[Sge], to: RemoteAddress, flags: OpFlags) -> Result<()> {
         allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
-        with_sges(sges, |sges| {
+        self.with_sges(sges, |sges| {
             self.post(
                 context,
                 Operation::Write {

@@ -3,6 +3,8 @@
 
 pub mod wire;
 
+pub mod log;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,6 +17,7 @@ use super::{Answered, Binding, Connector, Phase, State};
 use crate::adapter::{Core, UNSTATED_READ_LIMIT};
 use crate::capture::FlowRole;
 use crate::cm::{Exchange, Heard};
+use crate::leniency::Act;
 use crate::options::Profile;
 use crate::progress::Edges;
 use crate::qp::{Qp, Start};
@@ -316,6 +317,9 @@ impl Connector {
                 self.attempt_failed(state, status)
             }
             Ok(mut agreed) => {
+                if agreed.peer_to_peer != attempt.offer.asks_peer_to_peer() {
+                    self.core.leniency.count(Act::NoReadyMessage);
+                }
                 if agreed.revision == 1 && attempt.offer.revision == 1 {
                     self.core.remember_revision_1(attempt.destination.ip());
                 }
