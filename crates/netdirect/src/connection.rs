@@ -149,7 +149,7 @@ pub trait Connector: OverlappedObject {
     ///
     /// # Errors
     ///
-    /// [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): not bound.
+    /// [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): not bound, or disconnected (CONN-094).
     fn get_local_address(&self) -> Result<SocketAddr>;
 
     /// `GetPeerAddress`: address and port of the peer; from the offered request on at the passive side, from a successful
@@ -181,7 +181,7 @@ pub trait Connector: OverlappedObject {
     ///
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): not connected. After the peer's disconnect or an error it
     ///   still is (TST-043).
-    /// - [`CANCELED`](crate::Status::CANCELED) as final status: the queue pair was released.
+    /// - [`CANCELED`](crate::Status::CANCELED) as final status: the queue pair was released (CONN-110).
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn disconnect(&self, overlapped: &Overlapped) -> Result<Started>;
 }

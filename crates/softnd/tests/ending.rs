@@ -391,3 +391,95 @@ fn amb_033_disconnect_ends_after_the_flush_and_notify_disconnect() {
         assert_eq!((packet.user, packet.status), (expected, Status::SUCCESS));
     }
 }
+
+/// What a connector tells of its peer, and of itself.
+fn answers(connector: &Arc<dyn Connector>) -> [Status; 3] {
+    [
+        common::status(connector.get_read_limits()),
+        common::status(connector.get_peer_address()),
+        common::status(connector.get_local_address()),
+    ]
+}
+
+const NOTHING: [Status; 3] = [Status::CONNECTION_INVALID; 3];
+
+/// CONN-110, CONN-105: NotifyDisconnect ends with `ND_CANCELED` by a cancel only.
+#[test]
+fn conn_110_disconnect_is_cancelled_when_the_queue_pair_is_released() {
+    let (side, qp, connector, _client) = silent();
+    let port = CompletionPort::new();
+    side.file.associate(&port, 0).unwrap();
+    let _ = connector.notify_disconnect(&numbered(1)).unwrap();
+    let _ = connector.disconnect(&numbered(2)).unwrap();
+    assert_eq!(told(&port), []);
+    drop(qp);
+    assert_eq!(told(&port), [(1, Status::SUCCESS), (2, Status::CANCELED)]);
+    assert_disconnected(&connector);
+}
+
+/// Catalogue, state D.
+fn assert_disconnected(connector: &Arc<dyn Connector>) {
+    assert_eq!(answers(connector), NOTHING);
+    let again = common::status(connector.disconnect(&Overlapped::new()));
+    assert_eq!(again, Status::CONNECTION_INVALID);
+    let notified = Overlapped::new();
+    let _ = connector.notify_disconnect(&notified).unwrap();
+    assert_eq!(notified.status(), Status::SUCCESS);
+}
+
+/// CONN-116: the implicit disconnect, of a live connection and of one that the peer has ended.
+#[test]
+fn conn_116_a_released_queue_pair_leaves_its_connector_disconnected() {
+    for ended in [false, true] {
+        let (side, qp, connector, client) = silent();
+        let port = CompletionPort::new();
+        side.file.associate(&port, 0).unwrap();
+        qp.receive(5, &[]).unwrap();
+        let _ = connector.notify_disconnect(&numbered(1)).unwrap();
+        let _ = side.cq.notify(NotifyType::Any, &numbered(2)).unwrap();
+        assert_eq!(answers(&connector), [Status::SUCCESS; 3]);
+        if ended {
+            drop(client);
+            let _ = connector.notify_disconnect(&numbered(0)).unwrap();
+            port.get(Some(common::LONG)).expect("the end is told");
+        }
+        drop(qp);
+        let told = told(&port);
+        if !ended {
+            assert_eq!(told, [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
+        }
+        assert_eq!(side.result().status, Status::CANCELED);
+        assert_disconnected(&connector);
+    }
+}
+
+/// CONN-078, CONN-094, CONN-099.
+#[test]
+fn conn_099_a_dead_connector_has_no_peer() {
+    let (_side, connector, _client) = offered_by_hand();
+    assert_eq!(answers(&connector), [Status::SUCCESS; 3]);
+    connector.reject(b"").unwrap();
+    assert_eq!(answers(&connector), NOTHING);
+
+    let pair = pair();
+    run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
+    assert_eq!(answers(&pair.active_connector), NOTHING);
+
+    // Given up by the release of the queue pair between Connect and CompleteConnect.
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(0);
+    let (here, there) = (active.connector(), passive.connector());
+    let (arrives, connects) = (Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&there, &arrives);
+    let qp = active.queue_pair();
+    let connecting = here.connect(&qp, address, 1, 1, b"", &connects);
+    end(arrival, &arrives).unwrap();
+    let passive_qp = passive.queue_pair();
+    let _ = there
+        .accept(&passive_qp, 1, 1, b"", &Overlapped::new())
+        .unwrap();
+    end(connecting, &connects).unwrap();
+    assert_eq!(answers(&here), [Status::SUCCESS; 3]);
+    drop(qp);
+    assert_eq!(answers(&here), NOTHING);
+}

@@ -76,6 +76,13 @@ enum Phase {
     Dead,
 }
 
+impl Phase {
+    /// Nothing comes after it: there is no peer any more, and no local address.
+    fn is_over(&self) -> bool {
+        matches!(self, Self::Disconnected | Self::Dead)
+    }
+}
+
 /// An answered attempt.
 #[derive(Debug)]
 struct Answered {
@@ -126,6 +133,12 @@ impl State {
         self.local = Some(binding.local);
         self.bound = Some(binding.socket);
         self.failed = false;
+    }
+
+    /// The connection is over for the client: its requests of NotifyDisconnect end well.
+    fn end_notifications(&mut self) {
+        let notifications = self.requests.take_notifications();
+        self.done.push(notifications, Status::SUCCESS);
     }
 
     fn cancel_requests(&mut self) {
@@ -270,8 +283,7 @@ impl Connector {
         match state.phase {
             Phase::Connected | Phase::Answered(_) if signals.intersects(end) => {
                 state.ended = true;
-                let notifications = state.requests.take_notifications();
-                state.done.push(notifications, Status::SUCCESS); // CONN-102
+                state.end_notifications(); // CONN-102
             }
             Phase::Disconnecting if signals.contains(Signals::GONE) => {
                 self.disconnected(state);
@@ -282,8 +294,7 @@ impl Connector {
 
     /// The own Disconnect ends, and before it what waited for the end of the connection (AMB-033).
     fn disconnected(&self, state: &mut State) {
-        let notifications = state.requests.take_notifications();
-        state.done.push(notifications, Status::SUCCESS);
+        state.end_notifications();
         self.finish(state, Phase::Disconnected, Status::SUCCESS);
     }
 
@@ -296,6 +307,13 @@ impl Connector {
                 state.cancel_requests();
             }
             Phase::Answered(_) => self.abandon_answer(&mut state),
+            // The queue pair disconnects itself, and for the client that is the end of the connection (CONN-116).
+            Phase::Connected | Phase::Disconnecting => {
+                state.end_notifications(); // CONN-105
+                self.finish(&mut state, Phase::Disconnected, Status::CANCELED); // CONN-110
+                state.done.guard = state.guard.take();
+                state.qp = None;
+            }
             _ => {}
         }
     }
@@ -606,11 +624,7 @@ impl netdirect::Connector for Handle {
 
     fn get_read_limits(&self) -> Result<ReadLimits> {
         let state = self.0.lock();
-        let limits = if matches!(state.phase, Phase::Disconnected) {
-            None
-        } else {
-            state.limits
-        };
+        let limits = state.limits.filter(|_| !state.phase.is_over());
         limits.ok_or_else(|| {
             Error::new(
                 Status::CONNECTION_INVALID,
@@ -625,15 +639,16 @@ impl netdirect::Connector for Handle {
     }
 
     fn get_local_address(&self) -> Result<SocketAddr> {
-        let local = self.0.lock().local;
+        let state = self.0.lock();
+        let local = state.local.filter(|_| !state.phase.is_over());
         local.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "the connector is not bound")) // CONN-094
     }
 
     fn get_peer_address(&self) -> Result<SocketAddr> {
         let state = self.0.lock();
         let peer = match state.phase {
-            Phase::Idle | Phase::Waiting(_) | Phase::Disconnected | Phase::Connecting(_) => None,
-            _ => state.peer,
+            Phase::Idle | Phase::Waiting(_) | Phase::Connecting(_) => None,
+            _ => state.peer.filter(|_| !state.phase.is_over()),
         };
         peer.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "the connector is not connected")) // CONN-099
     }
