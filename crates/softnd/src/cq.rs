@@ -146,7 +146,7 @@ impl Cq {
             queue_pairs
                 .iter()
                 .filter_map(Weak::upgrade)
-                .for_each(|qp| qp.abort());
+                .for_each(|qp| drop(qp.abort()));
         }
         for request in firing.requests.into_iter() {
             request.complete(firing.status);

@@ -286,13 +286,16 @@ impl Qp {
         }
     }
 
+    // Those that follow are called with the connector locked. They leave their news to its holder, who delivers them when
+    // it has unlocked: what runs then may use the connector.
+
     /// Starts full operation on a stream; as Initiator the ready-to-receive message leaves first.
     pub(crate) fn start(
         &self,
         stream: Stream,
         config: StreamConfig,
         start: Start,
-    ) -> io::Result<()> {
+    ) -> (io::Result<()>, News) {
         let mut state = self.lock();
         let initiator = config.role == iwarp::Role::Initiator;
         state.connection.start(config);
@@ -318,11 +321,11 @@ impl Qp {
             state.cut(self, StreamEnd::Reset, 0);
         }
         state.work(Edges::KICK);
-        attached
+        (attached, state.into_news())
     }
 
     /// Has the stream driven by others from now on, and by nobody else: what happens on it wakes one thread and not two.
-    pub(crate) fn drive_from(&self, drivers: Drivers) {
+    pub(crate) fn drive_from(&self, drivers: Drivers) -> News {
         let mut state = self.lock();
         if let Some(link) = &mut state.link
             && let Err(error) = self.attach(link, drivers)
@@ -330,6 +333,7 @@ impl Qp {
             // Those of before see to it, only a wake-up later.
             limited!(warn, %error, "cannot change who drives a stream");
         }
+        state.into_news()
     }
 
     fn attach(&self, link: &mut Link, drivers: Drivers) -> io::Result<()> {
@@ -344,7 +348,7 @@ impl Qp {
     }
 
     /// CompleteConnect after the ready-to-receive message was sent ahead of it.
-    pub(crate) fn open(&self) {
+    pub(crate) fn open(&self) -> News {
         let mut state = self.lock();
         if state.phase == Phase::Starting {
             state.phase = Phase::Open;
@@ -353,34 +357,37 @@ impl Qp {
             link.reading = true;
         }
         state.work(Edges::KICK);
+        state.into_news()
     }
 
     /// Local Disconnect, or release of the last reference: flushes, sends what was begun, ends our direction, and
-    /// gives the peer a bounded time to end its own (IW-020, IW-064, IW-065). True when nothing is left to wait for.
-    pub(crate) fn disconnect(&self) -> bool {
+    /// gives the peer a bounded time to end its own (IW-020, IW-064, IW-065). True when nothing was left of the stream before;
+    /// otherwise that is signalled.
+    pub(crate) fn disconnect(&self) -> (bool, News) {
         let mut state = self.lock();
-        if matches!(
+        let gone = state.is_gone();
+        if !matches!(
             state.phase,
             Phase::Fresh | Phase::Claimed | Phase::Disconnected
         ) {
-            return state.is_gone();
+            state.phase = Phase::Disconnected;
+            state.connection.disconnect();
+            if let Some(link) = &mut state.link {
+                link.reading = true;
+                let dropped = link.drop_unsent();
+                state.connection.handle_dropped(dropped);
+            }
+            state.work(Edges::KICK);
         }
-        state.phase = Phase::Disconnected;
-        state.connection.disconnect();
-        if let Some(link) = &mut state.link {
-            link.reading = true;
-            let dropped = link.drop_unsent();
-            state.connection.handle_dropped(dropped);
-        }
-        state.work(Edges::KICK);
-        state.is_gone()
+        (gone, state.into_news())
     }
 
     /// Ends the connection with a reset, whatever is under way.
-    pub(crate) fn abort(&self) {
+    pub(crate) fn abort(&self) -> News {
         let mut state = self.lock();
         state.cut(self, StreamEnd::Reset, 0);
         state.work(Edges::empty());
+        state.into_news()
     }
 
     // ---- what the client does with it ----
@@ -483,9 +490,9 @@ impl Qp {
         if let Some(connector) = connector {
             connector.queue_pair_released();
         }
-        if !self.disconnect()
-            && let Some(this) = self.this.upgrade()
-        {
+        let (gone, news) = self.disconnect();
+        drop(news);
+        if !gone && let Some(this) = self.this.upgrade() {
             self.core.linger(self.id, this);
             // It may have ended before it was put there.
             if self.lock().is_gone() {
@@ -591,6 +598,33 @@ impl Locked<'_> {
     fn send(&mut self) {
         let qp = self.qp;
         self.visit = State::send(self, qp);
+    }
+
+    /// Unlocks without delivering anything.
+    fn into_news(mut self) -> News {
+        drop(self.state.take());
+        News {
+            qp: self.qp.this.clone(),
+            visit: self.visit,
+        }
+    }
+}
+
+/// What was left undelivered when a queue pair was unlocked. Dropping it delivers, and takes up what other threads have left
+/// meanwhile: not to be done with a lock held that what runs then might take.
+#[must_use = "dropping it delivers"]
+#[derive(Debug)]
+pub(crate) struct News {
+    qp: Weak<Qp>,
+    visit: Visit,
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        if let Some(qp) = self.qp.upgrade() {
+            let mut state = qp.lock();
+            state.visit = self.visit;
+        }
     }
 }
 

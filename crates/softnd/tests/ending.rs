@@ -5,7 +5,7 @@ mod common;
 use std::any::Any;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use netdirect::{
     Overlapped, QueuePair, RemoteAddress, Sge, Status,
 };
 use socket2::SockRef;
+use softnd::Options;
 
 /// The ends that a connection can come to without this side's Disconnect.
 #[derive(Clone, Copy, Debug)]
@@ -482,4 +483,68 @@ fn conn_099_a_dead_connector_has_no_peer() {
     assert_eq!(answers(&here), [Status::SUCCESS; 3]);
     drop(qp);
     assert_eq!(answers(&here), NOTHING);
+}
+
+/// What runs when a request ends may use the connector, also where a call of the connector has ended the request.
+#[test]
+fn a_call_of_the_connector_ends_requests_with_no_lock_held() {
+    let over = |act: Box<dyn FnOnce() + Send>| {
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            act();
+            tell.send(()).unwrap();
+        });
+        told.recv_timeout(common::LONG).expect("no deadlock");
+    };
+    let used = Arc::new(AtomicUsize::new(0));
+    let use_at_end = |overlapped: &Overlapped, connector: &Arc<dyn Connector>| {
+        let (used, connector) = (used.clone(), connector.clone());
+        at_end(overlapped, move || {
+            connector.get_local_address().unwrap();
+            used.fetch_add(1, Ordering::SeqCst);
+        });
+    };
+
+    // Another thread may have delivered it.
+    let wait_for = |count| {
+        while used.load(Ordering::SeqCst) < count {
+            std::thread::yield_now();
+        }
+    };
+
+    // Disconnect flushes the Receive.
+    let (side, qp, connector, _client) = silent();
+    qp.receive(5, &[]).unwrap();
+    let results = Overlapped::new();
+    let _ = side.cq.notify(NotifyType::Any, &results).unwrap();
+    use_at_end(&results, &connector);
+    over(Box::new(move || {
+        let _ = connector.disconnect(&Overlapped::new()).unwrap();
+    }));
+    wait_for(1);
+
+    // CompleteConnect takes in what the peer has sent since the ready-to-receive message left without it.
+    let soon = Some(Duration::from_millis(20));
+    let active = Side::with(Options::default().timeouts(|limits| limits.hold_ready = soon));
+    let passive = Side::new();
+    let (listener, address) = passive.listener(0);
+    let (here, there) = (active.connector(), passive.connector());
+    let (active_qp, passive_qp) = (active.queue_pair(), passive.queue_pair());
+    let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&there, &arrives);
+    let connecting = here.connect(&active_qp, address, 1, 1, b"", &connects);
+    end(arrival, &arrives).unwrap();
+    let accepting = there.accept(&passive_qp, 1, 1, b"", &accepts);
+    end(connecting, &connects).unwrap();
+    end(accepting, &accepts).unwrap();
+    active_qp.receive(1, &[]).unwrap();
+    passive_qp.send(2, &[], OpFlags::empty()).unwrap();
+    assert_eq!(passive.result().status, Status::SUCCESS);
+    let results = Overlapped::new();
+    let _ = active.cq.notify(NotifyType::Any, &results).unwrap();
+    use_at_end(&results, &here);
+    over(Box::new(move || {
+        run(|overlapped| here.complete_connect(overlapped)).unwrap();
+    }));
+    wait_for(2);
 }

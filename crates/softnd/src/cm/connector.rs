@@ -320,12 +320,12 @@ impl Connector {
 
     /// Ends an attempt that is under way, visibly as one that was given up (AMB-004).
     fn give_up(&self, state: &mut State) {
+        let qp = state.qp.take();
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
             attempt.reset(&self.core);
-        }
-        if let Some(qp) = state.qp.take() {
-            qp.unclaim();
-            qp.abort();
+            qp.inspect(|qp| qp.unclaim());
+        } else if let Some(qp) = qp {
+            state.done.news.push(qp.abort());
         }
         self.enter(state, Phase::Dead);
     }
@@ -341,7 +341,7 @@ impl Connector {
                 qp.unclaim();
             }
         } else if let Some(qp) = state.qp.take() {
-            qp.disconnect();
+            state.done.news.push(qp.disconnect().1);
         }
     }
 
@@ -414,10 +414,13 @@ impl Connector {
         };
         state.requests.add_step(self.begin(overlapped)?);
         state.phase = Phase::Disconnecting;
-        if qp.disconnect() {
+        let (gone, news) = qp.disconnect();
+        state.done.news.push(news);
+        if gone {
             self.disconnected(&mut state);
         } else {
-            qp.drive_from(Drivers::Control);
+            let news = qp.drive_from(Drivers::Control);
+            state.done.news.push(news);
         }
         Ok(Started::Pending)
     }
@@ -545,7 +548,7 @@ impl Timed for Connector {
             Phase::Answered(_) => self.send_ready_early(&mut state),
             Phase::Accepting => {
                 if let Some(qp) = state.qp.take() {
-                    qp.abort();
+                    state.done.news.push(qp.abort());
                 }
                 self.finish(&mut state, Phase::Dead, Status::IO_TIMEOUT); // CONN-059
             }

@@ -13,7 +13,7 @@ use netdirect::{PendingOverlapped, Status};
 
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
-use crate::qp::FlushGuard;
+use crate::qp::{FlushGuard, News};
 use crate::stream::Stream;
 
 /// What is to be done once no lock is held.
@@ -22,6 +22,8 @@ use crate::stream::Stream;
 pub(crate) struct Done {
     /// Requests to be completed.
     requests: Vec<(PendingOverlapped, Status)>,
+    /// Told after that.
+    news: Vec<News>,
     /// What the end of the connection brings about is seen after that.
     guard: Option<Arc<FlushGuard>>,
 }
@@ -37,6 +39,7 @@ impl Done {
         for (request, status) in self.requests {
             request.complete(status);
         }
+        drop(self.news);
         drop(self.guard);
     }
 }

@@ -445,11 +445,13 @@ impl Connector {
             Some(stream) => {
                 let config = self.stream_config(iwarp::Role::Initiator, &answered.agreed, &stream);
                 state.guard = Some(qp.guard_flush());
-                qp.start(stream, config, start)
+                let (started, news) = qp.start(stream, config, start);
+                state.done.news.push(news);
+                started
             }
             None if state.ended => Err(io::ErrorKind::ConnectionReset.into()),
             None => {
-                qp.open();
+                state.done.news.push(qp.open());
                 Ok(())
             }
         }

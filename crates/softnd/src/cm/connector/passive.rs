@@ -213,13 +213,17 @@ impl Connector {
         // Without a third message there is nothing to wait for (IW-005).
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };
-        let started = stream.send_frame(&octets).and_then(|()| {
-            state.guard = Some(qp.guard_flush());
-            qp.start(stream, config, start)
-        });
+        let started = stream
+            .send_frame(&octets)
+            .inspect_err(|_| qp.unclaim())
+            .and_then(|()| {
+                state.guard = Some(qp.guard_flush());
+                let (started, news) = qp.start(stream, config, start);
+                state.done.news.push(news);
+                started
+            });
         if let Err(error) = started {
             tracing::debug!(%error, "the peer was gone at Accept");
-            qp.unclaim();
             return self.finish(state, Phase::Dead, Status::CONNECTION_ABORTED);
         }
         if open {
@@ -234,7 +238,7 @@ impl Connector {
     pub(super) fn accepting(&self, state: &mut State, signals: Signals) {
         let status = if signals.contains(Signals::READY) {
             if let Some(qp) = &state.qp {
-                qp.drive_from(Drivers::Queues);
+                state.done.news.push(qp.drive_from(Drivers::Queues));
             }
             return self.finish(state, Phase::Connected, Status::SUCCESS);
         } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
@@ -245,7 +249,7 @@ impl Connector {
             return;
         };
         if let Some(qp) = state.qp.take() {
-            qp.disconnect();
+            state.done.news.push(qp.disconnect().1);
         }
         self.finish(state, Phase::Dead, status);
     }
