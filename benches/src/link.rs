@@ -90,6 +90,7 @@ fn end(role: Role, crc: bool) -> Connection {
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
         private_payload: false,
+        confirm_writes: false,
         early: usize::MAX,
     });
     end

@@ -63,6 +63,7 @@ impl Side {
             ready: Some(Ready::Write),
             receive_wait: Duration::ZERO,
             private_payload: false,
+            confirm_writes: false,
             early: 40,
         });
         let batch = TxBatch::with_capacity(1 << 16, 16);

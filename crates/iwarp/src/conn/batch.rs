@@ -285,6 +285,7 @@ impl TxBatch {
     }
 
     /// The next `len` octets of the buffer, to be written.
+    #[inline]
     pub(super) fn reserve(&mut self, len: usize) -> &mut [u8] {
         let start = self.fill;
         self.fill += len;
@@ -302,6 +303,7 @@ impl TxBatch {
     }
 
     /// What was reserved from `mark` on becomes a piece.
+    #[inline]
     pub(super) fn push_bytes(&mut self, mark: usize, ends: bool) {
         let range = to_u32(mark)..to_u32(self.fill);
         self.remaining += u64::from(range.end - range.start);

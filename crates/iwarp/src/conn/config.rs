@@ -78,6 +78,9 @@ pub struct StreamConfig {
     pub receive_wait: Duration,
     /// Payload is always copied into the batch, so that it can be captured.
     pub private_payload: bool,
+    /// A Write ends when the peer has answered a Read behind it, which it does after it has placed the Write, and not when
+    /// the transport has taken it (AMB-002). Needs an outbound limit of at least 1 and is off without.
+    pub confirm_writes: bool,
     /// Without CRC and markers, FPDUs of at least so many octets are placed while they arrive
     /// ([`Connection::landing`](super::Connection::landing)); `usize::MAX` for none.
     pub early: usize,

@@ -6,10 +6,12 @@ use super::Connection;
 use super::config::StreamEnd;
 use super::event::{Event, Notice};
 use super::fault::{Fault, Included};
+use super::queues::InitiatorQueue;
 use super::work::{RequestKind, WqeStatus};
-use crate::ddp::{Header, UntaggedError};
+use crate::ddp::{Header, TaggedHeader, UntaggedError};
 use crate::mpa;
 use crate::rdmap::{Class, Opcode, ReadRequest, Terminate};
+use crate::types::RemoteAddress;
 
 /// Where in its life a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,10 +194,16 @@ impl Connection {
                 _ => &[],
             },
         };
-        let open = kinds
-            .iter()
-            .filter_map(|kind| Some((self.initiator.oldest_open(*kind)?, *kind)));
-        let failed = open.min_by_key(|(at, _)| *at).map(|(at, kind)| {
+        let oldest = |queue: &InitiatorQueue| {
+            let open = kinds
+                .iter()
+                .filter_map(|kind| Some((queue.oldest_open(*kind)?, *kind)));
+            open.min_by_key(|(at, _)| *at)
+        };
+        let failed = self
+            .refused_write(&terminate)
+            .or_else(|| oldest(&self.initiator));
+        let failed = failed.map(|(at, kind)| {
             let status = match (terminate.code.class(), kind) {
                 (Class::Protection, _) => WqeStatus::RemoteAccess, // AMB-002
                 (Class::NoBuffer, Send | Immediate) => WqeStatus::Timeout, // AMB-008
@@ -204,6 +212,25 @@ impl Connection {
             (at, status)
         });
         self.end(Cause::Terminated(terminate), failed);
+    }
+
+    /// The open Write that a Terminate names, if one does.
+    fn refused_write(&mut self, terminate: &Terminate) -> Option<(u64, RequestKind)> {
+        let (Some(Opcode::Write), Some(Header::Tagged(header))) =
+            (terminate.opcode(), terminate.ddp)
+        else {
+            return None;
+        };
+        let place = RemoteAddress {
+            stag: header.stag(),
+            to: header.to(),
+        };
+        // Some peers count the payload alone (OPEN-07): then this is less than it was, and still inside the right Write.
+        let length = terminate.segment_length.unwrap_or(0);
+        let payload = usize::from(length).saturating_sub(TaggedHeader::LEN);
+        let at = self.initiator.open_write_to(place, payload as u64)?;
+        self.initiator.refuse(at);
+        Some((at, RequestKind::Write))
     }
 
     fn end(&mut self, cause: Cause, failed: Option<(u64, WqeStatus)>) {

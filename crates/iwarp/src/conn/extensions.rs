@@ -11,7 +11,7 @@ use super::fault::{Fault, read_refused};
 use super::frame::{self, Budget};
 use super::queues::Work;
 use super::rx::{Handled, check_header_length};
-use super::tx::{Asked, Inbound, Outbound, Step};
+use super::tx::{Asked, Asker, Inbound, Outbound, Step};
 use super::work::WqeStatus;
 use super::{Clock, Connection};
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
@@ -109,7 +109,7 @@ impl Connection {
         if response.id != id {
             return Err(OperationError::Unspecified.into()); // RDMAPX-012
         }
-        let slot = asked.request;
+        let slot = asked.asker.request();
         let octets = response.value.to_ne_bytes();
         if mem.place(span, &octets, MessageEnd::Last) == Err(Revoked) {
             // The client has deregistered the sink under its own Atomic.
@@ -169,7 +169,7 @@ impl Connection {
         }
         self.counters.sent.atomic_requests += 1;
         self.tx.reads.push_back(Outbound {
-            request: Some(at),
+            asker: Asker::Request(at),
             sink: RemoteAddress::default(),
             span: self.tx.spans.first().copied(),
             size: AtomicOp::LEN,
@@ -177,6 +177,7 @@ impl Connection {
             last: true,
             atomic: Some(request.id),
         });
+        self.tx.unconfirmed = 0; // its answer confirms the Writes before it
         self.finish_current();
         Step::Again
     }

@@ -203,6 +203,7 @@ pub(super) fn put_in_place(
 }
 
 /// `ULPDU_Length` and the DDP header.
+#[inline]
 fn write_front(front: &mut [u8], ulpdu: usize, header: &[u8]) {
     let length = u16::try_from(ulpdu).expect("a MULPDU has at most 64768 octets");
     front[..fpdu::HEADER_LEN].copy_from_slice(&length.to_be_bytes());
@@ -210,6 +211,7 @@ fn write_front(front: &mut [u8], ulpdu: usize, header: &[u8]) {
 }
 
 /// PAD, zeroed (MPA-053), and the CRC field, zero without CRC as siw has it (PEER-009).
+#[inline]
 fn write_trailer(trailer: &mut [u8], sum: Option<Crc>) {
     let (pad, field) = trailer.split_at_mut(trailer.len() - crc::LEN);
     if !pad.is_empty() {

@@ -100,6 +100,7 @@ const NOT_STARTED: StreamConfig = StreamConfig {
     ready: None,
     receive_wait: Duration::ZERO,
     private_payload: false,
+    confirm_writes: false,
     early: usize::MAX,
 };
 
@@ -149,6 +150,8 @@ impl Connection {
         if self.phase == Phase::Idle {
             self.config = config;
             self.tx.copies = config.crc || config.private_payload || config.markers.sent;
+            self.initiator
+                .confirm_writes(config.confirm_writes && config.limits.ord > 0);
             self.phase = Phase::Running;
         }
     }

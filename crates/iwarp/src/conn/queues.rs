@@ -49,8 +49,9 @@ impl Work {
         matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
 
-    /// It is over when the transport has it (RDMAP-093).
-    const fn ends_when_sent(&self) -> bool {
+    /// Its octets stand in the stream: it is over when the transport has them (RDMAP-093), or when it is
+    /// [confirmed](Request::confirmed).
+    const fn is_sent(&self) -> bool {
         matches!(
             self,
             Self::Send { .. } | Self::Write { .. } | Self::Immediate { .. }
@@ -92,6 +93,8 @@ pub(super) struct Request {
     pub(super) silent: bool,
     pub(super) fence: bool,
     pub(super) inline: bool,
+    /// A Write that is over when the peer has said that it is placed (AMB-002).
+    pub(super) confirmed: bool,
     progress: Progress,
     /// Stream offset behind the last FPDU, once that was made.
     pub(super) end: u64,
@@ -105,6 +108,7 @@ const EMPTY: Request = Request {
     silent: false,
     fence: false,
     inline: false,
+    confirmed: false,
     progress: Progress::Done(WqeStatus::Flushed),
     end: 0,
 };
@@ -132,6 +136,9 @@ pub(super) struct InitiatorQueue {
     pub(super) tail: u64,
     /// Reads started and not done.
     pub(super) open_reads: u32,
+    /// Writes end when they are confirmed; all before this position have been.
+    confirm_writes: bool,
+    confirmed: u64,
 }
 
 impl InitiatorQueue {
@@ -153,7 +160,14 @@ impl InitiatorQueue {
             next: 0,
             tail: 0,
             open_reads: 0,
+            confirm_writes: false,
+            confirmed: 0,
         }
+    }
+
+    /// Whether Writes that are posted from here on end only when they are confirmed.
+    pub(super) const fn confirm_writes(&mut self, confirm: bool) {
+        self.confirm_writes = confirm;
     }
 
     fn index(&self, at: u64) -> usize {
@@ -269,6 +283,8 @@ impl InitiatorQueue {
             silent,
             fence,
             inline: matches!(data, Payload::Inline(_)),
+            // Of no octets there is nothing to be placed.
+            confirmed: self.confirm_writes && length > 0 && matches!(work, Work::Write { .. }),
             progress: Progress::Open,
             end: 0,
         };
@@ -284,9 +300,29 @@ impl InitiatorQueue {
     /// A request is over. Earlier ones may still be open: results stay in posting order (RDMAP-099, CQ-042).
     pub(super) fn finish(&mut self, at: u64, status: WqeStatus) {
         self.get_mut(at).progress = Progress::Done(status);
+        self.advance_done();
+    }
+
+    fn advance_done(&mut self) {
         while self.done < self.tail && self.get(self.done).progress != Progress::Open {
             self.done += 1;
         }
+    }
+
+    /// The peer has answered what stands behind all requests before this position: it has placed their data.
+    pub(super) fn confirm(&mut self, before: u64) {
+        if !self.confirm_writes {
+            return;
+        }
+        self.confirmed = self.confirmed.max(self.done);
+        while self.confirmed < before {
+            let request = self.get(self.confirmed);
+            if request.progress == Progress::Open && request.confirmed {
+                self.get_mut(self.confirmed).progress = Progress::Done(WqeStatus::Success);
+            }
+            self.confirmed += 1;
+        }
+        self.advance_done();
     }
 
     /// A Read has got all its data, an Atomic its answer.
@@ -297,7 +333,10 @@ impl InitiatorQueue {
 
     /// The oldest open request waits for an answer, or would have to.
     pub(super) fn oldest_is_answered(&self) -> bool {
-        self.done < self.tail && self.get(self.done).work.is_answered()
+        self.done < self.tail && {
+            let request = self.get(self.done);
+            request.work.is_answered() || request.confirmed
+        }
     }
 
     /// The request to be started next, or under way: the oldest that is not made in full, because messages are made in the
@@ -325,11 +364,13 @@ impl InitiatorQueue {
         while self.unsent < self.next {
             let request = self.get(self.unsent);
             match (request.progress, &request.work) {
-                (Progress::Open, work) if work.ends_when_sent() => {
+                (Progress::Open, work) if work.is_sent() => {
                     if request.end > sent {
                         return;
                     }
-                    self.finish(self.unsent, WqeStatus::Success);
+                    if !request.confirmed {
+                        self.finish(self.unsent, WqeStatus::Success);
+                    }
                 }
                 (Progress::Open | Progress::Done(_), _) => {}
             }
@@ -342,7 +383,7 @@ impl InitiatorQueue {
         (self.unsent.max(self.done)..self.tail).find(|at| {
             let request = self.get(*at);
             let under_way = *at >= self.next || request.end > sent;
-            request.progress == Progress::Open && request.work.ends_when_sent() && under_way
+            request.progress == Progress::Open && request.work.is_sent() && under_way
         })
     }
 
@@ -351,6 +392,33 @@ impl InitiatorQueue {
         (self.done..self.tail).find(|at| {
             let request = self.get(*at);
             request.progress == Progress::Open && request.work.kind() == kind
+        })
+    }
+
+    /// The peer has refused this Write. It handles a stream in order: it has placed the Writes before it, and has dropped what
+    /// the transport has taken behind it, of which nothing was told yet.
+    pub(super) fn refuse(&mut self, at: u64) {
+        self.confirm(at);
+        for behind in at + 1..self.next {
+            let request = self.get_mut(behind);
+            if request.progress == Progress::Done(WqeStatus::Success) && request.work.is_sent() {
+                request.progress = Progress::Done(WqeStatus::Flushed);
+            }
+        }
+    }
+
+    /// The oldest open Write that has been started and covers so many octets of the peer's memory, at least one.
+    pub(super) fn open_write_to(&self, place: RemoteAddress, octets: u64) -> Option<u64> {
+        (self.done..self.tail.min(self.next + 1)).find(|at| {
+            let request = self.get(*at);
+            let Work::Write { remote } = request.work else {
+                return false;
+            };
+            let offset = place.to.wrapping_sub(remote.to);
+            let end = offset.checked_add(octets.max(1));
+            request.progress == Progress::Open
+                && remote.stag == place.stag
+                && end.is_some_and(|end| end <= request.length.into())
         })
     }
 

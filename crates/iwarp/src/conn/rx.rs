@@ -11,7 +11,7 @@ use super::end::{About, Cause, Phase};
 use super::event::Notice;
 use super::fault::{Fault, read_refused, write_refused};
 use super::frame::to_u32;
-use super::tx::{Asked, Inbound};
+use super::tx::{Asked, Asker, Inbound};
 use super::work::WqeStatus;
 use super::{Clock, Connection};
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
@@ -461,7 +461,7 @@ impl Connection {
             && mem.place(place, segment.payload, end(segment.last)) == Err(Revoked)
         {
             // The client has deregistered the sink under its own Read.
-            let slot = self.tx.reads.front().and_then(|read| read.request);
+            let slot = self.tx.reads.front().and_then(|read| read.asker.request());
             let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
             let about = self.about(ulpdu);
             self.fail_with(TaggedError::InvalidSTag.into(), about, failed);
@@ -483,8 +483,15 @@ impl Connection {
         let Some(read) = self.tx.take_read() else {
             return;
         };
-        if let Some(at) = read.request.filter(|_| read.last) {
-            self.initiator.finish_read(at);
+        match read.asker {
+            Asker::Ready => {}
+            Asker::Confirmation(before) => self.initiator.confirm(before),
+            Asker::Request(at) => {
+                self.initiator.confirm(at);
+                if read.last {
+                    self.initiator.finish_read(at);
+                }
+            }
         }
     }
 

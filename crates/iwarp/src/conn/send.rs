@@ -6,7 +6,7 @@ use super::config::Ready;
 use super::end::Failing;
 use super::frame::{self, Budget, Framing};
 use super::queues::Work;
-use super::tx::{Asked, Current, Last, Outbound, Step};
+use super::tx::{Asked, Asker, Current, Last, Outbound, Step};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
@@ -191,11 +191,10 @@ impl Connection {
             self.tx.current = Some(current);
             return;
         }
-        if matches!(
-            self.initiator.get(self.initiator.next).work,
-            Work::Write { .. }
-        ) {
+        let request = self.initiator.get(self.initiator.next);
+        if matches!(request.work, Work::Write { .. }) {
             self.counters.sent.writes += 1;
+            self.tx.unconfirmed += u32::from(request.confirmed);
         } else {
             self.counters.sent.sends += 1;
             self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // DDP-032, RDMAP-069
@@ -245,7 +244,7 @@ impl Connection {
             return Step::Full;
         }
         self.tx.reads.push_back(Outbound {
-            request: Some(at),
+            asker: Asker::Request(at),
             sink,
             span,
             size,
@@ -253,6 +252,7 @@ impl Connection {
             last,
             atomic: None,
         });
+        self.tx.unconfirmed = 0; // its answer confirms the Writes before it
         if last {
             self.finish_current();
         } else {
@@ -303,26 +303,7 @@ impl Connection {
                 self.counters.sent.writes += u64::from(made);
                 made
             }
-            Some(Ready::Read) => {
-                let request = ReadRequest {
-                    sink: NOWHERE,
-                    size: 0,
-                    source: NOWHERE,
-                };
-                let made = self.put_read_request(request, budget, out);
-                if made {
-                    self.tx.reads.push_back(Outbound {
-                        request: None,
-                        sink: NOWHERE,
-                        span: None,
-                        size: 0,
-                        received: 0,
-                        last: true,
-                        atomic: None,
-                    });
-                }
-                made
-            }
+            Some(Ready::Read) => self.put_empty_read(Asker::Ready, budget, out),
             Some(Ready::Send) => {
                 let ulp = control(Opcode::Send);
                 let header = UntaggedHeader::new(true, ulp, 0, Qn::SEND, self.tx.send_msn, 0);
@@ -339,6 +320,43 @@ impl Connection {
         }
         self.tx.ready = None;
         Step::Again
+    }
+
+    /// A Read of no octets behind the Writes made so far: the peer answers it when it has placed them (AMB-002; RFC 5040
+    /// section 5.5).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn send_confirmation(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+        let before = Asker::Confirmation(self.initiator.next);
+        if !self.put_empty_read(before, budget, out) {
+            return Step::Full;
+        }
+        self.tx.unconfirmed = 0;
+        self.tx.response_turn = true;
+        Step::Again
+    }
+
+    /// A Read of no octets, which belongs to no request.
+    #[inline(never)]
+    fn put_empty_read(&mut self, asker: Asker, budget: &mut Budget, out: &mut TxBatch) -> bool {
+        let request = ReadRequest {
+            sink: NOWHERE,
+            size: 0,
+            source: NOWHERE,
+        };
+        let made = self.put_read_request(request, budget, out);
+        if made {
+            self.tx.reads.push_back(Outbound {
+                asker,
+                sink: NOWHERE,
+                span: None,
+                size: 0,
+                received: 0,
+                last: true,
+                atomic: None,
+            });
+        }
+        made
     }
 
     /// The next segment of the answer to the peer's oldest Read (RFC 5040 section 5.2.2); to one of no octets, it is a

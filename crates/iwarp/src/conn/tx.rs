@@ -27,6 +27,10 @@ const _: () = assert!(READ_REQUEST_LEN as usize == UntaggedHeader::LEN + ReadReq
 const ATOMIC_REQUEST_LEN: u16 = 70;
 const _: () = assert!(ATOMIC_REQUEST_LEN as usize == UntaggedHeader::LEN + AtomicRequest::LEN);
 
+/// Writes in a row that one Read confirms at most. A row that fills the initiator queue is confirmed in parts, so that the
+/// client can post on while the rest is under way.
+const WRITES_CONFIRMED: u32 = 16;
+
 /// State of the outbound half.
 #[derive(Debug)]
 pub(super) struct Tx {
@@ -49,6 +53,8 @@ pub(super) struct Tx {
     atomics: usize,
     /// Which octets of the stream belong to which answer, where they are read in place.
     pub(super) runs: VecDeque<Run>,
+    /// Writes made since the last Request whose answer will confirm them.
+    pub(super) unconfirmed: u32,
     /// An answer goes before the next own message.
     pub(super) response_turn: bool,
     /// Octets of the stream made, and taken by the transport.
@@ -79,8 +85,8 @@ pub(super) struct Current {
 /// One of our Read or Atomic Requests on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outbound {
-    /// The request it belongs to; none for the ready-to-receive message.
-    pub(super) request: Option<u64>,
+    /// What it is for.
+    pub(super) asker: Asker,
     pub(super) sink: RemoteAddress,
     pub(super) span: Option<Span>,
     pub(super) size: u32,
@@ -89,6 +95,27 @@ pub(super) struct Outbound {
     pub(super) last: bool,
     /// An Atomic, of this identifier.
     pub(super) atomic: Option<u32>,
+}
+
+/// What a Read or Atomic Request of ours is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// It is the ready-to-receive message.
+    Ready,
+    /// The request at this position.
+    Request(u64),
+    /// A Read of no octets: when it is answered, the Writes before this position are placed.
+    Confirmation(u64),
+}
+
+impl Asker {
+    /// The request it belongs to.
+    pub(super) const fn request(self) -> Option<u64> {
+        match self {
+            Self::Request(at) => Some(at),
+            Self::Ready | Self::Confirmation(_) => None,
+        }
+    }
 }
 
 /// What the peer asks for.
@@ -132,6 +159,7 @@ pub(super) enum Source {
     Terminate,
     Ready,
     Response,
+    Confirmation,
     Own,
 }
 
@@ -157,6 +185,7 @@ impl Tx {
             responses: VecDeque::new(),
             atomics: 0,
             runs: VecDeque::new(),
+            unconfirmed: 0,
             response_turn: false,
             handed: octets,
             sent: octets,
@@ -222,8 +251,8 @@ impl Tx {
     }
 
     /// Nothing is to be made but the client's requests.
-    fn has_no_answers(&self) -> bool {
-        self.responses.is_empty() && self.ready.is_none()
+    fn has_only_requests(&self) -> bool {
+        self.responses.is_empty() && self.ready.is_none() && self.unconfirmed == 0
     }
 
     pub(super) fn take_read(&mut self) -> Option<Outbound> {
@@ -254,6 +283,7 @@ impl Tx {
         self.failing = None;
         self.spans.clear();
         self.reads.clear();
+        self.unconfirmed = 0;
     }
 
     /// Nothing more is made, but for the Terminate.
@@ -363,6 +393,7 @@ impl Connection {
                 Some(Source::Terminate) => self.send_terminate(&mut budget, out),
                 Some(Source::Ready) => self.send_ready_message(&mut budget, out),
                 Some(Source::Response) => self.send_response(mem, &mut budget, out),
+                Some(Source::Confirmation) => self.send_confirmation(&mut budget, out),
                 Some(Source::Own) => self.send_own(mem, &mut budget, out),
                 None => Step::Full,
             };
@@ -388,7 +419,7 @@ impl Connection {
             }
             Phase::Running => {}
         }
-        if self.tx.has_no_answers() && self.initiator.upcoming().is_none() {
+        if self.tx.has_only_requests() && self.initiator.upcoming().is_none() {
             return None;
         }
         if matches!(self.tx.failing, Some(Failing::Cut(_))) {
@@ -417,12 +448,35 @@ impl Connection {
         if self.tx.ready.is_some() {
             return Some(Source::Ready); // MPA2-028
         }
+        if self.tx.unconfirmed > 0 && self.confirmation_is_due() {
+            let answers = !self.tx.responses.is_empty() && self.tx.response_turn;
+            return Some(if answers {
+                Source::Response
+            } else {
+                Source::Confirmation
+            });
+        }
         match (self.may_start(), !self.tx.responses.is_empty()) {
             (true, true) if self.tx.response_turn => Some(Source::Response),
             (true, _) => Some(Source::Own),
             (false, true) => Some(Source::Response),
             (false, false) => None,
         }
+    }
+
+    /// The Writes made so far need a Read of their own, and it may be sent: the upcoming request cannot start now, is not
+    /// answered itself, and is no Write that could share a Read with them.
+    #[cold]
+    fn confirmation_is_due(&self) -> bool {
+        let later = self
+            .initiator
+            .upcoming()
+            .is_some_and(|request| match request.work {
+                Work::Read { .. } | Work::Atomic { .. } => true,
+                Work::Write { .. } => self.tx.unconfirmed < WRITES_CONFIRMED,
+                _ => false,
+            });
+        self.may_read() && !(later && self.may_start())
     }
 
     /// A message of our own has begun and is not finished.
@@ -463,7 +517,7 @@ impl Connection {
             .tx
             .reads
             .front()
-            .is_some_and(|read| read.request.is_none());
+            .is_some_and(|read| read.asker == Asker::Ready);
         let open = self.tx.reads.len() - usize::from(ready);
         ord == 0 || (open < ord && !(ready && ord == 1))
     }

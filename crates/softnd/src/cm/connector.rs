@@ -488,6 +488,7 @@ impl Connector {
             ready: agreed.ready,
             receive_wait: self.core.options.effective_receive_wait(),
             private_payload: stream.is_captured(),
+            confirm_writes: false,
             early: crate::qp::EARLY,
         }
     }

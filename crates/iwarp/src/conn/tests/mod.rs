@@ -1,6 +1,7 @@
 //! The connection against the catalogue: two engines, one virtual clock, no sockets.
 
 mod batch;
+mod confirm;
 mod cuts;
 mod early;
 mod ends;

@@ -126,6 +126,8 @@ struct Setting {
     /// In what `a` sends, in what `b` sends.
     markers: [bool; 2],
     private: bool,
+    /// Of `a`, of `b`.
+    confirm: [bool; 2],
     mulpdu: u32,
     limits: ReadLimits,
     ready: Option<Ready>,
@@ -138,13 +140,14 @@ fn setting() -> impl Strategy<Value = Setting> {
         Just(Some(Ready::Write)),
         Just(Some(Ready::Read))
     ];
-    let flags = (any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<[bool; 2]>());
     let markers = prop_oneof![2 => Just([false; 2]), 1 => any::<[bool; 2]>()];
     (flags, markers, mulpdu, 1..5u32, ready).prop_map(
-        |((crc, private), markers, mulpdu, limit, ready)| Setting {
+        |((crc, private, confirm), markers, mulpdu, limit, ready)| Setting {
             crc,
             markers,
             private,
+            confirm,
             mulpdu,
             limits: ReadLimits {
                 ird: limit,
@@ -173,11 +176,16 @@ struct Books {
     total: u64,
     /// Where data has to end up: at this side (true) or at the peer.
     expected: Vec<(bool, STag, Vec<u8>)>,
+    /// Writes: their context, their place at the peer and what it has to hold.
+    writes: Vec<(u64, STag, Vec<u8>)>,
+    /// Completions that were looked at.
+    seen: usize,
     window: Option<crate::WindowId>,
     bound: bool,
 }
 
 struct Run {
+    setting: Setting,
     pair: Pair,
     /// Of `a`, of `b`.
     books: [Books; 2],
@@ -196,6 +204,7 @@ impl Run {
             ready: setting.ready,
             receive_wait: Duration::from_secs(3600),
             private_payload: setting.private,
+            confirm_writes: setting.confirm[0],
             early: 40,
         };
         let mut knobs = Knobs::default();
@@ -208,15 +217,36 @@ impl Run {
                     sent: setting.markers[1],
                     received: setting.markers[0],
                 },
+                confirm_writes: setting.confirm[1],
                 ..a
             },
             knobs,
         );
         pair.a.conn.send_ready();
         Self {
+            setting,
             pair,
             books: Default::default(),
         }
+    }
+
+    /// AMB-002: a Write that ended well on a side that confirms them is in the peer's memory by now.
+    fn check_confirmed(&mut self) -> Result<(), TestCaseError> {
+        for a in [true, false] {
+            let confirms = self.setting.confirm[usize::from(!a)];
+            let (end, peer, books) = self.side(a);
+            let done = end.completions();
+            let new = done[books.seen..].iter().filter(|done| {
+                confirms && done.kind == RequestKind::Write && done.status == WqeStatus::Success
+            });
+            for done in new {
+                let mut writes = books.writes.iter();
+                let (_, place, data) = writes.find(|write| write.0 == done.context).unwrap();
+                prop_assert_eq!(&peer.mem.bytes(*place), data, "Write {}", done.context);
+            }
+            books.seen = done.len();
+        }
+        Ok(())
     }
 
     /// The side, its peer, and its books.
@@ -229,7 +259,7 @@ impl Run {
         }
     }
 
-    fn act(&mut self, action: &Action) {
+    fn act(&mut self, action: &Action) -> Result<(), TestCaseError> {
         match *action {
             Action::Post {
                 by_a,
@@ -257,6 +287,7 @@ impl Run {
                 };
                 for _ in 0..count {
                     self.pair.step();
+                    self.check_confirmed()?;
                 }
                 self.pair.knobs = before;
             }
@@ -271,6 +302,7 @@ impl Run {
             }
             Action::Trouble { to_a, what } => self.trouble(to_a, what),
         }
+        self.check_confirmed()
     }
 
     fn trouble(&mut self, to_a: bool, what: Trouble) {
@@ -310,8 +342,8 @@ impl Run {
     }
 
     /// Everything comes to rest, with as many Receives as Sends.
-    fn settle(&mut self) {
-        self.pair.run();
+    fn settle(&mut self) -> Result<(), TestCaseError> {
+        self.run()?;
         for _ in 0..200 {
             if !self.pair.a.conn.is_stalled() && !self.pair.b.conn.is_stalled() {
                 break;
@@ -322,8 +354,16 @@ impl Run {
                     books.receive(end);
                 }
             }
-            self.pair.run();
+            self.run()?;
         }
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), TestCaseError> {
+        while self.pair.step() {
+            self.check_confirmed()?;
+        }
+        Ok(())
     }
 }
 
@@ -467,7 +507,12 @@ impl Books {
                     data: Payload::Sges(&halves(source, cut)),
                     remote: at(target),
                 };
-                (request.post(end, operation), (false, target.token, data))
+                let done = request.post(end, operation);
+                if done {
+                    let write = (request.context, target.token, data.clone());
+                    self.writes.push(write);
+                }
+                (done, (false, target.token, data))
             }
         };
         if done {
@@ -552,9 +597,9 @@ proptest! {
     ) {
         let mut run = Run::new(setting);
         for action in &actions {
-            run.act(action);
+            run.act(action)?;
         }
-        run.settle();
+        run.settle()?;
         for a in [true, false] {
             let (end, peer, books) = run.side(a);
             prop_assert_eq!(end.fault(), None);
@@ -602,13 +647,13 @@ proptest! {
     ) {
         let mut run = Run::new(setting);
         for action in before.iter().chain(&trouble).chain(&after) {
-            run.act(action);
+            run.act(action)?;
         }
-        run.settle();
+        run.settle()?;
         for a in [true, false] {
             run.side(a).0.disconnect();
         }
-        run.settle();
+        run.settle()?;
         for a in [true, false] {
             let (end, _, books) = run.side(a);
             let (requests, receives) = results(end);
