@@ -29,7 +29,6 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-mem --lib loom`.
 
 mod admin;
-mod copy;
 #[cfg(unix)]
 pub mod io;
 mod region;
@@ -40,7 +39,7 @@ mod sync;
 mod table;
 mod window;
 
-pub use copy::Backend;
+pub use rdma_buffer::Backend;
 pub use region::{Busy, RegisterError, Registration, Rights};
 pub use table::{OnLenientSink, Table, TableOptions};
 pub use window::Window;

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use iwarp::STag;
-use netdirect::Buffer;
+use rdma_buffer::Buffer;
 
 use crate::{admin::Place, slot::Kind, table::Shared};
 

@@ -13,9 +13,9 @@
 //! a pin or, by [`Slot::view`], between two equal reads of the word. They are atomics, so no `unsafe` is needed here.
 
 use iwarp::{Pd, STag, Span, StreamId};
+use rdma_buffer::Extent;
 
 use crate::{
-    copy::Extent,
     region::Rights,
     sync::{AtomicPtr, AtomicU32, AtomicU64, Backoff, Ordering, fence},
 };

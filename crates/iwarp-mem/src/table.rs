@@ -12,12 +12,11 @@ use iwarp::{
     Access, AccessError, AtomicError, AtomicOp, BindError, Crc, InvalidateError, LocalAccess,
     Memory, MessageEnd, Pd, RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
 };
-use netdirect::Buffer;
 use parking_lot::Mutex;
+use rdma_buffer::{Backend, Buffer, Part, Sum};
 
 use crate::{
     admin::{Admin, Place},
-    copy::{self, Backend, Extent},
     region::{RegisterError, Registration, Rights},
     slot::{Backing, Kind, Pin, Use, View},
     slots::Slots,
@@ -118,7 +117,7 @@ impl TableOptions {
 /// use iwarp_mem::{Rights, Table};
 ///
 /// let table = Table::new();
-/// let buffer = netdirect::Buffer::new(4096);
+/// let buffer = rdma_buffer::Buffer::new(4096);
 /// let region = table.register(&buffer, Rights::REMOTE_WRITE, Pd(1)).unwrap();
 ///
 /// // An inbound Write: checked first, then placed.
@@ -211,7 +210,7 @@ impl Table {
             len: buffer.len() as u64,
             pd,
             rights,
-            extent: Extent::of(buffer),
+            extent: buffer.extent(),
             owner: 0,
         };
         // The registration holds a clone of the buffer from before the STag exists.
@@ -264,6 +263,23 @@ impl Table {
     }
 }
 
+/// The engine's CRC, for copies that are summed.
+struct Summed<'a>(&'a mut Crc);
+
+impl Sum for Summed<'_> {
+    fn update(&mut self, octets: &[u8]) {
+        self.0.update(octets);
+    }
+
+    fn carry(&self) -> [u8; 4] {
+        self.0.carry()
+    }
+
+    fn become_sum_of(&mut self, remainder: &[u8]) {
+        *self.0 = Crc::of_remainder(remainder);
+    }
+}
+
 /// A pinned slot, and which use of it.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
@@ -298,17 +314,21 @@ impl Held<'_> {
             "octets for a span of another length"
         );
         let (dst, extent) = self.pin.locate(at).ok_or(Revoked)?;
-        // `netdirect::Buffer` vouches for all of the extent: its own memory consists of atomic words; the maker of a
+        let part = match end {
+            MessageEnd::More => Part::More,
+            MessageEnd::Last => Part::Last,
+        };
+        // `rdma_buffer::Buffer` vouches for all of the extent: its own memory consists of atomic words; the maker of a
         // foreign buffer promised that an adapter may write it at any time, and `Buffer` itself reaches it by the same
         // atomics.
         // SAFETY: `locate` found the range inside the registered buffer, which the registration keeps alive until the
         // pin is gone (`Registration`).
-        unsafe { copy::copy_in(dst, extent, src, end, self.backend) };
+        unsafe { rdma_buffer::copy_in(dst, extent, src, part, self.backend) };
         Ok(())
     }
 
     /// Carries out an Atomic on the word at `at`. Every other one on this word, of whatever table and stream, and every
-    /// access through `netdirect::Buffer` goes through the same atomic (RDMAPX-015); bulk copies and system calls that
+    /// access through `rdma_buffer::Buffer` goes through the same atomic (RDMAPX-015); bulk copies and system calls that
     /// meet it are as a device's.
     pub(crate) fn change(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {
         assert_eq!(
@@ -321,7 +341,7 @@ impl Held<'_> {
             return Err(AtomicError::Misaligned); // RDMAPX-010: where it lies, whatever the offset is
         }
         // SAFETY: aligned, as just seen; for the rest as in `copy_in`.
-        Ok(unsafe { copy::change_word(word, |old| op.apply(old)) })
+        Ok(unsafe { rdma_buffer::change_word(word, |old| op.apply(old)) })
     }
 
     /// Copies out into `dst`, and sums the copy; the lengths are equal.
@@ -339,11 +359,11 @@ impl Held<'_> {
         let (src, extent) = self.pin.locate(at).ok_or(Revoked)?;
         let Some(crc) = crc else {
             // SAFETY: as in `copy_in`, for reading.
-            unsafe { copy::copy_out(src, extent, dst, self.backend) };
+            unsafe { rdma_buffer::copy_out(src, extent, dst, self.backend) };
             return Ok(());
         };
         // SAFETY: as above.
-        unsafe { copy::copy_out_summed(src, extent, dst, crc, self.backend) };
+        unsafe { rdma_buffer::copy_out_summed(src, extent, dst, &mut Summed(crc), self.backend) };
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use iwarp::{
     StreamId,
 };
 use iwarp_mem::{Backend, Registration, Rights, Table, TableOptions};
-use netdirect::Buffer;
+use rdma_buffer::Buffer;
 
 const PD: Pd = Pd(1);
 

@@ -18,7 +18,7 @@ use iwarp_mem::{
     Registration, Rights, Table,
     io::{self, Sent},
 };
-use netdirect::Buffer;
+use rdma_buffer::Buffer;
 use socket2::SockRef;
 
 const PD: Pd = Pd(1);

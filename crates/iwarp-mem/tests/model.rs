@@ -7,8 +7,8 @@ use iwarp::{
     RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind, WindowId,
 };
 use iwarp_mem::{Backend, Registration, Rights, Table, TableOptions, Window};
-use netdirect::Buffer;
 use proptest::{prelude::*, sample::Index};
+use rdma_buffer::Buffer;
 
 const MEMORY: usize = 2048;
 

@@ -11,7 +11,7 @@ use iwarp::{
     Access, AccessError, Memory, MessageEnd, Pd, RemoteAddress, STag, Scope, Span, StreamId,
 };
 use iwarp_mem::{Backend, Registration, Rights, Table, TableOptions};
-use netdirect::Buffer;
+use rdma_buffer::Buffer;
 
 const PD: Pd = Pd(1);
 const WHO: Scope = Scope {

@@ -12,7 +12,7 @@ use iwarp::{
     RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowId, crc32c,
 };
 use iwarp_mem::{Backend, RegisterError, Registration, Rights, Table, TableOptions, Window};
-use netdirect::Buffer;
+use rdma_buffer::Buffer;
 
 const PD: Pd = Pd(1);
 const WHO: Scope = Scope {

@@ -196,7 +196,7 @@ impl Session {
         let buffer = Buffer::try_new(len).map_err(|error| {
             Failure::nd(
                 format_args!("get {} of memory", units::bytes(len as u64)),
-                &error,
+                &error.into(),
             )
         })?;
         self.register_buffer(buffer, flags)

@@ -76,3 +76,9 @@ pub enum Started {
     /// `ND_SUCCESS`: finished well within the call. No event is set and no packet posted.
     Done,
 }
+
+impl From<rdma_buffer::NoMemory> for Error {
+    fn from(error: rdma_buffer::NoMemory) -> Self {
+        Self::new(Status::NO_MEMORY, error.to_string())
+    }
+}

@@ -117,14 +117,9 @@
 //!   [`Capabilities::SOLICITED_EVENTS`].
 //! - [`Immediate`] Data has 4 octets there and 8 on iWARP; memory windows and Atomics may be missing: [`Capabilities`].
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod adapter;
-#[allow(
-    unsafe_code,
-    reason = "memory that the application hands over by address"
-)]
-mod buffer;
 mod connection;
 mod counters;
 mod error;
@@ -144,7 +139,6 @@ mod sync;
 mod types;
 
 pub use adapter::Adapter;
-pub use buffer::Buffer;
 pub use connection::{Connector, Listener};
 pub use counters::Counters;
 pub use error::{Error, Result, Started};
@@ -160,6 +154,7 @@ pub use overlapped::{CompletionSink, Finished, Overlapped, PendingOverlapped};
 pub use port::{CompletionPort, Packet};
 pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};
+pub use rdma_buffer::Buffer;
 pub use status::{Severity, Status};
 pub use types::{
     AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionResult, Immediate, LocalToken,

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::mem::offset_of;
 use core::num::NonZeroU8;
-use core::ops::{Bound, RangeBounds};
+use core::ops::RangeBounds;
 
 use bitflags::bitflags;
 
@@ -448,34 +448,14 @@ impl Sge {
     /// assert_eq!((sge.address - buffer.address(), sge.length), (64, 64));
     /// ```
     pub fn new(buffer: &Buffer, range: impl RangeBounds<usize>, token: LocalToken) -> Self {
-        let (from, to) = resolve_range(range, buffer.len());
-        let length = u32::try_from(to - from).expect("a scatter/gather entry is at most 4 GiB");
+        let part = buffer.slice(range);
+        let length = u32::try_from(part.len()).expect("a scatter/gather entry is at most 4 GiB");
         Self {
-            address: buffer.address() + from as u64,
+            address: part.address(),
             length,
             token,
         }
     }
-}
-
-/// Both ends of a range within `len`; panics as slicing does.
-#[track_caller]
-pub(crate) fn resolve_range(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
-    let from = match range.start_bound() {
-        Bound::Included(&at) => at,
-        Bound::Excluded(&at) => at.checked_add(1).expect("range start overflows"),
-        Bound::Unbounded => 0,
-    };
-    let to = match range.end_bound() {
-        Bound::Included(&at) => at.checked_add(1).expect("range end overflows"),
-        Bound::Excluded(&at) => at,
-        Bound::Unbounded => len,
-    };
-    assert!(
-        from <= to && to <= len,
-        "range {from}..{to} is outside a buffer of {len} octets"
-    );
-    (from, to)
 }
 
 /// Immediate Data: what a message carries for the peer's result, beside or instead of payload.

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::mem::offset_of;
 
 use netdirect::{
-    AdapterFlags, AdapterInfo, CompletionResult, Error, Immediate, LocalToken, MrFlags, NotifyType,
-    OpFlags, QueryFlags, QueuePairOptions, RemoteAddress, RemoteToken, RequestType, Severity, Sge,
-    SharedReceiveQueueOptions, Status, VERSION_1, VERSION_2,
+    AdapterFlags, AdapterInfo, Buffer, CompletionResult, Error, Immediate, LocalToken, MrFlags,
+    NotifyType, OpFlags, QueryFlags, QueuePairOptions, RemoteAddress, RemoteToken, RequestType,
+    Severity, Sge, SharedReceiveQueueOptions, Status, VERSION_1, VERSION_2,
 };
 
 /// Section 14.3 of the catalogue, line by line.
@@ -384,4 +384,26 @@ fn options_and_results_have_their_defaults() {
         (Status::REMOTE_ERROR, 2)
     );
     assert_eq!((result.queue_pair_context, result.immediate), (3, None));
+}
+
+#[test]
+fn scatter_gather_entries_name_ranges() {
+    let buffer = Buffer::new(100).slice(20..);
+    let sge = Sge::new(&buffer, 5.., LocalToken(9));
+    assert_eq!(
+        sge,
+        Sge {
+            address: buffer.address() + 5,
+            length: 75,
+            token: LocalToken(9)
+        }
+    );
+    assert_eq!(Sge::new(&buffer, .., LocalToken(9)).length, 80);
+}
+
+#[test]
+fn a_buffer_that_cannot_be_had_is_no_memory() {
+    let error = Error::from(Buffer::try_new(usize::MAX).unwrap_err());
+    assert_eq!(error.status(), Status::NO_MEMORY);
+    assert!(error.what().contains(&usize::MAX.to_string()), "{error}");
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use iwarp::{LocalAccess, Memory, Pd, Sge};
-use netdirect::Buffer;
+use rdma_buffer::Buffer;
 use socket2::SockRef;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use netdirect::{
-    Adapter, Affinity, Buffer, CompletionResult, Connector, MemoryRegion, MrFlags, OpFlags,
+    Adapter, Affinity, Buffer, CompletionResult, Connector, Error, MemoryRegion, MrFlags, OpFlags,
     Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits, RemoteAddress,
     RequestType, Sge, Started, Status, ext,
 };
@@ -287,7 +287,9 @@ fn register(
     let region = adapter
         .create_memory_region(file)
         .map_err(doing("create a memory region"))?;
-    let buffer = Buffer::try_new(size as usize).map_err(doing("get memory"))?;
+    let buffer = Buffer::try_new(size as usize)
+        .map_err(Error::from)
+        .map_err(doing("get memory"))?;
     let overlapped = Overlapped::new();
     let started = region.register(&buffer, flags, &overlapped);
     let status = settle("register memory", &overlapped, started)?;

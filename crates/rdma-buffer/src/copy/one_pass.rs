@@ -4,12 +4,12 @@
 //! A CRC is the remainder of a polynomial division, and what is 2,048 bits ahead of other octets may be added to them,
 //! multiplied by x^2048: the sum stays the same. So the loop carries 256 octets along, multiplies them and adds the next 256,
 //! which it stores as well. What is left in the end has the sum of all that was copied, and the library's routine, which
-//! makes all other sums, takes it from there (`Crc::of_remainder`). One pass instead of two, each bound by the cache.
+//! makes all other sums, takes it from there ([`Sum::become_sum_of`]). One pass instead of two, each bound by the cache.
 
 use std::env;
 use std::sync::LazyLock;
 
-use iwarp::Crc;
+use super::Sum;
 
 /// The environment variable that switches these copies off when it is set and not empty, so that the suite can run on one
 /// machine as it runs on processors without them.
@@ -73,8 +73,13 @@ fn is_supported() -> bool {
 /// - `src` is valid for reads and `dst` for writes of that many octets, and they do not overlap. To the compiler this is
 ///   as `bulk`: an operation that may read and write any memory it does not own alone.
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, strides: usize, crc: &mut Crc) {
-    let carry = u32::from_le_bytes(crc.carry());
+pub(super) unsafe fn copy_and_sum(
+    dst: *mut u8,
+    src: *const u8,
+    strides: usize,
+    sum: &mut impl Sum,
+) {
+    let carry = u32::from_le_bytes(sum.carry());
     let mut remainder = [0u8; STRIDE];
     // SAFETY: the caller vouches for both ranges and for the instructions; the loop moves `strides` times 256 octets, and
     // what it has carried along goes to the 256 octets of `remainder`; nothing but the registers named and that memory is
@@ -137,12 +142,12 @@ pub(super) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, strides: usize, 
             options(nostack)
         );
     }
-    *crc = Crc::of_remainder(&remainder);
+    sum.become_sum_of(&remainder);
 }
 
 /// Never reached: [`is_in_use`] says no.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) unsafe fn copy_and_sum(_: *mut u8, _: *const u8, _: usize, _: &mut Crc) {
+pub(super) unsafe fn copy_and_sum(_: *mut u8, _: *const u8, _: usize, _: &mut impl Sum) {
     unreachable!("copies that sum exist on x86-64 only");
 }
 
@@ -151,6 +156,8 @@ mod tests {
     use std::io::Write as _;
     #[cfg(not(miri))]
     use std::process::Command;
+
+    use iwarp::Crc;
 
     use super::*;
 

@@ -9,11 +9,11 @@
 //!   race: through its word, if that lies in the memory as a whole ([`Extent`]), merged by compare-exchange where only
 //!   a part of it is meant, so that neighbours are never torn or lost. Our own memory consists of whole words. Memory
 //!   of the application may begin and end inside one; the octets there have atomics of their own, and what is outside
-//!   is not even rewritten with what it was. `netdirect::Buffer` keeps the same rule.
+//!   is not even rewritten with what it was.
 //! * **Bulk** (x86-64, from [`BULK_MIN`] octets): wide moves in `asm!`, opaque to the compiler. It has the standing of a device's
 //!   write, as a system call on the memory has: the kernel and this copy are the network adapter. They may race with
 //!   anything; Rust code that races with them uses atomics; nothing is inferred from a value read once unless it was
-//!   copied out first. A copy that is summed as well is one pass where the processor can (`sum`).
+//!   copied out first. A copy that is summed as well is one pass where the processor can (`one_pass`).
 //!
 //! **Last octet last.** An application may spin on the last octet of a message (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED)
 //! and must then see all the rest. The word way stores each word with `Release`, the last one last. The bulk way ends in
@@ -22,10 +22,32 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-mod sum;
+mod one_pass;
 
-use iwarp::{Crc, MessageEnd};
-use netdirect::Buffer;
+use crate::extent::{Extent, WORD};
+
+/// Which part of a message is copied in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// More of the message follows.
+    More,
+    /// The end of the message: its last word is stored last, with release order.
+    Last,
+}
+
+/// A CRC32c that a copy is taken into.
+pub trait Sum {
+    /// Takes octets into the sum, behind what it has seen before.
+    fn update(&mut self, octets: &[u8]);
+
+    /// What the octets seen so far mean to those that follow: with these four added to the next four (exclusive or), all that
+    /// follows has the same sum when it is taken for the beginning.
+    fn carry(&self) -> [u8; 4];
+
+    /// Forgets what was seen and becomes the sum of octets that are congruent to `remainder` modulo the polynomial of the CRC,
+    /// what the [carry](Self::carry) stood for included.
+    fn become_sum_of(&mut self, remainder: &[u8]);
+}
 
 /// How large pieces are copied; small ones always go by words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,43 +66,7 @@ impl Default for Backend {
 }
 
 /// From this many octets the start-up cost of a bulk copy is earned back.
-pub(crate) const BULK_MIN: usize = 512;
-
-const WORD: usize = size_of::<u64>();
-
-/// All of the memory that a buffer is a part of, as addresses: aligned words inside may be used as words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-}
-
-impl Extent {
-    /// The memory that `buffer` is a view of.
-    pub(crate) fn of(buffer: &Buffer) -> Self {
-        let whole = buffer.whole();
-        let (from, len) = (whole.address(), whole.len() as u64);
-        // Own memory consists of whole words, whatever its length; the application's ends where it ends.
-        let len = if whole.is_owned() {
-            len.next_multiple_of(WORD as u64)
-        } else {
-            len
-        };
-        Self {
-            from,
-            to: from.saturating_add(len),
-        }
-    }
-
-    /// The word that contains the octet at `at` lies inside as a whole.
-    fn has_word(self, at: *const u8) -> bool {
-        let word = (at.addr() - at.addr() % WORD) as u64;
-        word >= self.from
-            && word
-                .checked_add(WORD as u64)
-                .is_some_and(|end| end <= self.to)
-    }
-}
+pub const BULK_MIN: usize = 512;
 
 /// Octets up to the next word boundary.
 fn to_boundary(at: *const u8) -> usize {
@@ -94,19 +80,13 @@ fn to_boundary(at: *const u8) -> usize {
 /// - `dst` is valid for reads and writes of `src.len()` octets while this runs, and Rust code elsewhere touches them
 ///   only by atomics of the kind used here, or not at the same time.
 /// - They lie in `extent`, all of which is such memory, through a pointer that may reach all of it.
-pub(crate) unsafe fn copy_in(
-    dst: *mut u8,
-    extent: Extent,
-    src: &[u8],
-    end: MessageEnd,
-    backend: Backend,
-) {
+pub unsafe fn copy_in(dst: *mut u8, extent: Extent, src: &[u8], part: Part, backend: Backend) {
     let mut done = 0;
     if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && src.len() >= BULK_MIN {
-        done = match end {
-            MessageEnd::More => src.len(),
+        done = match part {
+            Part::More => src.len(),
             // Up to the boundary below the last octet: what is left is its word, or the part of it that is ours.
-            MessageEnd::Last => {
+            Part::Last => {
                 let last = dst.wrapping_add(src.len() - 1);
                 src.len() - 1 - last.addr() % WORD
             }
@@ -123,7 +103,7 @@ pub(crate) unsafe fn copy_in(
 /// # Safety
 ///
 /// As for [`copy_in`], with `src` valid for `dst.len()` octets; nothing is written to it.
-pub(crate) unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], backend: Backend) {
+pub unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], backend: Backend) {
     if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && dst.len() >= BULK_MIN {
         // SAFETY: the caller vouches for `src`, the slice for `dst`, which is private and so does not overlap it.
         unsafe { bulk(dst.as_mut_ptr(), src, dst.len()) };
@@ -141,27 +121,27 @@ const SUM_BLOCK: usize = 16 << 10;
 /// # Safety
 ///
 /// As for [`copy_out`].
-pub(crate) unsafe fn copy_out_summed(
+pub unsafe fn copy_out_summed(
     src: *mut u8,
     extent: Extent,
     dst: &mut [u8],
-    crc: &mut Crc,
+    sum: &mut impl Sum,
     backend: Backend,
 ) {
     let mut done = 0;
-    if backend == Backend::Bulk && dst.len() >= sum::MIN && sum::is_in_use() {
-        let strides = dst.len() / sum::STRIDE;
-        done = strides * sum::STRIDE;
+    if backend == Backend::Bulk && dst.len() >= one_pass::MIN && one_pass::is_in_use() {
+        let strides = dst.len() / one_pass::STRIDE;
+        done = strides * one_pass::STRIDE;
         // SAFETY: in use, as just asked, and so supported; the first `done <= dst.len()` octets of both, for which the caller and the
         // slice vouch; private memory does not overlap what is shared.
-        unsafe { sum::copy_and_sum(dst.as_mut_ptr(), src, strides, crc) };
+        unsafe { one_pass::copy_and_sum(dst.as_mut_ptr(), src, strides, sum) };
     }
     let mut src = src.wrapping_add(done);
     for block in dst[done..].chunks_mut(SUM_BLOCK) {
         // SAFETY: a part of the range the caller vouches for, as long as `block`.
         unsafe { copy_out(src, extent, block, backend) };
         src = src.wrapping_add(block.len());
-        crc.update(block);
+        sum.update(block);
     }
 }
 
@@ -220,7 +200,7 @@ unsafe fn bulk(_: *mut u8, _: *const u8, _: usize) {
 ///
 /// - `at` is aligned to 8.
 /// - As for [`copy_in`], of 8 octets.
-pub(crate) unsafe fn change_word(at: *mut u8, change: impl Fn(u64) -> u64) -> u64 {
+pub unsafe fn change_word(at: *mut u8, change: impl Fn(u64) -> u64) -> u64 {
     // SAFETY: aligned and valid, as the caller vouches, and a whole word of a range is always reached as a word.
     let word = unsafe { word(at) };
     let changed = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(change(old)));
@@ -328,6 +308,21 @@ unsafe fn load_part(src: *mut u8, extent: Extent, dst: &mut [u8]) {
             let cell = unsafe { AtomicU8::from_ptr(src.wrapping_add(i)) };
             *octet = cell.load(Ordering::Acquire);
         }
+    }
+}
+
+#[cfg(test)]
+impl Sum for iwarp::Crc {
+    fn update(&mut self, octets: &[u8]) {
+        Self::update(self, octets);
+    }
+
+    fn carry(&self) -> [u8; 4] {
+        Self::carry(self)
+    }
+
+    fn become_sum_of(&mut self, remainder: &[u8]) {
+        *self = Self::of_remainder(remainder);
     }
 }
 

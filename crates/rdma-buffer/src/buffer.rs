@@ -1,38 +1,32 @@
 //! Buffers that an adapter may read and write at any time.
-//!
-//! The peer writes while the application reads, so no `&[u8]` or `&mut [u8]` over such memory ever exists, not even
-//! briefly: memory is an array of atomic words, and every octet is always reached through the same word, whoever reaches
-//! for it (overlapping atomics of different sizes are undefined when they race).
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use crate::types::resolve_range;
-use crate::{Error, Result, Status};
-
-const WORD: usize = size_of::<u64>();
+use crate::copy::{Backend, copy_in, copy_out};
+use crate::extent::{Extent, WORD};
+use crate::{NoMemory, Part};
 
 /// Shorter buffers begin wherever the allocator puts them: no difference was measured for them, and a page of slack would be
 /// much for what they hold.
 const PLACED_FROM: usize = 16 * 1024;
 
-/// Memory that an adapter may read and write at any time: what a [memory region](crate::MemoryRegion) registers.
+/// Memory that an adapter may read and write at any time: what a memory region registers.
 ///
 /// Data goes in and out by copy: [`write`](Self::write) and [`read`](Self::read). A copy runs from the first octet to the
 /// last; each word that it stores is a release and each that it loads an acquire. So when a reader sees one octet of a
 /// write, it sees all octets of the same write before it: an application may watch the last octet of an RDMA Write with
-/// [`load`](Self::load), where the adapter is
-/// [`IN_ORDER_DMA_SUPPORTED`](crate::AdapterFlags::IN_ORDER_DMA_SUPPORTED). Octets outside the range of a copy are not
+/// [`load`](Self::load), where the adapter places data in order. Octets outside the range of a copy are not
 /// disturbed, whoever else is writing them.
 ///
 /// Clones and [slices](Self::slice) are views of the same memory, which stays as long as one of them does, a registration
 /// included.
 ///
 /// ```
-/// use netdirect::Buffer;
+/// use rdma_buffer::Buffer;
 ///
 /// let buffer = Buffer::new(4096);
 /// buffer.write(10, b"hello");
@@ -84,7 +78,7 @@ fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
     Some(unsafe { Box::from_raw(words) })
 }
 
-/// Memory of the application's: up to 7 octets, aligned words, up to 7 octets.
+/// Memory of the application's. It may begin and end inside a word.
 struct Foreign {
     start: *mut u8,
     len: usize,
@@ -95,14 +89,6 @@ struct Foreign {
 unsafe impl Send for Foreign {}
 // SAFETY: as above.
 unsafe impl Sync for Foreign {}
-
-/// A store as what it consists of. The same octet is always in the same place of the same part.
-#[derive(Clone, Copy)]
-struct Parts<'a> {
-    head: &'a [AtomicU8],
-    body: &'a [AtomicU64],
-    tail: &'a [AtomicU8],
-}
 
 impl Buffer {
     /// Where in a page of 4,096 octets memory should begin that sockets are read into or written from, if it is longer than a
@@ -145,23 +131,17 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`NO_MEMORY`](Status::NO_MEMORY): the process cannot have so much memory, by its own limits, the system's or those of
-    /// the address space. Memory that the system promises and then lacks is not found here: many systems promise more than
-    /// they have.
+    /// [`NoMemory`]: the process cannot have so much memory, by its own limits, the system's or those of the address space.
+    /// Memory that the system promises and then lacks is not found here: many systems promise more than they have.
     ///
     /// ```
-    /// use netdirect::{Buffer, Status};
+    /// use rdma_buffer::Buffer;
     ///
     /// let error = Buffer::try_new(usize::MAX).unwrap_err();
-    /// assert_eq!(error.status(), Status::NO_MEMORY);
+    /// assert!(error.to_string().starts_with("no memory for a buffer of "));
     /// ```
-    pub fn try_new(len: usize) -> Result<Self> {
-        let store = Store::allocate(len).ok_or_else(|| {
-            Error::new(
-                Status::NO_MEMORY,
-                format!("no memory for a buffer of {len} bytes"),
-            )
-        })?;
+    pub fn try_new(len: usize) -> Result<Self, NoMemory> {
+        let store = Store::allocate(len).ok_or(NoMemory { octets: len })?;
         Ok(Self {
             store: Arc::new(store),
             offset: 0,
@@ -173,8 +153,8 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// Until the last clone and slice of the buffer is gone, registrations included (that is, until
-    /// [`deregister`](crate::MemoryRegion::deregister) has ended and the application has dropped its own):
+    /// Until the last clone and slice of the buffer is gone, registrations included (that is, until Deregister has ended and the
+    /// application has dropped its own):
     ///
     /// - `ptr` is valid for reads and writes of `len` octets, and not null; nobody frees, remaps or protects the memory.
     /// - The memory is initialised.
@@ -201,7 +181,7 @@ impl Buffer {
         self.len == 0
     }
 
-    /// The virtual address of the first octet, for [`Sge`](crate::Sge)s and for peers.
+    /// The virtual address of the first octet, for scatter/gather entries and for peers.
     pub fn address(&self) -> u64 {
         self.as_ptr().addr() as u64
     }
@@ -212,19 +192,20 @@ impl Buffer {
         self.store.start().wrapping_add(self.offset)
     }
 
-    /// Whether the memory is this crate's own: then it is made of aligned words of 8 octets, also around the ends of a view.
-    pub fn is_owned(&self) -> bool {
-        matches!(*self.store, Store::Owned { .. })
-    }
-
-    /// All of the memory that this is a view of. A word of 8 octets that lies in it as a whole may be stored as a whole, if the
-    /// neighbours' octets are merged by compare-exchange.
+    /// All of the memory that this is a view of.
+    #[must_use]
     pub fn whole(&self) -> Self {
         Self {
             store: self.store.clone(),
             offset: 0,
             len: self.store.len(),
         }
+    }
+
+    /// Where the words of the memory lie that this is a view of: own memory consists of whole words, whatever its length; the
+    /// application's ends where it ends.
+    pub fn extent(&self) -> Extent {
+        self.store.extent()
     }
 
     /// A view of a part of this view.
@@ -251,7 +232,10 @@ impl Buffer {
     #[track_caller]
     pub fn read(&self, at: usize, into: &mut [u8]) {
         let at = self.locate(at, into.len());
-        self.store.parts().read(at, into);
+        let extent = self.store.extent();
+        // SAFETY: `locate` found the range inside the store, which `self` keeps, and all of the store is reached by atomics of this
+        // kind only: it is ours, or the caller of `from_raw_parts` has promised that. By words, so that each load acquires.
+        unsafe { copy_out(at, extent, into, Backend::Words) };
     }
 
     /// Copies octets in, from `at` on.
@@ -262,7 +246,9 @@ impl Buffer {
     #[track_caller]
     pub fn write(&self, at: usize, from: &[u8]) {
         let at = self.locate(at, from.len());
-        self.store.parts().write(at, from);
+        let extent = self.store.extent();
+        // SAFETY: as in `read`. By words, so that each store releases.
+        unsafe { copy_in(at, extent, from, Part::Last, Backend::Words) };
     }
 
     /// A copy of all octets.
@@ -307,16 +293,16 @@ impl Buffer {
         octet[0]
     }
 
-    /// The offset in the store of a range of this view.
+    /// The first octet of a range of this view.
     #[track_caller]
-    fn locate(&self, at: usize, len: usize) -> usize {
+    fn locate(&self, at: usize, len: usize) -> *mut u8 {
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(
             fits,
             "{len} octets at {at} are outside a buffer of {} octets",
             self.len
         );
-        self.offset + at
+        self.as_ptr().wrapping_add(at)
     }
 }
 
@@ -352,149 +338,37 @@ impl Store {
         }
     }
 
-    fn parts(&self) -> Parts<'_> {
-        match self {
-            Self::Owned { words, skip, .. } => Parts {
-                head: &[],
-                body: &words[*skip..],
-                tail: &[],
-            },
-            Self::Foreign(foreign) => foreign.parts(),
+    fn extent(&self) -> Extent {
+        let len = match self {
+            Self::Owned { len, .. } => len.next_multiple_of(WORD),
+            Self::Foreign(foreign) => foreign.len,
+        };
+        let from = self.start().addr() as u64;
+        Extent {
+            from,
+            to: from.saturating_add(len as u64),
         }
     }
 }
 
-impl Foreign {
-    fn parts(&self) -> Parts<'_> {
-        let head = (self.start.addr().wrapping_neg() % WORD).min(self.len);
-        let words = (self.len - head) / WORD;
-        let tail = self.len - head - words * WORD;
-        let body_at = self.start.wrapping_add(head);
-        let tail_at = body_at.wrapping_add(words * WORD);
-        // SAFETY: the first `head` octets of `start..start + len`, which `from_raw_parts`'s caller keeps valid and free of
-        // references as long as the store exists; `self` is borrowed from it. Octets may change: the elements are atomics.
-        let head = unsafe { std::slice::from_raw_parts(self.start.cast::<AtomicU8>(), head) };
-        // SAFETY: the octets behind them, on the same promise. The address is a multiple of 8, unless there is no word.
-        let body = unsafe { std::slice::from_raw_parts(align(body_at, words), words) };
-        // SAFETY: the octets that are left, on the same promise.
-        let tail = unsafe { std::slice::from_raw_parts(tail_at.cast::<AtomicU8>(), tail) };
-        Parts { head, body, tail }
-    }
-}
-
-/// `at` as a pointer to words; for no words at all any aligned pointer, as `at` need not be aligned then.
-fn align(at: *mut u8, words: usize) -> *const AtomicU64 {
-    if words == 0 {
-        std::ptr::NonNull::dangling().as_ptr()
-    } else {
-        at.cast::<AtomicU64>()
-    }
-}
-
-impl Parts<'_> {
-    fn read(self, at: usize, into: &mut [u8]) {
-        let [head, body, tail] = self.cuts(at, into.len());
-        let (first, rest) = into.split_at_mut(head.len);
-        let (middle, last) = rest.split_at_mut(body.len);
-        read_octets(&self.head[head.at..], first);
-        read_words(self.body, body.at, middle);
-        read_octets(&self.tail[tail.at..], last);
-    }
-
-    fn write(self, at: usize, from: &[u8]) {
-        let [head, body, tail] = self.cuts(at, from.len());
-        let (first, rest) = from.split_at(head.len);
-        let (middle, last) = rest.split_at(body.len);
-        write_octets(&self.head[head.at..], first);
-        write_words(self.body, body.at, middle);
-        write_octets(&self.tail[tail.at..], last);
-    }
-
-    /// What a range means in each of the three parts. The caller has checked that it lies inside.
-    fn cuts(self, at: usize, len: usize) -> [Cut; 3] {
-        let mut begin = 0;
-        let end = at + len;
-        [self.head.len(), self.body.len() * WORD, self.tail.len()].map(|size| {
-            let from = at.clamp(begin, begin + size);
-            let to = end.clamp(begin, begin + size);
-            let cut = Cut {
-                at: from - begin,
-                len: to - from,
-            };
-            begin += size;
-            cut
-        })
-    }
-}
-
-struct Cut {
-    at: usize,
-    len: usize,
-}
-
-fn read_octets(memory: &[AtomicU8], into: &mut [u8]) {
-    for (octet, cell) in into.iter_mut().zip(memory) {
-        *octet = cell.load(Ordering::Acquire);
-    }
-}
-
-fn write_octets(memory: &[AtomicU8], from: &[u8]) {
-    for (octet, cell) in from.iter().zip(memory) {
-        cell.store(*octet, Ordering::Release);
-    }
-}
-
-fn read_words(memory: &[AtomicU64], at: usize, into: &mut [u8]) {
-    let mut words = memory[at / WORD..].iter();
-    let (first, rest) = into.split_at_mut(before_boundary(at, into.len()));
-    if !first.is_empty() {
-        take(words.next(), at % WORD, first);
-    }
-    let (body, last) = rest.as_chunks_mut::<WORD>();
-    for (octets, word) in body.iter_mut().zip(&mut words) {
-        *octets = word.load(Ordering::Acquire).to_ne_bytes();
-    }
-    if !last.is_empty() {
-        take(words.next(), 0, last);
-    }
-}
-
-fn write_words(memory: &[AtomicU64], at: usize, from: &[u8]) {
-    let mut words = memory[at / WORD..].iter();
-    let (first, rest) = from.split_at(before_boundary(at, from.len()));
-    if !first.is_empty() {
-        merge(words.next(), at % WORD, first);
-    }
-    let (body, last) = rest.as_chunks::<WORD>();
-    for (octets, word) in body.iter().zip(&mut words) {
-        word.store(u64::from_ne_bytes(*octets), Ordering::Release);
-    }
-    if !last.is_empty() {
-        merge(words.next(), 0, last);
-    }
-}
-
-/// How many of `len` octets from `at` on lie before the next word.
-fn before_boundary(at: usize, len: usize) -> usize {
-    len.min(at.next_multiple_of(WORD) - at)
-}
-
-/// Copies some octets of a word.
-fn take(word: Option<&AtomicU64>, at: usize, octets: &mut [u8]) {
-    let word = word.expect("the range was checked against the length");
-    octets.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes()[at..at + octets.len()]);
-}
-
-/// Replaces some octets of a word. The others are left to whoever else writes them.
-fn merge(word: Option<&AtomicU64>, at: usize, octets: &[u8]) {
-    let word = word.expect("the range was checked against the length");
-    let replace = |old: u64| {
-        let mut new = old.to_ne_bytes();
-        new[at..at + octets.len()].copy_from_slice(octets);
-        Some(u64::from_ne_bytes(new))
+/// Both ends of a range within `len`; panics as slicing does.
+#[track_caller]
+fn resolve_range(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
+    let from = match range.start_bound() {
+        Bound::Included(&at) => at,
+        Bound::Excluded(&at) => at.checked_add(1).expect("range start overflows"),
+        Bound::Unbounded => 0,
     };
-    let stored = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, replace);
-    debug_assert!(stored.is_ok(), "the closure always has a new value");
+    let to = match range.end_bound() {
+        Bound::Included(&at) => at.checked_add(1).expect("range end overflows"),
+        Bound::Excluded(&at) => at,
+        Bound::Unbounded => len,
+    };
+    assert!(
+        from <= to && to <= len,
+        "range {from}..{to} is outside a buffer of {len} octets"
+    );
+    (from, to)
 }
 
 impl fmt::Debug for Buffer {

@@ -3,6 +3,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use iwarp::Crc;
 use proptest::prelude::*;
 
 use super::*;
@@ -85,13 +86,13 @@ proptest! {
     #[test]
     fn copy_in_is_a_copy((at, len, before, after) in stretch(), own: bool, last: bool, fill: u8) {
         let src = pattern(len, fill);
-        let end = if last { MessageEnd::Last } else { MessageEnd::More };
+        let part = if last { Part::Last } else { Part::More };
         for backend in BACKENDS {
             let mut expected = pattern(3072 + 64, 0);
             let arena = Arena::new(&expected);
             let extent = arena.extent(own, at - before, before + len + after);
             // SAFETY: inside the arena, which consists of words and belongs to this thread.
-            unsafe { copy_in(arena.at(at), extent, &src, end, backend) };
+            unsafe { copy_in(arena.at(at), extent, &src, part, backend) };
             expected[at..at + len].copy_from_slice(&src);
             prop_assert!(arena.to_vec() == expected, "{backend:?}");
         }
@@ -114,7 +115,7 @@ proptest! {
 }
 
 /// The copy and its sum are right whatever the length, at which one pass, blocks and words take turns, and whatever was
-/// summed before. `sum`'s tests run this once more with the copies in one pass switched off.
+/// summed before. `one_pass`'s tests run this once more with the copies in one pass switched off.
 #[test]
 fn copies_that_are_summed_have_the_sum_of_their_octets() {
     let octets = pattern(40_000, 0);
@@ -122,7 +123,12 @@ fn copies_that_are_summed_have_the_sum_of_their_octets() {
     let lens = if cfg!(miri) {
         vec![0, 1, 700]
     } else {
-        let around = [sum::MIN, sum::MIN + sum::STRIDE, SUM_BLOCK, 2 * SUM_BLOCK];
+        let around = [
+            one_pass::MIN,
+            one_pass::MIN + one_pass::STRIDE,
+            SUM_BLOCK,
+            2 * SUM_BLOCK,
+        ];
         let around = around.map(|len| [len - 1, len, len + 1, len + 100]);
         [vec![0, 1, 7, 511, 512], around.concat()].concat()
     };
@@ -174,7 +180,7 @@ fn neighbours_in_one_word_are_kept() {
                     arena.at(at),
                     extent,
                     &vec![round; len],
-                    MessageEnd::Last,
+                    Part::Last,
                     Backend::Words,
                 )
             };
@@ -256,7 +262,7 @@ fn early_octets(backend: Backend, rounds: usize, at: usize, len: usize) -> usize
         for round in 0..rounds {
             let src = vec![octet(round); len];
             // SAFETY: inside the arena; the bulk copy has the standing of a device.
-            unsafe { copy_in(arena.at(at), extent, &src, MessageEnd::Last, backend) };
+            unsafe { copy_in(arena.at(at), extent, &src, Part::Last, backend) };
             while seen.load(Ordering::Acquire) <= round as u64 {
                 std::thread::yield_now();
             }
