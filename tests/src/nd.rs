@@ -168,16 +168,28 @@ impl Nd {
     /// When the process ends without such a line, or hangs.
     #[track_caller]
     pub fn wait_for<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> T {
-        let deadline = Instant::now() + HANG;
-        while let Some((_, text)) = self.next_line(deadline) {
-            if let Some(found) = wanted(&text) {
-                return found;
-            }
+        if let Some(found) = self.wait_if_it_lives(wanted) {
+            return found;
         }
         panic!(
             "{} ended before it said what was waited for:\n{}\n{}",
             self.what, self.seen[0], self.seen[1]
         );
+    }
+
+    /// As [`wait_for`](Self::wait_for); `None` when the process ends without such a line.
+    ///
+    /// # Panics
+    /// When the process hangs.
+    #[track_caller]
+    pub fn wait_if_it_lives<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + HANG;
+        while let Some((_, text)) = self.next_line(deadline) {
+            if let Some(found) = wanted(&text) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// The address that `nd cat recv` says it listens on.

@@ -30,7 +30,7 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::qp::Qp;
 use crate::socket_buffer::SocketBuffer;
 use crate::status::{fail, shortage};
-use crate::{cq, mr, mw, qp};
+use crate::{cq, descriptors, mr, mw, qp};
 
 /// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
 pub(crate) const PD: Pd = Pd(1);
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Core {
 
 impl Core {
     fn new(id: AdapterId, addresses: Vec<IpAddr>, options: Options) -> io::Result<Arc<Self>> {
-        allow_descriptors();
+        descriptors::allow();
         let parked = Arc::new(AtomicUsize::new(0));
         let control = Arc::new(Domain::new(Arc::clone(&parked))?);
         control.add_interest(); // every parked thread drives it
@@ -209,18 +209,6 @@ impl Core {
         let mut peers = self.revision_1_peers.lock();
         if peers.len() < REMEMBERED_PEERS {
             peers.insert(peer);
-        }
-    }
-}
-
-/// Every connected queue pair has a descriptor: allows the process as many as it may allow itself.
-fn allow_descriptors() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        limit.current = limit.maximum;
-        if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::debug!(%error, "the limit of open files stays as it is");
         }
     }
 }

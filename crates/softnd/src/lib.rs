@@ -15,6 +15,7 @@ mod adapter;
 pub mod capture;
 mod cm;
 mod cq;
+mod descriptors;
 mod device;
 mod file;
 mod leniency;

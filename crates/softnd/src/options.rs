@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::capture::Capture;
+use crate::cm::half_open::HalfOpenLimits;
 use crate::limits::Limits;
 use crate::peer::Peer;
 
@@ -76,6 +77,9 @@ impl Timeouts {
 /// The longest private data an adapter can be told to take: 512 octets less the four of RFC 6581.
 pub const LONGEST_PRIVATE_DATA: u32 = 508;
 
+/// Half-open connections of a listener, unless told otherwise.
+const HALF_OPEN: usize = 1024;
+
 /// Options of a provider, all with good defaults.
 ///
 /// ```
@@ -101,6 +105,8 @@ pub struct Options {
     pub(crate) peers: Vec<(IpAddr, u8, Peer)>,
     pub(crate) segment: Option<u16>,
     pub(crate) timeouts: Timeouts,
+    pub(crate) half_open: Option<u32>,
+    pub(crate) half_open_per_peer: Option<u32>,
 }
 
 impl Default for Options {
@@ -121,6 +127,8 @@ impl Default for Options {
             peers: Vec::new(),
             segment: None,
             timeouts: Timeouts::default(),
+            half_open: None,
+            half_open_per_peer: None,
         }
     }
 }
@@ -240,6 +248,41 @@ impl Options {
         self
     }
 
+    /// How many half-open connections a listener has at most, at least 1: those whose peer has not sent its whole MPA
+    /// Request yet. Where there are as many, the oldest one of the peer that has the most gives way to a newcomer, with a
+    /// reset (SEC-031). 1,024 unless told otherwise, and no more than a quarter of the descriptors of the process.
+    #[must_use]
+    pub fn half_open_limit(mut self, connections: u32) -> Self {
+        self.half_open = Some(connections);
+        self
+    }
+
+    /// How many of them one peer may have, at least 1: one IPv4 address, or one IPv6 network of 64 bits. A newcomer beyond
+    /// that takes the place of the peer's oldest one. Half of [`half_open_limit`](Self::half_open_limit) unless told
+    /// otherwise.
+    #[must_use]
+    pub fn half_open_limit_per_peer(mut self, connections: u32) -> Self {
+        self.half_open_per_peer = Some(connections);
+        self
+    }
+
+    /// The limits of half-open connections where the process may have so many descriptors.
+    pub(crate) fn half_open_limits(&self, descriptors: usize) -> HalfOpenLimits {
+        let total = self
+            .half_open
+            .map_or((descriptors / 4).min(HALF_OPEN), |connections| {
+                connections as usize
+            });
+        let total = total.max(1);
+        let per_peer = self
+            .half_open_per_peer
+            .map_or(total / 2, |connections| connections as usize);
+        HalfOpenLimits {
+            total,
+            per_peer: per_peer.clamp(1, total),
+        }
+    }
+
     /// What a peer is known to be.
     pub(crate) fn peer_of(&self, address: IpAddr) -> Peer {
         let address = address.to_canonical();
@@ -296,6 +339,26 @@ fn is_within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_open_connections_leave_descriptors_for_others() {
+        let limits = |options: &Options, descriptors| {
+            let HalfOpenLimits { total, per_peer } = options.half_open_limits(descriptors);
+            (total, per_peer)
+        };
+        let default = Options::default();
+        assert_eq!(limits(&default, 1 << 20), (1024, 512));
+        assert_eq!(limits(&default, 1024), (256, 128));
+        assert_eq!(limits(&default, 3), (1, 1));
+        let told = Options::default().half_open_limit(5000);
+        assert_eq!(limits(&told, 1024), (5000, 2500));
+        let told = told.half_open_limit_per_peer(9000);
+        assert_eq!(limits(&told, 1024), (5000, 5000));
+        let told = Options::default()
+            .half_open_limit(0)
+            .half_open_limit_per_peer(0);
+        assert_eq!(limits(&told, 1024), (1, 1));
+    }
 
     #[test]
     fn a_peer_is_known_by_the_longest_match() {

@@ -34,7 +34,8 @@ pub(crate) fn bind_status(error: &io::Error) -> Status {
     }
 }
 
-fn is_shortage(errno: Errno) -> bool {
+/// Whether the system, or the process, has no more of something that others may give back.
+pub(crate) fn is_shortage(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM

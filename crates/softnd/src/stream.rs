@@ -12,6 +12,7 @@ use rustix::net::RecvFlags;
 use socket2::{SockRef, Socket, TcpKeepalive};
 
 use crate::capture::{Capture, Flow, FlowRole, Side};
+use crate::descriptors::Freed;
 use crate::ports;
 
 /// A connected, non-blocking TCP stream.
@@ -23,6 +24,8 @@ pub(crate) struct Stream {
     peer: SocketAddr,
     /// Markers stand in what is sent.
     markers: bool,
+    /// Behind the socket, and so dropped after it.
+    _freed: Freed,
 }
 
 impl AsFd for Stream {
@@ -52,6 +55,7 @@ impl Stream {
             local,
             peer,
             markers: false,
+            _freed: Freed,
         })
     }
 

@@ -20,7 +20,7 @@ use crate::stream::Stream;
 pub(crate) struct Greeting {
     core: Arc<Core>,
     listener: Weak<Listener>,
-    key: usize,
+    key: u64,
     state: Mutex<State>,
 }
 
@@ -44,7 +44,7 @@ impl Greeting {
     pub(super) fn start(
         core: &Arc<Core>,
         listener: Weak<Listener>,
-        key: usize,
+        key: u64,
         stream: Stream,
     ) -> io::Result<Arc<Self>> {
         let this = Self::new(core, listener, key, stream, None)?;
@@ -63,7 +63,7 @@ impl Greeting {
     pub(super) fn resume(
         core: &Arc<Core>,
         listener: Weak<Listener>,
-        key: usize,
+        key: u64,
         arrival: Arrival,
     ) -> io::Result<Arc<Self>> {
         Self::new(core, listener, key, arrival.stream, Some(arrival.request))
@@ -72,7 +72,7 @@ impl Greeting {
     fn new(
         core: &Arc<Core>,
         listener: Weak<Listener>,
-        key: usize,
+        key: u64,
         stream: Stream,
         request: Option<Frame>,
     ) -> io::Result<Arc<Self>> {
@@ -91,8 +91,18 @@ impl Greeting {
         Ok(this)
     }
 
+    /// Names the attempt within its listener.
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Whether the whole Request is there, after a last look: what has come and was not read yet counts.
+    pub(super) fn is_here_after_all(&self) -> bool {
+        self.is_complete() || matches!(self.read(), Step::Offer)
+    }
+
     /// Whether the whole Request is there.
-    pub(super) fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.state.lock().request.is_some()
     }
 
@@ -165,7 +175,8 @@ impl Greeting {
         }
     }
 
-    fn drop_it(&self) {
+    /// Resets the connection.
+    pub(super) fn abandon(&self) {
         let exchange = {
             let mut state = self.state.lock();
             self.cancel_timer(&mut state);
@@ -174,6 +185,10 @@ impl Greeting {
         if let Some(exchange) = exchange {
             exchange.reset();
         }
+    }
+
+    fn drop_it(&self) {
+        self.abandon();
         self.forget();
     }
 }

@@ -1,7 +1,8 @@
-//! Listeners, ND2's `IND2Listener`.
+//! Listeners, ND2's `IND2Listener`. [`accepting`] lets peers in; what becomes of those that have asked is here.
+
+mod accepting;
 
 use std::collections::VecDeque;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 
@@ -10,30 +11,31 @@ use netdirect::{
     Status,
 };
 use parking_lot::Mutex;
-use slab::Slab;
 use socket2::Socket;
 
 use super::Done;
 use super::connector::{self, Connector};
 use super::greeting::{Arrival, Greeting};
+use super::half_open::{HalfOpen, HalfOpenLimits};
 use crate::adapter::{Core, downcast};
-use crate::capture::FlowRole;
+use crate::descriptors;
 use crate::file::File;
+use crate::log::limited;
 use crate::ports;
-use crate::progress::Edges;
-use crate::progress::domain::{Source, Turn};
 use crate::status::{bind_status, fail};
-use crate::stream::Stream;
+use accepting::Sockets;
 
-/// Attempts of peers that have not finished their Request, at most (SEC-031); more wait in the system's own queue.
-const HALF_OPEN: usize = 1024;
-/// What "no limit" of the backlog means (LSTN-016).
+/// What "no limit" of the backlog means (LSTN-016), and no more than half of the descriptors of the process.
 const LONGEST_BACKLOG: usize = 16 * 1024;
+/// Connections that the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
+const SYSTEM_BACKLOG: i32 = i32::MAX;
 
 /// The listener itself.
 pub(crate) struct Listener {
     core: Arc<Core>,
     file: Arc<File>,
+    /// Locked before `state`, where both are.
+    sockets: Mutex<Sockets>,
     state: Mutex<State>,
     this: Weak<Self>,
 }
@@ -42,12 +44,16 @@ pub(crate) struct Listener {
 struct State {
     address: Option<SocketAddr>,
     bound: Vec<Socket>,
-    listening: Vec<(Socket, usize)>,
+    listens: bool,
     backlog: usize,
-    greetings: Slab<Arc<Greeting>>,
-    /// Complete requests that no client has asked for yet, oldest first.
-    queue: VecDeque<usize>,
+    limits: HalfOpenLimits,
+    /// Peers whose Request is not whole yet.
+    half_open: HalfOpen<Arc<Greeting>>,
+    /// Whole requests that no client has asked for yet, oldest first.
+    queue: VecDeque<Arc<Greeting>>,
     waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
+    /// The key of the latest arrival.
+    arrivals: u64,
 }
 
 impl State {
@@ -56,6 +62,20 @@ impl State {
         let mut waiting = self.waiting.iter();
         let at = waiting.position(|(waiting, _)| std::ptr::eq(&**waiting, connector))?;
         self.waiting.remove(at).map(|(_, request)| request)
+    }
+
+    fn next_key(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// Puts a whole request behind the others, or refuses it where enough wait (IW-055).
+    fn queue(&mut self, greeting: Arc<Greeting>) {
+        if self.waiting.is_empty() && self.queue.len() >= self.backlog {
+            greeting.refuse();
+        } else {
+            self.queue.push_back(greeting);
+        }
     }
 }
 
@@ -72,6 +92,7 @@ impl Listener {
         Arc::new_cyclic(|this| Self {
             core,
             file,
+            sockets: Mutex::default(),
             state: Mutex::default(),
             this: this.clone(),
         })
@@ -118,36 +139,35 @@ impl Listener {
     }
 
     fn listen(&self, backlog: u32) -> Result<()> {
+        let mut sockets = self.sockets.lock();
         let mut state = self.state.lock();
-        if state.address.is_none() || !state.listening.is_empty() {
+        // Listening takes the sockets away, so that there are none the second time either.
+        if state.bound.is_empty() {
             return fail(
                 Status::INVALID_DEVICE_STATE,
                 "the listener is not bound, or listens already",
             ); // LSTN-017, -018
         }
         self.core.device.admit(Call::Listen)?;
-        let bound = std::mem::take(&mut state.bound);
-        for socket in bound {
-            // Connections of an earlier listener may still be in TIME-WAIT on the port.
-            let listening = socket.set_reuse_address(true).and_then(|()| {
-                socket.listen(1024)?;
-                let token = self
-                    .core
-                    .control
-                    .add(&socket, self.this.clone(), Edges::READ)?;
-                Ok((socket, token))
-            });
-            let listening = listening.map_err(|error| {
-                Error::new(bind_status(&error), format!("cannot listen: {error}"))
-            })?;
-            state.listening.push(listening);
-        }
+        let descriptors = descriptors::limit();
+        let longest = LONGEST_BACKLOG.min(descriptors / 2).max(1);
         state.backlog = match backlog {
-            0 => LONGEST_BACKLOG,
-            some => usize::try_from(some)
-                .unwrap_or(LONGEST_BACKLOG)
-                .min(LONGEST_BACKLOG),
+            0 => longest,
+            some => usize::try_from(some).unwrap_or(longest).min(longest),
         };
+        state.limits = self.core.options.half_open_limits(descriptors);
+        let bound = std::mem::take(&mut state.bound).into_iter();
+        let listening = bound.map(|socket| {
+            // Connections of an earlier listener may still be in TIME-WAIT on the port.
+            socket.set_reuse_address(true)?;
+            socket.listen(SYSTEM_BACKLOG)?;
+            let token = self.report(&socket)?;
+            Ok((socket, Some(token)))
+        });
+        let listening: std::io::Result<Vec<_>> = listening.collect();
+        sockets.listening = listening
+            .map_err(|error| Error::new(bind_status(&error), format!("cannot listen: {error}")))?;
+        state.listens = true;
         Ok(())
     }
 
@@ -157,7 +177,7 @@ impl Listener {
         overlapped: &Overlapped,
     ) -> Result<Started> {
         let mut state = self.state.lock();
-        if state.listening.is_empty() {
+        if !state.listens {
             return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
         }
         connector.wait_for_request(&self.this)?;
@@ -189,14 +209,10 @@ impl Listener {
 
     /// A peer that nobody wanted after all is the first in line.
     fn queue_again(&self, state: &mut State, arrival: Arrival) {
-        let entry = state.greetings.vacant_entry();
-        let key = entry.key();
+        let key = state.next_key();
         match Greeting::resume(&self.core, self.this.clone(), key, arrival) {
-            Ok(greeting) => {
-                entry.insert(greeting);
-                state.queue.push_front(key);
-            }
-            Err(error) => tracing::debug!(%error, "a peer that came back is lost"),
+            Ok(greeting) => state.queue.push_front(greeting),
+            Err(error) => limited!(error, %error, "a peer that came back is lost"),
         }
     }
 
@@ -214,12 +230,11 @@ impl Listener {
         {
             let mut state = self.state.lock();
             while let Some(connector) = Self::next_waiting(&mut state, &mut done) {
-                let Some(key) = state.queue.pop_front() else {
+                let Some(greeting) = state.queue.pop_front() else {
                     break;
                 };
-                let greeting = state.greetings.try_remove(key);
                 // It may have gone between its arrival and now.
-                let Some(arrival) = greeting.and_then(|greeting| greeting.take()) else {
+                let Some(arrival) = greeting.take() else {
                     continue;
                 };
                 let request = state.waiting.pop_front().map(|(_, request)| request);
@@ -234,7 +249,6 @@ impl Listener {
             }
         }
         done.deliver();
-        self.admit();
     }
 
     /// The connector that is next to be given a request; those that their client has released are passed over.
@@ -250,64 +264,28 @@ impl Listener {
     }
 
     /// A peer's whole Request has arrived.
-    pub(super) fn offered(&self, key: usize) {
-        let refused = {
+    pub(super) fn offered(&self, key: u64) {
+        {
             let mut state = self.state.lock();
-            if state.waiting.is_empty() && state.queue.len() >= state.backlog {
-                state.greetings.try_remove(key) // IW-055
-            } else {
-                state.queue.push_back(key);
-                None
-            }
-        };
-        match refused {
-            Some(greeting) => greeting.refuse(),
-            None => self.match_up(),
+            // Whoever took it out has seen to it: it has made room, or the listener has closed.
+            let Some(greeting) = state.half_open.remove(key) else {
+                return;
+            };
+            state.queue(greeting);
         }
+        self.match_up();
     }
 
     /// A peer has gone before anybody asked for it.
-    pub(super) fn forget(&self, key: usize) {
+    pub(super) fn forget(&self, key: u64) {
         let gone = {
             let mut state = self.state.lock();
-            state.queue.retain(|queued| *queued != key);
-            state.greetings.try_remove(key)
+            let queued = state.queue.iter();
+            let at = { queued }.position(|greeting| greeting.key() == key);
+            let queued = at.and_then(|at| state.queue.remove(at));
+            queued.or_else(|| state.half_open.remove(key))
         };
         drop(gone);
-        self.admit();
-    }
-
-    /// Accepts TCP connections for as long as there is room for half-open ones.
-    fn admit(&self) {
-        let mut state = self.state.lock();
-        for at in 0..state.listening.len() {
-            while state.greetings.len() < HALF_OPEN + state.queue.len() {
-                match state.listening[at].0.accept() {
-                    Ok((socket, _)) => self.greet(&mut state, socket),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // The peer has gone already, or descriptors are short for the moment: the next one may do.
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    fn greet(&self, state: &mut State, socket: Socket) {
-        let entry = state.greetings.vacant_entry();
-        let started = Stream::new(
-            socket,
-            FlowRole::Passive,
-            self.core.options.capture.as_ref(),
-        )
-        .and_then(|stream| Greeting::start(&self.core, self.this.clone(), entry.key(), stream));
-        match started {
-            Ok(greeting) => drop(entry.insert(greeting)),
-            Err(error) => tracing::debug!(%error, "an accepted connection was gone at once"),
-        }
     }
 
     fn cancel(&self) {
@@ -322,29 +300,16 @@ impl Listener {
 
     /// Refuses what is queued and what comes later (LSTN-033).
     fn close(&self) {
-        let (listening, greetings) = {
+        self.stop_accepting();
+        let (half_open, queue) = {
             let mut state = self.state.lock();
             state.bound.clear();
-            state.queue.clear();
-            (
-                std::mem::take(&mut state.listening),
-                std::mem::take(&mut state.greetings),
-            )
+            (state.half_open.take(), std::mem::take(&mut state.queue))
         };
-        for (socket, token) in &listening {
-            self.core.control.remove(socket, *token);
-        }
-        for (_, greeting) in &greetings {
+        for greeting in half_open.iter().chain(&queue) {
             greeting.refuse();
         }
         self.cancel();
-    }
-}
-
-impl Source for Listener {
-    fn ready(&self, _: Edges) -> Turn {
-        self.admit();
-        Turn::default()
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod connector;
 mod greeting;
+pub(crate) mod half_open;
 pub(crate) mod listener;
 
 use std::io;

@@ -1,0 +1,170 @@
+//! Who may be half-open at a listener: peers that have a TCP connection and have not sent their whole Request.
+//!
+//! Whoever can connect can stay silent, so that the number of these is limited (RFC 5042 §6.4.1), for all peers together
+//! and for each address. The newcomer is always let in, because it may be the honest one, and an older one gives way:
+//! the oldest of the same address where that has its share, else the oldest of the address that has the most. An
+//! address with few is so not disturbed by others with many.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// How many half-open connections there may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HalfOpenLimits {
+    pub(crate) total: usize,
+    pub(crate) per_peer: usize,
+}
+
+/// The half-open connections of one listener, by their keys, which grow with each arrival.
+#[derive(Debug)]
+pub(super) struct HalfOpen<T> {
+    all: BTreeMap<u64, (IpAddr, T)>,
+    /// The keys of each peer.
+    peers: HashMap<IpAddr, BTreeSet<u64>>,
+}
+
+impl<T> Default for HalfOpen<T> {
+    fn default() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            peers: HashMap::new(),
+        }
+    }
+}
+
+impl<T> HalfOpen<T> {
+    /// Adds one that is younger than all others.
+    pub(super) fn insert(&mut self, key: u64, address: IpAddr, connection: T) {
+        let peer = peer(address);
+        self.all.insert(key, (peer, connection));
+        self.peers.entry(peer).or_default().insert(key);
+    }
+
+    pub(super) fn remove(&mut self, key: u64) -> Option<T> {
+        let (peer, connection) = self.all.remove(&key)?;
+        if let Some(keys) = self.peers.get_mut(&peer) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.peers.remove(&peer);
+            }
+        }
+        Some(connection)
+    }
+
+    /// Takes out the one that gives way to a newcomer from `address`, if one has to (SEC-031).
+    pub(super) fn make_room(&mut self, address: IpAddr, limits: HalfOpenLimits) -> Option<T> {
+        let own = self.peers.get(&peer(address));
+        if let Some(own) = own.filter(|own| own.len() >= limits.per_peer) {
+            let oldest = *own.first()?;
+            return self.remove(oldest);
+        }
+        if self.all.len() >= limits.total {
+            return self.give_way();
+        }
+        None
+    }
+
+    /// Takes out the oldest one of the peer that has the most, of several such peers the oldest one.
+    pub(super) fn give_way(&mut self) -> Option<T> {
+        let keys = self.peers.values();
+        let most = keys.filter_map(|keys| Some((keys.len(), std::cmp::Reverse(*keys.first()?))));
+        let (_, std::cmp::Reverse(oldest)) = most.max()?;
+        self.remove(oldest)
+    }
+
+    /// Takes all out.
+    pub(super) fn take(&mut self) -> Vec<T> {
+        let all = std::mem::take(self).all;
+        all.into_values()
+            .map(|(_, connection)| connection)
+            .collect()
+    }
+}
+
+/// What counts as one peer: an IPv4 address, or a network of 64 bits, as large as the smallest that an IPv6 host is given.
+fn peer(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    /// Lets `arrivals` in, numbered from 0; who had to give way.
+    fn gave_way(limits: HalfOpenLimits, arrivals: impl IntoIterator<Item = IpAddr>) -> Vec<u64> {
+        let mut half_open = HalfOpen::default();
+        let mut gone = Vec::new();
+        for (key, address) in (0..).zip(arrivals) {
+            gone.extend(half_open.make_room(address, limits));
+            half_open.insert(key, address, key);
+            assert!(half_open.all.len() <= limits.total);
+            let most = half_open.peers.values().map(BTreeSet::len).max();
+            assert!(most <= Some(limits.per_peer));
+            let counted: usize = half_open.peers.values().map(BTreeSet::len).sum();
+            assert_eq!(counted, half_open.all.len());
+        }
+        gone
+    }
+
+    #[test]
+    fn sec_031_an_address_has_its_share_and_no_more() {
+        let limits = HalfOpenLimits {
+            total: 100,
+            per_peer: 3,
+        };
+        assert_eq!(gave_way(limits, [1, 2, 1, 1, 2].map(v4)), []);
+        assert_eq!(gave_way(limits, [1, 2, 1, 1, 1, 1, 2, 2].map(v4)), [0, 2]);
+    }
+
+    #[test]
+    fn sec_031_in_a_full_table_the_oldest_of_who_has_the_most_gives_way() {
+        let limits = HalfOpenLimits {
+            total: 4,
+            per_peer: 4,
+        };
+        // 0 is the oldest of all, but its peer has no more than this one.
+        assert_eq!(gave_way(limits, [1, 2, 2, 2, 3, 4].map(v4)), [1, 2]);
+        // Where all have the same, it is the oldest.
+        assert_eq!(gave_way(limits, [1, 2, 3, 4, 5, 6].map(v4)), [0, 1]);
+        // A peer with one outlives any number of others with more.
+        let flood = (0..1000).map(|at| v4(2 + u8::try_from(at % 2).unwrap()));
+        let gone = gave_way(limits, [v4(1)].into_iter().chain(flood));
+        assert_eq!(gone.len(), 997);
+        assert!(!gone.contains(&0));
+    }
+
+    #[test]
+    fn sec_031_a_network_of_64_bits_is_one_peer() {
+        let limits = HalfOpenLimits {
+            total: 100,
+            per_peer: 2,
+        };
+        let hosts = ["2001:db8::1", "2001:db8::ffff:1:2:3", "2001:db8:0:1::1"];
+        let hosts = hosts.map(|host| host.parse::<IpAddr>().unwrap());
+        let arrivals = [hosts[0], hosts[1], hosts[2], hosts[1]];
+        assert_eq!(gave_way(limits, arrivals), [0]);
+    }
+
+    #[test]
+    fn who_has_left_counts_no_more() {
+        let limits = HalfOpenLimits {
+            total: 2,
+            per_peer: 2,
+        };
+        let mut half_open = HalfOpen::default();
+        half_open.insert(0, v4(1), ());
+        half_open.insert(1, v4(1), ());
+        assert_eq!(half_open.remove(0), Some(()));
+        assert_eq!(half_open.remove(0), None);
+        assert_eq!(half_open.make_room(v4(1), limits), None);
+        assert_eq!(half_open.take(), [()]);
+        assert!(half_open.peers.is_empty() && half_open.give_way().is_none());
+    }
+}

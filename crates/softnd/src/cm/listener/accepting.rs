@@ -1,0 +1,229 @@
+//! Accepting TCP connections, however many there are, and whether or not there are descriptors for them.
+//!
+//! A listening socket is reported once for what has come since the last look, so that whoever is told accepts until
+//! nobody is left. A crowd could hold a driver for ever in that way: after [`TURN`] connections there is a pause, in which
+//! the socket is not reported at all, and which the adapter's own thread ends when it has done whatever else is due.
+//!
+//! Without a descriptor nobody can be accepted. Then half-open connections give theirs up, one for each peer that waits
+//! (SEC-031). If there are none, the pause lasts until a connection of this process ends, or for [`RETRY`], as other
+//! parts of the process do not tell when they close something.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use socket2::Socket;
+
+use super::Listener;
+use crate::capture::FlowRole;
+use crate::cm::greeting::Greeting;
+use crate::descriptors::{self, Starved};
+use crate::log::limited;
+use crate::progress::Edges;
+use crate::progress::domain::{Source, Turn};
+use crate::progress::timers::{Timed, TimerKey};
+use crate::status::is_shortage;
+use crate::stream::Stream;
+
+/// Connections that are accepted in one turn. Where more wait, whatever else the driver has to do comes first.
+const TURN: usize = 64;
+/// How soon accepting is tried again that failed for want of descriptors. Sooner, when a connection of ours ends.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// What connections come from.
+#[derive(Default)]
+pub(super) struct Sockets {
+    /// Each with its token in the control domain, where it is reported; without one during a pause.
+    pub(super) listening: Vec<(Socket, Option<usize>)>,
+    /// Accepting pauses until then.
+    pause: Option<TimerKey>,
+}
+
+impl Listener {
+    /// Has connections to a socket reported, those that wait already as well.
+    pub(super) fn report(&self, socket: &Socket) -> io::Result<usize> {
+        let control = &self.core.control;
+        control.add(socket, self.this.clone(), Edges::READ)
+    }
+
+    /// Accepts TCP connections: at most [`TURN`] of each socket, then there is a pause if more may wait.
+    fn admit(&self, sockets: &mut Sockets) {
+        let pauses = sockets.listening.iter();
+        let pause = pauses
+            .filter_map(|(socket, _)| self.admit_from(socket))
+            .min();
+        let pause = pause.or_else(|| self.report_all(sockets));
+        let Some(pause) = pause else {
+            return;
+        };
+        // Nobody is woken for what comes meanwhile.
+        for (socket, token) in &mut sockets.listening {
+            if let Some(token) = token.take() {
+                self.core.control.remove(socket, token);
+            }
+        }
+        let end = Instant::now() + pause;
+        sockets.pause = Some(self.core.set_timer(end, self.this.clone()));
+    }
+
+    /// After a pause, has new connections reported again; how long to pause if that fails.
+    fn report_all(&self, sockets: &mut Sockets) -> Option<Duration> {
+        for (socket, token) in &mut sockets.listening {
+            if token.is_none() {
+                match self.report(socket) {
+                    Ok(new) => *token = Some(new),
+                    Err(error) => {
+                        limited!(error, %error, "cannot watch a listener; it is looked at now and then");
+                        return Some(RETRY);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Accepts from one socket; how long to pause then, if more may wait.
+    fn admit_from(&self, socket: &Socket) -> Option<Duration> {
+        let mut listed = false;
+        for _ in 0..TURN {
+            let error = match socket.accept() {
+                Ok((connection, _)) => {
+                    self.greet(connection);
+                    listed = false;
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // The peer has gone already: the next one may not.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => error,
+            };
+            if Errno::from_io_error(&error).is_some_and(is_shortage) {
+                // The system takes a descriptor before it looks whether somebody is there.
+                if !is_somebody_there(socket) {
+                    return None;
+                }
+                if self.one_gives_way() {
+                    continue;
+                }
+                // Tried once more after that: a connection may have ended just before.
+                if !std::mem::replace(&mut listed, true) {
+                    descriptors::wait(self.this.clone());
+                    continue;
+                }
+            }
+            limited!(error, %error, "cannot accept a connection; peers wait until it can be");
+            return Some(RETRY);
+        }
+        Some(Duration::ZERO)
+    }
+
+    /// Lets a peer in, which is half-open from now on.
+    fn greet(&self, connection: Socket) {
+        let options = &self.core.options;
+        let stream = Stream::new(connection, FlowRole::Passive, options.capture.as_ref());
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "an accepted connection was gone at once");
+                return;
+            }
+        };
+        let peer = stream.peer().ip();
+        let older = {
+            let state = &mut *self.state.lock();
+            let older = state.half_open.make_room(peer, state.limits);
+            let key = state.next_key();
+            // Under the lock, so that it is in the table before its Request can be read.
+            match Greeting::start(&self.core, self.this.clone(), key, stream) {
+                Ok(greeting) => state.half_open.insert(key, peer, greeting),
+                Err(error) => limited!(error, %error, "cannot watch a peer that has connected"),
+            }
+            older
+        };
+        if let Some(older) = older {
+            self.make_way(older);
+        }
+    }
+
+    /// Ends an attempt that was taken out for another, unless its Request is here; true when it has ended.
+    fn make_way(&self, greeting: Arc<Greeting>) -> bool {
+        if greeting.is_here_after_all() {
+            // For `match_up` to see, once the sockets are no longer locked.
+            self.state.lock().queue(greeting);
+            return false;
+        }
+        limited!(warn, "a silent peer gives way to a newcomer");
+        greeting.abandon();
+        true
+    }
+
+    /// Frees a descriptor of those that have sent no Request yet, if there is one.
+    fn one_gives_way(&self) -> bool {
+        loop {
+            let oldest = self.state.lock().half_open.give_way();
+            let Some(oldest) = oldest else {
+                return false;
+            };
+            if self.make_way(oldest) {
+                return true;
+            }
+        }
+    }
+
+    /// Nobody is let in any more.
+    pub(super) fn stop_accepting(&self) {
+        let sockets = std::mem::take(&mut *self.sockets.lock());
+        if let Some(key) = sockets.pause {
+            self.core.cancel_timer(key);
+        }
+        for (socket, token) in &sockets.listening {
+            if let Some(token) = token {
+                self.core.control.remove(socket, *token);
+            }
+        }
+    }
+}
+
+/// Whether a connection waits to be accepted.
+fn is_somebody_there(socket: &Socket) -> bool {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut sockets = [PollFd::new(socket, PollFlags::IN)];
+    poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+impl Source for Listener {
+    fn ready(&self, _: Edges) -> Turn {
+        let mut sockets = self.sockets.lock();
+        // The report may have been on its way when the pause began.
+        if sockets.pause.is_none() {
+            self.admit(&mut sockets);
+        }
+        drop(sockets);
+        self.match_up();
+        Turn::default()
+    }
+}
+
+impl Timed for Listener {
+    fn expired(&self, _: TimerKey, _: Instant) {
+        // The end of a pause, or before that, because a descriptor is free.
+        let mut sockets = self.sockets.lock();
+        if let Some(key) = sockets.pause.take() {
+            self.core.cancel_timer(key);
+        }
+        self.admit(&mut sockets);
+        drop(sockets);
+        self.match_up();
+    }
+}
+
+impl Starved for Listener {
+    fn descriptor_freed(&self) {
+        self.core.set_timer(Instant::now(), self.this.clone());
+    }
+}

@@ -1,0 +1,128 @@
+//! Peers that connect and stay silent: how many there may be, and who is served all the same (SEC-031).
+
+mod common;
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+
+use common::{LONG, Side, end, run};
+use netdirect::{Listener, OpFlags, Overlapped, Status};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use socket2::{Domain, Socket, Type};
+use softnd::Options;
+
+/// A connection from 127.0.0.`host` that says nothing.
+fn silent(host: u8, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let from = SocketAddr::from(([127, 0, 0, host], 0));
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    socket.into()
+}
+
+fn is_open(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let read = { stream }.read(&mut [0]);
+    read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Waits for the end of a connection.
+fn wait_for_end(stream: &TcpStream) {
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    match { stream }.read(&mut [0]) {
+        Ok(0) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        Ok(_) => panic!("nothing was asked for"),
+    }
+}
+
+/// A side whose listener waits for silent peers for ever, so that nothing but the limits ends them.
+fn patient(options: Options) -> Side {
+    Side::with(options.timeouts(|limits| limits.request = None))
+}
+
+#[test]
+fn sec_031_one_address_has_its_share() {
+    let side = patient(
+        Options::default()
+            .half_open_limit(8)
+            .half_open_limit_per_peer(4),
+    );
+    let (listener, address) = side.listener(0);
+    let other = silent(3, address);
+    let many: Vec<_> = (0..32).map(|_| silent(2, address)).collect();
+    let (gone, left) = many.split_at(28);
+    gone.iter().for_each(wait_for_end);
+    assert!(left.iter().all(is_open), "the newest are left");
+    assert!(is_open(&other));
+    speak(&Side::new(), &side, listener.as_ref(), address);
+    assert!(left.iter().chain([&other]).all(is_open));
+}
+
+#[test]
+fn sec_031_when_the_table_is_full_an_address_with_few_is_left_alone() {
+    let side = patient(
+        Options::default()
+            .half_open_limit(8)
+            .half_open_limit_per_peer(8),
+    );
+    let (listener, address) = side.listener(0);
+    let few = [silent(2, address), silent(3, address)];
+    let many: Vec<_> = (0..32).map(|_| silent(4, address)).collect();
+    many[..26].iter().for_each(wait_for_end);
+    assert!(many[26..].iter().all(is_open));
+    assert!(few.iter().all(is_open));
+    speak(&Side::new(), &side, listener.as_ref(), address);
+}
+
+/// A connection between two sides is set up, and ended.
+fn speak(active: &Side, passive: &Side, listener: &dyn Listener, address: SocketAddr) {
+    let (active_qp, passive_qp) = (active.queue_pair(), passive.queue_pair());
+    let (here, there) = (active.connector(), passive.connector());
+    let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&there, &arrives);
+    let connecting = here.connect(&active_qp, address, 1, 1, b"", &connects);
+    end(arrival, &arrives).unwrap();
+    let accepting = there.accept(&passive_qp, 1, 1, b"", &accepts);
+    end(connecting, &connects).unwrap();
+    run(|overlapped| here.complete_connect(overlapped)).unwrap();
+    end(accepting, &accepts).unwrap();
+}
+
+/// As many silent connections as the process can have, up to 3,000, from many addresses; each has its other end here.
+fn as_many_as_possible() -> usize {
+    let mut limits = getrlimit(Resource::Nofile);
+    limits.current = limits.maximum;
+    setrlimit(Resource::Nofile, limits).expect("up to the hard limit is allowed");
+    let files = limits.current.unwrap_or(u64::MAX);
+    let count = usize::try_from(files)
+        .unwrap_or(usize::MAX)
+        .saturating_sub(200)
+        / 2;
+    println!("{} silent connections", count.min(3000));
+    count.min(3000)
+}
+
+#[test]
+fn silent_connections_keep_nobody_out() {
+    let count = as_many_as_possible();
+    let passive = patient(Options::default());
+    let pair = common::connect(Side::new(), passive.clone(), 1);
+    let address = pair.listener.get_local_address().unwrap();
+    let crowd: Vec<_> = (0..count)
+        .map(|at| silent(u8::try_from(2 + at % 200).unwrap(), address))
+        .collect();
+    for _ in 0..3 {
+        speak(&pair.active, &passive, pair.listener.as_ref(), address);
+        // What is established is served as ever.
+        pair.passive_qp.receive(1, &[]).unwrap();
+        let flags = OpFlags::SILENT_SUCCESS;
+        pair.active_qp.send(2, &[], flags).unwrap();
+        let result = pair.passive.result();
+        assert_eq!(
+            (result.status, result.request_context),
+            (Status::SUCCESS, 1)
+        );
+    }
+    drop(crowd);
+}
