@@ -219,6 +219,10 @@ pub trait QueuePair: Any + Debug + Send + Sync {
     /// `Write`: puts the octets of the entries into the peer's memory. The peer sees no completion (QP-071). No entries at all
     /// make a Write of no length.
     ///
+    /// Where the peer refuses, the connection ends. The Write completes with
+    /// [`ACCESS_VIOLATION`](crate::Status::ACCESS_VIOLATION) if it was still under way; many adapters complete a Write when it has
+    /// been sent, with success (AMB-002).
+    ///
     /// # Errors
     ///
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): not connected.

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use netdirect::ReadLimits;
+
 use crate::capture::Capture;
 use crate::cm::half_open::HalfOpenLimits;
 use crate::limits::Limits;
@@ -99,6 +101,7 @@ pub struct Options {
     pub(crate) read_limit: u32,
     pub(crate) limits: Limits,
     pub(crate) receive_wait: Option<Duration>,
+    pub(crate) confirm_writes: bool,
     pub(crate) peer_to_peer: bool,
     pub(crate) revision_1_fallback: bool,
     pub(crate) peer: Peer,
@@ -121,6 +124,7 @@ impl Default for Options {
             read_limit: 128,
             limits: Limits::default(),
             receive_wait: None,
+            confirm_writes: false,
             peer_to_peer: true,
             revision_1_fallback: true,
             peer: Peer::Any,
@@ -199,6 +203,20 @@ impl Options {
     #[must_use]
     pub fn receive_wait(mut self, wait: Duration) -> Self {
         self.receive_wait = Some(wait);
+        self
+    }
+
+    /// Whether a Write completes only when the peer has placed it (not by default: AMB-002). A Write that the peer refuses
+    /// then completes with `ND_ACCESS_VIOLATION` itself; without, a Write completes when TCP has taken it, and a refusal ends
+    /// the connection later.
+    ///
+    /// It costs a round trip: a Read of no octets goes behind the Writes, one for up to 16 in a row, and they complete when it
+    /// is answered. Such a Read counts against the outbound read limit, beside the client's own, but a read fence does not
+    /// wait for it. Connect and Accept ask for limits of 1 at least, so that both sides can confirm. Towards a peer that
+    /// serves no Reads all the same, Writes complete as without the option, and a log line says so.
+    #[must_use]
+    pub fn confirm_writes(mut self, confirm: bool) -> Self {
+        self.confirm_writes = confirm;
         self
     }
 
@@ -305,6 +323,15 @@ impl Options {
                 (Some(own), Some(most)) => Some(own.min(most)),
                 (own, most) => own.or(most),
             },
+        }
+    }
+
+    /// The read limits that a Connect or Accept asks for.
+    pub(crate) fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits {
+        let least = u32::from(self.confirm_writes);
+        ReadLimits {
+            inbound: inbound.max(least),
+            outbound: outbound.max(least),
         }
     }
 

@@ -28,6 +28,7 @@ use super::listener::Listener;
 use super::{Done, Exchange};
 use crate::adapter::{Core, downcast};
 use crate::file::File;
+use crate::log::limited;
 use crate::ports;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
@@ -480,15 +481,20 @@ impl Connector {
 
     /// How the stream runs once the start-up is over.
     fn stream_config(&self, role: iwarp::Role, agreed: &Agreed, stream: &Stream) -> StreamConfig {
+        let options = &self.core.options;
+        if options.confirm_writes && agreed.limits.ord == 0 {
+            limited!(warn, local = %stream.local(), peer = %stream.peer(),
+                "Writes to this peer complete unconfirmed: it serves no Reads");
+        }
         StreamConfig {
             role,
             crc: agreed.crc,
             markers: agreed.markers,
             limits: agreed.limits,
             ready: agreed.ready,
-            receive_wait: self.core.options.effective_receive_wait(),
+            receive_wait: options.effective_receive_wait(),
             private_payload: stream.is_captured(),
-            confirm_writes: false,
+            confirm_writes: options.confirm_writes,
             early: crate::qp::EARLY,
         }
     }
@@ -595,10 +601,8 @@ impl netdirect::Connector for Handle {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let limits = ReadLimits {
-            inbound: inbound_read_limit,
-            outbound: outbound_read_limit,
-        };
+        let options = &self.0.core.options;
+        let limits = options.asked_limits(inbound_read_limit, outbound_read_limit);
         self.0
             .connect(qp, destination, limits, private_data, overlapped)
     }
@@ -615,10 +619,8 @@ impl netdirect::Connector for Handle {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let limits = ReadLimits {
-            inbound: inbound_read_limit,
-            outbound: outbound_read_limit,
-        };
+        let options = &self.0.core.options;
+        let limits = options.asked_limits(inbound_read_limit, outbound_read_limit);
         self.0.accept(qp, limits, private_data, overlapped)
     }
 
