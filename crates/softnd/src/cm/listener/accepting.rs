@@ -113,10 +113,23 @@ impl Listener {
                     continue;
                 }
             }
-            limited!(error, %error, "cannot accept a connection; peers wait until it can be");
+            self.complain(&error);
             return Some(RETRY);
         }
         Some(Duration::ZERO)
+    }
+
+    /// Tells the operator why peers wait.
+    fn complain(&self, error: &io::Error) {
+        let at = self.state.lock().address.map(tracing::field::display);
+        if Errno::from_io_error(error) == Some(Errno::MFILE) {
+            limited!(
+                error, at, %error,
+                "cannot accept connections: peers wait until a descriptor is free; raise the limit (ulimit -n)"
+            );
+        } else {
+            limited!(error, at, %error, "cannot accept connections: peers wait, it is tried again");
+        }
     }
 
     /// Lets a peer in, which is half-open from now on.
