@@ -191,9 +191,10 @@ fn no_permission() {
         prefix = "setpriv --reuid=65534 --regid=65534 --clear-groups".into();
     }
     let nobody = Nobody::new();
-    let command = format!("exec {prefix} {}", program.display());
+    // A temporary folder may have spaces in its name.
+    let command = format!("exec {prefix} '{}'", program.display());
     let sent = nd::shell(&format!(
-        "{command} cat send {} {}",
+        "{command} cat send '{}' {}",
         place.original().display(),
         nobody.address
     ))
@@ -201,7 +202,7 @@ fn no_permission() {
     sent.assert_failure("ermission");
     let copy = place.folder.path().join("copy");
     let received = nd::shell(&format!(
-        "{command} cat recv --listen 127.0.0.1:0 --out {}",
+        "{command} cat recv --listen 127.0.0.1:0 --out '{}'",
         copy.display()
     ))
     .finish();
