@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) service: bool,
     /// Where it listens: ends the first connection after its Reply.
     pub(crate) forgets: bool,
+    /// Where it listens: how long it waits for a Request.
+    pub(crate) startup: Duration,
 }
 
 impl Default for Options {
@@ -44,6 +46,7 @@ impl Default for Options {
             extensions: true,
             service: true,
             forgets: false,
+            startup: Duration::from_millis(300),
         }
     }
 }
@@ -74,9 +77,6 @@ impl World {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 }
-
-/// How long the target waits for frames.
-pub(crate) const STARTUP: Duration = Duration::from_millis(300);
 
 fn limits() -> Limits {
     Limits {

@@ -8,7 +8,7 @@ use iwarp_conform::wire::{Code, Enhanced, ReadRequest, Segment, StartFrame, flag
 use iwarp_conform::{Conn, Seen};
 
 use super::engine::Engine;
-use super::{Break, STARTUP, World};
+use super::{Break, World};
 
 const LIMIT: u16 = 16;
 
@@ -72,7 +72,7 @@ pub(crate) fn respond(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
         Break::Data512 => 511,
         _ => 512,
     };
-    let (request, behind) = frame(world, &mut conn, STARTUP, most)?;
+    let (request, behind) = frame(world, &mut conn, world.options.startup, most)?;
     if !key_fits(world, &request.key, &StartFrame::REQUEST)
         || !revision_fits(world, request.revision)
         || !(behind.is_empty() || world.is(Break::EarlyFpdu))
@@ -110,7 +110,7 @@ pub(crate) fn respond(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
             conn.send(&Segment::write(1, 0, &[])).ok()?;
         }
         conn.finish();
-        let _ = conn.octets(STARTUP);
+        let _ = conn.octets(world.options.startup);
         return None;
     }
     conn.send_octets(&reply.encode()).ok()?;
