@@ -1,8 +1,10 @@
 //! What the repository says about itself: the readme's two commands, and links between pages.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use softnd_tests::citations;
 
@@ -286,4 +288,45 @@ fn no_hasher_stands_in_for_random_numbers() {
         seen += 1;
     }
     assert!(seen > 100, "the crates have more modules");
+}
+
+/// The compiler that Cargo.toml names builds the dependencies too. What the library of a newer one has, clippy finds in
+/// our own code (`incompatible_msrv`).
+#[test]
+fn no_dependency_wants_a_newer_compiler_than_we_promise() {
+    let version = |text: &str| -> Vec<u32> {
+        let parts = text.split('.').map(|part| part.parse().unwrap());
+        parts.chain([0, 0]).take(3).collect()
+    };
+    let run = |variable, program: &str, args: &[&str]| {
+        let program = env::var_os(variable).unwrap_or_else(|| program.into());
+        let command = &mut Command::new(program);
+        let output = command.args(args).current_dir(root()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        output.stdout
+    };
+    let compiler = String::from_utf8(run("RUSTC", "rustc", &["-vV"])).unwrap();
+    let host = compiler
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "));
+    // What is built here has been fetched, so this asks no registry.
+    let platform = ["--filter-platform", host.unwrap()];
+    let args = [
+        &["metadata", "--format-version=1", "--locked"][..],
+        &platform,
+    ]
+    .concat();
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&run("CARGO", "cargo", &args)).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let wants = |package: &serde_json::Value| package["rust_version"].as_str().map(version);
+    let own = packages.iter().find(|package| package["name"] == "softnd");
+    let promised = wants(own.unwrap()).unwrap();
+    let newer: Vec<_> = packages
+        .iter()
+        .filter(|package| wants(package).is_some_and(|wanted| wanted > promised))
+        .map(|package| package["id"].to_string())
+        .collect();
+    assert!(packages.len() > 50 && newer.is_empty(), "{newer:?}");
 }

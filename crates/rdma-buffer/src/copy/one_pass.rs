@@ -22,16 +22,19 @@ pub(super) const STRIDE: usize = 256;
 pub(super) const MIN: usize = 2 * 1024;
 
 /// The polynomial of the CRC32c without its highest term, x^32.
+#[cfg(any(target_arch = "x86_64", test))]
 const POLYNOMIAL: u32 = 0x1EDC_6F41;
 
 /// The multipliers for the two halves of 16 octets that are carried over a stride, in the reflected order of the CRC, where
 /// a product of 64 by 33 bits stands one bit too low.
+#[cfg(any(target_arch = "x86_64", test))]
 const FACTORS: [u64; 2] = {
     let bits = 8 * STRIDE;
     [factor(bits + 32), factor(bits - 32)]
 };
 
 /// x to the power of `exponent` modulo the polynomial, reflected, and moved up by one.
+#[cfg(any(target_arch = "x86_64", test))]
 const fn factor(exponent: usize) -> u64 {
     let mut remainder = 1u32;
     let mut i = 0;
