@@ -13,8 +13,8 @@ use std::time::Duration;
 use common::{Side, end, pair, run};
 use iwarp::mpa::startup::{Frame, FrameKind};
 use netdirect::{
-    CompletionPort, CompletionQueue, CompletionResult, Connector, LocalToken, NotifyType, OpFlags,
-    Overlapped, QueuePair, RemoteAddress, Sge, Status,
+    CompletionPort, CompletionQueue, CompletionResult, Connector, Event, LocalToken, NotifyType,
+    OpFlags, Overlapped, QueuePair, RemoteAddress, Sge, Status,
 };
 use socket2::SockRef;
 use softnd::Options;
@@ -186,7 +186,7 @@ fn conn_106_notify_disconnect_comes_before_the_flush_in_a_completion_port() {
 /// whoever holds it has to do what the driver of the queue pair found out.
 #[test]
 fn conn_106_a_poller_that_finds_the_flush_finds_notify_disconnect_done() {
-    for round in 0..100 {
+    for round in 0..50 {
         let Watched {
             side,
             qp,
@@ -195,7 +195,14 @@ fn conn_106_a_poller_that_finds_the_flush_finds_notify_disconnect_done() {
             _peer,
         } = watched(ENDINGS[round % ENDINGS.len()]);
         qp.receive(5, &[]).unwrap();
-        let notified = [Overlapped::new(), Overlapped::new(), Overlapped::new()];
+        let port = CompletionPort::new();
+        side.file.associate(&port, 0).unwrap();
+        let event = Event::new();
+        let notified = [
+            Overlapped::with_event(&event).without_port(),
+            Overlapped::new().without_port(),
+            numbered(7),
+        ];
         for overlapped in &notified {
             let _ = connector.notify_disconnect(overlapped).unwrap();
         }
@@ -203,8 +210,15 @@ fn conn_106_a_poller_that_finds_the_flush_finds_notify_disconnect_done() {
         std::thread::scope(|scope| {
             let polls = scope.spawn(|| {
                 while !is_flushed(&side.cq) {}
+                let statuses = notified.each_ref().map(Overlapped::status);
+                let event = event.wait_timeout(Duration::ZERO);
+                let mut finished = Box::pin(notified[1].clone().into_future());
+                let polled = finished
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()));
+                let packets = port.len();
                 over.store(true, Ordering::Relaxed);
-                notified.each_ref().map(Overlapped::status)
+                (statuses, event, polled.is_ready(), packets)
             });
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
@@ -212,7 +226,8 @@ fn conn_106_a_poller_that_finds_the_flush_finds_notify_disconnect_done() {
                 }
             });
             scope.spawn(end);
-            assert_eq!(polls.join().unwrap(), [Status::SUCCESS; 3], "round {round}");
+            let found = polls.join().unwrap();
+            assert_eq!(found, ([Status::SUCCESS; 3], true, true, 1), "{round}");
         });
     }
 }
