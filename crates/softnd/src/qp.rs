@@ -768,7 +768,7 @@ impl State {
     fn cut(&mut self, qp: &Qp, end: StreamEnd, unread: usize) {
         if let Some(link) = self.link.take() {
             link.reset();
-            self.fetch_events(qp); // what happened before
+            self.settle(qp); // what happened before
             self.connection
                 .handle_stream_end(Instant::now(), end, unread);
             self.signals |= Signals::RESET;
@@ -784,7 +784,15 @@ impl State {
 
     /// Turns the engine's events into results and signals, ends directions that are done, and keeps the timer.
     fn settle(&mut self, qp: &Qp) {
-        self.fetch_events(qp);
+        while self.flush != Flush::Held
+            && let Some(event) = self.connection.poll_event()
+        {
+            self.take(event, qp);
+            if self.results.len() == RESULTS {
+                self.place_results(qp);
+            }
+        }
+        self.place_results(qp);
         if let Some(link) = &mut self.link {
             if self.connection.write_side_done() {
                 link.close_write();
@@ -799,18 +807,6 @@ impl State {
             self.signals |= Signals::GONE;
         }
         self.keep_time(qp);
-    }
-
-    fn fetch_events(&mut self, qp: &Qp) {
-        while self.flush != Flush::Held
-            && let Some(event) = self.connection.poll_event()
-        {
-            self.take(event, qp);
-            if self.results.len() == RESULTS {
-                self.place_results(qp);
-            }
-        }
-        self.place_results(qp);
     }
 
     fn place_results(&mut self, qp: &Qp) {
