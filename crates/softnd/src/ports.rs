@@ -129,6 +129,12 @@ pub(crate) fn release(socket: &impl std::os::fd::AsFd) {
 mod tests {
     use super::*;
 
+    /// A loopback address for one test of one process: nothing else takes its ports.
+    fn own_address(number: u8) -> IpAddr {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        [127, number, high, low].into()
+    }
+
     #[test]
     fn iw_052_ports_come_from_the_ephemeral_range() {
         let socket = bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
@@ -138,7 +144,7 @@ mod tests {
 
     #[test]
     fn lstn_009_a_port_that_is_taken_on_one_of_the_addresses_is_passed_over() {
-        let addresses: [IpAddr; 2] = [[127, 0, 0, 1].into(), [127, 0, 0, 2].into()];
+        let addresses = [11, 12].map(own_address);
         let taken = bind(SocketAddr::new(addresses[1], 0), None).unwrap();
         let taken = (
             taken.local_addr().unwrap().as_socket().unwrap().port(),
@@ -154,12 +160,13 @@ mod tests {
         // A port that was asked for by its number is not replaced by another.
         let refused = find(&addresses, taken.0, 0).unwrap_err();
         assert_eq!(refused.status(), Status::SHARING_VIOLATION);
-        assert!(refused.to_string().contains("127.0.0.2"), "{refused}");
+        let address = addresses[1].to_string();
+        assert!(refused.to_string().contains(&address), "{refused}");
     }
 
     #[test]
     fn conn_008_a_port_in_use_is_a_sharing_violation() {
-        let first = bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let first = bind(SocketAddr::new(own_address(13), 0), None).unwrap();
         let taken = first.local_addr().unwrap().as_socket().unwrap();
         assert_eq!(
             bind(taken, None).unwrap_err().status(),
