@@ -185,8 +185,7 @@ fn conn_023_nobody_listening_is_a_refusal_and_may_be_repeated() {
 fn conn_021_no_route_is_an_unreachable_network() {
     let routed = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/route_localnet");
     if routed.is_ok_and(|routed| routed.trim() != "0") {
-        eprintln!("skipped: conn_021, this machine routes loopback addresses");
-        return;
+        return common::skip("this machine routes loopback addresses");
     }
     let side = Side::new();
     let (qp, connector) = (side.queue_pair(), side.connector());

@@ -5,6 +5,7 @@ pub mod wire;
 
 pub mod log;
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,14 @@ use netdirect::{
     QueuePairOptions, RemoteAddress, Sge, Started, Status,
 };
 use softnd::Options;
+
+/// Says on standard error that the running test is skipped, by its name, and why.
+pub fn skip(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    // Not `eprintln!`: the harness swallows that when the test passes.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+}
 
 /// Longer than anything takes on the slowest machine; only a bug waits for its end.
 pub const LONG: Duration = Duration::from_secs(120);
