@@ -100,6 +100,10 @@ pub(crate) struct DemoArgs {
 pub(crate) struct DemoServerArgs {
     #[arg(long)]
     pub(crate) no_crc: bool,
+
+    /// What the client says when it connects first
+    #[arg(long)]
+    pub(crate) private_data: String,
 }
 
 #[derive(Debug, Args)]

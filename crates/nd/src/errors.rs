@@ -103,6 +103,16 @@ impl Failure {
         )
     }
 
+    /// A thread or a process that could not be started: `cannot start <what>: …`.
+    pub(crate) fn start(what: impl Display, error: &io::Error) -> Self {
+        let failure = Self::io(format_args!("start {what}"), error);
+        match error.kind() {
+            // EAGAIN: the user has as many as the system allows (pthread_create(3), fork(2)).
+            io::ErrorKind::WouldBlock => failure.advise(MORE_THREADS),
+            _ => failure,
+        }
+    }
+
     /// Standard output could not be written. A pipe whose reader has gone is no news to anybody: the program ends
     /// quietly, as one that SIGPIPE ends.
     pub(crate) fn stdout(error: &io::Error) -> Self {
@@ -462,6 +472,9 @@ const TABLE: &[Row] = &[
     ),
     row(Status::FALSE, "the provider is still in use", REPORT),
 ];
+
+const MORE_THREADS: &str =
+    "end other programs, or raise the limit of processes and threads (ulimit -u)";
 
 /// The system's text, without the number that Rust appends.
 fn io_text(error: &io::Error) -> String {

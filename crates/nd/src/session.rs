@@ -105,6 +105,11 @@ impl Setup {
         Ok((self.at(local)?, local))
     }
 
+    /// How long a peer may stay silent.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// Writes out what the capture still holds; a capture that could not be written whole is an error.
     pub(crate) fn finish(&self) -> Result<()> {
         self.backend.finish()
@@ -211,7 +216,7 @@ impl Session {
             .map_err(|error| Failure::nd("create a memory region", &error))?;
         let overlapped = Overlapped::new();
         let started = region.register(&buffer, flags, &overlapped);
-        match settle(started, &overlapped, self.limit, &doing())? {
+        match settle(started, &overlapped, Deadline::after(self.limit), &doing())? {
             Status::SUCCESS => Ok(Region { region, buffer }),
             status => Err(Failure::status(doing(), status)),
         }
@@ -263,6 +268,7 @@ impl Session {
             notify: Overlapped::new(),
             ended: Overlapped::new(),
             limit: self.limit,
+            deadline: None,
         })
     }
 
@@ -308,6 +314,31 @@ impl Region {
     }
 }
 
+/// A time by which something has to be done, and how long that was when it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    limit: Duration,
+    at: Instant,
+}
+
+impl Deadline {
+    pub(crate) fn after(limit: Duration) -> Self {
+        Self {
+            limit,
+            at: Instant::now() + limit,
+        }
+    }
+
+    /// What is left of the time.
+    pub(crate) fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
 /// The connection request that came in, and from whom.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -317,19 +348,19 @@ pub(crate) struct Request {
     pub(crate) limits: ReadLimits,
 }
 
-/// Waits for a connection request, for ever unless there is a limit. A request whose sender has gone again is passed over.
+/// Waits for a connection request, for ever unless there is a deadline. A request whose sender has gone again is passed over.
 pub(crate) fn next_request(
     session: &Session,
     listener: &dyn Listener,
-    limit: Option<Duration>,
+    deadline: Option<Deadline>,
 ) -> Result<Request> {
     let doing = "get a connection request";
     loop {
         let connector = session.connector()?;
         let overlapped = Overlapped::new();
         let started = listener.get_connection_request(&connector, &overlapped);
-        let status = match limit {
-            Some(limit) => settle(started, &overlapped, limit, doing)?,
+        let status = match deadline {
+            Some(deadline) => settle(started, &overlapped, deadline, doing)?,
             None => match started.map_err(|error| Failure::nd(doing, &error))? {
                 Started::Done => Status::SUCCESS,
                 Started::Pending => overlapped.wait(),
@@ -363,10 +394,22 @@ pub(crate) struct Endpoint {
     ready: VecDeque<CompletionResult>,
     notify: Overlapped,
     ended: Overlapped,
+    /// How long the peer may stay silent.
     limit: Duration,
+    /// By when it has to have done what it is waited for, however it fills the time.
+    deadline: Option<Deadline>,
 }
 
 impl Endpoint {
+    /// Bounds all waiting together by a deadline, or every wait by its own limit again.
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Deadline>) {
+        self.deadline = deadline;
+    }
+
+    fn patience(&self) -> Deadline {
+        self.deadline.unwrap_or_else(|| Deadline::after(self.limit))
+    }
+
     /// Connects from `local` and waits for the answer: its status, whatever it is. Without a local address, the system
     /// chooses a port: one that is free towards this destination, of which there are more than free ones.
     pub(crate) fn connect(
@@ -420,7 +463,7 @@ impl Endpoint {
         overlapped: &Overlapped,
         doing: &str,
     ) -> Result<Status> {
-        settle(started, overlapped, self.limit, doing).inspect_err(|_| {
+        settle(started, overlapped, self.patience(), doing).inspect_err(|_| {
             // Gives up what is still under way; that there was nothing is no error (OVL-004).
             let _ = self.connector.cancel_overlapped_requests();
         })
@@ -468,13 +511,17 @@ impl Endpoint {
     pub(crate) fn disconnect_within(&self, limit: Duration) -> Result<Status> {
         let overlapped = Overlapped::new();
         let started = self.connector.disconnect(&overlapped);
-        settle(started, &overlapped, limit, "disconnect")
+        settle(started, &overlapped, Deadline::after(limit), "disconnect")
     }
 
     /// The next completion, however it ended; `doing` is what stands still if none comes.
     pub(crate) fn next(&mut self, doing: impl Display) -> Result<CompletionResult> {
-        self.next_within(self.limit)?
-            .ok_or_else(|| silence(&doing.to_string(), self.limit))
+        let (limit, left) = match &self.deadline {
+            None => (self.limit, self.limit),
+            Some(deadline) => (deadline.limit(), deadline.left()),
+        };
+        self.next_within(left)?
+            .ok_or_else(|| silence(&doing.to_string(), limit))
     }
 
     /// The next completion, or `None` when `limit` passed first.
@@ -517,22 +564,23 @@ impl Endpoint {
     }
 }
 
-/// Waits for an overlapped request to end, within `limit`.
+/// Waits for an overlapped request to end by the deadline.
 fn settle(
     started: netdirect::Result<Started>,
     overlapped: &Overlapped,
-    limit: Duration,
+    deadline: Deadline,
     doing: &str,
 ) -> Result<Status> {
     match started.map_err(|error| Failure::nd(doing, &error))? {
         Started::Done => Ok(Status::SUCCESS),
         Started::Pending => overlapped
-            .wait_timeout(limit)
-            .ok_or_else(|| silence(doing, limit)),
+            .wait_timeout(deadline.left())
+            .ok_or_else(|| silence(doing, deadline.limit())),
     }
 }
 
-fn silence(doing: &str, limit: Duration) -> Failure {
+/// The other side let the time pass.
+pub(crate) fn silence(doing: &str, limit: Duration) -> Failure {
     Failure::peer(
         format!(
             "cannot {doing}: nothing has moved for {}",

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netdirect::{Listener, MrFlags, OpFlags, ReadLimits, Status};
+use netdirect::{Listener, MrFlags, OpFlags, ReadLimits};
 
 use super::link::{self, Event, Link, violation};
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Refusal, Shape, Whole};
 use super::sink::{Sink, Writing};
 use super::{Progress, hex, summary};
+use crate::admission::{Admission, Bounds, Guest};
 use crate::cli::{RecvArgs, Via};
 use crate::errors::{Failure, Result};
 use crate::output;
@@ -65,8 +66,7 @@ pub(super) fn receive(
 ) -> Result<Done> {
     let (session, listener, address) = peer::listen(setup, addresses)?;
     announce(address)?;
-    let accepted = accept_one(&session, listener.as_ref())?;
-    drop(listener); // whoever comes now is refused, and need not wait
+    let accepted = accept_one(&Arc::new(session), listener, setup.limit())?;
     let peer = accepted.peer;
     let doing = format!("receive {name} from {peer}");
     let (via, size) = (accepted.offer.via, accepted.offer.size);
@@ -110,25 +110,39 @@ struct Accepted {
     ring: Option<Region>,
 }
 
-/// Waits for a sender whose offer this side can take. Others are refused with the reason, and noted.
-fn accept_one(session: &Session, listener: &dyn Listener) -> Result<Accepted> {
-    loop {
-        let request = session::next_request(session, listener, None)?;
+/// Waits for a sender whose offer this side can take. Others are refused with the reason, and noted. Whoever comes later is
+/// refused, and need not wait.
+fn accept_one(
+    session: &Arc<Session>,
+    listener: Arc<dyn Listener>,
+    limit: Duration,
+) -> Result<Accepted> {
+    /// Each has memory for blocks.
+    const SENDERS: usize = 16;
+    let greeter = Arc::clone(session);
+    let greet = move |request: Request, guest: &Guest<Accepted>| {
         let prepared = Offer::decode(&request.private_data).and_then(|offer| {
-            prepare(session, &request, offer).map_err(|failure| failure.what()) // its words are for the sender as well
+            prepare(&greeter, &request, offer).map_err(|failure| failure.what()) // its words are for the sender as well
         });
         match prepared {
-            Ok(accepted) => match accept(&accepted, &request) {
-                Ok(()) => return Ok(accepted),
-                Err(failure) => output::note(format_args!("lost {}: {failure}", request.peer)),
-            },
+            Ok(mut accepted) => {
+                accept(&mut accepted, &request, guest)?;
+                guest.let_in(accepted);
+                Ok(())
+            }
             Err(reason) => {
-                output::note(format_args!("refused {}: {reason}", request.peer));
+                let refusal = Refusal { reason };
                 // Whether it still hears that is its own affair.
-                let _ = request.connector.reject(&Refusal { reason }.encode());
+                let _ = request.connector.reject(&refusal.encode());
+                Err(Failure::peer(refusal.reason, "look at what it says"))
             }
         }
-    }
+    };
+    let bounds = Bounds {
+        most: SENDERS,
+        ..Bounds::within(limit)
+    };
+    Admission::of_requests(session, &listener, bounds, greet)?.first()
 }
 
 /// Makes all that the transfer needs, within what this adapter can do.
@@ -161,7 +175,7 @@ fn prepare(session: &Session, request: &Request, offer: Offer) -> Result<Accepte
     })
 }
 
-fn accept(accepted: &Accepted, request: &Request) -> Result<()> {
+fn accept(accepted: &mut Accepted, request: &Request, guest: &Guest<Accepted>) -> Result<()> {
     let Accepted {
         link,
         offer,
@@ -182,10 +196,9 @@ fn accept(accepted: &Accepted, request: &Request) -> Result<()> {
         inbound: request.limits.inbound,
         outbound: shape.blocks,
     };
-    match link.endpoint.accept(limits, &answer.encode())? {
-        Status::SUCCESS => Ok(()),
-        status => Err(Failure::status("accept the connection", status)),
-    }
+    guest.accept(&mut link.endpoint, limits, &answer.encode())?;
+    link.endpoint.set_deadline(None);
+    Ok(())
 }
 
 struct Receiver {

@@ -18,7 +18,7 @@ use super::{Progress, hex, recv, send, summary};
 use crate::cli::Via;
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
-use crate::session::{self, Setup};
+use crate::session::{self, Deadline, Setup};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SHAPE: Shape = Shape {
@@ -172,7 +172,7 @@ fn transmit(
         let sent = sender.run(&mut file, "send", &mut progress);
         sent.inspect_err(|failure| sender.abandon(failure))
     });
-    let request = session::next_request(&session, listener.as_ref(), Some(LIMIT))?;
+    let request = session::next_request(&session, listener.as_ref(), Some(Deadline::after(LIMIT)))?;
     let offer = Offer::decode(&request.private_data).expect("an offer");
     let mut link = Link::new(&session, request.connector, offer.shape, false)?;
     let ring = session.register(8192, MrFlags::ALLOW_REMOTE_WRITE)?;

@@ -7,7 +7,7 @@ use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status
 
 use super::report::Stage;
 use super::talk::{Talk, expect, posted, verify, wrong};
-use super::{LIMIT, pattern, sizes};
+use super::{LIMIT, pattern, sizes, words};
 use crate::cli::DemoArgs;
 use crate::errors::{Failure, Result, one_line};
 use crate::output;
@@ -25,7 +25,7 @@ pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
     let setup = Setup::new(None, &args.adapter, LIMIT)?;
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let session = setup.at(local)?;
-    let mut stage = Stage::start(args.adapter.no_crc, verbose)?;
+    let mut stage = Stage::start(args, verbose)?;
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, stage.port()?));
     let ids = (std::process::id(), stage.server_id());
     output::line(format_args!(
@@ -292,7 +292,7 @@ impl Client {
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
         )?;
         let mut talk = self.talk(0)?;
-        talk.connect(self.local, self.server, b"to read what is gone")?;
+        talk.connect(self.local, self.server, words::TO_READ)?;
         let status = talk.read(&sink, 0..sizes::REFUSED, gone)?;
         if status == Status::SUCCESS {
             return Err(wrong("a Read through an invalidated window succeeded"));
@@ -303,7 +303,7 @@ impl Client {
         self.ended(&mut talk)?;
 
         let mut talk = self.talk(0)?;
-        talk.connect(self.local, self.server, b"to write too far")?;
+        talk.connect(self.local, self.server, words::TO_WRITE)?;
         let end = talk.hear_address()?;
         self.stage.server()?;
         // An iWARP Write may have completed before the refusal comes back (AMB-002).
@@ -338,7 +338,7 @@ impl Client {
 
     fn reject(&mut self) -> Result<()> {
         self.stage.step("Reject, with private data")?;
-        let question = b"may I come in?";
+        let question = words::QUESTION;
         self.stage.client(format_args!(
             "Connect to {}: {}",
             self.server,
@@ -372,7 +372,7 @@ impl Client {
             sizes::BULK,
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
         )?;
-        talk.connect(self.local, self.server, b"for bulk")?;
+        talk.connect(self.local, self.server, words::BULK)?;
         let chunk = |i: u32| sizes::CHUNK * i as usize..sizes::CHUNK * (i as usize + 1);
 
         local.buffer.write(0, &pattern(8, sizes::BULK));

@@ -27,6 +27,15 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<()> {
     server::run(args)
 }
 
+/// What the client says when it connects, but for the first time: that is the user's choice. The server rejects whoever
+/// says something else, since anybody may connect to its port.
+mod words {
+    pub(super) const TO_READ: &[u8] = b"to read what is gone";
+    pub(super) const TO_WRITE: &[u8] = b"to write too far";
+    pub(super) const QUESTION: &[u8] = b"may I come in?";
+    pub(super) const BULK: &[u8] = b"for bulk";
+}
+
 /// Sizes that both sides know.
 mod sizes {
     /// Step 2: the client's Send and the server's answer.

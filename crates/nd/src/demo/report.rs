@@ -18,6 +18,7 @@ use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use crate::cli::DemoArgs;
 use crate::errors::{Failure, Result};
 use crate::output::{self, Paint};
 
@@ -90,12 +91,13 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts this program once more, as the server.
-    pub(super) fn start(no_crc: bool, verbose: u8) -> Result<Self> {
-        let explain = |error| Failure::io("start a second process of this program", &error);
+    pub(super) fn start(args: &DemoArgs, verbose: u8) -> Result<Self> {
+        let explain = |error| Failure::start("a second process of this program", &error);
         let mut command = Command::new(std::env::current_exe().map_err(explain)?);
         command
             .arg("demo-server")
-            .args(no_crc.then_some("--no-crc"))
+            .args(args.adapter.no_crc.then_some("--no-crc"))
+            .arg(format!("--private-data={}", args.private_data))
             .args((0..verbose).map(|_| "-v"));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(explain)?;

@@ -10,11 +10,11 @@ use netdirect::{
 use super::client::quoted;
 use super::report::Voice;
 use super::talk::{Talk, expect, posted, verify, wrong};
-use super::{LIMIT, pattern, sizes};
+use super::{LIMIT, pattern, sizes, words};
 use crate::cli::DemoServerArgs;
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
-use crate::session::{self, Endpoint, Region, Request, Session, Setup};
+use crate::session::{self, Deadline, Endpoint, Region, Request, Session, Setup};
 use crate::units;
 
 pub(super) const WELCOME: &[u8] = b"welcome, says the server";
@@ -51,7 +51,7 @@ fn play(args: &DemoServerArgs) -> Result<()> {
         voice: Voice,
         checked: 0,
     };
-    let mut main = server.accept()?;
+    let mut main = server.accept(args.private_data.as_bytes())?;
     server.receive_and_send(&mut main)?;
     server.written(&mut main)?;
     server.read(&mut main)?;
@@ -81,12 +81,22 @@ struct Server {
 }
 
 impl Server {
-    fn request(&self) -> Result<Request> {
-        session::next_request(&self.session, self.listener.as_ref(), Some(LIMIT))
+    /// The client's next connection, which it makes with these words.
+    fn request(&self, words: &[u8]) -> Result<Request> {
+        let deadline = Deadline::after(LIMIT);
+        loop {
+            let request =
+                session::next_request(&self.session, self.listener.as_ref(), Some(deadline))?;
+            if request.private_data == words {
+                return Ok(request);
+            }
+            // A stranger's; that it cannot be told so any more is no matter here.
+            let _ = request.connector.reject(&[]);
+        }
     }
 
-    fn accept(&self) -> Result<Talk> {
-        let request = self.request()?;
+    fn accept(&self, words: &[u8]) -> Result<Talk> {
+        let request = self.request(words)?;
         let ReadLimits { inbound, outbound } = request.limits;
         let says = quoted(&request.private_data);
         self.voice.say(format_args!(
@@ -120,10 +130,11 @@ impl Server {
     /// Accepts a further connection without words.
     fn accept_another(
         &self,
+        words: &[u8],
         more: u32,
         first: impl FnOnce(&Endpoint) -> Result<()>,
     ) -> Result<Talk> {
-        let request = self.request()?;
+        let request = self.request(words)?;
         let talk = Talk::new(&self.session, request.connector, more, first)?;
         expect(
             "accept the connection",
@@ -252,7 +263,7 @@ impl Server {
     }
 
     fn refused(&mut self, main: &mut Talk) -> Result<()> {
-        let mut talk = self.accept_another(0, |_| Ok(()))?;
+        let mut talk = self.accept_another(words::TO_READ, 0, |_| Ok(()))?;
         self.ended(&mut talk)?;
         self.voice.pause()?;
 
@@ -264,7 +275,7 @@ impl Server {
         let region = self
             .session
             .register_buffer(buffer.slice(..half), MrFlags::ALLOW_REMOTE_WRITE)?;
-        let mut talk = self.accept_another(0, |_| Ok(()))?;
+        let mut talk = self.accept_another(words::TO_WRITE, 0, |_| Ok(()))?;
         let end = region.remote().offset((half - sizes::REFUSED / 2) as u64);
         // The client's queue pair has not sent anything yet; this side may all the same, as Accept is complete (AMB-040).
         talk.tell(&end.to_bytes())?;
@@ -306,7 +317,7 @@ impl Server {
     }
 
     fn reject(&self) -> Result<()> {
-        let request = self.request()?;
+        let request = self.request(words::QUESTION)?;
         self.voice.say(format_args!(
             "GetConnectionRequest: {}, {}",
             Status::SUCCESS,
@@ -332,7 +343,7 @@ impl Server {
             .session
             .register(sizes::BULK, MrFlags::ALLOW_REMOTE_READ)?;
         source.buffer.write(0, &pattern(10, sizes::BULK));
-        let mut talk = self.accept_another(sizes::CHUNKS, |endpoint| {
+        let mut talk = self.accept_another(words::BULK, sizes::CHUNKS, |endpoint| {
             (0..sizes::CHUNKS as usize).try_for_each(|i| {
                 let part = target.sge(sizes::CHUNK * i..sizes::CHUNK * (i + 1));
                 posted(endpoint.qp.receive(i as u64, &[part]))

@@ -28,32 +28,57 @@
 //! Instead of any answer may come `failed WHY`, and the connection ends.
 
 use std::fmt::Display;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::lane::{gone, silence};
 use crate::errors::{Failure, Result, one_line};
+use crate::session::Deadline;
 
 /// Of what is said here, and of how the turns go. Another number means that the two cannot work together.
 const VERSION: u32 = 2;
 
 const NAME: &str = "nd-perf";
 
+/// In front of why a side gives up.
+const GAVE_UP: &str = "failed ";
+
 /// The longest line.
-const LONGEST: u64 = 4096;
+const LONGEST: usize = 4096;
 
 /// One side's end of the control connection.
 #[derive(Debug)]
 pub(super) struct Control {
     stream: BufReader<TcpStream>,
     limit: Duration,
+    /// By when a stranger has to have said what it wants, however the octets trickle in.
+    deadline: Option<Deadline>,
 }
 
 impl Control {
-    /// Greets the other side, and makes sure that it is `nd perf` of the same version.
+    /// Greets the other side, and makes sure that it is `nd perf` of the same version. `limit` is how long it may take
+    /// for a line.
     pub(super) fn new(stream: TcpStream, limit: Duration) -> Result<Self> {
+        Self::greet(stream, limit, None)
+    }
+
+    /// Greets a stranger, and hears what it asks for first: nothing if it leaves again, or gives up by itself.
+    pub(super) fn of_stranger(
+        stream: TcpStream,
+        limit: Duration,
+        deadline: Deadline,
+    ) -> Result<Option<(Self, String)>> {
+        let mut control = Self::greet(stream, limit, Some(deadline))?;
+        let line = control.hear()?;
+        let line = line.filter(|line| !line.starts_with(GAVE_UP));
+        control.deadline = None;
+        control.limit_reads(limit)?;
+        Ok(line.map(|line| (control, line)))
+    }
+
+    fn greet(stream: TcpStream, limit: Duration, deadline: Option<Deadline>) -> Result<Self> {
         let explain = |error| Failure::io("set up the control connection", &error);
         stream.set_nodelay(true).map_err(explain)?;
         stream.set_read_timeout(Some(limit)).map_err(explain)?;
@@ -61,6 +86,7 @@ impl Control {
         let mut control = Self {
             stream: BufReader::new(stream),
             limit,
+            deadline,
         };
         control.say(format_args!(
             "{NAME} {VERSION} {}",
@@ -97,17 +123,14 @@ impl Control {
     /// Tells the other side why this one gives up; it may have gone.
     pub(super) fn give_up(&mut self, failure: &Failure) {
         if failure.is_ours() {
-            let _ = self.say(format_args!("failed {failure}"));
+            let _ = self.say(format_args!("{GAVE_UP}{failure}"));
         }
     }
 
     /// The next line, or `None` when the other side has ended.
     pub(super) fn hear(&mut self) -> Result<Option<String>> {
         let mut line = Vec::new();
-        let read = (&mut self.stream)
-            .take(LONGEST)
-            .read_until(b'\n', &mut line);
-        read.map_err(|error| self.lost(&error))?;
+        self.read_line(&mut line)?;
         if line.is_empty() {
             return Ok(None);
         }
@@ -117,19 +140,57 @@ impl Control {
         String::from_utf8(line).map(Some).map_err(|_| stranger())
     }
 
+    /// The same at the side that serves: what comes next is asked for, unless the other side gives up.
+    pub(super) fn heed(&mut self) -> Result<Option<String>> {
+        let line = self.hear()?;
+        match line.as_deref().and_then(|line| line.strip_prefix(GAVE_UP)) {
+            Some(why) => Err(gave_up(why)),
+            None => Ok(line),
+        }
+    }
+
+    /// Reads until the end of a line, or as much as the longest has.
+    fn read_line(&mut self, line: &mut Vec<u8>) -> Result<()> {
+        while line.len() < LONGEST && line.last() != Some(&b'\n') {
+            if let Some(deadline) = self.deadline {
+                if deadline.left().is_zero() {
+                    return Err(silence(deadline.limit()));
+                }
+                self.limit_reads(deadline.left())?;
+            }
+            let came = match self.stream.fill_buf() {
+                Ok([]) => return Ok(()),
+                Ok(came) => came,
+                // The time is over, or almost.
+                Err(error) if self.deadline.is_some() && is_timeout(&error) => continue,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.lost(&error)),
+            };
+            let end = came.iter().position(|octet| *octet == b'\n');
+            let part = end.map_or(came.len(), |end| end + 1);
+            let part = part.min(LONGEST - line.len());
+            line.extend_from_slice(&came[..part]);
+            self.stream.consume(part);
+        }
+        Ok(())
+    }
+
+    fn limit_reads(&self, time: Duration) -> Result<()> {
+        // A limit of 0 would be none.
+        let time = time.max(Duration::from_millis(1));
+        let limited = self.stream.get_ref().set_read_timeout(Some(time));
+        limited.map_err(|error| Failure::io("set up the control connection", &error))
+    }
+
     /// Sleeps for so long, unless the other side ends meanwhile. It has nothing to say.
     pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
-        let explain = |error| Failure::io("set up the control connection", &error);
-        let limit = |stream: &TcpStream, time| stream.set_read_timeout(Some(time));
-        limit(self.stream.get_ref(), time).map_err(explain)?;
+        self.limit_reads(time)?;
         let ended = self.stream.fill_buf().map(<[u8]>::is_empty);
-        limit(self.stream.get_ref(), self.limit).map_err(explain)?;
+        self.limit_reads(self.limit)?;
         match ended {
             Ok(true) => Err(gone()),
             Ok(false) => Err(stranger()),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                Ok(())
-            }
+            Err(error) if is_timeout(&error) => Ok(()),
             Err(error) => Err(self.lost(&error)),
         }
     }
@@ -160,7 +221,7 @@ impl Control {
         loop {
             match self.hear() {
                 Ok(Some(line)) => {
-                    if let Some(why) = line.strip_prefix("failed ") {
+                    if let Some(why) = line.strip_prefix(GAVE_UP) {
                         return Some(gave_up(why));
                     }
                 }
@@ -171,13 +232,18 @@ impl Control {
 
     fn lost(&self, error: &std::io::Error) -> Failure {
         match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => silence(self.limit),
+            _ if is_timeout(error) => silence(self.limit),
             ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
                 gone()
             }
             _ => Failure::io("talk to the other side", error).by_peer(),
         }
     }
+}
+
+/// A read's or a write's own limit has passed.
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// The value of `key=VALUE` among the words of a line.

@@ -17,7 +17,7 @@ pub(super) struct Second {
 impl Second {
     /// Starts it, and waits until it listens.
     pub(super) fn start(verbose: u8) -> Result<Self> {
-        let explain = |error| Failure::io("start a second process of this program", &error);
+        let explain = |error| Failure::start("a second process of this program", &error);
         affinity::anywhere();
         let mut command = Command::new(std::env::current_exe().map_err(explain)?);
         command

@@ -8,6 +8,7 @@
 mod affinity;
 pub(crate) mod args;
 mod client;
+mod clients;
 mod control;
 mod fields;
 mod lane;

@@ -291,8 +291,10 @@ impl<'a> Run<'a> {
         let setup = setup(spec)?;
         let (session, local) = setup.towards(destination)?;
         spec.check_limits(session.info())?;
+        // Without delay: the other side does not listen to strangers for long.
+        control.say(format_args!("row {spec}"))?;
         let memory = Memory::new(&session, spec, spec.client_rings())?;
-        let answer = control.ask(format_args!("row {spec}"))?;
+        let answer = control.expect("ok")?;
         let at = |port| SocketAddr::new(destination.ip(), port);
         let (rdma, tcp) = (at(value(&answer, "rdma")?), at(value(&answer, "tcp")?));
         let key: Key = from_hex(&value::<String>(&answer, "key")?)?;

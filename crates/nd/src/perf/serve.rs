@@ -3,12 +3,12 @@
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use netdirect::{Listener, RemoteAddress, Status};
 
 use super::affinity::{self, Role};
 use super::args::ServeArgs;
+use super::clients::{Client, Clients, QUEUING};
 use super::control::{Control, stranger, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
@@ -18,12 +18,10 @@ use super::many;
 use super::server::Server;
 use super::spec::{Op, Spec};
 use super::wire::Wire;
+use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::output;
-use crate::session::{self, Request, Session};
-
-/// How long a client may think between two requests.
-const THINKING: Duration = Duration::from_secs(60);
+use crate::session::{self, Deadline, Request, Session};
 
 /// Serves one client after the other, or one only.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
@@ -34,56 +32,42 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         .local_addr()
         .map_err(|error| Failure::io(doing(), &error))?;
     output::line(format_args!("listening on {address}"))?;
+    let clients = Clients::new(listener, Bounds::default(), QUEUING)?;
     if args.once {
-        // The client is the process that has started this one. It hears why something fails, and tells its user.
-        let (stream, _) = accept_soon(&listener).map_err(Failure::told)?;
-        return serve(stream, args).map(drop).map_err(Failure::told);
+        // The client is the process that has started this one. It hears why something fails, and tells its user. It
+        // never comes if it has been killed.
+        let client = clients.next(Some(LIMIT)).map_err(Failure::told)?;
+        return serve(client, args).map(drop).map_err(Failure::told);
     }
     loop {
-        let (stream, peer) = match listener.accept() {
-            Ok(accepted) => accepted,
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-            Err(error) => return Err(Failure::io("accept a connection", &error)),
-        };
-        match serve(stream, args) {
+        let client = clients.next(None)?;
+        let peer = client.peer;
+        match serve(client, args) {
             Ok(rows) => output::line(format_args!("{peer}: {rows} rows"))?,
             Err(failure) => output::note(format_args!("{peer}: {failure}")),
         }
     }
 }
 
-/// Takes a connection that is about to come. It never comes if the process that would make it has been killed.
-fn accept_soon(listener: &TcpListener) -> Result<(TcpStream, SocketAddr)> {
-    let explain = |error| Failure::io("accept a connection", &error);
-    let deadline = Instant::now() + LIMIT;
-    listener.set_nonblocking(true).map_err(explain)?;
-    loop {
-        match listener.accept() {
-            Ok((stream, peer)) => {
-                stream.set_nonblocking(false).map_err(explain)?;
-                return Ok((stream, peer));
-            }
-            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(explain(error)),
-            Err(_) if Instant::now() > deadline => return Err(silence(LIMIT)),
-            Err(_) => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
-}
-
 /// Serves a client until it has no more rows: how many there were.
-fn serve(stream: TcpStream, args: &ServeArgs) -> Result<u64> {
-    let mut control = Control::new(stream, THINKING)?;
+fn serve(client: Client, args: &ServeArgs) -> Result<u64> {
+    let Client {
+        mut control,
+        mut line,
+        ..
+    } = client;
     let mut rows = 0;
     loop {
-        let Some(line) = control.hear()? else {
-            return Ok(rows);
-        };
         let served = match line.strip_prefix("row ").map(str::parse) {
             Some(Ok(spec)) => row(&mut control, spec, args),
             _ => Err(stranger()),
         };
         served.inspect_err(|failure| control.give_up(failure))?;
         rows += 1;
+        line = match control.heed()? {
+            Some(line) => line,
+            None => return Ok(rows),
+        };
     }
 }
 
@@ -101,8 +85,10 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
     spec.check_limits(session.info())?;
     let memory = Memory::new(&session, &spec, spec.server_rings())?;
     let (listener, address) = session.listen(local)?;
-    let bare = bare_listener(local, &spec)?;
     let key = new_key()?;
+    let bare = bare_listener(local, &spec)?;
+    let port = bare_port(&bare)?;
+    let bare = expect_wires(bare, key, Bounds::default())?;
     // Of the two rings, the one that the other side reaches for.
     let ring = match spec.op {
         Op::Read => memory.source.as_ref(),
@@ -111,7 +97,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
     control.say(format_args!(
         "ok rdma={} tcp={} key={} remote={}",
         address.port(),
-        bare_port(&bare)?,
+        port,
         to_hex(&key),
         to_hex(
             &ring
@@ -124,11 +110,10 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
         server: join(control, &session, listener.as_ref(), memory, spec, key)?,
         wires: Vec::new(),
         bare,
-        key,
         spec,
     };
     control.say("ok")?;
-    while let Some(line) = control.hear()? {
+    while let Some(line) = control.heed()? {
         if line == "end" {
             return control.say("ok");
         }
@@ -146,7 +131,7 @@ fn join(
     spec: Spec,
     key: Key,
 ) -> Result<Server> {
-    if control.hear()?.as_deref() != Some("join") {
+    if control.heed()?.as_deref() != Some("join") {
         return Err(stranger());
     }
     let (request, ring) = expected(session, listener, key)?;
@@ -167,8 +152,9 @@ pub(super) fn expected(
     listener: &dyn Listener,
     key: Key,
 ) -> Result<(Request, RemoteAddress)> {
+    let deadline = Deadline::after(LIMIT);
     loop {
-        let request = session::next_request(session, listener, Some(LIMIT))?;
+        let request = session::next_request(session, listener, Some(deadline))?;
         if let Some(ring) = ring_of(&request.private_data, key) {
             return Ok((request, ring));
         }
@@ -181,8 +167,7 @@ pub(super) fn expected(
 struct Row {
     server: Server,
     wires: Vec<Wire>,
-    bare: TcpListener,
-    key: Key,
+    bare: Admission<TcpStream>,
     spec: Spec,
 }
 
@@ -222,22 +207,41 @@ impl Row {
         control.say("done")
     }
 
-    /// Takes a bare connection that has the key, with the congestion control of that name if this process may choose it.
+    /// Takes the next bare connection, with the congestion control of that name if this process may choose it.
     fn accept_wire(&self, name: &str) -> Result<Wire> {
-        let deadline = Instant::now() + LIMIT;
-        while Instant::now() < deadline {
-            let (mut socket, _) = accept_soon(&self.bare)?;
-            let explain = |error| Failure::io("set up a socket to compare with", &error);
-            socket.set_read_timeout(Some(LIMIT)).map_err(explain)?;
-            let mut key = Key::default();
-            if socket.read_exact(&mut key).is_ok() && key == self.key {
-                // Where it may not be chosen here, the other side's choice still holds for what that sends.
-                choose_congestion(&socket, name);
-                return Wire::new(socket, &self.spec, LIMIT);
+        let socket = self.bare.next(Some(LIMIT))?;
+        let socket = socket.ok_or_else(|| silence(LIMIT))?;
+        // Where it may not be chosen here, the other side's choice still holds for what that sends.
+        choose_congestion(&socket, name);
+        Wire::new(socket, &self.spec, LIMIT)
+    }
+}
+
+/// Lets in the bare connections that have the key.
+fn expect_wires(listener: TcpListener, key: Key, bounds: Bounds) -> Result<Admission<TcpStream>> {
+    Admission::of_tcp(listener, bounds, move |socket, guest| {
+        let mut said = Key::default();
+        let mut filled = 0;
+        while filled < said.len() {
+            let explain = |error| Failure::io("read the key of a socket to compare with", &error);
+            let left = guest.deadline.left();
+            if left.is_zero() {
+                return Err(silence(guest.deadline.limit()));
+            }
+            socket.set_read_timeout(Some(left)).map_err(explain)?;
+            match (&socket).read(&mut said[filled..]) {
+                Ok(0) => return Err(stranger()),
+                Ok(n) => filled += n,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock) => {}
+                Err(error) => return Err(explain(error)),
             }
         }
-        Err(silence(LIMIT))
-    }
+        if said != key {
+            return Err(stranger());
+        }
+        guest.let_in(socket);
+        Ok(())
+    })
 }
 
 /// A listener for the sockets to compare with, on any port.
@@ -253,5 +257,39 @@ fn bare_port(listener: &TcpListener) -> Result<u16> {
     match listener.local_addr() {
         Ok(address) => Ok(address.port()),
         Err(error) => Err(Failure::io("see the listener's address", &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Ends a hang, and nothing else.
+    const HANG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn bare_connections_come_in_beside_idle_ones() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let bounds = Bounds {
+            first_word: HANG,
+            ..Bounds::default()
+        };
+        let wires = expect_wires(listener, [7; 8], bounds).expect("a thread");
+        let connect = || TcpStream::connect(address).expect("connected");
+        let _idle: Vec<_> = (0..130).map(|_| connect()).collect();
+        let mut wrong = connect();
+        wrong.write_all(&[8; 8]).expect("sent");
+        let mut right = connect();
+        right.write_all(&[7; 8]).expect("sent");
+        let accepted = wires.next(Some(HANG)).expect("open").expect("let in");
+        assert_eq!(
+            accepted.peer_addr().expect("connected"),
+            right.local_addr().expect("connected")
+        );
     }
 }

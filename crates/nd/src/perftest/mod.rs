@@ -10,11 +10,11 @@ mod plan;
 mod record;
 mod turns;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netdirect::{Connector, Listener, ReadLimits, Status};
+use netdirect::{Listener, ReadLimits, Status};
 
 use control::{Control, Role};
 use data::{Data, Measured};
@@ -22,11 +22,12 @@ pub(crate) use plan::PerftestArgs;
 use plan::{Plan, Test};
 use record::{Place, Speed};
 
+use crate::admission::{Admission, Bounds, Guest};
 use crate::errors::{Failure, Result};
 use crate::mailbox::Mailbox;
 use crate::output;
 use crate::peer;
-use crate::session::{self, Session, Setup};
+use crate::session::{self, Request, Session, Setup};
 use crate::table::{Align, Table};
 use crate::units;
 
@@ -113,50 +114,91 @@ fn server(args: &PerftestArgs, plan: Plan, setup: &Setup) -> Result<()> {
     let host = args.listen.as_deref().unwrap_or_default();
     let addresses = peer::resolve(host, args.port)?;
     let (session, listener, address) = peer::listen(setup, &addresses)?;
+    let session = Arc::new(session);
     plan.check(session.info())?;
     output::line(format_args!("listening on {address}"))?;
-    let request = session::next_request(&session, listener.as_ref(), None)?;
-    let mailbox = Mailbox::new(&session, Arc::clone(&request.connector))?;
-    accepted(mailbox.endpoint.accept(request.limits, &[])?)?;
+    let limit = args.peer.timeout;
+    let Client {
+        control,
+        cycle,
+        peer,
+    } = first_client(&session, &listener, limit)?;
     output::line(format_args!(
-        "{}, one queue pair, with {}",
-        plan.title(),
-        request.peer
+        "{}, one queue pair, with {peer}",
+        plan.title()
     ))?;
     let data = |control: &mut Control| {
-        let cycle = control.greet()?;
         control.places(Place::default())?;
-        accept_second(&session, listener, plan, cycle, args.peer.timeout)
+        accept_second(&session, listener, plan, cycle, limit, peer.ip())
     };
-    exchange(
-        Control::new(mailbox, Role::Server),
-        Role::Server,
-        plan,
-        data,
-    )
+    exchange(control, Role::Server, plan, data)
 }
 
-/// Takes the second connection. Then nobody listens any more: a client that wants another queue pair is refused.
+/// A client that speaks this version of perftest's exchange.
+struct Client {
+    control: Control,
+    /// Octets that small messages walk through.
+    cycle: u32,
+    peer: SocketAddr,
+}
+
+/// Waits for a client.
+fn first_client(
+    session: &Arc<Session>,
+    listener: &Arc<dyn Listener>,
+    limit: Duration,
+) -> Result<Client> {
+    let greeter = Arc::clone(session);
+    let greet = move |request: Request, guest: &Guest<Client>| {
+        let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
+        guest.accept(&mut mailbox.endpoint, request.limits, &[])?;
+        let mut control = Control::new(mailbox, Role::Server);
+        let cycle = control.greet()?;
+        control.mailbox.endpoint.set_deadline(None);
+        guest.let_in(Client {
+            control,
+            cycle,
+            peer: guest.peer,
+        });
+        Ok(())
+    };
+    Admission::of_requests(session, listener, Bounds::within(limit), greet)?.first()
+}
+
+/// Takes the second connection, which comes from where the first one came from. Then nobody listens any more: a client
+/// that wants another queue pair is refused.
 fn accept_second(
-    session: &Session,
+    session: &Arc<Session>,
     listener: Arc<dyn Listener>,
     plan: Plan,
     cycle: u32,
     limit: Duration,
+    client: IpAddr,
 ) -> Result<Data> {
-    let request = session::next_request(session, listener.as_ref(), Some(limit))?;
-    drop(listener);
-    let connector: Arc<dyn Connector> = Arc::clone(&request.connector);
-    let data = Data::new(session, connector, plan, cycle, limit)?;
-    accepted(data.endpoint.accept(request.limits, &[])?)?;
-    Ok(data)
-}
-
-fn accepted(status: Status) -> Result<()> {
-    match status {
-        Status::SUCCESS => Ok(()),
-        status => Err(Failure::status("accept the connection", status)),
-    }
+    /// Each has the memory of the test.
+    const CANDIDATES: usize = 4;
+    let greeter = Arc::clone(session);
+    let greet = move |request: Request, guest: &Guest<Data>| {
+        if guest.peer.ip() != client {
+            return Err(Failure::peer(
+                "it is not the client that is being served",
+                "try again when that has ended",
+            ));
+        }
+        let connector = Arc::clone(&request.connector);
+        let mut data = Data::new(&greeter, connector, plan, cycle, limit)?;
+        guest.accept(&mut data.endpoint, request.limits, &[])?;
+        data.endpoint.set_deadline(None);
+        guest.let_in(data);
+        Ok(())
+    };
+    let bounds = Bounds {
+        most: CANDIDATES,
+        ..Bounds::within(limit)
+    };
+    let admission = Admission::of_requests(session, &listener, bounds, greet)?;
+    let second = admission.next(Some(limit))?;
+    second.ok_or_else(|| session::silence("take the second connection", limit))
 }
 
 /// All that follows once the first connection stands; `connect` makes the second one.

@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netdirect::{MrFlags, OpFlags, ReadLimits, RequestType, Status};
+use netdirect::{Listener, MrFlags, OpFlags, ReadLimits, RequestType};
 
 use super::exchange::{Advert, MESSAGE, READS, pattern};
 use super::{Pings, RpingArgs, SERVER_SIZE};
+use crate::admission::{Admission, Bounds, Guest};
 use crate::errors::{Failure, Result};
 use crate::mailbox::{Mailbox, lost};
 use crate::output;
 use crate::peer;
-use crate::session::{self, Region, Request, Session, Setup};
+use crate::session::{Region, Request, Session, Setup};
 
 /// How long the client may take to disconnect after the last ping of those that this side was to serve.
 const PARTING: Duration = Duration::from_secs(5);
@@ -24,9 +25,10 @@ struct Server {
     buffer: Region,
     size: u32,
     validate: bool,
+    peer: SocketAddr,
 }
 
-/// Takes one client, and serves it until it disconnects or `-C` pings are done.
+/// Takes the first client that speaks rping's exchange, and serves it until it disconnects or `-C` pings are done.
 pub(super) fn run(
     args: &RpingArgs,
     setup: &Setup,
@@ -34,15 +36,26 @@ pub(super) fn run(
     pings: &mut Pings,
 ) -> Result<()> {
     let (session, listener, address) = peer::listen(setup, addresses)?;
+    let session = Arc::new(session);
     output::line(format_args!("listening on {address}"))?;
-    let request = session::next_request(&session, listener.as_ref(), None)?;
-    drop(listener); // whoever comes now is refused, and need not wait
-    let client = request.peer;
+    let Client {
+        mailbox,
+        peer,
+        advert,
+    } = first_client(&session, listener, args.peer.timeout)?;
     let size = args.size.unwrap_or(SERVER_SIZE);
-    let mut server = Server::accept(&session, &request, size, args.validate)?;
+    let flags = MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK;
+    let mut server = Server {
+        mailbox,
+        buffer: session.register(size as usize, flags)?,
+        size,
+        validate: args.validate,
+        peer,
+    };
     pings.begin();
+    let mut first = Some(advert);
     while pings.more() {
-        if !server.serve(pings, client)? {
+        if !server.serve(pings, first.take())? {
             return Ok(());
         }
     }
@@ -52,43 +65,59 @@ pub(super) fn run(
     Ok(())
 }
 
-impl Server {
-    fn accept(session: &Session, request: &Request, size: u32, validate: bool) -> Result<Self> {
+/// A client that has described its first buffer.
+struct Client {
+    mailbox: Mailbox,
+    peer: SocketAddr,
+    advert: Advert,
+}
+
+/// Waits for a client. Whoever comes after it is refused, and need not wait.
+fn first_client(
+    session: &Arc<Session>,
+    listener: Arc<dyn Listener>,
+    limit: Duration,
+) -> Result<Client> {
+    let greeter = Arc::clone(session);
+    let greet = move |request: Request, guest: &Guest<Client>| {
+        let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
         if request.limits.outbound == 0 {
             // That it cannot be told so any more is no new failure.
             let _ = request.connector.reject(&[]);
             return Err(Failure::new(
-                format!("{} lets nobody read from it", request.peer),
+                "it lets nobody read from it",
                 "check that rping or `nd rping` runs there",
             ));
         }
-        let flags = MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK;
-        let server = Self {
-            mailbox: Mailbox::new(session, Arc::clone(&request.connector))?,
-            buffer: session.register(size as usize, flags)?,
-            size,
-            validate,
-        };
         let limits = ReadLimits {
             inbound: READS,
             outbound: READS,
         };
-        match server.mailbox.endpoint.accept(limits, &[])? {
-            Status::SUCCESS => Ok(server),
-            status => Err(Failure::status(
-                format_args!("accept the connection from {}", request.peer),
-                status,
-            )),
-        }
-    }
+        guest.accept(&mut mailbox.endpoint, limits, &[])?;
+        let doing = "hear of the first ping";
+        let message = mailbox.receive(doing)?.ok_or_else(|| lost(doing))?;
+        mailbox.endpoint.set_deadline(None);
+        guest.let_in(Client {
+            mailbox,
+            peer: guest.peer,
+            advert: Advert::decode(&message)?,
+        });
+        Ok(())
+    };
+    Admission::of_requests(session, &listener, Bounds::within(limit), greet)?.first()
+}
 
-    /// One ping. False when the client has disconnected instead.
-    fn serve(&mut self, pings: &mut Pings, peer: SocketAddr) -> Result<bool> {
-        let doing = format!("serve ping {} of {peer}", pings.done);
-        let Some(message) = self.mailbox.receive(&doing)? else {
-            return Ok(false);
+impl Server {
+    /// One ping, whose first message may have come. False when the client has disconnected instead.
+    fn serve(&mut self, pings: &mut Pings, source: Option<Advert>) -> Result<bool> {
+        let doing = format!("serve ping {} of {}", pings.done, self.peer);
+        let source = match source {
+            Some(source) => source,
+            None => match self.mailbox.receive(&doing)? {
+                Some(message) => Advert::decode(&message)?,
+                None => return Ok(false),
+            },
         };
-        let source = Advert::decode(&message)?;
         let data = self.read(source, pings.done, &doing)?;
         self.mailbox.send(&[0; MESSAGE], &doing)?;
 

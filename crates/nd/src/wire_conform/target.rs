@@ -2,9 +2,9 @@
 //! `iwarp_conform::service` defines.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use iwarp_conform::service::{
@@ -17,12 +17,13 @@ use netdirect::{
 };
 
 use super::args::TargetArgs;
+use crate::admission::{Admission, Bounds, Guest};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::provider::AdapterOptions;
 use crate::session::{self, Depths, Endpoint, Region, Request, Session, Setup};
 
-/// How long the suite may leave a start-up unfinished, and a target that connects without an answer.
+/// How long a request of the target's own may take, and how long a target that connects waits for an answer.
 const LIMIT: Duration = Duration::from_secs(15);
 /// Receives that are kept posted, and octets of each.
 const RECEIVES: u32 = 16;
@@ -35,7 +36,7 @@ const LONGEST: usize = 256 * 1024;
 const READS: u32 = 16;
 /// Octets of the window of each connection.
 const WINDOW: usize = 4096;
-/// Connections served at once; the suite needs two.
+/// Connections served at once; the suite needs two. One more, and the oldest that has said nothing gives way.
 const CONNECTIONS: usize = 64;
 /// How long a target that connects goes on when nothing listens.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,7 +57,7 @@ pub(super) fn run(args: &TargetArgs) -> Result<()> {
             let target = Arc::new(Target::new(setup.at(local)?)?);
             let (listener, address) = target.session.listen(local)?;
             output::line(format_args!("listening on {address}"))?;
-            serve(&target, listener.as_ref())
+            serve(&target, &listener)
         }
         (None, Some(suite)) => {
             let suite = one(suite)?;
@@ -79,11 +80,10 @@ fn one(text: &str) -> Result<SocketAddr> {
 /// What all connections share.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) session: Session,
+    pub(super) session: Arc<Session>,
     regions: Vec<(Region, bool, bool)>,
     source: Region,
     sink: Region,
-    connections: AtomicUsize,
 }
 
 impl Target {
@@ -115,11 +115,10 @@ impl Target {
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
         )?;
         Ok(Self {
-            session,
+            session: Arc::new(session),
             regions,
             source,
             sink,
-            connections: AtomicUsize::new(0),
         })
     }
 
@@ -139,28 +138,25 @@ impl Target {
     }
 }
 
-/// Accepts for ever, each connection in a thread of its own: the suite leaves some of them hanging.
-pub(super) fn serve(target: &Arc<Target>, listener: &dyn Listener) -> Result<()> {
-    loop {
-        let request = session::next_request(&target.session, listener, None)?;
-        if target.connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS {
-            target.connections.fetch_sub(1, Ordering::SeqCst);
-            continue; // it is refused by letting go of it
+/// Accepts for ever, each connection in a thread of its own: the suite leaves some of them hanging. A connection that
+/// has said nothing is kept as long as there is room, since checks may be silent for long.
+pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Result<()> {
+    let bounds = Bounds {
+        most: CONNECTIONS,
+        ..Bounds::default()
+    };
+    let serving = Arc::clone(target);
+    let greet = move |request, guest: &Guest<Infallible>| {
+        if let Err(failure) = accept(&serving, request, guest) {
+            tracing::info!(%failure, "a connection failed");
         }
-        let target = Arc::clone(target);
-        let spawned = std::thread::Builder::new()
-            .name("connection".to_owned())
-            .spawn(move || {
-                if let Err(failure) = accept(&target, request) {
-                    tracing::info!(%failure, "a connection failed");
-                }
-                target.connections.fetch_sub(1, Ordering::SeqCst);
-            });
-        spawned.map_err(|error| Failure::io("start a thread", &error))?;
-    }
+        Ok(())
+    };
+    let admission = Admission::of_requests(&target.session, listener, bounds, greet)?;
+    match admission.first()? {}
 }
 
-fn accept(target: &Arc<Target>, request: Request) -> Result<()> {
+fn accept(target: &Arc<Target>, request: Request, guest: &Guest<Infallible>) -> Result<()> {
     let wish = Wish::parse(&request.private_data);
     if wish == Some(Wish::Reject) {
         return request
@@ -170,15 +166,12 @@ fn accept(target: &Arc<Target>, request: Request) -> Result<()> {
     }
     let mut talk = Talk::new(target, request.connector)?;
     let limits = Target::limits(request.limits);
-    let status = talk.endpoint.accept(limits, &[])?;
-    if status != Status::SUCCESS {
-        return Err(Failure::status("accept a connection", status));
-    }
-    talk.serve(
-        &request.private_data,
-        limits,
-        wish == Some(Wish::SpeakFirst),
-    )
+    guest.accept(&mut talk.endpoint, limits, &[])?;
+    talk.endpoint.set_deadline(None);
+    let speak_first = wish == Some(Wish::SpeakFirst);
+    talk.serve(&request.private_data, limits, speak_first, || {
+        guest.is_known()
+    })
 }
 
 /// Connects again and again, until nothing has listened for a while.
@@ -238,7 +231,7 @@ fn attempt(target: &Arc<Target>, suite: SocketAddr) -> Result<Attempt> {
     if status != Status::SUCCESS {
         return Ok(Attempt::Failed(status));
     }
-    talk.serve(&private, limits, true)?;
+    talk.serve(&private, limits, true, || ())?;
     Ok(Attempt::Served)
 }
 
@@ -284,24 +277,31 @@ impl Talk {
         )
     }
 
-    /// Does what it is told until the connection ends.
-    fn serve(&mut self, private: &[u8], limits: ReadLimits, speak_first: bool) -> Result<()> {
+    /// Does what it is told until the connection ends; `heard` is called for each message.
+    fn serve(
+        &mut self,
+        private: &[u8],
+        limits: ReadLimits,
+        speak_first: bool,
+        heard: impl Fn(),
+    ) -> Result<()> {
         self.bind()?;
         let offer = self.offer(limits).private(private);
         if speak_first {
             self.say(&Answer::Offer(offer.clone()).encode())?;
         }
-        let served = self.obey(&offer);
+        let served = self.obey(&offer, heard);
         // The suite ends most connections by error; then there is nothing left to disconnect.
         let _ = self.endpoint.disconnect_within(Duration::from_secs(2));
         served
     }
 
-    fn obey(&mut self, offer: &Offer) -> Result<()> {
+    fn obey(&mut self, offer: &Offer, heard: impl Fn()) -> Result<()> {
         while let Some(result) = self.next_receive()? {
             if result.status != Status::SUCCESS {
                 return Ok(());
             }
+            heard();
             let mut message = vec![0; (result.bytes_transferred as usize).min(RECEIVE)];
             self.inbox
                 .buffer

@@ -68,7 +68,7 @@ fn listening(crc: bool, markers: bool) {
         .listen(SocketAddr::from(([127, 0, 0, 1], 0)))
         .unwrap();
     // It serves as long as the test process lives.
-    std::thread::spawn(move || serve(&target, listener.as_ref()));
+    std::thread::spawn(move || serve(&target, &listener));
     let bench = Bench::active(address, wants(crc, markers));
     check_all(bench, crc, markers);
 }

@@ -39,7 +39,7 @@ pub(in crate::perf) fn serve(control: &mut Control, spec: Spec, local: SocketAdd
         key,
         spec,
     };
-    while let Some(line) = control.hear()? {
+    while let Some(line) = control.heed()? {
         if line == "end" {
             return control.say("ok");
         }

@@ -1,0 +1,589 @@
+//! How servers let peers in: each connection says its first word in a thread of its own, while others come in.
+//!
+//! Until then it is a stranger's: it may take no longer than the time for a first word, and the oldest stranger gives way
+//! when there are too many. So connections that say nothing cost the next client nothing but the time to accept them.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::io::ErrorKind;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use netdirect::{Listener, Status};
+use socket2::SockRef;
+
+use crate::errors::{Failure, Result};
+use crate::output;
+use crate::session::{self, Deadline, Endpoint, Request, Session};
+
+/// How long a stranger may take for its first word.
+pub(crate) const FIRST_WORD: Duration = Duration::from_secs(5);
+
+/// Between two tries to accept when the system has no descriptors or memory left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The door of a server: lets in the peers that have said their first word.
+#[derive(Debug)]
+pub(crate) struct Admission<T> {
+    guests: Arc<Guests>,
+    admitted: Receiver<Result<T>>,
+    entrance: Entrance,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// Bounds for strangers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Connections that are not let in yet, at once.
+    pub(crate) most: usize,
+    /// How long each may take for its first word.
+    pub(crate) first_word: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            most: 64,
+            first_word: FIRST_WORD,
+        }
+    }
+}
+
+impl Bounds {
+    /// The usual ones, for a server that waits no longer than this for anything.
+    pub(crate) fn within(limit: Duration) -> Self {
+        Self {
+            first_word: FIRST_WORD.min(limit),
+            ..Self::default()
+        }
+    }
+}
+
+/// Where connections come in, as far as it takes to stop that.
+#[derive(Debug)]
+enum Entrance {
+    Tcp(Arc<TcpListener>),
+    Requests(Arc<dyn Listener>),
+}
+
+impl<T: Send + 'static> Admission<T> {
+    /// Accepts TCP connections. `greet` hears the first word of each, and lets it in.
+    pub(crate) fn of_tcp<G>(listener: TcpListener, bounds: Bounds, greet: G) -> Result<Self>
+    where
+        G: Fn(TcpStream, &Guest<T>) -> Result<()> + Send + Sync + 'static,
+    {
+        let listener = Arc::new(listener);
+        let (tell, admitted) = channel();
+        let guests = Arc::new(Guests::new(bounds));
+        let greet = Arc::new(greet);
+        let (entrance, accepting) = (Arc::clone(&listener), Arc::clone(&guests));
+        let acceptor = start("accept", move || {
+            accept_tcp(&entrance, &accepting, &tell, &greet);
+        })?;
+        Ok(Self {
+            guests,
+            admitted,
+            entrance: Entrance::Tcp(listener),
+            acceptor: Some(acceptor),
+        })
+    }
+
+    /// Takes connection requests. `greet` accepts each or rejects it, hears its first word, and lets it in.
+    pub(crate) fn of_requests<G>(
+        session: &Arc<Session>,
+        listener: &Arc<dyn Listener>,
+        bounds: Bounds,
+        greet: G,
+    ) -> Result<Self>
+    where
+        G: Fn(Request, &Guest<T>) -> Result<()> + Send + Sync + 'static,
+    {
+        let (tell, admitted) = channel();
+        let guests = Arc::new(Guests::new(bounds));
+        let greet = Arc::new(greet);
+        let (session, entrance) = (Arc::clone(session), Arc::clone(listener));
+        let accepting = Arc::clone(&guests);
+        let acceptor = start("accept", move || {
+            accept_requests(&session, entrance.as_ref(), &accepting, &tell, &greet);
+        })?;
+        Ok(Self {
+            guests,
+            admitted,
+            entrance: Entrance::Requests(Arc::clone(listener)),
+            acceptor: Some(acceptor),
+        })
+    }
+
+    /// Waits for the first peer that is let in, and lets in no other.
+    pub(crate) fn first(self) -> Result<T> {
+        loop {
+            if let Some(first) = self.next(None)? {
+                return Ok(first);
+            }
+        }
+    }
+
+    /// The next peer that was let in. Waits for ever unless there is a limit; `None` when that has passed.
+    pub(crate) fn next(&self, limit: Option<Duration>) -> Result<Option<T>> {
+        let next = match limit {
+            None => self.admitted.recv().map_err(RecvTimeoutError::from),
+            Some(limit) => self.admitted.recv_timeout(limit),
+        };
+        match next {
+            Ok(admitted) => admitted.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            // The acceptor says why before it ends.
+            Err(RecvTimeoutError::Disconnected) => Err(Failure::new(
+                "nobody accepts connections any more",
+                "start the server again",
+            )),
+        }
+    }
+}
+
+impl<T> Drop for Admission<T> {
+    /// Accepts nobody any more, and turns away who has not been let in.
+    fn drop(&mut self) {
+        self.guests.close();
+        let Some(acceptor) = self.acceptor.take() else {
+            return;
+        };
+        while !acceptor.is_finished() {
+            match &self.entrance {
+                // Ends a waiting accept.
+                Entrance::Tcp(listener) => {
+                    let _ = SockRef::from(listener.as_ref()).shutdown(Shutdown::Both);
+                }
+                Entrance::Requests(listener) => {
+                    let _ = listener.cancel_overlapped_requests();
+                }
+            }
+            // It may have been about to wait once more.
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _ = acceptor.join();
+    }
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(|error| Failure::start("a thread", &error))
+}
+
+fn accept_tcp<T, G>(
+    listener: &TcpListener,
+    guests: &Arc<Guests>,
+    tell: &Sender<Result<T>>,
+    greet: &Arc<G>,
+) where
+    T: Send + 'static,
+    G: Fn(TcpStream, &Guest<T>) -> Result<()> + Send + Sync + 'static,
+{
+    loop {
+        let accepted = listener.accept();
+        if guests.is_closed() {
+            return;
+        }
+        // A second handle, to end the first one's waiting.
+        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.try_clone()?, stream, peer)));
+        match accepted {
+            Ok((handle, stream, peer)) => {
+                let greet = Arc::clone(greet);
+                let turn_away = move || drop(handle.shutdown(Shutdown::Both));
+                guests.receive(peer, turn_away, tell, move |guest| greet(stream, guest));
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                // Not the fault of any connection, so it will not go away.
+                let _ = tell.send(Err(Failure::io("accept connections", &error)));
+                return;
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => guests.make_room(&Failure::io("accept a connection", &error)),
+        }
+    }
+}
+
+fn accept_requests<T, G>(
+    session: &Session,
+    listener: &dyn Listener,
+    guests: &Arc<Guests>,
+    tell: &Sender<Result<T>>,
+    greet: &Arc<G>,
+) where
+    T: Send + 'static,
+    G: Fn(Request, &Guest<T>) -> Result<()> + Send + Sync + 'static,
+{
+    loop {
+        let request = session::next_request(session, listener, None);
+        if guests.is_closed() {
+            return;
+        }
+        match request {
+            Ok(request) => {
+                let greet = Arc::clone(greet);
+                let connector = Arc::clone(&request.connector);
+                let turn_away = move || {
+                    // Ends an Accept. What has been accepted ends with its objects, which go when the greeting fails.
+                    let _ = connector.cancel_overlapped_requests();
+                    let _ = connector.disconnect(&netdirect::Overlapped::new());
+                };
+                let peer = request.peer;
+                guests.receive(peer, turn_away, tell, move |guest| greet(request, guest));
+            }
+            Err(failure) if failure.nd_status() == Some(Status::INSUFFICIENT_RESOURCES) => {
+                guests.make_room(&failure);
+            }
+            Err(failure) => {
+                let _ = tell.send(Err(failure));
+                return;
+            }
+        }
+    }
+}
+
+/// A connection that has come in and not been let in, as its greeting sees it.
+#[derive(Debug)]
+pub(crate) struct Guest<T> {
+    pub(crate) peer: SocketAddr,
+    /// Until when its first word has to be said.
+    pub(crate) deadline: Deadline,
+    id: u64,
+    guests: Arc<Guests>,
+    tell: Sender<Result<T>>,
+}
+
+impl<T> Guest<T> {
+    /// It has said its first word, and is served by its greeting: from now on it gives way to nobody.
+    pub(crate) fn is_known(&self) {
+        let mut list = self.guests.list();
+        let present = list.present.iter_mut().find(|one| one.id == self.id);
+        if let Some(one) = present {
+            one.known = true;
+        }
+    }
+
+    /// Hands it to the server, unless it has given way already: then it goes.
+    pub(crate) fn let_in(&self, peer: T) {
+        if self.guests.leave(self.id) {
+            // The server may have all the clients it wants.
+            let _ = self.tell.send(Ok(peer));
+        }
+    }
+
+    /// Accepts its request, within the time for the first word.
+    pub(crate) fn accept(
+        &self,
+        endpoint: &mut Endpoint,
+        limits: netdirect::ReadLimits,
+        private_data: &[u8],
+    ) -> Result<()> {
+        endpoint.set_deadline(Some(self.deadline));
+        if !self.guests.has(self.id) {
+            return Err(Failure::peer("it gave way to others", "try again"));
+        }
+        match endpoint.accept(limits, private_data)? {
+            Status::SUCCESS => Ok(()),
+            status => Err(Failure::status("accept the connection", status)),
+        }
+    }
+}
+
+/// All connections that have come in and not been let in.
+#[derive(Debug)]
+struct Guests {
+    bounds: Bounds,
+    list: Mutex<List>,
+    remarks: Mutex<Remarks>,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    next: u64,
+    /// The oldest first.
+    present: VecDeque<Present>,
+}
+
+struct Present {
+    id: u64,
+    known: bool,
+    /// Ends the greeting from outside.
+    turn_away: Box<dyn FnOnce() + Send>,
+}
+
+impl std::fmt::Debug for Present {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Present")
+            .field("id", &self.id)
+            .field("known", &self.known)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Guests {
+    fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            list: Mutex::default(),
+            remarks: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn list(&self) -> std::sync::MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, id: u64) -> bool {
+        self.list().present.iter().any(|one| one.id == id)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let all = std::mem::take(&mut self.list().present);
+        for one in all {
+            (one.turn_away)();
+        }
+    }
+
+    /// Greets one more in a thread of its own.
+    fn receive<T: Send + 'static>(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        turn_away: impl FnOnce() + Send + 'static,
+        tell: &Sender<Result<T>>,
+        greet: impl FnOnce(&Guest<T>) -> Result<()> + Send + 'static,
+    ) {
+        let Some(id) = self.enter(Box::new(turn_away)) else {
+            self.remark(format_args!(
+                "turned away {peer}: {} clients are here already",
+                self.bounds.most
+            ));
+            return;
+        };
+        let guest = Guest {
+            peer,
+            deadline: Deadline::after(self.bounds.first_word),
+            id,
+            guests: Arc::clone(self),
+            tell: tell.clone(),
+        };
+        let thread = start("greet", move || {
+            let greeted = greet(&guest);
+            guest.guests.leave(id);
+            if let Err(failure) = greeted
+                && !guest.guests.is_closed()
+            {
+                guest
+                    .guests
+                    .remark(format_args!("turned away {peer}: {failure}"));
+            }
+        });
+        if let Err(failure) = thread {
+            self.leave(id);
+            self.remark(format_args!("turned away {peer}: {failure}"));
+        }
+    }
+
+    /// Enters one more in the list, in place of the oldest stranger if need be. `None` if there is none to give way.
+    fn enter(&self, turn_away: Box<dyn FnOnce() + Send>) -> Option<u64> {
+        let mut list = self.list();
+        let mut gives_way = None;
+        if list.present.len() >= self.bounds.most {
+            let oldest = list.present.iter().position(|one| !one.known)?;
+            gives_way = list.present.remove(oldest);
+        }
+        let id = list.next;
+        list.next += 1;
+        list.present.push_back(Present {
+            id,
+            known: false,
+            turn_away,
+        });
+        drop(list);
+        if let Some(one) = gives_way {
+            (one.turn_away)();
+        }
+        Some(id)
+    }
+
+    /// Takes it off the list; whether it was there.
+    fn leave(&self, id: u64) -> bool {
+        let present = &mut self.list().present;
+        let before = present.len();
+        present.retain(|one| one.id != id);
+        present.len() < before
+    }
+
+    /// The system has nothing left for one more: the oldest stranger gives way, and the next try comes a little later.
+    fn make_room(&self, why: &Failure) {
+        self.remark(why);
+        let oldest = {
+            let mut list = self.list();
+            let oldest = list.present.iter().position(|one| !one.known);
+            oldest.and_then(|oldest| list.present.remove(oldest))
+        };
+        if let Some(one) = oldest {
+            (one.turn_away)();
+        }
+        thread::sleep(PAUSE);
+    }
+
+    fn remark(&self, text: impl Display) {
+        let mut remarks = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left_out) = remarks.next_minute(Instant::now()) {
+            output::note(format_args!("and {left_out} such lines more in a minute"));
+        }
+        if remarks.may_speak() {
+            output::note(text);
+        }
+    }
+}
+
+/// Keeps peers that nobody knows from filling standard error.
+#[derive(Debug, Default)]
+struct Remarks {
+    since: Option<Instant>,
+    made: u32,
+    left_out: u32,
+}
+
+impl Remarks {
+    /// Lines in a minute.
+    const MOST: u32 = 10;
+
+    /// Begins to count anew when a minute has passed; how many lines were left out in it, if some were.
+    fn next_minute(&mut self, now: Instant) -> Option<u32> {
+        let minute = Duration::from_secs(60);
+        if self.since.is_some_and(|since| now - since < minute) {
+            return None;
+        }
+        let left_out = self.left_out;
+        *self = Self {
+            since: Some(now),
+            ..Self::default()
+        };
+        (left_out > 0).then_some(left_out)
+    }
+
+    fn may_speak(&mut self) -> bool {
+        let may = self.made < Self::MOST;
+        let count = if may {
+            &mut self.made
+        } else {
+            &mut self.left_out
+        };
+        *count += 1;
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// Ends a hang, and nothing else.
+    const HANG: Duration = Duration::from_secs(60);
+
+    /// Lets in whoever says an octet, after an answer.
+    fn door(most: usize, first_word: Duration) -> (Admission<u8>, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let bounds = Bounds { most, first_word };
+        let admission = Admission::of_tcp(listener, bounds, |mut stream, guest| {
+            let mut word = [0];
+            let explain = |error| Failure::io("hear", &error);
+            stream
+                .set_read_timeout(Some(guest.deadline.left().max(Duration::from_millis(1))))
+                .map_err(explain)?;
+            stream.read_exact(&mut word).map_err(explain)?;
+            guest.is_known();
+            stream.write_all(&word).map_err(explain)?;
+            if word == *b"x" {
+                // Served by its greeting, until it goes.
+                stream.set_read_timeout(None).map_err(explain)?;
+                let _ = stream.read(&mut word);
+                return Ok(());
+            }
+            guest.let_in(word[0]);
+            Ok(())
+        });
+        (admission.expect("a thread"), address)
+    }
+
+    fn connect(to: SocketAddr) -> TcpStream {
+        let stream = TcpStream::connect(to).expect("accepted by the system");
+        stream.set_read_timeout(Some(HANG)).expect("set");
+        stream
+    }
+
+    fn is_dropped(mut stream: TcpStream) -> bool {
+        let mut octet = [0];
+        match stream.read(&mut octet) {
+            Ok(n) => n == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    }
+
+    #[test]
+    fn the_oldest_stranger_gives_way() {
+        let (admission, address) = door(2, HANG);
+        let [first, second, mut third] = [(); 3].map(|()| connect(address));
+        assert!(is_dropped(first));
+        third.write_all(b"3").expect("sent");
+        assert_eq!(admission.next(Some(HANG)).expect("open"), Some(b'3'));
+        drop(admission);
+        assert!(is_dropped(second));
+    }
+
+    #[test]
+    fn who_says_nothing_is_dropped() {
+        let (_admission, address) = door(8, Duration::from_millis(50));
+        assert!(is_dropped(connect(address)));
+    }
+
+    #[test]
+    fn who_is_served_gives_way_to_nobody() {
+        let (admission, address) = door(1, HANG);
+        let mut first = connect(address);
+        first.write_all(b"x").expect("sent");
+        first.read_exact(&mut [0]).expect("known");
+        assert!(is_dropped(connect(address)));
+        drop(admission);
+        assert!(is_dropped(first));
+    }
+
+    #[test]
+    fn a_closed_door_refuses() {
+        let (admission, address) = door(8, HANG);
+        drop(admission);
+        let refused = TcpStream::connect(address).expect_err("nobody listens");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_flood_of_strangers_is_a_few_lines_a_minute() {
+        let mut remarks = Remarks::default();
+        let begun = Instant::now();
+        assert_eq!(remarks.next_minute(begun), None);
+        let lines = (0..1000).filter(|_| remarks.may_speak()).count();
+        assert_eq!(lines, 10);
+        assert_eq!(remarks.next_minute(begun + Duration::from_secs(59)), None);
+        assert_eq!(
+            remarks.next_minute(begun + Duration::from_secs(60)),
+            Some(990)
+        );
+        assert!(remarks.may_speak());
+    }
+}

@@ -1,0 +1,215 @@
+//! The clients of `nd perf serve`: greeted while another is served, and served one at a time, in the order in which they
+//! ask.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::control::Control;
+use super::lane::silence;
+use crate::admission::{Admission, Bounds};
+use crate::errors::{Failure, Result};
+use crate::units;
+
+/// How long a client may think between two requests.
+const THINKING: Duration = Duration::from_secs(60);
+
+/// How long a client waits while others are served. Then it hears why, before it takes this side for dead.
+pub(super) const QUEUING: Duration = Duration::from_secs(30);
+
+/// Clients that wait at once.
+const LONGEST_QUEUE: usize = 64;
+
+/// A client that is to be served.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) control: Control,
+    pub(super) peer: SocketAddr,
+    /// What it asks for first.
+    pub(super) line: String,
+}
+
+/// All clients.
+#[derive(Debug)]
+pub(super) struct Clients {
+    admission: Admission<Arc<Waiting>>,
+    served: Arc<Mutex<Option<Served>>>,
+}
+
+/// Who is being served, and since when.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    peer: SocketAddr,
+    since: Instant,
+}
+
+/// A client that waits for its turn; empty when it has got it, or has waited too long.
+#[derive(Debug)]
+struct Waiting {
+    client: Mutex<Option<Client>>,
+    taken: Condvar,
+}
+
+impl Clients {
+    /// Lets clients in, of which each waits for its turn no longer than `queuing`.
+    pub(super) fn new(listener: TcpListener, bounds: Bounds, queuing: Duration) -> Result<Self> {
+        let served = Arc::default();
+        // As many hold it as wait, and the closure.
+        let queue = Arc::new(());
+        let serving: Arc<Mutex<Option<Served>>> = Arc::clone(&served);
+        let admission = Admission::of_tcp(listener, bounds, move |stream, guest| {
+            let asked = Control::of_stranger(stream, THINKING, guest.deadline)?;
+            let Some((control, line)) = asked else {
+                return Ok(());
+            };
+            let waiting = Arc::new(Waiting::new(Client {
+                control,
+                peer: guest.peer,
+                line,
+            }));
+            let place = Arc::clone(&queue);
+            let limit = if Arc::strong_count(&place) > LONGEST_QUEUE {
+                Duration::ZERO
+            } else {
+                guest.let_in(Arc::clone(&waiting));
+                queuing
+            };
+            if let Some(mut client) = waiting.give_up_after(limit) {
+                client.control.give_up(&busy(*locked(&serving)));
+            }
+            Ok(())
+        })?;
+        Ok(Self { admission, served })
+    }
+
+    /// The next client. Waits for ever unless there is a limit.
+    pub(super) fn next(&self, limit: Option<Duration>) -> Result<Client> {
+        *locked(&self.served) = None;
+        loop {
+            let waiting = self.admission.next(limit)?;
+            let waiting = waiting.ok_or_else(|| silence(limit.unwrap_or_default()))?;
+            if let Some(client) = waiting.take() {
+                *locked(&self.served) = Some(Served {
+                    peer: client.peer,
+                    since: Instant::now(),
+                });
+                return Ok(client);
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn new(client: Client) -> Self {
+        Self {
+            client: Mutex::new(Some(client)),
+            taken: Condvar::new(),
+        }
+    }
+
+    fn take(&self) -> Option<Client> {
+        let client = locked(&self.client).take();
+        self.taken.notify_all();
+        client
+    }
+
+    /// Waits until the client is taken, and takes it away when that takes too long.
+    fn give_up_after(&self, limit: Duration) -> Option<Client> {
+        let waits = locked(&self.client);
+        let waited = self
+            .taken
+            .wait_timeout_while(waits, limit, |client| client.is_some());
+        let (mut client, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        client.take()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a client was not served.
+fn busy(served: Option<Served>) -> Failure {
+    let what = match served {
+        Some(Served { peer, since }) => format!(
+            "it has been measuring with {peer} for {}, and serves one client at a time",
+            units::time(since.elapsed())
+        ),
+        None => "others were in front, and it serves one client at a time".to_owned(),
+    };
+    Failure::new(what, "run again when that has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpStream};
+
+    use super::*;
+
+    /// Ends a hang, and nothing else.
+    const HANG: Duration = Duration::from_secs(60);
+
+    fn clients(bounds: Bounds, queuing: Duration) -> (Clients, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let clients = Clients::new(listener, bounds, queuing).expect("a thread");
+        (clients, address)
+    }
+
+    fn client(to: SocketAddr, line: &str) -> Control {
+        let stream = TcpStream::connect(to).expect("connected");
+        let mut control = Control::new(stream, HANG).expect("greeted");
+        control.say(line).expect("said");
+        control
+    }
+
+    #[test]
+    fn a_client_waits_for_its_turn() {
+        let (clients, address) = clients(Bounds::default(), HANG);
+        let _first = client(address, "row 1");
+        let served = clients.next(Some(HANG)).expect("the first");
+        // It is greeted meanwhile, and asks.
+        let mut second = client(address, "row 2");
+        assert_eq!(served.line, "row 1");
+        drop(served);
+        let mut served = clients.next(Some(HANG)).expect("the second");
+        assert_eq!(served.line, "row 2");
+        served.control.say("ok").expect("said");
+        second.expect("ok").expect("served");
+    }
+
+    #[test]
+    fn a_client_that_has_waited_too_long_hears_who_is_served() {
+        let (clients, address) = clients(Bounds::default(), Duration::from_millis(50));
+        let _first = client(address, "row 1");
+        // On a busy machine the first one may have given up as well; then there is nobody to be named.
+        let served = clients.next(Some(Duration::from_secs(1)));
+        let mut second = client(address, "row 2");
+        let text = second.expect("ok").expect_err("not served").to_string();
+        let peer = served.map(|served| served.peer.to_string());
+        if let Ok(peer) = peer {
+            let why = format!("the other side gave up: it has been measuring with {peer} for ");
+            assert!(text.starts_with(&why), "{text}");
+        }
+        assert!(text.ends_with("; run again when that has ended"), "{text}");
+    }
+
+    #[test]
+    fn a_client_that_does_not_ask_is_dropped() {
+        let bounds = Bounds {
+            first_word: Duration::from_millis(50),
+            ..Bounds::default()
+        };
+        let (_clients, address) = clients(bounds, HANG);
+        let mut stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(HANG)).expect("set");
+        stream
+            .write_all(b"nd-perf 2 0.1.0\nrow without an end")
+            .expect("sent");
+        match stream.read_to_end(&mut Vec::new()) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The servers of `nd` beside peers that connect and say nothing: whoever has something to say is served, and those that
+//! have not are dropped.
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use netdirect::{
+    Adapter, Affinity, CompletionQueue, Connector, Overlapped, OverlappedFile, QueuePair,
+    QueuePairOptions, Started, Status, ext,
+};
+use softnd_tests::nd::{self, Nd};
+use softnd_tests::{args, proxy};
+
+/// More than a listener's backlog of 128 holds.
+const IDLE: usize = 130;
+
+/// Ends a hang, and nothing else.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Connections without an octet.
+fn idle(address: SocketAddr) -> Vec<TcpStream> {
+    let connect = |_| TcpStream::connect_timeout(&address, HANG).expect("accepted by the system");
+    (0..IDLE).map(connect).collect()
+}
+
+/// The server closes each of them, after whatever it says.
+fn assert_dropped(idle: Vec<TcpStream>) {
+    for mut stream in idle {
+        stream.set_read_timeout(Some(HANG)).expect("set");
+        match stream.read_to_end(&mut Vec::new()) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            Err(error) => panic!("still there: {error}"),
+        }
+    }
+}
+
+/// A peer that speaks iWARP and then says nothing.
+struct Silent {
+    _adapter: Arc<dyn Adapter>,
+    _file: Arc<dyn OverlappedFile>,
+    _cq: Arc<dyn CompletionQueue>,
+    _qp: Arc<dyn QueuePair>,
+    connector: Arc<dyn Connector>,
+}
+
+impl Silent {
+    /// Has the server's Reply, and says nothing more: not even the ready-to-receive message.
+    fn half_connected(to: SocketAddr, private_data: &[u8]) -> Self {
+        let options = softnd::Options::default().timeouts(|limits| limits.hold_ready = None);
+        let adapter = softnd::open("softnd+tcp://127.0.0.1", options).expect("an adapter");
+        let file = adapter.create_overlapped_file().expect("a file");
+        let cq = adapter
+            .create_completion_queue(&file, 4, Affinity::default())
+            .expect("a completion queue");
+        let options = QueuePairOptions::default()
+            .receive_queue_depth(2)
+            .initiator_queue_depth(2);
+        let qp = adapter
+            .create_queue_pair(&cq, &cq, options)
+            .expect("a queue pair");
+        let connector = adapter.create_connector(&file).expect("a connector");
+        let local = "127.0.0.1:0".parse().expect("an address");
+        connector.bind(local).expect("bound");
+        let overlapped = Overlapped::new();
+        let started = connector.connect(&qp, to, 1, 1, private_data, &overlapped);
+        ext::wait(started, &overlapped).expect("answered");
+        Self {
+            _adapter: adapter,
+            _file: file,
+            _cq: cq,
+            _qp: qp,
+            connector,
+        }
+    }
+
+    /// Is connected.
+    fn connected(to: SocketAddr) -> Self {
+        let silent = Self::half_connected(to, &[]);
+        let overlapped = Overlapped::new();
+        let started = silent.connector.complete_connect(&overlapped);
+        ext::wait(started, &overlapped).expect("connected");
+        silent
+    }
+
+    /// The server ends the connection.
+    fn assert_dropped(self) {
+        let ended = Overlapped::new();
+        let status = match self.connector.notify_disconnect(&ended) {
+            Ok(Started::Pending) => ended.wait_timeout(HANG),
+            Ok(Started::Done) => Some(Status::SUCCESS),
+            Err(error) => Some(error.status()),
+        };
+        assert!(status.is_some(), "still connected");
+    }
+}
+
+fn listening(line: &[&str]) -> (Nd, SocketAddr) {
+    let mut server = nd::start(line);
+    let address = server.address();
+    (server, address)
+}
+
+fn silent_on(address: SocketAddr) -> Vec<Silent> {
+    (0..3).map(|_| Silent::connected(address)).collect()
+}
+
+#[test]
+fn perf_serves_beside_idle_connections() {
+    let (mut server, address) = listening(&["perf", "serve"]);
+    let idle = idle(address);
+    let address = address.to_string();
+    let client = [
+        "perf",
+        "run",
+        &address,
+        "--turns",
+        "3",
+        "--duration",
+        "0.006",
+        "--op",
+        "send",
+        "--test",
+        "rate",
+        "--size",
+        "8",
+        "--mode",
+        "event",
+        "--crc",
+        "off",
+    ];
+    for _ in 0..2 {
+        nd::run(client).assert_success();
+    }
+    assert_dropped(idle);
+    // Not a line for each of them.
+    server.wait_for(|line| line.contains("1 rows").then_some(()));
+    server.signal(rustix::process::Signal::KILL);
+    let said = server.finish();
+    assert!(said.stderr.lines().count() <= 20, "{said}");
+}
+
+#[test]
+fn perf_serves_when_descriptors_run_out() {
+    let mut server = nd::start_after("ulimit -n 40", ["perf", "serve"]);
+    let address = server.address();
+    let idle = idle(address);
+    let address = address.to_string();
+    let client = [
+        "perf",
+        "run",
+        &address,
+        "--turns",
+        "3",
+        "--duration",
+        "0.006",
+        "--op",
+        "send",
+        "--test",
+        "rate",
+        "--size",
+        "8",
+        "--mode",
+        "event",
+        "--crc",
+        "off",
+    ];
+    assert_dropped(idle);
+    nd::run(client).assert_success();
+}
+
+#[test]
+fn cat_receives_beside_a_sender_that_does_not_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
+    std::fs::write(&original, proxy::noise(100_000)).expect("written");
+    let recv = args!["cat", "recv", "--listen", "127.0.0.1:0", "--out", &copy];
+    // However long a transfer may stand still, a sender that has none yet is not waited for.
+    let recv = recv.into_iter().chain(args!["--timeout", "3600"]);
+    let mut recv = nd::start(recv);
+    let address = recv.address();
+    let idle = idle(address);
+    let silent = Silent::half_connected(address, &offer());
+    nd::run(args!["cat", "send", &original, address.to_string()]).assert_success();
+    recv.finish().assert_success();
+    assert_eq!(std::fs::read(copy).expect("there"), proxy::noise(100_000));
+    drop((idle, silent));
+}
+
+/// What a sender of one octet by Send says when it connects.
+fn offer() -> Vec<u8> {
+    let mut offer = b"ND cat\r\n".to_vec();
+    offer.extend([0, 1, 1]); // version, offer
+    offer.push(1); // by Send
+    offer.extend(4096_u32.to_be_bytes()); // length of a block
+    offer.extend(2_u32.to_be_bytes()); // blocks
+    offer.extend(1_u64.to_be_bytes()); // size
+    offer.extend([0; 12]); // no ring
+    offer
+}
+
+#[test]
+fn rping_serves_beside_clients_that_say_nothing() {
+    let (server, address) = listening(&["rping", "-s", "-a", "127.0.0.1", "-p", "0"]);
+    let (idle, silent) = (idle(address), silent_on(address));
+    let port = address.port().to_string();
+    nd::run(["rping", "-c", "-a", "127.0.0.1", "-p", &port, "-C", "3"]).assert_success();
+    server.finish().assert_success();
+    silent.into_iter().for_each(Silent::assert_dropped);
+    drop(idle);
+}
+
+#[test]
+fn perftest_serves_beside_clients_that_say_nothing() {
+    let line = ["perftest", "send_bw", "--listen", "127.0.0.1", "-p", "0"];
+    let (server, address) = listening(&line);
+    let (idle, silent) = (idle(address), silent_on(address));
+    let port = address.port().to_string();
+    nd::run(["perftest", "send_bw", "127.0.0.1", "-p", &port]).assert_success();
+    server.finish().assert_success();
+    silent.into_iter().for_each(Silent::assert_dropped);
+    drop(idle);
+}
+
+#[test]
+fn a_client_that_says_nothing_is_dropped_while_the_server_waits_for_others() {
+    let (server, address) = listening(&["rping", "-s", "-a", "127.0.0.1", "-p", "0"]);
+    silent_on(address)
+        .into_iter()
+        .for_each(Silent::assert_dropped);
+    let port = address.port().to_string();
+    nd::run(["rping", "-c", "-a", "127.0.0.1", "-p", &port, "-C", "3"]).assert_success();
+    server.finish().assert_success();
+}
+
+#[test]
+fn the_target_of_the_suite_has_room_beside_silent_connections() {
+    let line = [
+        "wire-conform",
+        "target",
+        "softnd+tcp://127.0.0.1",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let (_target, address) = listening(&line);
+    // As many as it serves at once.
+    let silent: Vec<_> = (0..64).map(|_| Silent::connected(address)).collect();
+    let address = address.to_string();
+    nd::run(["wire-conform", &address, "--only", "MPA-053,RDMAP-033"]).assert_success();
+    drop(silent);
+}
