@@ -157,7 +157,7 @@ fn a_place_that_does_not_exist() {
         "--out",
         place
     ])
-    .assert_failure(place);
+    .assert_failure("cannot write /no/such/folder/copy: /no/such/folder does not exist");
     nd::run(args![
         "cat",
         "recv",
@@ -169,6 +169,32 @@ fn a_place_that_does_not_exist() {
         place
     ])
     .assert_failure(place);
+}
+
+#[test]
+fn a_capture_in_the_place_of_the_file() {
+    let place = Place::with_file(10);
+    let nobody = Nobody::new();
+    let original = place.original();
+    let capture = place.folder.path().join(".").join("original");
+    let address = nobody.address.to_string();
+    let send = args!["cat", "send", &original, address, "--capture", capture];
+    nd::run(send).assert_failure("are the same");
+    assert_eq!(fs::read(&original).unwrap(), noise(10));
+
+    let new = place.folder.path().join("new");
+    let recv = args![
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        &new,
+        "--capture",
+        &new
+    ];
+    nd::run(recv).assert_failure("are the same");
+    assert!(!new.exists());
 }
 
 /// The superuser may do everything; so give that up first where the tests have it.
@@ -211,8 +237,9 @@ fn no_permission() {
     open(place.folder.path(), 0o755);
 }
 
-/// As good as a full disk: the system refuses to let files grow beyond 500 KiB.
-const FULL: &str = "trap '' XFSZ; ulimit -f 1000";
+/// As good as a full disk: the system refuses to let files grow beyond 500 KiB, and sends a signal that would end the
+/// process.
+const FULL: &str = "ulimit -f 1000";
 
 #[test]
 fn a_full_disk() {
@@ -220,7 +247,7 @@ fn a_full_disk() {
         let place = Place::with_file(3 << 20);
         let mut recv = place.receiver_after(FULL, &[]);
         let sent = place.sender(recv.address(), &["--via", via]).finish();
-        recv.finish().assert_failure("cannot");
+        recv.finish().assert_failure("ulimit -f");
         sent.assert_failure("");
         place.assert_nothing_written();
     }

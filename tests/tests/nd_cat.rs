@@ -1,8 +1,10 @@
 //! `nd cat` between two processes: every way the bytes can travel, and what is on the wire meanwhile.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use sha2::{Digest as _, Sha256};
 use softnd_tests::dissect::Dissection;
 use softnd_tests::nd::{self, Finished};
@@ -208,6 +210,97 @@ fn ipv6_works_as_well() {
     let mut transfer = Transfer::of(100_000);
     transfer.listen = "[::1]:0";
     transfer.run("read");
+}
+
+/// Moves what is at `path`, and gives what has arrived.
+fn moved(path: &Path, via: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy");
+    let mut recv = nd::start(args![
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        &copy
+    ]);
+    let address = recv.address().to_string();
+    nd::run(args!["cat", "send", path, address, "--via", via]).assert_success();
+    recv.finish().assert_success();
+    fs::read(copy).unwrap()
+}
+
+#[test]
+fn what_is_read_counts_and_not_the_size_that_is_stated() {
+    // Files of /proc say that they have no octet, and those of /sys that they have a page.
+    for path in ["/proc/version", "/sys/devices/system/cpu/online"] {
+        let path = Path::new(path);
+        let Ok(content) = fs::read(path) else {
+            tool::skip_here(&format!("there is no {}", path.display()));
+            continue;
+        };
+        assert!(fs::metadata(path).unwrap().len() != content.len() as u64);
+        for via in WAYS {
+            assert_eq!(moved(path, via), content, "{} by {via}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_pipe_is_sent_as_it_is_written() {
+    for via in WAYS {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, copy) = (folder.path().join("pipe"), folder.path().join("copy"));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+        let mut recv = nd::start(args![
+            "cat",
+            "recv",
+            "--listen",
+            "127.0.0.1:0",
+            "--out",
+            &copy
+        ]);
+        let address = recv.address().to_string();
+        let mut send = nd::start(args!["cat", "send", &pipe, address, "--via", via]);
+        // It hangs, but not in silence.
+        send.wait_for(|line| line.contains("waiting for data from").then_some(()));
+        let content = noise(700_000);
+        let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+        for part in content.chunks(99_999) {
+            writer.write_all(part).unwrap();
+        }
+        drop(writer);
+        send.finish().assert_success();
+        let recv = recv.finish();
+        recv.assert_success();
+        assert!(recv.stdout.contains("received 700000 bytes"), "{recv}");
+        assert!(fs::read(copy).unwrap() == content, "by {via}");
+    }
+}
+
+#[test]
+fn standard_input_is_sent_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy");
+    let mut recv = nd::start(args![
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        &copy
+    ]);
+    let address = recv.address();
+    let send = nd::shell(&format!(
+        "printf hello | {} cat send /dev/stdin {address}",
+        nd::binary().display()
+    ));
+    let sent = send.finish();
+    sent.assert_success();
+    assert!(sent.stderr.is_empty(), "{sent}");
+    recv.finish().assert_success();
+    assert_eq!(fs::read(copy).unwrap(), b"hello");
 }
 
 /// Not one octet of the file may be lost to a limit on memory that is smaller than the file.

@@ -192,7 +192,7 @@ fn cat_receives_beside_a_sender_that_does_not_go_on() {
 /// What a sender of one octet by Send says when it connects.
 fn offer() -> Vec<u8> {
     let mut offer = b"ND cat\r\n".to_vec();
-    offer.extend([0, 1, 1]); // version, offer
+    offer.extend([0, 2, 1]); // version, offer
     offer.push(1); // by Send
     offer.extend(4096_u32.to_be_bytes()); // length of a block
     offer.extend(2_u32.to_be_bytes()); // blocks

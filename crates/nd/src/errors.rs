@@ -496,9 +496,8 @@ fn io_advice(error: &io::Error) -> &'static str {
         Kind::PermissionDenied => "check the permissions of the file and of its directory",
         Kind::AlreadyExists => "choose another name",
         Kind::IsADirectory | Kind::NotADirectory => "name a file",
-        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => {
-            "free some space, or choose another place"
-        }
+        Kind::StorageFull | Kind::QuotaExceeded => "free some space, or choose another place",
+        Kind::FileTooLarge => "raise the limit of file sizes (ulimit -f), or choose another place",
         Kind::ReadOnlyFilesystem => "choose a place that can be written to",
         Kind::OutOfMemory => "free some memory and try again",
         Kind::AddrInUse => "choose another port",

@@ -1,4 +1,4 @@
-//! Ctrl-C as a wish to end well. Only commands that have something to finish ask for it; the others end at once.
+//! Signals that do not end the program at once. Ctrl-C as a wish to end well. Only commands that have something to finish ask for it; the others end at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +7,14 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
 use crate::errors::{Failure, Result};
+
+/// Has a write beyond the limit of file sizes (`ulimit -f`) fail, which is told in words, where the signal would end the
+/// program without any.
+pub(crate) fn outlive_file_limits() {
+    // Without a handler it ends as it always did.
+    #[cfg(unix)]
+    let _ = flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+}
 
 /// As shells show the end by SIGINT.
 const STATUS: i32 = 130;

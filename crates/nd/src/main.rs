@@ -34,6 +34,7 @@ use crate::cli::{Cat, Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    interrupt::outlive_file_limits();
     // rping's own -v is about the data of its pings.
     let quiet = u8::from(matches!(cli.command, Command::Rping(_)));
     start_logging(cli.verbose.saturating_sub(quiet));

@@ -4,10 +4,12 @@
 //! two sides. Memory is bounded by the ring of blocks, whatever the size of the file.
 
 mod link;
+mod place;
 mod protocol;
 mod recv;
 mod send;
 mod sink;
+mod source;
 
 use std::time::{Duration, Instant};
 
@@ -29,11 +31,22 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(size: u64, what: &'static str) -> Self {
-        let style = ProgressStyle::with_template(
-            "{msg} {wide_bar:.cyan/blue} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+    /// `size` is what is expected, if something is.
+    fn new(size: Option<u64>, what: &'static str) -> Self {
+        let (bar, template) = match size {
+            Some(size) => (
+                ProgressBar::new(size),
+                "{msg} {wide_bar:.cyan/blue} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+            ),
+            None => (
+                ProgressBar::new_spinner(),
+                "{msg} {spinner} {binary_bytes} {binary_bytes_per_sec}",
+            ),
+        };
+        let (bar, style) = (
+            bar.with_message(what),
+            ProgressStyle::with_template(template),
         );
-        let bar = ProgressBar::new(size).with_message(what);
         if let Ok(style) = style {
             bar.set_style(style);
         }

@@ -1,4 +1,4 @@
-//! The protocol of `nd cat`, version 1. Integers are big-endian.
+//! The protocol of `nd cat`, version 2. Integers are big-endian.
 //!
 //! # Set-up
 //!
@@ -12,15 +12,16 @@
 //! | 2 | version of the protocol |
 //! | 1 | 1 offer, 2 answer, 3 refusal |
 //!
-//! An offer goes on with mode (1: 1 send, 2 write, 3 read), block length (4), number of blocks (4), file size (8), ring
-//! address (8) and ring token (4). An answer repeats mode, block length and number of blocks, the latter two as offered
+//! An offer goes on with mode (1: 1 send, 2 write, 3 read), block length (4), number of blocks (4), size (8), ring address
+//! (8) and ring token (4). The size is what the sender expects of the file, all ones if it expects nothing: good for a
+//! progress bar, and no more, since files grow and shrink, and some have more than they say. An answer repeats mode, block length and number of blocks, the latter two as offered
 //! or smaller (in mode read: as offered), then ring address and token. A refusal goes on with a reserved octet and UTF-8
 //! text. The ring is the advertised memory, *number of blocks* times *block length* octets: the receiver's in mode write,
 //! the sender's in mode read; in mode send both fields are 0.
 //!
 //! # Transfer
 //!
-//! The file is cut into blocks, all of the block length but the last. Block *i* uses slot *i* mod *number of blocks*, and
+//! The file is cut into blocks of at most the block length, and at least one octet. Block *i* uses slot *i* mod *number of blocks*, and
 //! a slot is used again only after the receiver has freed it: so nothing is ever sent that has no room. Each side keeps
 //! enough Receives posted for everything the other may send: a message per slot and two more. Messages:
 //!
@@ -45,7 +46,7 @@ use crate::cli::Via;
 const MAGIC: [u8; 8] = *b"ND cat\r\n";
 
 /// What this program speaks.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 
 const OFFER: u8 = 1;
 const ANSWER: u8 = 2;
@@ -62,6 +63,9 @@ pub(crate) const MAX_BLOCK: u32 = 1 << 20;
 pub(crate) const MAX_BLOCKS: u32 = 64;
 pub(crate) const MAX_RING: u64 = 16 << 20;
 
+/// Stands for a size of which nothing is known.
+const UNKNOWN: u64 = u64::MAX;
+
 /// Text in a refusal or an abort is cut to this.
 const MAX_TEXT: usize = 200;
 
@@ -73,7 +77,8 @@ pub(crate) type Digest = [u8; 32];
 pub(crate) struct Offer {
     pub(crate) via: Via,
     pub(crate) shape: Shape,
-    pub(crate) size: u64,
+    /// What the file is expected to have, where there is something to expect.
+    pub(crate) size: Option<u64>,
     /// The sender's ring, in mode read.
     pub(crate) ring: RemoteAddress,
 }
@@ -131,7 +136,7 @@ impl Offer {
         let mut out = preamble(OFFER, mode(self.via));
         out.extend(self.shape.block.to_be_bytes());
         out.extend(self.shape.blocks.to_be_bytes());
-        out.extend(self.size.to_be_bytes());
+        out.extend(self.size.unwrap_or(UNKNOWN).to_be_bytes());
         out.extend(self.ring.to_bytes());
         out
     }
@@ -148,7 +153,7 @@ impl Offer {
             Some(Self {
                 via,
                 shape,
-                size: rest.u64()?,
+                size: rest.u64().map(|size| (size != UNKNOWN).then_some(size))?,
                 ring: rest.remote()?,
             })
         })();

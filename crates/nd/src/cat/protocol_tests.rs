@@ -13,7 +13,7 @@ fn offer(via: Via) -> Offer {
     Offer {
         via,
         shape: SHAPE,
-        size: 0x1122_3344_5566_7788,
+        size: Some(0x1122_3344_5566_7788),
         ring,
     }
 }
@@ -46,7 +46,7 @@ fn decode(octets: &[u8]) -> Option<Message> {
 fn an_offer_is_laid_out_as_documented() {
     let expected = [
         &b"ND cat\r\n"[..],                                // magic
-        &[0x00, 0x01],                                     // version
+        &[0x00, 0x02],                                     // version
         &[0x01],                                           // offer
         &[0x03],                                           // mode read
         &[0x00, 0x04, 0x00, 0x00],                         // block length
@@ -65,6 +65,11 @@ fn offers_and_answers_survive_the_way() {
     for via in [Via::Send, Via::Write, Via::Read] {
         let offer = offer(via);
         assert_eq!(Offer::decode(&offer.encode()), Ok(offer));
+        let unknown = Offer {
+            size: None,
+            ..offer
+        };
+        assert_eq!(Offer::decode(&unknown.encode()), Ok(unknown));
         let answer = Answer {
             via,
             shape: SHAPE,
@@ -77,10 +82,10 @@ fn offers_and_answers_survive_the_way() {
 #[test]
 fn another_version_is_refused_by_its_number() {
     let mut octets = offer(Via::Write).encode();
-    octets[9] = 2;
+    octets[9] = 3;
     octets.truncate(12); // whatever that version puts behind
-    let reason = Offer::decode(&octets).expect_err("version 2");
-    assert_eq!(reason, "this side speaks version 1 of the protocol, not 2");
+    let reason = Offer::decode(&octets).expect_err("version 3");
+    assert_eq!(reason, "this side speaks version 2 of the protocol, not 3");
 }
 
 #[test]

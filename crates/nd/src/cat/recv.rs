@@ -7,6 +7,7 @@ use std::time::Duration;
 use netdirect::{Listener, MrFlags, OpFlags, ReadLimits};
 
 use super::link::{self, Event, Link, violation};
+use super::place;
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Refusal, Shape, Whole};
 use super::sink::{Sink, Writing};
 use super::{Progress, hex, summary};
@@ -19,6 +20,8 @@ use crate::session::{self, Region, Request, Session, Setup};
 
 /// Waits for a sender and receives its file.
 pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
+    let capture = args.common.adapter.capture.as_deref();
+    place::check_capture(capture, &args.out)?;
     let sink = Sink::new(&args.out)?;
     let addresses = session::resolve(&args.listen)?;
     let setup = Setup::new(None, &args.common.adapter, args.common.timeout)?;
@@ -75,7 +78,6 @@ pub(super) fn receive(
     let mut receiver = Receiver {
         accepted,
         progress,
-        announced: 0,
         blocks: 0,
         consumed: 0,
     };
@@ -93,7 +95,7 @@ pub(super) fn receive(
     Ok(Done {
         peer,
         via,
-        size,
+        size: receiver.progress.moved(),
         time: receiver.progress.finish(),
         digest: digest?,
     })
@@ -204,8 +206,7 @@ fn accept(accepted: &mut Accepted, request: &Request, guest: &Guest<Accepted>) -
 struct Receiver {
     accepted: Accepted,
     progress: Progress,
-    /// Octets and blocks that the sender has spoken of, and blocks that are on disk.
-    announced: u64,
+    /// Blocks that the sender has spoken of, and those that are on disk.
     blocks: u64,
     consumed: u64,
 }
@@ -253,24 +254,19 @@ impl Receiver {
         }
     }
 
-    /// Checks that a block is the next one, as long as it has to be, and in a free slot; its length.
+    /// Checks that a block is the next one, of a length that it may have, and in a free slot; its length.
     fn announce(&mut self, block: Block) -> Result<usize> {
         let Shape {
             block: longest,
             blocks,
         } = self.accepted.shape;
-        let left = self.accepted.offer.size - self.announced;
-        let expected = Block {
-            slot: u32::try_from(self.blocks % u64::from(blocks)).unwrap_or(u32::MAX),
-            length: u32::try_from(left).map_or(longest, |left| left.min(longest)),
-        };
-        if block != expected || block.length == 0 {
+        let next = self.blocks % u64::from(blocks);
+        if u64::from(block.slot) != next || !(1..=longest).contains(&block.length) {
             return Err(violation("sent a block that is not the next one"));
         }
         if self.blocks - self.consumed >= u64::from(blocks) {
             return Err(violation("used a block that was not free"));
         }
-        self.announced += u64::from(block.length);
         self.blocks += 1;
         Ok(block.length as usize)
     }
@@ -309,7 +305,7 @@ impl Receiver {
             length: self.progress.moved(),
             digest: self.progress.digest(),
         };
-        if mine.length != self.accepted.offer.size || whole.length != mine.length {
+        if whole.length != mine.length {
             return Err(violation("ended the file too soon"));
         }
         if whole.digest != mine.digest {

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
-use std::path::Path;
 
 use netdirect::{MrFlags, OpFlags, ReadLimits, Status};
 
 use super::link::{self, Event, Link, violation};
+use super::place;
 use super::protocol::{Answer, Block, HEADER, Message, NO_RING, Offer, Refusal, Shape, Whole};
+use super::source::Source;
 use super::{Progress, hex, summary};
 use crate::cli::{SendArgs, Via};
 use crate::errors::{Failure, Result, one_line};
@@ -17,7 +18,9 @@ use crate::session::{self, Region, Setup};
 
 /// Sends a file to a waiting receiver.
 pub(crate) fn send(args: &SendArgs) -> Result<()> {
-    let (mut file, size) = open(&args.file)?;
+    let capture = args.common.adapter.capture.as_deref();
+    place::check_capture(capture, &args.file)?;
+    let Source { mut file, size } = Source::open(&args.file)?;
     let addresses = session::resolve(&args.address)?;
     let setup = Setup::new(None, &args.common.adapter, args.common.timeout)?;
     let sent = connect_to_any(&setup, &addresses, args.via, size).and_then(|mut sender| {
@@ -35,29 +38,9 @@ pub(crate) fn send(args: &SendArgs) -> Result<()> {
     let (peer, progress) = sent?;
     let time = progress.finish();
     recorded?;
-    let way = format!("to {peer}");
-    output::afterword(format_args!("sent {}", summary(size, &way, args.via, time)))?;
+    let sent = summary(progress.moved(), &format!("to {peer}"), args.via, time);
+    output::afterword(format_args!("sent {sent}"))?;
     output::afterword(format_args!("sha256 {}", hex(&progress.digest())))
-}
-
-fn open(path: &Path) -> Result<(File, u64)> {
-    let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
-    let (file, found) =
-        opened.map_err(|error| Failure::io(format_args!("open {}", path.display()), &error))?;
-    if found.is_dir() {
-        return Err(Failure::new(
-            format!("cannot send {}: it is a directory", path.display()),
-            "name a file",
-        ));
-    }
-    if !found.is_file() {
-        let what = format!(
-            "cannot send {}: it is no regular file, so its size is not known",
-            path.display()
-        );
-        return Err(Failure::new(what, "copy it to a file and send that"));
-    }
-    Ok((file, found.len()))
 }
 
 /// Connects to the first of the addresses where a receiver takes the file.
@@ -65,7 +48,7 @@ pub(super) fn connect_to_any(
     setup: &Setup,
     addresses: &[SocketAddr],
     via: Via,
-    size: u64,
+    size: Option<u64>,
 ) -> Result<Sender> {
     let mut last = Failure::new("there is no address to connect to", "name one");
     for address in addresses {
@@ -89,7 +72,7 @@ fn tries_on(status: Status) -> bool {
     )
 }
 
-fn connect(setup: &Setup, address: SocketAddr, via: Via, size: u64) -> Result<Sender> {
+fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> Result<Sender> {
     let doing = format!("connect to {address}");
     let (session, local) = setup.towards(address)?;
     let shape = link::shape(session.info());
@@ -199,7 +182,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends the file, and returns when the receiver has said that it arrived.
+    /// Sends what the file gives until its end, and returns when the receiver has said that it arrived.
     pub(super) fn run(
         &mut self,
         file: &mut File,
@@ -208,22 +191,17 @@ impl Sender {
     ) -> Result<()> {
         let Shape { block, .. } = self.answer.shape;
         let mut scratch = vec![0; block as usize];
-        while progress.moved() < self.offer.size {
+        loop {
             while self.is_busy() {
                 self.wait(doing)?;
             }
-            let left = self.offer.size - progress.moved();
-            let length = u32::try_from(left).map_or(block, |left| left.min(block));
-            let data = &mut scratch[..length as usize];
-            read(file, data, doing)?;
+            let read = read(file, &mut scratch, doing)?;
+            if read == 0 {
+                break;
+            }
+            let data = &scratch[..read];
             progress.add(data);
-            self.post(
-                Block {
-                    slot: self.next,
-                    length,
-                },
-                data,
-            )?;
+            self.post(data)?;
             self.next = (self.next + 1) % self.answer.shape.blocks;
         }
         while self.uses.iter().any(|slot| slot.sending || slot.held) {
@@ -255,8 +233,12 @@ impl Sender {
         slot.sending || slot.held
     }
 
-    /// Hands a block over in its slot.
-    fn post(&mut self, block: Block, data: &[u8]) -> Result<()> {
+    /// Hands a block over in the next slot.
+    fn post(&mut self, data: &[u8]) -> Result<()> {
+        let block = Block {
+            slot: self.next,
+            length: u32::try_from(data.len()).unwrap_or(u32::MAX),
+        };
         let slot = block.slot as usize;
         let at = slot * self.answer.shape.block as usize;
         self.ring.buffer.write(at, data);
@@ -314,12 +296,12 @@ impl Sender {
     }
 }
 
-fn read(file: &mut File, data: &mut [u8], doing: &str) -> Result<()> {
-    file.read_exact(data).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => Failure::new(
-            format!("cannot {doing}: the file became shorter meanwhile"),
-            "send it again when nobody writes to it",
-        ),
-        _ => Failure::io(doing, &error),
-    })
+/// Whatever comes next in the file, which is nothing at its end.
+fn read(file: &mut File, into: &mut [u8], doing: &str) -> Result<usize> {
+    loop {
+        match file.read(into) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read.map_err(|error| Failure::io(doing, &error)),
+        }
+    }
 }

@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
 
+use super::place::{directory, followed};
+use super::source::is_named_pipe;
 use crate::errors::{Failure, Result};
+use crate::output;
 
 /// The place of the received file, checked before anything is received.
 #[derive(Debug)]
@@ -40,6 +43,9 @@ impl Sink {
             target(path)
         };
         let target = target.map_err(|error| writing(path, &error))?;
+        if let Target::File { path: place, .. } = &target {
+            check_directory(path, place)?;
+        }
         let sink = Self {
             path: path.to_owned(),
             target,
@@ -80,9 +86,15 @@ fn target(path: &Path) -> io::Result<Target> {
     }
     let found = match fs::metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) && path.file_name().is_some() =>
+        {
+            // A link stays one, also where nothing is yet that it leads to.
             return Ok(Target::File {
-                path: path.to_owned(),
+                path: followed(path),
                 replaces: None,
             });
         }
@@ -90,6 +102,9 @@ fn target(path: &Path) -> io::Result<Target> {
     };
     if found.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if is_named_pipe(path, &found) {
+        output::note(format_args!("waiting for a reader of {}", path.display()));
     }
     // A file that may not be written is not replaced either, though its directory would allow that.
     let file = OpenOptions::new().write(true).open(path)?;
@@ -160,7 +175,8 @@ impl Part {
         let (file, name) = builder
             .prefix(&prefix)
             .suffix(".part")
-            .tempfile_in(directory(path))?
+            .tempfile_in(directory(path))
+            .map_err(|error| without_path(&error))?
             .into_parts();
         Ok(Self {
             file,
@@ -182,7 +198,8 @@ impl Part {
                 builder
                     .prefix(&prefix)
                     .suffix(".part")
-                    .make_in(directory(path), link)?
+                    .make_in(directory(path), link)
+                    .map_err(|error| without_path(&error))?
                     .into_temp_path()
             }
         };
@@ -190,11 +207,33 @@ impl Part {
     }
 }
 
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
+/// The error of the system, without the name of a temporary file that nobody knows.
+fn without_path(error: &io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|inner| inner.source());
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    match cause.and_then(io::Error::raw_os_error) {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => error.kind().into(),
     }
+}
+
+/// Whether the directory is there that the file will be in. `path` is how the user has named the file.
+fn check_directory(path: &Path, place: &Path) -> Result<()> {
+    let folder = directory(place);
+    let why = match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "is no directory",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist",
+        Err(error) => return Err(writing(path, &error)),
+    };
+    Err(Failure::new(
+        format!(
+            "cannot write {}: {} {why}",
+            path.display(),
+            folder.display()
+        ),
+        "create that directory first, or choose another place",
+    ))
 }
 
 fn prefix(path: &Path) -> String {
@@ -268,9 +307,7 @@ fn writing(path: &Path, error: &io::Error) -> Failure {
     };
     let failure = Failure::io(format_args!("write {name}"), error);
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            failure.advise("create its directory first, or choose another place")
-        }
+        io::ErrorKind::NotFound => failure.advise("choose another place"),
         _ => failure,
     }
 }
@@ -354,6 +391,41 @@ mod tests {
             0o640
         );
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_nothing_stays_a_link_and_leads_to_the_file() {
+        let directory = tempfile::tempdir().expect("directory");
+        let (path, link) = (directory.path().join("out"), directory.path().join("link"));
+        std::os::unix::fs::symlink("out", &link).expect("linked");
+        let mut writing = Sink::new(&link).and_then(Sink::begin).expect("begins");
+        writing.write(b"new").expect("written");
+        writing.finish().expect("renamed");
+        assert_eq!(fs::read(&path).expect("there"), b"new");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(names(directory.path()).len(), 2);
+
+        let astray = directory.path().join("astray");
+        std::os::unix::fs::symlink("no/such", &astray).expect("linked");
+        let text = Sink::new(&astray).expect_err("no directory").to_string();
+        let folder = directory.path().join("no");
+        let why = format!("{}: {} does not exist", astray.display(), folder.display());
+        assert!(text.contains(&why), "{text}");
+    }
+
+    #[test]
+    fn a_missing_directory_is_named_as_it_was_written() {
+        for (place, why) in [
+            ("no/such/file", "no/such does not exist"),
+            ("Cargo.toml/file", "Cargo.toml is no directory"),
+        ] {
+            let text = Sink::new(Path::new(place)).expect_err(place).to_string();
+            let expected = format!(
+                "cannot write {place}: {why}; create that directory first, or choose another place"
+            );
+            assert_eq!(text, expected);
+        }
     }
 
     #[test]

@@ -1,0 +1,127 @@
+//! Where files are, or will be: links followed, and two paths compared.
+
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+
+use crate::errors::{Failure, Result};
+
+/// Whether the capture goes to another file than the one that is sent or received.
+pub(super) fn check_capture(capture: Option<&Path>, file: &Path) -> Result<()> {
+    match capture {
+        Some(capture) if is_same(capture, file) => Err(Failure::new(
+            format!(
+                "the capture {} and the file {} are the same",
+                capture.display(),
+                file.display()
+            ),
+            "name another file for --capture",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two paths lead to the same file, or would once it is there. A device may be both.
+fn is_same(a: &Path, b: &Path) -> bool {
+    match (fs::metadata(a), fs::metadata(b)) {
+        (Ok(a), Ok(b)) => a.is_file() && b.is_file() && is_one(&a, &b),
+        (Err(_), Err(_)) => match (destination(a), destination(b)) {
+            (Some(a), Some(b)) => a == b,
+            _ => a == b,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(unix)]
+fn is_one(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn is_one(_: &Metadata, _: &Metadata) -> bool {
+    false
+}
+
+/// Where a file will be that is not there yet, with all links followed.
+fn destination(path: &Path) -> Option<PathBuf> {
+    let path = followed(path);
+    let folder = fs::canonicalize(directory(&path)).ok()?;
+    Some(folder.join(path.file_name()?))
+}
+
+/// Where a link leads that leads to nothing yet; any other path is as it is.
+pub(super) fn followed(path: &Path) -> PathBuf {
+    /// As many as Linux follows.
+    const LINKS: u32 = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        match fs::read_link(&path) {
+            // A relative one begins where the link is.
+            Ok(to) => path = directory(&path).join(to),
+            Err(_) => break,
+        }
+    }
+    path
+}
+
+/// The directory of a file.
+pub(super) fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_the_same_by_all_its_names() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        for there in [false, true] {
+            if there {
+                fs::write(at("file"), "x").expect("written");
+                fs::hard_link(at("file"), at("hard")).expect("linked");
+                assert!(is_same(&at("file"), &at("hard")));
+            }
+            let link = if there {
+                "link to it"
+            } else {
+                "link to nothing"
+            };
+            symlink("file", at(link)).expect("linked");
+            for name in ["file", "./file", link] {
+                assert!(is_same(&at("file"), &at(name)), "{name}");
+                assert!(is_same(&at(name), &at("file")), "{name}");
+            }
+            for name in ["other", "file2", "no/file"] {
+                assert!(!is_same(&at("file"), &at(name)), "{name}");
+            }
+        }
+        let null = Path::new("/dev/null");
+        assert!(!is_same(null, null), "it takes both");
+        let text = check_capture(Some(&at("file")), &at("hard"));
+        let text = text.expect_err("the same").to_string();
+        assert!(text.contains("are the same"), "{text}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_that_lead_nowhere_are_followed() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("sub")).expect("created");
+        symlink("sub/second", at("first")).expect("linked");
+        symlink("../file", at("sub/second")).expect("linked");
+        assert_eq!(followed(&at("first")), at("sub/../file"));
+        assert_eq!(followed(&at("plain")), at("plain"));
+        symlink("round", at("round")).expect("linked");
+        let _ = followed(&at("round")); // comes to an end
+    }
+}
