@@ -60,9 +60,12 @@ fn every_test_moves_data_and_says_how_fast() {
             for side in [&server, &client] {
                 side.assert_success();
                 assert!(side.stdout.contains("one queue pair"), "{side}");
-                assert!(side.stdout.contains("moved 1.7 MiB"), "{side}");
                 assert!(side.stderr.is_empty(), "{side}");
             }
+            assert!(client.stdout.contains("moved 1.7 MiB"), "{client}");
+            // Nobody tells the server what was read from it one by one.
+            let told = server.stdout.contains("moved 1.7 MiB");
+            assert_eq!(told, test != "read_lat", "{server}");
             let measured = figures(&client).unwrap_or_else(|| panic!("no figures: {client}"));
             assert_eq!(measured[..2], [3000.0, 600.0], "{client}");
             assert!(measured[2] > 0.0 && measured[3] > 0.0, "{client}");
@@ -130,7 +133,104 @@ fn different_sizes_are_named() {
         &["-n", "5", "-s", "32"],
     );
     server.assert_failure("a message of 32 octets came, and -s says 64");
-    client.assert_failure("the other side has ended the connection");
+    client.assert_failure("the connection of the test has ended after 0 of 5 messages");
+}
+
+#[test]
+fn a_client_with_more_messages_is_named() {
+    for test in TESTS {
+        let (server, client) = both(test, &["-n", "100"], &["-n", "200"]);
+        match test {
+            "send_bw" | "send_lat" => {
+                server.assert_failure("the other side sends more than the 100 messages of -n");
+                // By then it may have handed over all of its own.
+                client.assert_failure("-s, -n and -r");
+            }
+            "write_bw" | "read_bw" => {
+                // No figures of what was not asked for.
+                server.assert_failure("has measured 200 messages, and -n says 100 here");
+                assert!(!server.stdout.contains("moved"), "{server}");
+                client.assert_success();
+            }
+            "write_lat" => {
+                server.assert_success();
+                client.assert_failure("has ended after 100 of 200 messages");
+            }
+            // The server has its memory read, and says nothing of it.
+            _ => {
+                server.assert_success();
+                client.assert_success();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_with_fewer_messages_is_named() {
+    for test in TESTS {
+        let options = ["-n", "200", "--timeout", "10"];
+        let (server, client) = both(test, &options, &["-n", "100", "--timeout", "10"]);
+        match test {
+            "send_bw" | "send_lat" => {
+                server
+                    .assert_failure("the other side has ended its test after 100 of 200 messages");
+                client.assert_failure("-s, -n and -r");
+            }
+            "write_bw" | "read_bw" => {
+                server.assert_failure("has measured 100 messages, and -n says 200 here");
+                client.assert_success();
+            }
+            "write_lat" => {
+                server.assert_failure("has ended after 100 of 200 messages");
+                client.assert_success();
+            }
+            _ => {
+                server.assert_success();
+                client.assert_success();
+            }
+        }
+    }
+}
+
+#[test]
+fn other_receives_are_named() {
+    let line = ["-n", "100", "--timeout", "10"];
+    let fewer = ["-n", "100", "--timeout", "10", "-r", "3"];
+    let (server, client) = both("send_bw", &line, &fewer);
+    server.assert_failure("-s, -n and -r");
+    client.assert_failure("-s, -n and -r");
+}
+
+#[test]
+fn a_client_without_an_end_is_named() {
+    let endless = ["-n", "4294967295", "-s", "1"];
+    for test in ["write_bw", "read_bw", "read_lat"] {
+        let (server, address) = server(test, &["-n", "5", "-s", "1", "--timeout", "5"]);
+        let port = address.port().to_string();
+        let line = ["perftest", test, "127.0.0.1", "-p", &port];
+        let client = nd::start(line.into_iter().chain(endless));
+        let server = server.finish();
+        assert_eq!(server.status.code(), Some(1), "{server}");
+        assert!(
+            server.stderr.contains("has not ended its test in"),
+            "{server}"
+        );
+        client
+            .finish()
+            .assert_failure("the connection of the test has ended");
+    }
+}
+
+#[test]
+fn a_long_test_is_remarked_on_and_goes_on() {
+    let (mut server, address) = server(
+        "write_bw",
+        &["-n", "4294967295", "-s", "1", "--timeout", "5"],
+    );
+    let port = address.port().to_string();
+    let line = ["perftest", "write_bw", "127.0.0.1", "-p", &port];
+    let _client = nd::start(line.into_iter().chain(["-n", "4294967295", "-s", "1"]));
+    server.wait_for(|line| line.contains("the test goes on after 5.00 s").then_some(()));
 }
 
 #[test]

@@ -85,28 +85,43 @@ impl Mailbox {
         self.take(result, doing)
     }
 
-    /// The same, but silence is no failure as long as `goes_on` says so: it is asked every now and then.
+    /// The same, but silence is no failure as long as `goes_on` finds none: it is asked every now and then.
     pub(crate) fn receive_while(
         &mut self,
         doing: &str,
-        goes_on: impl Fn() -> bool,
+        mut goes_on: impl FnMut() -> Result<()>,
     ) -> Result<Option<Vec<u8>>> {
-        const NOW_AND_THEN: Duration = Duration::from_millis(500);
+        const NOW_AND_THEN: Duration = Duration::from_millis(100);
         loop {
-            if self
-                .taken
-                .iter()
-                .any(|taken| taken.request_type == RequestType::Receive)
-            {
+            if self.holds_receive() {
                 return self.receive(doing);
             }
             match self.endpoint.next_within(NOW_AND_THEN)? {
                 Some(result) => self.taken.push(result),
-                None if goes_on() => {}
-                // Whatever the peer has said before it went has arrived by now.
-                None => return self.receive(doing),
+                None => match goes_on() {
+                    Ok(()) => {}
+                    // What the peer said last may have arrived meanwhile.
+                    Err(_) if self.has_word() => {}
+                    Err(failure) => return Err(failure),
+                },
             }
         }
+    }
+
+    /// Whether a message of the peer's is here that has not been looked at.
+    pub(crate) fn has_word(&mut self) -> bool {
+        while let Some(result) = self.endpoint.poll() {
+            self.taken.push(result);
+        }
+        let mut taken = self.taken.iter();
+        taken.any(|taken| {
+            taken.request_type == RequestType::Receive && taken.status == Status::SUCCESS
+        })
+    }
+
+    fn holds_receive(&self) -> bool {
+        let mut taken = self.taken.iter();
+        taken.any(|taken| taken.request_type == RequestType::Receive)
     }
 
     fn take(&self, result: CompletionResult, doing: &str) -> Result<Option<Vec<u8>>> {

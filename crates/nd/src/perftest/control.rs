@@ -74,8 +74,12 @@ impl Control {
         Ok(Place::decode(&theirs))
     }
 
-    /// The same at the end of a test in which this side has no part: it may take as long as `goes_on` says so.
-    pub(super) fn places_after(&mut self, mine: Place, goes_on: impl Fn() -> bool) -> Result<()> {
+    /// The same at the end of a test, which may take as long as `goes_on` finds nothing wrong.
+    pub(super) fn places_after(
+        &mut self,
+        mine: Place,
+        goes_on: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
         let (what, doing) = ("places of memory", "wait for the end of the test");
         let theirs = self.mailbox.receive_while(doing, goes_on)?;
         let _: [u8; PLACE_RECORD] = checked(what, &theirs.ok_or_else(|| lost(doing))?)?;

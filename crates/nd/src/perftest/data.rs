@@ -11,7 +11,6 @@ use netdirect::{
 
 use super::plan::{Plan, Test};
 use crate::errors::{Failure, Result};
-use crate::mailbox::lost;
 use crate::session::{Depths, Endpoint, Region, Session};
 use crate::units;
 
@@ -41,6 +40,8 @@ pub(super) struct Data {
     /// Credits, as they come in or go out.
     credits: Region,
     bar: ProgressBar,
+    /// Messages that are done.
+    done: u32,
     limit: Duration,
     empty: u32,
     deadline: Option<Instant>,
@@ -100,6 +101,7 @@ impl Data {
             reached,
             credits: session.register(CREDIT, MrFlags::ALLOW_REMOTE_WRITE)?,
             bar: progress(plan),
+            done: 0,
             limit,
             empty: 0,
             deadline: None,
@@ -119,27 +121,32 @@ impl Data {
         }
     }
 
+    /// How long nothing may move.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     fn message(&self, region: &Region) -> [Sge; 1] {
         [region.sge(0..self.plan.size as usize)]
     }
 
     pub(super) fn receive(&self) -> Result<()> {
-        posted(self.endpoint.qp.receive(0, &self.message(&self.sink)))
+        self.posted(self.endpoint.qp.receive(0, &self.message(&self.sink)))
     }
 
     pub(super) fn send(&self) -> Result<()> {
         let part = self.message(&self.source);
-        posted(self.endpoint.qp.send(0, &part, OpFlags::empty()))
+        self.posted(self.endpoint.qp.send(0, &part, OpFlags::empty()))
     }
 
     pub(super) fn write(&self, to: RemoteAddress) -> Result<()> {
         let part = self.message(&self.source);
-        posted(self.endpoint.qp.write(0, &part, to, OpFlags::empty()))
+        self.posted(self.endpoint.qp.write(0, &part, to, OpFlags::empty()))
     }
 
     pub(super) fn read(&self, from: RemoteAddress) -> Result<()> {
         let part = self.message(&self.sink);
-        posted(self.endpoint.qp.read(0, &part, from, OpFlags::empty()))
+        self.posted(self.endpoint.qp.read(0, &part, from, OpFlags::empty()))
     }
 
     /// Writes the credit `taken` to the sender. The peer reads the number as its processor does, and so is it written.
@@ -147,7 +154,7 @@ impl Data {
         // Numbers only grow, so a later one in an earlier Write is no fault.
         self.credits.buffer.write(0, &taken.to_ne_bytes());
         let part = [self.credits.sge(0..CREDIT)];
-        posted(self.endpoint.qp.write(0, &part, to, OpFlags::empty()))
+        self.posted(self.endpoint.qp.write(0, &part, to, OpFlags::empty()))
     }
 
     /// How many messages the other side has said to have taken.
@@ -179,7 +186,7 @@ impl Data {
         // What came before the end is still there when the end is seen.
         let result = match result {
             None if self.endpoint.has_ended() => match self.endpoint.poll() {
-                None => return Err(lost("go on with the test")),
+                None => return Err(self.ended()),
                 last => last,
             },
             result => result,
@@ -188,7 +195,7 @@ impl Data {
             Some(result) => {
                 self.deadline = None;
                 self.empty = 0;
-                succeeded(result).map(Some)
+                self.succeeded(result).map(Some)
             }
             None => self.nothing().map(|()| None),
         }
@@ -221,19 +228,54 @@ impl Data {
     }
 
     fn silence(&self) -> Failure {
-        let advice = if self.plan.test == Test::WriteLat {
+        let what = format!(
+            "cannot go on with the test after {}: nothing has moved for {}",
+            self.so_far(),
+            units::time(self.limit)
+        );
+        if self.plan.test == Test::WriteLat && self.done == 0 {
             // The server writes first, and may not before it has heard from the client (RFC 5044 §7.1.2).
-            "check that the other side is alive; with siw as the client, its module parameter peer_to_peer must be 1, or \
-             nobody may write first"
-        } else {
-            "check that the other side is alive, and has the same -s, -n and -r"
-        };
-        Failure::peer(
+            let advice = "check that the other side is alive and has the same -s; with siw as the client, its module \
+                          parameter peer_to_peer must be 1, or nobody may write first";
+            return Failure::peer(what, advice);
+        }
+        Failure::peer(what, ALIKE)
+    }
+
+    /// `100 of 200 messages`.
+    pub(super) fn so_far(&self) -> String {
+        format!("{} of {} messages", self.done, self.plan.count)
+    }
+
+    /// The connection is no more, before all messages are done.
+    fn ended(&self) -> Failure {
+        let what = format!(
+            "the connection of the test has ended after {}",
+            self.so_far()
+        );
+        Failure::peer(what, ALIKE)
+    }
+
+    /// The side that takes Sends has taken all, and waits for the end of the test: whether nothing else came.
+    pub(super) fn check_over(&mut self) -> Result<()> {
+        match self.endpoint.poll() {
+            Some(result)
+                if result.request_type == RequestType::Receive
+                    && result.status == Status::SUCCESS =>
+            {
+                Err(self.too_many())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn too_many(&self) -> Failure {
+        Failure::new(
             format!(
-                "cannot go on with the test: nothing has moved for {}",
-                units::time(self.limit)
+                "the other side sends more than the {} messages of -n",
+                self.plan.count
             ),
-            advice,
+            ALIKE,
         )
     }
 
@@ -243,7 +285,8 @@ impl Data {
     }
 
     /// So many messages are done.
-    pub(super) fn progress(&self, done: u32) {
+    pub(super) fn progress(&mut self, done: u32) {
+        self.done = done;
         if done.is_multiple_of(STEP) {
             self.bar.set_position(done.into());
         }
@@ -266,10 +309,33 @@ impl Data {
                 "a message of {} octets came, and -s says {}",
                 result.bytes_transferred, self.plan.size
             ),
-            "give both sides the same -s",
+            "give both sides the same -s, and neither of them -a",
         ))
     }
+
+    fn succeeded(&self, result: CompletionResult) -> Result<CompletionResult> {
+        match result.status {
+            Status::SUCCESS => Ok(result),
+            Status::CANCELED => Err(self.ended()),
+            status => {
+                let doing = format!("finish a {:?} after {}", result.request_type, self.so_far());
+                Err(Failure::status(doing, status).advise(ALIKE))
+            }
+        }
+    }
+
+    /// A request has to be taken.
+    fn posted(&self, call: netdirect::Result<()>) -> Result<()> {
+        call.map_err(|error| match error.status() {
+            Status::CONNECTION_INVALID => self.ended(),
+            _ => Failure::nd("post a request", &error),
+        })
+    }
 }
+
+/// What both sides have to have alike, and what has no counterpart here. Nothing that they exchange says it.
+pub(super) const ALIKE: &str = "look at what the other side says; both need the same -s, -n and -r, and neither -a, -b, -D \
+                                nor --run_infinitely";
 
 /// A bar on standard error, if that is a terminal.
 fn progress(plan: Plan) -> ProgressBar {
@@ -278,24 +344,6 @@ fn progress(plan: Plan) -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-fn succeeded(result: CompletionResult) -> Result<CompletionResult> {
-    match result.status {
-        Status::SUCCESS => Ok(result),
-        Status::CANCELED => Err(lost("go on with the test")),
-        status => Err(Failure::status(
-            format_args!("finish a {:?}", result.request_type),
-            status,
-        )),
-    }
-}
-
-fn posted(call: netdirect::Result<()>) -> Result<()> {
-    call.map_err(|error| match error.status() {
-        Status::CONNECTION_INVALID => lost("go on with the test"),
-        _ => Failure::nd("post a request", &error),
-    })
 }
 
 /// An empty histogram: up to an hour with three digits.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use netdirect::{Listener, ReadLimits, Status};
 
 use control::{Control, Role};
-use data::{Data, Measured};
+use data::{ALIKE, Data, Measured};
 pub(crate) use plan::PerftestArgs;
 use plan::{Plan, Test};
 use record::{Place, Speed};
@@ -216,14 +216,38 @@ fn exchange(
         at: data.place(),
     };
     let remote = control.places(mine)?.at;
-    for _ in 1..before(plan.test) {
+    for _ in 2..before(plan.test) {
         control.places(mine)?;
     }
-    let measured = data.run(role, remote)?;
-    let told = finish(&mut control, role, plan, mine, &data, measured.as_ref())?;
+    // The other side cannot begin before it has heard this last mark.
+    let begun = Instant::now();
+    control.places(mine)?;
+    let measured = data.run(role, remote);
+    let measured = measured.map_err(|failure| explain(failure, &mut control, &data))?;
+    let told = finish(
+        &mut control,
+        role,
+        plan,
+        mine,
+        &mut data,
+        measured.as_ref(),
+        begun,
+    )?;
     show(plan, measured.as_ref(), told)?;
     part(role, &data, &control);
     Ok(())
+}
+
+/// Why the test did not come to its end: what this side saw may only be what followed from the other side's.
+fn explain(failure: Failure, control: &mut Control, data: &Data) -> Failure {
+    if failure.is_ours() || !control.mailbox.has_word() {
+        return failure;
+    }
+    let what = format!(
+        "the other side has ended its test after {} of this side",
+        data.so_far()
+    );
+    Failure::peer(what, ALIKE)
 }
 
 /// How many times both sides tell the places of their memory before the test begins. Each time but the first it is a
@@ -241,25 +265,99 @@ fn finish(
     role: Role,
     plan: Plan,
     mine: Place,
-    data: &Data,
+    data: &mut Data,
     measured: Option<&Measured>,
+    begun: Instant,
 ) -> Result<Option<Speed>> {
     if plan.test == Test::WriteLat {
         return Ok(None); // both know that all has come
     }
-    if role == Role::Server {
-        // The test may go on without this side. The connection that it runs on shows whether the client is still there.
-        control.places_after(mine, || !data.endpoint.has_ended())?;
+    let over = if role == Role::Server {
+        let mut patience = Patience::new(plan, data.limit(), measured.is_none());
+        control.places_after(mine, || {
+            data.check_over()?;
+            patience.check(data.endpoint.has_ended())
+        })
     } else {
-        control.places(mine)?;
-    }
+        control.places(mine).map(drop)
+    };
+    // What cannot be exchanged now is what the other side has no part for, or does later.
+    let unlike = |failure: Failure| {
+        if failure.is_ours() {
+            failure
+        } else {
+            failure.advise(ALIKE)
+        }
+    };
+    over.map_err(unlike)?;
+    let lasted = begun.elapsed();
     if !matches!(plan.test, Test::WriteBw | Test::ReadBw) {
         return Ok(None);
     }
     let speed = measured.map(|measured| speed(plan, measured.time));
-    let told = control.speeds(speed.unwrap_or_default())?;
-    control.places(mine)?;
-    Ok((role == Role::Server).then_some(told))
+    let told = control.speeds(speed.unwrap_or_default()).map_err(unlike)?;
+    control.places(mine).map_err(unlike)?;
+    if role == Role::Client {
+        return Ok(None);
+    }
+    // The client has measured what it says, whatever that is.
+    plan.check_told(&told, lasted)?;
+    Ok(Some(told))
+}
+
+/// How long a server waits for the end of a test.
+struct Patience {
+    limit: Duration,
+    /// From the last sign of the client on.
+    begun: Instant,
+    /// After that the test cannot be one of so many messages.
+    longest: Duration,
+    /// Whether the server takes no part, and so sees nothing move.
+    blind: bool,
+    warned: bool,
+}
+
+impl Patience {
+    fn new(plan: Plan, limit: Duration, blind: bool) -> Self {
+        let test = if blind {
+            plan.longest()
+        } else {
+            Duration::ZERO
+        };
+        Self {
+            limit,
+            begun: Instant::now(),
+            longest: limit.saturating_add(test),
+            blind,
+            warned: false,
+        }
+    }
+
+    /// Looks at the time. `gone` is whether the connection of the test has ended.
+    fn check(&mut self, gone: bool) -> Result<()> {
+        if gone {
+            return Err(Failure::peer(
+                "the connection of the test has ended before the test",
+                ALIKE,
+            ));
+        }
+        let waited = self.begun.elapsed();
+        if waited > self.longest {
+            let what = format!(
+                "the other side has not ended its test in {}",
+                units::time(waited)
+            );
+            return Err(Failure::peer(what, ALIKE));
+        }
+        if self.blind && !self.warned && waited > self.limit {
+            self.warned = true;
+            output::note(format_args!(
+                "the test goes on after {}; with -D or --run_infinitely at the other side it has no end",
+                units::time(self.limit)
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// The server ends both connections, the second one first; the client waits for that.
@@ -301,10 +399,16 @@ fn show(plan: Plan, measured: Option<&Measured>, told: Option<Speed>) -> Result<
         (None, Some(speed)) => Some(bandwidth_table(speed)),
         (None, None) => None,
     };
-    if let Some(table) = table {
-        output::afterword(table.to_string().trim_end_matches('\n'))?;
+    match table {
+        Some(table) => {
+            output::afterword(table.to_string().trim_end_matches('\n'))?;
+            output::afterword(format_args!("moved {moved}{ways}"))
+        }
+        // Memory that is read shows nothing of it, and the client does not tell.
+        None => {
+            output::afterword("the client has ended the test; what it has read only it can say")
+        }
     }
-    output::afterword(format_args!("moved {moved}{ways}"))
 }
 
 fn bandwidth_table(speed: Speed) -> Table {

@@ -1,8 +1,11 @@
 //! The arguments of `nd perftest`, and the test they stand for.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 use netdirect::AdapterInfo;
 
+use super::record::Speed;
 use crate::errors::{Failure, Result};
 use crate::peer::PeerArgs;
 
@@ -200,6 +203,42 @@ impl Plan {
         self.size.max(cycle) as usize
     }
 
+    /// Longer than the test takes on any connection that is of use: 1 ms for each message, and 1 MB/s.
+    pub(super) fn longest(&self) -> Duration {
+        const A_YEAR: f64 = 31_536_000.0;
+        let messages = f64::from(self.count);
+        let seconds = messages * (1e-3 + f64::from(self.size) / 1e6);
+        Duration::from_secs_f64(seconds.min(A_YEAR))
+    }
+
+    /// Whether what the client says of a test is about the one that the server was asked for. For the server it `lasted`
+    /// so long.
+    pub(super) fn check_told(&self, told: &Speed, lasted: Duration) -> Result<()> {
+        let alike = [
+            ("-n", "messages", u64::from(self.count), told.count),
+            ("-s", "octets in a message", u64::from(self.size), told.size),
+        ];
+        for (flag, what, ours, theirs) in alike {
+            if ours != theirs {
+                return Err(Failure::new(
+                    format!(
+                        "the other side has measured {theirs} {what}, and {flag} says {ours} here"
+                    ),
+                    format!("give both sides the same {flag}, and neither of them -a or -D"),
+                ));
+            }
+        }
+        // By perftest's figures, which are of a processor's clock and may be wrong by some per cent.
+        let took = told.count as f64 / (told.rate * 1e6);
+        if took.is_finite() && took > 2.0 * lasted.as_secs_f64() {
+            return Err(Failure::new(
+                "the other side has measured after it had ended the test, as it does with -b",
+                "leave out -b: this side moves nothing by itself",
+            ));
+        }
+        Ok(())
+    }
+
     /// `send_bw of 65536 B, 1000 times`.
     pub(super) fn title(&self) -> String {
         format!(
@@ -251,6 +290,58 @@ mod tests {
         };
         assert_eq!(returned("send_bw -n 40 host"), [13, 26, 39, 40]);
         assert_eq!(returned("send_bw -n 600 host"), [170, 340, 510, 512]);
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_not_reported() {
+        let plan = plan("write_bw -n 1000 -s 4096 host");
+        let told = Speed {
+            size: 4096,
+            count: 1000,
+            rate: 0.01, // so it took 0.1 s
+            ..Speed::default()
+        };
+        let lasted = Duration::from_millis(120);
+        assert!(plan.check_told(&told, lasted).is_ok());
+        // A clock that is wrong by a quarter.
+        assert!(plan.check_told(&told, lasted.mul_f64(0.7)).is_ok());
+        // A figure that says nothing.
+        let silent = Speed { rate: 0.0, ..told };
+        assert!(plan.check_told(&silent, lasted).is_ok());
+        for (told, lasted, named) in [
+            (
+                Speed {
+                    count: 2000,
+                    ..told
+                },
+                lasted,
+                "2000 messages, and -n says 1000",
+            ),
+            (
+                Speed {
+                    size: 1 << 23,
+                    ..told
+                },
+                lasted,
+                "8388608 octets in a message, and -s says 4096",
+            ),
+            (told, Duration::from_millis(1), "-b"),
+        ] {
+            let text = plan.check_told(&told, lasted).expect_err(named).to_string();
+            assert!(text.contains(named), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_test_is_longer_than_a_slow_one() {
+        let longest = |line: &str| plan(line).longest();
+        assert_eq!(
+            longest("write_bw -n 1000 -s 1000000 host"),
+            Duration::from_secs(1001)
+        );
+        assert!(
+            longest("write_bw -n 4294967295 -s 1073741824 host") <= Duration::from_secs(31_536_000)
+        );
     }
 
     #[test]

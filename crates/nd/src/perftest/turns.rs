@@ -85,10 +85,7 @@ impl Data {
             }
         }
         let time = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
-        while credits > 0 {
-            self.wait()?;
-            credits -= 1;
-        }
+        self.finish_own(credits)?;
         Ok(Measured {
             time,
             latencies: None,
@@ -128,11 +125,19 @@ impl Data {
             own += 1;
             self.progress(round);
         }
-        while own > 0 {
-            self.wait()?;
-            own -= 1;
-        }
+        self.finish_own(own)?;
         Ok(pace.finish())
+    }
+
+    /// Waits for so many requests of this side, when all messages of the other side have come.
+    fn finish_own(&mut self, requests: u32) -> Result<()> {
+        for _ in 0..requests {
+            let result = self.wait()?;
+            if self.check(&result)? {
+                return Err(self.too_many());
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the message of the other side and for the end of the own one.
@@ -151,9 +156,9 @@ impl Data {
         Ok(())
     }
 
-    /// Posts the Receive for a later round, if there is one.
+    /// Posts the Receive for a later round, if there is one, and one for a message too many: it shall be noticed.
     fn again(&self, round: u32) -> Result<()> {
-        if self.plan.count - round >= self.plan.receives {
+        if self.plan.count - round + 1 >= self.plan.receives {
             self.receive()?;
         }
         Ok(())
