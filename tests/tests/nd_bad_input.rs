@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 
 use rustix::net::{AddressFamily, SocketType};
@@ -197,12 +198,20 @@ fn a_capture_in_the_place_of_the_file() {
     assert!(!new.exists());
 }
 
+/// A copy of the program in the folder, where other users may reach it. Another process makes it: what this one has open
+/// for writing, the processes that other tests start meanwhile have as well, and it could not be run.
+fn program_for_all(folder: &Path) -> PathBuf {
+    let program = folder.join("nd");
+    let copied = Command::new("cp").args([nd::binary(), &program]).status();
+    assert!(copied.unwrap().success());
+    program
+}
+
 /// The superuser may do everything; so give that up first where the tests have it.
 #[test]
 fn no_permission() {
     let place = Place::with_file(10);
-    let program = place.folder.path().join("nd");
-    fs::copy(nd::binary(), &program).unwrap();
+    let program = program_for_all(place.folder.path());
     let open = |path: &Path, mode| {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap()
     };
@@ -475,4 +484,126 @@ fn an_adapter_that_does_not_exist() {
     ] {
         nd::run(args!["info", url]).assert_failure(url);
     }
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense() {
+    for (line, what) in [
+        (
+            &["cat", "recv"][..],
+            "--listen <ADDR>, --out <FILE>; see `nd cat recv --help`",
+        ),
+        (
+            &["cat", "send", "x", "y", "--via", "z"],
+            "[possible values: send, write, read]",
+        ),
+        (&["inof"], "unrecognized subcommand 'inof'"),
+        (&["info", "--bogus\n"], "'--bogus\\n'"),
+        (&["wire-conform"], "see `nd wire-conform --help`"),
+        (&["perf", "run"], "see `nd perf run --help`"),
+    ] {
+        let run = nd::run(line);
+        run.assert_failure(what);
+        assert_eq!(run.status.code(), Some(2), "{run}");
+        assert!(run.stdout.is_empty(), "{run}");
+    }
+    // Help is no error, and what asks for it by saying nothing is one with more than a line.
+    for (line, status) in [
+        (&["--help"][..], 0),
+        (&["cat", "send", "--help"], 0),
+        (&[], 2),
+    ] {
+        let run = nd::run(line);
+        assert_eq!(run.status.code(), Some(status), "{run}");
+        let help = if status == 0 {
+            &run.stdout
+        } else {
+            &run.stderr
+        };
+        assert!(help.contains("Usage: nd"), "{run}");
+    }
+}
+
+#[test]
+fn a_broadcast_address() {
+    let place = Place::with_file(10);
+    let sent = place
+        .sender(SocketAddr::from((Ipv4Addr::BROADCAST, 7)), &[])
+        .finish();
+    sent.assert_failure("255.255.255.255:7");
+    assert!(!sent.stderr.contains("permissions of the file"), "{sent}");
+}
+
+/// Whatever the limit is: the end is one of the program's own, with one line that names what to do.
+#[test]
+fn too_little_memory() {
+    let commands = [
+        &["info"][..],
+        &["demo"],
+        &[
+            "perf",
+            "local",
+            "--op",
+            "write",
+            "--test",
+            "bandwidth",
+            "--size",
+            "16M",
+            "--depth",
+            "2",
+        ],
+    ];
+    for limit in [
+        "ulimit -v 40000",
+        "ulimit -v 60000",
+        "ulimit -v 80000",
+        "ulimit -v 110000",
+        "ulimit -d 20000",
+        "ulimit -d 70000",
+    ] {
+        for command in commands {
+            let tiny = [
+                "--turns",
+                "3",
+                "--duration",
+                "0.006",
+                "--mode",
+                "event",
+                "--crc",
+                "off",
+            ];
+            let more = if command[0] == "perf" { &tiny[..] } else { &[] };
+            let run = nd::start_after(limit, [command, more].concat()).finish();
+            if run.status.success() {
+                continue;
+            }
+            run.assert_failure("memory");
+            assert!(run.stderr.contains("ulimit -"), "{run}");
+        }
+    }
+}
+
+#[test]
+fn no_threads_left() {
+    // The superuser may have as many as he likes.
+    let mut prefix = String::from("prlimit --nproc=1:1");
+    if tool::find("prlimit").is_none() {
+        return;
+    }
+    if rustix::process::geteuid().is_root() {
+        if tool::find("setpriv").is_none() {
+            return;
+        }
+        prefix.insert_str(0, "setpriv --reuid=65534 --regid=65534 --clear-groups ");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = program_for_all(folder.path());
+    fs::set_permissions(
+        folder.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    nd::shell(&format!("exec {prefix} {} info", program.display()))
+        .finish()
+        .assert_failure("ulimit -u");
 }

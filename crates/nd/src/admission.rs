@@ -198,11 +198,11 @@ fn accept_tcp<T, G>(
             }
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 // Not the fault of any connection, so it will not go away.
-                let _ = tell.send(Err(Failure::io("accept connections", &error)));
+                let _ = tell.send(Err(Failure::socket("accept connections", &error)));
                 return;
             }
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-            Err(error) => guests.make_room(&Failure::io("accept a connection", &error)),
+            Err(error) => guests.make_room(&Failure::socket("accept a connection", &error)),
         }
     }
 }

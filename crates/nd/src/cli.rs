@@ -1,10 +1,12 @@
 //! The commands and their arguments.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::errors::{Failure, one_line};
 use crate::perf::args::Perf;
 use crate::perftest::PerftestArgs;
 use crate::provider;
@@ -21,6 +23,70 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Exit status when the command line makes no sense.
+const USAGE: u8 = 2;
+
+/// Reads the command line. What is wrong with it is told like everything else, in one line; the error is the exit status.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
+    use clap::error::ErrorKind as Kind;
+    Cli::try_parse().map_err(|error| match error.kind() {
+        Kind::DisplayHelp
+        | Kind::DisplayVersion
+        | Kind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // A reader that has gone wants no help any more.
+            let _ = error.print();
+            u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+        }
+        _ => {
+            // Once more, with what a terminal should not get made harmless.
+            let words = std::env::args_os().map(|word| one_line(&word.to_string_lossy()));
+            let words: Vec<String> = words.collect();
+            let error = Cli::try_parse_from(&words).err().unwrap_or(error);
+            let _ = in_one_line(&error.to_string(), words.into_iter().skip(1)).report();
+            ExitCode::from(USAGE)
+        }
+    })
+}
+
+/// An error as clap shows it, in one line: what it has in front of the usage, and a tip or where the usage can be seen.
+fn in_one_line(error: &str, words: impl Iterator<Item = String>) -> Failure {
+    let mut what = String::new();
+    let mut advice = format!("see `{} --help`", path(words));
+    let told = error.lines().map(str::trim).take_while(|line| {
+        !line.starts_with("Usage:") && !line.starts_with("For more information")
+    });
+    for line in told.filter(|line| !line.is_empty()) {
+        if let Some(tip) = line.strip_prefix("tip: ") {
+            tip.clone_into(&mut advice);
+        } else if what.is_empty() {
+            line.trim_start_matches("error: ").clone_into(&mut what);
+        } else {
+            // A list goes on, behind a colon or an item; what stands in brackets belongs to what is in front of it.
+            what += if what.ends_with(':') || line.starts_with('[') {
+                " "
+            } else {
+                ", "
+            };
+            what += line;
+        }
+    }
+    Failure::new(what, advice)
+}
+
+/// The command that these words begin with, as far as there is one: `nd cat send`.
+fn path(words: impl Iterator<Item = String>) -> String {
+    let mut path = vec!["nd".to_owned()];
+    let mut command = Cli::command();
+    for word in words {
+        let Some(next) = command.find_subcommand(&word) else {
+            continue;
+        };
+        path.push(word);
+        command = next.clone();
+    }
+    path.join(" ")
 }
 
 #[derive(Debug, Subcommand)]
@@ -181,7 +247,6 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -208,6 +273,48 @@ mod tests {
         };
         assert_eq!(args.adapter.peer, Some(Stack::Siw));
         assert!(name("nobody").is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_command_line_is_one_line() {
+        for (line, expected) in [
+            (
+                "cat send --timeuot 3 x y",
+                "unexpected argument '--timeuot' found; a similar argument exists: '--timeout'",
+            ),
+            (
+                "cat recv",
+                "the following required arguments were not provided: --listen <ADDR>, --out <FILE>; \
+                 see `nd cat recv --help`",
+            ),
+            (
+                "cat send x y --via carrier-pigeon",
+                "invalid value 'carrier-pigeon' for '--via <VIA>' [possible values: send, write, read]; \
+                 see `nd cat send --help`",
+            ),
+            (
+                "-v cat send x y --timeout 0",
+                "invalid value '0' for '--timeout <SECONDS>': must be above 0 and at most 86400; \
+                 see `nd cat send --help`",
+            ),
+            (
+                "inof x",
+                "unrecognized subcommand 'inof'; a similar subcommand exists: 'info'",
+            ),
+            (
+                "rping -s -c -a x",
+                "the argument '--server' cannot be used with '--client'; see `nd rping --help`",
+            ),
+        ] {
+            let words = || line.split(' ').map(str::to_owned);
+            let all = ["nd".to_owned()].into_iter().chain(words());
+            let error = Cli::try_parse_from(all).expect_err(line).to_string();
+            assert_eq!(
+                in_one_line(&error, words()).to_string(),
+                expected,
+                "{error}"
+            );
+        }
     }
 
     #[test]

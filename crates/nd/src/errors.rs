@@ -80,6 +80,11 @@ impl Failure {
 
     fn explained(doing: impl Display, status: Status, detail: &str) -> Self {
         let row = explain(status);
+        let advice = if is_shortage_of_threads(status, detail) {
+            MORE_THREADS
+        } else {
+            row.advice
+        };
         let detail = without_number(detail);
         let colon = if detail.is_empty() { "" } else { ": " };
         let what = format!("cannot {doing}: {} ({status}{colon}{detail})", row.meaning);
@@ -91,7 +96,7 @@ impl Failure {
         Self {
             status: Some(status),
             origin,
-            ..Self::new(what, row.advice)
+            ..Self::new(what, advice)
         }
     }
 
@@ -106,9 +111,24 @@ impl Failure {
     /// A thread or a process that could not be started: `cannot start <what>: …`.
     pub(crate) fn start(what: impl Display, error: &io::Error) -> Self {
         let failure = Self::io(format_args!("start {what}"), error);
+        if error.raw_os_error() == Some(EAGAIN) {
+            failure.advise(MORE_THREADS)
+        } else {
+            failure
+        }
+    }
+
+    /// An error of a socket: `cannot <doing>: …`.
+    pub(crate) fn socket(doing: impl Display, error: &io::Error) -> Self {
+        let failure = Self::io(doing, error);
         match error.kind() {
-            // EAGAIN: the user has as many as the system allows (pthread_create(3), fork(2)).
-            io::ErrorKind::WouldBlock => failure.advise(MORE_THREADS),
+            // Ports below 1024; and addresses that stand for all hosts of a network, which nobody may connect to.
+            io::ErrorKind::PermissionDenied => failure.advise(
+                "name the address of one host and a port above 1023, or ask who runs this machine's firewall",
+            ),
+            io::ErrorKind::ConnectionRefused => {
+                failure.advise("check address and port, and that the other side listens there")
+            }
             _ => failure,
         }
     }
@@ -282,8 +302,8 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::NO_MEMORY,
-        "the machine is out of memory",
-        "free some memory and try again",
+        "there is not enough memory",
+        "free some memory, or raise its limits (ulimit -v, ulimit -d)",
     ),
     row(
         Status::INVALID_PARAMETER_MIX,
@@ -473,8 +493,17 @@ const TABLE: &[Row] = &[
     row(Status::FALSE, "the provider is still in use", REPORT),
 ];
 
+/// What starting a thread or a process fails with when the user has as many as the system allows, or when there is no
+/// address space for its stack (pthread_create(3), fork(2)).
+const EAGAIN: i32 = if cfg!(target_os = "linux") { 11 } else { 35 };
+
 const MORE_THREADS: &str =
-    "end other programs, or raise the limit of processes and threads (ulimit -u)";
+    "end other programs, or raise the limits of threads and of memory (ulimit -u, ulimit -v)";
+
+/// Whether the resources that an adapter lacks are threads: of all that it asks the system for, only they end so.
+fn is_shortage_of_threads(status: Status, detail: &str) -> bool {
+    status == Status::INSUFFICIENT_RESOURCES && detail.contains(&format!("(os error {EAGAIN})"))
+}
 
 /// The system's text, without the number that Rust appends.
 fn io_text(error: &io::Error) -> String {
@@ -499,7 +528,7 @@ fn io_advice(error: &io::Error) -> &'static str {
         Kind::StorageFull | Kind::QuotaExceeded => "free some space, or choose another place",
         Kind::FileTooLarge => "raise the limit of file sizes (ulimit -f), or choose another place",
         Kind::ReadOnlyFilesystem => "choose a place that can be written to",
-        Kind::OutOfMemory => "free some memory and try again",
+        Kind::OutOfMemory => "free some memory, or raise its limits (ulimit -v, ulimit -d)",
         Kind::AddrInUse => "choose another port",
         Kind::AddrNotAvailable => "see this machine's addresses with `nd info`",
         Kind::NetworkUnreachable | Kind::HostUnreachable => {
@@ -557,6 +586,36 @@ mod tests {
             !Failure::io("open x", &missing)
                 .to_string()
                 .contains("os error")
+        );
+    }
+
+    #[test]
+    fn a_shortage_of_threads_is_told_as_one() {
+        let again = io::Error::from_raw_os_error(EAGAIN);
+        let failed = netdirect::Error::new(
+            Status::INSUFFICIENT_RESOURCES,
+            format!("cannot open the adapter: {again}"),
+        );
+        for text in [
+            Failure::start("a thread", &again).to_string(),
+            Failure::nd("open the adapter of ::1", &failed).to_string(),
+        ] {
+            assert!(
+                text.contains("ulimit -u") && !text.contains("ulimit -n"),
+                "{text}"
+            );
+        }
+        let other = netdirect::Error::new(Status::INSUFFICIENT_RESOURCES, "no descriptors");
+        assert!(Failure::nd("x", &other).to_string().contains("ulimit -n"));
+    }
+
+    #[test]
+    fn no_permission_for_a_socket_is_no_matter_of_files() {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let text = Failure::socket("find a way to 255.255.255.255:7", &denied).to_string();
+        assert!(
+            text.contains("the address of one host") && !text.contains("file"),
+            "{text}"
         );
     }
 

@@ -13,6 +13,7 @@ mod errors;
 mod info;
 mod interrupt;
 mod mailbox;
+mod memory;
 mod output;
 mod peer;
 mod perf;
@@ -27,13 +28,18 @@ mod wire_conform;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::{Cat, Cli, Command};
+use crate::cli::{Cat, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    if !memory::is_enough() {
+        return ExitCode::FAILURE;
+    }
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(status) => return status,
+    };
     interrupt::outlive_file_limits();
     // rping's own -v is about the data of its pings.
     let quiet = u8::from(matches!(cli.command, Command::Rping(_)));

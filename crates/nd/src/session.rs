@@ -17,6 +17,7 @@ use netdirect::{
 };
 
 use crate::errors::{Failure, Result};
+use crate::memory;
 use crate::provider::{AdapterOptions, Backend};
 use crate::units;
 
@@ -100,7 +101,9 @@ impl Setup {
                     .connect(destination)
                     .and_then(|()| socket.local_addr())
             })
-            .map_err(|error| Failure::io(format_args!("find a way to {destination}"), &error))?;
+            .map_err(|error| {
+                Failure::socket(format_args!("find a way to {destination}"), &error)
+            })?;
         local.set_port(0);
         Ok((self.at(local)?, local))
     }
@@ -204,6 +207,7 @@ impl Session {
                 &error.into(),
             )
         })?;
+        memory::check_spare(len)?;
         self.register_buffer(buffer, flags)
     }
 

@@ -79,7 +79,7 @@ impl Control {
     }
 
     fn greet(stream: TcpStream, limit: Duration, deadline: Option<Deadline>) -> Result<Self> {
-        let explain = |error| Failure::io("set up the control connection", &error);
+        let explain = |error| Failure::socket("set up the control connection", &error);
         stream.set_nodelay(true).map_err(explain)?;
         stream.set_read_timeout(Some(limit)).map_err(explain)?;
         stream.set_write_timeout(Some(limit)).map_err(explain)?;
@@ -105,12 +105,12 @@ impl Control {
 
     pub(super) fn local(&self) -> Result<SocketAddr> {
         let address = self.stream.get_ref().local_addr();
-        address.map_err(|error| Failure::io("see the control connection's address", &error))
+        address.map_err(|error| Failure::socket("see the control connection's address", &error))
     }
 
     pub(super) fn peer(&self) -> Result<SocketAddr> {
         let address = self.stream.get_ref().peer_addr();
-        address.map_err(|error| Failure::io("see the other side's address", &error))
+        address.map_err(|error| Failure::socket("see the other side's address", &error))
     }
 
     /// Says one line.
@@ -179,7 +179,7 @@ impl Control {
         // A limit of 0 would be none.
         let time = time.max(Duration::from_millis(1));
         let limited = self.stream.get_ref().set_read_timeout(Some(time));
-        limited.map_err(|error| Failure::io("set up the control connection", &error))
+        limited.map_err(|error| Failure::socket("set up the control connection", &error))
     }
 
     /// Sleeps for so long, unless the other side ends meanwhile. It has nothing to say.
@@ -236,7 +236,7 @@ impl Control {
             ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
                 gone()
             }
-            _ => Failure::io("talk to the other side", error).by_peer(),
+            _ => Failure::socket("talk to the other side", error).by_peer(),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::pattern;
 use super::sequence::Signals;
 use super::spec::{Mode, Op, Rings, SPARE, Spec};
 use crate::errors::{Failure, Result};
+use crate::memory;
 use crate::session::{Depths, Endpoint, Region, Session};
 
 /// Completions taken at a time.
@@ -83,19 +84,20 @@ impl Ring {
     }
 
     /// Writes what the other side expects into every slot.
-    pub(super) fn fill(&self) {
-        let mut octets = vec![0; self.size];
+    pub(super) fn fill(&self) -> Result<()> {
+        let mut octets = memory::zeroed(self.size)?;
         for slot in 0..self.count() {
             pattern::fill(slot, &mut octets);
             self.region.buffer.write(slot * self.size, &octets);
         }
+        Ok(())
     }
 
     /// Whether every slot holds what the other side filled its own with; `last` is the octet that ends each message, where
     /// that is not the pattern's.
     pub(super) fn verify(&self, last: Option<u8>) -> Result<()> {
-        let mut octets = vec![0; self.size];
-        let mut wanted = vec![0; self.size];
+        let mut octets = memory::zeroed(self.size)?;
+        let mut wanted = memory::zeroed(self.size)?;
         for slot in 0..self.count() {
             self.region.buffer.read(slot * self.size, &mut octets);
             pattern::fill(slot, &mut wanted);
@@ -140,7 +142,7 @@ impl Memory {
             sink: ring(rings.sink, sink)?,
         };
         if let Some(source) = &memory.source {
-            source.fill();
+            source.fill()?;
         }
         if let Some(sink) = &memory.sink {
             sink.clear(); // touches every page, as the source's were

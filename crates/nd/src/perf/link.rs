@@ -50,7 +50,7 @@ pub(super) fn setup(spec: &Spec) -> Result<Setup> {
 
 /// A socket for the comparison, not yet connected, with the row's segment size.
 pub(super) fn bare_socket(address: SocketAddr, spec: &Spec) -> Result<Socket> {
-    let explain = |error| Failure::io("create a socket to compare with", &error);
+    let explain = |error| Failure::socket("create a socket to compare with", &error);
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,

@@ -77,7 +77,7 @@ fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
 
 fn connect(addresses: &[SocketAddr], name: &str) -> Result<Control> {
     let stream = TcpStream::connect(addresses).map_err(|error| {
-        Failure::io(format_args!("connect to {name}"), &error)
+        Failure::socket(format_args!("connect to {name}"), &error)
             .advise("check address and port, and that `nd perf serve` runs there")
     })?;
     Control::new(stream, ANSWER)

@@ -19,6 +19,7 @@ use super::spec::{MAX_QUIET, Mode, SPARE, Spec};
 use super::stats::{Figures, Ratio, Side, median};
 use super::wire::{Exchange, WHOLE, Wire};
 use crate::errors::{Failure, Result};
+use crate::memory;
 use crate::session::Session;
 
 /// How rows are measured.
@@ -322,8 +323,9 @@ impl<'a> Run<'a> {
         let mut names = Vec::new();
         for name in [SYSTEMS_OWN, "cubic", "reno"] {
             let socket = bare_socket(tcp, &self.spec)?;
-            let explain =
-                |error| Failure::io(format_args!("connect to {tcp} to compare"), &error).by_peer();
+            let explain = |error| {
+                Failure::socket(format_args!("connect to {tcp} to compare"), &error).by_peer()
+            };
             socket
                 .connect_timeout(&tcp.into(), LIMIT)
                 .map_err(explain)?;
@@ -360,8 +362,8 @@ impl<'a> Run<'a> {
     /// One turn of `count` messages, at both sides.
     fn turn(&mut self, wire: Option<Choice>, count: u64) -> Result<Duration> {
         self.times.clear();
-        self.times
-            .reserve(usize::try_from(count).unwrap_or_default().min(1 << 20));
+        let times = usize::try_from(count).unwrap_or_default().min(1 << 20);
+        memory::reserve(&mut self.times, times)?;
         match wire {
             None => self.control.say(format_args!("turn {count}"))?,
             Some(Choice { wire, write }) => self

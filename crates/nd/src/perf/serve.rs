@@ -27,10 +27,10 @@ use crate::session::{self, Deadline, Request, Session};
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let address = session::resolve(&args.listen)?[0];
     let doing = || format!("listen on {address}");
-    let listener = TcpListener::bind(address).map_err(|error| Failure::io(doing(), &error))?;
+    let listener = TcpListener::bind(address).map_err(|error| Failure::socket(doing(), &error))?;
     let address = listener
         .local_addr()
-        .map_err(|error| Failure::io(doing(), &error))?;
+        .map_err(|error| Failure::socket(doing(), &error))?;
     output::line(format_args!("listening on {address}"))?;
     let clients = Clients::new(listener, Bounds::default(), QUEUING)?;
     if args.once {
@@ -223,7 +223,8 @@ fn expect_wires(listener: TcpListener, key: Key, bounds: Bounds) -> Result<Admis
         let mut said = Key::default();
         let mut filled = 0;
         while filled < said.len() {
-            let explain = |error| Failure::io("read the key of a socket to compare with", &error);
+            let explain =
+                |error| Failure::socket("read the key of a socket to compare with", &error);
             let left = guest.deadline.left();
             if left.is_zero() {
                 return Err(silence(guest.deadline.limit()));
@@ -247,7 +248,7 @@ fn expect_wires(listener: TcpListener, key: Key, bounds: Bounds) -> Result<Admis
 /// A listener for the sockets to compare with, on any port.
 fn bare_listener(local: SocketAddr, spec: &Spec) -> Result<TcpListener> {
     let socket = bare_socket(local, spec)?;
-    let explain = |error| Failure::io(format_args!("listen on {local}"), &error);
+    let explain = |error| Failure::socket(format_args!("listen on {local}"), &error);
     socket.bind(&local.into()).map_err(explain)?;
     socket.listen(8).map_err(explain)?;
     Ok(socket.into())
@@ -256,7 +257,7 @@ fn bare_listener(local: SocketAddr, spec: &Spec) -> Result<TcpListener> {
 fn bare_port(listener: &TcpListener) -> Result<u16> {
     match listener.local_addr() {
         Ok(address) => Ok(address.port()),
-        Err(error) => Err(Failure::io("see the listener's address", &error)),
+        Err(error) => Err(Failure::socket("see the listener's address", &error)),
     }
 }
 

@@ -14,6 +14,7 @@ use super::lane::{Patience, gone, silence};
 use super::pattern;
 use super::spec::{Mode, Op, Spec, Test};
 use crate::errors::{Failure, Result};
+use crate::memory;
 
 /// What moves in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +69,11 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(len: usize) -> Self {
-        let mut octets = vec![0; len + Buffer::PAGE - 1];
+    fn new(len: usize) -> Result<Self> {
+        let mut octets = memory::zeroed(len + Buffer::PAGE - 1)?;
         let from = Buffer::to_page_offset(octets.as_ptr().addr());
         octets.truncate(from + len);
-        Self { octets, from }
+        Ok(Self { octets, from })
     }
 }
 
@@ -115,7 +116,7 @@ impl Wire {
     /// Takes over a connected socket.
     pub(super) fn new(socket: TcpStream, spec: &Spec, limit: Duration) -> Result<Self> {
         let spins = spec.mode != Mode::Event;
-        let explain = |error| Failure::io("set up a socket to compare with", &error);
+        let explain = |error| Failure::socket("set up a socket to compare with", &error);
         socket.set_nodelay(true).map_err(explain)?;
         socket.set_nonblocking(spins).map_err(explain)?;
         socket.set_read_timeout(Some(limit)).map_err(explain)?;
@@ -129,12 +130,12 @@ impl Wire {
             Exchange::Stream { .. } => size * slots.max(MIN_RING.div_ceil(size)),
             Exchange::Credits => size * slots,
         };
-        let mut source = Memory::new(len);
+        let mut source = Memory::new(len)?;
         for (slot, octets) in source.chunks_mut(size).enumerate() {
             pattern::fill(slot, octets);
         }
         // Written to, so that the system does not zero it on first use, in the middle of a turn.
-        let mut sink = Memory::new(len);
+        let mut sink = Memory::new(len)?;
         sink.fill(0xFF);
         Ok(Self {
             socket,
@@ -419,7 +420,7 @@ fn waits(error: &std::io::Error, spins: bool, limit: Duration) -> Result<()> {
         ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
             Err(gone())
         }
-        _ => Err(Failure::io("move data over the socket to compare with", error).by_peer()),
+        _ => Err(Failure::socket("move data over the socket to compare with", error).by_peer()),
     }
 }
 

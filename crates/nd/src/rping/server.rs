@@ -11,6 +11,7 @@ use super::{Pings, RpingArgs, SERVER_SIZE};
 use crate::admission::{Admission, Bounds, Guest};
 use crate::errors::{Failure, Result};
 use crate::mailbox::{Mailbox, lost};
+use crate::memory;
 use crate::output;
 use crate::peer;
 use crate::session::{Region, Request, Session, Setup};
@@ -144,7 +145,7 @@ impl Server {
         if source.size > self.size {
             return Err(misfit(source.size, "more than this side takes", self.size));
         }
-        let mut data = vec![0; source.size as usize];
+        let mut data = memory::zeroed(source.size as usize)?;
         let part = [self.buffer.sge(0..data.len())];
         let qp = &self.mailbox.endpoint.qp;
         let posted = qp.read(0, &part, source.at, OpFlags::empty());

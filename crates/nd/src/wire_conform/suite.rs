@@ -136,13 +136,13 @@ fn bench(args: &Suite) -> Result<(Bench, String)> {
         let addresses = session::resolve(local)?;
         let doing = || format!("listen on {local}");
         let listener = TcpListener::bind(addresses.as_slice())
-            .map_err(|error| Failure::io(doing(), &error))?;
+            .map_err(|error| Failure::socket(doing(), &error))?;
         let address = listener
             .local_addr()
-            .map_err(|error| Failure::io(doing(), &error))?;
+            .map_err(|error| Failure::socket(doing(), &error))?;
         output::note(format_args!("waiting for a target on {address}"));
         let bench =
-            Bench::passive(listener, wants).map_err(|error| Failure::io(doing(), &error))?;
+            Bench::passive(listener, wants).map_err(|error| Failure::socket(doing(), &error))?;
         return Ok((bench, format!("the target that connects to {address}")));
     }
     let text = args.target.as_deref().unwrap_or_default();
