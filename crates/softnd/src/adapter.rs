@@ -20,7 +20,7 @@ use netdirect::{
 use parking_lot::Mutex;
 
 use crate::cm::{connector, listener};
-use crate::device::Device;
+use crate::device::{Device, Removable};
 use crate::file::File;
 use crate::leniency::{Act, Leniency};
 use crate::options::{Options, Profile};
@@ -49,7 +49,7 @@ pub(crate) struct Core {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) options: Options,
     pub(crate) table: Arc<Table>,
-    pub(crate) device: Device,
+    pub(crate) device: Arc<Device>,
     pub(crate) leniency: Arc<Leniency>,
     /// Connection set-up and tear-down.
     pub(crate) control: Arc<Domain>,
@@ -97,7 +97,7 @@ impl Core {
             addresses,
             options,
             table: Arc::new(table),
-            device: Device::default(),
+            device: Arc::default(),
             leniency,
             control,
             parked,
@@ -201,6 +201,17 @@ impl Core {
         self.lingering.lock().remove(&id)
     }
 
+    /// Removes the device from under the adapter (GEN-015).
+    fn remove_device(&self) -> Result<()> {
+        self.device.remove()?;
+        // Those that their client has let go of are not enlisted any more. Who was on the way here is found in either place.
+        let lingering: Vec<_> = self.lingering.lock().values().cloned().collect();
+        for qp in lingering {
+            qp.device_removed();
+        }
+        Ok(())
+    }
+
     pub(crate) fn speaks_revision_1_only(&self, peer: IpAddr) -> bool {
         self.revision_1_peers.lock().contains(&peer)
     }
@@ -279,6 +290,7 @@ impl Adapter for Handle {
     }
 
     fn query(&self) -> Result<AdapterInfo> {
+        self.0.device.present()?; // GEN-015
         let options = &self.0.options;
         let limits = options.limits;
         let mut info = AdapterInfo::default();
@@ -311,6 +323,7 @@ impl Adapter for Handle {
     }
 
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
+        self.0.device.present()?; // GEN-015
         Ok(self
             .0
             .addresses
@@ -360,6 +373,7 @@ impl Adapter for Handle {
         file: &Arc<dyn OverlappedFile>,
         _: SharedReceiveQueueOptions,
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
+        self.0.device.present()?; // ADPT-046
         self.file(file)?;
         fail(
             Status::NOT_SUPPORTED,
@@ -422,7 +436,7 @@ impl Adapter for Handle {
             receive_cq,
             initiator_cq,
             &options,
-        )))
+        )?))
     }
 
     fn create_queue_pair_with_srq(
@@ -432,6 +446,7 @@ impl Adapter for Handle {
         _: &Arc<dyn SharedReceiveQueue>,
         _: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
+        self.0.device.present()?; // ADPT-074
         fail(
             Status::NOT_SUPPORTED,
             "this adapter has no shared receive queues",
@@ -441,13 +456,13 @@ impl Adapter for Handle {
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateConnector)?;
-        Ok(Arc::new(connector::Handle::new(Arc::clone(&self.0), file)))
+        Ok(Arc::new(connector::Handle::new(Arc::clone(&self.0), file)?))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateListener)?;
-        Ok(Arc::new(listener::Handle::new(Arc::clone(&self.0), file)))
+        Ok(Arc::new(listener::Handle::new(Arc::clone(&self.0), file)?))
     }
 
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {
@@ -477,6 +492,20 @@ impl AdapterExtensions for Handle {
         match fault {
             Fault::Call { call, nth, status } if is_an_adapters(call) => {
                 self.0.device.plan(call, nth, status)
+            }
+            Fault::RemoveDevice => self.0.remove_device(),
+            Fault::BreakCompletionQueue { queue, status } => {
+                let queue = self.queue(&queue, Status::INVALID_PARAMETER_1)?;
+                self.0.device.present()?;
+                if status.is_success() {
+                    return fail(
+                        Status::INVALID_PARAMETER,
+                        "a queue cannot break down with a status that is no error",
+                    );
+                }
+                self.0.device.count_fault();
+                queue.break_down(status);
+                Ok(())
             }
             other => cannot_happen(&other),
         }

@@ -14,6 +14,7 @@ use netdirect::{
 use parking_lot::Mutex;
 
 use crate::adapter::Core;
+use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
 use crate::log::limited;
 use crate::progress::domain::Domain;
@@ -135,12 +136,13 @@ impl Cq {
         }
     }
 
-    /// Delivers notifications, with no lock held; an overflow ends every queue pair of the queue.
+    /// Delivers notifications, with no lock held; a breakdown ends every queue pair of the queue.
     pub(crate) fn deliver(&self, firing: Firing) {
         if firing.broken {
             limited!(
                 error,
-                "a completion queue overflowed; it and its queue pairs are dead"
+                status = %firing.status,
+                "a completion queue broke down; it and its queue pairs are dead"
             );
             let queue_pairs = std::mem::take(&mut *self.queue_pairs.lock());
             queue_pairs
@@ -153,9 +155,29 @@ impl Cq {
         }
     }
 
+    /// Breaks the queue down with all its queue pairs, as an overflow does.
+    pub(crate) fn break_down(&self, status: Status) {
+        if let Some(firing) = self.queue.break_down(status, |waits| self.interest(waits)) {
+            self.deliver(firing);
+        }
+    }
+
     fn cancel(&self) {
         for request in self.queue.cancel(|waits| self.interest(waits)) {
             request.complete(Status::CANCELED);
+        }
+    }
+}
+
+impl Removable for Cq {
+    /// Notify requests end with ND_DEVICE_REMOVED (OVL-010). Results stay, and those come that queue pairs flush now.
+    fn device_removed(&self) {
+        let status = Status::DEVICE_REMOVED;
+        for request in self
+            .queue
+            .end_requests(status, |waits| self.interest(waits))
+        {
+            request.complete(status);
         }
     }
 }
@@ -169,7 +191,10 @@ impl Drop for Cq {
 
 /// The client's reference to a queue; with it goes what is pending on the queue.
 #[derive(Debug)]
-pub(crate) struct Handle(pub(crate) Arc<Cq>);
+pub(crate) struct Handle(
+    pub(crate) Arc<Cq>,
+    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+);
 
 impl Handle {
     pub(crate) fn new(
@@ -189,8 +214,9 @@ impl Handle {
             group: 0,
             ..affinity
         };
+        let device = Arc::clone(&core.device);
         let queue_pairs = Mutex::default();
-        Ok(Self(Arc::new(Cq {
+        let cq = Arc::new(Cq {
             core,
             file,
             file_token,
@@ -198,7 +224,9 @@ impl Handle {
             queue: Queue::new(depth),
             queue_pairs,
             affinity,
-        })))
+        });
+        let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn Removable>));
+        Ok(Self(cq, device.enlist(Rank::CompletionQueue, this)?))
     }
 }
 
@@ -217,6 +245,7 @@ impl OverlappedObject for Handle {
 
 impl CompletionQueue for Handle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
+        self.0.core.device.present()?; // CQ-007
         Ok(Affinity {
             mask: 0,
             ..self.0.affinity

@@ -1,18 +1,45 @@
-//! The device under an opened adapter, as far as it can fail: the faults that a client has asked for.
+//! The device under an opened adapter, as far as it can fail: it can be removed, and calls fail that a client has asked to
+//! fail.
+//!
+//! What ends with the device is enlisted here for as long as the client has it. Removal makes all calls fail first, and
+//! then ends the enlisted objects in the order of their [`Rank`]: what makes connections before what uses them, so that no
+//! connector takes the end of its queue pair for the peer's.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use netdirect::{Call, Counters, Error, Result, Status};
 use parking_lot::Mutex;
+use slab::Slab;
 
 use crate::status::fail;
+
+/// Something that ends when the device is removed.
+pub(crate) trait Removable: Send + Sync {
+    /// Ends what is pending with [`Status::DEVICE_REMOVED`]. Called once, with no lock held, when [`Device::present`] fails
+    /// already: what begins later finds that out under the object's own lock.
+    fn device_removed(&self);
+}
+
+/// In which order objects end with their device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    Listener,
+    Connector,
+    CompletionQueue,
+    QueuePair,
+}
+
+const RANKS: usize = 4;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Device {
-    /// Faults were planned: calls have to look closer.
+    /// The device was removed, or faults were planned: calls have to look closer.
     troubled: AtomicBool,
+    removed: AtomicBool,
     planned: Mutex<Vec<Planned>>,
+    enlisted: Mutex<Enlisted>,
     /// Faults that have happened.
     happened: AtomicU64,
 }
@@ -26,8 +53,49 @@ struct Planned {
     status: Status,
 }
 
+#[derive(Default)]
+struct Enlisted {
+    objects: [Slab<Weak<dyn Removable>>; RANKS],
+    /// The device was removed: nothing is enlisted any more.
+    closed: bool,
+}
+
+impl std::fmt::Debug for Enlisted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = self.objects.each_ref().map(Slab::len);
+        f.debug_tuple("Enlisted").field(&counts).finish()
+    }
+}
+
+/// Keeps an object in its device's list.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Enlistment {
+    device: Arc<Device>,
+    rank: Rank,
+    key: usize,
+}
+
+impl Drop for Enlistment {
+    fn drop(&mut self) {
+        let mut enlisted = self.device.enlisted.lock();
+        let object = enlisted.objects[self.rank as usize].try_remove(self.key);
+        drop(enlisted);
+        drop(object);
+    }
+}
+
 impl Device {
-    /// A call, its arguments checked, is about to take what it needs: fails with the status of a fault that is due.
+    /// Fails once the device is removed (GEN-015).
+    pub(crate) fn present(&self) -> Result<()> {
+        if self.removed.load(Ordering::SeqCst) {
+            return removed();
+        }
+        Ok(())
+    }
+
+    /// A call, its arguments checked, is about to take what it needs: fails if the device is removed, or with the status of a
+    /// fault that is due.
     pub(crate) fn admit(&self, call: Call) -> Result<()> {
         if self.troubled.load(Ordering::SeqCst) {
             return self.look(call);
@@ -37,6 +105,7 @@ impl Device {
 
     #[cold]
     fn look(&self, call: Call) -> Result<()> {
+        self.present()?;
         let mut due = None;
         self.planned.lock().retain_mut(|planned| {
             if planned.call.covers(call) {
@@ -59,6 +128,7 @@ impl Device {
 
     /// Has the `nth` call of a kind from now on fail.
     pub(crate) fn plan(&self, call: Call, nth: u32, status: Status) -> Result<()> {
+        self.present()?;
         if nth == 0 {
             return fail(
                 Status::INVALID_PARAMETER,
@@ -81,15 +151,111 @@ impl Device {
         Ok(())
     }
 
+    /// A fault has happened that was not planned for later.
+    pub(crate) fn count_fault(&self) {
+        self.happened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has an object told of the removal for as long as what is returned exists. Fails when the device is removed already.
+    pub(crate) fn enlist(
+        self: &Arc<Self>,
+        rank: Rank,
+        object: Weak<dyn Removable>,
+    ) -> Result<Enlistment> {
+        let mut enlisted = self.enlisted.lock();
+        if enlisted.closed {
+            return removed();
+        }
+        let key = enlisted.objects[rank as usize].insert(object);
+        Ok(Enlistment {
+            device: Arc::clone(self),
+            rank,
+            key,
+        })
+    }
+
+    /// Removes the device: when this returns, everything that was enlisted has been told.
+    pub(crate) fn remove(&self) -> Result<()> {
+        let objects: Vec<_> = {
+            let mut enlisted = self.enlisted.lock();
+            if std::mem::replace(&mut enlisted.closed, true) {
+                return removed();
+            }
+            self.removed.store(true, Ordering::SeqCst);
+            self.troubled.store(true, Ordering::SeqCst);
+            let ranks = enlisted.objects.iter();
+            let objects = ranks.flat_map(|rank| rank.iter().map(|(_, object)| object.clone()));
+            objects.collect()
+        };
+        self.count_fault();
+        for object in objects.iter().filter_map(Weak::upgrade) {
+            object.device_removed();
+        }
+        Ok(())
+    }
+
     pub(crate) fn count(&self, counters: &mut Counters) {
         let happened = self.happened.load(Ordering::Relaxed);
         counters.extend([("faults.happened", happened)]);
     }
 }
 
+fn removed<T>() -> Result<T> {
+    fail(Status::DEVICE_REMOVED, "the device was removed")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Writes down that it was told.
+    struct Object {
+        name: char,
+        told: Arc<Mutex<String>>,
+        device: Arc<Device>,
+    }
+
+    impl Removable for Object {
+        fn device_removed(&self) {
+            assert!(self.device.present().is_err());
+            self.told.lock().push(self.name);
+        }
+    }
+
+    #[test]
+    fn objects_are_told_once_by_their_rank_unless_their_clients_have_gone() {
+        let (device, told) = (Arc::new(Device::default()), Arc::<Mutex<String>>::default());
+        let enlist = |(rank, name)| {
+            let (told, device) = (Arc::clone(&told), Arc::clone(&device));
+            let object = Arc::new(Object { name, told, device });
+            let weak: Weak<dyn Removable> =
+                Arc::downgrade(&(Arc::clone(&object) as Arc<dyn Removable>));
+            let enlisted = object.device.enlist(rank, weak);
+            enlisted.map(|enlistment| (object, enlistment))
+        };
+        let ranks = [
+            (Rank::QueuePair, 'q'),
+            (Rank::Connector, 'c'),
+            (Rank::CompletionQueue, 'r'),
+            (Rank::Listener, 'l'),
+            (Rank::Connector, 'd'),
+        ];
+        let [first, gone, rest @ ..] = ranks.map(|of| enlist(of).unwrap());
+        let (still_used, enlistment) = gone;
+        drop(enlistment);
+        device.remove().unwrap();
+        assert_eq!(*told.lock(), "ldrq");
+        assert_eq!(status(device.remove()), Status::DEVICE_REMOVED);
+        let late = enlist((Rank::Listener, 'x')).map(drop);
+        assert_eq!(status(late), Status::DEVICE_REMOVED);
+        assert_eq!(status(device.admit(Call::Listen)), Status::DEVICE_REMOVED);
+        let planned = device.plan(Call::Listen, 1, Status::NO_MEMORY);
+        assert_eq!(status(planned), Status::DEVICE_REMOVED);
+        drop((first, still_used, rest));
+        assert_eq!(*told.lock(), "ldrq");
+        let left = device.enlisted.lock().objects.each_ref().map(Slab::len);
+        assert_eq!(left, [0; RANKS]);
+    }
 
     fn status(result: Result<()>) -> Status {
         result.map_or_else(|error| error.status(), |()| Status::SUCCESS)

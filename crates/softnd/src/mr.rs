@@ -93,6 +93,7 @@ impl MemoryRegion for Region {
         flags: MrFlags,
         overlapped: &Overlapped,
     ) -> Result<Started> {
+        self.core.device.present()?; // MR-010
         let rights = self.check(buffer, flags)?;
         let mut registration = self.registration.lock();
         if registration.is_some() {

@@ -6,6 +6,7 @@ mod handle;
 mod link;
 mod mulpdu;
 mod outbox;
+mod removal;
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -79,6 +80,18 @@ pub(crate) enum Phase {
     Ended,
     /// Ended by the local client; not to be used again (CONN-114).
     Disconnected,
+    /// The device was removed (GEN-015).
+    Removed,
+}
+
+impl Phase {
+    /// The connection has ended by itself, where it had not been ended before.
+    fn ended(self) -> Self {
+        match self {
+            Self::Disconnected | Self::Removed => self,
+            _ => Self::Ended,
+        }
+    }
 }
 
 /// How a queue pair's stream starts.
@@ -271,6 +284,7 @@ impl Qp {
                     "the queue pair was connected before; create a new one",
                 ); // AMB-035
             }
+            Phase::Removed => return Err(removal::removed()),
         }
         state.phase = Phase::Claimed;
         state.connector = connector;
@@ -368,7 +382,7 @@ impl Qp {
         let gone = state.is_gone();
         if !matches!(
             state.phase,
-            Phase::Fresh | Phase::Claimed | Phase::Disconnected
+            Phase::Fresh | Phase::Claimed | Phase::Disconnected | Phase::Removed
         ) {
             state.phase = Phase::Disconnected;
             state.connection.disconnect();
@@ -404,7 +418,7 @@ impl Qp {
                 let local = wqe.operation.is_local();
                 self.may_speak_first(&mut state, local)?;
             }
-            _ => return Err(post_error(iwarp::PostError::NotConnected)),
+            phase => return Err(removal::refused(phase)),
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
         let most = link::batch_octets(&state.connection) as u64;
@@ -463,12 +477,16 @@ impl Qp {
 
     fn post_receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
         let mut state = self.lock();
+        let flushed = match state.phase {
+            Phase::Removed => return Err(removal::removed()),
+            Phase::Ended | Phase::Disconnected => true,
+            _ => false,
+        };
         let stalled = state.connection.is_stalled();
         state
             .connection
             .post_receive(context, sges)
             .map_err(post_error)?;
-        let flushed = matches!(state.phase, Phase::Ended | Phase::Disconnected);
         if stalled || flushed {
             state.work(Edges::KICK);
         }
@@ -774,11 +792,7 @@ impl State {
             self.signals |= Signals::RESET;
             self.over = true;
             self.hold_flush();
-            self.phase = if self.phase == Phase::Disconnected {
-                Phase::Disconnected
-            } else {
-                Phase::Ended
-            };
+            self.phase = self.phase.ended();
         }
     }
 
@@ -889,9 +903,7 @@ impl State {
     fn fail(&mut self, signals: Signals, qp: &Qp) {
         self.signals |= signals;
         self.hold_flush();
-        if self.phase != Phase::Disconnected {
-            self.phase = Phase::Ended;
-        }
+        self.phase = self.phase.ended();
         self.set_deadline(qp);
     }
 

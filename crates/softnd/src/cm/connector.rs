@@ -6,6 +6,7 @@
 
 mod active;
 mod passive;
+mod removal;
 mod requests;
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +28,7 @@ use super::greeting::Arrival;
 use super::listener::Listener;
 use super::{Done, Exchange};
 use crate::adapter::{Core, downcast};
+use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
 use crate::log::limited;
 use crate::ports;
@@ -200,6 +202,7 @@ impl Connector {
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
         let mut state = self.lock();
+        self.core.device.present()?; // CONN-007
         match state.phase {
             Phase::Idle if state.local.is_none() || state.failed => {}
             Phase::Dead | Phase::Disconnected => {
@@ -383,6 +386,7 @@ impl Connector {
 
     fn reject(&self, private_data: &[u8]) -> Result<()> {
         let mut state = self.lock();
+        self.core.device.present()?; // CONN-070
         let peer = state.peer.map(|peer| peer.ip());
         self.check_private_data(private_data, "MaxCalleeData", peer)?;
         match state.phase {
@@ -407,6 +411,7 @@ impl Connector {
 
     fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
         let mut state = self.lock();
+        self.core.device.present()?; // CONN-111
         if !matches!(state.phase, Phase::Connected) {
             return fail(Status::CONNECTION_INVALID, "the connector is not connected"); // CONN-112
         }
@@ -428,6 +433,7 @@ impl Connector {
 
     fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
         let mut state = self.lock();
+        self.core.device.present()?; // GEN-015
         match state.phase {
             Phase::Connected | Phase::Disconnecting | Phase::Disconnected => {}
             _ => {
@@ -566,11 +572,17 @@ impl Timed for Connector {
 
 /// The client's reference to a connector.
 #[derive(Debug)]
-pub(crate) struct Handle(pub(crate) Arc<Connector>);
+pub(crate) struct Handle(
+    pub(crate) Arc<Connector>,
+    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+);
 
 impl Handle {
-    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
-        Self(Connector::new(core, file))
+    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Result<Self> {
+        let device = Arc::clone(&core.device);
+        let connector = Connector::new(core, file);
+        let this = Arc::downgrade(&(Arc::clone(&connector) as Arc<dyn Removable>));
+        Ok(Self(connector, device.enlist(Rank::Connector, this)?))
     }
 }
 

@@ -19,6 +19,7 @@ use super::greeting::{Arrival, Greeting};
 use super::half_open::{HalfOpen, HalfOpenLimits};
 use crate::adapter::{Core, downcast};
 use crate::descriptors;
+use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
 use crate::log::limited;
 use crate::ports;
@@ -141,6 +142,7 @@ impl Listener {
     fn listen(&self, backlog: u32) -> Result<()> {
         let mut sockets = self.sockets.lock();
         let mut state = self.state.lock();
+        self.core.device.present()?; // GEN-015
         // Listening takes the sockets away, so that there are none the second time either.
         if state.bound.is_empty() {
             return fail(
@@ -177,6 +179,7 @@ impl Listener {
         overlapped: &Overlapped,
     ) -> Result<Started> {
         let mut state = self.state.lock();
+        self.core.device.present()?; // LSTN-026
         if !state.listens {
             return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
         }
@@ -288,18 +291,19 @@ impl Listener {
         drop(gone);
     }
 
-    fn cancel(&self) {
+    /// Ends all requests in flight.
+    fn end_requests(&self, status: Status) {
         let waiting = std::mem::take(&mut self.state.lock().waiting);
         let mut done = Done::default();
         for (connector, request) in waiting {
             connector.request_cancelled();
-            done.push(Some(request), Status::CANCELED);
+            done.push(Some(request), status);
         }
         done.deliver();
     }
 
-    /// Refuses what is queued and what comes later (LSTN-033).
-    fn close(&self) {
+    /// Refuses what is queued and what comes later (LSTN-033). Requests in flight end with `status`.
+    fn close(&self, status: Status) {
         self.stop_accepting();
         let (half_open, queue) = {
             let mut state = self.state.lock();
@@ -309,17 +313,31 @@ impl Listener {
         for greeting in half_open.iter().chain(&queue) {
             greeting.refuse();
         }
-        self.cancel();
+        self.end_requests(status);
+    }
+}
+
+impl Removable for Listener {
+    /// Requests in flight end with ND_DEVICE_REMOVED, and peers that wait are refused (GEN-015).
+    fn device_removed(&self) {
+        self.state.lock().address = None;
+        self.close(Status::DEVICE_REMOVED);
     }
 }
 
 /// The client's reference to a listener.
 #[derive(Debug)]
-pub(crate) struct Handle(Arc<Listener>);
+pub(crate) struct Handle(
+    Arc<Listener>,
+    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+);
 
 impl Handle {
-    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
-        Self(Listener::new(core, file))
+    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Result<Self> {
+        let device = Arc::clone(&core.device);
+        let listener = Listener::new(core, file);
+        let this = Arc::downgrade(&(Arc::clone(&listener) as Arc<dyn Removable>));
+        Ok(Self(listener, device.enlist(Rank::Listener, this)?))
     }
 
     /// The connector, if it is one of this adapter's.
@@ -338,13 +356,13 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.close(Status::CANCELED); // LSTN-025
     }
 }
 
 impl OverlappedObject for Handle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
-        self.0.cancel();
+        self.0.end_requests(Status::CANCELED);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use netdirect::{CompletionResult, NotifyType, Status};
 
 use super::Entry;
 use super::ring::Ring;
-use super::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
+use super::sync::{AtomicU32, Mutex, Ordering};
 
 /// Kinds of requests that wait, see [`Queue::armed`].
 const ANY: u32 = 1;
@@ -24,16 +24,22 @@ const LOOK: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Queue<R> {
     ring: Ring,
-    broken: AtomicBool,
+    /// The bits of the status that the queue broke down with, [`SOUND`] until then. No result is placed any more.
+    broken: AtomicU32,
     /// Which kinds of requests wait for results, which changes only under the lock of `waiting`; above that, how often
     /// placers looked.
     armed: AtomicU32,
     waiting: Mutex<Waiting<R>>,
 }
 
+/// The bits that stand for a queue that has not broken down.
+const SOUND: u32 = Status::SUCCESS.bits();
+
 #[derive(Debug)]
 struct Waiting<R> {
     requests: Vec<(NotifyType, R)>,
+    /// What all requests end with from now on, though results may go on coming.
+    ended: Option<Status>,
     /// All results up to this one have fired a notification.
     fired: u64,
 }
@@ -44,7 +50,7 @@ struct Waiting<R> {
 pub(crate) struct Firing<R> {
     pub(super) requests: Few<R>,
     pub(super) status: Status,
-    /// The queue has just overflowed.
+    /// The queue has just broken down.
     pub(super) broken: bool,
 }
 
@@ -73,6 +79,16 @@ impl<R> Few<R> {
 }
 
 impl<R> Firing<R> {
+    /// Makes of what a queue fires what one fires that has just broken down.
+    fn of_breakdown(firing: &mut Option<Self>, status: Status) {
+        let firing = firing.get_or_insert_with(|| Self {
+            requests: Few::from_iter([]),
+            status,
+            broken: true,
+        });
+        firing.broken = true;
+    }
+
     /// Both, to be delivered together.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.requests = self
@@ -98,10 +114,11 @@ impl<R> Queue<R> {
     pub(super) fn new(depth: u32) -> Self {
         Self {
             ring: Ring::new(depth),
-            broken: AtomicBool::new(false),
+            broken: AtomicU32::new(SOUND),
             armed: AtomicU32::new(0),
             waiting: Mutex::new(Waiting {
                 requests: Vec::with_capacity(2),
+                ended: None,
                 fired: 0,
             }),
         }
@@ -113,7 +130,7 @@ impl<R> Queue<R> {
         entries: impl Iterator<Item = Entry> + Clone,
         interest: impl Fn(bool),
     ) -> Option<Firing<R>> {
-        if self.broken.load(Ordering::Relaxed) {
+        if self.broken.load(Ordering::Relaxed) != SOUND {
             return None;
         }
         let wanted = entries.clone().count();
@@ -121,7 +138,7 @@ impl<R> Queue<R> {
             return None;
         }
         let overflow = self.ring.place(entries, wanted) < wanted; // IW-041
-        let broke = overflow && !self.broken.swap(true, Ordering::Relaxed);
+        let broke = overflow && self.breaks(Status::BUFFER_OVERFLOW); // CQ-022
         let armed = self.armed.fetch_add(LOOK, Ordering::AcqRel);
         let mut firing = if overflow || self.may_fire(armed) {
             self.fire(&mut self.waiting.lock(), interest)
@@ -129,14 +146,33 @@ impl<R> Queue<R> {
             None
         };
         if broke {
-            let firing = firing.get_or_insert_with(|| Firing {
-                requests: Few::from_iter([]),
-                status: Status::BUFFER_OVERFLOW,
-                broken: true,
-            });
-            firing.broken = true;
+            Firing::of_breakdown(&mut firing, Status::BUFFER_OVERFLOW);
         }
         firing
+    }
+
+    /// Breaks the queue down, as an overflow does (CQ-021, CQ-022). `None` when it has broken down before.
+    pub(super) fn break_down(&self, status: Status, interest: impl Fn(bool)) -> Option<Firing<R>> {
+        if !self.breaks(status) {
+            return None;
+        }
+        let mut firing = self.fire(&mut self.waiting.lock(), interest);
+        Firing::of_breakdown(&mut firing, status);
+        firing
+    }
+
+    /// True for the one that breaks the queue down.
+    fn breaks(&self, status: Status) -> bool {
+        let broken = &self.broken;
+        let was =
+            broken.compare_exchange(SOUND, status.bits(), Ordering::Relaxed, Ordering::Relaxed);
+        was.is_ok()
+    }
+
+    /// Takes all requests back. Those that come later end with `status`; results go on coming.
+    pub(super) fn end_requests(&self, status: Status, interest: impl Fn(bool)) -> Vec<R> {
+        self.waiting.lock().ended = Some(status);
+        self.cancel(interest)
     }
 
     /// Has a request wait. What has come already is returned for delivery: the request itself, or those that it met.
@@ -203,11 +239,14 @@ impl<R> Queue<R> {
 
     /// Takes out the requests that what has been placed since the last firing satisfies (CQ-031 to CQ-035).
     fn fire(&self, waiting: &mut Waiting<R>, interest: impl Fn(bool)) -> Option<Firing<R>> {
-        let broken = self.broken.load(Ordering::Relaxed);
-        if !broken && !self.has_news(waiting) {
+        let ended = match self.broken.load(Ordering::Relaxed) {
+            SOUND => waiting.ended,
+            broken => Some(Status::from_bits(broken)),
+        };
+        if ended.is_none() && !self.has_news(waiting) {
             return None;
         }
-        let fires = |kind: &NotifyType| broken || *kind != NotifyType::Errors;
+        let fires = |kind: &NotifyType| ended.is_some() || *kind != NotifyType::Errors;
         let requests: Few<R> = waiting
             .requests
             .extract_if(.., |(kind, _)| fires(kind))
@@ -218,14 +257,9 @@ impl<R> Queue<R> {
         if waiting.requests.is_empty() {
             interest(false);
         }
-        let status = if broken {
-            Status::BUFFER_OVERFLOW // CQ-022
-        } else {
-            Status::SUCCESS
-        };
         Some(Firing {
             requests,
-            status,
+            status: ended.unwrap_or(Status::SUCCESS),
             broken: false,
         })
     }

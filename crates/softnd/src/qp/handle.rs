@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::{Qp, foreign};
 use crate::adapter::{Core, downcast};
 use crate::cq::Cq;
+use crate::device::{Enlistment, Rank, Removable};
 use crate::mr::Region;
 use crate::mw::Window;
 use crate::status::fail;
@@ -21,7 +22,10 @@ const INLINE_SGES: usize = 16;
 
 /// The client's reference to a queue pair; with the last of them goes the connection.
 #[derive(Debug)]
-pub(crate) struct Handle(pub(crate) Arc<Qp>);
+pub(crate) struct Handle(
+    pub(crate) Arc<Qp>,
+    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+);
 
 impl Handle {
     pub(crate) fn new(
@@ -29,8 +33,11 @@ impl Handle {
         receive: Arc<Cq>,
         initiator: Arc<Cq>,
         options: &QueuePairOptions,
-    ) -> Self {
-        Self(Qp::new(core, receive, initiator, options))
+    ) -> Result<Self> {
+        let device = Arc::clone(&core.device);
+        let qp = Qp::new(core, receive, initiator, options);
+        let this = Arc::downgrade(&(Arc::clone(&qp) as Arc<dyn Removable>));
+        Ok(Self(qp, device.enlist(Rank::QueuePair, this)?))
     }
 
     fn post(&self, context: u64, operation: Operation<'_>, flags: OpFlags) -> Result<()> {

@@ -72,6 +72,7 @@ impl Connector {
     ) -> Result<Started> {
         let qp = self.queue_pair(qp)?;
         let mut state = self.lock();
+        self.core.device.present()?; // CONN-019
         match state.phase {
             Phase::Idle => {}
             Phase::Dead | Phase::Disconnected => {
@@ -400,6 +401,7 @@ impl Connector {
 
     pub(super) fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
         let mut state = self.lock();
+        self.core.device.present()?; // CONN-045
         if !matches!(state.phase, Phase::Answered(_)) {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here"); // CONN-044
         }

@@ -147,6 +147,7 @@ impl Connector {
     ) -> Result<Started> {
         let qp = self.queue_pair(qp)?;
         let mut state = self.lock();
+        self.core.device.present()?; // CONN-053
         let peer = state.peer.map(|peer| peer.ip());
         self.check_private_data(private_data, "MaxCalleeData", peer)?;
         self.look_for_end(&mut state);

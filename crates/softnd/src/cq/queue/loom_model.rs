@@ -83,6 +83,38 @@ fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
     });
 }
 
+/// CQ-021: a breakdown is told once, and to a request that comes at the same time; so is the removal of the device.
+#[test]
+fn a_request_meets_a_breakdown_and_the_end_of_the_device() {
+    model(|| {
+        let queue = Arc::new(Queue::new(1));
+        let breaks = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || {
+                let firing = queue.break_down(Status::INTERNAL_ERROR, |_| {});
+                let broke = firing.as_ref().is_some_and(|firing| firing.broken);
+                (released(firing), broke)
+            }
+        });
+        let ends = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || queue.end_requests(Status::DEVICE_REMOVED, |_| {})
+        });
+        let mut all = released(queue.notify(NotifyType::Solicited, 1, |_| {}));
+        let (released, broke) = breaks.join().unwrap();
+        assert!(broke);
+        all.extend(released);
+        all.extend(
+            ends.join()
+                .unwrap()
+                .into_iter()
+                .map(|request| (request, Status::DEVICE_REMOVED)),
+        );
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_ne!(all[0].1, Status::SUCCESS);
+    });
+}
+
 /// IW-041: an overflow is told to the queue pairs once, and to a request that comes at the same time.
 #[test]
 fn a_request_meets_an_overflow() {

@@ -17,16 +17,17 @@ struct Plain {
     fired: u64,
     taken: u64,
     requests: Vec<(NotifyType, u32)>,
-    broken: bool,
+    broken: Option<Status>,
+    ended: Option<Status>,
 }
 
 impl Plain {
     fn place(&mut self, entry: Entry) {
-        if self.broken {
+        if self.broken.is_some() {
             return;
         }
         if self.ring.len() == self.depth {
-            self.broken = true;
+            self.broken = Some(Status::BUFFER_OVERFLOW);
             return;
         }
         self.placed += 1;
@@ -36,17 +37,22 @@ impl Plain {
         self.ring.push_back(entry);
     }
 
+    /// What requests end with whatever comes.
+    fn over(&self) -> Option<Status> {
+        self.broken.or(self.ended)
+    }
+
     fn fire(&mut self) -> Vec<u32> {
         let news = self.fired.max(self.taken);
         let has = |kind| self.requests.iter().any(|(of, _)| *of == kind);
         let any = has(NotifyType::Any) && self.placed > news;
         let solicited = has(NotifyType::Solicited) && self.solicited > news;
-        if !self.broken && !any && !solicited {
+        let over = self.over().is_some();
+        if !over && !any && !solicited {
             return Vec::new();
         }
         self.fired = self.placed;
-        let broken = self.broken;
-        let fires = |(kind, _): &mut (NotifyType, u32)| broken || *kind != NotifyType::Errors;
+        let fires = |(kind, _): &mut (NotifyType, u32)| over || *kind != NotifyType::Errors;
         let fired = self.requests.extract_if(.., fires);
         fired.map(|(_, request)| request).collect()
     }
@@ -59,16 +65,22 @@ enum Step {
     Resize(u32),
     Notify(NotifyType),
     Cancel,
+    Break(Status),
+    End,
 }
+
+const BREAKDOWNS: [Status; 2] = [Status::INTERNAL_ERROR, Status::BUFFER_OVERFLOW];
 
 fn step() -> impl Strategy<Value = Step> {
     let kinds = [NotifyType::Any, NotifyType::Solicited, NotifyType::Errors];
     prop_oneof![
-        6 => (0u64..8, 0u64..4).prop_map(|(from, count)| Step::Place(from, count)),
-        4 => (0usize..8).prop_map(Step::Take),
-        1 => (1u32..20).prop_map(Step::Resize),
-        6 => prop::sample::select(kinds.to_vec()).prop_map(Step::Notify),
-        1 => Just(Step::Cancel),
+        60 => (0u64..8, 0u64..4).prop_map(|(from, count)| Step::Place(from, count)),
+        40 => (0usize..8).prop_map(Step::Take),
+        10 => (1u32..20).prop_map(Step::Resize),
+        60 => prop::sample::select(kinds.to_vec()).prop_map(Step::Notify),
+        10 => Just(Step::Cancel),
+        1 => prop::sample::select(BREAKDOWNS.to_vec()).prop_map(Step::Break),
+        1 => Just(Step::End),
     ]
 }
 
@@ -91,7 +103,7 @@ proptest! {
         let queue = Queue::new(depth);
         let mut plain = Plain {
             ring: VecDeque::new(), depth: depth as usize, placed: 0, solicited: 0, fired: 0, taken: 0,
-            requests: Vec::new(), broken: false,
+            requests: Vec::new(), broken: None, ended: None,
         };
         let waits = Cell::new(false);
         let interest = |now: bool| assert_ne!(waits.replace(now), now, "told twice");
@@ -99,14 +111,14 @@ proptest! {
         for step in steps {
             match step {
                 Step::Place(from, count) => {
-                    let was_broken = plain.broken;
+                    let was_broken = plain.broken.is_some();
                     let entries = (from..from + count).map(sample);
                     entries.clone().for_each(|entry| plain.place(entry));
                     let (requests, status, broke) = parts(queue.place(entries, interest));
-                    prop_assert_eq!(broke, plain.broken && !was_broken);
+                    prop_assert_eq!(broke, plain.broken.is_some() && !was_broken);
                     prop_assert_eq!(&requests, &plain.fire());
-                    if plain.broken && !requests.is_empty() {
-                        prop_assert_eq!(status, Status::BUFFER_OVERFLOW);
+                    if let Some(due) = plain.over() && !requests.is_empty() {
+                        prop_assert_eq!(status, due);
                     }
                 }
                 Step::Take(most) => {
@@ -130,13 +142,27 @@ proptest! {
                     let (requests, status, broke) = parts(queue.notify(kind, serial, interest));
                     prop_assert_eq!(&requests, &plain.fire());
                     prop_assert!(!broke);
-                    if plain.broken {
-                        prop_assert_eq!(status, Status::BUFFER_OVERFLOW);
-                    }
+                    prop_assert!(plain.over().is_none_or(|due| status == due));
                 }
                 Step::Cancel => {
                     let all: Vec<_> = plain.requests.drain(..).map(|(_, request)| request).collect();
                     prop_assert_eq!(queue.cancel(interest), all);
+                }
+                Step::Break(due) => {
+                    let was_broken = plain.broken.is_some();
+                    plain.broken = plain.broken.or(Some(due));
+                    let (requests, status, broke) = parts(queue.break_down(due, interest));
+                    prop_assert_eq!(broke, !was_broken);
+                    if broke {
+                        prop_assert_eq!((&requests, status), (&plain.fire(), due));
+                    } else {
+                        prop_assert_eq!(requests, []);
+                    }
+                }
+                Step::End => {
+                    plain.ended = Some(Status::DEVICE_REMOVED);
+                    let all: Vec<_> = plain.requests.drain(..).map(|(_, request)| request).collect();
+                    prop_assert_eq!(queue.end_requests(Status::DEVICE_REMOVED, interest), all);
                 }
             }
             prop_assert_eq!(waits.get(), !plain.requests.is_empty());

@@ -1,0 +1,33 @@
+//! What the removal of the device does to a connector (GEN-015).
+
+use netdirect::Status;
+
+use super::{Connector, Phase};
+use crate::device::Removable;
+
+impl Removable for Connector {
+    /// All requests end with ND_DEVICE_REMOVED, and the connector knows nothing of a connection any more. A peer that asks
+    /// for a connection is refused, any other sees a reset. The stream of a connection is the queue pair's, which is told
+    /// next.
+    fn device_removed(&self) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Offered(_)) {
+            self.refuse(&mut state, &[]);
+        }
+        self.clear_timer(&mut state);
+        match std::mem::replace(&mut state.phase, Phase::Dead) {
+            Phase::Connecting(attempt) => attempt.reset(&self.core),
+            Phase::Answered(answered) => {
+                if let Some(stream) = answered.stream {
+                    stream.reset();
+                }
+            }
+            _ => {}
+        }
+        (state.local, state.peer) = (None, None);
+        (state.private_data, state.limits) = (None, None);
+        (state.bound, state.qp) = (None, None);
+        let requests = state.requests.take_all().collect::<Vec<_>>();
+        state.done.push(requests, Status::DEVICE_REMOVED);
+    }
+}

@@ -1,0 +1,626 @@
+//! GEN-015: the device under an adapter is removed. Each call that needs it fails, what is pending ends, what cleans up goes on
+//! working, and other adapters notice no more than a peer that has gone.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use common::{ALL, LONG, Pair, Region, Side, connect, end, run, status};
+use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
+use netdirect::{
+    Adapter, Affinity, CompletionPort, CompletionResult, Connector, Fault, Listener, MrFlags,
+    NotifyType, OpFlags, Overlapped, OverlappedObject, QueuePair, QueuePairOptions, RequestType,
+    Sge, SharedReceiveQueue, Started, Status,
+};
+use softnd::Options;
+
+const AT_ONCE: Option<std::time::Duration> = Some(std::time::Duration::ZERO);
+
+fn remove(adapter: &Arc<dyn Adapter>) -> Status {
+    let extensions = adapter.extensions().expect("softnd has them");
+    status(extensions.inject(Fault::RemoveDevice))
+}
+
+fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// One adapter with objects in all the states in which calls are possible, and its peer.
+struct Stage {
+    side: Side,
+    /// Connected to the peer.
+    pair: Pair,
+    region: Region,
+    window: Arc<dyn netdirect::MemoryWindow>,
+    idle: Arc<dyn Connector>,
+    /// Connect has succeeded.
+    answered: Arc<dyn Connector>,
+    answered_qp: Arc<dyn QueuePair>,
+    /// A peer has asked for a connection.
+    offered: Arc<dyn Connector>,
+    bound: Arc<dyn Listener>,
+    listening: Arc<dyn Listener>,
+    fresh_qp: Arc<dyn QueuePair>,
+    /// What the peer does, and wants to be alive.
+    their_connectors: [Arc<dyn Connector>; 2],
+    _their_qps: [Arc<dyn QueuePair>; 2],
+    /// The peer's Accept of what `answered` has not completed, and its Connect that is at `offered`.
+    accepts: Overlapped,
+    asks: Overlapped,
+}
+
+impl Stage {
+    fn new(side: Side) -> Self {
+        let peer = Side::new();
+        let pair = connect(side.clone(), peer.clone(), 4);
+        let region = side.region(64, ALL);
+        let window = side.adapter.create_memory_window().unwrap();
+        let (their_listener, their_address) = peer.listener(0);
+        let (answered, answered_qp) = (side.connector(), side.queue_pair());
+        let (theirs, their_qp) = (peer.connector(), peer.queue_pair());
+        let (connects, accepts) = (Overlapped::new(), Overlapped::new());
+        let connecting = answered.connect(&answered_qp, their_address, 1, 1, &[], &connects);
+        run(|overlapped| their_listener.get_connection_request(&theirs, overlapped)).unwrap();
+        let _ = theirs.accept(&their_qp, 1, 1, &[], &accepts).unwrap();
+        end(connecting, &connects).unwrap();
+
+        let (listening, address) = side.listener(0);
+        let (offered, asking, asking_qp) = (side.connector(), peer.connector(), peer.queue_pair());
+        let asks = Overlapped::new();
+        let _ = asking
+            .connect(&asking_qp, address, 1, 1, b"please", &asks)
+            .unwrap();
+        run(|overlapped| listening.get_connection_request(&offered, overlapped)).unwrap();
+
+        let bound = side.adapter.create_listener(&side.file).unwrap();
+        bound.bind(any_port()).unwrap();
+        Self {
+            idle: side.connector(),
+            fresh_qp: side.queue_pair(),
+
+            pair,
+            region,
+            window,
+            answered,
+            answered_qp,
+            offered,
+            bound,
+            listening,
+            their_connectors: [theirs, asking],
+            _their_qps: [their_qp, asking_qp],
+            accepts,
+            asks,
+            side,
+        }
+    }
+}
+
+/// An overlapped call: its status at once, or else its final one.
+fn overlapped(start: impl FnOnce(&Overlapped) -> netdirect::Result<Started>) -> Status {
+    let overlapped = Overlapped::new();
+    match start(&overlapped) {
+        Ok(_) => overlapped.poll(),
+        Err(error) => {
+            assert!(!overlapped.is_pending(), "GEN-009");
+            error.status()
+        }
+    }
+}
+
+type Act = fn(&Stage) -> Status;
+
+/// What fails with ND_DEVICE_REMOVED, and the row that says so; GEN-015 where no other does.
+const CALLS: &[(&str, Act)] = &[
+    ("ADPT-003", |s| {
+        status(s.side.adapter.create_overlapped_file())
+    }),
+    ("ADPT-024", |s| {
+        let none = Affinity::default();
+        status(
+            s.side
+                .adapter
+                .create_completion_queue(&s.side.file, 4, none),
+        )
+    }),
+    ("ADPT-032", |s| {
+        status(s.side.adapter.create_memory_region(&s.side.file))
+    }),
+    ("ADPT-036", |s| {
+        status(s.side.adapter.create_memory_window())
+    }),
+    ("ADPT-059", |s| {
+        let (cq, options) = (&s.side.cq, QueuePairOptions::default());
+        status(s.side.adapter.create_queue_pair(cq, cq, options))
+    }),
+    ("ADPT-081", |s| {
+        status(s.side.adapter.create_connector(&s.side.file))
+    }),
+    ("ADPT-085", |s| {
+        status(s.side.adapter.create_listener(&s.side.file))
+    }),
+    ("GEN-015 Query", |s| status(s.side.adapter.query())),
+    ("GEN-015 QueryAddressList", |s| {
+        status(s.side.adapter.query_address_list())
+    }),
+    ("CQ-007", |s| {
+        match status(s.side.cq.get_notify_affinity()) {
+            Status::NOT_SUPPORTED => Status::SUCCESS, // without removal
+            other => other,
+        }
+    }),
+    ("CQ-014", |s| status(s.side.cq.resize(128))),
+    ("CQ-025", |s| {
+        overlapped(|o| s.side.cq.notify(NotifyType::Errors, o))
+    }),
+    ("MR-010", |s| {
+        let region = &s.region;
+        overlapped(|o| region.region.register(&region.buffer, ALL, o))
+    }),
+    ("CONN-007", |s| status(s.idle.bind(any_port()))),
+    ("CONN-019", |s| {
+        let to = s.pair.listener.get_local_address().unwrap();
+        overlapped(|o| s.idle.connect(&s.fresh_qp, to, 1, 1, &[], o))
+    }),
+    ("CONN-045", |s| {
+        overlapped(|o| s.answered.complete_connect(o))
+    }),
+    ("CONN-053", |s| {
+        overlapped(|o| s.offered.accept(&s.fresh_qp, 1, 1, &[], o))
+    }),
+    ("CONN-070", |s| status(s.offered.reject(&[]))),
+    ("CONN-111", |s| {
+        overlapped(|o| s.pair.active_connector.disconnect(o))
+    }),
+    ("GEN-015 NotifyDisconnect", |s| {
+        overlapped(|o| s.pair.active_connector.notify_disconnect(o))
+    }),
+    ("GEN-015 Listener Bind", |s| {
+        status(s.bound.bind(any_port()))
+    }),
+    ("GEN-015 Listen", |s| status(s.bound.listen(0))),
+    ("LSTN-026", |s| {
+        let connector: &Arc<dyn Connector> = &s.idle;
+        overlapped(|o| s.listening.get_connection_request(connector, o))
+    }),
+    ("GEN-015 Send", |s| {
+        status(s.pair.active_qp.send(1, &[], OpFlags::empty()))
+    }),
+    ("GEN-015 Receive", |s| {
+        status(s.pair.active_qp.receive(1, &[]))
+    }),
+    ("GEN-015 Receive unconnected", |s| {
+        status(s.answered_qp.receive(1, &[]))
+    }),
+    ("GEN-015 Read", |s| {
+        let (qp, from) = (&s.pair.active_qp, Default::default());
+        status(qp.read(1, &[], from, OpFlags::empty()))
+    }),
+    ("GEN-015 Write", |s| {
+        let (qp, to) = (&s.pair.active_qp, Default::default());
+        status(qp.write(1, &[], to, OpFlags::empty()))
+    }),
+    ("GEN-015 Invalidate", |s| {
+        status(s.pair.active_qp.invalidate(1, &s.window, OpFlags::empty()))
+    }),
+    ("GEN-015 inject", |s| {
+        let (queue, status) = (s.side.cq.clone(), Status::INTERNAL_ERROR);
+        let fault = Fault::BreakCompletionQueue { queue, status };
+        common::status(s.side.adapter.extensions().unwrap().inject(fault))
+    }),
+    ("GEN-015 inject a call", |s| {
+        let call = netdirect::Call::Listen;
+        let (nth, with) = (u32::MAX, Status::NO_MEMORY);
+        let fault = Fault::Call {
+            call,
+            nth,
+            status: with,
+        };
+        status(s.side.adapter.extensions().unwrap().inject(fault))
+    }),
+];
+
+/// Rows on shared receive queues, of which there are none yet.
+const NOT_SUPPORTED: &[(&str, Act)] = &[
+    ("ADPT-046", |s| {
+        let options = Default::default();
+        status(
+            s.side
+                .adapter
+                .create_shared_receive_queue(&s.side.file, options),
+        )
+    }),
+    ("ADPT-074", |s| {
+        let (cq, options) = (&s.side.cq, QueuePairOptions::default());
+        let srq: Arc<dyn SharedReceiveQueue> = Arc::new(Pool);
+        status(
+            s.side
+                .adapter
+                .create_queue_pair_with_srq(cq, cq, &srq, options),
+        )
+    }),
+];
+
+/// Something to hand over where a shared receive queue is asked for.
+#[derive(Debug)]
+struct Pool;
+
+impl OverlappedObject for Pool {
+    fn cancel_overlapped_requests(&self) -> netdirect::Result<()> {
+        Ok(())
+    }
+}
+
+impl SharedReceiveQueue for Pool {
+    fn get_notify_affinity(&self) -> netdirect::Result<Affinity> {
+        Err(Status::NOT_SUPPORTED.into())
+    }
+    fn modify(&self, _: u32, _: u32) -> netdirect::Result<()> {
+        Err(Status::NOT_SUPPORTED.into())
+    }
+    fn notify(&self, _: &Overlapped) -> netdirect::Result<Started> {
+        Err(Status::NOT_SUPPORTED.into())
+    }
+    fn receive(&self, _: u64, _: &[Sge]) -> netdirect::Result<()> {
+        Err(Status::NOT_SUPPORTED.into())
+    }
+}
+
+#[test]
+fn rows_on_removal_all_calls_that_need_the_device_fail() {
+    let stage = Stage::new(Side::new());
+    assert_eq!(remove(&stage.side.adapter), Status::SUCCESS);
+    for (row, act) in CALLS.iter().chain(NOT_SUPPORTED) {
+        assert_eq!(act(&stage), Status::DEVICE_REMOVED, "{row}");
+    }
+    assert_eq!(remove(&stage.side.adapter), Status::DEVICE_REMOVED);
+    // What peers see of it.
+    let asked = stage.asks.wait_timeout(LONG);
+    assert_eq!(asked, Some(Status::CONNECTION_REFUSED));
+    let answer = stage.their_connectors[1].get_private_data();
+    assert!(answer.is_ok(), "refused with an answer, CONN-089");
+    let accepted = stage.accepts.wait_timeout(LONG);
+    assert_eq!(accepted, Some(Status::CONNECTION_ABORTED));
+    let counters = stage.side.adapter.extensions().unwrap().counters();
+    assert_eq!(counters.total("faults"), 1);
+}
+
+/// The same calls while another adapter of the same number is removed: none of them says so.
+#[test]
+fn other_adapters_go_on_working() {
+    let (provider, removed) = {
+        let provider = softnd::provider(Options::default());
+        let id = provider.resolve_address(any_port()).unwrap();
+        let removed = provider.open_adapter(id).unwrap();
+        (provider, removed)
+    };
+    let id = provider.resolve_address(any_port()).unwrap();
+    let stage = Stage::new(Side::of(provider.open_adapter(id).unwrap()));
+    assert_eq!(remove(&removed), Status::SUCCESS);
+    for (row, act) in CALLS {
+        let answer = act(&stage);
+        assert_ne!(answer, Status::DEVICE_REMOVED, "{row}");
+    }
+    // And the device can be opened again, as one that was put back.
+    let again = provider.open_adapter(id).unwrap();
+    assert!(again.query().is_ok());
+}
+
+/// OVL-010, TST-030: every pending request has ended when the device is gone, whatever it waited for.
+#[test]
+fn ovl_010_pending_requests_end() {
+    let side = Side::new();
+    let port = CompletionPort::new();
+    side.file.associate(&port, 7).unwrap();
+    let peer = Side::new();
+    let pair = connect(side.clone(), peer.clone(), 4);
+    while port.get(AT_ONCE).is_some() {}
+    let start = |begin: &dyn Fn(&Overlapped) -> netdirect::Result<Started>| {
+        let overlapped = Overlapped::new();
+        assert_eq!(begin(&overlapped).unwrap(), Started::Pending);
+        assert!(overlapped.is_pending());
+        overlapped
+    };
+    let mut pending = Vec::new();
+    for kind in [NotifyType::Any, NotifyType::Solicited, NotifyType::Errors] {
+        pending.push(("CQ-025", start(&|o| side.cq.notify(kind, o))));
+    }
+    pending.push((
+        "CONN-102",
+        start(&|o| pair.active_connector.notify_disconnect(o)),
+    ));
+
+    // A Connect that nobody answers: the peer's client does not come.
+    let mute = TcpListener::bind(any_port()).unwrap();
+    let (connecting, connecting_qp) = (side.connector(), side.queue_pair());
+    let to = mute.local_addr().unwrap();
+    pending.push((
+        "CONN-019",
+        start(&|o| connecting.connect(&connecting_qp, to, 1, 1, &[], o)),
+    ));
+
+    // An Accept whose peer does not complete.
+    let (listener, address) = side.listener(0);
+    let (asking, asking_qp, asks) = (peer.connector(), peer.queue_pair(), Overlapped::new());
+    let _ = asking
+        .connect(&asking_qp, address, 1, 1, &[], &asks)
+        .unwrap();
+    let (accepting, accepting_qp) = (side.connector(), side.queue_pair());
+    run(|o| listener.get_connection_request(&accepting, o)).unwrap();
+    pending.push((
+        "CONN-053",
+        start(&|o| accepting.accept(&accepting_qp, 1, 1, &[], o)),
+    ));
+    assert_eq!(asks.wait_timeout(LONG), Some(Status::SUCCESS));
+
+    // A listener to which nobody comes.
+    let waiting = [side.connector(), side.connector()];
+    for connector in &waiting {
+        let request = start(&|o| listener.get_connection_request(connector, o));
+        pending.push(("LSTN-026", request));
+    }
+    // A Disconnect that the peer does not answer.
+    let held = hold(&side);
+    pending.push(("CONN-111", start(&|o| held.connector.disconnect(o))));
+
+    while port.get(AT_ONCE).is_some() {}
+    assert!(pending.iter().all(|(_, request)| request.is_pending()));
+    assert_eq!(remove(&side.adapter), Status::SUCCESS);
+    for (row, request) in &pending {
+        assert_eq!(request.status(), Status::DEVICE_REMOVED, "{row}");
+        let later = [false, true].map(|wait| side.cq.get_overlapped_result(request, wait));
+        assert_eq!(later, [Status::DEVICE_REMOVED; 2], "{row}");
+    }
+    let (mut stream, _) = mute.accept().unwrap();
+    let reset = stream.read_to_end(&mut Vec::new());
+    assert_eq!(reset.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let packets: Vec<_> = std::iter::from_fn(|| port.get(AT_ONCE)).collect();
+    assert_eq!(packets.len(), pending.len(), "AMB-023");
+    assert!(
+        packets
+            .iter()
+            .all(|packet| packet.status == Status::DEVICE_REMOVED)
+    );
+}
+
+/// A connection of the side with a peer made by hand that never ends its direction.
+struct Held {
+    connector: Arc<dyn Connector>,
+    qp: Arc<dyn QueuePair>,
+    stream: TcpStream,
+}
+
+fn hold(side: &Side) -> Held {
+    let server = TcpListener::bind(any_port()).unwrap();
+    let to = server.local_addr().unwrap();
+    let answering = thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let mut request = [0; 24];
+        stream.read_exact(&mut request).unwrap();
+        let reply = Frame {
+            kind: FrameKind::Reply,
+            markers: false,
+            crc: true,
+            rejected: false,
+            revision: 2,
+            enhanced: Some(Enhanced {
+                peer_to_peer: true,
+                rtr_send: false,
+                rtr_write: true,
+                rtr_read: false,
+                ird: 1,
+                ord: 1,
+            }),
+            private_data: Vec::new(),
+        };
+        let mut octets = Vec::new();
+        reply.encode(&mut octets);
+        stream.write_all(&octets).unwrap();
+        let mut ready = [0; 20];
+        stream.read_exact(&mut ready).unwrap();
+        stream
+    });
+    let (connector, qp) = (side.connector(), side.queue_pair());
+    run(|o| connector.connect(&qp, to, 1, 1, &[], o)).unwrap();
+    run(|o| connector.complete_connect(o)).unwrap();
+    Held {
+        connector,
+        qp,
+        stream: answering.join().unwrap(),
+    }
+}
+
+/// A queue pair that its client has let go of, with the connection still ending, ends with the device as well.
+#[test]
+fn a_released_queue_pair_ends_too() {
+    let side = Side::new();
+    let Held {
+        connector,
+        qp,
+        mut stream,
+    } = hold(&side);
+    drop((connector, qp)); // disconnects: the peer sees the end of our direction
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    assert_eq!(remove(&side.adapter), Status::SUCCESS);
+    assert!(stream.write(&[0]).is_err(), "the stream was not reset");
+}
+
+/// What was queued before can be fetched, what was outstanding is cancelled, and nothing comes after that.
+#[test]
+fn results_stay_and_outstanding_requests_are_cancelled() {
+    let side = Side::new();
+    let peer = Side::new();
+    let pair = connect(side.clone(), peer.clone(), 4);
+    let unconnected = side.queue_pair();
+    peer_receives(&pair, 2);
+    pair.active_qp.send(1, &[], OpFlags::empty()).unwrap();
+    assert_eq!(peer.result().status, Status::SUCCESS); // its own result is in the queue now, or is placed by the end
+    for context in [2, 3] {
+        pair.active_qp.receive(context, &[]).unwrap();
+    }
+    unconnected.receive(4, &[]).unwrap();
+    let ended = Overlapped::new();
+    let _ = pair.passive_connector.notify_disconnect(&ended).unwrap();
+
+    assert_eq!(remove(&side.adapter), Status::SUCCESS);
+    let mut results = [CompletionResult::default(); 16];
+    let mut count = 0;
+    let began = Instant::now();
+    while count < 4 {
+        count += side.cq.get_results(&mut results[count..]);
+        assert!(began.elapsed() < LONG, "{count} results of 4");
+    }
+    assert_eq!(side.cq.get_results(&mut results[count..]), 0);
+    let mut seen: Vec<_> = results[..count]
+        .iter()
+        .map(|result| (result.request_context, result.request_type, result.status))
+        .collect();
+    seen.sort_by_key(|(context, ..)| *context);
+    let due = [
+        (1, RequestType::Send, Status::SUCCESS),
+        (2, RequestType::Receive, Status::CANCELED),
+        (3, RequestType::Receive, Status::CANCELED),
+        (4, RequestType::Receive, Status::CANCELED),
+    ];
+    assert_eq!(seen, due);
+    // To the peer it looks like any end of a connection.
+    assert_eq!(ended.wait_timeout(LONG), Some(Status::SUCCESS));
+    let flushed = peer.result();
+    assert_eq!(
+        (flushed.request_context, flushed.status),
+        (1, Status::CANCELED)
+    );
+}
+
+fn peer_receives(pair: &Pair, count: u64) {
+    for context in 0..count {
+        pair.passive_qp.receive(context, &[]).unwrap();
+    }
+}
+
+/// GEN-015: what cleans up works, and memory is the client's again.
+#[test]
+fn clean_up_goes_on_working() {
+    let stage = Stage::new(Side::new());
+    assert_eq!(remove(&stage.side.adapter), Status::SUCCESS);
+    let Stage {
+        side, pair, region, ..
+    } = &stage;
+    assert_eq!(run(|o| region.region.deregister(o)), Ok(()));
+    assert_eq!(status(pair.active_qp.flush()), Status::SUCCESS);
+    assert_eq!(status(stage.fresh_qp.flush()), Status::SUCCESS);
+    for cancelled in [
+        side.cq.cancel_overlapped_requests(),
+        pair.active_connector.cancel_overlapped_requests(),
+        stage.listening.cancel_overlapped_requests(),
+        region.region.cancel_overlapped_requests(),
+    ] {
+        assert_eq!(status(cancelled), Status::SUCCESS);
+    }
+    assert_eq!(Overlapped::new().wait(), Status::SUCCESS);
+    // No connection, no address: as for a connector that never had any.
+    for connector in [&pair.active_connector, &stage.answered, &stage.offered] {
+        let answers = [
+            status(connector.get_read_limits()),
+            status(connector.get_private_data()),
+            status(connector.get_peer_address()),
+            status(connector.get_local_address()),
+        ];
+        assert_eq!(answers, [Status::CONNECTION_INVALID; 4]);
+    }
+    assert_eq!(
+        status(stage.listening.get_local_address()),
+        Status::INVALID_DEVICE_STATE
+    );
+}
+
+/// Calls that meet the removal in other threads: each ends, and from then on each fails.
+#[test]
+fn removal_meets_calls_of_other_threads() {
+    for round in 0..20 {
+        let side = Side::new();
+        let done = AtomicUsize::new(0);
+        let act = |act: &dyn Fn() -> Status| {
+            let began = Instant::now();
+            loop {
+                match act() {
+                    Status::DEVICE_REMOVED => return,
+                    _ => done.fetch_add(1, Ordering::Relaxed),
+                };
+                assert!(began.elapsed() < LONG, "round {round}: the calls go on");
+            }
+        };
+        let ended = |start: &dyn Fn(&Overlapped) -> netdirect::Result<Started>| {
+            let overlapped = Overlapped::new();
+            match start(&overlapped) {
+                Ok(_) => overlapped.wait_timeout(LONG).expect("the end of a request"),
+                Err(error) => error.status(),
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| act(&|| meet(&side)));
+            scope.spawn(|| act(&|| ended(&|o| side.cq.notify(NotifyType::Any, o))));
+            scope.spawn(|| {
+                let region = side.adapter.create_memory_region(&side.file);
+                let Ok(region) = region else { return };
+                let buffer = netdirect::Buffer::new(64);
+                act(&|| {
+                    let registered = ended(&|o| region.register(&buffer, MrFlags::empty(), o));
+                    let _ = run(|o| region.deregister(o));
+                    registered
+                });
+            });
+            scope.spawn(|| {
+                act(&|| {
+                    let (cq, options) = (&side.cq, QueuePairOptions::default());
+                    let made = side.adapter.create_queue_pair(cq, cq, options);
+                    made.map_or_else(|error| error.status(), |qp| status(qp.receive(1, &[])))
+                });
+            });
+            while done.load(Ordering::Relaxed) < 10 * round {
+                thread::yield_now();
+            }
+            assert_eq!(remove(&side.adapter), Status::SUCCESS);
+        });
+    }
+}
+
+/// A connection of the side with itself, and a Send on it: the first status that is no success.
+fn meet(side: &Side) -> Status {
+    let talk = || -> Result<(), Status> {
+        let failed = |error: netdirect::Error| error.status();
+        let made = side.adapter.create_listener(&side.file);
+        let listener = made.map_err(failed)?;
+        listener.bind(any_port()).map_err(failed)?;
+        listener.listen(0).map_err(failed)?;
+        let to = listener
+            .get_local_address()
+            .map_err(|_| Status::DEVICE_REMOVED)?;
+        let connector = || side.adapter.create_connector(&side.file).map_err(failed);
+        let (active, passive) = (connector()?, connector()?);
+        let options = QueuePairOptions::default();
+        let qp = || {
+            side.adapter
+                .create_queue_pair(&side.cq, &side.cq, options)
+                .map_err(failed)
+        };
+        let (active_qp, passive_qp) = (qp()?, qp()?);
+        let (connects, accepts) = (Overlapped::new(), Overlapped::new());
+        let connecting = active.connect(&active_qp, to, 1, 1, &[], &connects);
+        run(|o| listener.get_connection_request(&passive, o))?;
+        let accepting = passive.accept(&passive_qp, 1, 1, &[], &accepts);
+        end(connecting, &connects)?;
+        run(|o| active.complete_connect(o))?;
+        end(accepting, &accepts)?;
+        passive_qp.receive(1, &[]).map_err(failed)?;
+        active_qp
+            .send(2, &[], OpFlags::SILENT_SUCCESS)
+            .map_err(failed)?;
+        run(|o| active.disconnect(o))
+    };
+    talk().err().unwrap_or(Status::SUCCESS)
+}
