@@ -104,6 +104,7 @@ impl MemoryRegion for Region {
         }
         let request = overlapped.begin(&self.file())?;
         if let Err(error) = self.core.device.admit(Call::Register) {
+            drop(registration); // the end of a request wakes tasks, which may call here
             request.abandon(error.status());
             return Err(error);
         }
@@ -113,6 +114,7 @@ impl MemoryRegion for Region {
                 *registration = Some(new);
             }
             Err(error) => {
+                drop(registration);
                 request.abandon(Status::INSUFFICIENT_RESOURCES);
                 let advice = match error {
                     RegisterError::Full => "; deregister regions that are not in use",
@@ -141,6 +143,7 @@ impl MemoryRegion for Region {
         };
         if let Err((registration, _busy)) = registration.deregister() {
             *slot = Some(registration);
+            drop(slot);
             request.abandon(Status::DEVICE_BUSY);
             return Err(Error::new(
                 Status::DEVICE_BUSY,
