@@ -17,6 +17,8 @@ pub mod tool;
 mod guide {
     #[doc = include_str!("../../docs/guide/library.md")]
     struct Library;
+    #[doc = include_str!("../../docs/guide/testing.md")]
+    struct Testing;
     #[doc = include_str!("../../docs/guide/capture.md")]
     struct Capture;
 }
