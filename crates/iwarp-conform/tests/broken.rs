@@ -64,7 +64,8 @@ type Find = dyn Fn(Options, Wants, &Selection) -> Result<Run, String> + Sync;
 /// So what is not as expected is asked again, with much patience on both sides: what fails for a reason fails again.
 fn again(options: Options, wants: Wants, only: Vec<String>, find: &Find) -> Result<Run, String> {
     let mut wants = wants;
-    wants.limits.answer = Duration::from_secs(60);
+    // Less than what the target waits for more: when it ends the connection, that passes for an answer.
+    wants.limits.answer = Duration::from_secs(20);
     wants.limits.quiet = Duration::from_secs(2);
     wants.limits.startup = Duration::from_secs(60);
     let options = Options {
