@@ -1,0 +1,118 @@
+//! Rows of the catalogues are explained where a reader of the book finds them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The names that rows begin with, and the pages that explain them.
+const ND2: [&str; 17] = [
+    "ADPT", "AMB", "CONN", "CQ", "DLL", "GEN", "INFO", "IW", "LSTN", "MR", "MW", "OVL", "PROV",
+    "QP", "RES", "SRQ", "TST",
+];
+const WIRE: [&str; 8] = [
+    "DDP", "MPA", "MPA2", "OPEN", "PEER", "RDMAP", "RDMAPX", "SEC",
+];
+
+fn root() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    folder.parent().unwrap().to_owned()
+}
+
+/// The rows that a text names: `CONN-106` and its like.
+fn rows<'a>(text: &'a str, groups: &'a [&str]) -> impl Iterator<Item = String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    words.filter_map(|word| {
+        let (group, number) = word.split_once('-')?;
+        let number: String = number.chars().take_while(char::is_ascii_digit).collect();
+        let digits = if group == "OPEN" { 2 } else { 3 };
+        // No catalogue has a row 999: tests use it for one that does not exist.
+        let is_row = groups.contains(&group) && number.len() == digits && number != "999";
+        is_row.then(|| format!("{group}-{number}"))
+    })
+}
+
+fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, ending, found);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == ending)
+        {
+            found.push(path);
+        }
+    }
+}
+
+/// Which file names each row.
+fn cited(groups: &[&str]) -> BTreeMap<String, PathBuf> {
+    let mut sources = Vec::new();
+    for folder in ["benches", "crates", "fuzz", "tests"] {
+        let folder = root().join(folder);
+        for part in fs::read_dir(&folder).unwrap() {
+            let part = part.unwrap().path();
+            let name = part.file_name().unwrap().to_str().unwrap();
+            if part.is_dir() && name != "target" && name != "corpus" {
+                files(&part, "rs", &mut sources);
+            }
+        }
+    }
+    files(&root().join("docs"), "md", &mut sources);
+    let mut cited = BTreeMap::new();
+    for file in sources {
+        let text = fs::read_to_string(&file).unwrap();
+        for row in rows(&text, groups) {
+            cited.insert(row, file.clone());
+        }
+    }
+    cited
+}
+
+/// The rows that have a line of their own on some pages.
+fn explained(pages: &[&str], groups: &[&str]) -> BTreeSet<String> {
+    let mut explained = BTreeSet::new();
+    for page in pages {
+        let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix('|'));
+        let cells = lines.filter_map(|line| line.split('|').next());
+        explained.extend(cells.flat_map(|cell| rows(cell, groups).collect::<Vec<_>>()));
+    }
+    explained
+}
+
+#[track_caller]
+fn each_is_explained(groups: &[&str], pages: &[&str]) {
+    let explained = explained(pages, groups);
+    let cited = cited(groups);
+    assert!(cited.len() > 200, "the sources cite rows: {}", cited.len());
+    let missing: Vec<_> = cited
+        .iter()
+        .filter(|(row, file)| !explained.contains(*row) && !file.ends_with(file!()))
+        .map(|(row, file)| format!("{row} in {}", file.strip_prefix(root()).unwrap().display()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "no line of {pages:?} explains {}",
+        missing.join(", ")
+    );
+}
+
+#[test]
+fn each_row_of_networkdirect_that_is_cited_is_explained() {
+    each_is_explained(&ND2, &["nd2-rows.md"]);
+}
+
+#[test]
+fn each_row_of_the_wire_that_is_cited_is_explained() {
+    each_is_explained(&WIRE, &["wire-conformance.md", "wire-rows.md", "peers.md"]);
+}
+
+#[test]
+fn rows_are_found_in_text() {
+    let text = "CONN-106, AMB-008. (QP-016) XCQ-001 CQ-1 MPA-072's DDP-032b";
+    let found: Vec<_> = rows(text, &ND2).collect();
+    assert_eq!(found, ["CONN-106", "AMB-008", "QP-016"]);
+    let found: Vec<_> = rows(text, &WIRE).collect();
+    assert_eq!(found, ["MPA-072", "DDP-032"]);
+}
