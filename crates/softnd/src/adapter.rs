@@ -26,11 +26,12 @@ use crate::leniency::{Act, Leniency};
 use crate::options::{Options, Profile};
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
+use crate::progress::parking::Parking;
 use crate::progress::timers::{Timed, TimerKey};
 use crate::qp::Qp;
 use crate::socket_buffer::SocketBuffer;
 use crate::status::{fail, shortage};
-use crate::{cq, descriptors, mr, mw, qp};
+use crate::{cq, descriptors, mr, mw, qp, sync};
 
 /// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
 pub(crate) const PD: Pd = Pd(1);
@@ -54,7 +55,7 @@ pub(crate) struct Core {
     /// Connection set-up and tear-down.
     pub(crate) control: Arc<Domain>,
     /// Threads parked in any of the adapter's overlapped files.
-    pub(crate) parked: Arc<AtomicUsize>,
+    pub(crate) parked: Arc<sync::AtomicUsize>,
     /// Octets of send buffers that wait for their sockets.
     pub(crate) waiting_octets: Arc<AtomicUsize>,
     background: Arc<Background>,
@@ -78,9 +79,10 @@ impl std::fmt::Debug for Core {
 impl Core {
     fn new(id: AdapterId, addresses: Vec<IpAddr>, options: Options) -> io::Result<Arc<Self>> {
         descriptors::allow();
-        let parked = Arc::new(AtomicUsize::new(0));
+        let parked = Arc::new(sync::AtomicUsize::new(0));
         let control = Arc::new(Domain::new(Arc::clone(&parked))?);
         control.add_interest(); // every parked thread drives it
+        control.set_armed(true); // no overlapped file is without it
         let background = Background::start()?;
         let strict = options.profile == Profile::Strict;
         let leniency = Arc::new(Leniency::new(addresses.first().copied()));
@@ -113,29 +115,31 @@ impl Core {
     }
 
     pub(crate) fn add_domain(&self, domain: &Arc<Domain>) -> io::Result<()> {
-        let token = self.background.add(domain)?;
-        domain.set_background_token(token);
-        Ok(())
+        self.background.add(domain)
     }
 
     pub(crate) fn remove_domain(&self, domain: &Domain) {
-        if let Some(token) = domain.background_token() {
-            self.background.remove(domain, token);
-        }
+        self.background.remove(domain);
     }
 
     /// A domain is polled no more for now, its poller sleeps over something else.
     pub(crate) fn hand_over(&self, domain: &Domain) {
-        if let Some(token) = domain.background_token() {
-            self.background.hand_over(domain, token);
-        }
+        self.background.hand_over(domain);
     }
 
     /// Makes sure that unfinished work is taken up even if its driver never comes back.
     pub(crate) fn notice(&self, domain: &Domain) {
-        if let Some(token) = domain.background_token() {
-            self.background.notice(domain, token);
-        }
+        self.background.notice(domain);
+    }
+
+    /// A place for threads to wait in.
+    pub(crate) fn parking(&self) -> io::Result<Parking> {
+        Parking::new(&self.control, &self.background, &self.parked)
+    }
+
+    /// The processors that notifications come from, unless they go to a thread that waits: one bit for each of the first 64.
+    pub(crate) fn processors(&self) -> Option<u64> {
+        self.background.processors()
     }
 
     pub(crate) fn set_timer(&self, at: Instant, target: Weak<dyn Timed>) -> TimerKey {
@@ -336,7 +340,7 @@ impl Adapter for Handle {
         &self,
         file: &Arc<dyn OverlappedFile>,
         depth: u32,
-        affinity: Affinity,
+        _: Affinity, // not to be honoured: ignored (ADPT-026)
     ) -> Result<Arc<dyn CompletionQueue>> {
         let file = self.file(file)?;
         if depth == 0 || depth > self.0.options.limits.completion_queue_depth {
@@ -346,12 +350,7 @@ impl Adapter for Handle {
             ); // ADPT-023
         }
         self.0.device.admit(Call::CreateCompletionQueue)?;
-        Ok(Arc::new(cq::Handle::new(
-            Arc::clone(&self.0),
-            file,
-            depth,
-            affinity,
-        )?))
+        Ok(Arc::new(cq::Handle::new(Arc::clone(&self.0), file, depth)?))
     }
 
     fn create_memory_region(
@@ -431,12 +430,25 @@ impl Adapter for Handle {
             }
         }
         self.0.device.admit(Call::CreateQueuePair)?;
-        Ok(Arc::new(qp::Handle::new(
+        let qp = qp::Handle::new(
             Arc::clone(&self.0),
-            receive_cq,
-            initiator_cq,
+            Arc::clone(&receive_cq),
+            Arc::clone(&initiator_cq),
             &options,
-        )?))
+        )?;
+        // Now that the queue pair belongs to them: what breaks them from here on ends it.
+        for (cq, status) in [
+            (receive_cq, Status::INVALID_PARAMETER_2),
+            (initiator_cq, Status::INVALID_PARAMETER_3),
+        ] {
+            if cq.is_broken() {
+                return fail(
+                    status,
+                    "the completion queue has overflowed; create a new one",
+                ); // ADPT-051, ADPT-052, CQ-022
+            }
+        }
+        Ok(Arc::new(qp))
     }
 
     fn create_queue_pair_with_srq(

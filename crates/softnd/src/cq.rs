@@ -2,7 +2,6 @@
 
 mod queue;
 mod ring;
-mod sync;
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -67,11 +66,10 @@ pub(crate) fn stop_polling() {
 pub(crate) struct Cq {
     core: Arc<Core>,
     file: Arc<File>,
-    file_token: usize,
+    file_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<PendingOverlapped>,
     queue_pairs: Mutex<Vec<Weak<Qp>>>,
-    affinity: Affinity,
 }
 
 impl Entry {
@@ -115,6 +113,11 @@ impl Cq {
         });
     }
 
+    /// It has overflowed: it and its queue pairs are dead.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.queue.is_broken()
+    }
+
     pub(crate) fn attach(&self, qp: Weak<Qp>) {
         let mut queue_pairs = self.queue_pairs.lock();
         queue_pairs.retain(|qp| qp.strong_count() > 0);
@@ -148,7 +151,7 @@ impl Cq {
             queue_pairs
                 .iter()
                 .filter_map(Weak::upgrade)
-                .for_each(|qp| drop(qp.abort()));
+                .for_each(|qp| qp.queue_broke());
         }
         for request in firing.requests.into_iter() {
             request.complete(firing.status);
@@ -184,7 +187,9 @@ impl Removable for Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        self.file.remove_queue(&self.domain, self.file_token);
+        self.file
+            .parking
+            .remove_queue(&self.domain, self.file_token);
         self.core.remove_domain(&self.domain);
     }
 }
@@ -197,23 +202,13 @@ pub(crate) struct Handle(
 );
 
 impl Handle {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        file: Arc<File>,
-        depth: u32,
-        affinity: Affinity,
-    ) -> Result<Self> {
-        let domain =
-            Domain::new(file.parked()).map_err(shortage("cannot create a completion queue"))?;
+    pub(crate) fn new(core: Arc<Core>, file: Arc<File>, depth: u32) -> Result<Self> {
+        let domain = Domain::new(file.parking.parked())
+            .map_err(shortage("cannot create a completion queue"))?;
         let domain = Arc::new(domain);
         core.add_domain(&domain)
             .map_err(shortage("cannot create a completion queue"))?;
-        let file_token = file.add_queue(&domain);
-        // Affinity that cannot be honoured is ignored (ADPT-026), and what is reported is what is used (CQ-009): none.
-        let affinity = Affinity {
-            group: 0,
-            ..affinity
-        };
+        let file_token = file.parking.add_queue(&domain);
         let device = Arc::clone(&core.device);
         let queue_pairs = Mutex::default();
         let cq = Arc::new(Cq {
@@ -223,7 +218,6 @@ impl Handle {
             domain,
             queue: Queue::new(depth),
             queue_pairs,
-            affinity,
         });
         let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn Removable>));
         Ok(Self(cq, device.enlist(Rank::CompletionQueue, this)?))
@@ -246,10 +240,14 @@ impl OverlappedObject for Handle {
 impl CompletionQueue for Handle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
         self.0.core.device.present()?; // CQ-007
-        Ok(Affinity {
-            mask: 0,
-            ..self.0.affinity
-        })
+        // A thread that waits is notified where it runs; everybody else by the background thread (CQ-003, CQ-009).
+        match self.0.core.processors() {
+            Some(mask) => Ok(Affinity { group: 0, mask }),
+            None => fail(
+                Status::NOT_SUPPORTED,
+                "it is not known on which of the first 64 processors notifications are made",
+            ), // CQ-008
+        }
     }
 
     fn resize(&self, depth: u32) -> Result<()> {
@@ -258,6 +256,12 @@ impl CompletionQueue for Handle {
                 Status::INVALID_PARAMETER,
                 "the depth is zero or above the adapter's limit",
             ); // CQ-012, CQ-013
+        }
+        if self.0.is_broken() {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the completion queue has overflowed; create a new one",
+            ); // CQ-022
         }
         self.0.core.device.admit(Call::ResizeCompletionQueue)?;
         if !self.0.queue.resize(depth) {
@@ -279,8 +283,7 @@ impl CompletionQueue for Handle {
         }
         let firing = cq.queue.notify(kind, request, |waits| cq.interest(waits));
         if cq.domain.has_interest() {
-            cq.domain.recall();
-            cq.file.arm(&cq.domain, cq.file_token);
+            cq.file.parking.arm(&cq.domain, cq.file_token);
         }
         if let Some(firing) = firing {
             cq.deliver(firing);

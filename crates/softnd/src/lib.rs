@@ -32,6 +32,7 @@ mod qp;
 mod socket_buffer;
 mod status;
 mod stream;
+mod sync;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

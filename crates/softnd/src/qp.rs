@@ -10,7 +10,6 @@ mod removal;
 
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -19,7 +18,6 @@ use iwarp::{
     TerminateCode, mpa, terminate_frame,
 };
 use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::adapter::{Core, PD};
 use crate::cm::connector::Connector;
@@ -30,8 +28,10 @@ use crate::options::Profile;
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
+use crate::progress::turns::Turns;
 use crate::status::{fail, post_error, request_type, result_status};
 use crate::stream::Stream;
+use crate::sync::MutexGuard;
 
 use flush::Flush;
 pub(crate) use flush::FlushGuard;
@@ -131,10 +131,7 @@ pub(crate) struct Qp {
     context: u64,
     receive_cq: Arc<Cq>,
     initiator_cq: Arc<Cq>,
-    /// Edges that nobody has looked at yet. Whoever fails to lock `state` leaves its edges here and goes: the holder
-    /// looks again after it has unlocked.
-    edges: AtomicU8,
-    state: Mutex<State>,
+    state: Turns<State>,
     /// As narrow as adapters are (AMB-071).
     strict: bool,
     /// SGEs that the client has asked for, for initiator requests and for Receives.
@@ -249,8 +246,7 @@ impl Qp {
                 context: options.context,
                 receive_cq,
                 initiator_cq,
-                edges: AtomicU8::new(0),
-                state: Mutex::new(state),
+                state: Turns::new(state),
                 strict,
                 asked_sges: (
                     options.max_initiator_request_sge,
@@ -281,7 +277,7 @@ impl Qp {
             Phase::Ended | Phase::Disconnected => {
                 return fail(
                     Status::INVALID_DEVICE_STATE,
-                    "the queue pair was connected before; create a new one",
+                    "the queue pair was connected before, or its completion queue has overflowed; create a new one",
                 ); // AMB-035
             }
             Phase::Removed => return Err(removal::removed()),
@@ -311,6 +307,13 @@ impl Qp {
         start: Start,
     ) -> (io::Result<()>, News) {
         let mut state = self.lock();
+        if state.phase != Phase::Claimed {
+            stream.reset(); // one of its completion queues broke meanwhile
+            return (
+                Err(io::ErrorKind::ConnectionReset.into()),
+                state.into_news(),
+            );
+        }
         let initiator = config.role == iwarp::Role::Initiator;
         state.connection.start(config);
         if initiator {
@@ -402,6 +405,16 @@ impl Qp {
         state.cut(self, StreamEnd::Reset, 0);
         state.work(Edges::empty());
         state.into_news()
+    }
+
+    /// One of its completion queues has overflowed: it ends, or cannot be connected any more (IW-041).
+    pub(crate) fn queue_broke(&self) {
+        let mut state = self.lock();
+        state.cut(self, StreamEnd::Reset, 0);
+        if matches!(state.phase, Phase::Fresh | Phase::Claimed) {
+            state.phase = Phase::Ended;
+        }
+        state.work(Edges::empty());
     }
 
     // ---- what the client does with it ----
@@ -564,37 +577,17 @@ impl Qp {
     }
 
     /// Makes progress, or leaves the edges to whoever is at it.
-    fn drive(&self, mut edges: Edges) -> Turn {
-        let mut turn = Turn::default();
-        // Mostly nobody is at it, and nothing is left to anybody.
-        let mut held = self.state.try_lock();
-        if held.is_none() {
-            self.edges.fetch_or(edges.bits(), Ordering::SeqCst);
-            // Who holds the lock may have looked for edges before that, and gone since.
-            fence(Ordering::SeqCst);
-            held = self.state.try_lock();
-        }
-        while let Some(mut state) = held {
-            if self.has_edges() {
-                edges |= Edges::from_bits_truncate(self.edges.swap(0, Ordering::SeqCst));
-            }
-            turn.unfinished = state.work(self, edges) == Visit::Unfinished;
-            turn.octets += std::mem::take(&mut state.received);
-            turn.blocked = state.link.as_ref().is_some_and(Link::is_sending);
-            self.release(state);
-            edges = Edges::empty();
-            held = if self.has_edges() {
-                self.state.try_lock()
-            } else {
-                None
+    fn drive(&self, edges: Edges) -> Turn {
+        self.state.drive(edges, |mut state, edges| {
+            let unfinished = state.work(self, edges) == Visit::Unfinished;
+            let turn = Turn {
+                unfinished,
+                blocked: state.link.as_ref().is_some_and(Link::is_sending),
+                octets: std::mem::take(&mut state.received),
             };
-        }
-        turn
-    }
-
-    /// Somebody who did not get the lock has left edges.
-    fn has_edges(&self) -> bool {
-        self.edges.load(Ordering::SeqCst) != 0
+            self.release(state);
+            turn
+        })
     }
 }
 
@@ -666,7 +659,7 @@ impl Drop for Locked<'_> {
             return;
         };
         self.qp.release(state);
-        let left = self.qp.has_edges() && self.qp.drive(Edges::empty()).unfinished;
+        let left = self.qp.state.has_left() && self.qp.drive(Edges::empty()).unfinished;
         if left || self.visit == Visit::Unfinished {
             self.qp.defer();
         }
@@ -690,10 +683,10 @@ impl Source for Qp {
             .is_some_and(|link| link.leave_set(domain))
     }
 
-    fn rejoin(&self, domain: &Domain) {
-        if let Some(link) = &self.lock().link {
-            link.rejoin_set(domain);
-        }
+    fn rejoin(&self, domain: &Domain) -> bool {
+        let state = self.lock();
+        let link = state.link.as_ref();
+        link.is_none_or(|link| link.rejoin_set(domain))
     }
 }
 

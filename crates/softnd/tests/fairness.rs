@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{ALL, Pair, Region, Side, connect};
-use netdirect::{CompletionResult, OpFlags, RequestType, Status};
+use netdirect::{Affinity, CompletionResult, OpFlags, RequestType, Status};
 use softnd::Options;
 
 /// Octets of a message of the stream.
@@ -73,11 +73,22 @@ struct Bench {
 
 impl Bench {
     fn new(options: &Options, stream: Stream, driver: Driver) -> Self {
-        let sides = [Side::with(options.clone()), Side::with(options.clone())];
-        let [active, passive] = &sides;
+        let passive = Side::with(options.clone());
+        let apart = same(&passive);
+        Self::between(options, stream, driver, [&passive, &apart])
+    }
+
+    /// The stream goes to the first of two sides of one adapter, small requests to the second one.
+    fn between(
+        options: &Options,
+        stream: Stream,
+        driver: Driver,
+        [passive, apart]: [&Side; 2],
+    ) -> Self {
+        let active = &Side::with(options.clone());
         let mut bench = Self {
             bulk: connect(same(active), same(passive), 1),
-            small: connect(same(active), same(passive), 1),
+            small: connect(same(active), same(apart), 1),
             source: active.region(BULK, ALL),
             target: passive.region(BULK, ALL),
             stream,
@@ -240,5 +251,19 @@ fn small_reads_get_through_where_another_thread_polls() {
 #[test]
 fn small_reads_get_through_where_nobody_polls() {
     let mut bench = Bench::new(&without_crc(), Stream::Write, Driver::Nobody);
+    small_requests_get_through(&mut bench);
+}
+
+/// The background thread has more than one queue to serve, and deadlines to keep.
+#[test]
+fn small_reads_of_another_queue_get_through_where_nobody_polls() {
+    let passive = Side::with(Options::default());
+    let mut apart = same(&passive);
+    apart.cq = apart
+        .adapter
+        .create_completion_queue(&apart.file, 256, Affinity::default())
+        .unwrap();
+    let sides = [&passive, &apart];
+    let mut bench = Bench::between(&Options::default(), Stream::Write, Driver::Nobody, sides);
     small_requests_get_through(&mut bench);
 }

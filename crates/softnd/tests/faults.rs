@@ -2,12 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{ALL, Pair, Side, connect, pair, pair_with, run, status};
 use netdirect::{
-    Affinity, Buffer, CompletionPort, CompletionResult, MrFlags, NotifyType, OpFlags, Overlapped,
-    QueuePairOptions, RemoteAddress, RequestType, Status,
+    Affinity, Buffer, CompletionPort, CompletionQueue, CompletionResult, MrFlags, NotifyType,
+    OpFlags, Overlapped, QueuePair, QueuePairOptions, RemoteAddress, RequestType, Status,
 };
 use softnd::{Options, Profile};
 
@@ -299,6 +300,58 @@ fn iw_041_an_overflow_breaks_the_queue_and_its_queue_pairs() {
         late.wait_timeout(common::LONG),
         Some(Status::BUFFER_OVERFLOW)
     );
+}
+
+/// A completion queue that has overflowed, with the queue pair that did it.
+fn overflowed(side: &Side) -> (Arc<dyn CompletionQueue>, Arc<dyn QueuePair>) {
+    let cq = side
+        .adapter
+        .create_completion_queue(&side.file, 1, Affinity::default())
+        .unwrap();
+    let options = QueuePairOptions::default().receive_queue_depth(2);
+    let qp = side.adapter.create_queue_pair(&cq, &cq, options).unwrap();
+    let errors = Overlapped::new();
+    let _ = cq.notify(NotifyType::Errors, &errors).unwrap();
+    qp.receive(1, &[]).unwrap();
+    qp.receive(2, &[]).unwrap();
+    qp.flush().unwrap();
+    assert_eq!(
+        errors.wait_timeout(common::LONG),
+        Some(Status::BUFFER_OVERFLOW)
+    );
+    (cq, qp)
+}
+
+#[test]
+fn cq_022_a_queue_that_has_overflowed_is_not_resized() {
+    let side = Side::new();
+    let (cq, _qp) = overflowed(&side);
+    assert_eq!(status(cq.resize(256)), Status::INVALID_DEVICE_STATE);
+    assert_eq!(status(cq.resize(0)), Status::INVALID_PARAMETER);
+}
+
+#[test]
+fn adpt_051_adpt_052_a_queue_that_has_overflowed_takes_no_queue_pair() {
+    let side = Side::new();
+    let (dead, _qp) = overflowed(&side);
+    let create = |receive, initiator| {
+        let options = QueuePairOptions::default();
+        status(side.adapter.create_queue_pair(receive, initiator, options))
+    };
+    assert_eq!(create(&dead, &dead), Status::INVALID_PARAMETER_2);
+    assert_eq!(create(&dead, &side.cq), Status::INVALID_PARAMETER_2);
+    assert_eq!(create(&side.cq, &dead), Status::INVALID_PARAMETER_3);
+    assert_eq!(create(&side.cq, &side.cq), Status::SUCCESS);
+}
+
+#[test]
+fn iw_041_a_queue_pair_of_an_overflowed_queue_cannot_be_connected() {
+    let side = Side::new();
+    let (_listener, address) = side.listener(0);
+    let (_cq, qp) = overflowed(&side);
+    let connector = side.connector();
+    let connected = run(|overlapped| connector.connect(&qp, address, 0, 0, &[], overlapped));
+    assert_eq!(connected, Err(Status::INVALID_DEVICE_STATE));
 }
 
 #[test]

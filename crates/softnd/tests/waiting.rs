@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use common::{ALL, Pair, Region, pair};
+use common::{ALL, Pair, Region, Side, pair};
 use netdirect::{
-    CompletionPort, CompletionResult, Event, NotifyType, OpFlags, Overlapped, OverlappedFile,
-    Status,
+    Affinity, CompletionPort, CompletionResult, Event, NotifyType, OpFlags, Overlapped,
+    OverlappedFile, Status,
 };
 use rustix::event::{PollFd, PollFlags};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Sends from the active to the passive side of a pair, whose Receive is posted into the region returned.
 #[must_use]
@@ -236,4 +237,45 @@ fn after_polling_the_end_is_told() {
         assert_eq!(told.wait_timeout(common::LONG), Some(Status::SUCCESS));
         assert_eq!(ended.wait_timeout(common::LONG), Some(Status::SUCCESS));
     }
+}
+
+/// The processors that the calling thread may run on, of the first 64.
+fn processors() -> u64 {
+    let set = sched_getaffinity(None).unwrap();
+    (0..64)
+        .filter(|cpu| set.is_set(*cpu))
+        .fold(0, |mask, cpu| mask | 1 << cpu)
+}
+
+/// What is told is where the background thread runs, which is where the adapter was opened.
+#[test]
+fn cq_003_cq_009_iw_043_notify_affinity_is_the_one_in_use() {
+    let told = |wish| {
+        let side = Side::new();
+        let cq = side.adapter.create_completion_queue(&side.file, 1, wish);
+        cq.unwrap().get_notify_affinity()
+    };
+    let expect = || match processors() {
+        0 => Err(Status::NOT_SUPPORTED), // CQ-008: it may run on later ones only
+        mask => Ok(Affinity { group: 0, mask }),
+    };
+    let all = sched_getaffinity(None).unwrap();
+    let any = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
+    for cpu in any.take(4) {
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        sched_setaffinity(None, &one).unwrap();
+        let wish = Affinity {
+            group: 0,
+            mask: !processors(),
+        };
+        for wish in [wish, Affinity::default()] {
+            assert_eq!(told(wish).map_err(|error| error.status()), expect());
+        }
+    }
+    sched_setaffinity(None, &all).unwrap();
+    assert_eq!(
+        told(Affinity::default()).map_err(|error| error.status()),
+        expect()
+    );
 }

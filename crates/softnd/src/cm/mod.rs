@@ -57,7 +57,7 @@ fn send_reject(stream: &Stream, request: &Frame, limits: ReadLimits, private_dat
 struct Exchange {
     stream: Stream,
     control: Arc<Domain>,
-    token: usize,
+    token: u64,
     reader: FrameReader,
 }
 

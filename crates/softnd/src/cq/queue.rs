@@ -9,7 +9,7 @@ use netdirect::{CompletionResult, NotifyType, Status};
 
 use super::Entry;
 use super::ring::Ring;
-use super::sync::{AtomicU32, Mutex, Ordering};
+use crate::sync::{AtomicU32, Mutex, Ordering};
 
 /// Kinds of requests that wait, see [`Queue::armed`].
 const ANY: u32 = 1;
@@ -200,6 +200,11 @@ impl<R> Queue<R> {
             interest(false);
         }
         requests.into_iter().map(|(_, request)| request).collect()
+    }
+
+    /// It has overflowed, and nothing is placed in it any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed) != SOUND
     }
 
     /// Takes results, see [`Ring::take`].

@@ -4,40 +4,46 @@
 //! to those; the domain is then taken out of the set and looked at in ticks of 1 ms, doubling to 16 ms while they go on, to
 //! 4 ms where requests are held back for the next poll. When a tick finds nobody any more, the thread takes over: after
 //! two ticks, at most 32 ms.
+//!
+//! So a domain is in the set or watched in ticks, or both; never neither. One that cannot be put back into the set, for
+//! want of memory or of the system's allowance for such entries, stays watched, is served in every tick, and is put back as
+//! soon as that works.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use slab::Slab;
-
 use super::domain::Domain;
-use super::nearness::Nearness;
+use super::nearness::{self, Nearness, ThreadId};
 use super::timers::Timers;
-use super::{Readiness, Set, Waker};
+use super::tokens::{RESERVED, Tokens};
+use super::{Readiness, Set, Wake};
+use crate::log::limited;
+use crate::sync::{AtomicBool, Mutex, Ordering};
 
-const WAKE: u64 = u64::MAX;
+const WAKE: u64 = RESERVED;
 const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
-/// The longest tick while there are requests that wait for a poll.
+/// The longest tick while there are requests that wait for a poll, or streams that only ticks find.
 const HELD_TICK: Duration = Duration::from_millis(4);
 /// How long work may wait that was left where nobody polls.
 const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.
 #[derive(Debug)]
-pub(crate) struct Background {
-    set: Set,
-    waker: Waker,
-    domains: Mutex<Slab<Weak<Domain>>>,
+pub(crate) struct Background<S: Readiness = Set> {
+    set: S,
+    waker: S::Waker,
+    domains: Mutex<Tokens<Weak<Domain<S>>>>,
     /// Domains with work that no edge will report, found by somebody who may not come back.
-    noticed: Mutex<Vec<usize>>,
+    noticed: Mutex<Vec<u64>>,
     /// Domains whose poller has gone to sleep over something else.
-    handed_over: Mutex<Vec<usize>>,
+    handed_over: Mutex<Vec<u64>>,
     pub(crate) timers: Timers,
     stop: AtomicBool,
+    /// The thread, once it runs.
+    thread: OnceLock<ThreadId>,
 }
 
 impl Background {
@@ -47,12 +53,23 @@ impl Background {
         let shared = Arc::clone(&this);
         std::thread::Builder::new()
             .name("softnd".into())
-            .spawn(move || Thread::new(shared).run())?;
+            .spawn(move || {
+                // Nobody else sets it.
+                let _ = shared.thread.set(nearness::this_thread());
+                Thread::new(shared).run();
+            })?;
         Ok(this)
     }
 
-    fn new() -> io::Result<Arc<Self>> {
-        let (set, waker) = (Set::new()?, Waker::new()?);
+    /// One bit for each of the first 64 processors that the thread may run on, where that is known.
+    pub(crate) fn processors(&self) -> Option<u64> {
+        nearness::allowed(*self.thread.wait())
+    }
+}
+
+impl<S: Readiness> Background<S> {
+    pub(super) fn new() -> io::Result<Arc<Self>> {
+        let (set, waker) = (S::new()?, S::Waker::new()?);
         set.add_level(&waker, WAKE)?;
         Ok(Arc::new(Self {
             set,
@@ -62,6 +79,7 @@ impl Background {
             handed_over: Mutex::default(),
             timers: Timers::default(),
             stop: AtomicBool::new(false),
+            thread: OnceLock::new(),
         }))
     }
 
@@ -71,30 +89,39 @@ impl Background {
     }
 
     /// Adds a domain, to be served whenever nobody else does.
-    pub(crate) fn add(&self, domain: &Arc<Domain>) -> io::Result<usize> {
+    pub(crate) fn add(&self, domain: &Arc<Domain<S>>) -> io::Result<()> {
         let token = self.domains.lock().insert(Arc::downgrade(domain));
         self.set
-            .add_set(&**domain, token as u64)
+            .add_set(domain.set(), token)
             .inspect_err(|_| drop(self.domains.lock().remove(token)))?;
-        Ok(token)
+        domain.set_background_token(token);
+        Ok(())
     }
 
-    pub(crate) fn remove(&self, domain: &Domain, token: usize) {
-        let _ = self.set.remove(domain);
-        self.domains.lock().try_remove(token);
+    /// Takes a domain out. If the thread is putting it back at this moment, it stays in the set until it is dropped, and
+    /// what is reported of it finds nobody.
+    pub(crate) fn remove(&self, domain: &Domain<S>) {
+        if let Some(token) = domain.background_token() {
+            let _ = self.set.remove(domain.set());
+            self.domains.lock().remove(token);
+        }
     }
 
     /// Makes sure that unfinished work of a domain is taken up even if its driver never comes back.
-    pub(crate) fn notice(&self, domain: &Domain, token: usize) {
-        if !domain.set_watched(true) {
+    pub(crate) fn notice(&self, domain: &Domain<S>) {
+        if let Some(token) = domain.background_token()
+            && !domain.set_watched(true)
+        {
             self.noticed.lock().push(token);
             self.waker.wake();
         }
     }
 
     /// Takes over a domain that was polled till now, without waiting for a tick to find out.
-    pub(crate) fn hand_over(&self, domain: &Domain, token: usize) {
-        if domain.polls_end() {
+    pub(crate) fn hand_over(&self, domain: &Domain<S>) {
+        if let Some(token) = domain.background_token()
+            && domain.polls_end()
+        {
             self.handed_over.lock().push(token);
             self.waker.wake();
         }
@@ -113,83 +140,104 @@ impl Background {
         key
     }
 
-    fn domain(&self, token: usize) -> Option<Arc<Domain>> {
+    fn domain(&self, token: u64) -> Option<Arc<Domain<S>>> {
         self.domains.lock().get(token)?.upgrade()
     }
 }
 
 /// The thread's own side.
-struct Thread {
-    shared: Arc<Background>,
-    /// Domains that others attend.
-    watched: Vec<Watched>,
+pub(super) struct Thread<S: Readiness> {
+    shared: Arc<Background<S>>,
+    /// The domains that are looked at in every tick: those that others attend, and those that cannot be reported.
+    watched: BTreeMap<u64, Watched>,
+    /// Domains that had more to do than one turn takes: each has one in every round, so that a stream without end keeps
+    /// this thread neither from the other domains nor from the deadlines.
+    busy: Vec<u64>,
     tick: Duration,
     next_tick: Option<Instant>,
-    /// Emptied notices, to be swapped with the full ones.
-    notices: Vec<usize>,
+    /// What the set has reported, and emptied notices, to be swapped with the full ones.
+    ready: Vec<u64>,
+    notices: Vec<u64>,
     nearness: Nearness,
 }
 
-/// A domain that others attend, as it was at the last look.
+/// A domain that is looked at in every tick, as it was at the last look.
+#[derive(Clone, Copy)]
 struct Watched {
-    token: usize,
     /// See [`Domain::unfinished_counts`].
     counts: (u32, u32),
+    /// It is in the set all the same.
+    reported: bool,
 }
 
-impl Thread {
-    fn new(shared: Arc<Background>) -> Self {
+impl<S: Readiness> Thread<S> {
+    pub(super) fn new(shared: Arc<Background<S>>) -> Self {
         Self {
             shared,
-            watched: Vec::new(),
+            watched: BTreeMap::new(),
+            busy: Vec::new(),
             tick: FIRST_TICK,
             next_tick: None,
+            ready: Vec::new(),
             notices: Vec::with_capacity(16),
             nearness: Nearness::new(),
         }
     }
 
     fn run(mut self) {
-        let mut ready = Vec::new();
-        while !self.shared.stop.load(Ordering::SeqCst) {
-            let now = Instant::now();
-            let until = [self.shared.timers.plan(now), self.next_tick]
-                .into_iter()
-                .flatten()
-                .min();
-            let limit = until.map(|until| until.saturating_duration_since(now));
-            ready.clear();
-            if let Err(error) = self
-                .shared
-                .set
-                .wait(limit, |source| ready.push(source.token))
-            {
+        while !self.is_stopped() {
+            if let Err(error) = self.round(Instant::now) {
                 tracing::error!(%error, "the background thread cannot wait; unattended queues stand still");
                 return;
             }
-            for &token in &ready {
-                self.reported(token);
-            }
-            self.take_handed_over();
-            let now = Instant::now();
-            self.take_notice(now);
-            self.shared.timers.run(now);
-            self.tick(now);
         }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::SeqCst)
+    }
+
+    /// Waits until there is something to do, and does it.
+    pub(super) fn round(&mut self, clock: impl Fn() -> Instant) -> io::Result<()> {
+        let now = clock();
+        let until = [
+            self.shared.timers.plan(now),
+            self.next_tick,
+            (!self.busy.is_empty()).then_some(now),
+        ];
+        let until = until.into_iter().flatten().min();
+        let limit = until.map(|until| until.saturating_duration_since(now));
+        let busy = std::mem::take(&mut self.busy);
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        self.shared
+            .set
+            .wait(limit, |source| ready.push(source.token))?;
+        for &token in &ready {
+            self.reported(token);
+        }
+        self.ready = ready;
+        for token in busy {
+            self.go_on(token);
+        }
+        let now = clock();
+        self.take_notice(now);
+        self.take_handed_over();
+        self.shared.timers.run(now);
+        self.tick(now);
+        Ok(())
     }
 
     /// Work was left behind by somebody who may not come back.
     fn take_notice(&mut self, now: Instant) {
         // Swapped, not taken: whoever notices something does not have to allocate.
         std::mem::swap(&mut self.notices, &mut *self.shared.noticed.lock());
-        for token in self.notices.drain(..) {
+        let mut notices = std::mem::take(&mut self.notices);
+        for token in notices.drain(..) {
             if let Some(domain) = self.shared.domain(token) {
-                self.watched.push(Watched {
-                    token,
-                    counts: domain.unfinished_counts(),
-                });
+                self.entry(token, &domain);
                 // Whoever has polled till now comes back from the call that it is in: there is no hurry.
-                let wait = if domain.is_attended() {
+                let wait = if domain.seems_attended() {
                     FIRST_TICK
                 } else {
                     GRACE
@@ -198,15 +246,19 @@ impl Thread {
                 self.next_tick = Some(self.next_tick.map_or(soon, |tick| tick.min(soon)));
             }
         }
+        self.notices = notices;
     }
 
     fn take_handed_over(&mut self) {
         let tokens = std::mem::take(&mut *self.shared.handed_over.lock());
         for token in tokens {
+            // One that is not watched is reported, or was just noticed and has its tick soon.
             if let Some(domain) = self.shared.domain(token)
+                && self.watched.contains_key(&token)
                 && !domain.is_attended()
+                && let Some(watched) = self.watched.remove(&token)
             {
-                self.take_over(token, &domain);
+                self.take_over(token, &domain, watched);
             }
         }
     }
@@ -216,46 +268,74 @@ impl Thread {
             self.shared.waker.clear();
             return;
         }
-        let Some((token, domain)) = usize::try_from(token)
-            .ok()
-            .and_then(|token| Some((token, self.shared.domain(token)?)))
-        else {
-            return;
-        };
-        if domain.is_attended() {
-            self.watch(token, &domain);
-        } else {
-            self.serve(token, &domain);
-        }
+        self.go_on(token);
+    }
+
+    /// What is known of a watched domain, which it is from here on.
+    fn entry(&mut self, token: u64, domain: &Domain<S>) -> &mut Watched {
+        self.watched.entry(token).or_insert_with(|| Watched {
+            counts: domain.unfinished_counts(),
+            reported: true,
+        })
     }
 
     /// Leaves a domain to those who attend it. It is taken out of the set meanwhile: an event on it would cost its
     /// receivers a look here even while it is not armed.
-    fn watch(&mut self, token: usize, domain: &Domain) {
-        let _ = self.shared.set.remove(domain);
-        if !domain.set_watched(true) {
-            let counts = domain.unfinished_counts();
-            self.watched.push(Watched { token, counts });
+    fn watch(&mut self, token: u64, domain: &Domain<S>) {
+        domain.set_watched(true);
+        let entry = self.entry(token, domain);
+        if std::mem::take(&mut entry.reported) {
+            let _ = self.shared.set.remove(domain.set());
         }
     }
 
-    /// Drives a domain until nothing is ready or somebody else turns up.
-    fn serve(&mut self, token: usize, domain: &Domain) {
-        while domain.progress() {
-            if domain.is_attended() {
-                return self.watch(token, domain);
-            }
+    /// Drives a domain as long as one turn lasts.
+    fn serve(&mut self, token: u64, domain: &Domain<S>) {
+        if domain.progress() && !self.busy.contains(&token) {
+            self.busy.push(token);
         }
         self.nearness.served(|| domain.incoming_core());
     }
 
+    /// A domain has something to do, which is left to those who attend it.
+    fn go_on(&mut self, token: u64) {
+        if let Some(domain) = self.shared.domain(token) {
+            if domain.is_attended() {
+                self.watch(token, &domain);
+            } else {
+                self.serve(token, &domain);
+            }
+        }
+    }
+
     /// Nobody attends a domain any more: it is back in the set before it is driven, so that nothing is lost between.
-    fn take_over(&mut self, token: usize, domain: &Domain) {
+    fn take_over(&mut self, token: u64, domain: &Domain<S>, watched: Watched) {
         domain.set_watched(false);
-        // It is there still when it was noticed without an event.
-        let _ = self.shared.set.add_set(domain, token as u64);
+        let back = watched.reported || self.put_back(token, domain);
         domain.recall();
         self.serve(token, domain);
+        if !back {
+            // Its streams are driven all the same, only in ticks.
+            domain.set_watched(true);
+            self.entry(token, domain).reported = false;
+        } else if domain.is_apart() {
+            // The same of a stream: polls find what it receives.
+            let _ = domain.poll();
+            domain.set_watched(true);
+            self.entry(token, domain);
+        }
+    }
+
+    fn put_back(&self, token: u64, domain: &Domain<S>) -> bool {
+        let put = self.shared.set.add_set(domain.set(), token);
+        if let Err(error) = &put {
+            limited!(
+                error,
+                %error,
+                "a completion queue cannot be waited for now: it is looked at every few milliseconds until it can"
+            );
+        }
+        put.is_ok()
     }
 
     fn tick(&mut self, now: Instant) {
@@ -277,13 +357,14 @@ impl Thread {
     /// the core which the poller spins on.
     fn look(&mut self) {
         let mut most = LAST_TICK;
-        for mut watched in std::mem::take(&mut self.watched) {
-            let Some(domain) = self.shared.domain(watched.token) else {
-                continue;
+        let mut watched = std::mem::take(&mut self.watched);
+        watched.retain(|token, watched| {
+            let Some(domain) = self.shared.domain(*token) else {
+                return false;
             };
             if !domain.is_attended() {
-                self.take_over(watched.token, &domain);
-                continue;
+                self.take_over(*token, &domain, *watched);
+                return false;
             }
             let counts = domain.unfinished_counts();
             let left = counts.0 != watched.counts.0;
@@ -297,66 +378,17 @@ impl Thread {
                 LAST_TICK
             });
             watched.counts = counts;
-            self.watched.push(watched);
+            true
+        });
+        if !self.watched.is_empty() {
+            // Taken over a moment ago, and still not reported or attended again.
+            most = most.min(HELD_TICK);
         }
+        watched.append(&mut self.watched);
+        self.watched = watched;
         self.tick = (self.tick * 2).min(most);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-
-    use super::*;
-    use crate::progress::Edges;
-    use crate::progress::domain::{Source, Turn};
-
-    /// Counts how often it was driven.
-    #[derive(Default)]
-    struct Driven(AtomicUsize);
-
-    impl Source for Driven {
-        fn ready(&self, _: Edges) -> Turn {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            Turn::default()
-        }
-    }
-
-    #[test]
-    fn what_is_polled_is_left_alone_and_taken_over_when_the_polls_end() {
-        let shared = Background::new().unwrap();
-        let domain = Arc::new(Domain::new(Arc::default()).unwrap());
-        let token = shared.add(&domain).unwrap();
-        let source = Arc::new(Driven::default());
-        let driven = || source.0.load(Ordering::Relaxed);
-        let weak: Weak<dyn Source> = Arc::downgrade(&(Arc::clone(&source) as Arc<dyn Source>));
-        let mut thread = Thread::new(Arc::clone(&shared));
-
-        domain.polled();
-        thread.watch(token, &domain);
-        for _ in 0..4 {
-            domain.polled();
-            thread.look();
-        }
-        assert_eq!(thread.tick, LAST_TICK);
-        // Work that nobody has taken up yet is looked at again soon, but it is the poller's.
-        domain.defer(weak.clone());
-        for _ in 0..3 {
-            domain.polled();
-            thread.look();
-        }
-        assert_eq!((driven(), thread.tick), (0, FIRST_TICK));
-        // Work that comes and is taken up has a poll to wait for.
-        for _ in 0..3 {
-            assert!(!domain.poll());
-            domain.defer(weak.clone());
-            domain.polled();
-            thread.look();
-        }
-        assert_eq!((driven(), thread.tick), (3, HELD_TICK));
-        // Nobody polls any more.
-        thread.look();
-        assert_eq!(driven(), 4);
-        assert!(thread.watched.is_empty());
-    }
-}
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -2,19 +2,18 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use slab::Slab;
-
-use super::{BATCH, Edges, Readiness, Ready, Set};
+use super::tokens::Tokens;
+use super::{BATCH, Edges, Readiness, Ready, Set, Watch};
 use crate::log::limited;
+use crate::sync::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Mutex, Ordering, after_unlocking, fence,
+};
 
-/// Something that can make progress when its descriptor is ready.
-pub(crate) trait Source: Send + Sync {
+/// Something that can make progress when its stream is ready.
+pub(crate) trait Source<S: Readiness = Set>: Send + Sync {
     /// Makes what progress is possible.
     fn ready(&self, edges: Edges) -> Turn;
 
@@ -24,12 +23,14 @@ pub(crate) trait Source: Send + Sync {
     }
 
     /// Takes its stream out of the domain's set; false when it has none there.
-    fn leave(&self, _domain: &Domain) -> bool {
+    fn leave(&self, _domain: &Domain<S>) -> bool {
         false
     }
 
-    /// Puts its stream back into the domain's set, where whatever it is ready for is reported.
-    fn rejoin(&self, _domain: &Domain) {}
+    /// Puts its stream back into the domain's set, where whatever it is ready for is reported; false when that fails.
+    fn rejoin(&self, _domain: &Domain<S>) -> bool {
+        true
+    }
 }
 
 /// What one turn of a source came to.
@@ -44,14 +45,16 @@ pub(crate) struct Turn {
 }
 
 /// Sources that had traffic lately: polls ask them directly, which is cheaper than asking the set.
-struct Hot {
-    sources: Vec<HotSource>,
+struct Hot<S: Readiness> {
+    sources: Vec<HotSource<S>>,
     /// Grows with every poll, and with what it received: when it reaches [`LOOK`], the set has its turn.
     since_look: usize,
 }
 
-struct HotSource {
-    source: Weak<dyn Source>,
+struct HotSource<S: Readiness> {
+    source: Weak<dyn Source<S>>,
+    /// By which the domain knows it. It may have gone to another domain since.
+    token: u64,
     /// Polls in a row that found nothing.
     idle: u32,
     /// Polls that found something, since it is in the set.
@@ -60,34 +63,34 @@ struct HotSource {
     apart: bool,
 }
 
-impl HotSource {
+impl<S: Readiness> HotSource<S> {
     /// Takes the stream out of the domain's set.
-    fn leave(&mut self, source: &Arc<dyn Source>, domain: &Domain) {
+    fn leave(&mut self, source: &Arc<dyn Source<S>>, domain: &Domain<S>) {
         self.apart = source.leave(domain);
         if self.apart {
             domain.apart.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Puts the stream back, if it was taken out.
-    fn rejoin(&mut self, domain: &Domain) {
+    /// Puts the stream back, if it was taken out; false when that fails.
+    fn rejoin(&mut self, domain: &Domain<S>) -> bool {
         self.found = 0;
-        if std::mem::take(&mut self.apart) {
-            if let Some(source) = self.source.upgrade() {
-                source.rejoin(domain);
+        if self.apart {
+            let source = self.source.upgrade();
+            if source.is_some_and(|source| !source.rejoin(domain)) {
+                return false;
             }
+            self.apart = false;
             domain.apart.fetch_sub(1, Ordering::SeqCst);
         }
+        true
     }
 }
 
 /// What asking the hot sources came to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Probe {
-    /// Another thread is at it.
-    busy: bool,
     octets: usize,
-    sources: usize,
     /// The set is to be looked at.
     look: bool,
     /// A source has left the set.
@@ -98,34 +101,34 @@ struct Probe {
 const UP_TO_DATE: u8 = 0;
 /// Every source is hot and was asked once; the end of a stream may share the event with data.
 const REPROBE: u8 = 1;
-/// The set holds events that nobody has taken.
+/// The set may hold events that nobody has taken.
 const UNLOOKED: u8 = 2;
 
 /// Hot sources at most.
 const HOT: usize = 8;
 /// Polls without traffic after which a source is hot no more.
-const COLD: u32 = 256;
+const COLD: u32 = if cfg!(loom) { 3 } else { 256 };
 /// Polls with traffic after which a source leaves the set, as long as polling goes on. To report a stream costs its sender
 /// several per cent of a short round trip, and who polls all the time needs no report.
-const STEADY: u32 = 32;
+const STEADY: u32 = if cfg!(loom) { 1 } else { 32 };
 /// Polls of the hot sources before the set is looked at again; received octets count as [`WEIGHT`] says, so that bulk
 /// streams do not keep small requests on others waiting.
-const LOOK: usize = 32;
+const LOOK: usize = if cfg!(loom) { 2 } else { 32 };
 const WEIGHT: usize = 16 * 1024;
 
 /// Streams driven together: those of one completion queue, or the adapter's connection set-up and tear-down.
-pub(crate) struct Domain {
-    set: Set,
-    sources: Mutex<Slab<Weak<dyn Source>>>,
+pub(crate) struct Domain<S: Readiness = Set> {
+    set: S,
+    sources: Mutex<Tokens<Weak<dyn Source<S>>>>,
     /// Sources that have spent their edge and not finished: looked at again before the set is.
-    unfinished: Mutex<VecDeque<Weak<dyn Source>>>,
+    unfinished: Mutex<VecDeque<Weak<dyn Source<S>>>>,
     /// How many `unfinished` holds, for looks without its lock.
     left: AtomicUsize,
     /// Counts the times that `unfinished` was taken up.
     resumed: AtomicU32,
     /// Counts what was left in it.
     deferred: AtomicU32,
-    hot: Mutex<Hot>,
+    hot: Mutex<Hot<S>>,
     /// Hot sources that are not in the set.
     apart: AtomicUsize,
     /// They are to be put back by whoever holds `hot`.
@@ -138,15 +141,17 @@ pub(crate) struct Domain {
     interest: AtomicUsize,
     /// Threads parked where this domain is driven from.
     parked: Arc<AtomicUsize>,
-    /// The background thread looks at this domain in every tick.
+    /// The set that parked threads sleep in reports this domain.
+    armed: AtomicBool,
+    /// The background thread looks at this domain in every tick, or is about to.
     watched: AtomicBool,
     /// What a woken thread has left to look at before it sleeps again.
     behind: AtomicU8,
     /// The background thread's name for this domain.
-    background: OnceLock<usize>,
+    background: OnceLock<u64>,
 }
 
-impl std::fmt::Debug for Domain {
+impl<S: Readiness> std::fmt::Debug for Domain<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Domain")
             .field("sources", &self.sources.lock().len())
@@ -154,17 +159,17 @@ impl std::fmt::Debug for Domain {
     }
 }
 
-impl AsFd for Domain {
+impl std::os::fd::AsFd for Domain {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.set.as_fd()
     }
 }
 
-impl Domain {
+impl<S: Readiness> Domain<S> {
     /// Makes a domain without sources; `parked` counts the threads that sleep where it is driven from.
     pub(crate) fn new(parked: Arc<AtomicUsize>) -> io::Result<Self> {
         Ok(Self {
-            set: Set::new()?,
+            set: S::new()?,
             sources: Mutex::default(),
             unfinished: Mutex::new(VecDeque::with_capacity(HOT)),
             left: AtomicUsize::new(0),
@@ -180,31 +185,37 @@ impl Domain {
             seen: AtomicU32::new(0),
             interest: AtomicUsize::new(0),
             parked,
+            armed: AtomicBool::new(false),
             watched: AtomicBool::new(false),
             behind: AtomicU8::new(UP_TO_DATE),
             background: OnceLock::new(),
         })
     }
 
+    /// The set, as a source of other sets.
+    pub(super) fn set(&self) -> &S {
+        &self.set
+    }
+
     /// Adds a stream, reported for these edges; the token takes it out again.
     pub(crate) fn add(
         &self,
-        fd: &impl AsFd,
-        source: Weak<dyn Source>,
+        stream: &impl Watch<S>,
+        source: Weak<dyn Source<S>>,
         edges: Edges,
-    ) -> io::Result<usize> {
+    ) -> io::Result<u64> {
         let token = self.sources.lock().insert(source);
         self.set
-            .add_stream(fd, token as u64, edges)
+            .add_stream(stream, token, edges)
             .inspect_err(|_| drop(self.sources.lock().remove(token)))?;
         Ok(token)
     }
 
-    /// Takes a stream out. An event for it that is already on its way to a driver finds nobody, or somebody new whom a
-    /// needless look does no harm.
-    pub(crate) fn remove(&self, fd: &impl AsFd, token: usize) {
-        let _ = self.set.remove(fd);
-        self.sources.lock().try_remove(token);
+    /// Takes a stream out. An event for it that is already on its way to a driver finds nobody.
+    pub(crate) fn remove(&self, stream: &impl Watch<S>, token: u64) {
+        let _ = self.set.remove(stream);
+        let source = self.sources.lock().remove(token);
+        drop(source);
     }
 
     /// Drives what is ready, without blocking. True when more may be ready at once.
@@ -225,17 +236,23 @@ impl Domain {
         if let Err(error) = waited {
             limited!(error, %error, "a readiness set failed");
         }
+        if count == BATCH {
+            // More may be ready, and nobody is told of it again.
+            self.behind.fetch_max(UNLOOKED, Ordering::SeqCst);
+        }
         for ready in &batch[..count] {
-            let source = usize::try_from(ready.token)
-                .ok()
-                .and_then(|token| self.sources.lock().get(token)?.upgrade());
+            let source = self.source(ready.token);
             if let Some(source) = source
                 && self.drive(&source, ready.edges).octets > 0
             {
-                self.warm(&source);
+                self.warm(&source, ready.token);
             }
         }
         count == BATCH || self.has_unfinished()
+    }
+
+    fn source(&self, token: u64) -> Option<Arc<dyn Source<S>>> {
+        self.sources.lock().get(token)?.upgrade()
     }
 
     /// Progress for somebody who polls: the hot sources first, the set now and then. True when the background thread has
@@ -251,10 +268,18 @@ impl Domain {
     }
 
     fn poll_hot(&self, steady: bool) -> Probe {
-        let probe = self.probe(Edges::READ, steady);
-        if probe.octets == 0 && !probe.busy {
-            self.seen_all(REPROBE);
-        }
+        let probe = self.with_hot(|hot| {
+            let probe = self.probe(hot, Edges::READ, steady);
+            if probe.octets == 0 {
+                self.seen_all(REPROBE);
+            }
+            probe
+        });
+        // Whoever comes second finds the first one at work on them.
+        let probe = probe.unwrap_or(Probe {
+            look: true,
+            ..Probe::default()
+        });
         if probe.look {
             self.progress();
         }
@@ -266,11 +291,28 @@ impl Domain {
         if self.has_unfinished() {
             self.resume();
         }
-        // What woke us may have been room to send.
-        let probe = self.probe(Edges::READ | Edges::WRITE, false);
-        let all_hot = !probe.busy && probe.sources >= self.sources.lock().len();
-        self.behind
-            .fetch_max(if all_hot { REPROBE } else { UNLOOKED }, Ordering::SeqCst);
+        let asked = self.with_hot(|hot| {
+            // What woke us may have been room to send.
+            self.probe(hot, Edges::READ | Edges::WRITE, false);
+            let behind = if self.are_all_in(hot) {
+                REPROBE
+            } else {
+                UNLOOKED
+            };
+            // Still under the lock: a poll that takes this back has asked after us.
+            self.behind.fetch_max(behind, Ordering::SeqCst);
+        });
+        if asked.is_none() {
+            self.behind.fetch_max(UNLOOKED, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether all streams of this domain are among the hot ones, where some may be that have left the domain.
+    fn are_all_in(&self, hot: &Hot<S>) -> bool {
+        let sources = self.sources.lock();
+        let known = hot.sources.iter();
+        let known = known.filter(|hot| sources.get(hot.token).is_some());
+        known.count() >= sources.len()
     }
 
     /// Work waits that nothing will report: left by a budget, or not looked at since [`woken`](Self::woken).
@@ -295,7 +337,7 @@ impl Domain {
         }
     }
 
-    /// Everything up to `level` has been looked at.
+    /// Everything up to `level` has been looked at. Called with the hot sources locked.
     fn seen_all(&self, level: u8) {
         if self.behind.load(Ordering::SeqCst) != level {
             return; // most polls, to which the write below would be dear
@@ -307,17 +349,7 @@ impl Domain {
     }
 
     /// Asks the hot sources. Where polling is `steady`, those with much traffic leave the set.
-    fn probe(&self, edges: Edges, steady: bool) -> Probe {
-        // Whoever comes second finds the first one at work on them.
-        self.with_hot(|hot| self.probe_all(hot, edges, steady))
-            .unwrap_or(Probe {
-                busy: true,
-                look: true,
-                ..Probe::default()
-            })
-    }
-
-    fn probe_all(&self, hot: &mut Hot, edges: Edges, steady: bool) -> Probe {
+    fn probe(&self, hot: &mut Hot<S>, edges: Edges, steady: bool) -> Probe {
         let Hot {
             sources,
             since_look,
@@ -337,7 +369,9 @@ impl Domain {
                 hot.idle += 1;
             }
             if hot.apart && turn.blocked || hot.idle >= COLD {
-                hot.rejoin(self);
+                if !hot.rejoin(self) {
+                    hot.idle = 0; // nothing else than polls finds what it receives
+                }
             } else if steady && !hot.apart && !turn.blocked && hot.found >= STEADY {
                 hot.leave(&source, self);
                 probe.left = true;
@@ -348,7 +382,6 @@ impl Domain {
             }
             hot.idle < COLD
         });
-        probe.sources = sources.len();
         *since_look += 1 + probe.octets / WEIGHT;
         // Where something has come, its receiver has something better to do than to wait for a look at the set.
         let due = if probe.octets > 0 { 4 * LOOK } else { LOOK };
@@ -360,16 +393,19 @@ impl Domain {
     }
 
     /// Does something with the hot sources, unless another thread is at them, and what that thread was asked for meanwhile.
-    fn with_hot<T>(&self, act: impl FnOnce(&mut Hot) -> T) -> Option<T> {
+    fn with_hot<T>(&self, act: impl FnOnce(&mut Hot<S>) -> T) -> Option<T> {
         let done = act(&mut *self.hot.try_lock()?);
+        after_unlocking();
         self.answer_recall();
         Some(done)
     }
 
     /// Has all streams reported by the set again: somebody sleeps on it from now on, or serves it unpolled.
     pub(crate) fn recall(&self) {
-        if self.apart.load(Ordering::SeqCst) > 0 {
+        if self.is_apart() {
             self.recalled.store(true, Ordering::SeqCst);
+            // Who holds the lock may have looked before that, and gone since.
+            fence(Ordering::SeqCst);
             self.answer_recall();
         }
     }
@@ -381,19 +417,28 @@ impl Domain {
                 return;
             };
             if self.recalled.swap(false, Ordering::SeqCst) {
-                hot.sources.iter_mut().for_each(|hot| hot.rejoin(self));
+                for hot in &mut hot.sources {
+                    hot.rejoin(self);
+                }
             }
+            drop(hot);
+            after_unlocking();
         }
     }
 
+    /// Streams have left the set: polls alone find what they receive.
+    pub(super) fn is_apart(&self) -> bool {
+        self.apart.load(Ordering::SeqCst) > 0
+    }
+
     /// Takes a stream out of the set; [`rejoin`](Self::rejoin) puts it back.
-    pub(crate) fn leave(&self, fd: &impl AsFd) -> bool {
-        self.set.remove(fd).is_ok()
+    pub(crate) fn leave(&self, stream: &impl Watch<S>) -> bool {
+        self.set.remove(stream).is_ok()
     }
 
     /// Changes what a stream is reported for, unless it has left the set.
-    pub(crate) fn report(&self, fd: &impl AsFd, token: usize, edges: Edges) {
-        match self.set.change_stream(fd, token as u64, edges) {
+    pub(crate) fn report(&self, stream: &impl Watch<S>, token: u64, edges: Edges) {
+        match self.set.change_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 limited!(error, %error, "a stream is not reported as it should be");
             }
@@ -401,29 +446,38 @@ impl Domain {
         }
     }
 
-    /// Puts a stream back into the set.
-    pub(crate) fn rejoin(&self, fd: &impl AsFd, token: usize, edges: Edges) {
-        if let Err(error) = self.set.add_stream(fd, token as u64, edges) {
-            // The polls that found out still find it, until it is hot no more.
-            limited!(error, %error, "a stream is not reported any more");
+    /// Puts a stream back into the set; false when that fails.
+    pub(crate) fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
+        match self.set.add_stream(stream, token, edges) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                limited!(error, %error, "a stream cannot be reported for now: it is looked at every few milliseconds");
+                false
+            }
+            _ => true,
         }
     }
 
     /// A source has received something: the next polls ask it directly.
-    fn warm(&self, source: &Arc<dyn Source>) {
+    fn warm(&self, source: &Arc<dyn Source<S>>, token: u64) {
         let source = Arc::downgrade(source);
         self.with_hot(|hot| {
-            if hot.sources.iter().any(|known| known.source.ptr_eq(&source)) {
+            let mut known = hot.sources.iter_mut();
+            if let Some(known) = known.find(|known| known.source.ptr_eq(&source)) {
+                known.token = token;
                 return;
             }
             if hot.sources.len() == HOT {
                 let coldest = hot.sources.iter().enumerate();
                 let coldest = coldest.max_by_key(|(_, known)| known.idle);
                 let coldest = coldest.map_or(0, |(at, _)| at);
-                hot.sources.swap_remove(coldest).rejoin(self);
+                if !hot.sources[coldest].rejoin(self) {
+                    return;
+                }
+                hot.sources.swap_remove(coldest);
             }
             hot.sources.push(HotSource {
                 source,
+                token,
                 idle: 0,
                 found: 0,
                 apart: false,
@@ -438,7 +492,7 @@ impl Domain {
         source.incoming_core()
     }
 
-    fn drive(&self, source: &Arc<dyn Source>, edges: Edges) -> Turn {
+    fn drive(&self, source: &Arc<dyn Source<S>>, edges: Edges) -> Turn {
         let turn = source.ready(edges);
         if turn.unfinished {
             self.defer(Arc::downgrade(source));
@@ -462,7 +516,7 @@ impl Domain {
     }
 
     /// Leaves a source for the next call of [`progress`](Self::progress).
-    pub(crate) fn defer(&self, source: Weak<dyn Source>) {
+    pub(crate) fn defer(&self, source: Weak<dyn Source<S>>) {
         let mut unfinished = self.unfinished.lock();
         unfinished.push_back(source);
         self.left.fetch_add(1, Ordering::SeqCst);
@@ -501,16 +555,35 @@ impl Domain {
         self.watched.load(Ordering::SeqCst)
     }
 
-    /// Whether somebody polled since the last call, or sleeps where this domain is driven from and would be woken.
+    /// Whether somebody polled since the background thread asked last, or sleeps where this domain is driven from and would
+    /// be woken. Asked by the background thread alone.
     pub(crate) fn is_attended(&self) -> bool {
         let polls = self.polls.load(Ordering::Relaxed);
         let polled = self.seen.swap(polls, Ordering::Relaxed) != polls;
-        polled || self.is_waited_for() && !self.has_unfinished()
+        polled || self.is_driven_by_sleepers()
+    }
+
+    /// As [`is_attended`](Self::is_attended), asked by the way: the next question has the same answer.
+    pub(super) fn seems_attended(&self) -> bool {
+        let polls = self.polls.load(Ordering::Relaxed);
+        self.seen.load(Ordering::Relaxed) != polls || self.is_driven_by_sleepers()
+    }
+
+    fn is_driven_by_sleepers(&self) -> bool {
+        self.is_waited_for() && !self.has_unfinished()
     }
 
     /// Whether a thread sleeps that this domain would wake.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.interest.load(Ordering::SeqCst) > 0 && self.parked.load(Ordering::SeqCst) > 0
+        self.has_interest()
+            && self.parked.load(Ordering::SeqCst) > 0
+            && self.armed.load(Ordering::SeqCst)
+            && !self.is_apart()
+    }
+
+    /// Says whether the set that parked threads sleep in reports this domain.
+    pub(crate) fn set_armed(&self, armed: bool) {
+        self.armed.store(armed, Ordering::SeqCst);
     }
 
     /// From here on parked threads drive this domain; before they sleep it has to [`recall`](Self::recall) its streams.
@@ -532,12 +605,12 @@ impl Domain {
         self.watched.swap(watched, Ordering::SeqCst)
     }
 
-    pub(crate) fn set_background_token(&self, token: usize) {
+    pub(super) fn set_background_token(&self, token: u64) {
         // A domain is added to one background thread, once.
         let _ = self.background.set(token);
     }
 
-    pub(crate) fn background_token(&self) -> Option<usize> {
+    pub(super) fn background_token(&self) -> Option<u64> {
         self.background.get().copied()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
-use super::{BATCH, Edges, Readiness, Ready};
+use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 
 /// A set of sources, an epoll instance.
 #[derive(Debug)]
@@ -20,60 +20,80 @@ impl AsFd for Epoll {
     }
 }
 
+/// Whatever has a descriptor is known by it.
+impl<T: AsFd> Watch<Epoll> for T {
+    fn id(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
 const STREAM: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
 const SET: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
 impl Readiness for Epoll {
+    type Id<'a> = BorrowedFd<'a>;
+    type Waker = EventFd;
+
     fn new() -> io::Result<Self> {
         Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
-    fn add_stream(&self, source: &impl AsFd, token: u64, edges: Edges) -> io::Result<()> {
+    fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
         let data = EventData::new_u64(token);
-        Ok(epoll::add(&self.0, source, data, stream_flags(edges))?)
+        Ok(epoll::add(&self.0, source.id(), data, stream_flags(edges))?)
     }
 
-    fn change_stream(&self, source: &impl AsFd, token: u64, edges: Edges) -> io::Result<()> {
+    fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
         let data = EventData::new_u64(token);
-        Ok(epoll::modify(&self.0, source, data, stream_flags(edges))?)
+        Ok(epoll::modify(
+            &self.0,
+            source.id(),
+            data,
+            stream_flags(edges),
+        )?)
     }
 
-    fn add_level(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+    fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
         Ok(epoll::add(
             &self.0,
-            source,
+            source.id(),
             EventData::new_u64(token),
             EventFlags::IN,
         )?)
     }
 
-    fn add_set(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.0, source, EventData::new_u64(token), SET)?)
-    }
-
-    fn mute(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
-        let nothing = EventFlags::empty();
-        Ok(epoll::modify(
+    fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        Ok(epoll::add(
             &self.0,
-            source,
-            EventData::new_u64(token),
-            nothing,
-        )?)
-    }
-
-    fn unmute(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
-        Ok(epoll::modify(
-            &self.0,
-            source,
+            source.id(),
             EventData::new_u64(token),
             SET,
         )?)
     }
 
-    fn remove(&self, source: &impl AsFd) -> io::Result<()> {
-        Ok(epoll::delete(&self.0, source)?)
+    fn mute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        let nothing = EventFlags::empty();
+        Ok(epoll::modify(
+            &self.0,
+            source.id(),
+            EventData::new_u64(token),
+            nothing,
+        )?)
+    }
+
+    fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.0,
+            source.id(),
+            EventData::new_u64(token),
+            SET,
+        )?)
+    }
+
+    fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
+        Ok(epoll::delete(&self.0, source.id())?)
     }
 
     fn wait(&self, limit: Option<Duration>, mut each: impl FnMut(Ready)) -> io::Result<usize> {
@@ -124,22 +144,20 @@ fn edges(flags: EventFlags) -> Edges {
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);
 
-impl EventFd {
-    pub(crate) fn new() -> io::Result<Self> {
+impl Wake<Epoll> for EventFd {
+    fn new() -> io::Result<Self> {
         Ok(Self(eventfd(
             0,
             EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
         )?))
     }
 
-    /// Makes the descriptor readable. Many wakes before one [`clear`](Self::clear) count as one.
-    pub(crate) fn wake(&self) {
+    fn wake(&self) {
         // The only failure is a full counter, and then the descriptor is readable already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Makes the descriptor unreadable again.
-    pub(crate) fn clear(&self) {
+    fn clear(&self) {
         let mut count = [0; 8];
         // Nothing to read means that it was clear.
         let _ = rustix::io::read(&self.0, &mut count);

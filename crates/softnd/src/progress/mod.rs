@@ -1,23 +1,27 @@
 //! Readiness and progress: which thread drives which streams, and how it learns that they are ready.
 //!
-//! Everything that knows an operating system's readiness interface sits behind [`Readiness`] and [`Waker`]; the rest of
+//! Everything that knows an operating system's readiness interface sits behind [`Readiness`] and [`Wake`]; the rest of
 //! the crate sees sets of sources, edges and wake-ups. One implementation exists, over epoll.
 //!
-//! Whoever waits drives: a poll of a completion queue drives that queue's set, a thread parked in an overlapped file
-//! drives the control set and the completion queues armed through that file, and the [`background`] thread serves only
-//! what nobody attends.
+//! Whoever waits drives: a poll of a completion queue drives that queue's set, a thread that waits in a [`parking`]
+//! drives the control set and the completion queues armed there, and the [`background`] thread serves only what nobody
+//! attends. `loom_model` runs all of them over a model of sets.
 
 pub(crate) mod background;
 pub(crate) mod domain;
 mod epoll;
+#[cfg(all(test, loom))]
+mod loom_model;
 mod nearness;
+pub(crate) mod parking;
 pub(crate) mod timers;
+mod tokens;
+pub(crate) mod turns;
 
 use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-pub(crate) use epoll::{Epoll as Set, EventFd as Waker};
+pub(crate) use epoll::Epoll as Set;
 
 bitflags::bitflags! {
     /// What became possible on a source since it was last reported.
@@ -42,27 +46,48 @@ pub(crate) struct Ready {
 }
 
 /// How many sources one call of [`Readiness::wait`] reports at most.
-pub(crate) const BATCH: usize = 64;
+pub(crate) const BATCH: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// A set of sources that can be waited on, and that can itself be a source of another set.
-pub(crate) trait Readiness: AsFd + Sized {
+pub(crate) trait Readiness: Watch<Self> + Sized {
+    /// What a set knows a source by.
+    type Id<'a>: Copy;
+    /// What makes a set ready from another thread.
+    type Waker: Wake<Self>;
+
     /// Makes an empty set.
     fn new() -> io::Result<Self>;
     /// Adds a stream, reported once per edge: for `READ` alone, or for `WRITE` as well. What it is ready for already is
     /// reported too.
-    fn add_stream(&self, source: &impl AsFd, token: u64, edges: Edges) -> io::Result<()>;
+    fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
     /// Changes what a stream is reported for; readiness is looked at anew.
-    fn change_stream(&self, source: &impl AsFd, token: u64, edges: Edges) -> io::Result<()>;
+    fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
     /// Adds a source that stays reported for as long as it is ready.
-    fn add_level(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
-    /// Adds a set, reported whenever something becomes ready in it.
-    fn add_set(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
+    /// Adds a set, reported whenever something becomes ready in it, and at once when something is ready already.
+    fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Keeps a set added by [`add_set`](Self::add_set) from being reported.
-    fn mute(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    fn mute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Takes [`mute`](Self::mute) back; readiness is looked at anew.
-    fn unmute(&self, source: &impl AsFd, token: u64) -> io::Result<()>;
+    fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Takes a source out.
-    fn remove(&self, source: &impl AsFd) -> io::Result<()>;
+    fn remove(&self, source: &impl Watch<Self>) -> io::Result<()>;
     /// Waits for at most `limit` (`None`: without limit) and hands every ready source to `each`; returns how many.
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize>;
+}
+
+/// Something that a set can report.
+pub(crate) trait Watch<S: Readiness> {
+    /// What the set knows it by.
+    fn id(&self) -> S::Id<'_>;
+}
+
+/// Makes sets ready from another thread.
+pub(crate) trait Wake<S: Readiness>: Watch<S> + Sized {
+    /// Makes one that is not ready.
+    fn new() -> io::Result<Self>;
+    /// Makes it ready. Many wakes before one [`clear`](Self::clear) count as one.
+    fn wake(&self);
+    /// Makes it unready again.
+    fn clear(&self);
 }

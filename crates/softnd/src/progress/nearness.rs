@@ -55,9 +55,32 @@ impl Nearness {
     }
 }
 
+pub(crate) use system::{ThreadId, allowed, this_thread};
+
 #[cfg(target_os = "linux")]
 mod system {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+    use parking_lot::Mutex;
+    use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+    /// Held while a thread is allowed on one core only, for as long as it takes to move there.
+    static MOVING: Mutex<()> = Mutex::new(());
+
+    pub(crate) type ThreadId = rustix::thread::Pid;
+
+    pub(crate) fn this_thread() -> ThreadId {
+        gettid()
+    }
+
+    /// One bit for each of the first 64 processors that a thread may run on; `None` when it may run on none of them, or
+    /// has ended.
+    pub(crate) fn allowed(thread: ThreadId) -> Option<u64> {
+        let _still = MOVING.lock();
+        let set = sched_getaffinity(Some(thread)).ok()?;
+        let first = 0..64.min(CpuSet::MAX_CPU);
+        let mask = first.filter(|cpu| set.is_set(*cpu));
+        let mask = mask.fold(0, |mask, cpu| mask | 1 << cpu);
+        (mask != 0).then_some(mask)
+    }
 
     pub(super) fn current() -> usize {
         sched_getcpu()
@@ -65,6 +88,7 @@ mod system {
 
     /// Moves the calling thread, if it may run there.
     pub(super) fn move_to(core: usize) -> bool {
+        let _moving = MOVING.lock();
         let Ok(allowed) = sched_getaffinity(None) else {
             return false;
         };
@@ -81,6 +105,14 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
+    pub(crate) type ThreadId = ();
+
+    pub(crate) fn this_thread() -> ThreadId {}
+
+    pub(crate) fn allowed(_: ThreadId) -> Option<u64> {
+        None
+    }
+
     pub(super) fn current() -> usize {
         0
     }

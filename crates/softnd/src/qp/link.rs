@@ -118,7 +118,7 @@ impl Clock for RealTime {
 /// A stream and what belongs to its use by one queue pair.
 pub(super) struct Link {
     stream: Stream,
-    domains: Vec<(Arc<Domain>, usize)>,
+    domains: Vec<(Arc<Domain>, u64)>,
     /// What the domains report: `WRITE` only once the socket has been full.
     reported: Edges,
     mulpdu: Mulpdu,
@@ -201,14 +201,13 @@ impl Link {
         self.token_in(domain).is_some() && domain.leave(&self.stream)
     }
 
-    /// Takes [`leave_set`](Self::leave_set) back.
-    pub(super) fn rejoin_set(&self, domain: &Domain) {
-        if let Some(token) = self.token_in(domain) {
-            domain.rejoin(&self.stream, token, self.reported);
-        }
+    /// Takes [`leave_set`](Self::leave_set) back; false when that fails.
+    pub(super) fn rejoin_set(&self, domain: &Domain) -> bool {
+        let token = self.token_in(domain);
+        token.is_none_or(|token| domain.rejoin(&self.stream, token, self.reported))
     }
 
-    fn token_in(&self, domain: &Domain) -> Option<usize> {
+    fn token_in(&self, domain: &Domain) -> Option<u64> {
         let mut domains = self.domains.iter();
         let (_, token) = domains.find(|(known, _)| std::ptr::eq(&**known, domain))?;
         Some(*token)

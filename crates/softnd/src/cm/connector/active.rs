@@ -40,7 +40,7 @@ pub(super) struct Attempt {
 #[derive(Debug)]
 enum Step {
     /// TCP's own handshake.
-    Tcp { socket: Socket, token: usize },
+    Tcp { socket: Socket, token: u64 },
     /// The Request has left.
     Reply(Box<Exchange>),
     /// Between two steps.

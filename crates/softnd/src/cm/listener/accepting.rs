@@ -36,14 +36,14 @@ const RETRY: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Sockets {
     /// Each with its token in the control domain, where it is reported; without one during a pause.
-    pub(super) listening: Vec<(Socket, Option<usize>)>,
+    pub(super) listening: Vec<(Socket, Option<u64>)>,
     /// Accepting pauses until then.
     pause: Option<TimerKey>,
 }
 
 impl Listener {
     /// Has connections to a socket reported, those that wait already as well.
-    pub(super) fn report(&self, socket: &Socket) -> io::Result<usize> {
+    pub(super) fn report(&self, socket: &Socket) -> io::Result<u64> {
         let control = &self.core.control;
         control.add(socket, self.this.clone(), Edges::READ)
     }

@@ -1,0 +1,341 @@
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::progress::domain::{Source, Turn};
+use crate::progress::epoll::{Epoll, EventFd};
+use crate::progress::timers::{Timed, TimerKey};
+use crate::progress::{Edges, Ready, Watch};
+use crate::sync::AtomicUsize;
+
+/// Counts how often it was driven.
+#[derive(Default)]
+struct Driven(AtomicUsize);
+
+impl<S: Readiness> Source<S> for Driven {
+    fn ready(&self, _: Edges) -> Turn {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Turn::default()
+    }
+}
+
+impl Driven {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn weak<S: Readiness>(source: &Arc<impl Source<S> + 'static>) -> Weak<dyn Source<S>> {
+    Arc::downgrade(&(Arc::clone(source) as Arc<dyn Source<S>>))
+}
+
+fn added<S: Readiness>(shared: &Background<S>) -> (Arc<Domain<S>>, u64) {
+    let domain = Arc::new(Domain::new(Arc::default()).unwrap());
+    shared.add(&domain).unwrap();
+    let token = domain.background_token().unwrap();
+    (domain, token)
+}
+
+#[test]
+fn what_is_polled_is_left_alone_and_taken_over_when_the_polls_end() {
+    let shared = Background::<Set>::new().unwrap();
+    let (domain, token) = added(&shared);
+    let source = Arc::new(Driven::default());
+    let mut thread = Thread::new(Arc::clone(&shared));
+
+    domain.polled();
+    thread.watch(token, &domain);
+    for _ in 0..4 {
+        domain.polled();
+        thread.look();
+    }
+    assert_eq!(thread.tick, LAST_TICK);
+    // Work that nobody has taken up yet is looked at again soon, but it is the poller's.
+    domain.defer(weak(&source));
+    for _ in 0..3 {
+        domain.polled();
+        thread.look();
+    }
+    assert_eq!((source.count(), thread.tick), (0, FIRST_TICK));
+    // Work that comes and is taken up has a poll to wait for.
+    for _ in 0..3 {
+        assert!(!domain.poll());
+        domain.defer(weak(&source));
+        domain.polled();
+        thread.look();
+    }
+    assert_eq!((source.count(), thread.tick), (3, HELD_TICK));
+    // Nobody polls any more.
+    thread.look();
+    assert_eq!(source.count(), 4);
+    assert!(thread.watched.is_empty());
+}
+
+#[test]
+fn what_is_remembered_of_a_queue_that_has_gone_is_not_the_next_ones() {
+    let shared = Background::<Set>::new().unwrap();
+    let mut thread = Thread::new(Arc::clone(&shared));
+    let (old, token) = added(&shared);
+    thread.watch(token, &old);
+    shared.remove(&old);
+    drop(old);
+
+    let (domain, _) = added(&shared);
+    let source = Arc::new(Driven::default());
+    domain.defer(weak(&source));
+    // What was watched, noticed, handed over and reported of the old one.
+    shared.noticed.lock().push(token);
+    shared.handed_over.lock().push(token);
+    thread.reported(token);
+    thread.take_notice(Instant::now());
+    thread.take_handed_over();
+    thread.look();
+    assert_eq!(source.count(), 0);
+    assert!(thread.watched.is_empty());
+}
+
+thread_local! {
+    /// Nothing can be added to a set.
+    static EXHAUSTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets of a system that is short of memory at times.
+struct Scarce(Epoll);
+
+impl Watch<Self> for Scarce {
+    fn id(&self) -> BorrowedFd<'_> {
+        self.0.id()
+    }
+}
+
+impl Watch<Scarce> for UnixStream {
+    fn id(&self) -> BorrowedFd<'_> {
+        Watch::<Epoll>::id(self)
+    }
+}
+
+/// A source of a scarce set, for the set below.
+struct Below<'a, T>(&'a T);
+
+impl<T: Watch<Scarce>> Watch<Epoll> for Below<'_, T> {
+    fn id(&self) -> BorrowedFd<'_> {
+        self.0.id()
+    }
+}
+
+fn add(add: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    if EXHAUSTED.get() {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    add()
+}
+
+impl Readiness for Scarce {
+    type Id<'a> = BorrowedFd<'a>;
+    type Waker = ScarceWaker;
+
+    fn new() -> io::Result<Self> {
+        Epoll::new().map(Self)
+    }
+
+    fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        add(|| self.0.add_stream(&Below(source), token, edges))
+    }
+
+    fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        self.0.change_stream(&Below(source), token, edges)
+    }
+
+    fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        add(|| self.0.add_level(&Below(source), token))
+    }
+
+    fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        add(|| self.0.add_set(&Below(source), token))
+    }
+
+    fn mute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.0.mute(&Below(source), token)
+    }
+
+    fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.0.unmute(&Below(source), token)
+    }
+
+    fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
+        self.0.remove(&Below(source))
+    }
+
+    fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
+        self.0.wait(limit, each)
+    }
+}
+
+struct ScarceWaker(EventFd);
+
+impl Watch<Scarce> for ScarceWaker {
+    fn id(&self) -> BorrowedFd<'_> {
+        Watch::<Epoll>::id(&self.0)
+    }
+}
+
+impl Wake<Scarce> for ScarceWaker {
+    fn new() -> io::Result<Self> {
+        EventFd::new().map(Self)
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// Reads what comes.
+struct Reader {
+    stream: UnixStream,
+    token: OnceLock<u64>,
+    received: AtomicUsize,
+}
+
+impl Reader {
+    fn new(domain: &Domain<Scarce>) -> (Arc<Self>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let reader = Arc::new(Self {
+            stream: ours,
+            token: OnceLock::new(),
+            received: AtomicUsize::new(0),
+        });
+        let token = domain.add(&reader.stream, weak(&reader), Edges::READ);
+        reader.token.set(token.unwrap()).unwrap();
+        (reader, theirs)
+    }
+
+    fn received(&self) -> usize {
+        self.received.load(Ordering::Relaxed)
+    }
+}
+
+impl Source<Scarce> for Reader {
+    fn ready(&self, _: Edges) -> Turn {
+        let mut octets = 0;
+        while let Ok(count) = (&self.stream).read(&mut [0; 16]) {
+            octets += count;
+        }
+        self.received.fetch_add(octets, Ordering::Relaxed);
+        Turn {
+            octets,
+            ..Turn::default()
+        }
+    }
+
+    fn leave(&self, domain: &Domain<Scarce>) -> bool {
+        domain.leave(&self.stream)
+    }
+
+    fn rejoin(&self, domain: &Domain<Scarce>) -> bool {
+        domain.rejoin(&self.stream, *self.token.get().unwrap(), Edges::READ)
+    }
+}
+
+struct Never;
+
+impl Timed for Never {
+    fn expired(&self, _: TimerKey, _: Instant) {}
+}
+
+/// Rounds of the thread until a reader has so much; every tick is due at once.
+fn until_received(thread: &mut Thread<Scarce>, reader: &Reader, wanted: usize) {
+    let begun = Instant::now();
+    let now = Cell::new(begun);
+    // Only to end a hang.
+    let limit = Duration::from_secs(60);
+    let end = thread.shared.set_timer(begun + limit, Weak::<Never>::new());
+    while reader.received() < wanted {
+        let later = || {
+            now.set(now.get() + LAST_TICK);
+            now.get()
+        };
+        thread.round(later).unwrap();
+        assert!(begun.elapsed() < limit / 2, "not served");
+    }
+    thread.shared.timers.cancel(end);
+    assert_eq!(reader.received(), wanted);
+}
+
+#[test]
+fn a_queue_that_cannot_be_put_back_is_served_until_it_can() {
+    let shared = Background::<Scarce>::new().unwrap();
+    let mut thread = Thread::new(Arc::clone(&shared));
+    let (domain, token) = added(&shared);
+    let (reader, mut peer) = Reader::new(&domain);
+    // Somebody polls, so that the queue is out of the set; then nobody does, and there is no memory to put it back.
+    domain.polled();
+    peer.write_all(b".").unwrap();
+    thread.round(Instant::now).unwrap();
+    assert!(!thread.watched[&token].reported);
+    EXHAUSTED.set(true);
+    until_received(&mut thread, &reader, 1);
+    for wanted in 2..=3 {
+        peer.write_all(b".").unwrap();
+        until_received(&mut thread, &reader, wanted);
+        assert!(!thread.watched[&token].reported);
+    }
+    // It is handed over at once, too.
+    domain.polled();
+    shared.hand_over(&domain);
+    peer.write_all(b".").unwrap();
+    until_received(&mut thread, &reader, 4);
+    EXHAUSTED.set(false);
+    thread.look();
+    assert!(thread.watched.is_empty());
+    assert!(!domain.set_watched(false));
+    peer.write_all(b".").unwrap();
+    until_received(&mut thread, &reader, 5);
+}
+
+#[test]
+fn a_stream_that_cannot_be_put_back_is_asked_until_it_can() {
+    let shared = Background::<Scarce>::new().unwrap();
+    let mut thread = Thread::new(Arc::clone(&shared));
+    let (domain, token) = added(&shared);
+    let (reader, mut peer) = Reader::new(&domain);
+    // Polled until it leaves the set.
+    let mut polls = 0;
+    while !domain.is_apart() {
+        peer.write_all(b".").unwrap();
+        domain.polled();
+        if domain.poll() {
+            shared.notice(&domain);
+        }
+        polls += 1;
+    }
+    assert_eq!(reader.received(), polls);
+    thread.round(Instant::now).unwrap();
+    EXHAUSTED.set(true);
+    for more in 1..=3 {
+        peer.write_all(b".").unwrap();
+        until_received(&mut thread, &reader, polls + more);
+        assert!(domain.is_apart());
+        assert!(!domain.is_waited_for(), "it would wake no sleeper");
+    }
+    EXHAUSTED.set(false);
+    thread.look();
+    assert!(!domain.is_apart());
+    assert!(thread.watched.is_empty());
+    assert!(!domain.set_watched(false));
+    peer.write_all(b".").unwrap();
+    until_received(&mut thread, &reader, polls + 4);
+    assert_eq!(
+        thread
+            .shared
+            .domain(token)
+            .map(|same| Arc::ptr_eq(&same, &domain)),
+        Some(true)
+    );
+}

@@ -1,0 +1,454 @@
+//! A model of the system: streams, wakers and sets, with the rules of epoll. Each call is one step under one lock.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::io;
+use std::panic;
+use std::sync::Once;
+use std::time::Duration;
+
+use loom::sync::{Condvar, Mutex};
+
+use super::super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
+
+loom::lazy_static! {
+    /// The system of one run.
+    static ref KERNEL: Kernel = Kernel::new();
+}
+
+thread_local! {
+    /// The calls of one run, to be shown when it fails. All threads of a model are one thread of the system.
+    static CALLS: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Begins a run. The calls of one that fails are printed.
+pub(super) fn begin() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            // Loom ends its threads by panics as well, which have no text.
+            if info.payload_as_str().is_some() {
+                // Ticks without end are cut short.
+                let calls = CALLS.take();
+                calls.lines().take(200).for_each(|call| println!("{call}"));
+            }
+            before(info);
+        }));
+    });
+    CALLS.with_borrow_mut(String::clear);
+}
+
+fn note(call: impl std::fmt::Debug) {
+    let by = loom::thread::current().id();
+    CALLS
+        .with_borrow_mut(|calls| writeln!(calls, "{by:?} {call:?}"))
+        .unwrap();
+}
+
+struct Kernel {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    objects: Vec<Object>,
+    /// So many attempts to add something to a set fail from now on.
+    failing: usize,
+}
+
+struct Object {
+    kind: Kind,
+    /// The sets that report it.
+    reported_by: Vec<usize>,
+}
+
+enum Kind {
+    Gone,
+    Stream { octets: usize, ended: bool },
+    Waker { awake: bool },
+    Set { items: Vec<Item>, ready: Vec<usize> },
+}
+
+/// A source in a set.
+#[derive(Clone, Copy)]
+struct Item {
+    source: usize,
+    token: u64,
+    wanted: Edges,
+    level: bool,
+}
+
+impl Kernel {
+    fn new() -> Self {
+        Self {
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap();
+        let done = call(&mut state);
+        drop(state);
+        self.changed.notify_all();
+        done
+    }
+
+    fn make(&self, kind: Kind) -> usize {
+        self.with(|state| {
+            state.objects.push(Object {
+                kind,
+                reported_by: Vec::new(),
+            });
+            state.objects.len() - 1
+        })
+    }
+}
+
+impl State {
+    fn set(&mut self, set: usize) -> (&mut Vec<Item>, &mut Vec<usize>) {
+        match &mut self.objects[set].kind {
+            Kind::Set { items, ready } => (items, ready),
+            _ => unreachable!("a set is used after it was closed"),
+        }
+    }
+
+    /// What a source is ready for.
+    fn poll(&mut self, source: usize) -> Edges {
+        match &mut self.objects[source].kind {
+            Kind::Gone => Edges::empty(),
+            Kind::Stream { octets, ended } => {
+                let mut edges = Edges::WRITE;
+                if *octets > 0 || *ended {
+                    edges |= Edges::READ;
+                }
+                if *ended {
+                    edges |= Edges::HANGUP;
+                }
+                edges
+            }
+            Kind::Waker { awake: true } => Edges::READ,
+            Kind::Waker { awake: false } => Edges::empty(),
+            Kind::Set { items, ready } => {
+                let (items, candidates) = (items.clone(), std::mem::take(ready));
+                let ready: Vec<usize> = candidates
+                    .into_iter()
+                    .filter(|source| self.is_ready(&items, *source))
+                    .collect();
+                let any = !ready.is_empty();
+                *self.set(source).1 = ready;
+                if any { Edges::READ } else { Edges::empty() }
+            }
+        }
+    }
+
+    fn is_ready(&mut self, items: &[Item], source: usize) -> bool {
+        let item = items.iter().find(|item| item.source == source);
+        item.is_some_and(|item| self.poll(source).intersects(item.wanted))
+    }
+
+    /// Something has happened to a source: the sets that report it become ready, whether they were before or not.
+    fn happened(&mut self, source: usize, what: Edges) {
+        for set in self.objects[source].reported_by.clone() {
+            let (items, ready) = self.set(set);
+            let item = items.iter().find(|item| item.source == source);
+            if item.is_some_and(|item| item.wanted.intersects(what)) {
+                if !ready.contains(&source) {
+                    ready.push(source);
+                }
+                self.happened(set, Edges::READ);
+            }
+        }
+    }
+
+    fn add(&mut self, set: usize, item: Item) -> io::Result<()> {
+        if self.failing > 0 {
+            self.failing -= 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        note(("add", set, item.source));
+        let items = self.set(set).0;
+        if items.iter().any(|other| other.source == item.source) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        items.push(item);
+        self.objects[item.source].reported_by.push(set);
+        self.look_anew(set, item);
+        Ok(())
+    }
+
+    fn change(&mut self, set: usize, item: Item) -> io::Result<()> {
+        note(("change", set, item.source, item.wanted));
+        let items = self.set(set).0;
+        let Some(old) = items.iter_mut().find(|other| other.source == item.source) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        *old = item;
+        self.look_anew(set, item);
+        Ok(())
+    }
+
+    fn look_anew(&mut self, set: usize, item: Item) {
+        if self.poll(item.source).intersects(item.wanted) {
+            let ready = self.set(set).1;
+            if !ready.contains(&item.source) {
+                ready.push(item.source);
+            }
+            self.happened(set, Edges::READ);
+        }
+    }
+
+    fn remove(&mut self, set: usize, source: usize) -> io::Result<()> {
+        note(("remove", set, source));
+        let (items, ready) = self.set(set);
+        let before = items.len();
+        items.retain(|item| item.source != source);
+        if items.len() == before {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        ready.retain(|ready| *ready != source);
+        self.objects[source].reported_by.retain(|by| *by != set);
+        Ok(())
+    }
+
+    fn close(&mut self, object: usize) {
+        for set in self.objects[object].reported_by.clone() {
+            let _ = self.remove(set, object);
+        }
+        if let Kind::Set { items, .. } = &self.objects[object].kind {
+            for item in items.clone() {
+                let _ = self.remove(object, item.source);
+            }
+        }
+        self.objects[object].kind = Kind::Gone;
+    }
+
+    fn take_ready(&mut self, set: usize) -> Vec<Ready> {
+        let (items, candidates) = {
+            let (items, ready) = self.set(set);
+            (items.clone(), std::mem::take(ready))
+        };
+        let (mut reported, mut left, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        for source in candidates {
+            if reported.len() == BATCH {
+                left.push(source);
+                continue;
+            }
+            let Some(item) = items.iter().find(|item| item.source == source) else {
+                continue;
+            };
+            let edges = self.poll(source) & item.wanted;
+            if !edges.is_empty() {
+                let token = item.token;
+                reported.push(Ready { token, edges });
+                if item.level {
+                    again.push(source);
+                }
+            }
+        }
+        left.append(&mut again);
+        *self.set(set).1 = left;
+        reported
+    }
+}
+
+/// The next `count` attempts to add something to a set fail.
+pub(super) fn fail_adds(count: usize) {
+    KERNEL.with(|state| state.failing = count);
+}
+
+/// Something of the system's, closed when it is dropped.
+#[derive(Debug)]
+struct Handle(usize);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            KERNEL.with(|state| state.close(self.0));
+        }
+    }
+}
+
+/// One end of a connection, which a peer writes to.
+#[derive(Debug)]
+pub(super) struct Stream(Handle);
+
+impl Stream {
+    pub(super) fn new() -> Self {
+        let kind = Kind::Stream {
+            octets: 0,
+            ended: false,
+        };
+        Self(Handle(KERNEL.make(kind)))
+    }
+
+    /// What a peer does: sends so many octets, and maybe ends the stream with them.
+    pub(super) fn peer_sends(&self, count: usize, end: bool) {
+        KERNEL.with(|state| {
+            note(("peer sends", self.0.0, count, end));
+            if let Kind::Stream { octets, ended } = &mut state.objects[self.0.0].kind {
+                *octets += count;
+                *ended |= end;
+            }
+            let what = if end {
+                Edges::READ | Edges::HANGUP
+            } else {
+                Edges::READ
+            };
+            state.happened(self.0.0, what);
+        });
+    }
+
+    /// Reads at most `most` octets; 0 is the peer's end, `None` nothing for now.
+    pub(super) fn read(&self, most: usize) -> Option<usize> {
+        KERNEL.with(|state| match &mut state.objects[self.0.0].kind {
+            Kind::Stream { octets: 0, ended } => {
+                note(("read", self.0.0, &ended));
+                ended.then_some(0)
+            }
+            Kind::Stream { octets, .. } => {
+                let count = most.min(*octets);
+                *octets -= count;
+                note(("read", self.0.0, count));
+                Some(count)
+            }
+            _ => unreachable!("a stream is used after it was closed"),
+        })
+    }
+}
+
+impl Watch<Set> for Stream {
+    fn id(&self) -> usize {
+        self.0.0
+    }
+}
+
+/// A set of the model.
+#[derive(Debug)]
+pub(super) struct Set(Handle);
+
+impl Watch<Self> for Set {
+    fn id(&self) -> usize {
+        self.0.0
+    }
+}
+
+const NESTED: Edges = Edges::READ;
+
+impl Set {
+    fn item(source: &impl Watch<Self>, token: u64, wanted: Edges, level: bool) -> Item {
+        Item {
+            source: source.id(),
+            token,
+            wanted,
+            level,
+        }
+    }
+
+    fn put(&self, item: Item) -> io::Result<()> {
+        KERNEL.with(|state| state.add(self.0.0, item))
+    }
+
+    fn change(&self, item: Item) -> io::Result<()> {
+        KERNEL.with(|state| state.change(self.0.0, item))
+    }
+}
+
+impl Readiness for Set {
+    type Id<'a> = usize;
+    type Waker = Waker;
+
+    fn new() -> io::Result<Self> {
+        let kind = Kind::Set {
+            items: Vec::new(),
+            ready: Vec::new(),
+        };
+        Ok(Self(Handle(KERNEL.make(kind))))
+    }
+
+    fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        self.put(Self::item(source, token, edges | Edges::HANGUP, false))
+    }
+
+    fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        self.change(Self::item(source, token, edges | Edges::HANGUP, false))
+    }
+
+    fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.put(Self::item(source, token, NESTED, true))
+    }
+
+    fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.put(Self::item(source, token, NESTED, false))
+    }
+
+    fn mute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.change(Self::item(source, token, Edges::empty(), false))
+    }
+
+    fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.change(Self::item(source, token, NESTED, false))
+    }
+
+    fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
+        KERNEL.with(|state| state.remove(self.0.0, source.id()))
+    }
+
+    fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
+        let mut state = KERNEL.state.lock().unwrap();
+        let mut ready = state.take_ready(self.0.0);
+        // There is no clock: a limit has passed at once.
+        while ready.is_empty() && limit.is_none() {
+            note(("sleep", self.0.0));
+            state = KERNEL.changed.wait(state).unwrap();
+            ready = state.take_ready(self.0.0);
+        }
+        drop(state);
+        if !ready.is_empty() {
+            note(("reported", self.0.0, &ready));
+        }
+        let count = ready.len();
+        ready.into_iter().for_each(each);
+        Ok(count)
+    }
+}
+
+/// A waker of the model.
+#[derive(Debug)]
+pub(in super::super) struct Waker(Handle);
+
+impl Watch<Set> for Waker {
+    fn id(&self) -> usize {
+        self.0.0
+    }
+}
+
+impl Waker {
+    fn become_awake(&self, now: bool) {
+        KERNEL.with(|state| {
+            note(("waker", self.0.0, now));
+            if let Kind::Waker { awake } = &mut state.objects[self.0.0].kind {
+                *awake = now;
+            }
+            if now {
+                state.happened(self.0.0, Edges::READ);
+            }
+        });
+    }
+}
+
+impl Wake<Set> for Waker {
+    fn new() -> io::Result<Self> {
+        Ok(Self(Handle(KERNEL.make(Kind::Waker { awake: false }))))
+    }
+
+    fn wake(&self) {
+        self.become_awake(true);
+    }
+
+    fn clear(&self) {
+        self.become_awake(false);
+    }
+}

@@ -1,0 +1,698 @@
+//! The whole hand-off between threads that poll, threads that sleep and the background thread, over a model of sets, under
+//! every interleaving that loom's memory model allows, up to a number of preemptions:
+//! `RUSTFLAGS="--cfg loom" cargo test -p softnd --lib loom`.
+//!
+//! What runs are the domain, the parking, the background thread and the lock of a source themselves; the system below them,
+//! and the streams above, are models. A wake-up that is lost shows as a deadlock, or as more branches than any run needs
+//! because the background thread ticks for ever.
+
+mod kernel;
+
+use std::cell::Cell;
+use std::io;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use loom::thread;
+
+use super::background::{Background, Thread};
+use super::domain::{Domain, Source, Turn};
+use super::parking::Parking;
+use super::turns::Turns;
+use super::{BATCH, Edges, Readiness};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use kernel::{Set, Stream};
+
+fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 4000;
+    builder.check(move || {
+        kernel::begin();
+        run();
+    });
+}
+
+/// A request that somebody waits for.
+#[derive(Default)]
+struct Request(AtomicBool);
+
+impl Request {
+    fn is_done(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Ends it; false if it has ended before.
+    fn end(&self) -> bool {
+        !self.0.swap(true, Ordering::SeqCst)
+    }
+}
+
+/// What all queues of an adapter share.
+struct World {
+    #[allow(dead_code, reason = "kept alive for the others")]
+    control: Arc<Domain<Set>>,
+    background: Arc<Background<Set>>,
+    parking: Arc<Parking<Set>>,
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        let parked = Arc::new(AtomicUsize::new(0));
+        let control = Arc::new(Domain::new(Arc::clone(&parked)).unwrap());
+        control.add_interest();
+        control.set_armed(true);
+        let background = Background::new().unwrap();
+        background.add(&control).unwrap();
+        let parking = Arc::new(Parking::new(&control, &background, &parked).unwrap());
+        Arc::new(Self {
+            control,
+            background,
+            parking,
+        })
+    }
+
+    /// Starts the background thread. Every time it looks at the clock, the next tick is due.
+    fn run_background(&self) -> thread::JoinHandle<()> {
+        let shared = Arc::clone(&self.background);
+        thread::spawn(move || {
+            let mut thread = Thread::new(shared);
+            let now = Cell::new(Instant::now());
+            while !thread.is_stopped() {
+                let later = || {
+                    now.set(now.get() + Duration::from_millis(20));
+                    now.get()
+                };
+                thread.round(later).unwrap();
+                thread::yield_now();
+            }
+        })
+    }
+
+    /// Waits for a request, as `Overlapped::wait` does.
+    fn wait(&self, request: &Request) {
+        self.wait_after(request, || {});
+    }
+
+    fn wait_after(&self, request: &Request, begin: impl Fn()) {
+        while !request.is_done() {
+            self.parking.park(&|| request.is_done(), None, &begin);
+        }
+    }
+}
+
+/// What a completion queue is to the hand-off.
+struct Queue {
+    world: Arc<World>,
+    domain: Arc<Domain<Set>>,
+    token: u64,
+}
+
+impl Queue {
+    fn new(world: &Arc<World>) -> io::Result<Arc<Self>> {
+        let domain = Arc::new(Domain::new(world.parking.parked())?);
+        world.background.add(&domain)?;
+        let token = world.parking.add_queue(&domain);
+        Ok(Arc::new(Self {
+            world: Arc::clone(world),
+            domain,
+            token,
+        }))
+    }
+
+    /// A Notify that waits.
+    fn arm(&self) {
+        self.domain.add_interest();
+        self.world.parking.arm(&self.domain, self.token);
+    }
+
+    /// A poll that finds no result.
+    fn poll(&self) {
+        self.domain.polled();
+        if self.domain.poll() {
+            self.world.background.notice(&self.domain);
+        }
+    }
+
+    /// The thread that has polled goes to sleep.
+    fn stop_polling(&self) {
+        if !self.domain.is_waited_for() {
+            self.world.background.hand_over(&self.domain);
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.world.parking.remove_queue(&self.domain, self.token);
+        self.world.background.remove(&self.domain);
+    }
+}
+
+/// What a read takes at most, and how many of them a visit makes.
+const SPACE: usize = 2;
+const BUDGET: usize = 2;
+
+/// A connection: its stream is read by whoever drives it.
+struct Connection {
+    turns: Turns<State>,
+    stream: Stream,
+    queue: Arc<Queue>,
+    token: OnceLock<u64>,
+    /// Ends when so much has been received; a Notify of the queue.
+    received: (usize, Request),
+    /// Ends with the stream.
+    ended: Request,
+    this: Weak<Self>,
+}
+
+#[derive(Default)]
+struct State {
+    received: usize,
+    ended: bool,
+    readable: bool,
+    hangup: bool,
+}
+
+impl Connection {
+    fn new(queue: &Arc<Queue>, goal: usize) -> Arc<Self> {
+        let this = Arc::new_cyclic(|this| Self {
+            turns: Turns::new(State::default()),
+            stream: Stream::new(),
+            queue: Arc::clone(queue),
+            token: OnceLock::new(),
+            received: (goal, Request::default()),
+            ended: Request::default(),
+            this: this.clone(),
+        });
+        let added = queue.domain.add(&this.stream, this.source(), Edges::READ);
+        this.token.set(added.unwrap()).unwrap();
+        this
+    }
+
+    fn source(&self) -> Weak<dyn Source<Set>> {
+        self.this.clone()
+    }
+
+    fn drive(&self, edges: Edges) -> Turn {
+        self.turns.drive(edges, |mut state, edges| {
+            let before = state.received;
+            let unfinished = state.read(&self.stream, edges);
+            let (received, ended) = (state.received, state.ended);
+            drop(state);
+            if received >= self.received.0 && self.received.1.end() {
+                self.queue.domain.drop_interest();
+                self.queue.world.parking.wake();
+            }
+            if ended && self.ended.end() {
+                self.queue.world.parking.wake();
+            }
+            Turn {
+                unfinished,
+                blocked: false,
+                octets: received - before,
+            }
+        })
+    }
+
+    /// Does something with the lock held, as a call of the client does.
+    fn with<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
+        let done = call(&mut self.turns.lock());
+        if self.turns.has_left() && self.drive(Edges::empty()).unfinished {
+            self.queue.domain.defer(self.source());
+            self.queue.world.background.notice(&self.queue.domain);
+            self.queue.world.parking.wake();
+        }
+        done
+    }
+}
+
+impl State {
+    /// Reads as a link does; true when the budget ended it.
+    fn read(&mut self, stream: &Stream, edges: Edges) -> bool {
+        self.readable |= edges.contains(Edges::READ);
+        self.hangup |= edges.contains(Edges::HANGUP);
+        for _ in 0..BUDGET {
+            if self.ended || !self.readable {
+                return false;
+            }
+            match stream.read(SPACE) {
+                None => self.readable = false,
+                Some(0) => self.ended = true,
+                Some(count) => {
+                    self.received += count;
+                    self.readable = count == SPACE || self.hangup;
+                }
+            }
+        }
+        self.readable && !self.ended
+    }
+}
+
+impl Source<Set> for Connection {
+    fn ready(&self, edges: Edges) -> Turn {
+        self.drive(edges)
+    }
+
+    fn leave(&self, domain: &Domain<Set>) -> bool {
+        self.with(|_| domain.leave(&self.stream))
+    }
+
+    fn rejoin(&self, domain: &Domain<Set>) -> bool {
+        let token = *self.token.get().unwrap();
+        self.with(|_| domain.rejoin(&self.stream, token, Edges::READ))
+    }
+}
+
+/// Runs `peer` and the background thread beside `client`, all of which have to come to their ends.
+fn beside(world: &Arc<World>, peer: impl FnOnce() + 'static, client: impl FnOnce()) {
+    let background = world.run_background();
+    let peer = thread::spawn(peer);
+    client();
+    peer.join().unwrap();
+    world.background.stop();
+    background.join().unwrap();
+}
+
+/// As [`beside`], without the background thread: what sleepers owe each other.
+fn beside_nobody(peer: impl FnOnce() + 'static, client: impl FnOnce()) {
+    let peer = thread::spawn(peer);
+    client();
+    peer.join().unwrap();
+}
+
+/// A connection on a queue of its own that was polled so often that its stream has left the set.
+fn polled(world: &Arc<World>, goal: usize) -> (Arc<Queue>, Arc<Connection>) {
+    let queue = Queue::new(world).unwrap();
+    let connection = Connection::new(&queue, goal);
+    for _ in 0..2 {
+        connection.stream.peer_sends(1, false);
+        queue.poll();
+    }
+    assert!(queue.domain.is_apart());
+    (queue, connection)
+}
+
+#[test]
+fn a_thread_that_waits_is_woken() {
+    model(3, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, 1);
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(1, false),
+            || {
+                queue.arm();
+                world.wait(&connection.received.1);
+            },
+        );
+    });
+}
+
+/// Its stream is back in the set before the thread sleeps.
+#[test]
+fn a_thread_that_waits_after_polling_is_woken() {
+    model(2, || {
+        let world = World::new();
+        let (queue, connection) = polled(&world, 3);
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(1, false),
+            || {
+                queue.arm();
+                world.wait(&connection.received.1);
+            },
+        );
+    });
+}
+
+/// The thread sleeps over something else, so the background thread takes over.
+#[test]
+fn the_end_is_found_after_polling() {
+    model(2, || {
+        let world = World::new();
+        let (queue, connection) = polled(&world, usize::MAX);
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(0, true),
+            || world.wait_after(&connection.ended, || queue.stop_polling()),
+        );
+    });
+}
+
+/// Data and the end are one event, and a read that is short does not show the end.
+#[test]
+fn the_end_is_found_behind_data() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, 2);
+        connection.stream.peer_sends(1, false);
+        queue.poll();
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(1, true),
+            || {
+                queue.arm();
+                world.wait(&connection.received.1);
+                queue.arm();
+                world.wait(&connection.ended);
+            },
+        );
+    });
+}
+
+/// The end lies behind more than one visit takes, and the thread that made the visit has what it waited for.
+#[test]
+fn work_that_a_woken_thread_leaves_is_done() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, 2);
+        connection.stream.peer_sends(1, false);
+        queue.poll();
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(2 * BUDGET * SPACE + 1, true),
+            || {
+                queue.arm();
+                world.wait(&connection.received.1);
+                world.wait(&connection.ended);
+            },
+        );
+    });
+}
+
+/// More streams become ready at once than a set reports at once.
+#[test]
+fn every_ready_stream_is_found() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connections = [(); BATCH + 1].map(|()| Connection::new(&queue, 1));
+        let senders = connections.clone();
+        beside(
+            &world,
+            move || {
+                for sender in senders {
+                    sender.stream.peer_sends(1, false);
+                }
+            },
+            || {
+                for _ in &connections {
+                    queue.arm();
+                }
+                for connection in &connections {
+                    world.wait(&connection.received.1);
+                }
+            },
+        );
+    });
+}
+
+/// A stream that is hot has gone to another domain, and another one of the queue is not hot.
+#[test]
+fn a_hot_stream_that_has_gone_hides_no_other_one() {
+    model(2, || {
+        let world = World::new();
+        let (queue, gone) = polled(&world, usize::MAX);
+        queue
+            .domain
+            .remove(&gone.stream, *gone.token.get().unwrap());
+        let connection = Connection::new(&queue, 1);
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(1, false),
+            || {
+                queue.arm();
+                world.wait(&connection.received.1);
+            },
+        );
+    });
+}
+
+/// A thread that was told of a stream goes because what it waited for has ended elsewhere; another one waits for the stream.
+#[test]
+fn a_thread_that_goes_leaves_nothing_behind() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, 1);
+        queue.arm();
+        let other = Arc::new(Request::default());
+        let (sender, ended, at) = (
+            Arc::clone(&connection),
+            Arc::clone(&other),
+            Arc::clone(&world),
+        );
+        let peer = move || {
+            sender.stream.peer_sends(1, false);
+            ended.end();
+            at.parking.wake();
+        };
+        beside_nobody(peer, || {
+            let second = {
+                let (world, other) = (Arc::clone(&world), Arc::clone(&other));
+                thread::spawn(move || world.wait(&other))
+            };
+            world.wait(&connection.received.1);
+            second.join().unwrap();
+        });
+    });
+}
+
+/// Threads that wait in the parking do not take wake-ups away from one that waits outside.
+#[test]
+fn a_thread_that_waits_outside_is_woken() {
+    model(2, || {
+        let world = World::new();
+        let requests = [(); 2].map(|()| Arc::new(Request::default()));
+        let [inside, outside] = requests.clone();
+        let at = Arc::clone(&world);
+        let peer = move || {
+            for request in requests {
+                request.end();
+                at.parking.wake();
+            }
+        };
+        world.parking.outside();
+        beside_nobody(peer, || {
+            let loops = {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    while !outside.is_done() {
+                        world.parking.outside().wait(None, |_| {}).unwrap();
+                        world.parking.progress();
+                    }
+                })
+            };
+            world.wait(&inside);
+            loops.join().unwrap();
+        });
+    });
+}
+
+/// What the background thread remembers of a queue that has gone does not touch the next one.
+#[test]
+fn queues_come_and_go() {
+    model(3, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, usize::MAX);
+        let background = world.run_background();
+        queue.domain.polled();
+        connection.stream.peer_sends(1, false);
+        drop((connection, queue));
+        drop(Queue::new(&world).unwrap());
+        world.background.stop();
+        background.join().unwrap();
+    });
+}
+
+/// A stream that cannot be put back into the set of its queue is asked all the same.
+#[test]
+fn a_stream_that_cannot_be_put_back_is_served() {
+    for failing in 1..=3 {
+        model(2, move || {
+            let world = World::new();
+            let (queue, connection) = polled(&world, usize::MAX);
+            let sender = Arc::clone(&connection);
+            beside(
+                &world,
+                move || sender.stream.peer_sends(0, true),
+                || {
+                    queue.poll();
+                    kernel::fail_adds(failing);
+                    world.wait_after(&connection.ended, || queue.stop_polling());
+                },
+            );
+        });
+    }
+}
+
+/// The same for one that was out of the set because it was polled while something came.
+#[test]
+fn a_queue_that_cannot_be_put_back_is_served() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, usize::MAX);
+        queue.domain.polled();
+        connection.stream.peer_sends(1, false);
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(0, true),
+            || {
+                kernel::fail_adds(1);
+                world.wait_after(&connection.ended, || queue.stop_polling());
+            },
+        );
+    });
+}
+
+/// Threads that wait cannot be told of a queue, so that the background thread has to see to it.
+#[test]
+fn a_queue_that_cannot_be_armed_is_served() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, 1);
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(1, false),
+            || {
+                kernel::fail_adds(1);
+                queue.arm();
+                kernel::fail_adds(0);
+                world.wait(&connection.received.1);
+            },
+        );
+    });
+}
+
+/// Edges that a driver leaves because the lock is taken are taken up by the one that holds it, whoever that is.
+#[test]
+fn a_driver_that_finds_the_lock_taken_leaves_its_edges() {
+    model(3, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, usize::MAX);
+        let other = Arc::clone(&connection);
+        let driver = thread::spawn(move || {
+            other.stream.peer_sends(1, false);
+            other.drive(Edges::READ);
+        });
+        let other = Arc::clone(&connection);
+        let client = thread::spawn(move || other.with(|_| {}));
+        connection.drive(Edges::KICK);
+        driver.join().unwrap();
+        client.join().unwrap();
+        assert_eq!(connection.turns.lock().received, 1);
+    });
+}
+
+/// A visit that was not finished stays so, whatever the next one finds.
+#[test]
+fn a_turn_is_finished_when_all_its_visits_are() {
+    model(3, || {
+        let turns = Arc::new(Turns::new(()));
+        let drive = |turns: &Turns<()>, own| {
+            turns.drive(own, |state, edges| {
+                drop(state);
+                let unfinished = edges.contains(Edges::WRITE);
+                Turn {
+                    unfinished,
+                    ..Turn::default()
+                }
+            })
+        };
+        let other = Arc::clone(&turns);
+        let driver = thread::spawn(move || drive(&other, Edges::READ).unfinished);
+        let unfinished = drive(&turns, Edges::WRITE).unfinished;
+        assert!(driver.join().unwrap() || unfinished);
+        assert!(!turns.has_left());
+    });
+}
+
+/// A thread polls, and stops when it likes, beside one that waits for the same queue.
+#[test]
+fn polls_take_nothing_away_from_a_thread_that_waits() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, 2);
+        connection.stream.peer_sends(1, false);
+        queue.poll();
+        let sender = Arc::clone(&connection);
+        let polling = Arc::clone(&queue);
+        let poller = thread::spawn(move || polling.poll());
+        beside_nobody(
+            move || sender.stream.peer_sends(1, true),
+            || {
+                queue.arm();
+                world.wait(&connection.received.1);
+                queue.arm();
+                world.wait(&connection.ended);
+            },
+        );
+        poller.join().unwrap();
+    });
+}
+
+/// A thread that begins to wait finds the hot streams taken by one that polls, which then puts them back.
+#[test]
+fn a_poll_puts_back_what_a_thread_begins_to_wait_for() {
+    model(2, || {
+        let world = World::new();
+        let (queue, connection) = polled(&world, 3);
+        let sender = Arc::clone(&connection);
+        let polling = Arc::clone(&queue);
+        let poller = thread::spawn(move || polling.poll());
+        beside_nobody(
+            move || sender.stream.peer_sends(1, false),
+            || {
+                queue.arm();
+                world.wait(&connection.received.1);
+            },
+        );
+        poller.join().unwrap();
+    });
+}
+
+/// A wake-up that comes while a thread wakes up by itself does not keep it awake later.
+#[test]
+fn a_late_wake_up_does_not_stay() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, 1);
+        let sender = Arc::clone(&connection);
+        let at = Arc::clone(&world);
+        queue.arm();
+        beside_nobody(
+            move || {
+                sender.stream.peer_sends(1, false);
+                at.parking.wake();
+                thread::yield_now();
+                sender.stream.peer_sends(0, true);
+            },
+            || {
+                world.wait(&connection.received.1);
+                queue.arm();
+                world.wait(&connection.ended);
+            },
+        );
+    });
+}

@@ -1,0 +1,464 @@
+//! Where threads wait for requests and make progress meanwhile: the waiting of an overlapped file.
+//!
+//! A parking's set nests the adapter's control set and, once a Notify was armed, the sets of completion queues made with
+//! it. The first thread that waits sleeps in that set itself; every further one in a set of its own which nests it, so that
+//! each can be woken by itself. What a set reports, it reports to one thread: a thread that goes with work undone
+//! [passes it on](Parking::pass_on) to those that still sleep, for the background thread keeps away from what they wait for.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::background::Background;
+use super::domain::Domain;
+use super::tokens::{RESERVED, Tokens};
+use super::{BATCH, Readiness, Set, Wake};
+use crate::log::limited;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, yield_now};
+
+const CONTROL: u64 = RESERVED;
+const CALLED: u64 = RESERVED + 1;
+const INSIDE: u64 = RESERVED + 2;
+
+/// A longer sleep is cut to this: whoever has a later deadline sleeps again.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+
+/// Where threads wait, see the [module](self).
+pub(crate) struct Parking<S: Readiness = Set> {
+    set: S,
+    front: Front<S>,
+    slots: Mutex<Slots<S>>,
+    /// Threads parked here.
+    parked: Arc<AtomicUsize>,
+    /// Threads parked in any of the adapter's parkings.
+    parked_anywhere: Arc<AtomicUsize>,
+    /// A thread that went has left work undone.
+    passed_on: AtomicBool,
+    outside: Outside<S>,
+    queues: Mutex<Tokens<Queue<S>>>,
+    control: Arc<Domain<S>>,
+    background: Arc<Background<S>>,
+}
+
+/// What threads are told that wait outside of [`Parking::park`]. They have a set of their own around the parking's: in
+/// there, a thread that parks could take their wake-up away.
+struct Outside<S: Readiness> {
+    set: S,
+    waker: S::Waker,
+    /// The set was handed out.
+    exposed: AtomicBool,
+}
+
+/// What makes one sleeper wake up.
+struct Bell<S: Readiness> {
+    waker: S::Waker,
+    /// Whoever takes this back, with `slots` locked, has to wake the sleeper.
+    asleep: AtomicBool,
+}
+
+/// The place of the thread that sleeps in the parking's own set.
+struct Front<S: Readiness> {
+    taken: AtomicBool,
+    bell: Bell<S>,
+}
+
+/// Where a thread is that looks at the parking's set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Front,
+    Elsewhere,
+}
+
+struct Slots<S: Readiness> {
+    idle: Vec<Arc<Slot<S>>>,
+    parked: Vec<Arc<Slot<S>>>,
+}
+
+/// Where a further thread sleeps.
+struct Slot<S: Readiness> {
+    set: S,
+    bell: Bell<S>,
+}
+
+/// A completion queue made with the file.
+struct Queue<S: Readiness> {
+    domain: Weak<Domain<S>>,
+    heard: Heard,
+}
+
+/// Whether the parking's set reports a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// No Notify was armed yet: the queue is not in the set.
+    Never,
+    Yes,
+    /// It became ready while no Notify was armed.
+    Muted,
+}
+
+impl<S: Readiness> std::fmt::Debug for Parking<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parking")
+            .field("parked", &self.parked.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Readiness> Bell<S> {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            waker: S::Waker::new()?,
+            asleep: AtomicBool::new(false),
+        })
+    }
+
+    /// Wakes the sleeper, if it sleeps. Called with `slots` locked.
+    fn ring(&self) -> bool {
+        let asleep = self.asleep.swap(false, Ordering::SeqCst);
+        if asleep {
+            self.waker.wake();
+        }
+        asleep
+    }
+}
+
+impl<S: Readiness> Parking<S> {
+    pub(crate) fn new(
+        control: &Arc<Domain<S>>,
+        background: &Arc<Background<S>>,
+        parked_anywhere: &Arc<AtomicUsize>,
+    ) -> io::Result<Self> {
+        let set = S::new()?;
+        let front = Front {
+            taken: AtomicBool::new(false),
+            bell: Bell::new()?,
+        };
+        set.add_level(&front.bell.waker, CALLED)?;
+        set.add_level(control.set(), CONTROL)?;
+        let outside = Outside {
+            set: S::new()?,
+            waker: S::Waker::new()?,
+            exposed: AtomicBool::new(false),
+        };
+        outside.set.add_level(&outside.waker, CALLED)?;
+        Ok(Self {
+            set,
+            front,
+            slots: Mutex::new(Slots {
+                idle: Vec::new(),
+                parked: Vec::new(),
+            }),
+            parked: Arc::new(AtomicUsize::new(0)),
+            parked_anywhere: Arc::clone(parked_anywhere),
+            passed_on: AtomicBool::new(false),
+            outside,
+            queues: Mutex::default(),
+            control: Arc::clone(control),
+            background: Arc::clone(background),
+        })
+    }
+
+    /// Counts the threads parked here.
+    pub(crate) fn parked(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.parked)
+    }
+
+    /// Adds a completion queue's domain, not heard of until [`arm`](Self::arm): while it is only polled, its events cost
+    /// nothing here.
+    pub(crate) fn add_queue(&self, domain: &Arc<Domain<S>>) -> u64 {
+        self.queues.lock().insert(Queue {
+            domain: Arc::downgrade(domain),
+            heard: Heard::Never,
+        })
+    }
+
+    pub(crate) fn remove_queue(&self, domain: &Domain<S>, token: u64) {
+        let mut queues = self.queues.lock();
+        let _ = self.set.remove(domain.set());
+        queues.remove(token);
+    }
+
+    /// A request waits for a queue, in whose domain the interest was added before: whatever becomes ready there wakes the
+    /// threads that park here. Where that cannot be had, the background thread goes on to see to the queue.
+    pub(crate) fn arm(&self, domain: &Domain<S>, token: u64) {
+        domain.recall();
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(token) else {
+            return;
+        };
+        let heard = match queue.heard {
+            Heard::Yes => return,
+            Heard::Never => self.set.add_set(domain.set(), token),
+            Heard::Muted => self.set.unmute(domain.set(), token),
+        };
+        match heard {
+            Ok(()) => {
+                queue.heard = Heard::Yes;
+                domain.set_armed(true);
+            }
+            Err(error) => {
+                domain.set_armed(false);
+                limited!(error, %error, "waiting threads cannot be told of a completion queue");
+            }
+        }
+    }
+
+    /// The set has reported a queue. One that no request waits for is not to be reported again.
+    fn reported(&self, token: u64) -> Option<Arc<Domain<S>>> {
+        let mut queues = self.queues.lock();
+        let queue = queues.get_mut(token)?;
+        let domain = queue.domain.upgrade()?;
+        if domain.has_interest() {
+            return Some(domain);
+        }
+        if self.set.mute(domain.set(), token).is_ok() {
+            queue.heard = Heard::Muted;
+        }
+        None
+    }
+
+    /// The next queue from a place on that a request waits for.
+    fn awaited(&self, from: usize) -> Option<(usize, Arc<Domain<S>>)> {
+        let queues = self.queues.lock();
+        let domains = queues
+            .iter()
+            .filter_map(|(place, queue)| Some((place, queue.domain.upgrade()?)));
+        domains
+            .skip_while(|(place, _)| *place < from)
+            .find(|(_, domain)| domain.has_interest())
+    }
+
+    /// Calls `each` for every queue that a request waits for, with no lock held.
+    fn each_awaited(&self, mut each: impl FnMut(&Domain<S>)) {
+        let mut from = 0;
+        while let Some((place, domain)) = self.awaited(from) {
+            each(&domain);
+            from = place + 1;
+        }
+    }
+
+    /// Unfinished work of a domain is noticed by the background thread, unless this thread comes back to it sooner.
+    fn notice(&self, domain: &Domain<S>) {
+        if domain.has_unfinished() {
+            self.background.notice(domain);
+        }
+    }
+
+    fn slot(&self) -> io::Result<Arc<Slot<S>>> {
+        let idle = self.slots.lock().idle.pop();
+        let slot = match idle {
+            Some(slot) => slot,
+            None => {
+                let slot = Slot {
+                    set: S::new()?,
+                    bell: Bell::new()?,
+                };
+                slot.set.add_level(&self.set, INSIDE)?;
+                slot.set.add_level(&slot.bell.waker, CALLED)?;
+                Arc::new(slot)
+            }
+        };
+        self.slots.lock().parked.push(Arc::clone(&slot));
+        Ok(slot)
+    }
+
+    fn leave(&self, slot: Option<Arc<Slot<S>>>) {
+        let Some(slot) = slot else {
+            return self.front.taken.store(false, Ordering::SeqCst);
+        };
+        let mut slots = self.slots.lock();
+        slots.parked.retain(|parked| !Arc::ptr_eq(parked, &slot));
+        slots.idle.push(slot);
+    }
+
+    /// Sleeps until something is ready or was completed elsewhere.
+    fn sleep(&self, slot: Option<&Slot<S>>, done: &dyn Fn() -> bool, deadline: Option<Instant>) {
+        let bell = slot.map_or(&self.front.bell, |slot| &slot.bell);
+        bell.asleep.store(true, Ordering::SeqCst);
+        // From here on awake: what this thread completes itself is no reason to wake it.
+        let wake_up = || {
+            if !bell.asleep.swap(false, Ordering::SeqCst) {
+                // Who woke it holds the lock until the waker is ready, so that none becomes so later.
+                drop(self.slots.lock());
+                bell.waker.clear();
+            }
+        };
+        if done() || self.passed_on.load(Ordering::SeqCst) {
+            return wake_up();
+        }
+        let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let limit = limit.map(|limit| limit.min(LONGEST_SLEEP));
+        match slot {
+            Some(slot) => {
+                if let Err(error) = slot.set.wait(limit, |_| {}) {
+                    limited!(error, %error, "a thread cannot wait for its requests");
+                }
+                wake_up();
+            }
+            None => self.look(Place::Front, limit, wake_up),
+        }
+    }
+
+    /// Waits for what the parking's set reports, calls `then`, and drives what was reported.
+    fn look(&self, place: Place, limit: Option<Duration>, then: impl FnOnce()) {
+        let mut queues = [None; BATCH];
+        let mut count = 0;
+        let (mut control, mut called) = (false, false);
+        let waited = self.set.wait(limit, |ready| match ready.token {
+            CONTROL => control = true,
+            CALLED => called = true,
+            token => {
+                queues[count] = Some(token);
+                count += 1;
+            }
+        });
+        if let Err(error) = waited {
+            limited!(error, %error, "a thread cannot wait for its requests");
+        }
+        then();
+        for token in queues.into_iter().flatten() {
+            if let Some(domain) = self.reported(token) {
+                domain.woken();
+                self.notice(&domain);
+            }
+        }
+        if control {
+            self.control.progress();
+            self.notice(&self.control);
+        }
+        if called && place != Place::Front {
+            // The thread in front was woken and has not run yet: until then every other one is.
+            yield_now();
+        }
+    }
+
+    /// Drives everything that a thread which waits here has to drive.
+    fn drive(&self) {
+        self.look(Place::Elsewhere, Some(Duration::ZERO), || {});
+        self.each_awaited(|domain| {
+            domain.progress();
+            self.notice(domain);
+        });
+    }
+
+    /// Drives what is ready, for a thread that waits outside.
+    pub(crate) fn progress(&self) {
+        if self.outside.exposed.load(Ordering::SeqCst) {
+            self.outside.waker.clear();
+        }
+        self.drive();
+        self.go();
+    }
+
+    /// Progresses until `done` returns true or the deadline has passed, and sleeps in between; calls `begin` when the thread
+    /// counts as parked.
+    pub(crate) fn park(
+        &self,
+        done: &dyn Fn() -> bool,
+        deadline: Option<Instant>,
+        begin: impl FnOnce(),
+    ) {
+        if done() {
+            return;
+        }
+        let in_front = !self.front.taken.swap(true, Ordering::SeqCst);
+        let slot = match in_front {
+            true => None,
+            false => match self.slot() {
+                Ok(slot) => Some(slot),
+                Err(error) => {
+                    limited!(error, %error, "out of descriptors to wait with; polling instead");
+                    self.drive();
+                    return yield_now();
+                }
+            },
+        };
+        self.parked.fetch_add(1, Ordering::SeqCst);
+        self.parked_anywhere.fetch_add(1, Ordering::SeqCst);
+        begin();
+        // The clock is looked at only when there was something else to see than what is waited for.
+        let too_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        while !done() {
+            if self.passed_on.load(Ordering::SeqCst) {
+                // Before the queues are looked at: what is passed on later is seen before the next sleep.
+                self.passed_on.store(false, Ordering::SeqCst);
+            }
+            let mut behind = false;
+            self.each_awaited(|domain| {
+                domain.catch_up();
+                self.notice(domain);
+                behind |= domain.is_behind();
+            });
+            if done() {
+                break;
+            }
+            if behind {
+                // A busy queue does not keep the others and the control set waiting.
+                let place = if in_front {
+                    Place::Front
+                } else {
+                    Place::Elsewhere
+                };
+                self.look(place, Some(Duration::ZERO), || {});
+            } else {
+                self.sleep(slot.as_deref(), done, deadline);
+            }
+            if done() || too_late() {
+                break;
+            }
+            if !behind && slot.is_some() {
+                self.drive();
+            }
+        }
+        self.parked_anywhere.fetch_sub(1, Ordering::SeqCst);
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+        self.leave(slot);
+        self.go();
+    }
+
+    /// This thread goes. Where others are parked, what it has left undone is theirs.
+    fn go(&self) {
+        if self.parked.load(Ordering::SeqCst) > 0 {
+            let mut behind = false;
+            self.each_awaited(|domain| behind |= domain.is_behind());
+            if behind {
+                self.pass_on();
+            }
+        }
+    }
+
+    /// Has one of the parked threads look for work that is undone.
+    fn pass_on(&self) {
+        // Seen by a thread that is about to sleep.
+        self.passed_on.store(true, Ordering::SeqCst);
+        let slots = self.slots.lock();
+        if !self.front.bell.ring() {
+            let _ = slots.parked.iter().any(|slot| slot.bell.ring());
+        }
+    }
+
+    /// Wakes all threads that are parked here, and those that wait outside.
+    pub(crate) fn wake(&self) {
+        if self.parked.load(Ordering::SeqCst) > 0 {
+            let slots = self.slots.lock();
+            self.front.bell.ring();
+            for slot in &slots.parked {
+                slot.bell.ring();
+            }
+        }
+        if self.outside.exposed.load(Ordering::SeqCst) {
+            self.outside.waker.wake();
+        }
+    }
+
+    /// The set to be watched from outside: when it is ready, [`progress`](Self::progress) is to be called.
+    pub(crate) fn outside(&self) -> &S {
+        if !self.outside.exposed.swap(true, Ordering::SeqCst)
+            && let Err(error) = self.outside.set.add_level(&self.set, INSIDE)
+        {
+            // It is told all the same of what is completed, which the background thread then does.
+            limited!(error, %error, "a file's descriptor does not report what is ready");
+        }
+        &self.outside.set
+    }
+}

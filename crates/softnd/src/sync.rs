@@ -1,0 +1,146 @@
+//! The locks and atomics where threads meet: parking_lot and the standard library, or loom's models of them.
+
+pub(crate) use imp::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
+    after_unlocking, fence, yield_now,
+};
+
+#[cfg(not(loom))]
+mod imp {
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    pub(crate) use std::thread::yield_now;
+
+    /// Between unlocking and a sequentially consistent load of what others leave behind who found the lock taken: has the
+    /// load come after. Processors keep that order by themselves: x86 because unlocking is a locked instruction, ARM because
+    /// a load-acquire waits for the store-release before it, others because such a load begins with a fence. The
+    /// language's rules do not promise it, and a fence would cost every poll some 10 ns.
+    #[inline]
+    pub(crate) fn after_unlocking() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(loom)]
+mod imp {
+    pub(crate) use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{Ordering, fence};
+    pub(crate) use loom::thread::yield_now;
+
+    /// An atomic of loom's. Its sequentially consistent writes are followed by a fence, since loom knows no other total order
+    /// than that of fences, and stores among them are exchanges, since loom may place a store before an exchange that has
+    /// not seen it.
+    macro_rules! atomic {
+        ($name:ident, $value:ty) => {
+            #[derive(Debug, Default)]
+            pub(crate) struct $name(loom::sync::atomic::$name);
+
+            #[allow(dead_code, reason = "each kind is used in its own way")]
+            impl $name {
+                pub(crate) fn new(value: $value) -> Self {
+                    Self(loom::sync::atomic::$name::new(value))
+                }
+
+                pub(crate) fn load(&self, order: Ordering) -> $value {
+                    self.0.load(order)
+                }
+
+                pub(crate) fn store(&self, value: $value, order: Ordering) {
+                    if order == Ordering::SeqCst {
+                        self.swap(value, order);
+                    } else {
+                        self.0.store(value, order);
+                    }
+                }
+
+                pub(crate) fn compare_exchange(
+                    &self,
+                    current: $value,
+                    new: $value,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$value, $value> {
+                    let result = self.0.compare_exchange(current, new, success, failure);
+                    written(success);
+                    result
+                }
+
+                pub(crate) fn compare_exchange_weak(
+                    &self,
+                    current: $value,
+                    new: $value,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$value, $value> {
+                    let result = self.0.compare_exchange_weak(current, new, success, failure);
+                    written(success);
+                    result
+                }
+
+                pub(crate) fn fetch_update(
+                    &self,
+                    set: Ordering,
+                    fetch: Ordering,
+                    update: impl FnMut($value) -> Option<$value>,
+                ) -> Result<$value, $value> {
+                    let result = self.0.fetch_update(set, fetch, update);
+                    written(set);
+                    result
+                }
+
+                atomic!(@modify $value, swap);
+            }
+        };
+        (@modify $value:ty, $($method:ident),+) => {
+            $(pub(crate) fn $method(&self, value: $value, order: Ordering) -> $value {
+                let before = self.0.$method(value, order);
+                written(order);
+                before
+            })+
+        };
+        ($name:ident, $value:ty, $($method:ident),+) => {
+            atomic!($name, $value);
+
+            #[allow(dead_code, reason = "each kind is used in its own way")]
+            impl $name {
+                atomic!(@modify $value, $($method),+);
+            }
+        };
+    }
+
+    /// Loom knows the language's rules alone.
+    pub(crate) fn after_unlocking() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn written(order: Ordering) {
+        if order == Ordering::SeqCst {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    atomic!(AtomicBool, bool);
+    atomic!(AtomicU8, u8, fetch_or, fetch_max);
+    atomic!(AtomicU32, u32, fetch_add);
+    atomic!(AtomicU64, u64, fetch_max);
+    atomic!(AtomicUsize, usize, fetch_add, fetch_sub);
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("a model does not poison")
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+    }
+}
