@@ -1,0 +1,4 @@
+//! Drives iWARP connections over transports.
+#![forbid(unsafe_code)]
+
+pub mod transport;

@@ -1,0 +1,3 @@
+//! Byte streams under a connection.
+
+pub mod sim;

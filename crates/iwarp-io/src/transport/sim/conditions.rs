@@ -1,0 +1,73 @@
+//! What a simulated network does to the streams that cross it.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// How often something happens, in millionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chance(u32);
+
+impl Chance {
+    /// Never.
+    pub const NEVER: Self = Self(0);
+    /// Every time.
+    pub const ALWAYS: Self = Self(1_000_000);
+
+    /// `count` times in a million; more than a million counts as a million.
+    pub const fn per_million(count: u32) -> Self {
+        if count > Self::ALWAYS.0 {
+            Self::ALWAYS
+        } else {
+            Self(count)
+        }
+    }
+
+    /// The count of times in a million.
+    pub const fn millionths(self) -> u32 {
+        self.0
+    }
+}
+
+/// What a simulated network does to every stream that crosses it. The default network loses nothing, delivers octets in
+/// segments of 1 to 1460 octets after 5 to 50 µs, and never ends a stream by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Conditions {
+    /// The time from one end to the other, drawn for each segment. Segments of one direction never overtake each other.
+    pub latency: RangeInclusive<Duration>,
+    /// Octets per second and direction; 0 sets no limit.
+    pub bandwidth: u64,
+    /// The length of segments in octets, drawn for each segment: where a stream is cut for its receiver.
+    pub segment: RangeInclusive<usize>,
+    /// How many octets an end takes from its writer before any of them is delivered, and how many it keeps for its reader.
+    pub buffer: usize,
+    /// How often a segment is late by a time from [`stall_time`](Self::stall_time).
+    pub stall: Chance,
+    /// How long a stall is.
+    pub stall_time: RangeInclusive<Duration>,
+    /// How often a segment is replaced by a reset, which both ends see.
+    pub reset: Chance,
+    /// How often a direction ends in front of a segment as if its writer had closed it; what follows is dropped.
+    pub half_close: Chance,
+    /// How often an attempt to connect is refused although somebody listens.
+    pub refusal: Chance,
+    /// How often an attempt to connect gets no answer at all.
+    pub silence: Chance,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(5)..=Duration::from_micros(50),
+            bandwidth: 0,
+            segment: 1..=1460,
+            buffer: 64 * 1024,
+            stall: Chance::NEVER,
+            stall_time: Duration::from_millis(1)..=Duration::from_millis(100),
+            reset: Chance::NEVER,
+            half_close: Chance::NEVER,
+            refusal: Chance::NEVER,
+            silence: Chance::NEVER,
+        }
+    }
+}

@@ -1,0 +1,681 @@
+//! A network of byte streams on a virtual clock, as a state machine: time goes in, what changed for each end comes out.
+//!
+//! Streams behave as TCP's do where a program can tell: octets arrive in order and in pieces of any length, a writer is held
+//! back by what its reader has not read, FIN comes behind the data, a reset comes behind what was already on its way, and an
+//! end that is dropped with unread data resets its peer. Equal seeds and equal calls give equal runs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::io::Errno;
+
+use super::conditions::{Chance, Conditions};
+
+/// Where ports come from that nobody has chosen (IW-052).
+const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
+
+/// One end of a stream. No number is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EndId(u64);
+
+/// A socket that listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ListenerId(u64);
+
+/// What became possible somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// The end has octets, the peer's end, or an error to be read.
+    Readable(EndId),
+    /// The end takes octets again, or its attempt to connect has finished.
+    Writable(EndId),
+    /// The peer has ended its direction, or the stream broke.
+    Hangup(EndId),
+    /// Somebody waits to be accepted.
+    Arrived(ListenerId),
+}
+
+/// How far an end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Connecting,
+    Open,
+    /// Broken, with the error that the next call reports.
+    Broken(Errno),
+}
+
+#[derive(Debug)]
+struct End {
+    local: SocketAddr,
+    remote: SocketAddr,
+    peer: Option<EndId>,
+    phase: Phase,
+    /// Written, and not on its way yet.
+    unsent: VecDeque<u8>,
+    /// Octets on their way to the peer.
+    flying: usize,
+    /// The writer has closed, once everything written is on its way.
+    closing: bool,
+    /// FIN is on its way, or was dropped with all that follows.
+    closed: bool,
+    /// The network drops what is written from here on.
+    swallowed: bool,
+    /// A write was cut short: the writer waits for room.
+    short: bool,
+    /// When what was sent last arrives: nothing that follows arrives before.
+    last_arrival: Duration,
+    /// When the link has carried what was sent last.
+    busy_until: Duration,
+    /// Arrived, and not read.
+    inbox: VecDeque<u8>,
+    /// The peer's FIN has arrived.
+    ended: bool,
+    /// The program has let go of it: it lives on until the last octet has left.
+    orphan: bool,
+}
+
+#[derive(Debug)]
+struct Listening {
+    address: SocketAddr,
+    backlog: usize,
+    waiting: VecDeque<EndId>,
+}
+
+#[derive(Debug)]
+enum Event {
+    /// An attempt to connect reaches the other side.
+    Asked(EndId),
+    /// The other side's answer is back.
+    Answered(EndId, Result<(), Errno>),
+    Data(EndId, Vec<u8>),
+    Fin(EndId),
+    Reset(EndId),
+}
+
+/// The network and all streams in it.
+#[derive(Debug)]
+pub(crate) struct Network {
+    now: Duration,
+    random: Xoshiro256PlusPlus,
+    conditions: Conditions,
+    events: BTreeMap<(Duration, u64), Event>,
+    serial: u64,
+    ends: BTreeMap<EndId, End>,
+    listeners: BTreeMap<ListenerId, Listening>,
+    /// Bound addresses: of listeners, and of ends that have not connected yet or are connected.
+    bound: BTreeSet<SocketAddr>,
+    notices: VecDeque<Notice>,
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64, conditions: Conditions) -> Self {
+        Self {
+            now: Duration::ZERO,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            conditions,
+            events: BTreeMap::new(),
+            serial: 0,
+            ends: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            bound: BTreeSet::new(),
+            notices: VecDeque::new(),
+        }
+    }
+
+    /// The time since the world began.
+    pub(crate) fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// When the next thing happens in the network.
+    pub(crate) fn next_event(&self) -> Option<Duration> {
+        self.events.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Goes on to a time, which must not be in the past, with everything that happens until then.
+    pub(crate) fn advance(&mut self, to: Duration) {
+        debug_assert!(to >= self.now, "time does not run backwards");
+        while let Some(first) = self.events.first_entry()
+            && first.key().0 <= to
+        {
+            let ((at, _), event) = first.remove_entry();
+            self.now = at;
+            self.happen(event);
+        }
+        self.now = self.now.max(to);
+    }
+
+    /// What became possible since the last call, in order.
+    pub(crate) fn take_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    pub(crate) fn conditions_mut(&mut self) -> &mut Conditions {
+        &mut self.conditions
+    }
+
+    // ---- addresses ----
+
+    /// Reserves a local address; port 0 picks one.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, where the address is taken or no port is left.
+    pub(crate) fn bind(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        if address.port() != 0 {
+            return if self.bound.insert(address) {
+                Ok(address)
+            } else {
+                Err(Errno::ADDRINUSE.into())
+            };
+        }
+        let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
+        let start = self.draw(0..=u64::from(count - 1));
+        for step in 0..u64::from(count) {
+            let offset = u16::try_from((start + step) % u64::from(count)).unwrap_or(0);
+            let candidate = SocketAddr::new(address.ip(), EPHEMERAL.start() + offset);
+            if self.bound.insert(candidate) {
+                return Ok(candidate);
+            }
+        }
+        Err(Errno::ADDRINUSE.into())
+    }
+
+    /// Gives a bound address back that neither a listener nor an end uses.
+    pub(crate) fn unbind(&mut self, address: SocketAddr) {
+        self.bound.remove(&address);
+    }
+
+    // ---- listeners ----
+
+    /// Listens on a bound address; more than `backlog` peers that wait are refused.
+    pub(crate) fn listen(&mut self, address: SocketAddr, backlog: usize) -> ListenerId {
+        self.serial += 1;
+        let id = ListenerId(self.serial);
+        let listening = Listening {
+            address,
+            backlog,
+            waiting: VecDeque::new(),
+        };
+        self.listeners.insert(id, listening);
+        id
+    }
+
+    /// The next peer that waits to be accepted.
+    pub(crate) fn accept(&mut self, listener: ListenerId) -> Option<EndId> {
+        self.listeners.get_mut(&listener)?.waiting.pop_front()
+    }
+
+    /// Listens no more: peers that wait are reset.
+    pub(crate) fn close_listener(&mut self, listener: ListenerId) {
+        let Some(gone) = self.listeners.remove(&listener) else {
+            return;
+        };
+        self.bound.remove(&gone.address);
+        for end in gone.waiting {
+            self.abort(end);
+        }
+    }
+
+    // ---- ends ----
+
+    /// Begins to connect from a bound address. The end reports `Writable` when the attempt has finished.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRNOTAVAIL`, where a stream between the same two addresses exists.
+    pub(crate) fn connect(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<EndId> {
+        let taken = |end: &End| {
+            end.local == local && end.remote == remote && !matches!(end.phase, Phase::Broken(_))
+        };
+        if self.ends.values().any(taken) {
+            return Err(Errno::ADDRNOTAVAIL.into());
+        }
+        let end = self.insert(End::new(local, remote, Phase::Connecting));
+        let at = self.now + self.latency();
+        self.schedule(at, Event::Asked(end));
+        Ok(end)
+    }
+
+    /// Whether an attempt to connect has succeeded; `WouldBlock` while it is under way.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it failed.
+    pub(crate) fn connected(&self, end: EndId) -> io::Result<()> {
+        match self.end(end).phase {
+            Phase::Connecting => Err(io::ErrorKind::WouldBlock.into()),
+            Phase::Open => Ok(()),
+            Phase::Broken(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn addresses(&self, end: EndId) -> (SocketAddr, SocketAddr) {
+        let end = self.end(end);
+        (end.local, end.remote)
+    }
+
+    /// Takes what has arrived, at most `most` octets, and hands it over in up to two pieces; 0 is the peer's end.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, or what broke the stream.
+    pub(crate) fn read(
+        &mut self,
+        end: EndId,
+        most: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> io::Result<usize> {
+        let count = self.readable(end)?.min(most);
+        let inbox = &mut self.end_mut(end).inbox;
+        let (front, back) = inbox.as_slices();
+        let first = front.len().min(count);
+        take(&front[..first]);
+        if count > first {
+            take(&back[..count - first]);
+        }
+        inbox.drain(..count);
+        if count > 0
+            && let Some(peer) = self.end(end).peer
+        {
+            self.pump(peer);
+        }
+        Ok(count)
+    }
+
+    /// How many octets can be read; 0 at the peer's end.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub(crate) fn readable(&self, end: EndId) -> io::Result<usize> {
+        let end = self.end(end);
+        match end.phase {
+            _ if !end.inbox.is_empty() => Ok(end.inbox.len()),
+            Phase::Broken(error) => Err(error.into()),
+            _ if end.ended => Ok(0),
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// How many octets the end takes now.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, after which `Writable` is reported once; or what broke the stream.
+    pub(crate) fn room(&mut self, end: EndId) -> io::Result<usize> {
+        let buffer = self.conditions.buffer;
+        let end = self.end_mut(end);
+        match end.phase {
+            Phase::Broken(_) => return Err(Errno::PIPE.into()),
+            _ if end.closing => return Err(Errno::PIPE.into()),
+            Phase::Connecting | Phase::Open => {}
+        }
+        let room = buffer.saturating_sub(end.unsent.len());
+        if room == 0 {
+            end.short = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(room)
+    }
+
+    /// Writes as much as there is room for.
+    ///
+    /// # Errors
+    ///
+    /// As [`room`](Self::room).
+    pub(crate) fn write(&mut self, end: EndId, octets: &[u8]) -> io::Result<usize> {
+        let count = self.room(end)?.min(octets.len());
+        let state = self.end_mut(end);
+        state.unsent.extend(&octets[..count]);
+        state.short = count < octets.len();
+        self.pump(end);
+        Ok(count)
+    }
+
+    /// Ends the direction of this end, behind what was written.
+    pub(crate) fn close_write(&mut self, end: EndId) {
+        self.end_mut(end).closing = true;
+        self.pump(end);
+    }
+
+    /// Lets go of an end in good order: what was written still leaves, unread octets make it a reset.
+    pub(crate) fn close(&mut self, end: EndId) {
+        if self.end(end).inbox.is_empty() && self.end(end).phase == Phase::Open {
+            let state = self.end_mut(end);
+            state.orphan = true;
+            state.closing = true;
+            self.pump(end);
+            self.bury(end);
+        } else {
+            self.abort(end);
+        }
+    }
+
+    /// Lets go of an end with a reset.
+    pub(crate) fn abort(&mut self, end: EndId) {
+        let state = self.end_mut(end);
+        let was_open = state.phase == Phase::Open;
+        state.phase = Phase::Broken(Errno::CONNRESET);
+        state.orphan = true;
+        state.unsent.clear();
+        if was_open && let Some(peer) = self.end(end).peer {
+            let at = self.arrival(end, 0);
+            self.schedule(at, Event::Reset(peer));
+        }
+        self.bury(end);
+    }
+
+    // ---- what the network does by itself ----
+
+    /// Breaks a stream: both ends see a reset.
+    pub(crate) fn reset(&mut self, end: EndId) {
+        let peer = self.end(end).peer;
+        for end in [Some(end), peer].into_iter().flatten() {
+            self.break_end(end, Errno::CONNRESET);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Asked(end) => self.asked(end),
+            Event::Answered(end, answer) => self.answered(end, answer),
+            Event::Data(end, octets) => self.arrived(end, &octets),
+            Event::Fin(end) => {
+                if let Some(state) = self.ends.get_mut(&end) {
+                    state.ended = true;
+                    self.notices.push_back(Notice::Readable(end));
+                    self.notices.push_back(Notice::Hangup(end));
+                    self.bury(end);
+                }
+            }
+            Event::Reset(end) => self.break_end(end, Errno::CONNRESET),
+        }
+    }
+
+    /// An attempt to connect has reached its destination.
+    fn asked(&mut self, end: EndId) {
+        let Some(state) = self.ends.get(&end) else {
+            return;
+        };
+        let (local, remote) = (state.local, state.remote);
+        if self.happens(self.conditions.silence) {
+            return;
+        }
+        let listener = self
+            .listeners
+            .iter()
+            .find(|(_, listening)| listening.address == remote);
+        let room = listener.filter(|(_, listening)| listening.waiting.len() < listening.backlog);
+        let room = room.map(|(id, _)| *id);
+        let back = self.now + self.latency();
+        let Some(listener) = room else {
+            return self.schedule(back, Event::Answered(end, Err(Errno::CONNREFUSED)));
+        };
+        if self.happens(self.conditions.refusal) {
+            return self.schedule(back, Event::Answered(end, Err(Errno::CONNREFUSED)));
+        }
+        let mut other = End::new(remote, local, Phase::Open);
+        other.peer = Some(end);
+        // Nothing of the new end arrives before the answer does.
+        other.last_arrival = back;
+        let other = self.insert(other);
+        self.end_mut(end).peer = Some(other);
+        if let Some(listening) = self.listeners.get_mut(&listener) {
+            listening.waiting.push_back(other);
+        }
+        self.notices.push_back(Notice::Arrived(listener));
+        self.schedule(back, Event::Answered(end, Ok(())));
+    }
+
+    fn answered(&mut self, end: EndId, answer: Result<(), Errno>) {
+        let Some(state) = self.ends.get_mut(&end) else {
+            return;
+        };
+        if state.phase != Phase::Connecting {
+            return;
+        }
+        match answer {
+            Ok(()) => {
+                state.phase = Phase::Open;
+                self.notices.push_back(Notice::Writable(end));
+                self.pump(end);
+            }
+            Err(error) => self.break_end(end, error),
+        }
+    }
+
+    fn arrived(&mut self, end: EndId, octets: &[u8]) {
+        let peer = self.ends.get(&end).and_then(|state| state.peer);
+        if let Some(peer) = peer
+            && let Some(writer) = self.ends.get_mut(&peer)
+        {
+            writer.flying -= octets.len();
+        }
+        let Some(state) = self.ends.get_mut(&end) else {
+            return;
+        };
+        match state.phase {
+            Phase::Broken(_) => {}
+            // Nobody will read them: the writer learns that (RFC 9293 §3.5.2).
+            _ if state.orphan => self.abort(end),
+            _ => {
+                state.inbox.extend(octets);
+                self.notices.push_back(Notice::Readable(end));
+            }
+        }
+        if let Some(peer) = peer {
+            self.pump(peer);
+        }
+    }
+
+    fn break_end(&mut self, end: EndId, error: Errno) {
+        let Some(state) = self.ends.get_mut(&end) else {
+            return;
+        };
+        if !matches!(state.phase, Phase::Broken(_)) {
+            state.phase = Phase::Broken(error);
+            state.unsent.clear();
+            self.notices.push_back(Notice::Readable(end));
+            self.notices.push_back(Notice::Writable(end));
+            self.notices.push_back(Notice::Hangup(end));
+        }
+        self.bury(end);
+    }
+
+    /// Puts on its way what an end has written, as far as its reader has room for it.
+    fn pump(&mut self, end: EndId) {
+        loop {
+            let Some(state) = self.ends.get(&end) else {
+                return;
+            };
+            let Some(peer) = state.peer.filter(|_| state.phase == Phase::Open) else {
+                return;
+            };
+            let unread = self.ends.get(&peer).map_or(0, |peer| peer.inbox.len());
+            let window = self
+                .conditions
+                .buffer
+                .saturating_sub(state.flying.saturating_add(unread));
+            let left = state.unsent.len();
+            if left == 0 || window == 0 {
+                break;
+            }
+            let drawn = self.draw_length(self.conditions.segment.clone());
+            let len = drawn.min(left).min(window);
+            if self.happens(self.conditions.reset) {
+                return self.reset(end);
+            }
+            if self.happens(self.conditions.half_close) && !self.end(end).closed {
+                let at = self.arrival(end, 0);
+                self.schedule(at, Event::Fin(peer));
+                let state = self.end_mut(end);
+                (state.closed, state.swallowed) = (true, true);
+            }
+            let at = self.arrival(end, len);
+            let state = self.end_mut(end);
+            let octets: Vec<u8> = state.unsent.drain(..len).collect();
+            if state.swallowed {
+                continue;
+            }
+            state.flying += len;
+            self.schedule(at, Event::Data(peer, octets));
+        }
+        self.after_pump(end);
+    }
+
+    /// Room is reported to a writer that waits for it, and FIN leaves behind the last octet.
+    fn after_pump(&mut self, end: EndId) {
+        let buffer = self.conditions.buffer;
+        let state = self.end_mut(end);
+        if state.short && state.unsent.len() < buffer {
+            state.short = false;
+            self.notices.push_back(Notice::Writable(end));
+        }
+        let state = self.end(end);
+        if state.closing && !state.closed && state.unsent.is_empty() {
+            let peer = state.peer;
+            self.end_mut(end).closed = true;
+            if let Some(peer) = peer {
+                let at = self.arrival(end, 0);
+                self.schedule(at, Event::Fin(peer));
+            }
+        }
+        self.bury(end);
+    }
+
+    /// Forgets an end that its program has let go of and that has nothing left to do.
+    fn bury(&mut self, end: EndId) {
+        let Some(state) = self.ends.get(&end) else {
+            return;
+        };
+        let broken = matches!(state.phase, Phase::Broken(_));
+        let done = broken || state.closed && state.ended;
+        if state.orphan && done {
+            let Some(gone) = self.ends.remove(&end) else {
+                return;
+            };
+            if let Some(peer) = gone.peer
+                && let Some(peer) = self.ends.get_mut(&peer)
+            {
+                peer.peer = None;
+            }
+            let mut listeners = self.listeners.values();
+            let shared = listeners.any(|listening| listening.address == gone.local)
+                || self.ends.values().any(|other| other.local == gone.local);
+            if !shared {
+                self.bound.remove(&gone.local);
+            }
+        }
+    }
+
+    // ---- time and chance ----
+
+    /// When something of `len` octets that leaves now arrives.
+    fn arrival(&mut self, end: EndId, len: usize) -> Duration {
+        let mut delay = self.latency();
+        if self.happens(self.conditions.stall) {
+            delay += self.draw_time(self.conditions.stall_time.clone());
+        }
+        let carried = match self.conditions.bandwidth {
+            0 => Duration::ZERO,
+            rate => Duration::from_nanos((len as u64).saturating_mul(1_000_000_000) / rate.max(1)),
+        };
+        let now = self.now;
+        let state = self.end_mut(end);
+        state.busy_until = state.busy_until.max(now) + carried;
+        state.last_arrival = state.last_arrival.max(state.busy_until + delay);
+        state.last_arrival
+    }
+
+    fn schedule(&mut self, at: Duration, event: Event) {
+        self.serial += 1;
+        self.events.insert((at, self.serial), event);
+    }
+
+    fn latency(&mut self) -> Duration {
+        self.draw_time(self.conditions.latency.clone())
+    }
+
+    fn happens(&mut self, chance: Chance) -> bool {
+        // Without a draw where nothing is left to chance: switching a disturbance on changes a run, leaving it off does not.
+        match chance {
+            Chance::NEVER => false,
+            chance => self.draw(0..=999_999) < u64::from(chance.millionths()),
+        }
+    }
+
+    fn draw_time(&mut self, range: RangeInclusive<Duration>) -> Duration {
+        let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.draw(nanos(range.start())..=nanos(range.end())))
+    }
+
+    fn draw_length(&mut self, range: RangeInclusive<usize>) -> usize {
+        let drawn = self.draw(*range.start() as u64..=*range.end() as u64);
+        usize::try_from(drawn).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// A number of a range; its start where the range is empty.
+    fn draw(&mut self, range: RangeInclusive<u64>) -> u64 {
+        let span = range.end().saturating_sub(*range.start());
+        if span == 0 {
+            return *range.start();
+        }
+        // The bias of a remainder is below 2^-32 for the ranges in use.
+        range.start() + self.random.next_u64() % span.saturating_add(1).max(1)
+    }
+
+    fn insert(&mut self, end: End) -> EndId {
+        self.serial += 1;
+        let id = EndId(self.serial);
+        self.ends.insert(id, end);
+        id
+    }
+
+    /// An end that its program has not let go of.
+    fn end(&self, end: EndId) -> &End {
+        &self.ends[&end]
+    }
+
+    fn end_mut(&mut self, end: EndId) -> &mut End {
+        self.ends
+            .get_mut(&end)
+            .expect("an end lives until its program lets go of it")
+    }
+
+    /// Streams that exist, of which tests want to know that none is forgotten.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+impl End {
+    fn new(local: SocketAddr, remote: SocketAddr, phase: Phase) -> Self {
+        Self {
+            local,
+            remote,
+            peer: None,
+            phase,
+            unsent: VecDeque::new(),
+            flying: 0,
+            closing: false,
+            closed: false,
+            swallowed: false,
+            short: false,
+            last_arrival: Duration::ZERO,
+            busy_until: Duration::ZERO,
+            inbox: VecDeque::new(),
+            ended: false,
+            orphan: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
