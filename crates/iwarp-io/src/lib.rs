@@ -1,4 +1,5 @@
 //! Drives iWARP connections over transports.
 #![forbid(unsafe_code)]
 
+mod progress;
 pub mod transport;

@@ -2,5 +2,7 @@
 
 mod conditions;
 mod network;
+mod world;
 
 pub use conditions::{Chance, Conditions};
+pub use world::World;

@@ -15,6 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::io::Errno;
 
 use super::conditions::{Chance, Conditions};
+use crate::progress::Edges;
 
 /// Where ports come from that nobody has chosen (IW-052).
 const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
@@ -301,6 +302,29 @@ impl Network {
             _ if end.ended => Ok(0),
             _ => Err(io::ErrorKind::WouldBlock.into()),
         }
+    }
+
+    /// What an end is ready for.
+    pub(crate) fn readiness(&self, end: EndId) -> Edges {
+        let Some(end) = self.ends.get(&end) else {
+            return Edges::empty();
+        };
+        let mut ready = Edges::empty();
+        if end.phase == Phase::Connecting {
+            return ready;
+        }
+        ready.set(Edges::READ, !end.inbox.is_empty());
+        ready.set(Edges::WRITE, end.unsent.len() < self.conditions.buffer);
+        if end.ended || matches!(end.phase, Phase::Broken(_)) {
+            ready |= Edges::HANGUP | Edges::READ | Edges::WRITE;
+        }
+        ready
+    }
+
+    /// Whether a peer waits to be accepted.
+    pub(crate) fn is_awaited(&self, listener: ListenerId) -> bool {
+        let listening = self.listeners.get(&listener);
+        listening.is_some_and(|listening| !listening.waiting.is_empty())
     }
 
     /// How many octets the end takes now.
@@ -608,6 +632,11 @@ impl Network {
             Chance::NEVER => false,
             chance => self.draw(0..=999_999) < u64::from(chance.millionths()),
         }
+    }
+
+    /// One of two, with equal chances.
+    pub(crate) fn coin(&mut self) -> bool {
+        self.draw(0..=1) == 1
     }
 
     fn draw_time(&mut self, range: RangeInclusive<Duration>) -> Duration {

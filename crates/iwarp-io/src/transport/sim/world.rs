@@ -1,0 +1,624 @@
+//! The world that simulated adapters live in: its clock, its network, and who is told what became ready.
+//!
+//! A world belongs to the thread that made it. Whoever waits in it drives it: a wait that finds nothing ready moves the clock
+//! to the next thing that happens, until what is waited for has happened or the wait's own limit is reached. When nothing is
+//! left that can happen, the wait ends with [`Stuck`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::conditions::Conditions;
+use super::network::{EndId, ListenerId, Network, Notice};
+use crate::progress::{Edges, Ready};
+
+/// What a thread of its own does for an adapter on a real network: the world calls it between two waits.
+pub(crate) trait Task: Send + Sync {
+    /// Does what there is to do now, and returns when it wants to be called again although nothing became ready.
+    fn run(&self) -> Option<Instant>;
+}
+
+/// Nothing can happen in a world any more, and somebody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck;
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nothing is left in the simulation that could end this wait")
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+/// A handle on a world. Clones are the same world.
+#[derive(Clone)]
+pub struct World(Arc<Inner>);
+
+struct Inner {
+    owner: ThreadId,
+    /// The real time at which the clock stood when the world was made: only so that virtual times have a type.
+    epoch: Instant,
+    state: Mutex<State>,
+}
+
+/// Something that can become ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    End(EndId),
+    Listener(ListenerId),
+    Waker(u64),
+    Set(u64),
+}
+
+/// How a set reports a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Once whenever one of these becomes possible.
+    Edge(Edges),
+    /// For as long as it is ready.
+    Level,
+}
+
+#[derive(Debug)]
+struct Member {
+    token: u64,
+    mode: Mode,
+    muted: bool,
+    /// What was not reported yet.
+    pending: Edges,
+}
+
+#[derive(Debug, Default)]
+struct Set {
+    members: BTreeMap<Source, Member>,
+    /// Members with something pending, the longest wait first.
+    order: VecDeque<Source>,
+}
+
+struct State {
+    network: Network,
+    serial: u64,
+    sets: BTreeMap<u64, Set>,
+    /// The sets that each source is a member of.
+    members_of: BTreeMap<Source, BTreeSet<u64>>,
+    wakers: BTreeMap<u64, bool>,
+    tasks: Vec<TaskEntry>,
+}
+
+struct TaskEntry {
+    task: Weak<dyn Task>,
+    /// The set whose readiness is a reason to call it.
+    set: u64,
+    wish: Option<Instant>,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// A world that the calling thread drives. The same seed, conditions and calls give the same run.
+    pub fn new(seed: u64, conditions: Conditions) -> Self {
+        Self(Arc::new(Inner {
+            owner: std::thread::current().id(),
+            epoch: Instant::now(),
+            state: Mutex::new(State {
+                network: Network::new(seed, conditions),
+                serial: 0,
+                sets: BTreeMap::new(),
+                members_of: BTreeMap::new(),
+                wakers: BTreeMap::new(),
+                tasks: Vec::new(),
+            }),
+        }))
+    }
+
+    /// The virtual time.
+    pub fn now(&self) -> Instant {
+        self.0.epoch + self.lock().network.now()
+    }
+
+    /// The virtual time since the world was made.
+    pub fn elapsed(&self) -> Duration {
+        self.lock().network.now()
+    }
+
+    /// # Errors
+    ///
+    /// Another thread than the one that made the world: a run would no longer be determined by its seed.
+    pub(crate) fn check_thread(&self) -> io::Result<()> {
+        if std::thread::current().id() == self.0.owner {
+            return Ok(());
+        }
+        Err(io::Error::other(
+            "a simulation is driven by the thread that made it, and by no other",
+        ))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock()
+    }
+
+    /// Does something with the network, and tells the sets what that made ready.
+    pub(crate) fn network<T>(&self, act: impl FnOnce(&mut Network) -> T) -> T {
+        let mut state = self.lock();
+        let done = act(&mut state.network);
+        state.tell();
+        done
+    }
+
+    /// Calls a task whenever its set becomes ready, and at the times that it wishes for.
+    pub(crate) fn add_task(&self, task: Weak<dyn Task>, set: &SimSet) {
+        let mut state = self.lock();
+        state.tasks.retain(|known| known.task.strong_count() > 0);
+        state.tasks.push(TaskEntry {
+            task,
+            set: set.id,
+            wish: None,
+        });
+    }
+
+    /// Has a task called once although its set is not ready.
+    pub(crate) fn wish(&self, set: &SimSet, at: Instant) {
+        let mut state = self.lock();
+        for known in state.tasks.iter_mut().filter(|known| known.set == set.id) {
+            known.wish = Some(known.wish.map_or(at, |wish| wish.min(at)));
+        }
+    }
+
+    /// Moves the clock to the next thing that happens, at `until` at the latest. False when nothing is left that could.
+    fn advance(&self, until: Option<Instant>) -> bool {
+        let mut state = self.lock();
+        let now = state.network.now();
+        if state.due_task(self.0.epoch + now).is_some() {
+            return true; // at once
+        }
+        let wishes = state.tasks.iter().filter_map(|task| task.wish);
+        let event = state.network.next_event().map(|at| self.0.epoch + at);
+        let Some(next) = wishes.chain(event).chain(until).min() else {
+            return false;
+        };
+        let next = next.saturating_duration_since(self.0.epoch);
+        state.network.advance(next.max(now));
+        state.tell();
+        true
+    }
+
+    /// Calls every task that has a reason to run, once.
+    fn run_tasks(&self) {
+        let mut seen = BTreeSet::new();
+        loop {
+            let due = {
+                let mut state = self.lock();
+                let now = self.0.epoch + state.network.now();
+                let due = (0..state.tasks.len())
+                    .find(|at| !seen.contains(&state.tasks[*at].set) && state.is_due(*at, now));
+                let Some(at) = due else { return };
+                state.tasks[at].wish = None;
+                (state.tasks[at].set, state.tasks[at].task.upgrade())
+            };
+            let (set, task) = due;
+            seen.insert(set);
+            if let Some(task) = task {
+                let wish = task.run();
+                let mut state = self.lock();
+                if let Some(known) = state.tasks.iter_mut().find(|known| known.set == set) {
+                    known.wish = earlier(known.wish, wish);
+                }
+            }
+        }
+    }
+
+    /// Lets the next thing happen: what a poll does that has found nothing. False when nothing is left that could.
+    pub(crate) fn step(&self) -> bool {
+        let happened = self.advance(None);
+        self.run_tasks();
+        happened
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+impl State {
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Passes on what the network has made ready.
+    fn tell(&mut self) {
+        while let Some(notice) = self.network.take_notice() {
+            let (source, edges) = match notice {
+                Notice::Readable(end) => (Source::End(end), Edges::READ),
+                Notice::Writable(end) => (Source::End(end), Edges::WRITE),
+                Notice::Hangup(end) => {
+                    (Source::End(end), Edges::HANGUP | Edges::READ | Edges::WRITE)
+                }
+                Notice::Arrived(listener) => (Source::Listener(listener), Edges::READ),
+            };
+            self.signal(source, edges);
+        }
+    }
+
+    /// A source became ready: the sets that it is in note that, and so do the sets that those are in.
+    fn signal(&mut self, source: Source, edges: Edges) {
+        let sets = self.members_of.get(&source).cloned().unwrap_or_default();
+        for id in sets {
+            let Some(set) = self.sets.get_mut(&id) else {
+                continue;
+            };
+            let Some(member) = set.members.get_mut(&source) else {
+                continue;
+            };
+            if let Mode::Edge(wanted) = member.mode {
+                // A hang-up is reported whatever was asked for, as the system does.
+                if !edges.intersects(wanted | Edges::HANGUP) {
+                    continue;
+                }
+                if member.pending.is_empty() {
+                    set.order.push_back(source);
+                }
+                member.pending |= edges;
+                if member.muted {
+                    continue;
+                }
+            } else if member.muted {
+                continue;
+            }
+            self.signal(Source::Set(id), Edges::READ);
+        }
+    }
+
+    /// What a source is ready for now, of which its sets are told when it is added.
+    fn readiness(&mut self, source: Source) -> Edges {
+        match source {
+            Source::End(end) => self.network.readiness(end),
+            Source::Listener(listener) if self.network.is_awaited(listener) => Edges::READ,
+            Source::Waker(id) if self.wakers.get(&id) == Some(&true) => Edges::READ,
+            Source::Set(id) if self.is_ready(id) => Edges::READ,
+            _ => Edges::empty(),
+        }
+    }
+
+    /// Whether a wait on the set would report something.
+    fn is_ready(&mut self, id: u64) -> bool {
+        let Some(set) = self.sets.get(&id) else {
+            return false;
+        };
+        let members = set.members.iter().filter(|(_, member)| !member.muted);
+        let mut levels = Vec::new();
+        for (source, member) in members {
+            match member.mode {
+                Mode::Edge(_) if !member.pending.is_empty() => return true,
+                Mode::Edge(_) => {}
+                Mode::Level => levels.push(*source),
+            }
+        }
+        levels
+            .into_iter()
+            .any(|source| !self.readiness(source).is_empty())
+    }
+
+    /// Takes what a set has to report.
+    fn take(&mut self, id: u64, most: usize) -> Vec<Ready> {
+        let mut found = Vec::new();
+        let Some(set) = self.sets.get_mut(&id) else {
+            return found;
+        };
+        let mut later = VecDeque::new();
+        while let Some(source) = set.order.pop_front() {
+            let Some(member) = set.members.get_mut(&source) else {
+                continue;
+            };
+            if member.muted || found.len() == most {
+                later.push_back(source);
+                continue;
+            }
+            let edges = std::mem::replace(&mut member.pending, Edges::empty());
+            let token = member.token;
+            if !edges.is_empty() {
+                found.push(Ready { token, edges });
+            }
+        }
+        set.order = later;
+        let levels: Vec<_> = set
+            .members
+            .iter()
+            .filter(|(_, member)| member.mode == Mode::Level && !member.muted)
+            .map(|(source, member)| (*source, member.token))
+            .collect();
+        for (source, token) in levels {
+            let edges = self.readiness(source);
+            if !edges.is_empty() && found.len() < most {
+                found.push(Ready { token, edges });
+            }
+        }
+        found
+    }
+
+    fn is_due(&mut self, at: usize, now: Instant) -> bool {
+        let TaskEntry { set, wish, .. } = self.tasks[at];
+        wish.is_some_and(|wish| wish <= now) || self.is_ready(set)
+    }
+
+    fn due_task(&mut self, now: Instant) -> Option<usize> {
+        (0..self.tasks.len()).find(|at| self.is_due(*at, now))
+    }
+}
+
+/// A set of sources of a world.
+#[derive(Debug)]
+pub(crate) struct SimSet {
+    world: World,
+    id: u64,
+}
+
+impl SimSet {
+    pub(crate) fn new(world: &World) -> Self {
+        let mut state = world.lock();
+        let id = state.next_serial();
+        state.sets.insert(id, Set::default());
+        drop(state);
+        Self {
+            world: world.clone(),
+            id,
+        }
+    }
+
+    /// The set as a source of another one.
+    pub(crate) fn source(&self) -> Source {
+        Source::Set(self.id)
+    }
+
+    /// Adds a source; what it is ready for already is reported.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists`: it is in the set.
+    pub(crate) fn add(&self, source: Source, token: u64, mode: Mode) -> io::Result<()> {
+        let mut state = self.world.lock();
+        let state = &mut *state;
+        let Some(set) = state.sets.get_mut(&self.id) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        if set.members.contains_key(&source) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let member = Member {
+            token,
+            mode,
+            muted: false,
+            pending: Edges::empty(),
+        };
+        set.members.insert(source, member);
+        state.members_of.entry(source).or_default().insert(self.id);
+        self.look_anew(state, source);
+        Ok(())
+    }
+
+    /// Reports a source in another way; what it is ready for is reported again.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: it is not in the set.
+    pub(crate) fn change(&self, source: Source, mode: Mode, muted: bool) -> io::Result<()> {
+        let mut state = self.world.lock();
+        let state = &mut *state;
+        let member = state
+            .sets
+            .get_mut(&self.id)
+            .and_then(|set| set.members.get_mut(&source));
+        let Some(member) = member else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        member.mode = mode;
+        member.muted = muted;
+        if !muted {
+            self.look_anew(state, source);
+        }
+        Ok(())
+    }
+
+    /// Only this set is told again.
+    fn look_anew(&self, state: &mut State, source: Source) {
+        let edges = state.readiness(source);
+        let others = state.members_of.remove(&source).unwrap_or_default();
+        state.members_of.insert(source, BTreeSet::from([self.id]));
+        if !edges.is_empty() {
+            state.signal(source, edges);
+        }
+        state.members_of.insert(source, others);
+    }
+
+    /// Takes a source out.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: it is not in the set.
+    pub(crate) fn remove(&self, source: Source) -> io::Result<()> {
+        let mut state = self.world.lock();
+        state.forget(self.id, source)
+    }
+
+    /// Waits for at most `limit` of virtual time, hands what is ready to `each`, and returns how much that was. With a limit
+    /// of zero the world stands still.
+    ///
+    /// # Errors
+    ///
+    /// Another thread than the world's own; [`Stuck`].
+    pub(crate) fn wait(
+        &self,
+        limit: Option<Duration>,
+        most: usize,
+        each: impl FnMut(Ready),
+    ) -> io::Result<usize> {
+        self.world.check_thread()?;
+        let deadline = limit.and_then(|limit| self.world.now().checked_add(limit));
+        let found = loop {
+            let found = self.world.lock().take(self.id, most);
+            if !found.is_empty() || deadline.is_some_and(|at| at <= self.world.now()) {
+                break found;
+            }
+            if !self.world.advance(deadline) {
+                return Err(io::Error::new(io::ErrorKind::Deadlock, Stuck));
+            }
+            // Sometimes a waiting thread is faster than the background thread, and sometimes it is not.
+            let mut state = self.world.lock();
+            let waits = state.is_ready(self.id) && state.network.coin();
+            drop(state);
+            if !waits {
+                self.world.run_tasks();
+            }
+        };
+        let count = found.len();
+        found.into_iter().for_each(each);
+        Ok(count)
+    }
+}
+
+impl Drop for SimSet {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        let members = state.sets.remove(&self.id).map(|set| set.members);
+        for source in members.into_iter().flatten().map(|(source, _)| source) {
+            state.leave(self.id, source);
+        }
+        state.vanish(self.source());
+    }
+}
+
+impl State {
+    fn forget(&mut self, id: u64, source: Source) -> io::Result<()> {
+        let member = self
+            .sets
+            .get_mut(&id)
+            .and_then(|set| set.members.remove(&source));
+        self.leave(id, source);
+        match member {
+            Some(_) => Ok(()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn leave(&mut self, id: u64, source: Source) {
+        if let Some(sets) = self.members_of.get_mut(&source) {
+            sets.remove(&id);
+            if sets.is_empty() {
+                self.members_of.remove(&source);
+            }
+        }
+    }
+
+    /// A source is gone: no set has it any more.
+    fn vanish(&mut self, source: Source) {
+        for id in self.members_of.remove(&source).unwrap_or_default() {
+            if let Some(set) = self.sets.get_mut(&id) {
+                set.members.remove(&source);
+            }
+        }
+    }
+}
+
+/// Makes a set ready from elsewhere.
+#[derive(Debug)]
+pub(crate) struct SimWaker {
+    world: World,
+    id: u64,
+}
+
+impl SimWaker {
+    pub(crate) fn new(world: &World) -> Self {
+        let mut state = world.lock();
+        let id = state.next_serial();
+        state.wakers.insert(id, false);
+        drop(state);
+        Self {
+            world: world.clone(),
+            id,
+        }
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        Source::Waker(self.id)
+    }
+
+    /// Many wakes before one [`clear`](Self::clear) count as one.
+    pub(crate) fn wake(&self) {
+        let mut state = self.world.lock();
+        state.wakers.insert(self.id, true);
+        state.signal(self.source(), Edges::READ);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.world.lock().wakers.insert(self.id, false);
+    }
+}
+
+impl Drop for SimWaker {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        state.wakers.remove(&self.id);
+        state.vanish(Source::Waker(self.id));
+    }
+}
+
+/// One end of a stream, as long as its program holds it.
+#[derive(Debug)]
+pub(crate) struct SimEnd {
+    world: World,
+    id: EndId,
+}
+
+impl SimEnd {
+    pub(crate) fn new(world: &World, id: EndId) -> Self {
+        Self {
+            world: world.clone(),
+            id,
+        }
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        Source::End(self.id)
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Does something with the network and this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of `act`, and that of a thread which is not the world's own.
+    pub(crate) fn with<T>(
+        &self,
+        act: impl FnOnce(&mut Network, EndId) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.world.check_thread()?;
+        self.world.network(|network| act(network, self.id))
+    }
+
+    /// Ends the stream with a reset.
+    pub(crate) fn abort(self) {
+        self.world.network(|network| network.abort(self.id));
+    }
+}
+
+impl Drop for SimEnd {
+    fn drop(&mut self) {
+        self.world.network(|network| network.close(self.id));
+        self.world.lock().vanish(self.source());
+    }
+}
+
+#[cfg(test)]
+mod tests;
