@@ -138,6 +138,7 @@ fn every_dependency_that_is_used_has_its_reason() {
     let own = [
         "iwarp",
         "iwarp-conform",
+        "iwarp-io",
         "iwarp-mem",
         "nd",
         "netdirect",

@@ -3,7 +3,7 @@
 bitflags::bitflags! {
     /// What became possible on a source since it was last reported.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct Edges: u8 {
+    pub struct Edges: u8 {
         /// Data, or the peer's end, can be read.
         const READ = 1;
         /// The socket takes data again after a short write, or a connect has finished.
@@ -17,7 +17,9 @@ bitflags::bitflags! {
 
 /// One ready source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ready {
-    pub(crate) token: u64,
-    pub(crate) edges: Edges,
+pub struct Ready {
+    /// The name under which it was added.
+    pub token: u64,
+    /// What became possible.
+    pub edges: Edges,
 }

@@ -22,15 +22,15 @@ const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 
 /// One end of a stream. No number is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EndId(u64);
+pub struct EndId(u64);
 
 /// A socket that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ListenerId(u64);
+pub struct ListenerId(u64);
 
 /// What became possible somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
+pub enum Notice {
     /// The end has octets, the peer's end, or an error to be read.
     Readable(EndId),
     /// The end takes octets again, or its attempt to connect has finished.
@@ -100,7 +100,7 @@ enum Event {
 
 /// The network and all streams in it.
 #[derive(Debug)]
-pub(crate) struct Network {
+pub struct Network {
     now: Duration,
     random: Xoshiro256PlusPlus,
     conditions: Conditions,
@@ -114,7 +114,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(seed: u64, conditions: Conditions) -> Self {
+    /// A network without streams, at time zero.
+    pub fn new(seed: u64, conditions: Conditions) -> Self {
         Self {
             now: Duration::ZERO,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -129,17 +130,17 @@ impl Network {
     }
 
     /// The time since the world began.
-    pub(crate) fn now(&self) -> Duration {
+    pub fn now(&self) -> Duration {
         self.now
     }
 
     /// When the next thing happens in the network.
-    pub(crate) fn next_event(&self) -> Option<Duration> {
+    pub fn next_event(&self) -> Option<Duration> {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Goes on to a time, which must not be in the past, with everything that happens until then.
-    pub(crate) fn advance(&mut self, to: Duration) {
+    pub fn advance(&mut self, to: Duration) {
         debug_assert!(to >= self.now, "time does not run backwards");
         while let Some(first) = self.events.first_entry()
             && first.key().0 <= to
@@ -152,11 +153,12 @@ impl Network {
     }
 
     /// What became possible since the last call, in order.
-    pub(crate) fn take_notice(&mut self) -> Option<Notice> {
+    pub fn take_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    pub(crate) fn conditions_mut(&mut self) -> &mut Conditions {
+    /// What the network does to its streams, to be changed from here on.
+    pub fn conditions_mut(&mut self) -> &mut Conditions {
         &mut self.conditions
     }
 
@@ -167,7 +169,7 @@ impl Network {
     /// # Errors
     ///
     /// `EADDRINUSE`, where the address is taken or no port is left.
-    pub(crate) fn bind(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+    pub fn bind(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         if address.port() != 0 {
             return if self.bound.insert(address) {
                 Ok(address)
@@ -188,14 +190,14 @@ impl Network {
     }
 
     /// Gives a bound address back that neither a listener nor an end uses.
-    pub(crate) fn unbind(&mut self, address: SocketAddr) {
+    pub fn unbind(&mut self, address: SocketAddr) {
         self.bound.remove(&address);
     }
 
     // ---- listeners ----
 
     /// Listens on a bound address; more than `backlog` peers that wait are refused.
-    pub(crate) fn listen(&mut self, address: SocketAddr, backlog: usize) -> ListenerId {
+    pub fn listen(&mut self, address: SocketAddr, backlog: usize) -> ListenerId {
         self.serial += 1;
         let id = ListenerId(self.serial);
         let listening = Listening {
@@ -208,12 +210,12 @@ impl Network {
     }
 
     /// The next peer that waits to be accepted.
-    pub(crate) fn accept(&mut self, listener: ListenerId) -> Option<EndId> {
+    pub fn accept(&mut self, listener: ListenerId) -> Option<EndId> {
         self.listeners.get_mut(&listener)?.waiting.pop_front()
     }
 
     /// Listens no more: peers that wait are reset.
-    pub(crate) fn close_listener(&mut self, listener: ListenerId) {
+    pub fn close_listener(&mut self, listener: ListenerId) {
         let Some(gone) = self.listeners.remove(&listener) else {
             return;
         };
@@ -230,7 +232,7 @@ impl Network {
     /// # Errors
     ///
     /// `EADDRNOTAVAIL`, where a stream between the same two addresses exists.
-    pub(crate) fn connect(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<EndId> {
+    pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<EndId> {
         let taken = |end: &End| {
             end.local == local && end.remote == remote && !matches!(end.phase, Phase::Broken(_))
         };
@@ -248,7 +250,7 @@ impl Network {
     /// # Errors
     ///
     /// The reason for which it failed.
-    pub(crate) fn connected(&self, end: EndId) -> io::Result<()> {
+    pub fn connected(&self, end: EndId) -> io::Result<()> {
         match self.end(end).phase {
             Phase::Connecting => Err(io::ErrorKind::WouldBlock.into()),
             Phase::Open => Ok(()),
@@ -256,7 +258,8 @@ impl Network {
         }
     }
 
-    pub(crate) fn addresses(&self, end: EndId) -> (SocketAddr, SocketAddr) {
+    /// The local and the remote address of an end.
+    pub fn addresses(&self, end: EndId) -> (SocketAddr, SocketAddr) {
         let end = self.end(end);
         (end.local, end.remote)
     }
@@ -266,7 +269,7 @@ impl Network {
     /// # Errors
     ///
     /// `WouldBlock`, or what broke the stream.
-    pub(crate) fn read(
+    pub fn read(
         &mut self,
         end: EndId,
         most: usize,
@@ -294,7 +297,7 @@ impl Network {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub(crate) fn readable(&self, end: EndId) -> io::Result<usize> {
+    pub fn readable(&self, end: EndId) -> io::Result<usize> {
         let end = self.end(end);
         match end.phase {
             _ if !end.inbox.is_empty() => Ok(end.inbox.len()),
@@ -305,7 +308,7 @@ impl Network {
     }
 
     /// What an end is ready for.
-    pub(crate) fn readiness(&self, end: EndId) -> Edges {
+    pub fn readiness(&self, end: EndId) -> Edges {
         let Some(end) = self.ends.get(&end) else {
             return Edges::empty();
         };
@@ -322,7 +325,7 @@ impl Network {
     }
 
     /// Whether a peer waits to be accepted.
-    pub(crate) fn is_awaited(&self, listener: ListenerId) -> bool {
+    pub fn is_awaited(&self, listener: ListenerId) -> bool {
         let listening = self.listeners.get(&listener);
         listening.is_some_and(|listening| !listening.waiting.is_empty())
     }
@@ -332,7 +335,7 @@ impl Network {
     /// # Errors
     ///
     /// `WouldBlock`, after which `Writable` is reported once; or what broke the stream.
-    pub(crate) fn room(&mut self, end: EndId) -> io::Result<usize> {
+    pub fn room(&mut self, end: EndId) -> io::Result<usize> {
         let buffer = self.conditions.buffer;
         let end = self.end_mut(end);
         match end.phase {
@@ -353,7 +356,7 @@ impl Network {
     /// # Errors
     ///
     /// As [`room`](Self::room).
-    pub(crate) fn write(&mut self, end: EndId, octets: &[u8]) -> io::Result<usize> {
+    pub fn write(&mut self, end: EndId, octets: &[u8]) -> io::Result<usize> {
         let count = self.room(end)?.min(octets.len());
         let state = self.end_mut(end);
         state.unsent.extend(&octets[..count]);
@@ -363,13 +366,13 @@ impl Network {
     }
 
     /// Ends the direction of this end, behind what was written.
-    pub(crate) fn close_write(&mut self, end: EndId) {
+    pub fn close_write(&mut self, end: EndId) {
         self.end_mut(end).closing = true;
         self.pump(end);
     }
 
     /// Lets go of an end in good order: what was written still leaves, unread octets make it a reset.
-    pub(crate) fn close(&mut self, end: EndId) {
+    pub fn close(&mut self, end: EndId) {
         if self.end(end).inbox.is_empty() && self.end(end).phase == Phase::Open {
             let state = self.end_mut(end);
             state.orphan = true;
@@ -382,7 +385,7 @@ impl Network {
     }
 
     /// Lets go of an end with a reset.
-    pub(crate) fn abort(&mut self, end: EndId) {
+    pub fn abort(&mut self, end: EndId) {
         let state = self.end_mut(end);
         let was_open = state.phase == Phase::Open;
         state.phase = Phase::Broken(Errno::CONNRESET);
@@ -398,7 +401,7 @@ impl Network {
     // ---- what the network does by itself ----
 
     /// Breaks a stream: both ends see a reset.
-    pub(crate) fn reset(&mut self, end: EndId) {
+    pub fn reset(&mut self, end: EndId) {
         let peer = self.end(end).peer;
         for end in [Some(end), peer].into_iter().flatten() {
             self.break_end(end, Errno::CONNRESET);
@@ -635,7 +638,7 @@ impl Network {
     }
 
     /// One of two, with equal chances.
-    pub(crate) fn coin(&mut self) -> bool {
+    pub fn coin(&mut self) -> bool {
         self.draw(0..=1) == 1
     }
 
@@ -679,7 +682,7 @@ impl Network {
 
     /// Streams that exist, of which tests want to know that none is forgotten.
     #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.ends.len()
     }
 }

@@ -18,14 +18,14 @@ use super::network::{EndId, ListenerId, Network, Notice};
 use crate::progress::{Edges, Ready};
 
 /// What a thread of its own does for an adapter on a real network: the world calls it between two waits.
-pub(crate) trait Task: Send + Sync {
+pub trait Task: Send + Sync {
     /// Does what there is to do now, and returns when it wants to be called again although nothing became ready.
     fn run(&self) -> Option<Instant>;
 }
 
 /// Nothing can happen in a world any more, and somebody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stuck;
+pub struct Stuck;
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,16 +48,20 @@ struct Inner {
 
 /// Something that can become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
+pub enum Source {
+    /// An end of a stream.
     End(EndId),
+    /// A socket that listens.
     Listener(ListenerId),
+    /// A waker.
     Waker(u64),
+    /// A set, ready when something in it is.
     Set(u64),
 }
 
 /// How a set reports a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Once whenever one of these becomes possible.
     Edge(Edges),
     /// For as long as it is ready.
@@ -133,7 +137,7 @@ impl World {
     /// # Errors
     ///
     /// Another thread than the one that made the world: a run would no longer be determined by its seed.
-    pub(crate) fn check_thread(&self) -> io::Result<()> {
+    pub fn check_thread(&self) -> io::Result<()> {
         if std::thread::current().id() == self.0.owner {
             return Ok(());
         }
@@ -147,7 +151,7 @@ impl World {
     }
 
     /// Does something with the network, and tells the sets what that made ready.
-    pub(crate) fn network<T>(&self, act: impl FnOnce(&mut Network) -> T) -> T {
+    pub fn network<T>(&self, act: impl FnOnce(&mut Network) -> T) -> T {
         let mut state = self.lock();
         let done = act(&mut state.network);
         state.tell();
@@ -155,7 +159,7 @@ impl World {
     }
 
     /// Calls a task whenever its set becomes ready, and at the times that it wishes for.
-    pub(crate) fn add_task(&self, task: Weak<dyn Task>, set: &SimSet) {
+    pub fn add_task(&self, task: Weak<dyn Task>, set: &SimSet) {
         let mut state = self.lock();
         state.tasks.retain(|known| known.task.strong_count() > 0);
         state.tasks.push(TaskEntry {
@@ -166,7 +170,7 @@ impl World {
     }
 
     /// Has a task called once although its set is not ready.
-    pub(crate) fn wish(&self, set: &SimSet, at: Instant) {
+    pub fn wish(&self, set: &SimSet, at: Instant) {
         let mut state = self.lock();
         for known in state.tasks.iter_mut().filter(|known| known.set == set.id) {
             known.wish = Some(known.wish.map_or(at, |wish| wish.min(at)));
@@ -217,7 +221,7 @@ impl World {
     }
 
     /// Lets the next thing happen: what a poll does that has found nothing. False when nothing is left that could.
-    pub(crate) fn step(&self) -> bool {
+    pub fn step(&self) -> bool {
         let happened = self.advance(None);
         self.run_tasks();
         happened
@@ -357,13 +361,14 @@ impl State {
 
 /// A set of sources of a world.
 #[derive(Debug)]
-pub(crate) struct SimSet {
+pub struct SimSet {
     world: World,
     id: u64,
 }
 
 impl SimSet {
-    pub(crate) fn new(world: &World) -> Self {
+    /// An empty set.
+    pub fn new(world: &World) -> Self {
         let mut state = world.lock();
         let id = state.next_serial();
         state.sets.insert(id, Set::default());
@@ -375,7 +380,7 @@ impl SimSet {
     }
 
     /// The set as a source of another one.
-    pub(crate) fn source(&self) -> Source {
+    pub fn source(&self) -> Source {
         Source::Set(self.id)
     }
 
@@ -384,7 +389,7 @@ impl SimSet {
     /// # Errors
     ///
     /// `AlreadyExists`: it is in the set.
-    pub(crate) fn add(&self, source: Source, token: u64, mode: Mode) -> io::Result<()> {
+    pub fn add(&self, source: Source, token: u64, mode: Mode) -> io::Result<()> {
         let mut state = self.world.lock();
         let state = &mut *state;
         let Some(set) = state.sets.get_mut(&self.id) else {
@@ -410,7 +415,7 @@ impl SimSet {
     /// # Errors
     ///
     /// `NotFound`: it is not in the set.
-    pub(crate) fn change(&self, source: Source, mode: Mode, muted: bool) -> io::Result<()> {
+    pub fn change(&self, source: Source, mode: Mode, muted: bool) -> io::Result<()> {
         let mut state = self.world.lock();
         let state = &mut *state;
         let member = state
@@ -444,7 +449,7 @@ impl SimSet {
     /// # Errors
     ///
     /// `NotFound`: it is not in the set.
-    pub(crate) fn remove(&self, source: Source) -> io::Result<()> {
+    pub fn remove(&self, source: Source) -> io::Result<()> {
         let mut state = self.world.lock();
         state.forget(self.id, source)
     }
@@ -455,7 +460,7 @@ impl SimSet {
     /// # Errors
     ///
     /// Another thread than the world's own; [`Stuck`].
-    pub(crate) fn wait(
+    pub fn wait(
         &self,
         limit: Option<Duration>,
         most: usize,
@@ -530,13 +535,14 @@ impl State {
 
 /// Makes a set ready from elsewhere.
 #[derive(Debug)]
-pub(crate) struct SimWaker {
+pub struct SimWaker {
     world: World,
     id: u64,
 }
 
 impl SimWaker {
-    pub(crate) fn new(world: &World) -> Self {
+    /// A waker that is clear.
+    pub fn new(world: &World) -> Self {
         let mut state = world.lock();
         let id = state.next_serial();
         state.wakers.insert(id, false);
@@ -547,18 +553,20 @@ impl SimWaker {
         }
     }
 
-    pub(crate) fn source(&self) -> Source {
+    /// The waker as a source of a set.
+    pub fn source(&self) -> Source {
         Source::Waker(self.id)
     }
 
     /// Many wakes before one [`clear`](Self::clear) count as one.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         let mut state = self.world.lock();
         state.wakers.insert(self.id, true);
         state.signal(self.source(), Edges::READ);
     }
 
-    pub(crate) fn clear(&self) {
+    /// Takes the wakes back.
+    pub fn clear(&self) {
         self.world.lock().wakers.insert(self.id, false);
     }
 }
@@ -573,24 +581,27 @@ impl Drop for SimWaker {
 
 /// One end of a stream, as long as its program holds it.
 #[derive(Debug)]
-pub(crate) struct SimEnd {
+pub struct SimEnd {
     world: World,
     id: EndId,
 }
 
 impl SimEnd {
-    pub(crate) fn new(world: &World, id: EndId) -> Self {
+    /// The end with this number.
+    pub fn new(world: &World, id: EndId) -> Self {
         Self {
             world: world.clone(),
             id,
         }
     }
 
-    pub(crate) fn source(&self) -> Source {
+    /// The end as a source of a set.
+    pub fn source(&self) -> Source {
         Source::End(self.id)
     }
 
-    pub(crate) fn world(&self) -> &World {
+    /// The world that the end lives in.
+    pub fn world(&self) -> &World {
         &self.world
     }
 
@@ -599,16 +610,13 @@ impl SimEnd {
     /// # Errors
     ///
     /// Those of `act`, and that of a thread which is not the world's own.
-    pub(crate) fn with<T>(
-        &self,
-        act: impl FnOnce(&mut Network, EndId) -> io::Result<T>,
-    ) -> io::Result<T> {
+    pub fn with<T>(&self, act: impl FnOnce(&mut Network, EndId) -> io::Result<T>) -> io::Result<T> {
         self.world.check_thread()?;
         self.world.network(|network| act(network, self.id))
     }
 
     /// Ends the stream with a reset.
-    pub(crate) fn abort(self) {
+    pub fn abort(self) {
         self.world.network(|network| network.abort(self.id));
     }
 }

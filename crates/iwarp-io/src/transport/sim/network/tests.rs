@@ -238,6 +238,11 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
+/// The octet at a place of a stream.
+fn octet(at: u64) -> u8 {
+    at.to_le_bytes()[0]
+}
+
 /// Everything that the two ends see of a run.
 fn story(seed: u64, buffer: usize, acts: &[Act]) -> Vec<String> {
     let conditions = Conditions {
@@ -252,7 +257,7 @@ fn story(seed: u64, buffer: usize, acts: &[Act]) -> Vec<String> {
         match *act {
             Act::Write(at, len) => {
                 let at = usize::from(at);
-                let octets: Vec<u8> = (0..len as u64).map(|i| (written[at] + i) as u8).collect();
+                let octets: Vec<u8> = (0..len as u64).map(|i| octet(written[at] + i)).collect();
                 match network.write(ends[at], &octets) {
                     Ok(count) => written[at] += count as u64,
                     Err(error) if closed[at] => assert_eq!(errno(error), Some(Errno::PIPE)),
@@ -263,8 +268,8 @@ fn story(seed: u64, buffer: usize, acts: &[Act]) -> Vec<String> {
                 let (at, from) = (usize::from(at), usize::from(!at));
                 let mut expected = read[at];
                 let result = network.read(ends[at], len, |octets| {
-                    for octet in octets {
-                        assert_eq!(*octet, expected as u8, "octets arrive in order, each once");
+                    for found in octets {
+                        assert_eq!(*found, octet(expected), "octets arrive in order, each once");
                         expected += 1;
                     }
                 });
