@@ -515,11 +515,14 @@ impl<S: Readiness> Domain<S> {
         self.resumed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Leaves a source for the next call of [`progress`](Self::progress).
+    /// Leaves a source for the next call of [`progress`](Self::progress). One that is left already has one turn there and not
+    /// two: a stream without end is found unfinished by its event and by its turn, and would have more turns each time.
     pub(crate) fn defer(&self, source: Weak<dyn Source<S>>) {
         let mut unfinished = self.unfinished.lock();
-        unfinished.push_back(source);
-        self.left.fetch_add(1, Ordering::SeqCst);
+        if !unfinished.iter().any(|left| left.ptr_eq(&source)) {
+            unfinished.push_back(source);
+            self.left.fetch_add(1, Ordering::SeqCst);
+        }
         self.deferred.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -73,6 +73,42 @@ fn what_is_polled_is_left_alone_and_taken_over_when_the_polls_end() {
     assert!(thread.watched.is_empty());
 }
 
+/// Has never finished.
+#[derive(Default)]
+struct Endless(AtomicUsize);
+
+impl Source for Endless {
+    fn ready(&self, _: Edges) -> Turn {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Turn {
+            unfinished: true,
+            ..Turn::default()
+        }
+    }
+}
+
+#[test]
+fn a_stream_without_end_has_as_many_turns_in_every_round() {
+    let shared = Background::<Set>::new().unwrap();
+    let mut thread = Thread::new(Arc::clone(&shared));
+    let (domain, _) = added(&shared);
+    let source = Arc::new(Endless::default());
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    domain.add(&ours, weak(&source), Edges::READ).unwrap();
+    let mut before = 0;
+    for _ in 0..10 {
+        theirs.write_all(b".").unwrap(); // an event besides
+        thread.round(Instant::now).unwrap();
+        let turns = source.0.load(Ordering::Relaxed);
+        assert!(
+            (1..=4).contains(&(turns - before)),
+            "{} turns",
+            turns - before
+        );
+        before = turns;
+    }
+}
+
 #[test]
 fn what_is_remembered_of_a_queue_that_has_gone_is_not_the_next_ones() {
     let shared = Background::<Set>::new().unwrap();
