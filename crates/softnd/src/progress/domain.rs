@@ -349,6 +349,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Asks the hot sources. Where polling is `steady`, those with much traffic leave the set.
+    #[inline(always)] // one call less in every poll
     fn probe(&self, hot: &mut Hot<S>, edges: Edges, steady: bool) -> Probe {
         let Hot {
             sources,
