@@ -5,37 +5,53 @@ mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Side, connect};
-use netdirect::{Affinity, CompletionResult, OpFlags};
+use common::{Pair, Side, connect};
+use netdirect::{Affinity, CompletionResult, NotifyType, OpFlags, Overlapped, Result, Status};
 
 /// A side with a completion queue of its own, on the adapter and the file of another one.
-fn queue_of_its_own(side: &Side) -> Result<Side, netdirect::Error> {
+fn queue_of_its_own(side: &Side) -> Result<Side> {
     let cq = side
         .adapter
-        .create_completion_queue(&side.file, 16, Affinity::default())?;
+        .create_completion_queue(&side.file, 64, Affinity::default())?;
     Ok(Side { cq, ..side.clone() })
 }
 
-/// Sends in a row, so that requests are held back for a poll, and polls until both sides have seen all of it.
-fn exchange(pair: &common::Pair, sends: usize) {
-    let ends = [&pair.active, &pair.passive];
+/// Waits for so many results: polls so often before each wait.
+fn take(side: &Side, count: usize, polls: usize) {
+    let mut results = [CompletionResult::default(); 16];
+    let (mut taken, mut empty) = (0, 0);
+    while taken < count {
+        let now = side.cq.get_results(&mut results);
+        taken += now;
+        empty += usize::from(now == 0);
+        if taken < count && empty > polls {
+            empty = 0;
+            let some = Overlapped::new();
+            let _ = side.cq.notify(NotifyType::Any, &some).unwrap();
+            wait(&some);
+        }
+    }
+    assert_eq!(taken, count);
+}
+
+fn wait(overlapped: &Overlapped) {
+    assert_eq!(common::wait(overlapped), Status::SUCCESS);
+}
+
+/// Sends in a row, so that requests are held back for a poll, and takes all results on both sides.
+fn exchange(pair: &Pair, sends: usize, polls: usize) {
     for _ in 0..sends {
         pair.passive_qp.receive(0, &[]).unwrap();
     }
     for _ in 0..sends {
         pair.active_qp.send(0, &[], OpFlags::empty()).unwrap();
     }
-    let mut results = [CompletionResult::default(); 16];
-    let mut left = [sends, sends];
-    while left != [0, 0] {
-        for (end, left) in ends.iter().zip(&mut left) {
-            *left -= end.cq.get_results(&mut results);
-        }
-    }
+    take(&pair.passive, sends, polls);
+    take(&pair.active, sends, polls);
 }
 
 #[test]
-fn completion_queues_come_and_go_under_load() {
+fn completion_queues_can_be_made_while_others_come_and_go() {
     const CONNECTING: usize = 4;
     const CREATING: usize = 4;
     const ROUNDS: usize = 400;
@@ -44,19 +60,18 @@ fn completion_queues_come_and_go_under_load() {
     let (made, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let make = |side: &Side| {
         made.fetch_add(1, Ordering::Relaxed);
-        queue_of_its_own(side)
-            .inspect_err(|error| {
-                eprintln!("{error}");
-                failed.fetch_add(1, Ordering::Relaxed);
-            })
-            .ok()
+        let queue = queue_of_its_own(side).inspect_err(|error| {
+            println!("{error}");
+            failed.fetch_add(1, Ordering::Relaxed);
+        });
+        queue.ok()
     };
     std::thread::scope(|scope| {
         for _ in 0..CONNECTING {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
                     if let (Some(active), Some(passive)) = (make(&active), make(&passive)) {
-                        exchange(&connect(active, passive, 1), 8);
+                        exchange(&connect(active, passive, 1), 8, usize::MAX);
                     }
                 }
                 connecting.fetch_sub(1, Ordering::Relaxed);
@@ -70,71 +85,89 @@ fn completion_queues_come_and_go_under_load() {
             });
         }
     });
-    println!("{made:?} completion queues");
-    assert_eq!(
-        failed.into_inner(),
-        0,
-        "completion queues that could not be made"
-    );
+    let failed = failed.into_inner();
+    assert_eq!(failed, 0, "of {made:?} completion queues");
 }
 
-/// Takes so many results of a side, by waiting for each.
-fn await_results(side: &Side, count: usize) {
-    side.results(count);
-}
-
-/// Two connections on one pair of completion queues: the first ends while the second one still has traffic.
-fn two_connections(active: &Side, passive: &Side, seed: usize) {
-    let first = connect(active.clone(), passive.clone(), 1);
-    let second = connect(active.clone(), passive.clone(), 1);
-    let told = netdirect::Overlapped::new();
+/// Two connections on one pair of completion queues: the first one ends while the second one has traffic.
+fn one_ends_beside_the_other(active: &Side, passive: &Side, seed: usize) {
+    let polls = [0, 3, 300][seed % 3];
+    let rows = [1, 10, 60][seed / 3 % 3];
+    let [first, second] = [(); 2].map(|()| connect(active.clone(), passive.clone(), 1));
+    let told = Overlapped::new();
     let _ = first.passive_connector.notify_disconnect(&told).unwrap();
-    for pair in [&first, &second] {
-        pair.passive_qp.receive(0, &[]).unwrap();
-        pair.active_qp.send(0, &[], OpFlags::empty()).unwrap();
-        await_results(passive, 1);
-        await_results(active, 1);
+    for _ in 0..rows {
+        exchange(&first, 1, polls);
+        exchange(&second, 1, polls);
     }
-    let ended = netdirect::Overlapped::new();
+    let ended = Overlapped::new();
     let _ = first.active_connector.disconnect(&ended).unwrap();
     if seed.is_multiple_of(2) {
-        assert!(told.wait_timeout(common::LONG).is_some(), "told of the end");
+        wait(&told);
     }
-    second.passive_qp.receive(0, &[]).unwrap();
-    second.passive_qp.receive(0, &[]).unwrap();
-    second.active_qp.send(0, &[], OpFlags::empty()).unwrap();
-    await_results(passive, 1);
-    second.active_qp.send(0, &[], OpFlags::empty()).unwrap();
-    await_results(passive, 1);
-    await_results(active, 2);
-    assert!(told.wait_timeout(common::LONG).is_some(), "told of the end");
-    common::run(|o| first.passive_connector.disconnect(o)).unwrap();
-    assert!(ended.wait_timeout(common::LONG).is_some(), "disconnected");
-    let told = netdirect::Overlapped::new();
+    exchange(&second, 1, polls);
+    exchange(&second, 4, polls);
+    wait(&told);
+    common::run(|overlapped| first.passive_connector.disconnect(overlapped)).unwrap();
+    wait(&ended);
+    let told = Overlapped::new();
     let _ = second.passive_connector.notify_disconnect(&told).unwrap();
-    drop(second.active_qp);
-    drop(second.active_connector);
-    assert!(
-        told.wait_timeout(common::LONG).is_some(),
-        "told of the second end"
-    );
+    drop((second.active_qp, second.active_connector));
+    wait(&told);
 }
 
 #[test]
-fn waits_end_under_load() {
+fn every_wait_ends_while_connections_come_and_go() {
     const THREADS: usize = 8;
-    let rounds: usize = std::env::var("ROUNDS").map_or(100, |r| r.parse().unwrap());
+    const ROUNDS: usize = 72;
+    for one_file in [true, false] {
+        let (active, passive) = (Side::new(), Side::new());
+        let own = |side: &Side| {
+            let mut side = side.clone();
+            if !one_file {
+                side.file = side.adapter.create_overlapped_file().unwrap();
+            }
+            queue_of_its_own(&side).unwrap()
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (own, active, passive) = (&own, &active, &passive);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        one_ends_beside_the_other(&own(active), &own(passive), thread + round);
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// A stream with traffic has gone to the connectors, for whom it ends; one of the same queue that never had any is waited for.
+#[test]
+fn a_wait_ends_beside_a_connection_that_is_over() {
     let (active, passive) = (Side::new(), Side::new());
+    let [over, other] = [(); 2].map(|()| connect(active.clone(), passive.clone(), 1));
+    exchange(&over, 4, usize::MAX);
+    let ended = Overlapped::new();
+    let _ = over.passive_connector.disconnect(&ended).unwrap();
+    common::run(|overlapped| over.active_connector.disconnect(overlapped)).unwrap();
+    wait(&ended);
+    other.passive_qp.receive(0, &[]).unwrap();
+    let some = Overlapped::new();
+    let _ = passive.cq.notify(NotifyType::Any, &some).unwrap();
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (active, passive) = (&active, &passive);
-            scope.spawn(move || {
-                for round in 0..rounds {
-                    let active = queue_of_its_own(active).unwrap();
-                    let passive = queue_of_its_own(passive).unwrap();
-                    two_connections(&active, &passive, round + thread);
-                }
-            });
+        let (says, hears) = std::sync::mpsc::channel();
+        scope.spawn(|| {
+            says.send(rustix::thread::gettid()).unwrap();
+            drop(says);
+            wait(&some);
+        });
+        let waiting = hears.recv().unwrap();
+        // Asleep, unless it was quicker or slower than this: then the background thread hears of the Send first.
+        let stat = format!("/proc/self/task/{}/stat", waiting.as_raw_nonzero());
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") S ")) {
+            std::thread::yield_now();
         }
+        other.active_qp.send(0, &[], OpFlags::empty()).unwrap();
     });
 }

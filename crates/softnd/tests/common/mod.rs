@@ -8,7 +8,7 @@ pub mod log;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netdirect::{
     Adapter, Affinity, Buffer, CompletionQueue, CompletionResult, Connector, Error, Listener,
@@ -100,9 +100,7 @@ impl Side {
             if results.len() < count && taken == 0 {
                 let overlapped = Overlapped::new();
                 let _ = self.cq.notify(NotifyType::Any, &overlapped).unwrap();
-                overlapped
-                    .wait_timeout(LONG)
-                    .expect("a result within reasonable time");
+                wait(&overlapped);
             }
         }
         results
@@ -143,13 +141,19 @@ impl Region {
     }
 }
 
+/// Waits for the end of a request. Who waits looks once more when its time is up: what is found only then has woken nobody.
+pub fn wait(overlapped: &Overlapped) -> Status {
+    let begun = Instant::now();
+    let status = overlapped.wait_timeout(LONG);
+    assert!(begun.elapsed() < LONG, "{status:?}, but nobody was woken");
+    status.expect("the end of a request")
+}
+
 /// The final status of a request.
 pub fn end(started: netdirect::Result<Started>, overlapped: &Overlapped) -> Result<(), Status> {
     let status = match started {
         Ok(Started::Done) => Status::SUCCESS,
-        Ok(Started::Pending) => overlapped
-            .wait_timeout(LONG)
-            .expect("the end of a request within reasonable time"),
+        Ok(Started::Pending) => wait(overlapped),
         Err(error) => error.status(),
     };
     if status == Status::SUCCESS {
