@@ -10,7 +10,7 @@ mod kernel;
 
 use std::cell::Cell;
 use std::io;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use loom::thread;
@@ -50,7 +50,6 @@ impl Request {
 
 /// What all queues of an adapter share.
 struct World {
-    #[allow(dead_code, reason = "kept alive for the others")]
     control: Arc<Domain<Set>>,
     background: Arc<Background<Set>>,
     parking: Arc<Parking<Set>>,
@@ -160,8 +159,8 @@ const BUDGET: usize = 2;
 struct Connection {
     turns: Turns<State>,
     stream: Stream,
+    world: Arc<World>,
     queue: Arc<Queue>,
-    token: OnceLock<u64>,
     /// Ends when so much has been received; a Notify of the queue.
     received: (usize, Request),
     /// Ends with the stream.
@@ -171,6 +170,8 @@ struct Connection {
 
 #[derive(Default)]
 struct State {
+    /// From where it is driven.
+    domains: Vec<(Arc<Domain<Set>>, u64)>,
     received: usize,
     ended: bool,
     readable: bool,
@@ -178,23 +179,35 @@ struct State {
 }
 
 impl Connection {
+    /// One that is driven from its queue.
     fn new(queue: &Arc<Queue>, goal: usize) -> Arc<Self> {
         let this = Arc::new_cyclic(|this| Self {
             turns: Turns::new(State::default()),
             stream: Stream::new(),
+            world: Arc::clone(&queue.world),
             queue: Arc::clone(queue),
-            token: OnceLock::new(),
             received: (goal, Request::default()),
             ended: Request::default(),
             this: this.clone(),
         });
-        let added = queue.domain.add(&this.stream, this.source(), Edges::READ);
-        this.token.set(added.unwrap()).unwrap();
+        this.drive_from(&queue.domain);
         this
     }
 
     fn source(&self) -> Weak<dyn Source<Set>> {
         self.this.clone()
+    }
+
+    /// Has the stream driven from there, and from nowhere else.
+    fn drive_from(&self, domain: &Arc<Domain<Set>>) {
+        self.with(|state| {
+            let added = domain.add(&self.stream, self.source(), Edges::READ);
+            let before = std::mem::take(&mut state.domains);
+            state.domains.push((Arc::clone(domain), added.unwrap()));
+            for (domain, token) in before {
+                domain.remove(&self.stream, token);
+            }
+        });
     }
 
     fn drive(&self, edges: Edges) -> Turn {
@@ -205,10 +218,10 @@ impl Connection {
             drop(state);
             if received >= self.received.0 && self.received.1.end() {
                 self.queue.domain.drop_interest();
-                self.queue.world.parking.wake();
+                self.world.parking.wake();
             }
             if ended && self.ended.end() {
-                self.queue.world.parking.wake();
+                self.world.parking.wake();
             }
             Turn {
                 unfinished,
@@ -223,10 +236,18 @@ impl Connection {
         let done = call(&mut self.turns.lock());
         if self.turns.has_left() && self.drive(Edges::empty()).unfinished {
             self.queue.domain.defer(self.source());
-            self.queue.world.background.notice(&self.queue.domain);
-            self.queue.world.parking.wake();
+            self.world.background.notice(&self.queue.domain);
+            self.world.parking.wake();
         }
         done
+    }
+}
+
+impl State {
+    fn token_in(&self, domain: &Domain<Set>) -> Option<u64> {
+        let mut domains = self.domains.iter();
+        let found = domains.find(|(known, _)| std::ptr::eq(&**known, domain));
+        found.map(|(_, token)| *token)
     }
 }
 
@@ -258,12 +279,14 @@ impl Source<Set> for Connection {
     }
 
     fn leave(&self, domain: &Domain<Set>) -> bool {
-        self.with(|_| domain.leave(&self.stream))
+        self.with(|state| state.token_in(domain).is_some() && domain.leave(&self.stream))
     }
 
     fn rejoin(&self, domain: &Domain<Set>) -> bool {
-        let token = *self.token.get().unwrap();
-        self.with(|_| domain.rejoin(&self.stream, token, Edges::READ))
+        self.with(|state| {
+            let token = state.token_in(domain);
+            token.is_none_or(|token| domain.rejoin(&self.stream, token, Edges::READ))
+        })
     }
 }
 
@@ -317,7 +340,7 @@ fn a_thread_that_waits_is_woken() {
 /// Its stream is back in the set before the thread sleeps.
 #[test]
 fn a_thread_that_waits_after_polling_is_woken() {
-    model(2, || {
+    model(3, || {
         let world = World::new();
         let (queue, connection) = polled(&world, 3);
         let sender = Arc::clone(&connection);
@@ -335,7 +358,7 @@ fn a_thread_that_waits_after_polling_is_woken() {
 /// The thread sleeps over something else, so the background thread takes over.
 #[test]
 fn the_end_is_found_after_polling() {
-    model(2, || {
+    model(3, || {
         let world = World::new();
         let (queue, connection) = polled(&world, usize::MAX);
         let sender = Arc::clone(&connection);
@@ -350,7 +373,7 @@ fn the_end_is_found_after_polling() {
 /// Data and the end are one event, and a read that is short does not show the end.
 #[test]
 fn the_end_is_found_behind_data() {
-    model(2, || {
+    model(3, || {
         let world = World::new();
         let queue = Queue::new(&world).unwrap();
         let connection = Connection::new(&queue, 2);
@@ -373,12 +396,12 @@ fn the_end_is_found_behind_data() {
 /// The end lies behind more than one visit takes, and the thread that made the visit has what it waited for.
 #[test]
 fn work_that_a_woken_thread_leaves_is_done() {
-    model(2, || {
+    model(3, || {
         let world = World::new();
         let queue = Queue::new(&world).unwrap();
         let connection = Connection::new(&queue, 2);
         connection.stream.peer_sends(1, false);
-        queue.poll();
+        assert!(!queue.domain.poll()); // long ago, as far as the background thread can tell
         let sender = Arc::clone(&connection);
         beside(
             &world,
@@ -425,9 +448,7 @@ fn a_hot_stream_that_has_gone_hides_no_other_one() {
     model(2, || {
         let world = World::new();
         let (queue, gone) = polled(&world, usize::MAX);
-        queue
-            .domain
-            .remove(&gone.stream, *gone.token.get().unwrap());
+        gone.drive_from(&world.control);
         let connection = Connection::new(&queue, 1);
         let sender = Arc::clone(&connection);
         beside(
@@ -438,6 +459,54 @@ fn a_hot_stream_that_has_gone_hides_no_other_one() {
                 world.wait(&connection.received.1);
             },
         );
+    });
+}
+
+/// A connector's request waits for the stream, which was polled before and goes to the control set.
+#[test]
+fn the_end_is_found_in_the_control_set() {
+    model(3, || {
+        let world = World::new();
+        let (_queue, connection) = polled(&world, usize::MAX);
+        let sender = Arc::clone(&connection);
+        beside(
+            &world,
+            move || sender.stream.peer_sends(0, true),
+            || {
+                connection.drive_from(&world.control);
+                world.wait(&connection.ended);
+            },
+        );
+    });
+}
+
+/// The control set is driven by whoever waits, for whatever.
+#[test]
+fn a_thread_that_goes_leaves_the_control_set_to_others() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, usize::MAX);
+        connection.drive_from(&world.control);
+        let other = Arc::new(Request::default());
+        let (sender, ended, at) = (
+            Arc::clone(&connection),
+            Arc::clone(&other),
+            Arc::clone(&world),
+        );
+        let peer = move || {
+            sender.stream.peer_sends(0, true);
+            ended.end();
+            at.parking.wake();
+        };
+        beside_nobody(peer, || {
+            let second = {
+                let (world, other) = (Arc::clone(&world), Arc::clone(&other));
+                thread::spawn(move || world.wait(&other))
+            };
+            world.wait(&connection.ended);
+            second.join().unwrap();
+        });
     });
 }
 
@@ -564,7 +633,7 @@ fn a_queue_that_cannot_be_put_back_is_served() {
 /// Threads that wait cannot be told of a queue, so that the background thread has to see to it.
 #[test]
 fn a_queue_that_cannot_be_armed_is_served() {
-    model(2, || {
+    model(3, || {
         let world = World::new();
         let queue = Queue::new(&world).unwrap();
         let connection = Connection::new(&queue, 1);
@@ -610,6 +679,7 @@ fn a_turn_is_finished_when_all_its_visits_are() {
         let turns = Arc::new(Turns::new(()));
         let drive = |turns: &Turns<()>, own| {
             turns.drive(own, |state, edges| {
+                thread::yield_now(); // a visit takes its time
                 drop(state);
                 let unfinished = edges.contains(Edges::WRITE);
                 Turn {
@@ -629,7 +699,7 @@ fn a_turn_is_finished_when_all_its_visits_are() {
 /// A thread polls, and stops when it likes, beside one that waits for the same queue.
 #[test]
 fn polls_take_nothing_away_from_a_thread_that_waits() {
-    model(2, || {
+    model(3, || {
         let world = World::new();
         let queue = Queue::new(&world).unwrap();
         let connection = Connection::new(&queue, 2);
@@ -654,7 +724,7 @@ fn polls_take_nothing_away_from_a_thread_that_waits() {
 /// A thread that begins to wait finds the hot streams taken by one that polls, which then puts them back.
 #[test]
 fn a_poll_puts_back_what_a_thread_begins_to_wait_for() {
-    model(2, || {
+    model(3, || {
         let world = World::new();
         let (queue, connection) = polled(&world, 3);
         let sender = Arc::clone(&connection);
@@ -674,7 +744,7 @@ fn a_poll_puts_back_what_a_thread_begins_to_wait_for() {
 /// A wake-up that comes while a thread wakes up by itself does not keep it awake later.
 #[test]
 fn a_late_wake_up_does_not_stay() {
-    model(2, || {
+    model(3, || {
         let world = World::new();
         let queue = Queue::new(&world).unwrap();
         let connection = Connection::new(&queue, 1);
