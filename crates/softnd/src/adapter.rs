@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
+use iwarp_io::{descriptors, sync};
 use iwarp_mem::{Table, TableOptions};
 use netdirect::{
     Adapter, AdapterExtensions, AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Capabilities,
@@ -24,14 +25,14 @@ use crate::device::{Device, Removable};
 use crate::file::File;
 use crate::leniency::{Act, Leniency};
 use crate::options::{Options, Profile};
-use crate::progress::background::Background;
-use crate::progress::domain::Domain;
-use crate::progress::parking::Parking;
-use crate::progress::timers::{Timed, TimerKey};
 use crate::qp::Qp;
-use crate::socket_buffer::SocketBuffer;
 use crate::status::{fail, shortage};
-use crate::{cq, descriptors, mr, mw, qp, sync};
+use crate::{cq, mr, mw, qp};
+use iwarp_io::progress::background::Background;
+use iwarp_io::progress::domain::Domain;
+use iwarp_io::progress::parking::Parking;
+use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::socket_buffer::SocketBuffer;
 
 /// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
 pub(crate) const PD: Pd = Pd(1);

@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use crate::adapter::Core;
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
-use crate::log::limited;
-use crate::progress::domain::Domain;
 use crate::qp::Qp;
 use crate::status::{fail, shortage};
+use iwarp_io::limited;
+use iwarp_io::progress::domain::Domain;
 
 use queue::Queue;
 

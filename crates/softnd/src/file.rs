@@ -8,7 +8,7 @@ use netdirect::{Association, OverlappedFile};
 
 use crate::adapter::Core;
 use crate::cq;
-use crate::progress::parking::Parking;
+use iwarp_io::progress::parking::Parking;
 
 /// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`.
 #[derive(Debug)]

@@ -12,33 +12,28 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
-pub mod capture;
 mod cm;
 mod cq;
-mod descriptors;
 mod device;
 mod file;
 mod leniency;
 mod limits;
-mod log;
 mod mr;
 mod mw;
 mod options;
 pub mod peer;
 mod ports;
-mod progress;
 mod provider;
 mod qp;
-mod socket_buffer;
 mod status;
 mod stream;
-mod sync;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use netdirect::{Adapter, Error, Result, Status};
 
+pub use iwarp_io::capture;
 pub use limits::Limits;
 pub use options::{LONGEST_PRIVATE_DATA, Options, Profile, Timeouts};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use netdirect::ReadLimits;
 
-use crate::capture::Capture;
 use crate::cm::half_open::HalfOpenLimits;
 use crate::limits::Limits;
 use crate::peer::Peer;
+use iwarp_io::capture::Capture;
 
 /// How much a client may get away with (requirement AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

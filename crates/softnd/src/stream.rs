@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use socket2::{SockRef, Socket, TcpKeepalive};
 
-use crate::capture::{Capture, Flow, FlowRole, Side};
-use crate::descriptors::Freed;
 use crate::ports;
+use iwarp_io::capture::{Capture, Flow, FlowRole, Side};
+use iwarp_io::descriptors::Freed;
 
 /// A connected, non-blocking TCP stream.
 #[derive(Debug)]

@@ -1,25 +1,19 @@
-//! Which thread drives which streams, and how it learns that they are ready.
+//! Progress: which thread drives which streams, and how it learns that they are ready.
+//!
+//! Whoever waits drives: a poll of a completion queue drives that queue's set, a thread that waits in a [`parking`]
+//! drives the control set and the completion queues armed there, and the [`background`] thread serves only what nobody
+//! attends. `loom_model` runs all of them over a model of sets.
 
-bitflags::bitflags! {
-    /// What became possible on a source since it was last reported.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Edges: u8 {
-        /// Data, or the peer's end, can be read.
-        const READ = 1;
-        /// The socket takes data again after a short write, or a connect has finished.
-        const WRITE = 2;
-        /// The peer has closed or reset: read until the end is seen, a short read does not mean drained.
-        const HANGUP = 4;
-        /// Somebody left work behind while the source was locked.
-        const KICK = 8;
-    }
-}
+pub mod background;
+pub mod domain;
+#[cfg(all(test, loom))]
+mod loom_model;
+mod nearness;
+pub mod parking;
+pub mod readiness;
+pub mod timers;
+mod tokens;
+pub mod turns;
 
-/// One ready source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
-    /// The name under which it was added.
-    pub token: u64,
-    /// What became possible.
-    pub edges: Edges,
-}
+use readiness::BATCH;
+pub use readiness::{Edges, Readiness, Ready, Set, Wake, Watch};

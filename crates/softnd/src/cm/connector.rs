@@ -30,14 +30,14 @@ use super::{Done, Exchange};
 use crate::adapter::{Core, downcast};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
-use crate::log::limited;
 use crate::ports;
-use crate::progress::Edges;
-use crate::progress::domain::{Source, Turn};
-use crate::progress::timers::{Timed, TimerKey};
 use crate::qp::{self, Drivers, FlushGuard, Qp, Signals};
 use crate::status::fail;
 use crate::stream::Stream;
+use iwarp_io::limited;
+use iwarp_io::progress::Edges;
+use iwarp_io::progress::domain::{Source, Turn};
+use iwarp_io::progress::timers::{Timed, TimerKey};
 
 use active::Attempt;
 use requests::Requests;

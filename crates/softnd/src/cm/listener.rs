@@ -18,13 +18,13 @@ use super::connector::{self, Connector};
 use super::greeting::{Arrival, Greeting};
 use super::half_open::{HalfOpen, HalfOpenLimits};
 use crate::adapter::{Core, downcast};
-use crate::descriptors;
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
-use crate::log::limited;
 use crate::ports;
 use crate::status::{bind_status, fail};
 use accepting::Sockets;
+use iwarp_io::descriptors;
+use iwarp_io::limited;
 
 /// What "no limit" of the backlog means (LSTN-016), and no more than half of the descriptors of the process.
 const LONGEST_BACKLOG: usize = 16 * 1024;

@@ -12,10 +12,10 @@ use iwarp::ReadLimits;
 use iwarp::mpa::startup::{self, Frame, FrameKind, FrameReader, StartupError};
 use netdirect::{PendingOverlapped, Status};
 
-use crate::progress::Edges;
-use crate::progress::domain::{Domain, Source};
 use crate::qp::{FlushGuard, News};
 use crate::stream::Stream;
+use iwarp_io::progress::Edges;
+use iwarp_io::progress::domain::{Domain, Source};
 
 /// What is to be done once no lock is held.
 #[must_use]

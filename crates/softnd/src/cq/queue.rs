@@ -9,7 +9,7 @@ use netdirect::{CompletionResult, NotifyType, Status};
 
 use super::Entry;
 use super::ring::Ring;
-use crate::sync::{AtomicU32, Mutex, Ordering};
+use iwarp_io::sync::{AtomicU32, Mutex, Ordering};
 
 /// Kinds of requests that wait, see [`Queue::armed`].
 const ANY: u32 = 1;

@@ -18,7 +18,7 @@ use netdirect::{CompletionResult, Immediate, RequestType, Status};
 
 use super::Entry;
 use crate::limits::MAX_COMPLETION_QUEUE_DEPTH;
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use iwarp_io::sync::{AtomicU64, Mutex, Ordering};
 
 /// One array for each power of two up to the greatest depth.
 const ARRAYS: usize = MAX_COMPLETION_QUEUE_DEPTH.ilog2() as usize + 1;

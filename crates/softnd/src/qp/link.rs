@@ -11,10 +11,10 @@ use iwarp_mem::io::Sent;
 use super::mulpdu::Mulpdu;
 use super::outbox::{BATCH_FPDUS, Outbox};
 use crate::adapter::Core;
-use crate::progress::Edges;
-use crate::progress::domain::{Domain, Source};
-use crate::socket_buffer::SocketBuffer;
 use crate::stream::Stream;
+use iwarp_io::progress::Edges;
+use iwarp_io::progress::domain::{Domain, Source};
+use iwarp_io::socket_buffer::SocketBuffer;
 
 /// What one read takes at most; also all that a visit may leave with the queue pair.
 const STAGING: usize = 256 * 1024;

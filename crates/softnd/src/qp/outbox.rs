@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iwarp::TxBatch;
 
-use crate::socket_buffer::SocketBuffer;
+use iwarp_io::socket_buffer::SocketBuffer;
 
 /// FPDUs in one batch at most.
 pub(super) const BATCH_FPDUS: usize = 128;

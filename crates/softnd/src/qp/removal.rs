@@ -5,8 +5,8 @@ use netdirect::{Error, Status};
 
 use super::{Phase, Qp};
 use crate::device::Removable;
-use crate::progress::Edges;
 use crate::status::post_error;
+use iwarp_io::progress::Edges;
 
 impl Removable for Qp {
     /// The stream is reset, and all outstanding requests complete with ND_CANCELED. Called after the connector was told.

@@ -15,14 +15,14 @@ use socket2::Socket;
 
 use super::{Answered, Binding, Connector, Phase, State};
 use crate::adapter::{Core, UNSTATED_READ_LIMIT};
-use crate::capture::FlowRole;
 use crate::cm::{Exchange, Heard};
 use crate::leniency::Act;
 use crate::options::Profile;
-use crate::progress::Edges;
 use crate::qp::{Qp, Start};
 use crate::status::{connect_status, fail};
 use crate::stream::Stream;
+use iwarp_io::capture::FlowRole;
+use iwarp_io::progress::Edges;
 
 /// A peer that closes on revision 2 within this time, without an octet, may speak revision 1 only.
 const FALLBACK_WITHIN: Duration = Duration::from_secs(5);

@@ -9,9 +9,9 @@ use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 use super::{Arrival, Connector, Listener, Offered, Phase, State};
 use crate::adapter::UNSTATED_READ_LIMIT;
 use crate::cm::{Exchange, send_reject};
-use crate::log::limited;
 use crate::qp::{Drivers, Qp, Signals, Start};
 use crate::status::fail;
+use iwarp_io::limited;
 
 impl Connector {
     /// A client of `listener` wants the next request here.

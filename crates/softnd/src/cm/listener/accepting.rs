@@ -17,15 +17,15 @@ use rustix::io::Errno;
 use socket2::Socket;
 
 use super::Listener;
-use crate::capture::FlowRole;
 use crate::cm::greeting::Greeting;
-use crate::descriptors::{self, Starved};
-use crate::log::limited;
-use crate::progress::Edges;
-use crate::progress::domain::{Source, Turn};
-use crate::progress::timers::{Timed, TimerKey};
 use crate::status::is_shortage;
 use crate::stream::Stream;
+use iwarp_io::capture::FlowRole;
+use iwarp_io::descriptors::{self, Starved};
+use iwarp_io::limited;
+use iwarp_io::progress::Edges;
+use iwarp_io::progress::domain::{Source, Turn};
+use iwarp_io::progress::timers::{Timed, TimerKey};
 
 /// Connections that are accepted in one turn. Where more wait, whatever else the driver has to do comes first.
 const TURN: usize = 64;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Somebody who could go on with one more descriptor.
-pub(crate) trait Starved: Send + Sync {
+pub trait Starved: Send + Sync {
     /// A descriptor may be free. Called with any lock held, so that it takes none but those of timers.
     fn descriptor_freed(&self);
 }
@@ -19,7 +19,7 @@ static WAITING: Mutex<Vec<Weak<dyn Starved>>> = Mutex::new(Vec::new());
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Every connected queue pair has a descriptor: allows the process as many as it may allow itself.
-pub(crate) fn allow() {
+pub fn allow() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
@@ -30,7 +30,7 @@ pub(crate) fn allow() {
 }
 
 /// How many descriptors the process may have.
-pub(crate) fn limit() -> usize {
+pub fn limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX)
@@ -38,7 +38,7 @@ pub(crate) fn limit() -> usize {
 }
 
 /// Has `starved` told once, when the next of our sockets has been closed.
-pub(crate) fn wait(starved: Weak<dyn Starved>) {
+pub fn wait(starved: Weak<dyn Starved>) {
     let mut waiting = WAITING.lock();
     waiting.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&starved));
     waiting.push(starved);
@@ -47,7 +47,7 @@ pub(crate) fn wait(starved: Weak<dyn Starved>) {
 
 /// Belongs behind a socket in its structure: says that it was closed, when it was.
 #[derive(Debug)]
-pub(crate) struct Freed;
+pub struct Freed;
 
 impl Drop for Freed {
     fn drop(&mut self) {

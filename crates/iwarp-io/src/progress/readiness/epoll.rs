@@ -12,7 +12,7 @@ use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 
 /// A set of sources, an epoll instance.
 #[derive(Debug)]
-pub(crate) struct Epoll(OwnedFd);
+pub struct Epoll(OwnedFd);
 
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -142,7 +142,7 @@ fn edges(flags: EventFlags) -> Edges {
 
 /// Makes a set ready from another thread, an eventfd.
 #[derive(Debug)]
-pub(crate) struct EventFd(OwnedFd);
+pub struct EventFd(OwnedFd);
 
 impl Wake<Epoll> for EventFd {
     fn new() -> io::Result<Self> {

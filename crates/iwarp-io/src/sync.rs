@@ -1,33 +1,33 @@
 //! The locks and atomics where threads meet: parking_lot and the standard library, or loom's models of them.
 
-pub(crate) use imp::{
+pub use imp::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
     after_unlocking, fence, yield_now,
 };
 
 #[cfg(not(loom))]
 mod imp {
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
-    pub(crate) use std::sync::atomic::{
+    pub use parking_lot::{Mutex, MutexGuard};
+    pub use std::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
-    pub(crate) use std::thread::yield_now;
+    pub use std::thread::yield_now;
 
     /// Between unlocking and a sequentially consistent load of what others leave behind who found the lock taken: has the
     /// load come after. Processors keep that order by themselves: x86 because unlocking is a locked instruction, ARM because
     /// a load-acquire waits for the store-release before it, others because such a load begins with a fence. The
     /// language's rules do not promise it, and a fence would cost every poll some 10 ns.
     #[inline]
-    pub(crate) fn after_unlocking() {
+    pub fn after_unlocking() {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
 }
 
 #[cfg(loom)]
 mod imp {
-    pub(crate) use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{Ordering, fence};
-    pub(crate) use loom::thread::yield_now;
+    pub use loom::sync::MutexGuard;
+    pub use loom::sync::atomic::{Ordering, fence};
+    pub use loom::thread::yield_now;
 
     /// An atomic of loom's. Its sequentially consistent writes are followed by a fence, since loom knows no other total order
     /// than that of fences, and stores among them are exchanges, since loom may place a store before an exchange that has
@@ -35,19 +35,19 @@ mod imp {
     macro_rules! atomic {
         ($name:ident, $value:ty) => {
             #[derive(Debug, Default)]
-            pub(crate) struct $name(loom::sync::atomic::$name);
+            pub struct $name(loom::sync::atomic::$name);
 
             #[allow(dead_code, reason = "each kind is used in its own way")]
             impl $name {
-                pub(crate) fn new(value: $value) -> Self {
+                pub fn new(value: $value) -> Self {
                     Self(loom::sync::atomic::$name::new(value))
                 }
 
-                pub(crate) fn load(&self, order: Ordering) -> $value {
+                pub fn load(&self, order: Ordering) -> $value {
                     self.0.load(order)
                 }
 
-                pub(crate) fn store(&self, value: $value, order: Ordering) {
+                pub fn store(&self, value: $value, order: Ordering) {
                     if order == Ordering::SeqCst {
                         self.swap(value, order);
                     } else {
@@ -55,7 +55,7 @@ mod imp {
                     }
                 }
 
-                pub(crate) fn compare_exchange(
+                pub fn compare_exchange(
                     &self,
                     current: $value,
                     new: $value,
@@ -67,7 +67,7 @@ mod imp {
                     result
                 }
 
-                pub(crate) fn compare_exchange_weak(
+                pub fn compare_exchange_weak(
                     &self,
                     current: $value,
                     new: $value,
@@ -79,7 +79,7 @@ mod imp {
                     result
                 }
 
-                pub(crate) fn fetch_update(
+                pub fn fetch_update(
                     &self,
                     set: Ordering,
                     fetch: Ordering,
@@ -94,7 +94,7 @@ mod imp {
             }
         };
         (@modify $value:ty, $($method:ident),+) => {
-            $(pub(crate) fn $method(&self, value: $value, order: Ordering) -> $value {
+            $(pub fn $method(&self, value: $value, order: Ordering) -> $value {
                 let before = self.0.$method(value, order);
                 written(order);
                 before
@@ -111,7 +111,7 @@ mod imp {
     }
 
     /// Loom knows the language's rules alone.
-    pub(crate) fn after_unlocking() {
+    pub fn after_unlocking() {
         fence(Ordering::SeqCst);
     }
 
@@ -128,18 +128,18 @@ mod imp {
     atomic!(AtomicUsize, usize, fetch_add, fetch_sub);
 
     #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+    pub struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
+        pub fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))
         }
 
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("a model does not poison")
         }
 
-        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
         }
     }

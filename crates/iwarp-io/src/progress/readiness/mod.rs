@@ -1,32 +1,19 @@
-//! Readiness and progress: which thread drives which streams, and how it learns that they are ready.
+//! Which sources are ready: sets of them, and how one thread makes a set ready for another.
 //!
-//! Everything that knows an operating system's readiness interface sits behind [`Readiness`] and [`Wake`]; the rest of
-//! the crate sees sets of sources, edges and wake-ups. One implementation exists, over epoll.
-//!
-//! Whoever waits drives: a poll of a completion queue drives that queue's set, a thread that waits in a [`parking`]
-//! drives the control set and the completion queues armed there, and the [`background`] thread serves only what nobody
-//! attends. `loom_model` runs all of them over a model of sets.
+//! Everything that knows an operating system's readiness interface sits behind [`Readiness`] and [`Wake`]; the rest of the
+//! crate sees sets of sources, edges and wake-ups.
 
-pub(crate) mod background;
-pub(crate) mod domain;
 mod epoll;
-#[cfg(all(test, loom))]
-mod loom_model;
-mod nearness;
-pub(crate) mod parking;
-pub(crate) mod timers;
-mod tokens;
-pub(crate) mod turns;
 
 use std::io;
 use std::time::Duration;
 
-pub(crate) use epoll::Epoll as Set;
+pub use epoll::{Epoll as Set, EventFd};
 
 bitflags::bitflags! {
     /// What became possible on a source since it was last reported.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct Edges: u8 {
+    pub struct Edges: u8 {
         /// Data, or the peer's end, can be read.
         const READ = 1;
         /// The socket takes data again after a short write, or a connect has finished.
@@ -39,17 +26,19 @@ bitflags::bitflags! {
 }
 
 /// One ready source.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ready {
-    pub(crate) token: u64,
-    pub(crate) edges: Edges,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The name under which it was added.
+    pub token: u64,
+    /// What became possible.
+    pub edges: Edges,
 }
 
 /// How many sources one call of [`Readiness::wait`] reports at most.
-pub(crate) const BATCH: usize = if cfg!(loom) { 2 } else { 64 };
+pub const BATCH: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// A set of sources that can be waited on, and that can itself be a source of another set.
-pub(crate) trait Readiness: Watch<Self> + Sized {
+pub trait Readiness: Watch<Self> + Sized {
     /// What a set knows a source by.
     type Id<'a>: Copy;
     /// What makes a set ready from another thread.
@@ -77,13 +66,13 @@ pub(crate) trait Readiness: Watch<Self> + Sized {
 }
 
 /// Something that a set can report.
-pub(crate) trait Watch<S: Readiness> {
+pub trait Watch<S: Readiness> {
     /// What the set knows it by.
     fn id(&self) -> S::Id<'_>;
 }
 
 /// Makes sets ready from another thread.
-pub(crate) trait Wake<S: Readiness>: Watch<S> + Sized {
+pub trait Wake<S: Readiness>: Watch<S> + Sized {
     /// Makes one that is not ready.
     fn new() -> io::Result<Self>;
     /// Makes it ready. Many wakes before one [`clear`](Self::clear) count as one.

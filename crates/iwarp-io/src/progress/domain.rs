@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use super::tokens::Tokens;
 use super::{BATCH, Edges, Readiness, Ready, Set, Watch};
-use crate::log::limited;
 use crate::sync::{
     AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Mutex, Ordering, after_unlocking, fence,
 };
 
 /// Something that can make progress when its stream is ready.
-pub(crate) trait Source<S: Readiness = Set>: Send + Sync {
+pub trait Source<S: Readiness = Set>: Send + Sync {
     /// Makes what progress is possible.
     fn ready(&self, edges: Edges) -> Turn;
 
@@ -35,13 +34,13 @@ pub(crate) trait Source<S: Readiness = Set>: Send + Sync {
 
 /// What one turn of a source came to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turn {
+pub struct Turn {
     /// A budget ended it, and more could be done at once.
-    pub(crate) unfinished: bool,
+    pub unfinished: bool,
     /// Something waits until it can be written.
-    pub(crate) blocked: bool,
+    pub blocked: bool,
     /// Octets received.
-    pub(crate) octets: usize,
+    pub octets: usize,
 }
 
 /// Sources that had traffic lately: polls ask them directly, which is cheaper than asking the set.
@@ -117,7 +116,7 @@ const LOOK: usize = if cfg!(loom) { 2 } else { 32 };
 const WEIGHT: usize = 16 * 1024;
 
 /// Streams driven together: those of one completion queue, or the adapter's connection set-up and tear-down.
-pub(crate) struct Domain<S: Readiness = Set> {
+pub struct Domain<S: Readiness = Set> {
     set: S,
     sources: Mutex<Tokens<Weak<dyn Source<S>>>>,
     /// Sources that have spent their edge and not finished: looked at again before the set is.
@@ -167,7 +166,7 @@ impl std::os::fd::AsFd for Domain {
 
 impl<S: Readiness> Domain<S> {
     /// Makes a domain without sources; `parked` counts the threads that sleep where it is driven from.
-    pub(crate) fn new(parked: Arc<AtomicUsize>) -> io::Result<Self> {
+    pub fn new(parked: Arc<AtomicUsize>) -> io::Result<Self> {
         Ok(Self {
             set: S::new()?,
             sources: Mutex::default(),
@@ -198,7 +197,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Adds a stream, reported for these edges; the token takes it out again.
-    pub(crate) fn add(
+    pub fn add(
         &self,
         stream: &impl Watch<S>,
         source: Weak<dyn Source<S>>,
@@ -212,14 +211,14 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Takes a stream out. An event for it that is already on its way to a driver finds nobody.
-    pub(crate) fn remove(&self, stream: &impl Watch<S>, token: u64) {
+    pub fn remove(&self, stream: &impl Watch<S>, token: u64) {
         let _ = self.set.remove(stream);
         let source = self.sources.lock().remove(token);
         drop(source);
     }
 
     /// Drives what is ready, without blocking. True when more may be ready at once.
-    pub(crate) fn progress(&self) -> bool {
+    pub fn progress(&self) -> bool {
         self.behind.store(UP_TO_DATE, Ordering::SeqCst);
         if self.has_unfinished() {
             self.resume();
@@ -258,7 +257,7 @@ impl<S: Readiness> Domain<S> {
     /// Progress for somebody who polls: the hot sources first, the set now and then. True when the background thread has
     /// to look after this domain from now on.
     #[must_use]
-    pub(crate) fn poll(&self) -> bool {
+    pub fn poll(&self) -> bool {
         if self.has_unfinished() {
             self.resume();
         }
@@ -287,7 +286,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Progress for somebody who was woken by the set: the hot sources at once, the rest before the next sleep.
-    pub(crate) fn woken(&self) {
+    pub fn woken(&self) {
         if self.has_unfinished() {
             self.resume();
         }
@@ -316,12 +315,12 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Work waits that nothing will report: left by a budget, or not looked at since [`woken`](Self::woken).
-    pub(crate) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         self.has_unfinished() || self.behind.load(Ordering::SeqCst) != UP_TO_DATE
     }
 
     /// Does what [`is_behind`](Self::is_behind) speaks of.
-    pub(crate) fn catch_up(&self) {
+    pub fn catch_up(&self) {
         match self.behind.load(Ordering::SeqCst) {
             UNLOOKED => {
                 self.progress();
@@ -402,7 +401,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Has all streams reported by the set again: somebody sleeps on it from now on, or serves it unpolled.
-    pub(crate) fn recall(&self) {
+    pub fn recall(&self) {
         if self.is_apart() {
             self.recalled.store(true, Ordering::SeqCst);
             // Who holds the lock may have looked before that, and gone since.
@@ -433,12 +432,12 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Takes a stream out of the set; [`rejoin`](Self::rejoin) puts it back.
-    pub(crate) fn leave(&self, stream: &impl Watch<S>) -> bool {
+    pub fn leave(&self, stream: &impl Watch<S>) -> bool {
         self.set.remove(stream).is_ok()
     }
 
     /// Changes what a stream is reported for, unless it has left the set.
-    pub(crate) fn report(&self, stream: &impl Watch<S>, token: u64, edges: Edges) {
+    pub fn report(&self, stream: &impl Watch<S>, token: u64, edges: Edges) {
         match self.set.change_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 limited!(error, %error, "a stream is not reported as it should be");
@@ -448,7 +447,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Puts a stream back into the set; false when that fails.
-    pub(crate) fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
+    pub fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
         match self.set.add_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 limited!(error, %error, "a stream cannot be reported for now: it is looked at every few milliseconds");
@@ -487,7 +486,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// The core from which one of the sources had its last traffic.
-    pub(crate) fn incoming_core(&self) -> Option<usize> {
+    pub fn incoming_core(&self) -> Option<usize> {
         // Any of them will do; the last one was idle before the others were.
         let source = self.with_hot(|hot| hot.sources.last()?.source.upgrade())??;
         source.incoming_core()
@@ -518,7 +517,7 @@ impl<S: Readiness> Domain<S> {
 
     /// Leaves a source for the next call of [`progress`](Self::progress). One that is left already has one turn there and not
     /// two: a stream without end is found unfinished by its event and by its turn, and would have more turns each time.
-    pub(crate) fn defer(&self, source: Weak<dyn Source<S>>) {
+    pub fn defer(&self, source: Weak<dyn Source<S>>) {
         let mut unfinished = self.unfinished.lock();
         if !unfinished.iter().any(|left| left.ptr_eq(&source)) {
             unfinished.push_back(source);
@@ -528,7 +527,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Two counts that grow when work is left for the next driver, and when a driver takes it up.
-    pub(crate) fn unfinished_counts(&self) -> (u32, u32) {
+    pub fn unfinished_counts(&self) -> (u32, u32) {
         (
             self.deferred.load(Ordering::Relaxed),
             self.resumed.load(Ordering::Relaxed),
@@ -536,32 +535,32 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Work is waiting that no edge will report.
-    pub(crate) fn has_unfinished(&self) -> bool {
+    pub fn has_unfinished(&self) -> bool {
         self.left.load(Ordering::SeqCst) > 0
     }
 
     /// Called by every poll. Where two threads poll at once, both may count as one: what matters is that the count changes
     /// while somebody polls.
-    pub(crate) fn polled(&self) {
+    pub fn polled(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// How often it was polled.
-    pub(crate) fn polls(&self) -> u32 {
+    pub fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
     }
 
     /// Whoever polled this domain polls no more for now: nobody attends it until somebody polls again. True if the
     /// background thread has to be told, as it keeps away.
-    pub(crate) fn polls_end(&self) -> bool {
+    pub fn polls_end(&self) -> bool {
         self.seen.store(self.polls(), Ordering::Relaxed);
         self.watched.load(Ordering::SeqCst)
     }
 
     /// Whether somebody polled since the background thread asked last, or sleeps where this domain is driven from and would
     /// be woken. Asked by the background thread alone.
-    pub(crate) fn is_attended(&self) -> bool {
+    pub fn is_attended(&self) -> bool {
         let polls = self.polls.load(Ordering::Relaxed);
         let polled = self.seen.swap(polls, Ordering::Relaxed) != polls;
         polled || self.is_driven_by_sleepers()
@@ -578,7 +577,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Whether a thread sleeps that this domain would wake.
-    pub(crate) fn is_waited_for(&self) -> bool {
+    pub fn is_waited_for(&self) -> bool {
         self.has_interest()
             && self.parked.load(Ordering::SeqCst) > 0
             && self.armed.load(Ordering::SeqCst)
@@ -586,26 +585,27 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Says whether the set that parked threads sleep in reports this domain.
-    pub(crate) fn set_armed(&self, armed: bool) {
+    pub fn set_armed(&self, armed: bool) {
         self.armed.store(armed, Ordering::SeqCst);
     }
 
     /// From here on parked threads drive this domain; before they sleep it has to [`recall`](Self::recall) its streams.
-    pub(crate) fn add_interest(&self) {
+    pub fn add_interest(&self) {
         self.interest.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Takes one [`add_interest`](Self::add_interest) back.
-    pub(crate) fn drop_interest(&self) {
+    pub fn drop_interest(&self) {
         self.interest.fetch_sub(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn has_interest(&self) -> bool {
+    /// Whether requests make a parked thread drive this domain.
+    pub fn has_interest(&self) -> bool {
         self.interest.load(Ordering::SeqCst) > 0
     }
 
     /// Sets whether the background thread looks at this domain in every tick; returns what was.
-    pub(crate) fn set_watched(&self, watched: bool) -> bool {
+    pub fn set_watched(&self, watched: bool) -> bool {
         self.watched.swap(watched, Ordering::SeqCst)
     }
 

@@ -7,18 +7,18 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 /// Something that wants to be called at a time.
-pub(crate) trait Timed: Send + Sync {
+pub trait Timed: Send + Sync {
     /// The deadline set under `key` has passed. The target may have changed its mind meanwhile and has to look.
     fn expired(&self, key: TimerKey, now: Instant);
 }
 
 /// Names one deadline, for [`Timers::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TimerKey(Instant, u64);
+pub struct TimerKey(Instant, u64);
 
 /// All deadlines of one adapter.
 #[derive(Default)]
-pub(crate) struct Timers {
+pub struct Timers {
     state: Mutex<State>,
 }
 
@@ -33,7 +33,7 @@ struct State {
 impl Timers {
     /// Sets a deadline. True when the background thread sleeps longer than that and has to be woken.
     #[must_use]
-    pub(crate) fn add(&self, at: Instant, target: Weak<dyn Timed>) -> (TimerKey, bool) {
+    pub fn add(&self, at: Instant, target: Weak<dyn Timed>) -> (TimerKey, bool) {
         let mut state = self.state.lock();
         state.serial += 1;
         let key = TimerKey(at, state.serial);
@@ -47,14 +47,14 @@ impl Timers {
     }
 
     /// Takes a deadline back; one that has passed or was cancelled before is no error.
-    pub(crate) fn cancel(&self, key: TimerKey) {
+    pub fn cancel(&self, key: TimerKey) {
         self.state.lock().queue.remove(&key);
     }
 
     /// Until when the background thread may sleep, which it promises to wake for: the next deadline, or sooner where it has
     /// promised that before. Most deadlines are taken back long before they pass and followed by later ones; so those
     /// find a promise that is good enough, and nobody has to be woken for them.
-    pub(crate) fn plan(&self, now: Instant) -> Option<Instant> {
+    pub fn plan(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         let next = state.queue.first_key_value().map(|(key, _)| key.0);
         let promised = state.planned.filter(|planned| *planned > now);
@@ -63,7 +63,7 @@ impl Timers {
     }
 
     /// Calls everything that is due.
-    pub(crate) fn run(&self, now: Instant) {
+    pub fn run(&self, now: Instant) {
         while let Some((key, target)) = self.due(now) {
             if let Some(target) = target.upgrade() {
                 target.expired(key, now);

@@ -71,7 +71,7 @@ impl Side {
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
-/// use softnd::capture::{Capture, FlowRole, Side};
+/// use iwarp_io::capture::{Capture, FlowRole, Side};
 ///
 /// let capture = Capture::to_writer(std::io::sink())?;
 /// let flow = capture.flow(([127, 0, 0, 1], 40000).into(), ([127, 0, 0, 1], 7174).into(), FlowRole::Active);

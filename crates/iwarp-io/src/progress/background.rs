@@ -19,7 +19,6 @@ use super::nearness::{self, Nearness, ThreadId};
 use super::timers::Timers;
 use super::tokens::{RESERVED, Tokens};
 use super::{Readiness, Set, Wake};
-use crate::log::limited;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
 const WAKE: u64 = RESERVED;
@@ -32,7 +31,7 @@ const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.
 #[derive(Debug)]
-pub(crate) struct Background<S: Readiness = Set> {
+pub struct Background<S: Readiness = Set> {
     set: S,
     waker: S::Waker,
     domains: Mutex<Tokens<Weak<Domain<S>>>>,
@@ -40,7 +39,8 @@ pub(crate) struct Background<S: Readiness = Set> {
     noticed: Mutex<Vec<u64>>,
     /// Domains whose poller has gone to sleep over something else.
     handed_over: Mutex<Vec<u64>>,
-    pub(crate) timers: Timers,
+    /// The deadlines that the thread looks after.
+    pub timers: Timers,
     stop: AtomicBool,
     /// The thread, once it runs.
     thread: OnceLock<ThreadId>,
@@ -48,7 +48,7 @@ pub(crate) struct Background<S: Readiness = Set> {
 
 impl Background {
     /// Starts the thread; it ends after [`stop`](Self::stop).
-    pub(crate) fn start() -> io::Result<Arc<Self>> {
+    pub fn start() -> io::Result<Arc<Self>> {
         let this = Self::new()?;
         let shared = Arc::clone(&this);
         std::thread::Builder::new()
@@ -62,7 +62,7 @@ impl Background {
     }
 
     /// One bit for each of the first 64 processors that the thread may run on, where that is known.
-    pub(crate) fn processors(&self) -> Option<u64> {
+    pub fn processors(&self) -> Option<u64> {
         nearness::allowed(*self.thread.wait())
     }
 }
@@ -83,13 +83,14 @@ impl<S: Readiness> Background<S> {
         }))
     }
 
-    pub(crate) fn stop(&self) {
+    /// Has the thread end.
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 
     /// Adds a domain, to be served whenever nobody else does.
-    pub(crate) fn add(&self, domain: &Arc<Domain<S>>) -> io::Result<()> {
+    pub fn add(&self, domain: &Arc<Domain<S>>) -> io::Result<()> {
         let token = self.domains.lock().insert(Arc::downgrade(domain));
         self.set
             .add_set(domain.set(), token)
@@ -100,7 +101,7 @@ impl<S: Readiness> Background<S> {
 
     /// Takes a domain out. If the thread is putting it back at this moment, it stays in the set until it is dropped, and
     /// what is reported of it finds nobody.
-    pub(crate) fn remove(&self, domain: &Domain<S>) {
+    pub fn remove(&self, domain: &Domain<S>) {
         if let Some(token) = domain.background_token() {
             let _ = self.set.remove(domain.set());
             self.domains.lock().remove(token);
@@ -108,7 +109,7 @@ impl<S: Readiness> Background<S> {
     }
 
     /// Makes sure that unfinished work of a domain is taken up even if its driver never comes back.
-    pub(crate) fn notice(&self, domain: &Domain<S>) {
+    pub fn notice(&self, domain: &Domain<S>) {
         if let Some(token) = domain.background_token()
             && !domain.set_watched(true)
         {
@@ -118,7 +119,7 @@ impl<S: Readiness> Background<S> {
     }
 
     /// Takes over a domain that was polled till now, without waiting for a tick to find out.
-    pub(crate) fn hand_over(&self, domain: &Domain<S>) {
+    pub fn hand_over(&self, domain: &Domain<S>) {
         if let Some(token) = domain.background_token()
             && domain.polls_end()
         {
@@ -128,7 +129,7 @@ impl<S: Readiness> Background<S> {
     }
 
     /// Sets a deadline.
-    pub(crate) fn set_timer(
+    pub fn set_timer(
         &self,
         at: Instant,
         target: Weak<dyn super::timers::Timed>,

@@ -13,7 +13,6 @@ use super::background::Background;
 use super::domain::Domain;
 use super::tokens::{RESERVED, Tokens};
 use super::{BATCH, Readiness, Set, Wake};
-use crate::log::limited;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, yield_now};
 
 const CONTROL: u64 = RESERVED;
@@ -24,7 +23,7 @@ const INSIDE: u64 = RESERVED + 2;
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 /// Where threads wait, see the [module](self).
-pub(crate) struct Parking<S: Readiness = Set> {
+pub struct Parking<S: Readiness = Set> {
     set: S,
     front: Front<S>,
     slots: Mutex<Slots<S>>,
@@ -123,7 +122,13 @@ impl<S: Readiness> Bell<S> {
 }
 
 impl<S: Readiness> Parking<S> {
-    pub(crate) fn new(
+    /// A place to wait in for what `control` and the queues that are added later report; `parked_anywhere` counts the threads
+    /// that wait in any parking of the adapter.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors or memory left.
+    pub fn new(
         control: &Arc<Domain<S>>,
         background: &Arc<Background<S>>,
         parked_anywhere: &Arc<AtomicUsize>,
@@ -159,20 +164,21 @@ impl<S: Readiness> Parking<S> {
     }
 
     /// Counts the threads parked here.
-    pub(crate) fn parked(&self) -> Arc<AtomicUsize> {
+    pub fn parked(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.parked)
     }
 
     /// Adds a completion queue's domain, not heard of until [`arm`](Self::arm): while it is only polled, its events cost
     /// nothing here.
-    pub(crate) fn add_queue(&self, domain: &Arc<Domain<S>>) -> u64 {
+    pub fn add_queue(&self, domain: &Arc<Domain<S>>) -> u64 {
         self.queues.lock().insert(Queue {
             domain: Arc::downgrade(domain),
             heard: Heard::Never,
         })
     }
 
-    pub(crate) fn remove_queue(&self, domain: &Domain<S>, token: u64) {
+    /// Takes a completion queue out.
+    pub fn remove_queue(&self, domain: &Domain<S>, token: u64) {
         let mut queues = self.queues.lock();
         let _ = self.set.remove(domain.set());
         queues.remove(token);
@@ -180,7 +186,7 @@ impl<S: Readiness> Parking<S> {
 
     /// A request waits for a queue, in whose domain the interest was added before: whatever becomes ready there wakes the
     /// threads that park here. Where that cannot be had, the background thread goes on to see to the queue.
-    pub(crate) fn arm(&self, domain: &Domain<S>, token: u64) {
+    pub fn arm(&self, domain: &Domain<S>, token: u64) {
         domain.recall();
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(token) else {
@@ -342,7 +348,7 @@ impl<S: Readiness> Parking<S> {
     }
 
     /// Drives what is ready, for a thread that waits outside.
-    pub(crate) fn progress(&self) {
+    pub fn progress(&self) {
         if self.outside.exposed.load(Ordering::SeqCst) {
             self.outside.waker.clear();
         }
@@ -352,12 +358,7 @@ impl<S: Readiness> Parking<S> {
 
     /// Progresses until `done` returns true or the deadline has passed, and sleeps in between; calls `begin` when the thread
     /// counts as parked.
-    pub(crate) fn park(
-        &self,
-        done: &dyn Fn() -> bool,
-        deadline: Option<Instant>,
-        begin: impl FnOnce(),
-    ) {
+    pub fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>, begin: impl FnOnce()) {
         if done() {
             return;
         }
@@ -438,7 +439,7 @@ impl<S: Readiness> Parking<S> {
     }
 
     /// Wakes all threads that are parked here, and those that wait outside.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         if self.parked.load(Ordering::SeqCst) > 0 {
             let slots = self.slots.lock();
             self.front.bell.ring();
@@ -452,7 +453,7 @@ impl<S: Readiness> Parking<S> {
     }
 
     /// The set to be watched from outside: when it is ready, [`progress`](Self::progress) is to be called.
-    pub(crate) fn outside(&self) -> &S {
+    pub fn outside(&self) -> &S {
         if !self.outside.exposed.swap(true, Ordering::SeqCst)
             && let Err(error) = self.outside.set.add_level(&self.set, INSIDE)
         {

@@ -1,10 +1,10 @@
 //! Private memory that sockets are read into and written from.
 
-use netdirect::Buffer;
+use rdma_buffer::Buffer;
 
 /// Octets that begin at [`Buffer::PAGE_OFFSET`] of a page, because the kernel, and the C library's `memcpy`, copy fast there.
 #[derive(Debug)]
-pub(crate) struct SocketBuffer {
+pub struct SocketBuffer {
     /// The first `from` octets are not used.
     bytes: Vec<u8>,
     from: usize,
@@ -12,7 +12,7 @@ pub(crate) struct SocketBuffer {
 
 impl SocketBuffer {
     /// No octets, and room for so many. Room that nobody writes to costs no memory.
-    pub(crate) fn with_capacity(octets: usize) -> Self {
+    pub fn with_capacity(octets: usize) -> Self {
         let mut bytes: Vec<u8> = Vec::with_capacity(octets + Buffer::PAGE - 1);
         let from = Buffer::to_page_offset(bytes.as_ptr().addr());
         bytes.resize(from, 0);
@@ -20,23 +20,25 @@ impl SocketBuffer {
     }
 
     /// So many octets, all zero.
-    pub(crate) fn zeroed(octets: usize) -> Self {
+    pub fn zeroed(octets: usize) -> Self {
         let mut bytes = vec![0; octets + Buffer::PAGE - 1];
         let from = Buffer::to_page_offset(bytes.as_ptr().addr());
         bytes.truncate(from + octets);
         Self { bytes, from }
     }
 
-    pub(crate) fn octets(&self) -> &[u8] {
+    /// What it holds.
+    pub fn octets(&self) -> &[u8] {
         &self.bytes[self.from..]
     }
 
-    pub(crate) fn octets_mut(&mut self) -> &mut [u8] {
+    /// What it holds, to be changed.
+    pub fn octets_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.from..]
     }
 
     /// Holds these octets instead of those before, in the same memory if there is room.
-    pub(crate) fn set(&mut self, octets: &[u8]) {
+    pub fn set(&mut self, octets: &[u8]) {
         if self.bytes.capacity() - self.from < octets.len() {
             *self = Self::with_capacity(octets.len());
         }
@@ -45,7 +47,7 @@ impl SocketBuffer {
     }
 
     /// The memory, and where in it the octets begin.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, usize) {
+    pub fn into_parts(self) -> (Vec<u8>, usize) {
         (self.bytes, self.from)
     }
 }

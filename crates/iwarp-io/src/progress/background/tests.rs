@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::progress::domain::{Source, Turn};
-use crate::progress::epoll::{Epoll, EventFd};
+use crate::progress::readiness::{EventFd, Set as Epoll};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Ready, Watch};
 use crate::sync::AtomicUsize;

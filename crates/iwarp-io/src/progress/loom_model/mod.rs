@@ -1,6 +1,6 @@
 //! The whole hand-off between threads that poll, threads that sleep and the background thread, over a model of sets, under
 //! every interleaving that loom's memory model allows, up to a number of preemptions:
-//! `RUSTFLAGS="--cfg loom" cargo test -p softnd --lib loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-io --lib loom`.
 //!
 //! What runs are the domain, the parking, the background thread and the lock of a source themselves; the system below them,
 //! and the streams above, are models. A wake-up that is lost shows as a deadlock, or as more branches than any run needs

@@ -7,14 +7,15 @@ use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, after_unlocking, fence}
 /// A lock for what one thread drives at a time. A driver that finds it locked leaves its edges behind and goes: every
 /// holder, however short it holds the lock, looks for them when it has unlocked.
 #[derive(Debug)]
-pub(crate) struct Turns<T> {
+pub struct Turns<T> {
     /// Edges that nobody has looked at yet.
     left: AtomicU8,
     state: Mutex<T>,
 }
 
 impl<T> Turns<T> {
-    pub(crate) fn new(state: T) -> Self {
+    /// Unlocked, with nothing left behind.
+    pub fn new(state: T) -> Self {
         Self {
             left: AtomicU8::new(0),
             state: Mutex::new(state),
@@ -23,13 +24,13 @@ impl<T> Turns<T> {
 
     /// Waits for the lock. Who has unlocked it looks whether [something was left](Self::has_left) meanwhile, and then
     /// [drives](Self::drive).
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         self.state.lock()
     }
 
     /// Has `visit` look at these edges and at those that others have left, or leaves these to whoever is at it. `visit`
     /// unlocks before it returns; it is called again when more was left meanwhile. Returns what all visits came to.
-    pub(crate) fn drive(
+    pub fn drive(
         &self,
         mut edges: Edges,
         mut visit: impl FnMut(MutexGuard<'_, T>, Edges) -> Turn,
@@ -65,7 +66,7 @@ impl<T> Turns<T> {
     }
 
     /// Somebody who did not get the lock has left edges: asked by everybody who has unlocked it.
-    pub(crate) fn has_left(&self) -> bool {
+    pub fn has_left(&self) -> bool {
         after_unlocking();
         self.left.load(Ordering::SeqCst) != 0
     }

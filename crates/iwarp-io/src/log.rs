@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 const QUIET: Duration = Duration::from_secs(60);
 
 /// One cause of log lines.
-pub(crate) struct Cause(Mutex<State>);
+pub struct Cause(Mutex<State>);
 
 struct State {
     written: Option<Instant>,
@@ -21,7 +21,9 @@ struct State {
 }
 
 impl Cause {
-    pub(crate) const fn new() -> Self {
+    /// A cause that has written nothing yet.
+    #[expect(clippy::new_without_default, reason = "made for statics alone")]
+    pub const fn new() -> Self {
         Self(Mutex::new(State {
             written: None,
             left_out: 0,
@@ -29,7 +31,7 @@ impl Cause {
     }
 
     /// Whether a line may be written now; the answer is how many were left out since the last one, if any.
-    pub(crate) fn line(&self, now: Instant) -> Option<Option<NonZeroU64>> {
+    pub fn line(&self, now: Instant) -> Option<Option<NonZeroU64>> {
         let mut state = self.0.lock();
         let recent = |written| now.saturating_duration_since(written) < QUIET;
         if state.written.is_some_and(recent) {
@@ -43,16 +45,20 @@ impl Cause {
 
 /// Writes a log line of the level named first, unless this place has written one within the last minute. The field
 /// `left_out` of the next line tells how many were not written.
+#[macro_export]
 macro_rules! limited {
     ($level:ident, $($line:tt)+) => {{
         static CAUSE: $crate::log::Cause = $crate::log::Cause::new();
         if let Some(left_out) = CAUSE.line(std::time::Instant::now()) {
-            tracing::$level!(left_out, $($line)+);
+            $crate::log::tracing::$level!(left_out, $($line)+);
         }
     }};
 }
 
-pub(crate) use limited;
+#[doc(hidden)]
+pub use tracing;
+
+pub use limited;
 
 #[cfg(test)]
 mod tests {
