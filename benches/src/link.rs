@@ -2,7 +2,7 @@
 //!
 //! The steps are apart, so that a benchmark can measure the two ends and leave out the wire between them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use iwarp::{
     Connection, Event, InitiatorWqe, Markers, Memory, Operation, Payload, Pd, PieceRef, QueueSizes,
@@ -64,7 +64,6 @@ pub struct Link<M> {
     limit: TxLimit,
     wire: Vec<u8>,
     filled: usize,
-    now: Instant,
 }
 
 fn end(role: Role, crc: bool) -> Connection {
@@ -128,7 +127,6 @@ impl<M: Memory> Link<M> {
             },
             wire: vec![0; BATCH + (64 << 10)],
             filled: 0,
-            now: Instant::now(),
         };
         link.active.send_ready();
         link.transmit();
@@ -188,7 +186,7 @@ impl<M: Memory> Link<M> {
     /// The active side makes as many FPDUs as a batch holds; returns their number.
     pub fn transmit(&mut self) -> usize {
         self.active
-            .poll_transmit(self.now, &self.memory, self.limit, &mut self.batch)
+            .poll_transmit(&self.memory, self.limit, &mut self.batch)
     }
 
     /// The wire: takes what the batch holds.
@@ -230,7 +228,7 @@ impl<M: Memory> Link<M> {
     /// When it does not take everything.
     pub fn receive(&mut self) -> usize {
         let input = &self.wire[..self.filled];
-        let taken = self.passive.handle_bytes(self.now, input, &self.memory);
+        let taken = self.passive.handle_bytes(input, &self.memory);
         assert_eq!(taken, input.len(), "the wire holds whole FPDUs");
         completed(&mut self.passive)
     }

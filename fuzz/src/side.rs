@@ -293,7 +293,7 @@ impl Side {
                 _ => {}
             },
             _ => {
-                let _ = self.conn.poll_timeout();
+                let _ = self.conn.poll_timeout(self.now);
             }
         }
     }
@@ -569,9 +569,7 @@ impl Side {
     pub(crate) fn transmit_within(&mut self, limit: TxLimit) {
         let wanted = self.conn.wants_transmit();
         let before = self.batch.remaining();
-        let fpdus = self
-            .conn
-            .poll_transmit(self.now, &self.mem, limit, &mut self.batch);
+        let fpdus = self.conn.poll_transmit(&self.mem, limit, &mut self.batch);
         let made = self.batch.remaining() - before;
         assert!(fpdus <= limit.fpdus, "{fpdus} FPDUs");
         assert_eq!(fpdus == 0, made == 0);
@@ -672,7 +670,7 @@ impl Side {
 
     /// The engine looks at what has been delivered.
     pub(crate) fn receive(&mut self) {
-        let consumed = self.conn.handle_bytes(self.now, &self.inbox, &self.mem);
+        let consumed = self.conn.handle_bytes(&self.inbox, &self.mem);
         assert!(consumed <= self.inbox.len());
         let taken: Vec<u8> = self.inbox.drain(..consumed).collect();
         if let Some(inbound) = self.inbound.as_mut().filter(|_| self.conn.is_running()) {
@@ -684,7 +682,7 @@ impl Side {
                 "it could go on"
             );
             assert_eq!(
-                self.conn.handle_bytes(self.now, &self.inbox, &self.mem),
+                self.conn.handle_bytes(&self.inbox, &self.mem),
                 0,
                 "the same octets again"
             );
@@ -699,7 +697,7 @@ impl Side {
     }
 
     pub(crate) fn end(&mut self, end: StreamEnd) {
-        self.conn.handle_stream_end(self.now, end, self.inbox.len());
+        self.conn.handle_stream_end(end, self.inbox.len());
         self.fin_received = true;
         self.broken |= end == StreamEnd::Reset;
     }
@@ -728,6 +726,13 @@ impl Side {
                     assert!(!std::mem::replace(&mut self.failed, true));
                 }
                 Event::Ended => assert!(!std::mem::replace(&mut self.ended, true)),
+                Event::Stalled => {
+                    let until = self.conn.poll_timeout(self.now);
+                    assert!(
+                        until.is_none_or(|until| until > self.now),
+                        "a wait of no time"
+                    );
+                }
             }
         }
     }

@@ -154,8 +154,8 @@ struct State {
     over: bool,
     /// Octets received in this visit.
     received: usize,
-    /// Sends of the peer that have waited for a Receive, as far as they are counted.
-    stalls: u64,
+    /// Until when the Send of the peer that found no Receive last may wait for one.
+    stall: Option<Instant>,
     gather: Gather,
     /// When the end of the connection is forced (IW-065).
     deadline: Option<Instant>,
@@ -235,7 +235,7 @@ impl Qp {
                 flush: Flush::Free,
                 over: false,
                 received: 0,
-                stalls: 0,
+                stall: None,
                 gather: Gather::default(),
                 deadline: None,
                 timer: None,
@@ -780,8 +780,7 @@ impl State {
         if let Some(link) = self.link.take() {
             link.reset();
             self.settle(qp); // what happened before
-            self.connection
-                .handle_stream_end(Instant::now(), end, unread);
+            self.connection.handle_stream_end(end, unread);
             self.signals |= Signals::RESET;
             self.over = true;
             self.hold_flush();
@@ -881,15 +880,10 @@ impl State {
                 self.fail(Signals::FAILED | Signals::TERMINATED, qp);
             }
             Event::Ended => {}
-        }
-    }
-
-    /// A Send of the peer waits for a Receive.
-    #[cold]
-    fn count_stalls(&mut self, qp: &Qp) {
-        let stalls = self.connection.counters().stalls;
-        if std::mem::replace(&mut self.stalls, stalls) != stalls {
-            qp.core.leniency.count(Act::ReceiveWait); // AMB-008
+            Event::Stalled => {
+                qp.core.leniency.count(Act::ReceiveWait); // AMB-008
+                self.stall = self.connection.poll_timeout(Instant::now());
+            }
         }
     }
 
@@ -915,10 +909,7 @@ impl State {
         if self.phase == Phase::Disconnected {
             self.set_deadline(qp);
         }
-        let stall = self.connection.poll_timeout();
-        if stall.is_some() {
-            self.count_stalls(qp);
-        }
+        let stall = self.stall.filter(|_| self.connection.is_stalled());
         let wanted = match &self.link {
             Some(_) => [stall, self.deadline].into_iter().flatten().min(),
             None => None,

@@ -74,7 +74,7 @@ pub struct StreamConfig {
     pub limits: ReadLimits,
     /// The ready-to-receive message agreed on, if any.
     pub ready: Option<Ready>,
-    /// How long an inbound Send may wait for a Receive; zero ends the stream at once (AMB-008).
+    /// How long an inbound Send may wait for a Receive (AMB-008). Zero ends the stream at once; [`Duration::MAX`] sets no limit.
     pub receive_wait: Duration,
     /// Payload is always copied into the batch, so that it can be captured.
     pub private_payload: bool,

@@ -8,11 +8,11 @@
 //! likes. What shows outside is the segment as it came: its header in a Terminate, one FPDU in the counters. Its last
 //! octets stay behind until all of it is here, so that the last word of a message is stored last, and in one piece.
 
+use super::Connection;
 use super::end::About;
 use super::fault::Fault;
 use super::frame::to_u32;
 use super::rx::Handled;
-use super::{Clock, Connection};
 use crate::ddp::{Header, Segment, TaggedSegment, UntaggedSegment};
 use crate::memory::{Access, Memory, Span};
 use crate::mpa::fpdu;
@@ -136,13 +136,7 @@ impl Connection {
 
     /// `input` is the front of an FPDU of `octets`, more than are here. If it can be placed as it comes, that begins;
     /// returns how much of it is done with.
-    pub(super) fn begin_early(
-        &mut self,
-        now: impl Clock,
-        input: &[u8],
-        octets: usize,
-        mem: &impl Memory,
-    ) -> usize {
+    pub(super) fn begin_early(&mut self, input: &[u8], octets: usize, mem: &impl Memory) -> usize {
         if octets < self.config.early || !self.rx.seen {
             return 0;
         }
@@ -152,7 +146,7 @@ impl Connection {
         let payload_at = fpdu::HEADER_LEN + early.header.as_bytes().len();
         self.rx.wanted = early.rest();
         self.rx.early = Some(early);
-        payload_at + self.continue_early(now, &input[payload_at..], mem)
+        payload_at + self.continue_early(&input[payload_at..], mem)
     }
 
     /// The checks of a whole segment, of which the header is here. What does not pass, or is of another kind, waits for
@@ -205,12 +199,7 @@ impl Connection {
 
     /// Places what has come of the FPDU under way; returns how many octets are done with. Once it is whole, none is under
     /// way any more.
-    pub(super) fn continue_early(
-        &mut self,
-        now: impl Clock,
-        input: &[u8],
-        mem: &impl Memory,
-    ) -> usize {
+    pub(super) fn continue_early(&mut self, input: &[u8], mem: &impl Memory) -> usize {
         let Some(early) = self.rx.early else {
             return 0;
         };
@@ -221,7 +210,7 @@ impl Connection {
             early.free().min(to_u32(input.len()))
         };
         if payload > 0 {
-            let handled = self.handle_piece(now, &early, &input[..payload as usize], mem);
+            let handled = self.handle_piece(&early, &input[..payload as usize], mem);
             if let Err(fault) = handled {
                 self.fail_with(fault, Some(early.about()), None);
             }
@@ -244,7 +233,6 @@ impl Connection {
 
     fn handle_piece(
         &mut self,
-        now: impl Clock,
         early: &Early,
         payload: &[u8],
         mem: &impl Memory,
@@ -253,7 +241,7 @@ impl Connection {
             (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
             (_, Segment::Tagged(segment)) => self.receive_read_response(&segment, &[], mem),
             (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
-                self.receive_send(now, opcode, &segment, &[], mem)
+                self.receive_send(opcode, &segment, &[], mem)
             }
             // Not reached: `early` begins no others.
             (_, Segment::Untagged(_)) => Err(OperationError::UnexpectedOpcode.into()),

@@ -68,7 +68,7 @@ impl Connection {
     /// The peer's half of the stream ended, `unread` octets into an FPDU (MPA-090 to MPA-092). Call it when
     /// [`Connection::handle_bytes`] has seen all that came before. While the stream is stalled the end is kept until
     /// the octets before it have been handled.
-    pub fn handle_stream_end(&mut self, _now: Instant, end: StreamEnd, unread: usize) {
+    pub fn handle_stream_end(&mut self, end: StreamEnd, unread: usize) {
         match (end, self.phase) {
             (_, Phase::Idle) => {}
             (StreamEnd::Reset, _) => {
@@ -106,7 +106,7 @@ impl Connection {
 
     /// Time went by: an inbound Send may have waited long enough for a Receive.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.is_stalled() && self.rx.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.poll_timeout(now).is_some_and(|end| end <= now) {
             let about = self.rx.stalled_segment();
             self.fail_with(UntaggedError::NoBuffer.into(), about, None);
         }

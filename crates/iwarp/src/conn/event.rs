@@ -22,15 +22,19 @@ pub enum Event {
     Terminated(Terminate),
     /// The peer's end was seen after an error or a disconnect, or the stream was reset: nothing more will come.
     Ended,
+    /// An inbound Send has found no Receive and waits for one. [`poll_timeout`](super::Connection::poll_timeout) says until
+    /// when. [`is_stalled`](super::Connection::is_stalled) says whether the Send still waits.
+    Stalled,
 }
 
-/// Connection events by name; each happens at most once.
+/// Connection events by name; each happens at most once, except for [`Notice::Stalled`], of which one waits at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     Ready,
     PeerClosed,
     Failed,
     Ended,
+    Stalled,
 }
 
 /// A connection event with its place among the completions: those before the marks come first.
@@ -44,12 +48,12 @@ struct Pending {
 /// Connection events not yet fetched; there are never more than one of each kind.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    list: [Option<Pending>; 4],
-    raised: [bool; 4],
+    list: [Option<Pending>; 5],
+    raised: [bool; 5],
 }
 
 impl Notices {
-    /// Raises `notice` behind the completions before the marks. A second time does nothing.
+    /// Raises `notice` behind the completions before the marks. One that was raised before is not raised again.
     pub(super) fn raise(&mut self, notice: Notice, initiator: u64, receive: u64) {
         let raised = &mut self.raised[notice as usize];
         if core::mem::replace(raised, true) {
@@ -72,6 +76,9 @@ impl Notices {
         }
         self.list[0] = None;
         self.list.rotate_left(1);
+        if first.notice == Notice::Stalled {
+            self.raised[Notice::Stalled as usize] = false;
+        }
         Some(first.notice)
     }
 }

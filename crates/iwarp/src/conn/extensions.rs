@@ -5,6 +5,7 @@
 //!
 //! Nothing of it is inlined: what every message goes through stays short.
 
+use super::Connection;
 use super::batch::TxBatch;
 use super::end::About;
 use super::fault::{Fault, read_refused};
@@ -13,7 +14,6 @@ use super::queues::Work;
 use super::rx::{Handled, check_header_length};
 use super::tx::{Asked, Asker, Inbound, Outbound, Step};
 use super::work::WqeStatus;
-use super::{Clock, Connection};
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
 use crate::memory::{Access, AtomicError, Memory, MessageEnd, Revoked};
 use crate::rdmap::{
@@ -34,7 +34,6 @@ impl Connection {
     #[inline(never)]
     pub(super) fn receive_immediate(
         &mut self,
-        now: impl Clock,
         opcode: Opcode,
         segment: &UntaggedSegment<'_>,
         ulpdu: &[u8],
@@ -47,7 +46,7 @@ impl Connection {
             return Err(OperationError::Unspecified.into()); // RDMAPX-023
         };
         if self.receive.current().is_none() {
-            return self.stall(now, ulpdu);
+            return self.stall(ulpdu);
         }
         self.take_receive();
         self.receive.deliver_immediate(*data, opcode.is_solicited()); // RDMAPX-022, RDMAPX-025

@@ -1,17 +1,17 @@
 //! One RDMAP stream over one MPA connection: the state machine.
 //!
 //! A [`Connection`] never fails as a call. What the peer does wrong becomes a queued Terminate and an [`Event`]; what a
-//! request does wrong becomes its completion. Time is an argument. Any order of calls is legal: a lazy caller gains
+//! request does wrong becomes its completion. Time is an argument of the two calls that need it,
+//! [`Connection::poll_timeout`] and [`Connection::handle_timeout`]. Any order of calls is legal: a lazy caller gains
 //! latency, never a wrong state.
 //!
 //! ```no_run
-//! # use std::time::Instant;
 //! # use iwarp::{Connection, Memory, TxBatch, TxLimit};
-//! # fn turn(conn: &mut Connection, mem: &impl Memory, batch: &mut TxBatch, limit: TxLimit, now: Instant,
+//! # fn turn(conn: &mut Connection, mem: &impl Memory, batch: &mut TxBatch, limit: TxLimit,
 //! #         staging: &mut Vec<u8>, mut write: impl FnMut(&TxBatch) -> u64) {
-//! let taken = conn.handle_bytes(now, staging, mem);   // what the transport received
+//! let taken = conn.handle_bytes(staging, mem);        // what the transport received
 //! staging.drain(..taken);                             // a cut FPDU stays with the caller
-//! conn.poll_transmit(now, mem, limit, batch);
+//! conn.poll_transmit(mem, limit, batch);
 //! let octets = write(batch);                          // as much as the transport takes
 //! batch.advance(octets);
 //! conn.handle_transmitted(octets);                    // completes Sends and Writes
@@ -60,18 +60,6 @@ use event::{Notice, Notices};
 use queues::{InitiatorQueue, ReceiveQueue};
 use rx::Rx;
 use tx::Tx;
-
-/// What time it is, for calls that seldom need to know: an [`Instant`], or something that looks when it is asked.
-pub trait Clock: Copy {
-    /// The time of the call.
-    fn now(self) -> Instant;
-}
-
-impl Clock for Instant {
-    fn now(self) -> Instant {
-        self
-    }
-}
 
 /// One stream and its two queues.
 ///
@@ -271,12 +259,18 @@ impl Connection {
             Notice::PeerClosed => Event::PeerClosed,
             Notice::Failed => self.cause(),
             Notice::Ended => Event::Ended,
+            Notice::Stalled => Event::Stalled,
         }
     }
 
-    /// When [`Connection::handle_timeout`] wants to be called.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        self.rx.deadline().filter(|_| self.is_stalled())
+    /// When [`Connection::handle_timeout`] wants to be called: when an inbound Send will have waited for a Receive as long as
+    /// [`StreamConfig::receive_wait`] allows. The wait counts from the first call of this or of `handle_timeout` that sees
+    /// it, so call this when [`Event::Stalled`] has come.
+    pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
+        if !self.is_stalled() {
+            return None;
+        }
+        self.rx.deadline(now, self.config.receive_wait)
     }
 
     /// [`Connection::poll_transmit`] has something to do.
@@ -286,9 +280,7 @@ impl Connection {
 
     /// An inbound Send waits for a Receive: the transport need not be read, so that the peer feels it (IW-027).
     pub fn is_stalled(&self) -> bool {
-        self.phase == Phase::Running
-            && self.rx.deadline().is_some()
-            && self.receive.current().is_none()
+        self.phase == Phase::Running && self.rx.has_stalled() && self.receive.current().is_none()
     }
 
     /// Nothing will be sent behind what was already handed out: close our direction once the batch is empty. The

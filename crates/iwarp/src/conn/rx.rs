@@ -3,8 +3,10 @@
 //! Every check of a segment comes before its first octet is placed; with CRC on, the whole FPDU is summed before that
 //! (MPA-060).
 
+use core::time::Duration;
 use std::time::Instant;
 
+use super::Connection;
 use super::config::{Role, StreamEnd};
 use super::early::Early;
 use super::end::{About, Cause, Phase};
@@ -13,7 +15,6 @@ use super::fault::{Fault, read_refused, write_refused};
 use super::frame::to_u32;
 use super::tx::{Asked, Asker, Inbound};
 use super::work::WqeStatus;
-use super::{Clock, Connection};
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
 use crate::mpa::fpdu::{self, Frame};
@@ -72,7 +73,8 @@ struct TaggedUnderWay {
 /// An inbound Send waits for a Receive.
 #[derive(Clone, Copy, Debug)]
 struct Stall {
-    deadline: Instant,
+    /// When the owner was told of the wait and said what time it was.
+    since: Option<Instant>,
     about: Option<About>,
 }
 
@@ -162,8 +164,16 @@ impl Rx {
         self.tagged = Some(TaggedUnderWay { opcode, stag, to });
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.stall.map(|stall| stall.deadline)
+    /// An inbound Send has found no Receive.
+    pub(super) const fn has_stalled(&self) -> bool {
+        self.stall.is_some()
+    }
+
+    /// When the Send that found no Receive has waited for `wait`, which begins `now` unless it has begun. `None` where the
+    /// wait has no end, or an end that the clock cannot name.
+    pub(super) fn deadline(&mut self, now: Instant, wait: Duration) -> Option<Instant> {
+        let since = self.stall.as_mut()?.since.get_or_insert(now);
+        since.checked_add(wait)
     }
 
     pub(super) fn stalled_segment(&self) -> Option<About> {
@@ -192,21 +202,18 @@ impl Connection {
     /// or all that waits behind a stalled Send, has to be handed in again with what comes after it. So an FPDU may come
     /// in any pieces (MPA-072), and none is handled twice (DDP-011).
     ///
-    /// The time is asked for only where a Send finds no Receive.
+    /// Where a Send finds no Receive, [`Event::Stalled`](super::Event::Stalled) is raised.
     ///
     /// Nothing is taken before [`Connection::start`]. After the end everything is, and dropped (DDP-071, IW-064).
-    pub fn handle_bytes(&mut self, now: impl Clock, input: &[u8], mem: &impl Memory) -> usize {
+    pub fn handle_bytes(&mut self, input: &[u8], mem: &impl Memory) -> usize {
         if self.phase == Phase::Idle {
             return 0;
         }
-        if self.is_stalled() {
-            self.handle_timeout(now.now());
-        }
         // ULPDUs go on without markers, length, PAD and CRC (MPA-073).
         let mut at = if self.config.markers.received {
-            self.take_frames::<true>(now, input, mem)
+            self.take_frames::<true>(input, mem)
         } else {
-            self.take_frames::<false>(now, input, mem)
+            self.take_frames::<false>(input, mem)
         };
         if !self.is_receiving() {
             self.counters.dropped_octets += (input.len() - at) as u64;
@@ -214,23 +221,18 @@ impl Connection {
         }
         self.settle();
         if self.rx.end_waits {
-            self.handle_stream_end(now.now(), StreamEnd::Fin, input.len() - at);
+            self.handle_stream_end(StreamEnd::Fin, input.len() - at);
         }
         at
     }
 
     /// Handles whole FPDUs, as long as there are any and the stream goes on; returns how many octets they had. Markers
     /// are no matter for the streams that have none.
-    fn take_frames<const MARKED: bool>(
-        &mut self,
-        now: impl Clock,
-        input: &[u8],
-        mem: &impl Memory,
-    ) -> usize {
+    fn take_frames<const MARKED: bool>(&mut self, input: &[u8], mem: &impl Memory) -> usize {
         let mut at = if MARKED {
             0
         } else {
-            self.continue_early(now, input, mem)
+            self.continue_early(input, mem)
         };
         if self.rx.early.is_some() {
             return at;
@@ -255,19 +257,22 @@ impl Connection {
                 Ok(Frame::Incomplete { wanted }) => {
                     self.rx.wanted = wanted;
                     if !MARKED && !crc {
-                        at += self.begin_early(now, &input[at..], wanted, mem);
+                        at += self.begin_early(&input[at..], wanted, mem);
                     }
                     break;
                 }
                 Ok(Frame::Complete { ulpdu, consumed }) => {
                     let handled = if MARKED {
-                        self.handle_apart(now, ulpdu, mem)
+                        self.handle_apart(ulpdu, mem)
                     } else {
-                        self.handle_ulpdu(now, ulpdu, mem)
+                        self.handle_ulpdu(ulpdu, mem)
                     };
                     match handled {
                         Ok(Handled::Done) => {}
-                        Ok(Handled::Stalled) => break,
+                        Ok(Handled::Stalled) => {
+                            self.raise(Notice::Stalled);
+                            break;
+                        }
                         Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
                     }
                     self.counters.received.fpdus += 1;
@@ -309,24 +314,14 @@ impl Connection {
 
     /// [`Connection::handle_ulpdu`] for streams with markers.
     #[inline(never)]
-    fn handle_apart(
-        &mut self,
-        now: impl Clock,
-        ulpdu: &[u8],
-        mem: &impl Memory,
-    ) -> Result<Handled, Fault> {
-        self.handle_ulpdu(now, ulpdu, mem)
+    fn handle_apart(&mut self, ulpdu: &[u8], mem: &impl Memory) -> Result<Handled, Fault> {
+        self.handle_ulpdu(ulpdu, mem)
     }
 
     // Where every FPDU passes a call would show: this, and what Sends go through, have two callers only because of
     // markers.
     #[inline(always)]
-    fn handle_ulpdu(
-        &mut self,
-        now: impl Clock,
-        ulpdu: &[u8],
-        mem: &impl Memory,
-    ) -> Result<Handled, Fault> {
+    fn handle_ulpdu(&mut self, ulpdu: &[u8], mem: &impl Memory) -> Result<Handled, Fault> {
         // Fields, version, opcode (RDMAP-013, RDMAP-088); the rest is checked by what the message means.
         let segment = Segment::parse(ulpdu)?;
         let ulp = match &segment {
@@ -353,9 +348,9 @@ impl Connection {
                 self.receive_atomic_response(&segment, ulpdu, mem)
             }
             (Opcode::Immediate | Opcode::ImmediateSolicited, Segment::Untagged(segment)) => {
-                self.receive_immediate(now, opcode, &segment, ulpdu)
+                self.receive_immediate(opcode, &segment, ulpdu)
             }
-            (_, Segment::Untagged(segment)) => self.receive_send(now, opcode, &segment, ulpdu, mem),
+            (_, Segment::Untagged(segment)) => self.receive_send(opcode, &segment, ulpdu, mem),
         }?;
         // A message that waits for a Receive opens the fence as well: the client may post it only when it may send.
         if !core::mem::replace(&mut self.rx.seen, true) && self.config.role == Role::Responder {
@@ -531,7 +526,6 @@ impl Connection {
     #[inline(always)]
     pub(super) fn receive_send(
         &mut self,
-        now: impl Clock,
         opcode: Opcode,
         segment: &UntaggedSegment<'_>,
         ulpdu: &[u8],
@@ -539,7 +533,7 @@ impl Connection {
     ) -> Result<Handled, Fault> {
         let received = self.check_on_send_queue(opcode, segment)?;
         let Some((receive, _)) = self.receive.current() else {
-            return self.stall(now, ulpdu);
+            return self.stall(ulpdu);
         };
         self.rx.stall = None;
         let capacity = receive.length;
@@ -578,19 +572,13 @@ impl Connection {
     }
 
     /// No Receive is posted: DDP-061, or DDP-075 for as long as the client wants (AMB-008).
-    pub(super) fn stall(&mut self, now: impl Clock, ulpdu: &[u8]) -> Result<Handled, Fault> {
+    pub(super) fn stall(&mut self, ulpdu: &[u8]) -> Result<Handled, Fault> {
         if self.config.receive_wait.is_zero() {
             return Err(UntaggedError::NoBuffer.into());
         }
         if self.rx.stall.is_none() {
-            // An unreachable deadline is none that could be missed: a year stands for it.
-            let year = core::time::Duration::from_secs(365 * 24 * 3600);
-            let now = now.now();
-            let deadline = now
-                .checked_add(self.config.receive_wait.min(year))
-                .unwrap_or(now);
             self.rx.stall = Some(Stall {
-                deadline,
+                since: None,
                 about: About::ulpdu(ulpdu),
             });
             self.counters.stalls += 1;

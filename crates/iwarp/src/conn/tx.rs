@@ -5,7 +5,6 @@
 //! neither starves the other (SEC-037). Nothing else has a place in the stream (RDMAP-013).
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use super::Connection;
 use super::batch::{TxBatch, TxLimit};
@@ -379,13 +378,7 @@ impl Inbound {
 impl Connection {
     /// Appends FPDUs to `out` until the limit or the batch is exhausted or there is nothing to send; returns how many.
     /// Carries out Binds and Invalidates when they are reached.
-    pub fn poll_transmit(
-        &mut self,
-        _now: Instant,
-        mem: &impl Memory,
-        limit: TxLimit,
-        out: &mut TxBatch,
-    ) -> usize {
+    pub fn poll_transmit(&mut self, mem: &impl Memory, limit: TxLimit, out: &mut TxBatch) -> usize {
         let mut budget = Budget::new(limit, out, self.config.markers.sent);
         loop {
             self.settle();

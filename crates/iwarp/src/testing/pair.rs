@@ -130,9 +130,9 @@ impl End {
     }
 
     /// Makes FPDUs and gives the transport at most `knobs.write` octets of them; returns those.
-    pub fn transmit(&mut self, now: Instant, knobs: &Knobs) -> Vec<u8> {
+    pub fn transmit(&mut self, knobs: &Knobs) -> Vec<u8> {
         self.conn
-            .poll_transmit(now, &self.mem, knobs.limit, &mut self.batch);
+            .poll_transmit(&self.mem, knobs.limit, &mut self.batch);
         let mut octets = Vec::new();
         let mut whole = 0;
         let mut revoked = false;
@@ -177,10 +177,10 @@ impl End {
     }
 
     /// Octets arrive: by turns read straight to their place, if they have one already, and handed in.
-    pub fn receive(&mut self, now: Instant, octets: &[u8]) {
+    pub fn receive(&mut self, octets: &[u8]) {
         let octets = self.land(octets);
         self.staging.extend_from_slice(octets);
-        let taken = self.conn.handle_bytes(now, &self.staging, &self.mem);
+        let taken = self.conn.handle_bytes(&self.staging, &self.mem);
         self.staging.drain(..taken);
         self.collect();
     }
@@ -285,9 +285,9 @@ impl Pair {
 
     /// One turn of both ends; false when nothing moved.
     pub fn step(&mut self) -> bool {
-        let (now, knobs) = (self.now, self.knobs);
-        let moved = half(&mut self.a, &mut self.b, now, &knobs);
-        half(&mut self.b, &mut self.a, now, &knobs) || moved
+        let knobs = self.knobs;
+        let moved = half(&mut self.a, &mut self.b, &knobs);
+        half(&mut self.b, &mut self.a, &knobs) || moved
     }
 
     /// Turns until nothing moves.
@@ -306,11 +306,12 @@ impl Pair {
 
     /// Time goes by.
     pub fn advance(&mut self, by: Duration) {
+        let before = self.now;
         self.now += by;
         for end in [&mut self.a, &mut self.b] {
             if end
                 .conn
-                .poll_timeout()
+                .poll_timeout(before)
                 .is_some_and(|timeout| timeout <= self.now)
             {
                 end.conn.handle_timeout(self.now);
@@ -321,9 +322,9 @@ impl Pair {
 }
 
 /// Moves what `from` has to send, and delivers some of what is on its way to `to`.
-fn half(from: &mut End, to: &mut End, now: Instant, knobs: &Knobs) -> bool {
+fn half(from: &mut End, to: &mut End, knobs: &Knobs) -> bool {
     let events = (from.events.len(), to.events.len());
-    let octets = from.transmit(now, knobs);
+    let octets = from.transmit(knobs);
     from.collect();
     to.inbox.extend_from_slice(&octets);
     if from.conn.write_side_done() && from.batch.is_empty() && !from.closed {
@@ -336,7 +337,7 @@ fn half(from: &mut End, to: &mut End, now: Instant, knobs: &Knobs) -> bool {
         let before = to.staging.len() + to.inbox.len();
         let len = to.inbox.len().min(knobs.read);
         let arrived: Vec<u8> = to.inbox.drain(..len).collect();
-        to.receive(now, &arrived);
+        to.receive(&arrived);
         moved |= !arrived.is_empty() || to.staging.len() + to.inbox.len() != before;
     }
     if let Some(end) = to.peer_ended
@@ -345,7 +346,7 @@ fn half(from: &mut End, to: &mut End, now: Instant, knobs: &Knobs) -> bool {
         && !to.conn.is_stalled()
     {
         to.ended = true;
-        to.conn.handle_stream_end(now, end, to.staging.len());
+        to.conn.handle_stream_end(end, to.staging.len());
         moved = true;
     }
     to.collect();

@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
-use iwarp::{Clock, Connection, Span, StreamEnd, TxBatch, TxLimit};
+use iwarp::{Connection, Span, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
 use super::mulpdu::Mulpdu;
@@ -105,16 +104,6 @@ pub(super) struct Activity {
     pub(super) any: bool,
 }
 
-/// The time, for the engine to look at when it has to know: little of what comes in needs that.
-#[derive(Clone, Copy, Debug)]
-struct RealTime;
-
-impl Clock for RealTime {
-    fn now(self) -> Instant {
-        Instant::now()
-    }
-}
-
 /// A stream and what belongs to its use by one queue pair.
 pub(super) struct Link {
     stream: Stream,
@@ -122,8 +111,6 @@ pub(super) struct Link {
     /// What the domains report: `WRITE` only once the socket has been full.
     reported: Edges,
     mulpdu: Mulpdu,
-    /// When the stream was taken over. What leaves depends on no later time: nothing that is sent waits for one.
-    opened: Instant,
     /// FPDUs that the socket has not taken yet.
     batch: Option<TxBatch>,
     outbox: Outbox,
@@ -150,7 +137,6 @@ impl Link {
         core.provide_spare(LONGEST_FPDU);
         Self {
             mulpdu: Mulpdu::of(&stream),
-            opened: Instant::now(),
             stream,
             domains: Vec::with_capacity(3),
             reported: Edges::READ,
@@ -270,7 +256,7 @@ impl Link {
                     fpdus: BATCH_FPDUS,
                     mulpdu: self.mulpdu.get(&self.stream),
                 };
-                connection.poll_transmit(self.opened, &*core.table, limit, &mut batch);
+                connection.poll_transmit(&*core.table, limit, &mut batch);
                 if batch.is_empty() {
                     self.outbox.give_back(batch);
                     return Ok(Visit::Finished);
@@ -348,7 +334,7 @@ impl Link {
         let mut budget = BUDGET;
         loop {
             if *have > 0 {
-                let used = connection.handle_bytes(RealTime, &staging[..*have], &*core.table);
+                let used = connection.handle_bytes(&staging[..*have], &*core.table);
                 staging.copy_within(used..*have, 0);
                 *have -= used;
             }
@@ -368,7 +354,7 @@ impl Link {
                 Ok((0, _)) => {
                     self.read_ended = true;
                     self.activity.any = true;
-                    connection.handle_stream_end(Instant::now(), StreamEnd::Fin, *have);
+                    connection.handle_stream_end(StreamEnd::Fin, *have);
                     *have = 0;
                     return Ok(Visit::Finished);
                 }

@@ -40,10 +40,10 @@ fn write<'a>(data: &'a [&'a [u8]], at: u64) -> Operation<'a> {
 
 /// What `a` has to send, on its way to `b`, which does not answer yet.
 fn one_way(pair: &mut Pair) -> Vec<Vec<u8>> {
-    let (now, knobs) = (pair.now, pair.knobs);
-    let octets = pair.a.transmit(now, &knobs);
+    let knobs = pair.knobs;
+    let octets = pair.a.transmit(&knobs);
     pair.a.collect();
-    pair.b.receive(now, &octets);
+    pair.b.receive(&octets);
     frames(&octets, true)
 }
 
@@ -193,7 +193,7 @@ fn amb_002_writes_in_a_row_share_a_read() {
     for context in 0..40 {
         end.post(context, write(&[b"hello"], 0x1000)).unwrap();
     }
-    let sent = end.transmit(pair.now, &Knobs::default());
+    let sent = end.transmit(&Knobs::default());
     let kinds = opcodes(&frames(&sent, true));
     let reads: Vec<_> = (0..kinds.len()).filter(|at| kinds[*at] == READ).collect();
     assert_eq!(reads, [16, 33, 42]);
@@ -378,20 +378,17 @@ fn amb_002_the_end_before_the_confirmation() {
     type End = fn(&mut Pair);
     let ends: [(&str, End); 5] = [
         ("peer's FIN", |pair| {
-            let now = pair.now;
-            pair.a.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+            pair.a.conn.handle_stream_end(StreamEnd::Fin, 0);
         }),
         ("reset", |pair| {
-            let now = pair.now;
-            pair.a.conn.handle_stream_end(now, StreamEnd::Reset, 0);
+            pair.a.conn.handle_stream_end(StreamEnd::Reset, 0);
         }),
         ("disconnect", |pair| pair.a.disconnect()),
         ("flush", |pair| pair.a.conn.flush()),
         ("local fault", |pair| {
-            let now = pair.now;
             let mut frame = vector("D1");
             *frame.last_mut().unwrap() ^= 1; // X1
-            pair.a.receive(now, &frame);
+            pair.a.receive(&frame);
         }),
     ];
     for (name, end) in ends {
@@ -403,9 +400,9 @@ fn amb_002_the_end_before_the_confirmation() {
                 one_way(&mut pair);
             }
             end(&mut pair);
-            let (now, knobs) = (pair.now, pair.knobs);
-            pair.a.transmit(now, &knobs);
-            pair.a.transmit(now, &knobs);
+            let knobs = pair.knobs;
+            pair.a.transmit(&knobs);
+            pair.a.transmit(&knobs);
             pair.a.collect();
             let behind = if sent { Success } else { Flushed }; // RDMAP-093
             let expected = [Flushed, behind];
@@ -445,10 +442,10 @@ fn amb_002_a_revoked_source_fails_its_write() {
     raw.knobs.limit.mulpdu = 16_000;
     raw.end.post(1, operation).unwrap();
     raw.end.post(2, inline(&[])).unwrap();
-    let (now, knobs) = (raw.now, raw.knobs);
+    let knobs = raw.knobs;
     raw.end
         .conn
-        .poll_transmit(now, &raw.end.mem, knobs.limit, &mut raw.end.batch);
+        .poll_transmit(&raw.end.mem, knobs.limit, &mut raw.end.batch);
     raw.end.conn.handle_transmitted(0);
     raw.end.mem.deregister(source.token);
     raw.transmit();

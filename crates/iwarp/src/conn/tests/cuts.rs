@@ -166,8 +166,8 @@ fn rdmap_114_a_stream_that_ends_anywhere() {
             raw.post_receive(2, 16);
             raw.receive(&octets[..at]);
             raw.end.post(3, inline(&[b"x"])).unwrap();
-            let (now, unread) = (raw.now, raw.end.staging.len());
-            raw.end.conn.handle_stream_end(now, end, unread);
+            let unread = raw.end.staging.len();
+            raw.end.conn.handle_stream_end(end, unread);
             raw.transmit();
             raw.transmit();
             let mut contexts: Vec<u64> = raw
@@ -240,9 +240,8 @@ fn one_way(crc: bool, at: usize, then: impl FnOnce(&mut End)) -> usize {
             )
             .unwrap();
     }
-    let now = pair.now;
-    let octets = pair.a.transmit(now, &Knobs { write: at, ..knobs });
-    pair.b.receive(now, &octets);
+    let octets = pair.a.transmit(&Knobs { write: at, ..knobs });
+    pair.b.receive(&octets);
     pair.a.collect();
     then(&mut pair.a);
     pair.run();

@@ -156,10 +156,7 @@ fn a_transport_reads_to_the_place_across_the_sges_of_a_receive() {
     let data = pattern(250, 3);
     let octets = send(true, 0, &data);
     let mut at = 2 + ddp::UntaggedHeader::LEN;
-    let taken = raw
-        .end
-        .conn
-        .handle_bytes(raw.now, &octets[..at], &raw.end.mem);
+    let taken = raw.end.conn.handle_bytes(&octets[..at], &raw.end.mem);
     assert_eq!(taken, at);
     let mut stretches = Vec::new();
     while let Some(place) = raw.end.conn.landing() {
@@ -217,9 +214,7 @@ fn mpa_078_an_end_inside_an_early_fpdu_is_an_error() {
         raw.receive(&ready());
         raw.receive(&write(true, 0x1000, &pattern(200, 3))[..at]);
         let unread = raw.end.staging.len();
-        raw.end
-            .conn
-            .handle_stream_end(raw.now, StreamEnd::Fin, unread);
+        raw.end.conn.handle_stream_end(StreamEnd::Fin, unread);
         raw.transmit();
         assert_eq!(
             raw.end.fault(),

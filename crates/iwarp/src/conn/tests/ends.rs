@@ -6,6 +6,8 @@ use crate::rdmap::TerminateCode;
 
 use WqeStatus::{Flushed, RemoteAccess, RemoteError, Success, Timeout};
 
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// `b` waits two seconds for a Receive.
 fn patient() -> Pair {
     let b = StreamConfig {
@@ -26,18 +28,19 @@ fn amb_008_a_send_waits_for_a_receive() {
     pair.run();
     assert!(pair.b.conn.is_stalled());
     assert_eq!(
-        pair.b.conn.poll_timeout(),
+        pair.b.conn.poll_timeout(pair.now),
         Some(pair.now + Duration::from_secs(2))
     );
     pair.advance(Duration::from_secs(1));
     let sge = pair.b.mem.register(vec![0; 16], Rights::ALL, PD);
     pair.b.conn.post_receive(1, &[sge]).unwrap();
-    assert!(!pair.b.conn.is_stalled() && pair.b.conn.poll_timeout().is_none());
+    assert!(!pair.b.conn.is_stalled());
+    assert_eq!(pair.b.conn.poll_timeout(pair.now), None);
     pair.run();
     assert_eq!(pair.b.mem.bytes(sge.token)[..5], *b"hello");
     // The second one has a wait of its own.
     assert_eq!(
-        pair.b.conn.poll_timeout(),
+        pair.b.conn.poll_timeout(pair.now),
         Some(pair.now + Duration::from_secs(2))
     );
     assert_eq!(pair.b.conn.counters().stalls, 2);
@@ -61,35 +64,86 @@ fn amb_008_a_send_not_handed_over_times_out() {
     pair.a.post(1, sends(Payload::Sges(&[source]))).unwrap();
     pair.a.post(2, inline(&[])).unwrap();
     pair.knobs.write = 5000;
-    let (now, knobs) = (pair.now, pair.knobs);
-    let octets = pair.a.transmit(now, &knobs);
-    pair.b.receive(now, &octets);
+    let knobs = pair.knobs;
+    let octets = pair.a.transmit(&knobs);
+    pair.b.receive(&octets);
     assert!(pair.b.conn.is_stalled());
     pair.advance(Duration::from_secs(2));
-    let terminate = pair.b.transmit(now, &knobs);
-    pair.a.receive(now, &terminate);
+    let terminate = pair.b.transmit(&knobs);
+    pair.a.receive(&terminate);
     assert_eq!(statuses(&pair.a, RequestKind::Send), [Timeout, Flushed]);
 }
 
+/// The time from the Send's arrival to the first question does not count: the engine has no clock.
 #[test]
-fn a_stall_ends_by_the_clock_also_in_handle_bytes() {
+fn amb_008_the_wait_counts_from_when_the_owner_names_the_time() {
+    let wait = Duration::from_secs(1);
+    let stalled = || {
+        let mut raw = Raw::with(StreamConfig {
+            receive_wait: wait,
+            ..stream(Role::Responder)
+        });
+        raw.receive(&vector("D1"));
+        raw.now += 3 * wait;
+        raw
+    };
+    let mut raw = stalled();
+    let end = raw.now + wait;
+    assert_eq!(raw.end.conn.poll_timeout(raw.now), Some(end));
+    assert_eq!(raw.end.conn.poll_timeout(raw.now + wait / 2), Some(end));
+    raw.end.conn.handle_timeout(raw.now + wait / 2);
+    assert!(raw.end.conn.is_stalled());
+    raw.end.conn.handle_timeout(end);
+    assert!(raw.last_terminate().is_some());
+    // Nobody has asked when to call.
+    let mut raw = stalled();
+    raw.end.conn.handle_timeout(raw.now);
+    assert!(raw.end.conn.is_stalled());
+    raw.end.conn.handle_timeout(raw.now + wait);
+    assert!(raw.last_terminate().is_some());
+    raw.receive(&[]);
+    assert!(raw.end.staging.is_empty());
+}
+
+#[test]
+fn the_longest_wait_for_a_receive_has_no_end() {
     let mut raw = Raw::with(StreamConfig {
         receive_wait: Duration::MAX,
         ..stream(Role::Responder)
     });
     raw.receive(&vector("D1"));
-    // PEER-012 and the like: the client may post its Receive only when the connection is up.
-    assert_eq!(raw.end.events, [Event::Ready]);
-    assert!(raw.end.conn.poll_timeout().is_some());
+    assert_eq!(raw.end.conn.poll_timeout(raw.now), None);
+    raw.end.conn.handle_timeout(raw.now + 1000 * YEAR);
+    assert!(raw.end.conn.is_stalled());
+    raw.post_receive(1, 16);
+    raw.receive(&[]);
+    assert_eq!(statuses(&raw.end, RequestKind::Receive), [Success]);
+}
+
+/// Each Send that finds no Receive is one event, behind [`Event::Ready`] and behind what was completed before it.
+#[test]
+fn a_stalled_send_is_an_event() {
     let mut raw = Raw::with(StreamConfig {
         receive_wait: Duration::from_secs(1),
         ..stream(Role::Responder)
     });
+    // PEER-012 and the like: the client may post its Receive only when the connection is up.
     raw.receive(&vector("D1"));
-    raw.now += Duration::from_secs(1);
+    assert_eq!(raw.end.events, [Event::Ready, Event::Stalled]);
     raw.receive(&[]);
-    assert!(raw.last_terminate().is_some());
-    assert!(raw.end.staging.is_empty());
+    raw.end.conn.poll_timeout(raw.now);
+    raw.end.conn.handle_timeout(raw.now);
+    raw.receive(&[]);
+    assert_eq!(raw.end.events.len(), 2, "told once");
+    raw.post_receive(1, 16);
+    let second = frames(&vector("D5"), true).remove(0);
+    raw.receive(&[]);
+    raw.ulpdu(&second);
+    assert!(matches!(
+        raw.end.events[2..],
+        [Event::Completed(_), Event::Stalled]
+    ));
+    assert_eq!(raw.end.conn.counters().stalls, 2);
 }
 
 #[test]
@@ -100,10 +154,10 @@ fn a_fin_behind_a_stalled_send_waits_with_it() {
     };
     let mut raw = Raw::with(config);
     raw.receive(&vector("D1"));
-    let (now, unread) = (raw.now, raw.end.staging.len());
-    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, unread);
+    let unread = raw.end.staging.len();
+    raw.end.conn.handle_stream_end(StreamEnd::Fin, unread);
     raw.end.collect();
-    assert_eq!(raw.end.events, [Event::Ready]);
+    assert_eq!(raw.end.events, [Event::Ready, Event::Stalled]);
     raw.post_receive(1, 16);
     raw.receive(&[]);
     assert_eq!(statuses(&raw.end, RequestKind::Receive), [Success]);
@@ -115,6 +169,7 @@ fn a_fin_behind_a_stalled_send_waits_with_it() {
 fn a_fin_behind_a_stalled_send_is_told_when_the_send_is_given_up() {
     for given_up in [
         (|raw: &mut Raw| {
+            raw.end.conn.poll_timeout(raw.now);
             raw.now += Duration::from_secs(1);
             raw.end.conn.handle_timeout(raw.now);
         }) as fn(&mut Raw),
@@ -127,8 +182,8 @@ fn a_fin_behind_a_stalled_send_is_told_when_the_send_is_given_up() {
             ..stream(Role::Responder)
         });
         raw.receive(&vector("D1"));
-        let (now, unread) = (raw.now, raw.end.staging.len());
-        raw.end.conn.handle_stream_end(now, StreamEnd::Fin, unread);
+        let unread = raw.end.staging.len();
+        raw.end.conn.handle_stream_end(StreamEnd::Fin, unread);
         given_up(&mut raw);
         raw.end.collect();
         assert_eq!(raw.end.events.last(), Some(&Event::Ended));
@@ -146,8 +201,7 @@ fn a_message_under_way_is_finished_behind_the_peers_fin() {
     raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
     let mut sent = raw.transmit();
     raw.receive(&vector("D3"));
-    let now = raw.now;
-    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    raw.end.conn.handle_stream_end(StreamEnd::Fin, 0);
     while !raw.end.conn.write_side_done() {
         sent.extend(raw.transmit());
     }
@@ -169,12 +223,12 @@ fn iw_021_to_023_the_peer_closes() {
     let sink = pair.a.mem.register(vec![0; 50_000], Rights::ALL, PD);
     pair.a.conn.post_receive(5, &[sink]).unwrap();
     // A takes what B sends even though its own direction is closed; it is not disconnected.
-    let (now, mut knobs) = (pair.now, pair.knobs);
-    let octets = pair.a.transmit(now, &knobs);
-    pair.b.receive(now, &octets);
+    let mut knobs = pair.knobs;
+    let octets = pair.a.transmit(&knobs);
+    pair.b.receive(&octets);
     knobs.write = 10_000;
-    let mut sent = pair.b.transmit(now, &knobs);
-    pair.b.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    let mut sent = pair.b.transmit(&knobs);
+    pair.b.conn.handle_stream_end(StreamEnd::Fin, 0);
     pair.b.collect();
     // Step 1 and 2.
     assert_eq!(statuses(&pair.b, RequestKind::Receive), [Success]);
@@ -183,7 +237,7 @@ fn iw_021_to_023_the_peer_closes() {
     // The queue runs on, and takes more.
     pair.b.post(10, inline(&[])).unwrap();
     while !pair.b.conn.write_side_done() {
-        sent.extend(pair.b.transmit(now, &knobs));
+        sent.extend(pair.b.transmit(&knobs));
     }
     pair.b.collect();
     // Step 3.
@@ -220,11 +274,11 @@ fn the_peers_fin_is_told_behind_what_was_done_before_it() {
     pair.b.post(2, inline(&[])).unwrap();
     let seen = pair.b.events.len();
     // Nobody fetches anything until all has happened.
-    let (now, knobs) = (pair.now, pair.knobs);
-    let octets = pair.a.transmit(now, &knobs);
-    pair.b.conn.handle_bytes(now, &octets, &pair.b.mem);
-    pair.b.transmit(now, &knobs);
-    pair.b.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    let knobs = pair.knobs;
+    let octets = pair.a.transmit(&knobs);
+    pair.b.conn.handle_bytes(&octets, &pair.b.mem);
+    pair.b.transmit(&knobs);
+    pair.b.conn.handle_stream_end(StreamEnd::Fin, 0);
     pair.b.collect();
     let order: Vec<_> = pair.b.events[seen..]
         .iter()
@@ -248,9 +302,9 @@ fn the_peers_fin_is_told_behind_a_send_done_before_it() {
     let mut raw = Raw::initiator();
     raw.post_receive(1, 16);
     raw.end.post(2, inline(&[])).unwrap();
-    let (now, knobs) = (raw.now, raw.knobs);
-    raw.end.transmit(now, &knobs);
-    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    let knobs = raw.knobs;
+    raw.end.transmit(&knobs);
+    raw.end.conn.handle_stream_end(StreamEnd::Fin, 0);
     raw.end.collect();
     assert_eq!(raw.end.events.len(), 3);
     assert_eq!(raw.end.events[1], Event::PeerClosed);
@@ -265,10 +319,9 @@ fn iw_023_reads_that_nobody_can_answer_are_flushed() {
     pair.b.post(1, inline(&[])).unwrap();
     pair.b.post(2, read(&[sink], 0)).unwrap();
     pair.b.post(3, inline(&[])).unwrap();
-    let now = pair.now;
-    pair.b.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    pair.b.conn.handle_stream_end(StreamEnd::Fin, 0);
     let knobs = pair.knobs;
-    pair.b.transmit(now, &knobs);
+    pair.b.transmit(&knobs);
     pair.b.collect();
     assert_eq!(
         pair.b.conn.counters().sent.sends,
@@ -281,7 +334,7 @@ fn iw_023_reads_that_nobody_can_answer_are_flushed() {
     // At once when it is the first, and before the event nothing of it is seen.
     let mut pair = Pair::ready(Knobs::default());
     pair.b.post(2, read(&[sink], 0)).unwrap();
-    pair.b.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    pair.b.conn.handle_stream_end(StreamEnd::Fin, 0);
     pair.b.collect();
     let events = &pair.b.events[pair.b.events.len() - 2..];
     assert_eq!(events[0], Event::PeerClosed);
@@ -300,8 +353,7 @@ fn a_fin_without_any_fpdu_flushes_what_the_fence_held() {
     let mut raw = Raw::responder();
     raw.post_receive(1, 8);
     raw.end.post(2, inline(&[])).unwrap();
-    let now = raw.now;
-    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    raw.end.conn.handle_stream_end(StreamEnd::Fin, 0);
     raw.end.collect();
     assert_eq!(raw.end.events[0], Event::PeerClosed);
     assert_eq!(raw.end.completions().len(), 2);
@@ -313,13 +365,12 @@ fn a_fin_without_any_fpdu_flushes_what_the_fence_held() {
 fn answers_are_finished_after_the_peers_fin() {
     let mut raw = Raw::responder().with_buffers();
     raw.receive(&vector("D3"));
-    let now = raw.now;
-    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    raw.end.conn.handle_stream_end(StreamEnd::Fin, 0);
     assert!(!raw.end.conn.write_side_done());
     let limit = raw.knobs.limit;
     raw.end
         .conn
-        .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+        .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
     assert!(!raw.end.conn.write_side_done(), "made, not sent");
     let sent = raw.transmit();
     let octets: usize = frames(&sent, true)
@@ -336,9 +387,9 @@ fn mpa_078_a_fin_in_the_middle_of_an_fpdu() {
     raw.post_receive(1, 16);
     raw.receive(&vector("R1"));
     raw.receive(&vector("D1")[..31]);
-    let (now, unread) = (raw.now, raw.end.staging.len());
+    let unread = raw.end.staging.len();
     assert_eq!(unread, 31);
-    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, unread);
+    raw.end.conn.handle_stream_end(StreamEnd::Fin, unread);
     raw.end.collect();
     assert_eq!(raw.end.fault(), Some(Fault::Mpa(crate::mpa::Error::Closed)));
     assert_eq!(raw.end.events.last(), Some(&Event::Ended));
@@ -355,8 +406,7 @@ fn iw_026_a_reset_flushes_everything() {
     raw.end.post(2, read(&[sink], 0)).unwrap();
     raw.transmit();
     raw.end.post(3, inline(&[])).unwrap();
-    let now = raw.now;
-    raw.end.conn.handle_stream_end(now, StreamEnd::Reset, 0);
+    raw.end.conn.handle_stream_end(StreamEnd::Reset, 0);
     raw.end.collect();
     let done = outcomes(&raw.end);
     assert_eq!(done, [Flushed; 3]);
@@ -373,8 +423,7 @@ fn a_reset_takes_the_terminate_with_it() {
     let mut raw = Raw::responder();
     raw.receive(&vector("D2"));
     assert!(raw.end.conn.wants_transmit());
-    let now = raw.now;
-    raw.end.conn.handle_stream_end(now, StreamEnd::Reset, 0);
+    raw.end.conn.handle_stream_end(StreamEnd::Reset, 0);
     assert!(!raw.end.conn.wants_transmit() && raw.end.conn.write_side_done());
     raw.end.collect();
     assert_eq!(raw.end.events.last(), Some(&Event::Ended));
@@ -400,8 +449,7 @@ fn iw_020_disconnect_flushes_and_drops() {
     // AMB-046
     assert_eq!(raw.end.post(3, inline(&[])), Err(PostError::NotConnected));
     raw.end.conn.post_receive(4, &[]).unwrap();
-    let now = raw.now;
-    raw.end.conn.handle_stream_end(now, StreamEnd::Fin, 0);
+    raw.end.conn.handle_stream_end(StreamEnd::Fin, 0);
     raw.end.collect();
     assert_eq!(raw.end.completions().len(), 3);
     assert_eq!(
@@ -432,9 +480,9 @@ fn iw_019_a_disconnect_keeps_what_was_cut() {
         )
         .unwrap();
     pair.knobs.write = 2000;
-    let (now, knobs) = (pair.now, pair.knobs);
-    let octets = pair.a.transmit(now, &knobs);
-    pair.b.receive(now, &octets);
+    let knobs = pair.knobs;
+    let octets = pair.a.transmit(&knobs);
+    pair.b.receive(&octets);
     pair.a.disconnect();
     pair.a.mem.deregister(source.token); // a cut FPDU is private by now
     pair.run();
@@ -609,10 +657,10 @@ fn a_terminate_still_goes_out_after_a_disconnect() {
 fn a_terminate_dropped_from_the_batch_is_made_again() {
     let mut raw = Raw::responder();
     raw.receive(&vector("D2"));
-    let (now, limit) = (raw.now, raw.knobs.limit);
+    let limit = raw.knobs.limit;
     raw.end
         .conn
-        .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+        .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
     assert!(raw.end.conn.write_side_done());
     let dropped = raw.end.batch.keep_cut_only();
     raw.end.conn.handle_dropped(dropped);
@@ -634,10 +682,10 @@ fn mpa_031_a_fenced_responder_does_not_speak_of_its_own_failures() {
 fn dropping_fpdus_of_a_running_stream_fails_it() {
     let mut raw = Raw::initiator();
     raw.end.post(1, inline(&[b"hello"])).unwrap();
-    let (now, limit) = (raw.now, raw.knobs.limit);
+    let limit = raw.knobs.limit;
     raw.end
         .conn
-        .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+        .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
     let dropped = raw.end.batch.keep_cut_only();
     raw.end.conn.handle_dropped(dropped);
     raw.end.collect();

@@ -183,17 +183,16 @@ fn rdmapx_013_reads_and_atomics_are_answered_in_order() {
         pair.a.post(2 * u64::from(round) + 1, add).unwrap();
     }
     // The limit counts both kinds together (RDMAPX-006).
-    let now = pair.now;
-    let made = pair.a.transmit(now, &Knobs::default());
+    let made = pair.a.transmit(&Knobs::default());
     assert_eq!(frames(&made, true).len(), 4);
-    pair.b.receive(now, &made);
-    let answers = pair.b.transmit(now, &Knobs::default());
+    pair.b.receive(&made);
+    let answers = pair.b.transmit(&Knobs::default());
     let opcodes: Vec<u8> = frames(&answers, true)
         .iter()
         .map(|ulpdu| ulpdu[1])
         .collect();
     assert_eq!(opcodes, [0x42, 0x4b, 0x42, 0x4b]);
-    pair.a.receive(now, &answers);
+    pair.a.receive(&answers);
     pair.run();
     assert_eq!(outcomes(&pair.a), [WqeStatus::Success; 8]);
     for round in 0..4 {
@@ -216,10 +215,9 @@ fn atomics_count_for_fences_and_limits() {
         ..wqe(2, immediate(1, false))
     };
     pair.a.conn.post_initiator(fenced).unwrap();
-    let now = pair.now;
-    let made = pair.a.transmit(now, &Knobs::default());
+    let made = pair.a.transmit(&Knobs::default());
     assert_eq!(frames(&made, true).len(), 1, "the fence holds");
-    pair.b.receive(now, &made);
+    pair.b.receive(&made);
     pair.run();
     assert_eq!(outcomes(&pair.a), [WqeStatus::Success; 2]);
 
@@ -456,6 +454,7 @@ fn immediate_data_waits_for_a_receive() {
     raw.receive(&[]);
     assert_eq!(outcomes(&raw.end), [WqeStatus::Success]);
     assert!(raw.end.conn.is_stalled(), "the second still waits");
+    raw.end.conn.poll_timeout(raw.now);
     raw.now += Duration::from_secs(2);
     raw.end.conn.handle_timeout(raw.now);
     let terminate = raw.last_terminate().unwrap();
@@ -534,10 +533,10 @@ fn atomics_on_memory_that_has_gone() {
     pair.a
         .post(1, atomic(AtomicOp::add(1), sink, 0x1000))
         .unwrap();
-    let (now, knobs) = (pair.now, pair.knobs);
-    let made = pair.a.transmit(now, &knobs);
+    let knobs = pair.knobs;
+    let made = pair.a.transmit(&knobs);
     pair.a.mem.deregister(sink.token);
-    pair.b.receive(now, &made);
+    pair.b.receive(&made);
     pair.run();
     assert_eq!(outcomes(&pair.a), [WqeStatus::LocalAccess]);
     assert_eq!(pair.a.fault(), Some(Fault::Local));

@@ -100,7 +100,6 @@ fn what_was_made_before_a_message_was_cut_short_goes_out_first() {
     let source = raw.end.mem.register(vec![1; 20_000], Rights::NONE, PD);
     raw.end.post(1, inline(&[b"before"])).unwrap();
     raw.end.post(2, sends(Payload::Sges(&[source]))).unwrap();
-    let now = raw.now;
     let make = |raw: &mut Raw, fpdus| {
         let limit = TxLimit {
             fpdus,
@@ -108,7 +107,7 @@ fn what_was_made_before_a_message_was_cut_short_goes_out_first() {
         };
         raw.end
             .conn
-            .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch)
+            .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch)
     };
     assert_eq!(make(&mut raw, 3), 3);
     raw.end.mem.deregister(source.token);

@@ -194,18 +194,15 @@ fn one_call_keeps_to_its_limit() {
     let source = raw.end.mem.register(vec![1; 100_000], Rights::NONE, PD);
     raw.end.post(1, sends(Payload::Sges(&[source]))).unwrap();
     let mut call = |octets, fpdus, mulpdu| {
-        let (now, limit) = (
-            raw.now,
-            TxLimit {
-                octets,
-                fpdus,
-                mulpdu,
-            },
-        );
+        let limit = TxLimit {
+            octets,
+            fpdus,
+            mulpdu,
+        };
         let made = raw
             .end
             .conn
-            .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+            .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
         let total = raw.end.batch.remaining();
         raw.end.batch.advance(total);
         raw.end.conn.handle_transmitted(total);
@@ -240,10 +237,10 @@ fn small_payload_is_copied_and_large_payload_is_not() {
             ..source
         }];
         raw.end.post(2, sends(Payload::Sges(&short))).unwrap();
-        let (now, limit) = (raw.now, raw.knobs.limit);
+        let limit = raw.knobs.limit;
         raw.end
             .conn
-            .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+            .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
         let pieces: Vec<(bool, bool)> = raw
             .end
             .batch

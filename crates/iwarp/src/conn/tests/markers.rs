@@ -239,9 +239,9 @@ fn a_lone_marker_before_the_end_is_no_cut_fpdu() {
     ] {
         let mut raw = Raw::with(with(Role::Responder, true, RECEIVED));
         raw.receive(&[0; 8][..octets]);
-        let (now, unread) = (raw.now, raw.end.staging.len());
+        let unread = raw.end.staging.len();
         assert_eq!(unread, octets);
-        raw.end.conn.handle_stream_end(now, StreamEnd::Fin, unread);
+        raw.end.conn.handle_stream_end(StreamEnd::Fin, unread);
         raw.end.collect();
         assert_eq!(raw.end.fault(), fault, "{octets} octets");
     }
@@ -254,14 +254,11 @@ fn markers_follow_what_was_sent_not_what_was_made() {
     for context in 0..8 {
         raw.end.post(context, inline(&[&[7; 60]])).unwrap();
     }
-    let (now, knobs) = (raw.now, raw.knobs);
-    let cut = raw.end.transmit(
-        now,
-        &Knobs {
-            write: 130,
-            ..knobs
-        },
-    );
+    let knobs = raw.knobs;
+    let cut = raw.end.transmit(&Knobs {
+        write: 130,
+        ..knobs
+    });
     assert_eq!(cut.len(), 130);
     // The peer sends what is no FPDU: the Terminate follows the one that was cut.
     raw.receive(&[0; 64]);

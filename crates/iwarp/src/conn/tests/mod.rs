@@ -154,7 +154,7 @@ impl Raw {
     }
 
     fn receive(&mut self, octets: &[u8]) {
-        self.end.receive(self.now, octets);
+        self.end.receive(octets);
     }
 
     /// One FPDU with this ULPDU arrives.
@@ -166,7 +166,7 @@ impl Raw {
 
     /// What it sends.
     fn transmit(&mut self) -> Vec<u8> {
-        let octets = self.end.transmit(self.now, &self.knobs);
+        let octets = self.end.transmit(&self.knobs);
         self.end.collect();
         octets
     }

@@ -292,13 +292,13 @@ impl Run {
                 self.pair.knobs = before;
             }
             Action::Make { by_a, fpdus } => {
-                let (now, limit) = (self.pair.now, self.pair.knobs.limit);
+                let limit = self.pair.knobs.limit;
                 let (end, ..) = self.side(by_a);
                 let limit = TxLimit {
                     fpdus: fpdus.into(),
                     ..limit
                 };
-                end.conn.poll_transmit(now, &end.mem, limit, &mut end.batch);
+                end.conn.poll_transmit(&end.mem, limit, &mut end.batch);
             }
             Action::Trouble { to_a, what } => self.trouble(to_a, what),
         }
@@ -306,7 +306,6 @@ impl Run {
     }
 
     fn trouble(&mut self, to_a: bool, what: Trouble) {
-        let now = self.pair.now;
         if let Trouble::Time = what {
             return self.pair.advance(Duration::from_secs(3600));
         }
@@ -316,10 +315,10 @@ impl Run {
             Trouble::Flush => end.conn.flush(),
             Trouble::Fin => end
                 .conn
-                .handle_stream_end(now, StreamEnd::Fin, end.staging.len()),
+                .handle_stream_end(StreamEnd::Fin, end.staging.len()),
             Trouble::Reset => {
                 for end in [end, peer] {
-                    end.conn.handle_stream_end(now, StreamEnd::Reset, 0);
+                    end.conn.handle_stream_end(StreamEnd::Reset, 0);
                 }
             }
             Trouble::Deregister(which) => {
@@ -333,7 +332,7 @@ impl Run {
             }
             Trouble::Garbage(octet) => {
                 end.staging.push(octet);
-                end.receive(now, &[octet; 40]);
+                end.receive(&[octet; 40]);
             }
             Trouble::Time => {}
         }

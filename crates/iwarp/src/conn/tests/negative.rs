@@ -611,7 +611,7 @@ fn rdmap_079_an_answer_revoked_in_the_batch_names_the_rest() {
             fpdu::put(&mut frame, &request, false);
             raw.receive(&frame);
         }
-        let (now, mut limit) = (raw.now, raw.knobs.limit);
+        let mut limit = raw.knobs.limit;
         for (mulpdu, fpdus) in [(5014, 3), (6014, 3)] {
             limit = TxLimit {
                 mulpdu,
@@ -620,7 +620,7 @@ fn rdmap_079_an_answer_revoked_in_the_batch_names_the_rest() {
             };
             raw.end
                 .conn
-                .poll_transmit(now, &raw.end.mem, limit, &mut raw.end.batch);
+                .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
         }
         // 5000, 5000, 5000, 6000 of the first answer, 6000, 6000 of the second.
         let octets = |fpdus: u32| -> u64 {

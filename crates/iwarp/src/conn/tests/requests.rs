@@ -13,11 +13,7 @@ fn qp_011_nothing_is_posted_before_the_start() {
     );
     assert_eq!(conn.post_receive(1, &[]), Ok(()));
     assert_eq!(
-        conn.handle_bytes(
-            Instant::now(),
-            &vector("D1"),
-            &crate::testing::VecMemory::new()
-        ),
+        conn.handle_bytes(&vector("D1"), &crate::testing::VecMemory::new()),
         0
     );
     assert!(!conn.wants_transmit() && !conn.write_side_done());
@@ -204,11 +200,11 @@ fn cq_042_results_keep_posting_order_across_a_slow_read() {
     pair.b.conn.post_receive(1, &[]).unwrap();
     pair.a.post(1, read(&[sink], 0x1000)).unwrap();
     pair.a.post(2, inline(&[])).unwrap();
-    let (now, knobs) = (pair.now, pair.knobs);
-    let octets = pair.a.transmit(now, &knobs);
+    let knobs = pair.knobs;
+    let octets = pair.a.transmit(&knobs);
     pair.a.collect();
     assert_eq!(pair.a.completions(), []); // IW-035: sent, not reported
-    pair.b.receive(now, &octets);
+    pair.b.receive(&octets);
     assert_eq!(
         statuses(&pair.b, RequestKind::Receive),
         [WqeStatus::Success]
@@ -241,11 +237,11 @@ fn iw_034_a_fence_holds_the_request_and_all_behind_it() {
         })
         .unwrap();
     pair.a.post(3, inline(&[])).unwrap();
-    let (now, knobs) = (pair.now, pair.knobs);
-    let octets = pair.a.transmit(now, &knobs);
+    let knobs = pair.knobs;
+    let octets = pair.a.transmit(&knobs);
     assert_eq!(frames(&octets, true).len(), 1);
     assert!(!pair.a.conn.wants_transmit());
-    pair.b.receive(now, &octets);
+    pair.b.receive(&octets);
     pair.run();
     assert_eq!(
         statuses(&pair.a, RequestKind::Send),
@@ -293,10 +289,10 @@ fn iw_013_reads_beyond_the_limit_wait_in_order() {
             .unwrap();
     }
     pair.a.post(5, inline(&[])).unwrap();
-    let (now, knobs) = (pair.now, pair.knobs);
-    let octets = pair.a.transmit(now, &knobs);
+    let knobs = pair.knobs;
+    let octets = pair.a.transmit(&knobs);
     assert_eq!(frames(&octets, true).len(), 1 + 2); // RDMAP-047
-    pair.b.receive(now, &octets);
+    pair.b.receive(&octets);
     pair.run();
     assert_eq!(pair.a.mem.bytes(sink.token), pattern(1 << 16, 7)[..3000]);
     assert_eq!(
@@ -430,8 +426,8 @@ fn qp_073_silent_successes_hold_their_slot_and_yield_nothing() {
     }
     let refused = raw.end.conn.post_initiator(wqe(16, inline(&[])));
     assert_eq!(refused, Err(PostError::QueueFull));
-    let (now, knobs) = (raw.now, raw.knobs);
-    raw.end.transmit(now, &knobs);
+    let knobs = raw.knobs;
+    raw.end.transmit(&knobs);
     // Their own processing has freed the slots, nobody had to fetch anything.
     raw.end.conn.post_initiator(wqe(16, inline(&[]))).unwrap();
     raw.transmit();
@@ -516,17 +512,16 @@ fn sec_037_answers_and_own_messages_take_turns() {
             .unwrap();
         pair.a.conn.post_receive(u64::from(context), &[]).unwrap();
     }
-    let now = pair.now;
-    let octets = pair.a.transmit(now, &knobs);
-    pair.b.receive(now, &octets);
+    let octets = pair.a.transmit(&knobs);
+    pair.b.receive(&octets);
     for context in 0..4 {
         pair.b.post(context, inline(&[])).unwrap();
     }
-    let turn = pair.b.transmit(now, &knobs);
+    let turn = pair.b.transmit(&knobs);
     assert!(turn.len() <= 10_000);
     let mut sent = turn;
     while pair.b.conn.wants_transmit() {
-        sent.extend(pair.b.transmit(now, &knobs));
+        sent.extend(pair.b.transmit(&knobs));
     }
     let lasts: Vec<u8> = frames(&sent, true)
         .iter()
