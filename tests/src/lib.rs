@@ -10,6 +10,7 @@ pub mod guest;
 pub mod interop;
 pub mod nd;
 pub mod proxy;
+pub mod structure;
 pub mod tool;
 
 /// The programs in the guide are compiled and run.

@@ -1,0 +1,304 @@
+//! How a crate is built up, read from its syntax: which of its files takes something from which, and which file uses what
+//! of other crates.
+//!
+//! A file depends on the file that defines what it names. Re-exports are followed to the definition, so a parent module
+//! may collect what its children define: a `pub use` makes no file depend on another, unless the file also uses the name
+//! itself. Several modules in one file count as one. Code that is compiled for tests or for models alone is left out.
+//!
+//! Calls of methods are not resolved: `value.method()` depends on nothing by itself, even where the `impl` block stands in
+//! another file than the type. Whoever obtained the value has named its type, or a function that returns it.
+//!
+//! What a macro or an attribute is given counts where it looks like a path.
+
+mod read;
+mod syntax;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The names of a path, as it is written. The first one is empty where the path begins with `::`.
+type Names = Vec<String>;
+
+/// One module: the file it stands in, and what it defines, brings in and names.
+#[derive(Debug, Default)]
+struct Module {
+    file: usize,
+    items: BTreeSet<String>,
+    /// What `use` brings in, by the name it is known under.
+    imports: BTreeMap<String, Names>,
+    /// Where `use` brings in everything.
+    globs: Vec<Names>,
+    /// What the code names, and what it brings in for itself.
+    mentions: BTreeSet<Names>,
+    /// The names of the methods it calls.
+    methods: BTreeSet<String>,
+    has_unsafe: bool,
+}
+
+/// What a path stands for.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning {
+    /// Something that this file of the crate defines.
+    Here(usize),
+    /// Something of another crate, or a name that no module defines.
+    Elsewhere(Names),
+}
+
+/// The modules of one crate.
+#[derive(Debug, Default)]
+pub struct Crate {
+    files: Vec<PathBuf>,
+    modules: BTreeMap<Names, Module>,
+}
+
+impl Crate {
+    /// Reads the crates of a package: its library and its program, as far as the folder has them.
+    ///
+    /// # Panics
+    ///
+    /// When a file cannot be read or parsed, or the folder has neither.
+    pub fn of_package(folder: &Path) -> Vec<Self> {
+        let roots = ["src/lib.rs", "src/main.rs"].map(|root| folder.join(root));
+        let crates: Vec<_> = roots
+            .iter()
+            .filter(|root| root.is_file())
+            .map(|root| Self::read(root))
+            .collect();
+        assert!(
+            !crates.is_empty(),
+            "{} has no crate in src",
+            folder.display()
+        );
+        crates
+    }
+
+    /// Reads the crate whose sources begin in the file `root`.
+    ///
+    /// # Panics
+    ///
+    /// When a file cannot be read or parsed.
+    pub fn read(root: &Path) -> Self {
+        let mut found = Self::default();
+        found.read_file(root, &root.with_file_name(""), Vec::new());
+        found
+    }
+
+    /// The files, in the order in which they were found.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// What a path in the module `at` stands for.
+    fn resolve(&self, at: &[String], path: &[String]) -> Meaning {
+        self.resolve_below(at, path, 0)
+    }
+
+    fn resolve_below(&self, at: &[String], path: &[String], depth: usize) -> Meaning {
+        let elsewhere = |path: &[String]| Meaning::Elsewhere(path.to_vec());
+        let Some(first) = path.first() else {
+            return elsewhere(path);
+        };
+        let mut base = at;
+        let mut rest = path;
+        match first.as_str() {
+            "" => return elsewhere(&path[1..]),
+            "crate" => (base, rest) = (&[], &path[1..]),
+            "self" => rest = &path[1..],
+            "super" => {}
+            _ => {
+                let found = self.find(at, path, depth);
+                return found.unwrap_or_else(|| elsewhere(path));
+            }
+        }
+        while rest.first().is_some_and(|first| first == "super") {
+            base = &base[..base.len().saturating_sub(1)];
+            rest = &rest[1..];
+        }
+        // A name that a macro defines is not seen: then the module itself has it.
+        let file = self.modules.get(base).map(|module| module.file);
+        self.find(base, rest, depth)
+            .or(file.map(Meaning::Here))
+            .unwrap_or_else(|| elsewhere(path))
+    }
+
+    /// What `path` stands for in the module `at` if the module has its first name, in whatever way.
+    fn find(&self, at: &[String], path: &[String], depth: usize) -> Option<Meaning> {
+        // Imports can be written that lead to each other in a circle; the compiler refuses to use them.
+        if depth > 32 {
+            return None;
+        }
+        let module = self.modules.get(at)?;
+        let Some(name) = path.first() else {
+            return Some(Meaning::Here(module.file));
+        };
+        let child = [at, &path[..1]].concat();
+        if let Some(inner) = self.modules.get(&child) {
+            let found = self.find(&child, &path[1..], depth + 1);
+            return Some(found.unwrap_or(Meaning::Here(inner.file)));
+        }
+        if module.items.contains(name) {
+            return Some(Meaning::Here(module.file));
+        }
+        if let Some(from) = module.imports.get(name) {
+            let path = [&from[..], &path[1..]].concat();
+            if from.first() == Some(name) {
+                // Its first name can only be a crate's.
+                return Some(Meaning::Elsewhere(path));
+            }
+            return Some(self.resolve_below(at, &path, depth + 1));
+        }
+        module.globs.iter().find_map(|glob| {
+            let from = self.module_of(at, glob)?;
+            self.find(from, path, depth + 1)
+        })
+    }
+
+    /// The module of this crate that a path in the module `at` leads to, without imports.
+    fn module_of(&self, at: &[String], path: &[String]) -> Option<&Names> {
+        let mut found = at.to_vec();
+        for (index, name) in path.iter().enumerate() {
+            match name.as_str() {
+                "crate" if index == 0 => found.clear(),
+                "self" if index == 0 => {}
+                "super" => drop(found.pop()?),
+                name => found.push(name.to_owned()),
+            }
+        }
+        self.modules.get_key_value(&found).map(|(path, _)| path)
+    }
+
+    /// Which file takes something from which, and what: by pairs of numbers into [`files`](Self::files).
+    fn arrows(&self) -> BTreeMap<(usize, usize), BTreeSet<String>> {
+        let mut arrows = BTreeMap::<_, BTreeSet<_>>::new();
+        for (at, module) in &self.modules {
+            for path in &module.mentions {
+                // A name alone that a child module has is a local variable's: no expression is a module.
+                let is_variable = path.len() == 1 && {
+                    let child = [&at[..], path].concat();
+                    self.modules.contains_key(&child)
+                };
+                if let Meaning::Here(to) = self.resolve(at, path)
+                    && to != module.file
+                    && !is_variable
+                {
+                    let names = arrows.entry((module.file, to)).or_default();
+                    names.insert(path.join("::"));
+                }
+            }
+        }
+        arrows
+    }
+
+    /// The groups of files that depend on each other in a circle.
+    pub fn circles(&self) -> Vec<Circle<'_>> {
+        let arrows = self.arrows();
+        let reach: Vec<_> = (0..self.files.len())
+            .map(|from| reachable(&arrows, from))
+            .collect();
+        let mut seen = BTreeSet::<usize>::new();
+        let mut circles = Vec::new();
+        for from in 0..self.files.len() {
+            if seen.contains(&from) || !reach[from].contains(&from) {
+                continue;
+            }
+            let members: BTreeSet<_> = reach[from]
+                .iter()
+                .copied()
+                .filter(|to| reach[*to].contains(&from))
+                .collect();
+            seen.extend(&members);
+            let inside = arrows
+                .iter()
+                .filter(|((from, to), _)| members.contains(from) && members.contains(to));
+            circles.push(Circle {
+                files: members.iter().map(|at| self.file(*at)).collect(),
+                arrows: inside
+                    .map(|((from, to), names)| (self.file(*from), self.file(*to), names.clone()))
+                    .collect(),
+            });
+        }
+        circles
+    }
+
+    fn file(&self, number: usize) -> &Path {
+        &self.files[number]
+    }
+
+    /// What each file uses that is not of this crate.
+    pub fn uses(&self) -> BTreeMap<&Path, Uses> {
+        let mut all = BTreeMap::<_, Uses>::new();
+        for (at, module) in &self.modules {
+            let uses = all.entry(self.file(module.file)).or_default();
+            uses.has_unsafe |= module.has_unsafe;
+            uses.methods.extend(module.methods.iter().cloned());
+            for path in &module.mentions {
+                if let Meaning::Elsewhere(path) = self.resolve(at, path) {
+                    uses.paths.insert(path.join("::"));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Files that depend on each other in a circle.
+#[derive(Debug)]
+pub struct Circle<'a> {
+    /// The files.
+    pub files: BTreeSet<&'a Path>,
+    /// Who takes which names from whom: from the first file to the second.
+    pub arrows: Vec<(&'a Path, &'a Path, BTreeSet<String>)>,
+}
+
+impl Circle<'_> {
+    /// One line for each dependency in the circle, with paths relative to a folder.
+    pub fn describe(&self, folder: &Path) -> String {
+        let short = |file: &Path| file.strip_prefix(folder).unwrap_or(file).to_owned();
+        let mut text = String::new();
+        for (from, to, names) in &self.arrows {
+            // `Phase` tells enough; `Phase::Closed` need not stand beside it.
+            let is_within = |name: &str, other: &str| {
+                let rest = name.strip_prefix(other);
+                rest.is_some_and(|rest| rest.starts_with("::"))
+            };
+            let names = names
+                .iter()
+                .filter(|name| !names.iter().any(|other| is_within(name, other)));
+            let names: Vec<_> = names.map(String::as_str).collect();
+            let (from, to) = (short(from), short(to));
+            let names = names.join(", ");
+            let _ = writeln!(text, "    {} -> {}: {names}", from.display(), to.display());
+        }
+        text
+    }
+}
+
+/// What a file uses that is not of its own crate.
+#[derive(Debug, Default)]
+pub struct Uses {
+    /// The paths, with the imports put in: `std::thread::spawn` for `thread::spawn` below `use std::thread`. Names that no
+    /// module defines, such as those of local variables, are among them.
+    pub paths: BTreeSet<String>,
+    /// The names of all methods that are called, of whatever type.
+    pub methods: BTreeSet<String>,
+    /// Whether the word `unsafe` stands in its code.
+    pub has_unsafe: bool,
+}
+
+/// What can be reached from a file in one step or more.
+fn reachable<T>(arrows: &BTreeMap<(usize, usize), T>, from: usize) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![from];
+    while let Some(at) = next.pop() {
+        for ((_, to), _) in arrows.range((at, 0)..(at + 1, 0)) {
+            if found.insert(*to) {
+                next.push(*to);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! How the crates are built up: no circle of modules.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use softnd_tests::structure::Crate;
+
+/// Files that still depend on each other in a circle. Lines are deleted and never added: the test says which.
+const IN_A_CIRCLE: &[&str] = &[
+    "crates/iwarp-io/src/capture/frame.rs",
+    "crates/iwarp-io/src/capture/mod.rs",
+    "crates/iwarp-io/src/capture/pcapng.rs",
+    "crates/iwarp-mem/src/admin.rs",
+    "crates/iwarp-mem/src/region.rs",
+    "crates/iwarp-mem/src/slot.rs",
+    "crates/iwarp-mem/src/slots.rs",
+    "crates/iwarp-mem/src/stag.rs",
+    "crates/iwarp-mem/src/table.rs",
+    "crates/iwarp-mem/src/window.rs",
+    "crates/iwarp/src/conn/early.rs",
+    "crates/iwarp/src/conn/end.rs",
+    "crates/iwarp/src/conn/mod.rs",
+    "crates/iwarp/src/conn/rx.rs",
+    "crates/iwarp/src/conn/tx.rs",
+    "crates/iwarp/src/ddp/header.rs",
+    "crates/iwarp/src/ddp/mod.rs",
+    "crates/iwarp/src/ddp/tagged.rs",
+    "crates/iwarp/src/ddp/untagged.rs",
+    "crates/iwarp/src/rdmap/header.rs",
+    "crates/iwarp/src/rdmap/terminate.rs",
+    "crates/nd/src/admission.rs",
+    "crates/nd/src/cli.rs",
+    "crates/nd/src/demo/client.rs",
+    "crates/nd/src/demo/mod.rs",
+    "crates/nd/src/demo/server.rs",
+    "crates/nd/src/demo/talk.rs",
+    "crates/nd/src/errors.rs",
+    "crates/nd/src/mailbox.rs",
+    "crates/nd/src/output.rs",
+    "crates/nd/src/peer.rs",
+    "crates/nd/src/perf/args.rs",
+    "crates/nd/src/perf/client.rs",
+    "crates/nd/src/perf/control.rs",
+    "crates/nd/src/perf/lane.rs",
+    "crates/nd/src/perf/link.rs",
+    "crates/nd/src/perf/many/client.rs",
+    "crates/nd/src/perf/many/mod.rs",
+    "crates/nd/src/perf/many/report.rs",
+    "crates/nd/src/perf/many/server.rs",
+    "crates/nd/src/perf/mod.rs",
+    "crates/nd/src/perf/promises.rs",
+    "crates/nd/src/perf/report.rs",
+    "crates/nd/src/perf/row.rs",
+    "crates/nd/src/perf/serve.rs",
+    "crates/nd/src/perf/wire.rs",
+    "crates/nd/src/perftest/plan.rs",
+    "crates/nd/src/provider.rs",
+    "crates/nd/src/rping/client.rs",
+    "crates/nd/src/rping/mod.rs",
+    "crates/nd/src/rping/server.rs",
+    "crates/nd/src/session.rs",
+    "crates/nd/src/wire_conform/args.rs",
+    "crates/netdirect/src/adapter.rs",
+    "crates/netdirect/src/connection.rs",
+    "crates/netdirect/src/error.rs",
+    "crates/netdirect/src/extension.rs",
+    "crates/netdirect/src/fault.rs",
+    "crates/netdirect/src/file.rs",
+    "crates/netdirect/src/overlapped.rs",
+    "crates/netdirect/src/port.rs",
+    "crates/netdirect/src/queues.rs",
+    "crates/netdirect/src/status.rs",
+    "crates/rdma-buffer/src/copy.rs",
+    "crates/rdma-buffer/src/copy/one_pass.rs",
+    "crates/softnd/src/adapter.rs",
+    "crates/softnd/src/cm/connector.rs",
+    "crates/softnd/src/cm/connector/active.rs",
+    "crates/softnd/src/cm/greeting.rs",
+    "crates/softnd/src/cm/listener.rs",
+    "crates/softnd/src/cm/listener/accepting.rs",
+    "crates/softnd/src/cm/mod.rs",
+    "crates/softnd/src/cq.rs",
+    "crates/softnd/src/cq/queue.rs",
+    "crates/softnd/src/cq/ring.rs",
+    "crates/softnd/src/file.rs",
+    "crates/softnd/src/mr.rs",
+    "crates/softnd/src/mw.rs",
+    "crates/softnd/src/options.rs",
+    "crates/softnd/src/peer.rs",
+    "crates/softnd/src/peer/quirks.rs",
+    "crates/softnd/src/qp.rs",
+    "crates/softnd/src/qp/flush.rs",
+    "crates/softnd/src/qp/handle.rs",
+    "crates/softnd/src/qp/link.rs",
+    "crates/softnd/src/qp/outbox.rs",
+    "crates/softnd/src/qp/removal.rs",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+/// The folders of the packages below `crates`.
+fn folders() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("crates")).unwrap();
+    let mut folders: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    folders
+}
+
+#[test]
+fn no_modules_depend_on_each_other_in_a_circle() {
+    let root = root();
+    let mut found = BTreeSet::new();
+    let mut wrong = String::new();
+    let mut files = 0;
+    for folder in folders() {
+        for part in Crate::of_package(&folder) {
+            files += part.files().len();
+            for circle in part.circles() {
+                let names = circle.files.iter().map(|file| {
+                    let name = file.strip_prefix(&root).unwrap();
+                    name.to_str().unwrap().to_owned()
+                });
+                let names: Vec<_> = names.collect();
+                if names
+                    .iter()
+                    .any(|name| !IN_A_CIRCLE.contains(&name.as_str()))
+                {
+                    wrong += "these files depend on each other in a circle:\n";
+                    wrong += &circle.describe(&root);
+                }
+                found.extend(names);
+            }
+        }
+    }
+    for name in IN_A_CIRCLE {
+        if !found.contains(*name) {
+            wrong += &format!("{name} is in no circle: delete its line from IN_A_CIRCLE\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(files > 200, "the crates have more files than {files}");
+}
