@@ -5,6 +5,7 @@
 
 mod codec;
 mod engine;
+mod fault_plan;
 mod input;
 mod memory;
 mod pair;
@@ -14,5 +15,6 @@ mod wire;
 
 pub use codec::codec;
 pub use engine::engine;
+pub use fault_plan::fault_plan;
 pub use pair::pair;
 pub use startup::startup;

@@ -96,3 +96,8 @@ fn mutations_of_pair() {
 fn mutations_of_startup() {
     run("startup", 4000, softnd_fuzz::startup);
 }
+
+#[test]
+fn mutations_of_fault_plan() {
+    run("fault_plan", 20_000, softnd_fuzz::fault_plan);
+}

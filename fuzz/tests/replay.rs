@@ -40,3 +40,8 @@ fn corpus_of_pair() {
 fn corpus_of_startup() {
     replay("startup", softnd_fuzz::startup);
 }
+
+#[test]
+fn corpus_of_fault_plan() {
+    replay("fault_plan", softnd_fuzz::fault_plan);
+}

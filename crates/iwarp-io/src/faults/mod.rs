@@ -1,0 +1,17 @@
+//! Fault plans: what is to go wrong, and when, said in the words of the protocol.
+//!
+//! A [`Plan`] is a list of rules, read from text or made one by one. `docs/guide/faults.md` has the language.
+//!
+//! Nothing here knows whom the streams belong to: the names of calls and of statuses are words, which the owner resolves
+//! ([`Plan::check_names`]).
+
+mod error;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use error::{LoadError, PlanError};
+pub use plan::{
+    Action, Direction, Event, Field, Kind, Peer, Place, Plan, Rule, Scope, Unit, Which,
+};

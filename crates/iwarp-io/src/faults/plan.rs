@@ -1,0 +1,508 @@
+//! What a plan says, as values.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::error::{LoadError, PlanError};
+
+/// Which of the things of one kind, in their order and counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Which {
+    /// `2nd`: this one.
+    Nth(u64),
+    /// `every 3rd`: the 3rd, the 6th, the 9th. `every other` is `every 2nd`.
+    Every(u64),
+    /// `from 5th on`: this one and all behind it.
+    From(u64),
+    /// `each`.
+    Each,
+    /// `last`: of the FPDUs of a message the one with the L bit.
+    Last,
+}
+
+impl Which {
+    /// Whether the one with this number is meant, which is the last one if `last`.
+    #[must_use]
+    pub fn selects(self, number: u64, last: bool) -> bool {
+        match self {
+            Self::Nth(n) => number == n,
+            Self::Every(n) => n > 0 && number.is_multiple_of(n),
+            Self::From(n) => number >= n,
+            Self::Each => true,
+            Self::Last => last,
+        }
+    }
+}
+
+/// The messages that a plan can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The Initiator's start-up frame, RFC 5044 §7.1.
+    MpaRequest,
+    /// The Responder's start-up frame.
+    MpaReply,
+    /// RDMA Write.
+    Write,
+    /// RDMA Read Request.
+    ReadRequest,
+    /// RDMA Read Response.
+    ReadResponse,
+    /// Any of the four Send types.
+    Send,
+    /// Immediate Data, with and without Solicited Event (RFC 7306 §6).
+    Immediate,
+    /// Atomic Request (RFC 7306 §5).
+    AtomicRequest,
+    /// Atomic Response.
+    AtomicResponse,
+    /// Terminate.
+    Terminate,
+    /// Any RDMAP message.
+    Any,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 11] = [
+        Self::MpaRequest,
+        Self::MpaReply,
+        Self::Write,
+        Self::ReadRequest,
+        Self::ReadResponse,
+        Self::Send,
+        Self::Immediate,
+        Self::AtomicRequest,
+        Self::AtomicResponse,
+        Self::Terminate,
+        Self::Any,
+    ];
+
+    /// The name in a plan.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MpaRequest => "MPA Request",
+            Self::MpaReply => "MPA Reply",
+            Self::Write => "Write",
+            Self::ReadRequest => "Read Request",
+            Self::ReadResponse => "Read Response",
+            Self::Send => "Send",
+            Self::Immediate => "Immediate Data",
+            Self::AtomicRequest => "Atomic Request",
+            Self::AtomicResponse => "Atomic Response",
+            Self::Terminate => "Terminate",
+            Self::Any => "message",
+        }
+    }
+
+    /// One of the two frames of the start-up.
+    #[must_use]
+    pub const fn is_startup(self) -> bool {
+        matches!(self, Self::MpaRequest | Self::MpaReply)
+    }
+
+    /// Whether a message of the kind `other`, which is one kind, is of this kind.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        self == other || self == Self::Any && !other.is_startup()
+    }
+}
+
+/// Which way octets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// To the peer.
+    Sent,
+    /// From the peer.
+    Received,
+}
+
+/// What passes on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// FPDUs, whatever they carry.
+    Fpdu(Which),
+    /// Whole messages.
+    Message(Which, Kind),
+    /// FPDUs, counted within messages.
+    FpduOf {
+        /// Which of the message's.
+        fpdu: Which,
+        /// Which of the messages.
+        of: Which,
+        /// The kind of those.
+        kind: Kind,
+    },
+}
+
+/// What has to happen for a fault to happen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Event {
+    /// Octets pass on a stream.
+    Passing(Unit, Direction),
+    /// A connection to a peer is about to be opened.
+    Connect(Which),
+    /// A peer has opened a connection, which a listener is about to take.
+    Accept(Which),
+    /// A result is about to be placed in a completion queue.
+    Completion(Which),
+    /// The owner is asked for something, by a call of this name.
+    Call(Which, String),
+}
+
+/// Over what events are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// On each stream or queue from 1.
+    #[default]
+    Each,
+    /// Only on the stream or queue with this number, in the order in which they were made, from 1.
+    One(u64),
+    /// Over all streams or queues together.
+    All,
+}
+
+/// Which peers an event counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// All with this address.
+    Address(IpAddr),
+    /// The one with this address and port.
+    Port(SocketAddr),
+}
+
+impl Peer {
+    /// Whether this address is meant.
+    #[must_use]
+    pub fn is(&self, peer: SocketAddr) -> bool {
+        match self {
+            Self::Address(address) => address.to_canonical() == peer.ip().to_canonical(),
+            Self::Port(address) => {
+                address.port() == peer.port()
+                    && address.ip().to_canonical() == peer.ip().to_canonical()
+            }
+        }
+    }
+}
+
+/// A part of an FPDU or of a start-up frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// `ULPDU_Length`, or the `PD_Length` of a start-up frame.
+    Length,
+    /// The DDP header with RDMAP's control octet, 14 or 18 octets, or the 20 octets before the Private Data.
+    Header,
+    /// What follows the header, or the Private Data.
+    Payload,
+    /// The CRC field. Start-up frames have none.
+    Crc,
+}
+
+impl Field {
+    pub(super) const ALL: [Self; 4] = [Self::Length, Self::Header, Self::Payload, Self::Crc];
+
+    /// The name in a plan.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Length => "length",
+            Self::Header => "header",
+            Self::Payload => "payload",
+            Self::Crc => "CRC",
+        }
+    }
+}
+
+/// At which octet of what passes something is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Behind the last one.
+    #[default]
+    End,
+    /// Behind so many; 0 is before the first one. What is shorter has no such place, and nothing is done.
+    Octet(u64),
+}
+
+/// What is done when an event happens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// The connection is reset.
+    Reset(Place),
+    /// The direction ends there, and what would follow is thrown away.
+    Close(Place),
+    /// Nothing follows for this time, or for ever. Held are a direction of a stream, an attempt to connect, a peer that waits to be
+    /// accepted, or the results of a queue.
+    Hold(Option<Duration>, Place),
+    /// A bit is inverted: bit 0 is the most significant one of the first octet. In a message it is one of its first FPDU.
+    Flip {
+        /// Which bit.
+        bit: u32,
+        /// Of what.
+        of: Field,
+        /// The CRC is made to fit what was changed, so that the receiver does not find out by it.
+        good_crc: bool,
+    },
+    /// The connection does not come about.
+    Refuse,
+    /// A call fails with the status of this name.
+    Fail(String),
+    /// The completion queue breaks down with the status of this name: the one of the event, or those that the stream feeds.
+    BreakQueue(String, Place),
+    /// The device is removed.
+    RemoveDevice(Place),
+}
+
+impl Action {
+    /// [`Reset`](Self::Reset) behind the last octet.
+    #[must_use]
+    pub const fn reset() -> Self {
+        Self::Reset(Place::End)
+    }
+
+    /// [`Close`](Self::Close) behind the last octet.
+    #[must_use]
+    pub const fn close() -> Self {
+        Self::Close(Place::End)
+    }
+
+    /// [`Hold`](Self::Hold) for ever.
+    #[must_use]
+    pub const fn hold() -> Self {
+        Self::Hold(None, Place::End)
+    }
+
+    /// [`Hold`](Self::Hold) for a time.
+    #[must_use]
+    pub const fn hold_for(time: Duration) -> Self {
+        Self::Hold(Some(time), Place::End)
+    }
+
+    /// [`Flip`](Self::Flip), and a CRC that does not fit any more.
+    #[must_use]
+    pub const fn flip(bit: u32, of: Field) -> Self {
+        Self::Flip {
+            bit,
+            of,
+            good_crc: false,
+        }
+    }
+
+    /// The same at another place. Actions that have no place stay as they are.
+    #[must_use]
+    pub fn after_octet(mut self, octets: u64) -> Self {
+        if let Some(place) = self.place_mut() {
+            *place = Place::Octet(octets);
+        }
+        self
+    }
+
+    fn place_mut(&mut self) -> Option<&mut Place> {
+        match self {
+            Self::Reset(place)
+            | Self::Close(place)
+            | Self::Hold(_, place)
+            | Self::BreakQueue(_, place)
+            | Self::RemoveDevice(place) => Some(place),
+            Self::Flip { .. } | Self::Refuse | Self::Fail(_) => None,
+        }
+    }
+
+    /// Where it is done. Actions that have no place are done as a whole.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        match self {
+            Self::Reset(place)
+            | Self::Close(place)
+            | Self::Hold(_, place)
+            | Self::BreakQueue(_, place)
+            | Self::RemoveDevice(place) => *place,
+            Self::Flip { .. } | Self::Refuse | Self::Fail(_) => Place::End,
+        }
+    }
+}
+
+/// One line of a plan: when what happens, what is done.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// When.
+    pub(super) event: Event,
+    /// Over what it is counted.
+    pub(super) scope: Scope,
+    /// For whom.
+    pub(super) peer: Option<Peer>,
+    /// What.
+    pub(super) action: Action,
+    /// Where it was read; not part of what it says.
+    pub(super) origin: Origin,
+}
+
+/// Where a rule was read, for errors that are found later.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origin {
+    pub(super) line: usize,
+    /// The whole line, with other rules that may stand on it.
+    pub(super) text: String,
+    /// Where the names stand that only the owner knows.
+    pub(super) call: usize,
+    pub(super) status: usize,
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            event,
+            scope,
+            peer,
+            action,
+            origin: _,
+        } = self;
+        (event, scope, peer, action) == (&other.event, &other.scope, &other.peer, &other.action)
+    }
+}
+
+impl Eq for Rule {}
+
+impl Rule {
+    /// A rule for each stream or queue, whoever the peer is.
+    #[must_use]
+    pub fn new(event: Event, action: Action) -> Self {
+        Self {
+            event,
+            scope: Scope::Each,
+            peer: None,
+            action,
+            origin: Origin::default(),
+        }
+    }
+
+    /// Counts otherwise.
+    #[must_use]
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// Only for this peer.
+    #[must_use]
+    pub fn with_peer(mut self, peer: Peer) -> Self {
+        self.peer = Some(peer);
+        self
+    }
+
+    /// The line of the text, counted from 1; of a plan that was not read, the number of the rule.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.origin.line
+    }
+}
+
+/// A list of rules, made one by one or read from text.
+///
+/// ```
+/// use iwarp_io::faults::{Action, Direction, Event, Kind, Plan, Rule, Unit, Which};
+///
+/// let unit = Unit::FpduOf { fpdu: Which::Nth(3), of: Which::Nth(2), kind: Kind::ReadResponse };
+/// let rule = Rule::new(Event::Passing(unit, Direction::Sent), Action::reset());
+/// let plan = Plan::new().with_rule(rule)?;
+/// assert_eq!(plan.to_string(), "when 3rd FPDU of 2nd Read Response sent: reset\n");
+/// assert_eq!(plan, plan.to_string().parse()?);
+/// # Ok::<(), iwarp_io::faults::PlanError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub(super) rules: Vec<Rule>,
+}
+
+impl Plan {
+    /// A plan by which nothing goes wrong.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a rule behind those that there are.
+    ///
+    /// # Errors
+    ///
+    /// As for text: the action does not go with the event, or a number or name is out of range. The error shows the rule as it
+    /// would stand in a text.
+    pub fn with_rule(mut self, rule: Rule) -> Result<Self, PlanError> {
+        let text = rule.to_string();
+        let checked: Self = text.parse()?;
+        if checked.rules != [rule] {
+            let problem = "expected a name of one word that is no other word of the language";
+            return Err(PlanError::new((1, 1), problem, &text));
+        }
+        for mut rule in checked.rules {
+            rule.origin.line = self.rules.len() + 1;
+            self.rules.push(rule);
+        }
+        Ok(self)
+    }
+
+    /// The plan that an environment variable or an argument gives: its text, or `@` and the file that has it.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or the text is no plan.
+    pub fn load(given: &str) -> Result<Self, LoadError> {
+        let (text, path) = match given.strip_prefix('@') {
+            None => (given.to_owned(), None),
+            Some(path) => match std::fs::read_to_string(path) {
+                Ok(text) => (text, Some(path.to_owned())),
+                Err(error) => {
+                    let path = path.to_owned();
+                    return Err(LoadError::File { path, error });
+                }
+            },
+        };
+        text.parse()
+            .map_err(|error| LoadError::Text { path, error })
+    }
+
+    /// Its rules in their order.
+    pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.rules.iter()
+    }
+
+    /// Whether it has no rule.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Has the owner look at the names that it alone knows, of calls and of statuses.
+    ///
+    /// # Errors
+    ///
+    /// The first name that one of the two refuses. They are to say what was expected.
+    pub fn check_names(
+        &self,
+        call: impl Fn(&str) -> Result<(), String>,
+        status: impl Fn(&str) -> Result<(), String>,
+    ) -> Result<(), PlanError> {
+        for rule in &self.rules {
+            let Origin { line, text, .. } = &rule.origin;
+            let refused = |at, name: &str, expected: String| {
+                let problem = format!("expected {expected}, found `{name}`");
+                PlanError::new((*line, at), &problem, text)
+            };
+            if let Event::Call(_, name) = &rule.event {
+                call(name).map_err(|expected| refused(rule.origin.call, name, expected))?;
+            }
+            if let Action::Fail(name) | Action::BreakQueue(name, _) = &rule.action {
+                status(name).map_err(|expected| refused(rule.origin.status, name, expected))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Plan {
+    /// The text of the plan, a rule a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))
+    }
+}
