@@ -237,6 +237,11 @@ impl Crate {
                     uses.paths.insert(path.join("::"));
                 }
             }
+            for glob in &module.globs {
+                if let Meaning::Elsewhere(path) = self.resolve(at, glob) {
+                    uses.paths.insert(path.join("::") + "::*");
+                }
+            }
         }
         all
     }
@@ -277,8 +282,9 @@ impl Circle<'_> {
 /// What a file uses that is not of its own crate.
 #[derive(Debug, Default)]
 pub struct Uses {
-    /// The paths, with the imports put in: `std::thread::spawn` for `thread::spawn` below `use std::thread`. Names that no
-    /// module defines, such as those of local variables, are among them.
+    /// The paths, with the imports put in: `std::thread::spawn` for `thread::spawn` below `use std::thread`, and
+    /// `std::thread::*` where all of a module is brought in. Names that no module defines, such as those of local variables,
+    /// are among them.
     pub paths: BTreeSet<String>,
     /// The names of all methods that are called, of whatever type.
     pub methods: BTreeSet<String>,

@@ -227,6 +227,7 @@ fn modules_are_found_in_their_files() {
 fn paths_of_other_crates_are_told_in_full() {
     let lib = "mod sync; use std::thread; use std::time::Instant as Clock; use sync::net::TcpStream;
         fn f() { thread::spawn(g); Clock::now(); TcpStream::connect(1); assert!(::rustix::net::socket()); }
+        use std::sync::*;
         #[cfg(test)] fn t() { std::fs::read(1); }";
     let sync = "#[cfg(loom)] pub use loom::net; #[cfg(not(loom))] pub use std::net;";
     let made_up = MadeUp::of(&[("lib.rs", lib), ("sync.rs", sync)]);
@@ -236,6 +237,7 @@ fn paths_of_other_crates_are_told_in_full() {
         "std::time::Instant::now",
         "std::net::TcpStream::connect",
         "rustix::net::socket",
+        "std::sync::*",
     ] {
         assert!(paths.contains(path), "{path}: {paths:?}");
     }

@@ -1,10 +1,10 @@
-//! How the crates are built up: no circle of modules.
+//! No files of a crate depend on each other in a circle.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use softnd_tests::structure::Crate;
+
+use crate::{folders, root, short};
 
 /// Files that still depend on each other in a circle. Lines are deleted and never added: the test says which.
 const IN_A_CIRCLE: &[&str] = &[
@@ -97,21 +97,6 @@ const IN_A_CIRCLE: &[&str] = &[
     "crates/softnd/src/qp/removal.rs",
 ];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
-}
-
-/// The folders of the packages below `crates`.
-fn folders() -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join("crates")).unwrap();
-    let mut folders: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    folders.sort();
-    folders
-}
-
 #[test]
 fn no_modules_depend_on_each_other_in_a_circle() {
     let root = root();
@@ -122,11 +107,7 @@ fn no_modules_depend_on_each_other_in_a_circle() {
         for part in Crate::of_package(&folder) {
             files += part.files().len();
             for circle in part.circles() {
-                let names = circle.files.iter().map(|file| {
-                    let name = file.strip_prefix(&root).unwrap();
-                    name.to_str().unwrap().to_owned()
-                });
-                let names: Vec<_> = names.collect();
+                let names: Vec<_> = circle.files.iter().map(|file| short(file)).collect();
                 if names
                     .iter()
                     .any(|name| !IN_A_CIRCLE.contains(&name.as_str()))

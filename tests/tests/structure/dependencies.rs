@@ -1,0 +1,181 @@
+//! Which crate depends on which.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::process::Command;
+
+use crate::root;
+
+/// The crates of the workspace that a crate may depend on.
+const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
+    ("rdma-buffer", &[]),
+    // A provider over hardware needs the traits and nothing of iWARP.
+    ("netdirect", &["rdma-buffer"]),
+    ("iwarp", &[]),
+    ("iwarp-mem", &["iwarp", "rdma-buffer"]),
+    // The driver knows no type of NetworkDirect: another face will stand on it.
+    ("iwarp-io", &["iwarp", "iwarp-mem", "rdma-buffer"]),
+    ("softnd", &["iwarp-io", "netdirect"]),
+    // An encoder of its own: a mistake of the engine cannot hide in both ends.
+    ("iwarp-conform", &[]),
+    ("nd", &["iwarp-conform", "netdirect", "softnd"]),
+    ("softnd-tests", &["iwarp-conform", "netdirect", "softnd"]),
+    (
+        "softnd-benches",
+        &["iwarp", "iwarp-mem", "nd", "netdirect", "softnd"],
+    ),
+    ("softnd-fuzz", &["iwarp"]),
+];
+
+/// Dependencies beyond [`MAY_DEPEND_ON`] that are on their way out. Lines are deleted and never added: the test says which.
+const FOR_NOW: &[(&str, &str)] = &[("softnd", "iwarp"), ("softnd", "iwarp-mem")];
+
+/// Dependencies beyond [`MAY_DEPEND_ON`] of the tests of a crate.
+const OF_TESTS: &[(&str, &str)] = &[
+    // The Memory of the engine's tests is copied to and from.
+    ("rdma-buffer", "iwarp"),
+];
+
+/// One dependency of one package of the workspace.
+struct Dependency {
+    of: String,
+    on: String,
+    is_of_tests: bool,
+}
+
+/// The dependencies of all packages, as cargo understands the manifests.
+fn dependencies() -> Vec<Dependency> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let args = ["metadata", "--no-deps", "--format-version=1", "--offline"];
+    let output = Command::new(cargo)
+        .args(args)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut found = Vec::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let target = dependency["target"].as_str().unwrap_or_default();
+            found.push(Dependency {
+                of: package["name"].as_str().unwrap().to_owned(),
+                on: dependency["name"].as_str().unwrap().to_owned(),
+                is_of_tests: dependency["kind"] == "dev" || target == "cfg(loom)",
+            });
+        }
+    }
+    found
+}
+
+#[test]
+fn crates_depend_on_each_other_as_the_picture_shows() {
+    let own: BTreeSet<&str> = MAY_DEPEND_ON.iter().map(|(name, _)| *name).collect();
+    let all = dependencies();
+    let mut wrong = String::new();
+    let mut used = BTreeSet::new();
+    for Dependency {
+        of,
+        on,
+        is_of_tests,
+    } in &all
+    {
+        let row = MAY_DEPEND_ON.iter().find(|(name, _)| name == of);
+        let Some((_, may)) = row else {
+            wrong += &format!("{of} is missing in MAY_DEPEND_ON\n");
+            continue;
+        };
+        let pair = (of.as_str(), on.as_str());
+        if !own.contains(pair.1) || may.contains(&pair.1) {
+            continue;
+        }
+        if FOR_NOW.contains(&pair) || (*is_of_tests && OF_TESTS.contains(&pair)) {
+            used.insert(pair);
+        } else {
+            wrong += &format!(
+                "{of} must not depend on {on}: MAY_DEPEND_ON lists what it may depend on\n"
+            );
+        }
+    }
+    for (name, list) in [("FOR_NOW", FOR_NOW), ("OF_TESTS", OF_TESTS)] {
+        for pair in list.iter().filter(|pair| !used.contains(*pair)) {
+            let (of, on) = pair;
+            wrong += &format!("{of} no longer depends on {on}: delete the line from {name}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    let own = all
+        .iter()
+        .filter(|dependency| own.contains(&*dependency.on));
+    assert!(own.count() > 15, "the crates depend on each other");
+}
+
+/// The rows of the table of dependencies in `docs/architecture.md`: the crates, and who uses them.
+fn told() -> Vec<(String, Vec<String>)> {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let (_, table) = page.split_once("\n| crate | used by | for |\n").unwrap();
+    let mut rows = Vec::new();
+    for row in table.lines().take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let users = cells[2].replace("tests of ", "").replace(" and ", ", ");
+        let users: Vec<_> = users.split(", ").map(str::to_owned).collect();
+        for name in cells[1].split('`').skip(1).step_by(2) {
+            rows.push((name.to_owned(), users.clone()));
+        }
+    }
+    rows
+}
+
+/// The name under which the page knows a package.
+fn told_name(package: &str) -> &str {
+    match package {
+        "softnd-tests" => "tests",
+        "softnd-benches" => "benches",
+        "softnd-fuzz" => "fuzz",
+        name => name,
+    }
+}
+
+#[test]
+fn the_page_names_each_dependency_and_all_who_use_it() {
+    let own: Vec<&str> = MAY_DEPEND_ON.iter().map(|(name, _)| *name).collect();
+    let all = dependencies();
+    let told = told();
+    let mut wrong = String::new();
+    for Dependency {
+        of,
+        on,
+        is_of_tests,
+    } in &all
+    {
+        if own.contains(&on.as_str()) {
+            continue;
+        }
+        let user = told_name(of);
+        match told.iter().find(|(name, _)| name == on) {
+            None => wrong += &format!("{on}, which {of} uses, has no row\n"),
+            Some((_, users)) if !is_of_tests && !users.iter().any(|name| name == user) => {
+                wrong += &format!("the row of {on} does not name {user}, which uses it\n");
+            }
+            Some(_) => {}
+        }
+    }
+    for (on, users) in &told {
+        for of in own.iter().filter(|of| {
+            users.iter().any(|user| user == told_name(of))
+                && !all
+                    .iter()
+                    .any(|dependency| dependency.of == **of && dependency.on == *on)
+        }) {
+            let user = told_name(of);
+            wrong += &format!("the row of {on} names {user}, which does not use it\n");
+        }
+        if !all.iter().any(|dependency| dependency.on == *on) {
+            wrong += &format!("{on} has a row, and nobody uses it\n");
+        }
+    }
+    assert!(wrong.is_empty(), "docs/architecture.md:\n{wrong}");
+    assert!(told.len() > 20, "the table has its rows");
+}

@@ -1,0 +1,30 @@
+//! What the picture in `docs/architecture.md` promises: which crate depends on which, where a program meets the system, and
+//! that no files of a crate depend on each other in a circle.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+mod circles;
+mod dependencies;
+mod places;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+/// The folders of the packages below `crates`.
+fn folders() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("crates")).unwrap();
+    let mut folders: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    folders
+}
+
+/// The name of a file from the root of the repository.
+fn short(file: &Path) -> String {
+    let name = file.strip_prefix(root()).unwrap();
+    name.to_str().unwrap().to_owned()
+}

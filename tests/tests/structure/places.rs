@@ -1,0 +1,243 @@
+//! Where code may be `unsafe`, open sockets, start threads and read a clock.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use softnd_tests::structure::{Crate, Uses};
+
+use crate::{folders, root, short};
+
+/// What only some places may do.
+struct Rule {
+    /// What they may do, as in "must not …".
+    what: &'static str,
+    /// The paths of other crates by which it is done; a module stands for all that is in it.
+    paths: &'static [&'static str],
+    /// The methods by which it is done.
+    methods: &'static [&'static str],
+    /// Files and folders below `crates` that may do it. A place that no longer does loses its line: the test says which.
+    places: &'static [&'static str],
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        what: "use sockets, or wait for them",
+        paths: &[
+            "socket2",
+            "mio",
+            "libc",
+            "if_addrs",
+            "rustix::net",
+            "rustix::event",
+            "std::net::TcpListener",
+            "std::net::TcpStream",
+            "std::net::UdpSocket",
+            "std::os::unix::net",
+        ],
+        methods: &[],
+        places: &[
+            "iwarp-conform/src/bench.rs",
+            "iwarp-conform/src/conn.rs",
+            "iwarp-io/src/progress/readiness",
+            // The one system call over registered memory.
+            "iwarp-mem/src/io.rs",
+            "nd/src/admission.rs",
+            "nd/src/perf",
+            "nd/src/session.rs",
+            "nd/src/wire_conform/suite.rs",
+            "softnd/src/cm",
+            "softnd/src/ports.rs",
+            "softnd/src/provider.rs",
+            "softnd/src/stream.rs",
+        ],
+    },
+    Rule {
+        what: "start threads",
+        paths: &[
+            "std::thread::Builder",
+            "std::thread::spawn",
+            "std::thread::scope",
+        ],
+        methods: &[],
+        places: &[
+            "iwarp-conform/src/bench.rs",
+            "iwarp-io/src/progress/background.rs",
+            "nd/src/admission.rs",
+        ],
+    },
+    Rule {
+        what: "read a clock, or sleep by it",
+        paths: &[
+            "std::time::Instant::now",
+            "std::time::SystemTime::now",
+            "std::thread::sleep",
+            "rustix::time",
+            "rustix::thread::nanosleep",
+        ],
+        methods: &["elapsed"],
+        places: &[
+            // The program, and the suite of a raw peer, wait by the wall clock.
+            "iwarp-conform/src",
+            "nd/src",
+            // Two connections whose virtual clock begins at some moment.
+            "iwarp/src/testing/pair.rs",
+            "iwarp-io/src/capture/mod.rs",
+            "iwarp-io/src/log.rs",
+            "iwarp-io/src/progress",
+            "iwarp-io/src/transport/sim/world.rs",
+            // Waits that the application limits.
+            "netdirect/src/event.rs",
+            "netdirect/src/ext.rs",
+            "netdirect/src/overlapped.rs",
+            "netdirect/src/port.rs",
+            "softnd/src/cm",
+            "softnd/src/qp.rs",
+        ],
+    },
+    Rule {
+        // SEC-008: what nobody may guess comes from the operating system. The hashers of the standard library promise
+        // neither that their keys cannot be guessed nor that they hash alike tomorrow.
+        what: "take random numbers from a hasher",
+        paths: &[
+            "std::collections::hash_map::DefaultHasher",
+            "std::collections::hash_map::RandomState",
+            "std::hash::DefaultHasher",
+            "std::hash::RandomState",
+        ],
+        methods: &[],
+        places: &[],
+    },
+];
+
+/// The files that may hold `unsafe`. A file that no longer does loses its line.
+const UNSAFE: &[&str] = &[
+    "iwarp-mem/src/io.rs",
+    "iwarp-mem/src/table.rs",
+    "rdma-buffer/src/buffer.rs",
+    "rdma-buffer/src/copy.rs",
+    "rdma-buffer/src/copy/one_pass.rs",
+];
+
+impl Rule {
+    /// By which of its means a file does it, if it does.
+    fn means(&self, uses: &Uses) -> Option<String> {
+        let is_within = |path: &str, module: &str| {
+            let rest = path.strip_prefix(module);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        let is_means = |path: &&String| {
+            // With all of a module come those of its items that are meant.
+            let all_of = path.strip_suffix("::*");
+            self.paths.iter().any(|means| {
+                is_within(path, means) || all_of.is_some_and(|all_of| is_within(means, all_of))
+            })
+        };
+        let path = uses.paths.iter().find(is_means).cloned();
+        let method = self
+            .methods
+            .iter()
+            .find(|method| uses.methods.contains(**method));
+        path.or(method.map(|method| format!(".{method}()")))
+    }
+}
+
+/// Each file of each crate with what it uses, tests left out.
+fn all_uses() -> Vec<(String, Uses)> {
+    let mut all = Vec::new();
+    for folder in folders() {
+        for part in Crate::of_package(&folder) {
+            let uses = part.uses().into_iter();
+            all.extend(uses.map(|(file, uses)| {
+                let name = short(file);
+                (name.strip_prefix("crates/").unwrap().to_owned(), uses)
+            }));
+        }
+    }
+    all
+}
+
+/// Whether a file is a place, or stands in it.
+fn is_in(file: &str, place: &str) -> bool {
+    let rest = file.strip_prefix(place);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[test]
+fn sockets_threads_and_clocks_are_where_they_may_be() {
+    let all = all_uses();
+    let mut wrong = String::new();
+    for rule in RULES {
+        let what = rule.what;
+        let mut used = BTreeSet::new();
+        for (file, uses) in &all {
+            let Some(means) = rule.means(uses) else {
+                continue;
+            };
+            match rule.places.iter().find(|place| is_in(file, place)) {
+                Some(place) => drop(used.insert(*place)),
+                None => wrong += &format!("{file} must not {what}: {means}\n"),
+            }
+        }
+        for place in rule.places.iter().filter(|place| !used.contains(**place)) {
+            wrong += &format!("{place} does not {what}: delete its line\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(all.len() > 200, "the crates have more files");
+}
+
+#[test]
+fn unsafe_stands_where_it_may_be() {
+    let mut wrong = String::new();
+    let mut used = BTreeSet::new();
+    for (file, uses) in all_uses() {
+        if !uses.has_unsafe {
+            continue;
+        }
+        match UNSAFE.iter().find(|place| **place == file) {
+            Some(place) => drop(used.insert(*place)),
+            None => wrong += &format!("{file} must not hold unsafe\n"),
+        }
+    }
+    for place in UNSAFE.iter().filter(|place| !used.contains(**place)) {
+        wrong += &format!("{place} holds no unsafe: delete its line\n");
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The compiler refuses `unsafe` in every crate but the two that have some, tests included.
+#[test]
+fn a_crate_without_unsafe_forbids_it() {
+    let mut seen = 0;
+    for folder in folders() {
+        let name = short(&folder);
+        let has_some = UNSAFE
+            .iter()
+            .any(|file| is_in(&format!("crates/{file}"), &name));
+        for root in ["src/lib.rs", "src/main.rs"].map(|root| folder.join(root)) {
+            if let Ok(text) = fs::read_to_string(&root) {
+                let forbids = text.lines().any(|line| line == "#![forbid(unsafe_code)]");
+                assert_eq!(forbids, !has_some, "{}", root.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 6, "the crates have roots");
+}
+
+#[test]
+fn nd_names_its_providers_in_one_place() {
+    let code = Crate::of_package(&root().join("crates/nd"));
+    let files: Vec<_> = code.iter().flat_map(|code| code.files()).collect();
+    let place = root().join("crates/nd/src/provider.rs");
+    for path in &files {
+        let text = fs::read_to_string(path).unwrap().to_lowercase();
+        let names = text.contains("softnd");
+        if **path == place {
+            assert!(names, "{}: the place has moved", path.display());
+        } else {
+            assert!(!names, "{} names a provider", path.display());
+        }
+    }
+    assert!(files.len() > 50, "nd has more modules");
+}
