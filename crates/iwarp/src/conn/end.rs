@@ -6,7 +6,7 @@ use super::Connection;
 use super::config::StreamEnd;
 use super::event::{Event, Notice};
 use super::fault::{Fault, Included};
-use super::queues::InitiatorQueue;
+use super::initiator::InitiatorQueue;
 use super::work::{RequestKind, WqeStatus};
 use crate::ddp::{Header, TaggedHeader, UntaggedError};
 use crate::mpa;

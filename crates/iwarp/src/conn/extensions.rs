@@ -10,7 +10,7 @@ use super::batch::TxBatch;
 use super::end::About;
 use super::fault::{Fault, read_refused};
 use super::frame::{self, Budget};
-use super::queues::Work;
+use super::initiator::Work;
 use super::rx::{Handled, check_header_length};
 use super::tx::{Asked, Asker, Inbound, Outbound, Step};
 use super::work::WqeStatus;

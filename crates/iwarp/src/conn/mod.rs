@@ -19,7 +19,7 @@
 //! # }
 //! ```
 //!
-//! How it is cut: [`queues`](self) hold work requests, `rx` takes FPDUs in, `tx` and `send` make them, `extensions` has
+//! How it is cut: `initiator` and `receives` hold work requests, `rx` takes FPDUs in, `tx` and `send` make them, `extensions` has
 //! both halves of RFC 7306, `end` holds every way a stream can end.
 
 mod batch;
@@ -31,7 +31,9 @@ mod event;
 mod extensions;
 mod fault;
 mod frame;
-mod queues;
+mod initiator;
+mod receives;
+mod ring;
 mod rx;
 mod send;
 mod tx;
@@ -57,7 +59,8 @@ use crate::types::{ReadLimits, Sge};
 
 use end::Phase;
 use event::{Notice, Notices};
-use queues::{InitiatorQueue, ReceiveQueue};
+use initiator::InitiatorQueue;
+use receives::ReceiveQueue;
 use rx::Rx;
 use tx::Tx;
 

@@ -5,7 +5,7 @@ use super::batch::{MAX_PARTS, TxBatch};
 use super::config::Ready;
 use super::end::Failing;
 use super::frame::{self, Budget, Framing};
-use super::queues::Work;
+use super::initiator::Work;
 use super::tx::{Asked, Asker, Current, Last, Outbound, Step};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};

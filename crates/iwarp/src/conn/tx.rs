@@ -11,7 +11,7 @@ use super::batch::{TxBatch, TxLimit};
 use super::config::Ready;
 use super::end::{About, Failing, Phase};
 use super::frame::Budget;
-use super::queues::Work;
+use super::initiator::Work;
 use crate::ddp::{Header, TaggedHeader, UntaggedHeader};
 use crate::memory::{Memory, Span};
 use crate::mpa::fpdu;
