@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use iwarp::{
-    Connection, Event, InitiatorWqe, Markers, Memory, Operation, Payload, Pd, PieceRef, QueueSizes,
-    ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge, StreamConfig, StreamId, TxBatch,
-    TxLimit, WqeStatus,
+    Connection, Event, InitiatorWqe, Markers, Memory, Operation, OwnQueue, Payload, Pd, PieceRef,
+    QueueSizes, ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge, StreamConfig, StreamId,
+    TxBatch, TxLimit, WqeStatus,
 };
 
 /// The protection domain of both ends.
@@ -228,7 +228,7 @@ impl<M: Memory> Link<M> {
     /// When it does not take everything.
     pub fn receive(&mut self) -> usize {
         let input = &self.wire[..self.filled];
-        let taken = self.passive.handle_bytes(input, &self.memory);
+        let taken = self.passive.handle_bytes(input, &self.memory, OwnQueue);
         assert_eq!(taken, input.len(), "the wire holds whole FPDUs");
         completed(&mut self.passive)
     }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use iwarp::mpa::fpdu;
 use iwarp::{
     AtomicOp, Completion, Connection, Event, InitiatorWqe, Markers, Memory as _, Operation,
-    Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, STag,
-    Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId,
-    WqeStatus,
+    OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind,
+    Role, STag, Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind,
+    WindowId, WqeStatus,
 };
 
 use crate::input::Input;
@@ -670,7 +670,7 @@ impl Side {
 
     /// The engine looks at what has been delivered.
     pub(crate) fn receive(&mut self) {
-        let consumed = self.conn.handle_bytes(&self.inbox, &self.mem);
+        let consumed = self.conn.handle_bytes(&self.inbox, &self.mem, OwnQueue);
         assert!(consumed <= self.inbox.len());
         let taken: Vec<u8> = self.inbox.drain(..consumed).collect();
         if let Some(inbound) = self.inbound.as_mut().filter(|_| self.conn.is_running()) {
@@ -682,7 +682,7 @@ impl Side {
                 "it could go on"
             );
             assert_eq!(
-                self.conn.handle_bytes(&self.inbox, &self.mem),
+                self.conn.handle_bytes(&self.inbox, &self.mem, OwnQueue),
                 0,
                 "the same octets again"
             );

@@ -10,9 +10,9 @@ use std::{
 };
 
 use iwarp::{
-    Completion, Connection, Event, InitiatorWqe, Markers, Operation, Payload, Pd, QueueSizes,
-    ReadLimits, Ready, RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId, TxBatch, TxLimit,
-    WqeStatus,
+    Completion, Connection, Event, InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd,
+    QueueSizes, ReadLimits, Ready, RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId,
+    TxBatch, TxLimit, WqeStatus,
 };
 use iwarp_mem::{
     Registration, Rights, Table,
@@ -124,7 +124,7 @@ impl Side {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
-        let used = self.conn.handle_bytes(&self.staging, &self.table);
+        let used = self.conn.handle_bytes(&self.staging, &self.table, OwnQueue);
         self.staging.drain(..used);
         while let Some(event) = self.conn.poll_event() {
             match event {

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use crate::types::ReadLimits;
+use super::work::PostError;
+use crate::types::{ReadLimits, Sge};
 
 /// Who opened the connection, RFC 5044 section 7.1: the Responder may not send before the Initiator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +43,25 @@ pub struct QueueSizes {
     pub inline: u32,
     /// Octets of one request (MaxTransferLength).
     pub max_transfer: u32,
+}
+
+impl QueueSizes {
+    /// Octets of a Receive with these SGEs, if it is one that these queues may have.
+    pub(super) fn receive_length(&self, sges: &[Sge]) -> Result<u32, PostError> {
+        if sges.len() > self.receive_sges as usize {
+            return Err(PostError::TooManySges);
+        }
+        self.sum(sges)
+    }
+
+    /// Octets of a list of SGEs, if one request may have as many: less than 2^32 (DDP-041).
+    pub(super) fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
+        let length: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
+        u32::try_from(length)
+            .ok()
+            .filter(|length| *length <= self.max_transfer)
+            .ok_or(PostError::TooLong)
+    }
 }
 
 /// In which directions of a stream markers stand: each is its receiver's to choose (MPA-032, RFC 5044 section 7.1.1).

@@ -12,6 +12,7 @@ use super::Connection;
 use super::end::About;
 use super::fault::Fault;
 use super::frame::to_u32;
+use super::receives::{OwnQueue, ReceiveSource};
 use super::rx::Handled;
 use crate::ddp::{Header, Segment, TaggedSegment, UntaggedSegment};
 use crate::memory::{Access, Memory, Span};
@@ -136,11 +137,17 @@ impl Connection {
 
     /// `input` is the front of an FPDU of `octets`, more than are here. If it can be placed as it comes, that begins;
     /// returns how much of it is done with.
-    pub(super) fn begin_early(&mut self, input: &[u8], octets: usize, mem: &impl Memory) -> usize {
+    pub(super) fn begin_early(
+        &mut self,
+        input: &[u8],
+        octets: usize,
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> usize {
         if octets < self.config.early || !self.rx.seen {
             return 0;
         }
-        let Some(early) = self.early(input, mem) else {
+        let Some(early) = self.early(input, mem, receives) else {
             return 0;
         };
         let payload_at = fpdu::HEADER_LEN + early.header.as_bytes().len();
@@ -151,7 +158,12 @@ impl Connection {
 
     /// The checks of a whole segment, of which the header is here. What does not pass, or is of another kind, waits for
     /// its end, and is answered then.
-    fn early(&mut self, input: &[u8], mem: &impl Memory) -> Option<Early> {
+    fn early(
+        &mut self,
+        input: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> Option<Early> {
         let (length, ulpdu) = input.split_first_chunk()?;
         let length = u16::from_be_bytes(*length);
         let (header, _) = Header::split(ulpdu).ok()?;
@@ -182,7 +194,7 @@ impl Connection {
             }
             (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
                 let received = self.check_on_send_queue(opcode, &segment).ok()?;
-                let (receive, _) = self.receive.current()?;
+                let (receive, _) = self.receive.current_or_drawn(receives, &self.sizes)?;
                 let capacity = receive.length;
                 received
                     .checked_add(size)
@@ -241,7 +253,8 @@ impl Connection {
             (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
             (_, Segment::Tagged(segment)) => self.receive_read_response(&segment, &[], mem),
             (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
-                self.receive_send(opcode, &segment, &[], mem)
+                // It has its Receive since it began.
+                self.receive_send(opcode, &segment, &[], mem, OwnQueue)
             }
             // Not reached: `early` begins no others.
             (_, Segment::Untagged(_)) => Err(OperationError::UnexpectedOpcode.into()),

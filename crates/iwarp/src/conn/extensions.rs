@@ -11,6 +11,7 @@ use super::end::About;
 use super::fault::{Fault, read_refused};
 use super::frame::{self, Budget};
 use super::initiator::Work;
+use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
 use super::tx::{Asked, Asker, Inbound, Outbound, Step};
 use super::work::WqeStatus;
@@ -37,6 +38,7 @@ impl Connection {
         opcode: Opcode,
         segment: &UntaggedSegment<'_>,
         ulpdu: &[u8],
+        receives: impl ReceiveSource,
     ) -> Result<Handled, Fault> {
         self.check_on_send_queue(opcode, segment)?;
         if segment.payload.len() > IMMEDIATE_LEN {
@@ -45,7 +47,11 @@ impl Connection {
         let Some(data) = segment.payload.first_chunk().filter(|_| segment.last) else {
             return Err(OperationError::Unspecified.into()); // RDMAPX-023
         };
-        if self.receive.current().is_none() {
+        if self
+            .receive
+            .current_or_drawn(receives, &self.sizes)
+            .is_none()
+        {
             return self.stall(ulpdu);
         }
         self.take_receive();

@@ -6,15 +6,15 @@
 //! latency, never a wrong state.
 //!
 //! ```no_run
-//! # use iwarp::{Connection, Memory, TxBatch, TxLimit};
+//! # use iwarp::{Connection, Memory, OwnQueue, TxBatch, TxLimit};
 //! # fn turn(conn: &mut Connection, mem: &impl Memory, batch: &mut TxBatch, limit: TxLimit,
 //! #         staging: &mut Vec<u8>, mut write: impl FnMut(&TxBatch) -> u64) {
-//! let taken = conn.handle_bytes(staging, mem);        // what the transport received
-//! staging.drain(..taken);                             // a cut FPDU stays with the caller
+//! let taken = conn.handle_bytes(staging, mem, OwnQueue); // what the transport received
+//! staging.drain(..taken);                                // a cut FPDU stays with the caller
 //! conn.poll_transmit(mem, limit, batch);
-//! let octets = write(batch);                          // as much as the transport takes
+//! let octets = write(batch);                             // as much as the transport takes
 //! batch.advance(octets);
-//! conn.handle_transmitted(octets);                    // completes Sends and Writes
+//! conn.handle_transmitted(octets);                       // completes Sends and Writes
 //! while let Some(event) = conn.poll_event() { /* ... */ }
 //! # }
 //! ```
@@ -47,6 +47,7 @@ pub use config::{Markers, QueueSizes, Ready, Role, StreamConfig, StreamEnd};
 pub use counters::{Counters, Traffic};
 pub use event::Event;
 pub use fault::Fault;
+pub use receives::{OwnQueue, ReceiveSlot, ReceiveSource};
 pub use send::terminate_frame;
 pub use work::{Completion, InitiatorWqe, Operation, Payload, PostError, RequestKind, WqeStatus};
 
@@ -66,8 +67,8 @@ use tx::Tx;
 
 /// One stream and its two queues.
 ///
-/// Its memory is set aside at creation, except for what grows with Reads under way (at most the read limits) and then
-/// stays.
+/// Its memory is set aside at creation, except for what grows and then stays: with Reads under way, at most the read limits,
+/// and with Receives that were drawn from a shared source and whose completions wait to be fetched.
 #[derive(Debug)]
 pub struct Connection {
     sizes: QueueSizes,
@@ -189,7 +190,7 @@ impl Connection {
             if list.len() > most as usize {
                 return Err(PostError::TooManySges);
             }
-            self.sum(list)
+            self.sizes.sum(list)
         };
         match *operation {
             Operation::Send { data, .. } | Operation::Write { data, .. } => match data {
@@ -215,15 +216,6 @@ impl Connection {
         }
     }
 
-    /// Octets of a list of SGEs, if one request may have as many: less than 2^32 (DDP-041).
-    fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
-        let length: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
-        u32::try_from(length)
-            .ok()
-            .filter(|length| *length <= self.sizes.max_transfer)
-            .ok_or(PostError::TooLong)
-    }
-
     /// Posts a Receive, connected or not. After the end it comes back flushed (AMB-046). It lets a stalled stream go on:
     /// call [`Connection::handle_bytes`] again.
     ///
@@ -231,10 +223,7 @@ impl Connection {
     ///
     /// See [`PostError`]; the connection is as it was (QP-002).
     pub fn post_receive(&mut self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
-        if sges.len() > self.sizes.receive_sges as usize {
-            return Err(PostError::TooManySges);
-        }
-        let length = self.sum(sges)?;
+        let length = self.sizes.receive_length(sges)?;
         self.receive.post(context, sges, length)?;
         if !matches!(self.phase, Phase::Idle | Phase::Running) {
             self.receive.flush();
@@ -281,7 +270,8 @@ impl Connection {
         self.next_source().is_some()
     }
 
-    /// An inbound Send waits for a Receive: the transport need not be read, so that the peer feels it (IW-027).
+    /// An inbound Send waits for a Receive: the transport need not be read, so that the peer feels it (IW-027). A Receive that
+    /// was posted to a shared source ends the wait in the next [`Connection::handle_bytes`].
     pub fn is_stalled(&self) -> bool {
         self.phase == Phase::Running && self.rx.has_stalled() && self.receive.current().is_none()
     }

@@ -1,9 +1,56 @@
-//! The queue of Receives: a ring whose slots and SGEs are set aside once.
+//! The Receives of a connection: its own queue, and sources that several connections share.
+//!
+//! A shared Receive becomes the connection's own when a message needs it, and from there on has the life of one that was
+//! posted to the connection: it is filled, fails or is flushed there, once, and completes there.
 
 use super::config::QueueSizes;
 use super::ring::{slot_of, slots_for};
 use super::work::{Completion, PostError, RequestKind, WqeStatus};
 use crate::types::{STag, Sge};
+
+/// Who supplies Receives when the connection's own queue has none: an argument of each call that may need one.
+///
+/// A handle, which is cheap to copy; for a queue that connections of several threads share, a reference to the queue and the
+/// name of the connection that asks.
+pub trait ReceiveSource: Copy {
+    /// Hands the Receive that was posted first to [`ReceiveSlot::fill`], and takes it out of the queue; or does nothing where
+    /// there is none.
+    ///
+    /// A connection that gets none waits, with [`Event::Stalled`](super::Event::Stalled) where a whole Send is here. It asks
+    /// again when [`handle_bytes`](super::Connection::handle_bytes) is called again. So a source that finds no Receive notes who
+    /// has asked, before it lets go of its lock; whoever posts the next Receive has that connection driven.
+    fn draw(self, slot: ReceiveSlot<'_>);
+}
+
+/// No Receives but those that were posted to the connection itself ([`post_receive`](super::Connection::post_receive)).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnQueue;
+
+impl ReceiveSource for OwnQueue {
+    #[inline(always)]
+    fn draw(self, _: ReceiveSlot<'_>) {}
+}
+
+/// The place of one Receive in the queue of the connection that asks for it.
+#[derive(Debug)]
+pub struct ReceiveSlot<'a> {
+    queue: &'a mut ReceiveQueue,
+    sizes: &'a QueueSizes,
+}
+
+impl ReceiveSlot<'_> {
+    /// Gives the connection a Receive. It completes, or comes back flushed, on this connection.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::TooManySges`] or [`PostError::TooLong`] where it is not one that could be posted to this connection: the
+    /// connection has not got it.
+    pub fn fill(self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
+        let length = self.sizes.receive_length(sges)?;
+        self.queue.take_in(context, sges, length);
+        Ok(())
+    }
+}
 
 /// One Receive.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +65,17 @@ pub(super) struct Receive {
     invalidated: Option<STag>,
     immediate: Option<[u8; 8]>,
 }
+
+const EMPTY: Receive = Receive {
+    context: 0,
+    length: 0,
+    sges: 0,
+    status: WqeStatus::Flushed,
+    octets: 0,
+    solicited: false,
+    invalidated: None,
+    immediate: None,
+};
 
 /// Receives, used and done in posting order: `head <= done <= tail`.
 #[derive(Debug)]
@@ -36,19 +94,9 @@ impl ReceiveQueue {
     pub(super) fn new(sizes: &QueueSizes) -> Self {
         let slots = slots_for(sizes.receive_depth);
         let sges_each = sizes.receive_sges as usize;
-        let empty = Receive {
-            context: 0,
-            length: 0,
-            sges: 0,
-            status: WqeStatus::Flushed,
-            octets: 0,
-            solicited: false,
-            invalidated: None,
-            immediate: None,
-        };
         Self {
             depth: sizes.receive_depth.into(),
-            slots: vec![empty; slots].into(),
+            slots: vec![EMPTY; slots].into(),
             sges: vec![Sge::default(); slots * sges_each].into(),
             sges_each,
             head: 0,
@@ -70,6 +118,36 @@ impl ReceiveQueue {
         if self.tail - self.head >= self.depth {
             return Err(PostError::QueueFull);
         }
+        self.push(context, sges, length);
+        Ok(())
+    }
+
+    /// Takes a shared Receive in, however many completions wait to be fetched.
+    fn take_in(&mut self, context: u64, sges: &[Sge], length: u32) {
+        debug_assert!(self.done == self.tail, "a Receive is there already");
+        if self.tail - self.head == self.slots.len() as u64 {
+            self.grow();
+        }
+        self.push(context, sges, length);
+    }
+
+    /// Twice the slots. All Receives in them are done, or none would be drawn: their SGEs are not looked at any more.
+    #[cold]
+    fn grow(&mut self) {
+        let slots = 2 * self.slots.len();
+        let mut larger = Self {
+            slots: vec![EMPTY; slots].into(),
+            sges: vec![Sge::default(); slots * self.sges_each].into(),
+            ..*self
+        };
+        for at in self.head..self.tail {
+            let (from, to) = (self.index(at), larger.index(at));
+            larger.slots[to] = self.slots[from];
+        }
+        *self = larger;
+    }
+
+    fn push(&mut self, context: u64, sges: &[Sge], length: u32) {
         let index = self.index(self.tail);
         let start = index * self.sges_each;
         let mut count = 0;
@@ -81,14 +159,22 @@ impl ReceiveQueue {
             context,
             length,
             sges: count,
-            status: WqeStatus::Flushed,
-            octets: 0,
-            solicited: false,
-            invalidated: None,
-            immediate: None,
+            ..EMPTY
         };
         self.tail += 1;
-        Ok(())
+    }
+
+    /// As [`current`](Self::current); where no Receive is posted, `source` is asked for one.
+    #[inline(always)]
+    pub(super) fn current_or_drawn(
+        &mut self,
+        source: impl ReceiveSource,
+        sizes: &QueueSizes,
+    ) -> Option<(&Receive, &[Sge])> {
+        if self.done == self.tail {
+            source.draw(ReceiveSlot { queue: self, sizes });
+        }
+        self.current()
     }
 
     /// The Receive for the message that arrives, if one is posted, and its SGEs.

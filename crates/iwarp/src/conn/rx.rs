@@ -13,6 +13,7 @@ use super::end::{About, Cause, Phase};
 use super::event::Notice;
 use super::fault::{Fault, read_refused, write_refused};
 use super::frame::to_u32;
+use super::receives::ReceiveSource;
 use super::tx::{Asked, Asker, Inbound};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
@@ -205,15 +206,24 @@ impl Connection {
     /// Where a Send finds no Receive, [`Event::Stalled`](super::Event::Stalled) is raised.
     ///
     /// Nothing is taken before [`Connection::start`]. After the end everything is, and dropped (DDP-071, IW-064).
-    pub fn handle_bytes(&mut self, input: &[u8], mem: &impl Memory) -> usize {
+    /// A Send for which the connection itself has no Receive takes one of `receives`.
+    pub fn handle_bytes(
+        &mut self,
+        input: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> usize {
         if self.phase == Phase::Idle {
             return 0;
         }
+        if self.is_stalled() {
+            self.receive.current_or_drawn(receives, &self.sizes);
+        }
         // ULPDUs go on without markers, length, PAD and CRC (MPA-073).
         let mut at = if self.config.markers.received {
-            self.take_frames::<true>(input, mem)
+            self.take_frames::<true>(input, mem, receives)
         } else {
-            self.take_frames::<false>(input, mem)
+            self.take_frames::<false>(input, mem, receives)
         };
         if !self.is_receiving() {
             self.counters.dropped_octets += (input.len() - at) as u64;
@@ -228,7 +238,12 @@ impl Connection {
 
     /// Handles whole FPDUs, as long as there are any and the stream goes on; returns how many octets they had. Markers
     /// are no matter for the streams that have none.
-    fn take_frames<const MARKED: bool>(&mut self, input: &[u8], mem: &impl Memory) -> usize {
+    fn take_frames<const MARKED: bool>(
+        &mut self,
+        input: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> usize {
         let mut at = if MARKED {
             0
         } else {
@@ -257,15 +272,15 @@ impl Connection {
                 Ok(Frame::Incomplete { wanted }) => {
                     self.rx.wanted = wanted;
                     if !MARKED && !crc {
-                        at += self.begin_early(&input[at..], wanted, mem);
+                        at += self.begin_early(&input[at..], wanted, mem, receives);
                     }
                     break;
                 }
                 Ok(Frame::Complete { ulpdu, consumed }) => {
                     let handled = if MARKED {
-                        self.handle_apart(ulpdu, mem)
+                        self.handle_apart(ulpdu, mem, receives)
                     } else {
-                        self.handle_ulpdu(ulpdu, mem)
+                        self.handle_ulpdu(ulpdu, mem, receives)
                     };
                     match handled {
                         Ok(Handled::Done) => {}
@@ -314,14 +329,24 @@ impl Connection {
 
     /// [`Connection::handle_ulpdu`] for streams with markers.
     #[inline(never)]
-    fn handle_apart(&mut self, ulpdu: &[u8], mem: &impl Memory) -> Result<Handled, Fault> {
-        self.handle_ulpdu(ulpdu, mem)
+    fn handle_apart(
+        &mut self,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> Result<Handled, Fault> {
+        self.handle_ulpdu(ulpdu, mem, receives)
     }
 
     // Where every FPDU passes a call would show: this, and what Sends go through, have two callers only because of
     // markers.
     #[inline(always)]
-    fn handle_ulpdu(&mut self, ulpdu: &[u8], mem: &impl Memory) -> Result<Handled, Fault> {
+    fn handle_ulpdu(
+        &mut self,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> Result<Handled, Fault> {
         // Fields, version, opcode (RDMAP-013, RDMAP-088); the rest is checked by what the message means.
         let segment = Segment::parse(ulpdu)?;
         let ulp = match &segment {
@@ -348,9 +373,11 @@ impl Connection {
                 self.receive_atomic_response(&segment, ulpdu, mem)
             }
             (Opcode::Immediate | Opcode::ImmediateSolicited, Segment::Untagged(segment)) => {
-                self.receive_immediate(opcode, &segment, ulpdu)
+                self.receive_immediate(opcode, &segment, ulpdu, receives)
             }
-            (_, Segment::Untagged(segment)) => self.receive_send(opcode, &segment, ulpdu, mem),
+            (_, Segment::Untagged(segment)) => {
+                self.receive_send(opcode, &segment, ulpdu, mem, receives)
+            }
         }?;
         // A message that waits for a Receive opens the fence as well: the client may post it only when it may send.
         if !core::mem::replace(&mut self.rx.seen, true) && self.config.role == Role::Responder {
@@ -530,9 +557,10 @@ impl Connection {
         segment: &UntaggedSegment<'_>,
         ulpdu: &[u8],
         mem: &impl Memory,
+        receives: impl ReceiveSource,
     ) -> Result<Handled, Fault> {
         let received = self.check_on_send_queue(opcode, segment)?;
-        let Some((receive, _)) = self.receive.current() else {
+        let Some((receive, _)) = self.receive.current_or_drawn(receives, &self.sizes) else {
             return self.stall(ulpdu);
         };
         self.rx.stall = None;

@@ -1,8 +1,10 @@
-//! For tests and fuzz targets (feature `testing`): registered memory made of vectors, and two connections joined by two
-//! byte streams on a virtual clock. No sockets, no threads, no sleeping; the same calls give the same run.
+//! For tests and fuzz targets (feature `testing`): registered memory made of vectors, two connections joined by two byte
+//! streams on a virtual clock, and a queue of Receives that connections share. No sockets, no threads, no sleeping; the same calls give the same run.
 
 mod memory;
 mod pair;
+mod shared;
 
 pub use memory::{Rights, VecMemory};
 pub use pair::{End, Knobs, Pair, SIZES, frames, marked_frames, stream};
+pub use shared::{Share, SharedReceives};

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::VecMemory;
 use crate::conn::{
-    Completion, Connection, Event, Fault, InitiatorWqe, Markers, Operation, PieceRef, PostError,
-    QueueSizes, Ready, Role, StreamConfig, StreamEnd, TxBatch, TxLimit,
+    Completion, Connection, Event, Fault, InitiatorWqe, Markers, Operation, OwnQueue, PieceRef,
+    PostError, QueueSizes, Ready, ReceiveSource, Role, StreamConfig, StreamEnd, TxBatch, TxLimit,
 };
 use crate::memory::{Memory, MessageEnd, Revoked, Scope};
 use crate::mpa::fpdu::{self, Frame};
@@ -178,9 +178,14 @@ impl End {
 
     /// Octets arrive: by turns read straight to their place, if they have one already, and handed in.
     pub fn receive(&mut self, octets: &[u8]) {
+        self.receive_with(octets, OwnQueue);
+    }
+
+    /// As [`End::receive`], with a source of Receives beside the connection's own queue.
+    pub fn receive_with(&mut self, octets: &[u8], receives: impl ReceiveSource) {
         let octets = self.land(octets);
         self.staging.extend_from_slice(octets);
-        let taken = self.conn.handle_bytes(&self.staging, &self.mem);
+        let taken = self.conn.handle_bytes(&self.staging, &self.mem, receives);
         self.staging.drain(..taken);
         self.collect();
     }

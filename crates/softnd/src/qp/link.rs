@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use iwarp::{Connection, Span, StreamEnd, TxBatch, TxLimit};
+use iwarp::{Connection, OwnQueue, Span, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
 use super::mulpdu::Mulpdu;
@@ -334,7 +334,7 @@ impl Link {
         let mut budget = BUDGET;
         loop {
             if *have > 0 {
-                let used = connection.handle_bytes(&staging[..*have], &*core.table);
+                let used = connection.handle_bytes(&staging[..*have], &*core.table, OwnQueue);
                 staging.copy_within(used..*have, 0);
                 *have -= used;
             }

@@ -156,7 +156,10 @@ fn a_transport_reads_to_the_place_across_the_sges_of_a_receive() {
     let data = pattern(250, 3);
     let octets = send(true, 0, &data);
     let mut at = 2 + ddp::UntaggedHeader::LEN;
-    let taken = raw.end.conn.handle_bytes(&octets[..at], &raw.end.mem);
+    let taken = raw
+        .end
+        .conn
+        .handle_bytes(&octets[..at], &raw.end.mem, OwnQueue);
     assert_eq!(taken, at);
     let mut stretches = Vec::new();
     while let Some(place) = raw.end.conn.landing() {

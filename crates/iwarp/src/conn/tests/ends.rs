@@ -276,7 +276,7 @@ fn the_peers_fin_is_told_behind_what_was_done_before_it() {
     // Nobody fetches anything until all has happened.
     let knobs = pair.knobs;
     let octets = pair.a.transmit(&knobs);
-    pair.b.conn.handle_bytes(&octets, &pair.b.mem);
+    pair.b.conn.handle_bytes(&octets, &pair.b.mem, OwnQueue);
     pair.b.transmit(&knobs);
     pair.b.conn.handle_stream_end(StreamEnd::Fin, 0);
     pair.b.collect();

@@ -13,7 +13,7 @@ fn qp_011_nothing_is_posted_before_the_start() {
     );
     assert_eq!(conn.post_receive(1, &[]), Ok(()));
     assert_eq!(
-        conn.handle_bytes(&vector("D1"), &crate::testing::VecMemory::new()),
+        conn.handle_bytes(&vector("D1"), &crate::testing::VecMemory::new(), OwnQueue),
         0
     );
     assert!(!conn.wants_transmit() && !conn.write_side_done());
