@@ -7,6 +7,7 @@
 
 pub mod capture;
 pub mod descriptors;
+pub mod environment;
 pub mod faults;
 #[macro_use]
 pub mod log;

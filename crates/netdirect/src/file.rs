@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::sync::Mutex;
-use crate::{CompletionPort, Error, Result, Status};
+use crate::{CompletionPort, Error, Result, Simulation, Status};
 
 /// The overlapped file of an adapter (`HANDLE hOverlappedFile` of `IND2Adapter::CreateOverlappedFile`): parent of every
 /// object that has overlapped requests.
@@ -50,19 +50,37 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
     fn progress(&self);
 
     /// Progresses until `done` returns true or the deadline has passed, and blocks in between. It may return early, but an
-    /// implementation that always does turns waiting into spinning.
-    fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>);
+    /// implementation that always does turns waiting into spinning. The deadline is a time of the
+    /// [simulation](Self::simulation), where there is one.
+    ///
+    /// # Errors
+    ///
+    /// Of a simulation alone: [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) when nothing is left that could make `done`
+    /// true, or the reason why this thread cannot wait at all. Waiting again would end in the same way.
+    fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> Result<()>;
 
     /// Something was completed, perhaps elsewhere: all threads parked here ask their `done` again.
     fn wake(&self);
 
     /// A descriptor for `poll`, `epoll`, `mio` and the like: when it is readable, call [`progress`](Self::progress). Valid
-    /// as long as the file; its only use is to be watched. Windows has [another way](#in-an-event-loop).
+    /// as long as the file; its only use is to be watched. `None` in a simulation, which no event loop of the system can
+    /// watch. Windows has [another way](#in-an-event-loop).
     #[cfg(unix)]
-    fn as_fd(&self) -> BorrowedFd<'_>;
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The simulation that the provider lives in. `None`, the default, for all providers whose requests end in the system's
+    /// time and without calls.
+    fn simulation(&self) -> Option<&dyn Simulation> {
+        None
+    }
 }
 
 impl dyn OverlappedFile {
+    /// The time that deadlines of [`park`](OverlappedFile::park) are told in.
+    pub(crate) fn now(&self) -> Instant {
+        self.simulation().map_or_else(Instant::now, Simulation::now)
+    }
+
     /// Ties the file to a completion port (`CreateIoCompletionPort`): the end of every request of its objects that returned
     /// pending is queued there, as a [`Packet`](crate::Packet) with this key.
     ///

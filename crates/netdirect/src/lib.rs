@@ -134,6 +134,7 @@ mod overlapped;
 mod port;
 mod provider;
 mod queues;
+mod simulation;
 mod status;
 mod sync;
 mod types;
@@ -155,6 +156,7 @@ pub use port::{CompletionPort, Packet};
 pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use rdma_buffer::Buffer;
+pub use simulation::Simulation;
 pub use status::{Severity, Status};
 pub use types::{
     AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionResult, Immediate, LocalToken,

@@ -175,6 +175,12 @@ impl Overlapped {
     pub fn poll(&self) -> Status {
         if let Some(file) = self.file() {
             file.progress();
+            if self.is_pending()
+                && let Some(simulation) = file.simulation()
+            {
+                // Who asks in a loop has to see time pass. That nothing is left to happen is no matter for one look.
+                let _ = simulation.step();
+            }
         }
         self.status()
     }
@@ -184,6 +190,9 @@ impl Overlapped {
     /// for another request before a waiting thread has looked, that thread waits for the other one too.
     ///
     /// With an event, the event is set as well, and stays so until someone waits on it.
+    ///
+    /// In a [`Simulation`](crate::Simulation) a wait may end with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) while the
+    /// request stays in flight.
     pub fn wait(&self) -> Status {
         loop {
             if let Some(status) = self.wait_until(None) {
@@ -194,7 +203,8 @@ impl Overlapped {
 
     /// As [`wait`](Self::wait), for a limited time. `None` when the time ran out; the request is then still in flight.
     pub fn wait_timeout(&self, limit: Duration) -> Option<Status> {
-        self.wait_until(Instant::now().checked_add(limit))
+        let now = self.file().map_or_else(Instant::now, |file| file.now());
+        self.wait_until(now.checked_add(limit))
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Option<Status> {
@@ -203,10 +213,18 @@ impl Overlapped {
             if status != Status::PENDING {
                 return Some(status);
             }
+            let mut now = None;
             if let Some(file) = self.file() {
-                file.park(&|| !self.is_pending(), deadline);
+                let parked = file.park(&|| !self.is_pending(), deadline);
+                if let Err(error) = parked
+                    && self.is_pending()
+                {
+                    return Some(error.status());
+                }
+                now = deadline.map(|_| file.now());
             }
-            if self.is_pending() && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            let now = now.unwrap_or_else(Instant::now);
+            if self.is_pending() && deadline.is_some_and(|deadline| deadline <= now) {
                 let status = self.poll();
                 return (status != Status::PENDING).then_some(status);
             }
@@ -239,6 +257,9 @@ impl Overlapped {
         state.file = Some(file.clone());
         if let Some(event) = &self.0.event {
             event.reset();
+            if file.simulation().is_some() {
+                event.driven_by(file);
+            }
         }
         self.0
             .status
@@ -374,7 +395,8 @@ impl fmt::Debug for PendingOverlapped {
 /// The future of an [`Overlapped`]: resolves to the final status when no request is in flight.
 ///
 /// Its task is woken once, by whoever ends the request. It drives nothing itself and need not: requests end without calls
-/// ([what providers owe](crate#for-providers)). An application that wants them to end in its own thread calls
+/// ([what providers owe](crate#for-providers)). In a [`Simulation`](crate::Simulation), where they do not, each poll moves the
+/// simulation and wakes the task again. An application that wants them to end in its own thread calls
 /// [`OverlappedFile::progress`]. Dropping the future does not cancel the request.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
@@ -382,7 +404,13 @@ pub struct Finished {
     overlapped: Overlapped,
     /// Which of the wakers is ours.
     waker: Option<u64>,
+    /// Polls in a row that found a simulation in which nothing was left to happen.
+    stuck: u32,
 }
+
+/// So many polls in a row that find nothing left to happen in a simulation end the wait: other tasks of the same executor have
+/// had their turns meanwhile, and have begun what they are going to begin.
+const STUCK: u32 = 1000;
 
 impl Future for Finished {
     type Output = Status;
@@ -394,6 +422,14 @@ impl Future for Finished {
         if state.file.is_none() {
             self.waker = None;
             return Poll::Ready(self.overlapped.status());
+        }
+        if let Some(file) = state
+            .file
+            .clone()
+            .filter(|file| file.simulation().is_some())
+        {
+            drop(state);
+            return self.poll_simulated(&file, &waker);
         }
         let own = self
             .waker
@@ -411,6 +447,29 @@ impl Future for Finished {
         drop(state);
         drop(old); // may run the executor's code, so not under the lock
         Poll::Pending
+    }
+}
+
+impl Finished {
+    /// A poll in a simulation, which nobody else moves.
+    fn poll_simulated(&mut self, file: &Arc<dyn OverlappedFile>, waker: &Waker) -> Poll<Status> {
+        file.progress();
+        let stepped = file.simulation().map_or(Ok(()), |simulation| {
+            if self.overlapped.is_pending() {
+                simulation.step()
+            } else {
+                Ok(())
+            }
+        });
+        self.stuck = if stepped.is_ok() { 0 } else { self.stuck + 1 };
+        match stepped {
+            _ if !self.overlapped.is_pending() => Poll::Ready(self.overlapped.status()),
+            Err(error) if self.stuck >= STUCK => Poll::Ready(error.status()),
+            _ => {
+                waker.wake_by_ref();
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -433,6 +492,7 @@ impl IntoFuture for &Overlapped {
         Finished {
             overlapped: self.clone(),
             waker: None,
+            stuck: 0,
         }
     }
 }
@@ -445,6 +505,7 @@ impl IntoFuture for Overlapped {
         Finished {
             overlapped: self,
             waker: None,
+            stuck: 0,
         }
     }
 }

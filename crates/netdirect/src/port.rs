@@ -102,7 +102,7 @@ impl CompletionPort {
     }
 
     /// Takes the oldest packet, waiting for one at most `timeout`, or without limit (`GetQueuedCompletionStatus`). `None`
-    /// when the time ran out.
+    /// when the time ran out, or, in a [`Simulation`](crate::Simulation), when nothing is left that could bring one.
     ///
     /// This is a progress call: while there is no packet, the calling thread drives the files tied to the port. With a limit
     /// of zero it drives once what is ready. Any number of threads may call it. Each thread sleeps on one of the files, and
@@ -180,21 +180,46 @@ impl CompletionPort {
         timeout: Option<Duration>,
         mut pop: impl FnMut(&mut VecDeque<Packet>) -> Option<T>,
     ) -> Option<T> {
-        let deadline = timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let deadline = timeout.and_then(|limit| self.now().checked_add(limit));
         loop {
             if let Some(taken) = self.pop(&mut pop) {
                 return Some(taken);
             }
-            let expired = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let expired = deadline.is_some_and(|deadline| deadline <= self.now());
             if expired {
                 for file in self.files() {
                     file.progress();
                 }
+                if self.is_empty() {
+                    self.step();
+                }
                 return self.pop(&mut pop);
             }
             match self.choose() {
-                Some(place) => self.drive(&place, deadline),
+                Some(place) => {
+                    if self.drive(&place, deadline).is_err() {
+                        return self.pop(&mut pop);
+                    }
+                }
                 None => self.sleep(deadline),
+            }
+        }
+    }
+
+    /// The time, which is that of a simulation if one of the files lives in one.
+    fn now(&self) -> Instant {
+        let simulated = self.files().into_iter();
+        let mut simulated = simulated.filter(|file| file.simulation().is_some());
+        simulated
+            .next()
+            .map_or_else(Instant::now, |file| file.now())
+    }
+
+    /// Lets the next thing happen in the simulations that files live in: who asks in a loop has to see time pass.
+    fn step(&self) {
+        for file in self.files() {
+            if let Some(simulation) = file.simulation() {
+                let _ = simulation.step();
             }
         }
     }
@@ -233,7 +258,7 @@ impl CompletionPort {
         Some(Parked { port: self, file })
     }
 
-    fn drive(&self, place: &Parked<'_>, deadline: Option<Instant>) {
+    fn drive(&self, place: &Parked<'_>, deadline: Option<Instant>) -> crate::Result<()> {
         // The other files are driven here once; later a completion on one of them wakes this thread by way of `push`.
         for file in self.files() {
             if !same(Arc::as_ptr(&file), Arc::as_ptr(&place.file)) {
@@ -241,9 +266,10 @@ impl CompletionPort {
             }
         }
         let done = || !self.is_empty();
-        if !done() {
-            place.file.park(&done, deadline);
+        if done() {
+            return Ok(());
         }
+        place.file.park(&done, deadline)
     }
 
     /// Waits for a packet or a file.

@@ -202,6 +202,9 @@ statuses! {
     BAD_NETWORK_NAME = 0xC000_00CC, "STATUS_BAD_NETWORK_NAME";
     /// `STATUS_CONNECTION_DISCONNECTED`: an end of NotifyDisconnect that clients tolerate from other providers.
     CONNECTION_DISCONNECTED = 0xC000_020C, "STATUS_CONNECTION_DISCONNECTED";
+    /// `STATUS_POSSIBLE_DEADLOCK`: the end of a wait, not of a request: nothing is left in a [simulation](crate::Simulation) that
+    /// could end the request, which is still in flight.
+    POSSIBLE_DEADLOCK = 0xC000_0194, "STATUS_POSSIBLE_DEADLOCK";
     /// `STATUS_DATA_ERROR`: result of a Send on InfiniBand whose Receive was too short.
     DATA_ERROR = 0xC000_003E, "STATUS_DATA_ERROR";
     /// `E_NOINTERFACE`: an interface identifier that the object does not know. Only the COM binding uses it.

@@ -52,12 +52,13 @@ impl OverlappedFile for File {
         }
     }
 
-    fn park(&self, done: &dyn Fn() -> bool, _deadline: Option<Instant>) {
+    fn park(&self, done: &dyn Fn() -> bool, _deadline: Option<Instant>) -> netdirect::Result<()> {
         self.progress();
         let mut guard = self.lock.lock().unwrap();
         while !done() {
             guard = self.woken.wait(guard).unwrap();
         }
+        Ok(())
     }
 
     fn wake(&self) {
@@ -66,7 +67,7 @@ impl OverlappedFile for File {
     }
 
     #[cfg(unix)]
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+    fn as_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         unreachable!("nobody watches a model")
     }
 }

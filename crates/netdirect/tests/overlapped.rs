@@ -298,7 +298,7 @@ fn awaited_under_an_executor_that_polls_only_when_woken() {
         let over = over.clone();
         move || {
             while !over.load(Ordering::SeqCst) {
-                file.park(&|| over.load(Ordering::SeqCst), None);
+                file.park(&|| over.load(Ordering::SeqCst), None).unwrap();
             }
         }
     });

@@ -10,13 +10,14 @@ use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
+use iwarp_io::transport::sim::world::Stuck;
 use iwarp_io::{descriptors, sync};
 use iwarp_mem::{Table, TableOptions};
 use netdirect::{
     Adapter, AdapterExtensions, AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Capabilities,
     CompletionQueue, Connector, Counters, Error, Fault, Listener, MemoryRegion, MemoryWindow,
     OverlappedFile, QueuePair, QueuePairOptions, Result, SharedReceiveQueue,
-    SharedReceiveQueueOptions, Status,
+    SharedReceiveQueueOptions, Simulation, Status,
 };
 use parking_lot::Mutex;
 
@@ -28,6 +29,7 @@ use crate::options::{Options, Profile};
 use crate::qp::Qp;
 use crate::status::{fail, shortage};
 use crate::{cq, mr, mw, qp};
+use iwarp_io::environment::Environment;
 use iwarp_io::progress::background::Background;
 use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::parking::Parking;
@@ -50,6 +52,7 @@ pub(crate) struct Core {
     pub(crate) id: AdapterId,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) options: Options,
+    pub(crate) environment: Environment,
     pub(crate) table: Arc<Table>,
     pub(crate) device: Arc<Device>,
     pub(crate) leniency: Arc<Leniency>,
@@ -81,10 +84,11 @@ impl Core {
     fn new(id: AdapterId, addresses: Vec<IpAddr>, options: Options) -> io::Result<Arc<Self>> {
         descriptors::allow();
         let parked = Arc::new(sync::AtomicUsize::new(0));
-        let control = Arc::new(Domain::new(Arc::clone(&parked))?);
+        let environment = Environment::System;
+        let control = Arc::new(Domain::new(environment.set()?, Arc::clone(&parked)));
         control.add_interest(); // every parked thread drives it
         control.set_armed(true); // no overlapped file is without it
-        let background = Background::start()?;
+        let background = Background::start(&environment)?;
         let strict = options.profile == Profile::Strict;
         let leniency = Arc::new(Leniency::new(addresses.first().copied()));
         let table = TableOptions::default()
@@ -99,6 +103,7 @@ impl Core {
             id,
             addresses,
             options,
+            environment,
             table: Arc::new(table),
             device: Arc::default(),
             leniency,
@@ -128,6 +133,21 @@ impl Core {
         self.background.hand_over(domain);
     }
 
+    /// The simulated world that the adapter lives in.
+    pub(crate) fn simulation(&self) -> Option<&dyn Simulation> {
+        self.environment.world().map(|_| self as &dyn Simulation)
+    }
+
+    /// What a wait in a simulation ends with that cannot go on.
+    #[cold]
+    pub(crate) fn cannot_wait(&self, error: &io::Error) -> Error {
+        if error.kind() == io::ErrorKind::Deadlock {
+            Error::new(Status::POSSIBLE_DEADLOCK, error.to_string())
+        } else {
+            Error::new(Status::INVALID_DEVICE_REQUEST, error.to_string())
+        }
+    }
+
     /// Makes sure that unfinished work is taken up even if its driver never comes back.
     pub(crate) fn notice(&self, domain: &Domain) {
         self.background.notice(domain);
@@ -135,12 +155,19 @@ impl Core {
 
     /// A place for threads to wait in.
     pub(crate) fn parking(&self) -> io::Result<Parking> {
-        Parking::new(&self.control, &self.background, &self.parked)
+        let environment = self.environment.clone();
+        Parking::new(&self.control, &self.background, &self.parked, environment)
     }
 
     /// The processors that notifications come from, unless they go to a thread that waits: one bit for each of the first 64.
     pub(crate) fn processors(&self) -> Option<u64> {
         self.background.processors()
+    }
+
+    /// The time.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.environment.now()
     }
 
     pub(crate) fn set_timer(&self, at: Instant, target: Weak<dyn Timed>) -> TimerKey {
@@ -226,6 +253,26 @@ impl Core {
         if peers.len() < REMEMBERED_PEERS {
             peers.insert(peer);
         }
+    }
+}
+
+impl Simulation for Core {
+    fn now(&self) -> Instant {
+        self.environment.now()
+    }
+
+    fn step(&self) -> Result<()> {
+        let Some(world) = self.environment.world() else {
+            return Ok(());
+        };
+        let stepped = world.check_thread().and_then(|()| {
+            if world.step() {
+                Ok(())
+            } else {
+                Err(Stuck.into())
+            }
+        });
+        stepped.map_err(|error| self.cannot_wait(&error))
     }
 }
 

@@ -203,9 +203,9 @@ pub(crate) struct Handle(
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, file: Arc<File>, depth: u32) -> Result<Self> {
-        let domain = Domain::new(file.parking.parked())
-            .map_err(shortage("cannot create a completion queue"))?;
-        let domain = Arc::new(domain);
+        let set = core.environment.set();
+        let set = set.map_err(shortage("cannot create a completion queue"))?;
+        let domain = Arc::new(Domain::new(set, file.parking.parked()));
         core.add_domain(&domain)
             .map_err(shortage("cannot create a completion queue"))?;
         let file_token = file.parking.add_queue(&domain);
@@ -302,7 +302,11 @@ impl CompletionQueue for Handle {
         if cq.domain.poll() {
             cq.core.notice(&cq.domain);
         }
-        taken + cq.queue.take(&mut results[taken..])
+        let taken = taken + cq.queue.take(&mut results[taken..]);
+        if taken == 0 {
+            cq.core.environment.polled_in_vain();
+        }
+        taken
     }
 }
 

@@ -1,10 +1,10 @@
 //! The overlapped file: where threads wait for requests, and where waiting makes progress.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use netdirect::{Association, OverlappedFile};
+use netdirect::{Association, OverlappedFile, Result, Simulation};
 
 use crate::adapter::Core;
 use crate::cq;
@@ -42,15 +42,20 @@ impl OverlappedFile for File {
         self.parking.progress();
     }
 
-    fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) {
-        self.parking.park(done, deadline, cq::stop_polling);
+    fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> Result<()> {
+        let parked = self.parking.park(done, deadline, cq::stop_polling);
+        parked.map_err(|error| self.core.cannot_wait(&error))
     }
 
     fn wake(&self) {
         self.parking.wake();
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.parking.outside().as_fd()
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.parking.outside().descriptor()
+    }
+
+    fn simulation(&self) -> Option<&dyn Simulation> {
+        self.core.simulation()
     }
 }

@@ -435,10 +435,10 @@ impl Qp {
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
         let most = link::batch_octets(&state.connection) as u64;
-        match state.gather.add(polls, (octets, most), Instant::now) {
+        match state.gather.add(polls, (octets, most), || self.core.now()) {
             Leaves::Now => {
                 state.send();
-                state.gather.sent(Instant::now);
+                state.gather.sent(|| self.core.now());
             }
             Leaves::Later { first: false } => {}
             Leaves::Later { first: true } => {
@@ -882,7 +882,7 @@ impl State {
             Event::Ended => {}
             Event::Stalled => {
                 qp.core.leniency.count(Act::ReceiveWait); // AMB-008
-                self.stall = self.connection.poll_timeout(Instant::now());
+                self.stall = self.connection.poll_timeout(qp.core.now());
             }
         }
     }
@@ -901,7 +901,7 @@ impl State {
                 .options
                 .timeouts
                 .disconnect
-                .map(|limit| Instant::now() + limit);
+                .map(|limit| qp.core.now() + limit);
         }
     }
 

@@ -129,7 +129,7 @@ fn threads_that_cannot_sleep_for_want_of_descriptors_fill_no_log() {
                         over.load(Ordering::SeqCst)
                     };
                     while !over.load(Ordering::SeqCst) {
-                        side.file.park(&done, None);
+                        side.file.park(&done, None).unwrap();
                     }
                 });
                 // It looks once before it is counted as the first.
@@ -138,7 +138,7 @@ fn threads_that_cannot_sleep_for_want_of_descriptors_fill_no_log() {
                 }
                 let hoard = Hoard::new();
                 for _ in 0..1000 {
-                    side.file.park(&|| false, Some(Instant::now()));
+                    side.file.park(&|| false, Some(Instant::now())).unwrap();
                 }
                 drop(hoard);
                 over.store(true, Ordering::SeqCst);

@@ -150,7 +150,7 @@ fn by_a_loop_of_the_clients_own_over_the_files_descriptor() {
         let sending = scope.spawn(|| send(&pair));
         while overlapped.is_pending() {
             let mut fds = [PollFd::from_borrowed_fd(
-                OverlappedFile::as_fd(&*file),
+                OverlappedFile::as_fd(&*file).unwrap(),
                 PollFlags::IN,
             )];
             rustix::event::poll(&mut fds, None).unwrap();

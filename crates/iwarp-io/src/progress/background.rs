@@ -19,7 +19,10 @@ use super::nearness::{self, Nearness, ThreadId};
 use super::timers::Timers;
 use super::tokens::{RESERVED, Tokens};
 use super::{Readiness, Set, Wake};
+use crate::environment::Environment;
 use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::transport::sim::World;
+use crate::transport::sim::world::{Task, Wishes};
 
 const WAKE: u64 = RESERVED;
 const FIRST_TICK: Duration = Duration::from_millis(1);
@@ -47,10 +50,20 @@ pub struct Background<S: Readiness = Set> {
 }
 
 impl Background {
-    /// Starts the thread; it ends after [`stop`](Self::stop).
-    pub fn start() -> io::Result<Arc<Self>> {
-        let this = Self::new()?;
+    /// Starts the thread; it ends after [`stop`](Self::stop). In a simulated world it is a task of the world, which runs it
+    /// between two waits.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors or threads left.
+    pub fn start(environment: &Environment) -> io::Result<Arc<Self>> {
+        let this = Self::new(environment.set()?)?;
         let shared = Arc::clone(&this);
+        if let (Some(world), Set::Sim(set)) = (environment.world(), &this.set) {
+            let thread = Mutex::new(Thread::new(shared));
+            world.add_task(Arc::new(Simulated(world.clone(), thread)), set);
+            return Ok(this);
+        }
         std::thread::Builder::new()
             .name("softnd".into())
             .spawn(move || {
@@ -63,13 +76,47 @@ impl Background {
 
     /// One bit for each of the first 64 processors that the thread may run on, where that is known.
     pub fn processors(&self) -> Option<u64> {
-        nearness::allowed(*self.thread.wait())
+        match self.set {
+            Set::Sim(_) => None,
+            Set::Epoll(_) => nearness::allowed(*self.thread.wait()),
+        }
+    }
+
+    /// Has the thread end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.waker.wake();
+        if let Set::Sim(set) = &self.set {
+            set.world().remove_task(set);
+        }
+    }
+}
+
+/// The background thread of an adapter in a simulated world.
+struct Simulated(World, Mutex<Thread<Set>>);
+
+impl Task for Simulated {
+    fn run(&self) -> Wishes {
+        // Whoever waits in a call that this task has made drives the world as well.
+        let Some(mut thread) = self.1.try_lock() else {
+            return Wishes::default();
+        };
+        if let Err(error) = thread.work(Some(Duration::ZERO), || self.0.now()) {
+            limited!(error, %error, "an adapter of a simulation cannot do its work");
+        }
+        let now = self.0.now();
+        let again = (!thread.busy.is_empty()).then_some(now);
+        let deadline = thread.shared.timers.plan(now);
+        Wishes {
+            deadline: [deadline, again].into_iter().flatten().min(),
+            look: thread.next_tick,
+        }
     }
 }
 
 impl<S: Readiness> Background<S> {
-    pub(super) fn new() -> io::Result<Arc<Self>> {
-        let (set, waker) = (S::new()?, S::Waker::new()?);
+    pub(super) fn new(set: S) -> io::Result<Arc<Self>> {
+        let waker = set.waker()?;
         set.add_level(&waker, WAKE)?;
         Ok(Arc::new(Self {
             set,
@@ -81,12 +128,6 @@ impl<S: Readiness> Background<S> {
             stop: AtomicBool::new(false),
             thread: OnceLock::new(),
         }))
-    }
-
-    /// Has the thread end.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.waker.wake();
     }
 
     /// Adds a domain, to be served whenever nobody else does.
@@ -208,6 +249,11 @@ impl<S: Readiness> Thread<S> {
         ];
         let until = until.into_iter().flatten().min();
         let limit = until.map(|until| until.saturating_duration_since(now));
+        self.work(limit, clock)
+    }
+
+    /// Does what there is to do, after a wait of at most `limit` for something.
+    fn work(&mut self, limit: Option<Duration>, clock: impl Fn() -> Instant) -> io::Result<()> {
         let busy = std::mem::take(&mut self.busy);
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();

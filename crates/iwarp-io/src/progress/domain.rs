@@ -158,17 +158,11 @@ impl<S: Readiness> std::fmt::Debug for Domain<S> {
     }
 }
 
-impl std::os::fd::AsFd for Domain {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.set.as_fd()
-    }
-}
-
 impl<S: Readiness> Domain<S> {
-    /// Makes a domain without sources; `parked` counts the threads that sleep where it is driven from.
-    pub fn new(parked: Arc<AtomicUsize>) -> io::Result<Self> {
-        Ok(Self {
-            set: S::new()?,
+    /// Makes a domain without sources over an empty set; `parked` counts the threads that sleep where it is driven from.
+    pub fn new(set: S, parked: Arc<AtomicUsize>) -> Self {
+        Self {
+            set,
             sources: Mutex::default(),
             unfinished: Mutex::new(VecDeque::with_capacity(HOT)),
             left: AtomicUsize::new(0),
@@ -188,11 +182,11 @@ impl<S: Readiness> Domain<S> {
             watched: AtomicBool::new(false),
             behind: AtomicU8::new(UP_TO_DATE),
             background: OnceLock::new(),
-        })
+        }
     }
 
     /// The set, as a source of other sets.
-    pub(super) fn set(&self) -> &S {
+    pub fn set(&self) -> &S {
         &self.set
     }
 

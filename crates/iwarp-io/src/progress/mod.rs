@@ -11,9 +11,11 @@ mod loom_model;
 mod nearness;
 pub mod parking;
 pub mod readiness;
+pub mod set;
 pub mod timers;
 mod tokens;
 pub mod turns;
 
 use readiness::BATCH;
-pub use readiness::{Edges, Readiness, Ready, Set, Wake, Watch};
+pub use readiness::{Edges, Readiness, Ready, Wake, Watch};
+pub use set::Set;

@@ -13,6 +13,7 @@ use super::background::Background;
 use super::domain::Domain;
 use super::tokens::{RESERVED, Tokens};
 use super::{BATCH, Readiness, Set, Wake};
+use crate::environment::Environment;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, yield_now};
 
 const CONTROL: u64 = RESERVED;
@@ -37,6 +38,7 @@ pub struct Parking<S: Readiness = Set> {
     queues: Mutex<Tokens<Queue<S>>>,
     control: Arc<Domain<S>>,
     background: Arc<Background<S>>,
+    environment: Environment,
 }
 
 /// What threads are told that wait outside of [`Parking::park`]. They have a set of their own around the parking's: in
@@ -104,9 +106,9 @@ impl<S: Readiness> std::fmt::Debug for Parking<S> {
 }
 
 impl<S: Readiness> Bell<S> {
-    fn new() -> io::Result<Self> {
+    fn new(set: &S) -> io::Result<Self> {
         Ok(Self {
-            waker: S::Waker::new()?,
+            waker: set.waker()?,
             asleep: AtomicBool::new(false),
         })
     }
@@ -121,6 +123,26 @@ impl<S: Readiness> Bell<S> {
     }
 }
 
+/// The end of a wait, but for errors that end no wait: whoever waits looks again, and so it is only told of.
+fn bearable(waited: io::Result<usize>) -> io::Result<()> {
+    match waited {
+        Err(error) if is_final(&error) => Err(error),
+        Err(error) => {
+            limited!(error, %error, "a thread cannot wait for its requests");
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Whether waiting again would end in the same way: of a simulated world alone.
+fn is_final(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Deadlock | io::ErrorKind::PermissionDenied
+    )
+}
+
 impl<S: Readiness> Parking<S> {
     /// A place to wait in for what `control` and the queues that are added later report; `parked_anywhere` counts the threads
     /// that wait in any parking of the adapter.
@@ -132,17 +154,18 @@ impl<S: Readiness> Parking<S> {
         control: &Arc<Domain<S>>,
         background: &Arc<Background<S>>,
         parked_anywhere: &Arc<AtomicUsize>,
+        environment: Environment,
     ) -> io::Result<Self> {
-        let set = S::new()?;
+        let set = control.set().another()?;
         let front = Front {
             taken: AtomicBool::new(false),
-            bell: Bell::new()?,
+            bell: Bell::new(&set)?,
         };
         set.add_level(&front.bell.waker, CALLED)?;
         set.add_level(control.set(), CONTROL)?;
         let outside = Outside {
-            set: S::new()?,
-            waker: S::Waker::new()?,
+            set: set.another()?,
+            waker: set.waker()?,
             exposed: AtomicBool::new(false),
         };
         outside.set.add_level(&outside.waker, CALLED)?;
@@ -160,6 +183,7 @@ impl<S: Readiness> Parking<S> {
             queues: Mutex::default(),
             control: Arc::clone(control),
             background: Arc::clone(background),
+            environment,
         })
     }
 
@@ -256,8 +280,8 @@ impl<S: Readiness> Parking<S> {
             Some(slot) => slot,
             None => {
                 let slot = Slot {
-                    set: S::new()?,
-                    bell: Bell::new()?,
+                    set: self.set.another()?,
+                    bell: Bell::new(&self.set)?,
                 };
                 slot.set.add_level(&self.set, INSIDE)?;
                 slot.set.add_level(&slot.bell.waker, CALLED)?;
@@ -278,7 +302,12 @@ impl<S: Readiness> Parking<S> {
     }
 
     /// Sleeps until something is ready or was completed elsewhere.
-    fn sleep(&self, slot: Option<&Slot<S>>, done: &dyn Fn() -> bool, deadline: Option<Instant>) {
+    fn sleep(
+        &self,
+        slot: Option<&Slot<S>>,
+        done: &dyn Fn() -> bool,
+        deadline: Option<Instant>,
+    ) -> io::Result<()> {
         let bell = slot.map_or(&self.front.bell, |slot| &slot.bell);
         bell.asleep.store(true, Ordering::SeqCst);
         // From here on awake: what this thread completes itself is no reason to wake it.
@@ -290,23 +319,24 @@ impl<S: Readiness> Parking<S> {
             }
         };
         if done() || self.passed_on.load(Ordering::SeqCst) {
-            return wake_up();
+            wake_up();
+            return Ok(());
         }
-        let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let now = || self.environment.now();
+        let limit = deadline.map(|deadline| deadline.saturating_duration_since(now()));
         let limit = limit.map(|limit| limit.min(LONGEST_SLEEP));
         match slot {
             Some(slot) => {
-                if let Err(error) = slot.set.wait(limit, |_| {}) {
-                    limited!(error, %error, "a thread cannot wait for its requests");
-                }
+                let waited = slot.set.wait(limit, |_| {});
                 wake_up();
+                bearable(waited)
             }
             None => self.look(Place::Front, limit, wake_up),
         }
     }
 
     /// Waits for what the parking's set reports, calls `then`, and drives what was reported.
-    fn look(&self, place: Place, limit: Option<Duration>, then: impl FnOnce()) {
+    fn look(&self, place: Place, limit: Option<Duration>, then: impl FnOnce()) -> io::Result<()> {
         let mut queues = [None; BATCH];
         let mut count = 0;
         let (mut control, mut called) = (false, false);
@@ -318,10 +348,8 @@ impl<S: Readiness> Parking<S> {
                 count += 1;
             }
         });
-        if let Err(error) = waited {
-            limited!(error, %error, "a thread cannot wait for its requests");
-        }
         then();
+        bearable(waited)?;
         for token in queues.into_iter().flatten() {
             if let Some(domain) = self.reported(token) {
                 domain.woken();
@@ -336,15 +364,17 @@ impl<S: Readiness> Parking<S> {
             // The thread in front was woken and has not run yet: until then every other one is.
             yield_now();
         }
+        Ok(())
     }
 
     /// Drives everything that a thread which waits here has to drive.
-    fn drive(&self) {
-        self.look(Place::Elsewhere, Some(Duration::ZERO), || {});
+    fn drive(&self) -> io::Result<()> {
+        self.look(Place::Elsewhere, Some(Duration::ZERO), || {})?;
         self.each_awaited(|domain| {
             domain.progress();
             self.notice(domain);
         });
+        Ok(())
     }
 
     /// Drives what is ready, for a thread that waits outside.
@@ -352,15 +382,26 @@ impl<S: Readiness> Parking<S> {
         if self.outside.exposed.load(Ordering::SeqCst) {
             self.outside.waker.clear();
         }
-        self.drive();
+        if let Err(error) = self.drive() {
+            limited!(error, %error, "a thread cannot drive its requests");
+        }
         self.go();
     }
 
     /// Progresses until `done` returns true or the deadline has passed, and sleeps in between; calls `begin` when the thread
     /// counts as parked.
-    pub fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>, begin: impl FnOnce()) {
+    ///
+    /// # Errors
+    ///
+    /// In a simulated world, when nothing is left that could end the wait, or another thread than the world's own waits.
+    pub fn park(
+        &self,
+        done: &dyn Fn() -> bool,
+        deadline: Option<Instant>,
+        begin: impl FnOnce(),
+    ) -> io::Result<()> {
         if done() {
-            return;
+            return Ok(());
         }
         let in_front = !self.front.taken.swap(true, Ordering::SeqCst);
         let slot = match in_front {
@@ -369,8 +410,9 @@ impl<S: Readiness> Parking<S> {
                 Ok(slot) => Some(slot),
                 Err(error) => {
                     limited!(error, %error, "out of descriptors to wait with; polling instead");
-                    self.drive();
-                    return yield_now();
+                    self.drive()?;
+                    yield_now();
+                    return Ok(());
                 }
             },
         };
@@ -378,7 +420,8 @@ impl<S: Readiness> Parking<S> {
         self.parked_anywhere.fetch_add(1, Ordering::SeqCst);
         begin();
         // The clock is looked at only when there was something else to see than what is waited for.
-        let too_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let too_late = || deadline.is_some_and(|deadline| self.environment.now() >= deadline);
+        let mut outcome = Ok(());
         while !done() {
             if self.passed_on.load(Ordering::SeqCst) {
                 // Before the queues are looked at: what is passed on later is seen before the next sleep.
@@ -400,21 +443,26 @@ impl<S: Readiness> Parking<S> {
                 } else {
                     Place::Elsewhere
                 };
-                self.look(place, Some(Duration::ZERO), || {});
+                outcome = self.look(place, Some(Duration::ZERO), || {});
             } else {
-                self.sleep(slot.as_deref(), done, deadline);
+                outcome = self.sleep(slot.as_deref(), done, deadline);
             }
-            if done() || too_late() {
+            if done() {
+                outcome = Ok(()); // whatever else happened
+                break;
+            }
+            if outcome.is_err() || too_late() {
                 break;
             }
             if !behind && slot.is_some() {
-                self.drive();
+                outcome = self.drive();
             }
         }
         self.parked_anywhere.fetch_sub(1, Ordering::SeqCst);
         self.parked.fetch_sub(1, Ordering::SeqCst);
         self.leave(slot);
         self.go();
+        outcome
     }
 
     /// This thread goes. Where others are parked, what it has left undone is theirs.

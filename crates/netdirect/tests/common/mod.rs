@@ -86,14 +86,14 @@ impl OverlappedFile for MockFile {
         }
     }
 
-    fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) {
+    fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> netdirect::Result<()> {
         self.parks.fetch_add(1, Ordering::SeqCst);
         loop {
             self.progress();
             // `done` is asked under the lock that `wake` takes, so a wake-up between asking and sleeping cannot be lost.
             let mut inner = self.inner.lock().unwrap();
             if done() {
-                return;
+                return Ok(());
             }
             if !inner.work.is_empty() {
                 continue;
@@ -107,7 +107,7 @@ impl OverlappedFile for MockFile {
             };
             inner.sleeping -= 1;
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return;
+                return Ok(());
             }
         }
     }
@@ -119,8 +119,8 @@ impl OverlappedFile for MockFile {
     }
 
     #[cfg(unix)]
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.fd)
+    fn as_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        Some(std::os::fd::AsFd::as_fd(&self.fd))
     }
 }
 

@@ -190,7 +190,7 @@ impl Connector {
         self.clear_timer(state);
         state.timer = limit.map(|limit| {
             self.core
-                .set_timer(Instant::now() + limit, self.this.clone())
+                .set_timer(self.core.now() + limit, self.this.clone())
         });
     }
 

@@ -53,7 +53,7 @@ impl Greeting {
             let mut state = this.state.lock();
             // Another thread may have read the whole Request already.
             if state.exchange.is_some() && state.request.is_none() {
-                state.timer = Some(core.set_timer(Instant::now() + limit, target));
+                state.timer = Some(core.set_timer(core.now() + limit, target));
             }
         }
         Ok(this)

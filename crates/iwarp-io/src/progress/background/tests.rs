@@ -4,8 +4,9 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::environment::Environment;
 use crate::progress::domain::{Source, Turn};
-use crate::progress::readiness::{EventFd, Set as Epoll};
+use crate::progress::readiness::epoll::{Epoll, EventFd};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Ready, Watch};
 use crate::sync::AtomicUsize;
@@ -27,12 +28,16 @@ impl Driven {
     }
 }
 
+fn set() -> Set {
+    Environment::System.set().unwrap()
+}
+
 fn weak<S: Readiness>(source: &Arc<impl Source<S> + 'static>) -> Weak<dyn Source<S>> {
     Arc::downgrade(&(Arc::clone(source) as Arc<dyn Source<S>>))
 }
 
 fn added<S: Readiness>(shared: &Background<S>) -> (Arc<Domain<S>>, u64) {
-    let domain = Arc::new(Domain::new(Arc::default()).unwrap());
+    let domain = Arc::new(Domain::new(shared.set.another().unwrap(), Arc::default()));
     shared.add(&domain).unwrap();
     let token = domain.background_token().unwrap();
     (domain, token)
@@ -40,7 +45,7 @@ fn added<S: Readiness>(shared: &Background<S>) -> (Arc<Domain<S>>, u64) {
 
 #[test]
 fn what_is_polled_is_left_alone_and_taken_over_when_the_polls_end() {
-    let shared = Background::<Set>::new().unwrap();
+    let shared = Background::<Set>::new(set()).unwrap();
     let (domain, token) = added(&shared);
     let source = Arc::new(Driven::default());
     let mut thread = Thread::new(Arc::clone(&shared));
@@ -89,7 +94,7 @@ impl Source for Endless {
 
 #[test]
 fn a_stream_without_end_has_as_many_turns_in_every_round() {
-    let shared = Background::<Set>::new().unwrap();
+    let shared = Background::<Set>::new(set()).unwrap();
     let mut thread = Thread::new(Arc::clone(&shared));
     let (domain, _) = added(&shared);
     let source = Arc::new(Endless::default());
@@ -111,7 +116,7 @@ fn a_stream_without_end_has_as_many_turns_in_every_round() {
 
 #[test]
 fn what_is_remembered_of_a_queue_that_has_gone_is_not_the_next_ones() {
-    let shared = Background::<Set>::new().unwrap();
+    let shared = Background::<Set>::new(set()).unwrap();
     let mut thread = Thread::new(Arc::clone(&shared));
     let (old, token) = added(&shared);
     thread.watch(token, &old);
@@ -142,7 +147,7 @@ struct Scarce(Epoll);
 
 impl Watch<Self> for Scarce {
     fn id(&self) -> BorrowedFd<'_> {
-        self.0.id()
+        Watch::<Epoll>::id(&self.0)
     }
 }
 
@@ -172,8 +177,12 @@ impl Readiness for Scarce {
     type Id<'a> = BorrowedFd<'a>;
     type Waker = ScarceWaker;
 
-    fn new() -> io::Result<Self> {
-        Epoll::new().map(Self)
+    fn another(&self) -> io::Result<Self> {
+        self.0.another().map(Self)
+    }
+
+    fn waker(&self) -> io::Result<ScarceWaker> {
+        self.0.waker().map(ScarceWaker)
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
@@ -218,10 +227,6 @@ impl Watch<Scarce> for ScarceWaker {
 }
 
 impl Wake<Scarce> for ScarceWaker {
-    fn new() -> io::Result<Self> {
-        EventFd::new().map(Self)
-    }
-
     fn wake(&self) {
         self.0.wake();
     }
@@ -306,7 +311,7 @@ fn until_received(thread: &mut Thread<Scarce>, reader: &Reader, wanted: usize) {
 
 #[test]
 fn a_queue_that_cannot_be_put_back_is_served_until_it_can() {
-    let shared = Background::<Scarce>::new().unwrap();
+    let shared = Background::<Scarce>::new(Scarce(Epoll::new().unwrap())).unwrap();
     let mut thread = Thread::new(Arc::clone(&shared));
     let (domain, token) = added(&shared);
     let (reader, mut peer) = Reader::new(&domain);
@@ -337,7 +342,7 @@ fn a_queue_that_cannot_be_put_back_is_served_until_it_can() {
 
 #[test]
 fn a_stream_that_cannot_be_put_back_is_asked_until_it_can() {
-    let shared = Background::<Scarce>::new().unwrap();
+    let shared = Background::<Scarce>::new(Scarce(Epoll::new().unwrap())).unwrap();
     let mut thread = Thread::new(Arc::clone(&shared));
     let (domain, token) = added(&shared);
     let (reader, mut peer) = Reader::new(&domain);

@@ -338,6 +338,14 @@ impl Watch<Self> for Set {
 const NESTED: Edges = Edges::READ;
 
 impl Set {
+    pub(super) fn new() -> Self {
+        let kind = Kind::Set {
+            items: Vec::new(),
+            ready: Vec::new(),
+        };
+        Self(Handle(KERNEL.make(kind)))
+    }
+
     fn item(source: &impl Watch<Self>, token: u64, wanted: Edges, level: bool) -> Item {
         Item {
             source: source.id(),
@@ -360,12 +368,12 @@ impl Readiness for Set {
     type Id<'a> = usize;
     type Waker = Waker;
 
-    fn new() -> io::Result<Self> {
-        let kind = Kind::Set {
-            items: Vec::new(),
-            ready: Vec::new(),
-        };
-        Ok(Self(Handle(KERNEL.make(kind))))
+    fn another(&self) -> io::Result<Self> {
+        Ok(Self::new())
+    }
+
+    fn waker(&self) -> io::Result<Waker> {
+        Ok(Waker(Handle(KERNEL.make(Kind::Waker { awake: false }))))
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
@@ -440,10 +448,6 @@ impl Waker {
 }
 
 impl Wake<Set> for Waker {
-    fn new() -> io::Result<Self> {
-        Ok(Self(Handle(KERNEL.make(Kind::Waker { awake: false }))))
-    }
-
     fn wake(&self) {
         self.become_awake(true);
     }

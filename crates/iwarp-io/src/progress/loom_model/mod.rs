@@ -20,6 +20,7 @@ use super::domain::{Domain, Source, Turn};
 use super::parking::Parking;
 use super::turns::Turns;
 use super::{BATCH, Edges, Readiness};
+use crate::environment::Environment;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use kernel::{Set, Stream};
 
@@ -58,12 +59,13 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         let parked = Arc::new(AtomicUsize::new(0));
-        let control = Arc::new(Domain::new(Arc::clone(&parked)).unwrap());
+        let control = Arc::new(Domain::new(Set::new(), Arc::clone(&parked)));
         control.add_interest();
         control.set_armed(true);
-        let background = Background::new().unwrap();
+        let background = Background::new(Set::new()).unwrap();
         background.add(&control).unwrap();
-        let parking = Arc::new(Parking::new(&control, &background, &parked).unwrap());
+        let parking =
+            Arc::new(Parking::new(&control, &background, &parked, Environment::System).unwrap());
         Arc::new(Self {
             control,
             background,
@@ -95,7 +97,9 @@ impl World {
 
     fn wait_after(&self, request: &Request, begin: impl Fn()) {
         while !request.is_done() {
-            self.parking.park(&|| request.is_done(), None, &begin);
+            self.parking
+                .park(&|| request.is_done(), None, &begin)
+                .unwrap();
         }
     }
 }
@@ -109,7 +113,7 @@ struct Queue {
 
 impl Queue {
     fn new(world: &Arc<World>) -> io::Result<Arc<Self>> {
-        let domain = Arc::new(Domain::new(world.parking.parked())?);
+        let domain = Arc::new(Domain::new(Set::new(), world.parking.parked()));
         world.background.add(&domain)?;
         let token = world.parking.add_queue(&domain);
         Ok(Arc::new(Self {

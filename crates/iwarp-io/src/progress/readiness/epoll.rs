@@ -27,6 +27,17 @@ impl<T: AsFd> Watch<Epoll> for T {
     }
 }
 
+impl Epoll {
+    /// An empty set.
+    ///
+    /// # Errors
+    ///
+    /// Those of `epoll_create(2)`.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+    }
+}
+
 const STREAM: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
@@ -36,8 +47,12 @@ impl Readiness for Epoll {
     type Id<'a> = BorrowedFd<'a>;
     type Waker = EventFd;
 
-    fn new() -> io::Result<Self> {
-        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+    fn another(&self) -> io::Result<Self> {
+        Self::new()
+    }
+
+    fn waker(&self) -> io::Result<EventFd> {
+        EventFd::new()
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
@@ -144,14 +159,16 @@ fn edges(flags: EventFlags) -> Edges {
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
-impl Wake<Epoll> for EventFd {
+impl EventFd {
     fn new() -> io::Result<Self> {
         Ok(Self(eventfd(
             0,
             EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
         )?))
     }
+}
 
+impl Wake<Epoll> for EventFd {
     fn wake(&self) {
         // The only failure is a full counter, and then the descriptor is readable already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());

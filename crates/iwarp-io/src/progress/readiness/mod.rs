@@ -3,12 +3,10 @@
 //! Everything that knows an operating system's readiness interface sits behind [`Readiness`] and [`Wake`]; the rest of the
 //! crate sees sets of sources, edges and wake-ups.
 
-mod epoll;
+pub mod epoll;
 
 use std::io;
 use std::time::Duration;
-
-pub use epoll::{Epoll as Set, EventFd};
 
 bitflags::bitflags! {
     /// What became possible on a source since it was last reported.
@@ -44,8 +42,18 @@ pub trait Readiness: Watch<Self> + Sized {
     /// What makes a set ready from another thread.
     type Waker: Wake<Self>;
 
-    /// Makes an empty set.
-    fn new() -> io::Result<Self>;
+    /// An empty set of the same kind.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors or memory left.
+    fn another(&self) -> io::Result<Self>;
+    /// A waker for sets of this kind, which is not ready.
+    ///
+    /// # Errors
+    ///
+    /// As [`another`](Self::another).
+    fn waker(&self) -> io::Result<Self::Waker>;
     /// Adds a stream, reported once per edge: for `READ` alone, or for `WRITE` as well. What it is ready for already is
     /// reported too.
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
@@ -73,8 +81,6 @@ pub trait Watch<S: Readiness> {
 
 /// Makes sets ready from another thread.
 pub trait Wake<S: Readiness>: Watch<S> + Sized {
-    /// Makes one that is not ready.
-    fn new() -> io::Result<Self>;
     /// Makes it ready. Many wakes before one [`clear`](Self::clear) count as one.
     fn wake(&self);
     /// Makes it unready again.

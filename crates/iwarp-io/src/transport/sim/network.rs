@@ -15,7 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::io::Errno;
 
 use super::conditions::{Chance, Conditions};
-use crate::progress::Edges;
+use crate::progress::readiness::Edges;
 
 /// Where ports come from that nobody has chosen (IW-052).
 const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
@@ -635,6 +635,11 @@ impl Network {
             Chance::NEVER => false,
             chance => self.draw(0..=999_999) < u64::from(chance.millionths()),
         }
+    }
+
+    /// A number that follows from the seed.
+    pub fn random(&mut self) -> u64 {
+        self.random.next_u64()
     }
 
     /// One of two, with equal chances.

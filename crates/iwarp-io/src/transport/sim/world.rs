@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,26 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::conditions::Conditions;
 use super::network::{EndId, ListenerId, Network, Notice};
-use crate::progress::{Edges, Ready};
+use crate::progress::readiness::{Edges, Ready};
 
 /// What a thread of its own does for an adapter on a real network: the world calls it between two waits.
 pub trait Task: Send + Sync {
-    /// Does what there is to do now, and returns when it wants to be called again although nothing became ready.
-    fn run(&self) -> Option<Instant>;
+    /// Does what there is to do now, and says when it wants to be called again although nothing became ready.
+    fn run(&self) -> Wishes;
 }
+
+/// When a [`Task`] wants to be called again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Something is due then.
+    pub deadline: Option<Instant>,
+    /// It looks then whether something was left to it. A world in which nothing else than such looks happens for
+    /// [`LOOKS`] times in a row is stuck.
+    pub look: Option<Instant>,
+}
+
+/// Looks after which a task that has found nothing to do does not find anything later either.
+pub const LOOKS: u32 = 64;
 
 /// Nothing can happen in a world any more, and somebody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +47,12 @@ impl fmt::Display for Stuck {
 }
 
 impl std::error::Error for Stuck {}
+
+impl From<Stuck> for io::Error {
+    fn from(stuck: Stuck) -> Self {
+        Self::new(io::ErrorKind::Deadlock, stuck)
+    }
+}
 
 /// A handle on a world. Clones are the same world.
 #[derive(Clone)]
@@ -92,13 +111,15 @@ struct State {
     members_of: BTreeMap<Source, BTreeSet<u64>>,
     wakers: BTreeMap<u64, bool>,
     tasks: Vec<TaskEntry>,
+    /// How often in a row nothing but a look of a task was left to happen.
+    idle_looks: u32,
 }
 
 struct TaskEntry {
-    task: Weak<dyn Task>,
+    task: Arc<dyn Task>,
     /// The set whose readiness is a reason to call it.
     set: u64,
-    wish: Option<Instant>,
+    wishes: Wishes,
 }
 
 impl fmt::Debug for World {
@@ -120,6 +141,7 @@ impl World {
                 members_of: BTreeMap::new(),
                 wakers: BTreeMap::new(),
                 tasks: Vec::new(),
+                idle_looks: 0,
             }),
         }))
     }
@@ -141,7 +163,8 @@ impl World {
         if std::thread::current().id() == self.0.owner {
             return Ok(());
         }
-        Err(io::Error::other(
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
             "a simulation is driven by the thread that made it, and by no other",
         ))
     }
@@ -158,23 +181,29 @@ impl World {
         done
     }
 
-    /// Calls a task whenever its set becomes ready, and at the times that it wishes for.
-    pub fn add_task(&self, task: Weak<dyn Task>, set: &SimSet) {
-        let mut state = self.lock();
-        state.tasks.retain(|known| known.task.strong_count() > 0);
-        state.tasks.push(TaskEntry {
+    /// Calls a task whenever its set becomes ready, and at the times that it wishes for, until it is
+    /// [taken out](Self::remove_task).
+    pub fn add_task(&self, task: Arc<dyn Task>, set: &SimSet) {
+        self.lock().tasks.push(TaskEntry {
             task,
             set: set.id,
-            wish: None,
+            wishes: Wishes::default(),
         });
     }
 
-    /// Has a task called once although its set is not ready.
-    pub fn wish(&self, set: &SimSet, at: Instant) {
-        let mut state = self.lock();
-        for known in state.tasks.iter_mut().filter(|known| known.set == set.id) {
-            known.wish = Some(known.wish.map_or(at, |wish| wish.min(at)));
-        }
+    /// Takes out the task that was added with this set.
+    pub fn remove_task(&self, set: &SimSet) {
+        let gone = {
+            let mut state = self.lock();
+            let at = state.tasks.iter().position(|known| known.set == set.id);
+            at.map(|at| state.tasks.remove(at))
+        };
+        drop(gone); // outside the lock: what the task owns may be sources of this world
+    }
+
+    /// A number that follows from the seed.
+    pub fn random(&self) -> u64 {
+        self.lock().network.random()
     }
 
     /// Moves the clock to the next thing that happens, at `until` at the latest. False when nothing is left that could.
@@ -184,11 +213,17 @@ impl World {
         if state.due_task(self.0.epoch + now).is_some() {
             return true; // at once
         }
-        let wishes = state.tasks.iter().filter_map(|task| task.wish);
+        let deadlines = state.tasks.iter().filter_map(|task| task.wishes.deadline);
         let event = state.network.next_event().map(|at| self.0.epoch + at);
-        let Some(next) = wishes.chain(event).chain(until).min() else {
-            return false;
+        let next = deadlines.chain(event).chain(until).min();
+        let look = state.tasks.iter().filter_map(|task| task.wishes.look).min();
+        state.idle_looks = match (next, look) {
+            (Some(_), _) => 0,
+            (None, Some(_)) if state.idle_looks < LOOKS => state.idle_looks + 1,
+            (None, _) => return false,
         };
+        let next = next.into_iter().chain(look).min();
+        let next = next.expect("one of them is there");
         let next = next.saturating_duration_since(self.0.epoch);
         state.network.advance(next.max(now));
         state.tell();
@@ -205,17 +240,18 @@ impl World {
                 let due = (0..state.tasks.len())
                     .find(|at| !seen.contains(&state.tasks[*at].set) && state.is_due(*at, now));
                 let Some(at) = due else { return };
-                state.tasks[at].wish = None;
-                (state.tasks[at].set, state.tasks[at].task.upgrade())
+                state.tasks[at].wishes = Wishes::default();
+                (state.tasks[at].set, Arc::clone(&state.tasks[at].task))
             };
             let (set, task) = due;
             seen.insert(set);
-            if let Some(task) = task {
-                let wish = task.run();
-                let mut state = self.lock();
-                if let Some(known) = state.tasks.iter_mut().find(|known| known.set == set) {
-                    known.wish = earlier(known.wish, wish);
-                }
+            let wishes = task.run();
+            let mut state = self.lock();
+            if let Some(known) = state.tasks.iter_mut().find(|known| known.set == set) {
+                known.wishes = Wishes {
+                    deadline: earlier(known.wishes.deadline, wishes.deadline),
+                    look: earlier(known.wishes.look, wishes.look),
+                };
             }
         }
     }
@@ -350,8 +386,9 @@ impl State {
     }
 
     fn is_due(&mut self, at: usize, now: Instant) -> bool {
-        let TaskEntry { set, wish, .. } = self.tasks[at];
-        wish.is_some_and(|wish| wish <= now) || self.is_ready(set)
+        let TaskEntry { set, wishes, .. } = self.tasks[at];
+        let wishes = [wishes.deadline, wishes.look].into_iter().flatten();
+        wishes.min().is_some_and(|wish| wish <= now) || self.is_ready(set)
     }
 
     fn due_task(&mut self, now: Instant) -> Option<usize> {
@@ -377,6 +414,11 @@ impl SimSet {
             world: world.clone(),
             id,
         }
+    }
+
+    /// The world that the set lives in.
+    pub fn world(&self) -> &World {
+        &self.world
     }
 
     /// The set as a source of another one.
@@ -474,7 +516,7 @@ impl SimSet {
                 break found;
             }
             if !self.world.advance(deadline) {
-                return Err(io::Error::new(io::ErrorKind::Deadlock, Stuck));
+                return Err(Stuck.into());
             }
             // Sometimes a waiting thread is faster than the background thread, and sometimes it is not.
             let mut state = self.world.lock();

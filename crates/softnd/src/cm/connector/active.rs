@@ -254,7 +254,7 @@ impl Connector {
         let sent = stream.and_then(|stream| stream.send_frame(&request).map(|()| stream));
         match sent {
             Ok(stream) => {
-                attempt.requested = Some(Instant::now());
+                attempt.requested = Some(self.core.now());
                 state.peer = Some(stream.peer());
                 state.local = Some(stream.local());
                 let reader = FrameReader::new(FrameKind::Reply);
@@ -278,7 +278,7 @@ impl Connector {
         let started = matches!(&attempt.step, Step::Reply(exchange) if exchange.reader.started());
         let soon = attempt
             .requested
-            .is_some_and(|at| at.elapsed() < FALLBACK_WITHIN);
+            .is_some_and(|at| self.core.now().saturating_duration_since(at) < FALLBACK_WITHIN);
         let towards = self.core.options.towards(attempt.destination.ip());
         let fallback =
             towards.revision_1_fallback && attempt.offer.revision == 2 && !started && soon;

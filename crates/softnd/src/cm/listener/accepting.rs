@@ -64,7 +64,7 @@ impl Listener {
                 self.core.control.remove(socket, token);
             }
         }
-        let end = Instant::now() + pause;
+        let end = self.core.now() + pause;
         sockets.pause = Some(self.core.set_timer(end, self.this.clone()));
     }
 
@@ -237,6 +237,6 @@ impl Timed for Listener {
 
 impl Starved for Listener {
     fn descriptor_freed(&self) {
-        self.core.set_timer(Instant::now(), self.this.clone());
+        self.core.set_timer(self.core.now(), self.this.clone());
     }
 }

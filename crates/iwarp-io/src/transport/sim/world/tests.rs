@@ -93,9 +93,13 @@ struct Clockwork {
 }
 
 impl Task for Clockwork {
-    fn run(&self) -> Option<Instant> {
+    fn run(&self) -> Wishes {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        (calls < self.most).then(|| self.world.now() + Duration::from_secs(1))
+        let deadline = (calls < self.most).then(|| self.world.now() + Duration::from_secs(1));
+        Wishes {
+            deadline,
+            look: None,
+        }
     }
 }
 
@@ -108,8 +112,7 @@ fn tasks_run_when_their_set_is_ready_and_when_they_wish() {
         calls: AtomicU32::new(0),
         most: 3,
     });
-    let weak: Weak<dyn Task> = Arc::downgrade(&(Arc::clone(&task) as Arc<dyn Task>));
-    world.add_task(weak, &own);
+    world.add_task(task.clone(), &own);
     let waker = SimWaker::new(&world);
     own.add(waker.source(), 1, ONCE).unwrap();
     waker.wake();

@@ -1,0 +1,71 @@
+//! What an adapter lives in: the system, with its clock and descriptors, or a simulated world.
+
+use std::io;
+use std::time::Instant;
+
+use crate::progress::Set;
+use crate::progress::readiness::epoll::Epoll;
+use crate::transport::sim::World;
+use crate::transport::sim::world::SimSet;
+
+/// Where the time, readiness and random numbers of an adapter come from.
+#[derive(Clone, Debug, Default)]
+pub enum Environment {
+    /// The system that the process runs on.
+    #[default]
+    System,
+    /// A simulated world.
+    Sim(World),
+}
+
+impl Environment {
+    /// The time.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        match self {
+            Self::System => Instant::now(),
+            Self::Sim(world) => world.now(),
+        }
+    }
+
+    /// An empty set of sources.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors or memory left.
+    pub fn set(&self) -> io::Result<Set> {
+        Ok(match self {
+            Self::System => Set::Epoll(Epoll::new()?),
+            Self::Sim(world) => Set::Sim(SimSet::new(world)),
+        })
+    }
+
+    /// A random number: one that nobody can tell beforehand, or, in a simulated world, one that follows from its seed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system's source of random numbers.
+    pub fn random(&self) -> io::Result<u64> {
+        match self {
+            Self::System => getrandom::u64().map_err(io::Error::from),
+            Self::Sim(world) => Ok(world.random()),
+        }
+    }
+
+    /// The simulated world, if it is one.
+    pub fn world(&self) -> Option<&World> {
+        match self {
+            Self::System => None,
+            Self::Sim(world) => Some(world),
+        }
+    }
+
+    /// Called by a poll that has found nothing. In a simulated world the next thing happens then: nobody else moves its
+    /// clock.
+    #[inline]
+    pub fn polled_in_vain(&self) {
+        if let Self::Sim(world) = self {
+            world.step();
+        }
+    }
+}
