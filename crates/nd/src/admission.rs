@@ -17,8 +17,8 @@ use netdirect::{Listener, Status};
 use socket2::SockRef;
 
 use crate::errors::{Failure, Result};
-use crate::output;
 use crate::session::{self, Deadline, Endpoint, Request, Session};
+use crate::stderr;
 
 /// How long a stranger may take for its first word.
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(5);
@@ -440,10 +440,10 @@ impl Guests {
     fn remark(&self, text: impl Display) {
         let mut remarks = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(left_out) = remarks.next_minute(Instant::now()) {
-            output::note(format_args!("and {left_out} such lines more in a minute"));
+            stderr::note(format_args!("and {left_out} such lines more in a minute"));
         }
         if remarks.may_speak() {
-            output::note(text);
+            stderr::note(text);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The commands and their arguments.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::cat::args::Cat;
+use crate::demo::args::{DemoArgs, DemoServerArgs};
 use crate::errors::{Failure, one_line};
 use crate::perf::args::Perf;
 use crate::perftest::PerftestArgs;
@@ -115,138 +115,13 @@ pub(crate) enum Command {
     Rping(RpingArgs),
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Cat {
-    /// Sends a file to a waiting `nd cat recv`
-    Send(SendArgs),
-    /// Waits for a file and writes it; the file has its final name only when it is whole
-    Recv(RecvArgs),
-}
-
-/// What every command that connects can choose about its adapter.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct AdapterArgs {
-    /// Records everything sent and received as pcapng, for Wireshark
-    #[arg(long, value_name = "FILE")]
-    pub(crate) capture: Option<PathBuf>,
-
-    /// Does not ask for CRCs (they are used all the same if the peer asks)
-    #[arg(long)]
-    pub(crate) no_crc: bool,
-
-    /// What the other side is, where it is known for something to be heeded [default: suits all]
-    #[arg(long, value_enum, value_name = "STACK")]
-    pub(crate) peer: Option<Stack>,
-}
-
-/// An iWARP stack that something is known of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Stack {
-    /// The Linux kernel's soft-iWARP
-    Siw,
-    /// Chelsio T4 and later
-    Cxgb4,
-    /// Intel E810 and X722
-    Irdma,
-    /// QLogic and Marvell FastLinQ
-    Qed,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    #[command(flatten)]
-    pub(crate) adapter: AdapterArgs,
-
-    /// What the client says about itself when it connects
-    #[arg(long, value_name = "TEXT", default_value = "hello from the client")]
-    pub(crate) private_data: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoServerArgs {
-    #[arg(long)]
-    pub(crate) no_crc: bool,
-
-    /// What the client says when it connects first
-    #[arg(long)]
-    pub(crate) private_data: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SendArgs {
-    /// The file to send
-    pub(crate) file: PathBuf,
-
-    /// Where the receiver listens: HOST:PORT
-    #[arg(value_name = "ADDR")]
-    pub(crate) address: String,
-
-    /// How the bytes travel
-    #[arg(long, value_enum, default_value_t = Via::Write)]
-    pub(crate) via: Via,
-
-    #[command(flatten)]
-    pub(crate) common: CatArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RecvArgs {
-    /// Where to listen: HOST:PORT, port 0 for any free one
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: String,
-
-    /// Where to put the file; - is standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-
-    #[command(flatten)]
-    pub(crate) common: CatArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CatArgs {
-    #[command(flatten)]
-    pub(crate) adapter: AdapterArgs,
-
-    /// Gives up when nothing has moved for so many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
-    pub(crate) timeout: Duration,
-}
-
-/// The RDMA operation that carries the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Via {
-    /// Send into Receives that the receiver has posted
-    Send,
-    /// RDMA Write into the receiver's memory
-    Write,
-    /// RDMA Read from the sender's memory
-    Read,
-}
-
-impl std::fmt::Display for Via {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Send => "send",
-            Self::Write => "write",
-            Self::Read => "read",
-        })
-    }
-}
-
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "not a number of seconds".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(limit) if !limit.is_zero() && limit <= Duration::from_secs(86_400) => Ok(limit),
-        _ => Err("must be above 0 and at most 86400".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::args::Stack;
+    use crate::cat::args::Via;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -315,13 +190,5 @@ mod tests {
                 "{error}"
             );
         }
-    }
-
-    #[test]
-    fn a_time_limit_is_positive_and_finite() {
-        for bad in ["0", "-1", "x", "inf", "NaN", "1e9"] {
-            assert!(seconds(bad).is_err(), "{bad}");
-        }
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
     }
 }

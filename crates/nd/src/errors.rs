@@ -196,7 +196,7 @@ impl Failure {
         match self.origin {
             Origin::Reader => return ExitCode::from(141), // 128 + SIGPIPE, as shells show it
             Origin::Told => {}
-            Origin::Here | Origin::Peer => crate::output::note(format_args!("error: {self}")),
+            Origin::Here | Origin::Peer => crate::stderr::note(format_args!("error: {self}")),
         }
         ExitCode::FAILURE
     }

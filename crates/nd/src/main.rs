@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod args;
 mod cat;
 mod cli;
 mod demo;
@@ -21,6 +22,7 @@ mod perftest;
 mod provider;
 mod rping;
 mod session;
+mod stderr;
 mod table;
 mod units;
 mod wire_conform;
@@ -30,7 +32,8 @@ use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::{Cat, Command};
+use crate::cat::args::Cat;
+use crate::cli::Command;
 
 fn main() -> ExitCode {
     if !memory::is_enough() {

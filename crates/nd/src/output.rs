@@ -23,11 +23,6 @@ pub(crate) fn afterword(text: impl Display) -> Result<()> {
     }
 }
 
-/// A remark for people on standard error; nobody's exit status depends on whether it could be shown.
-pub(crate) fn note(text: impl Display) {
-    let _ = writeln!(std::io::stderr().lock(), "nd: {text}");
-}
-
 /// Colours for standard output: real ones on a terminal, none elsewhere or where `NO_COLOR` is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use netdirect::{Listener, ReadLimits, Status};
 
-use crate::cli::{AdapterArgs, seconds};
+use crate::args::{AdapterArgs, seconds};
 use crate::errors::{Failure, Result};
 use crate::provider;
 use crate::session::{self, Endpoint, Session, Setup};

@@ -13,7 +13,7 @@ use netdirect::{Adapter, AdapterId, Error, Provider, Status};
 use softnd::capture::Capture;
 use softnd::peer::Peer;
 
-use crate::cli::{AdapterArgs, Stack};
+use crate::args::{AdapterArgs, Stack};
 use crate::errors::{Failure, Result};
 
 /// The table. Where no URL says otherwise, the first line serves.

@@ -3,6 +3,7 @@
 //! [`protocol`] says what goes over the connection, [`link`] moves its messages, [`mod@send`] and [`mod@recv`] are the
 //! two sides. Memory is bounded by the ring of blocks, whatever the size of the file.
 
+pub(crate) mod args;
 mod link;
 mod place;
 mod protocol;
@@ -92,7 +93,7 @@ fn hex(digest: &protocol::Digest) -> String {
 }
 
 /// `314572800 bytes (300 MiB) to 192.0.2.7:4791 by write in 412 ms, 764 MB/s`, with `way` for *to* and the peer.
-fn summary(moved: u64, way: &str, via: crate::cli::Via, time: Duration) -> String {
+fn summary(moved: u64, way: &str, via: args::Via, time: Duration) -> String {
     let human = if moved < 1024 {
         String::new()
     } else {

@@ -41,7 +41,7 @@
 
 use netdirect::{RemoteAddress, RemoteToken};
 
-use crate::cli::Via;
+use super::args::Via;
 
 const MAGIC: [u8; 8] = *b"ND cat\r\n";
 

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use netdirect::{Listener, MrFlags, OpFlags, ReadLimits};
 
+use super::args::{RecvArgs, Via};
 use super::link::{self, Event, Link, violation};
 use super::place;
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Refusal, Shape, Whole};
 use super::sink::{Sink, Writing};
 use super::{Progress, hex, summary};
 use crate::admission::{Admission, Bounds, Guest};
-use crate::cli::{RecvArgs, Via};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::peer;
 use crate::session::{self, Region, Request, Session, Setup};
+use crate::stderr;
 
 /// Waits for a sender and receives its file.
 pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
@@ -31,7 +32,7 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
     let done = receive(&setup, &addresses, sink, &name, |address| {
         let text = format!("listening on {address}");
         if aside {
-            output::note(text);
+            stderr::note(text);
             return Ok(());
         }
         output::line(text)
@@ -43,8 +44,8 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
     let received = format!("received {}", summary(done.size, &way, done.via, done.time));
     let digest = format!("sha256 {}", hex(&done.digest));
     if aside {
-        output::note(received);
-        output::note(digest);
+        stderr::note(received);
+        stderr::note(digest);
         return Ok(());
     }
     output::afterword(received)?;

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 
 use netdirect::{MrFlags, OpFlags, ReadLimits, Status};
 
+use super::args::{SendArgs, Via};
 use super::link::{self, Event, Link, violation};
 use super::place;
 use super::protocol::{Answer, Block, HEADER, Message, NO_RING, Offer, Refusal, Shape, Whole};
 use super::source::Source;
 use super::{Progress, hex, summary};
-use crate::cli::{SendArgs, Via};
 use crate::errors::{Failure, Result, one_line};
 use crate::output;
 use crate::session::{self, Region, Setup};

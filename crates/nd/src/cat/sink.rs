@@ -13,7 +13,7 @@ use tempfile::TempPath;
 use super::place::{directory, followed};
 use super::source::is_named_pipe;
 use crate::errors::{Failure, Result};
-use crate::output;
+use crate::stderr;
 
 /// The place of the received file, checked before anything is received.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ fn target(path: &Path) -> io::Result<Target> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if is_named_pipe(path, &found) {
-        output::note(format_args!("waiting for a reader of {}", path.display()));
+        stderr::note(format_args!("waiting for a reader of {}", path.display()));
     }
     // A file that may not be written is not replaced either, though its directory would allow that.
     let file = OpenOptions::new().write(true).open(path)?;

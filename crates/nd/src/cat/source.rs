@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::path::Path;
 
 use crate::errors::{Failure, Result};
-use crate::output;
+use crate::stderr;
 
 /// The file to send. What is read from it counts, not what the system says of its size: files of `/proc` say 0.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Source {
             ));
         }
         if is_named_pipe(path, &found) {
-            output::note(format_args!("waiting for data from {}", path.display()));
+            stderr::note(format_args!("waiting for data from {}", path.display()));
         }
         let file = File::open(path).map_err(explain)?;
         let size = found.is_file().then_some(found.len());

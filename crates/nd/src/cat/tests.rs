@@ -15,7 +15,7 @@ use super::link::{Event, Link};
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Shape, Whole};
 use super::sink::Sink;
 use super::{Progress, hex, recv, send, summary};
-use crate::cli::Via;
+use crate::cat::args::Via;
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Setup};

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status};
 
+use super::args::DemoArgs;
 use super::report::Stage;
 use super::talk::{Talk, expect, posted, verify, wrong};
 use super::{LIMIT, pattern, sizes, words};
-use crate::cli::DemoArgs;
 use crate::errors::{Failure, Result, one_line};
 use crate::output;
 use crate::session::{Session, Setup};

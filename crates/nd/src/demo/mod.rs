@@ -4,6 +4,7 @@
 //! its standard output what that has to say ([`report`]). Both follow the same script, [`client`] and [`server`], and keep
 //! in step by messages over the connections themselves. Every byte moved is checked by the side that has it in the end.
 
+pub(crate) mod args;
 mod client;
 mod report;
 mod server;
@@ -11,7 +12,7 @@ mod talk;
 
 use std::time::Duration;
 
-use crate::cli::{DemoArgs, DemoServerArgs};
+use self::args::{DemoArgs, DemoServerArgs};
 use crate::errors::Result;
 
 /// How long either side waits for the other before it gives up: everything here takes milliseconds.

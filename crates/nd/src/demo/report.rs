@@ -18,7 +18,7 @@ use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::cli::DemoArgs;
+use super::args::DemoArgs;
 use crate::errors::{Failure, Result};
 use crate::output::{self, Paint};
 

@@ -7,11 +7,11 @@ use netdirect::{
     Buffer, Listener, MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status,
 };
 
+use super::args::DemoServerArgs;
 use super::client::quoted;
 use super::report::Voice;
 use super::talk::{Talk, expect, posted, verify, wrong};
 use super::{LIMIT, pattern, sizes, words};
-use crate::cli::DemoServerArgs;
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Endpoint, Region, Request, Session, Setup};

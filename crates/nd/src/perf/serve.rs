@@ -22,6 +22,7 @@ use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::session::{self, Deadline, Request, Session};
+use crate::stderr;
 
 /// Serves one client after the other, or one only.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         let peer = client.peer;
         match serve(client, args) {
             Ok(rows) => output::line(format_args!("{peer}: {rows} rows"))?,
-            Err(failure) => output::note(format_args!("{peer}: {failure}")),
+            Err(failure) => stderr::note(format_args!("{peer}: {failure}")),
         }
     }
 }

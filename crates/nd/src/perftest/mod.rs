@@ -28,6 +28,7 @@ use crate::mailbox::Mailbox;
 use crate::output;
 use crate::peer;
 use crate::session::{self, Request, Session, Setup};
+use crate::stderr;
 use crate::table::{Align, Table};
 use crate::units;
 
@@ -351,7 +352,7 @@ impl Patience {
         }
         if self.blind && !self.warned && waited > self.limit {
             self.warned = true;
-            output::note(format_args!(
+            stderr::note(format_args!(
                 "the test goes on after {}; with -D or --run_infinitely at the other side it has no end",
                 units::time(self.limit)
             ));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::cli::AdapterArgs;
+use crate::args::{AdapterArgs, seconds};
 use crate::provider;
 
 /// Checks a target, or is one.
@@ -68,15 +68,15 @@ pub(crate) struct Suite {
     pub(crate) deviations: Option<String>,
 
     /// How long the target may take for an answer
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = crate::cli::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub(crate) answer: Duration,
 
     /// How long the suite waits before it takes it that nothing will come
-    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = crate::cli::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
     pub(crate) quiet: Duration,
 
     /// How long the target may take to give up a start-up that does not end
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::cli::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) startup: Duration,
 }
 

@@ -10,6 +10,7 @@ use super::args::{Format, Suite, Switch};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::session;
+use crate::stderr;
 
 /// Whether everything passed or was known.
 pub(super) fn run(args: &Suite) -> Result<bool> {
@@ -140,7 +141,7 @@ fn bench(args: &Suite) -> Result<(Bench, String)> {
         let address = listener
             .local_addr()
             .map_err(|error| Failure::socket(doing(), &error))?;
-        output::note(format_args!("waiting for a target on {address}"));
+        stderr::note(format_args!("waiting for a target on {address}"));
         let bench =
             Bench::passive(listener, wants).map_err(|error| Failure::socket(doing(), &error))?;
         return Ok((bench, format!("the target that connects to {address}")));

@@ -1,0 +1,59 @@
+//! Arguments that several commands have.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// What every command that connects can choose about its adapter.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AdapterArgs {
+    /// Records everything sent and received as pcapng, for Wireshark
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
+
+    /// Does not ask for CRCs (they are used all the same if the peer asks)
+    #[arg(long)]
+    pub(crate) no_crc: bool,
+
+    /// What the other side is, where it is known for something to be heeded [default: suits all]
+    #[arg(long, value_enum, value_name = "STACK")]
+    pub(crate) peer: Option<Stack>,
+}
+
+/// An iWARP stack that something is known of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stack {
+    /// The Linux kernel's soft-iWARP
+    Siw,
+    /// Chelsio T4 and later
+    Cxgb4,
+    /// Intel E810 and X722
+    Irdma,
+    /// QLogic and Marvell FastLinQ
+    Qed,
+}
+
+/// A time limit as it is typed: seconds, with or without a fraction.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(limit) if !limit.is_zero() && limit <= Duration::from_secs(86_400) => Ok(limit),
+        _ => Err("must be above 0 and at most 86400".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_limit_is_positive_and_finite() {
+        for bad in ["0", "-1", "x", "inf", "NaN", "1e9"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+    }
+}

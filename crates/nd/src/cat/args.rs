@@ -1,0 +1,78 @@
+//! The arguments of `nd cat`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::args::{AdapterArgs, seconds};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cat {
+    /// Sends a file to a waiting `nd cat recv`
+    Send(SendArgs),
+    /// Waits for a file and writes it; the file has its final name only when it is whole
+    Recv(RecvArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The file to send
+    pub(crate) file: PathBuf,
+
+    /// Where the receiver listens: HOST:PORT
+    #[arg(value_name = "ADDR")]
+    pub(crate) address: String,
+
+    /// How the bytes travel
+    #[arg(long, value_enum, default_value_t = Via::Write)]
+    pub(crate) via: Via,
+
+    #[command(flatten)]
+    pub(crate) common: CatArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecvArgs {
+    /// Where to listen: HOST:PORT, port 0 for any free one
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: String,
+
+    /// Where to put the file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) common: CatArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CatArgs {
+    #[command(flatten)]
+    pub(crate) adapter: AdapterArgs,
+
+    /// Gives up when nothing has moved for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+}
+
+/// The RDMA operation that carries the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// Send into Receives that the receiver has posted
+    Send,
+    /// RDMA Write into the receiver's memory
+    Write,
+    /// RDMA Read from the sender's memory
+    Read,
+}
+
+impl std::fmt::Display for Via {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send",
+            Self::Write => "write",
+            Self::Read => "read",
+        })
+    }
+}

@@ -1,0 +1,25 @@
+//! The arguments of `nd demo`.
+
+use clap::Args;
+
+use crate::args::AdapterArgs;
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    #[command(flatten)]
+    pub(crate) adapter: AdapterArgs,
+
+    /// What the client says about itself when it connects
+    #[arg(long, value_name = "TEXT", default_value = "hello from the client")]
+    pub(crate) private_data: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoServerArgs {
+    #[arg(long)]
+    pub(crate) no_crc: bool,
+
+    /// What the client says when it connects first
+    #[arg(long)]
+    pub(crate) private_data: String,
+}
