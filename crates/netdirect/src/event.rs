@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::OverlappedFile;
+use crate::Simulation;
 use crate::sync::{Condvar, Mutex};
 
 /// An auto-reset event (`CreateEvent(NULL, FALSE, …)`): once set, it releases exactly one wait, which resets it.
@@ -26,8 +26,8 @@ pub struct Event(Arc<Inner>);
 struct Inner {
     set: Mutex<bool>,
     changed: Condvar,
-    /// The file of the last request that this event belonged to and that lives in a simulation.
-    simulated: Mutex<Option<Weak<dyn OverlappedFile>>>,
+    /// The simulation of the last request that this event belonged to, if it has one.
+    simulation: Mutex<Option<Weak<dyn Simulation>>>,
 }
 
 impl Event {
@@ -50,37 +50,38 @@ impl Event {
     /// Waits until the event is set, and resets it. True, but for one case: false in a simulation in which nothing is left
     /// that could set the event.
     pub fn wait(&self) -> bool {
-        match self.simulated() {
-            Some(file) => self.wait_in_simulation(&*file, None),
+        match self.simulation() {
+            Some(simulation) => self.wait_in_simulation(&*simulation, None),
             None => self.wait_until(None),
         }
     }
 
     /// As [`wait`](Self::wait), for a limited time; false when the time ran out.
     pub fn wait_timeout(&self, limit: Duration) -> bool {
-        match self.simulated() {
-            Some(file) => self.wait_in_simulation(&*file, file.now().checked_add(limit)),
+        match self.simulation() {
+            Some(simulation) => {
+                self.wait_in_simulation(&*simulation, simulation.now().checked_add(limit))
+            }
             None => self.wait_until(Instant::now().checked_add(limit)),
         }
     }
 
-    /// A request begins whose end sets this event, and whose file lives in a simulation.
-    pub(crate) fn driven_by(&self, file: &Arc<dyn OverlappedFile>) {
-        *self.0.simulated.lock() = Some(Arc::downgrade(file));
+    /// A request begins whose end sets this event, and which ends in a simulation.
+    pub(crate) fn moves(&self, simulation: &Arc<dyn Simulation>) {
+        *self.0.simulation.lock() = Some(Arc::downgrade(simulation));
     }
 
-    fn simulated(&self) -> Option<Arc<dyn OverlappedFile>> {
-        self.0.simulated.lock().as_ref()?.upgrade()
+    fn simulation(&self) -> Option<Arc<dyn Simulation>> {
+        self.0.simulation.lock().as_ref()?.upgrade()
     }
 
-    fn wait_in_simulation(&self, file: &dyn OverlappedFile, deadline: Option<Instant>) -> bool {
-        let is_set = || *self.0.set.lock();
+    fn wait_in_simulation(&self, simulation: &dyn Simulation, deadline: Option<Instant>) -> bool {
         loop {
             if std::mem::take(&mut *self.0.set.lock()) {
                 return true;
             }
-            let late = || deadline.is_some_and(|deadline| deadline <= file.now());
-            if late() || file.park(&is_set, deadline).is_err() {
+            let late = deadline.is_some_and(|deadline| deadline <= simulation.now());
+            if late || simulation.step().is_err() {
                 return std::mem::take(&mut *self.0.set.lock());
             }
         }

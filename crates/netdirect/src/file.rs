@@ -70,7 +70,7 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
 
     /// The simulation that the provider lives in. `None`, the default, for all providers whose requests end in the system's
     /// time and without calls.
-    fn simulation(&self) -> Option<&dyn Simulation> {
+    fn simulation(&self) -> Option<Arc<dyn Simulation>> {
         None
     }
 }
@@ -78,7 +78,8 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
 impl dyn OverlappedFile {
     /// The time that deadlines of [`park`](OverlappedFile::park) are told in.
     pub(crate) fn now(&self) -> Instant {
-        self.simulation().map_or_else(Instant::now, Simulation::now)
+        self.simulation()
+            .map_or_else(Instant::now, |simulation| simulation.now())
     }
 
     /// Ties the file to a completion port (`CreateIoCompletionPort`): the end of every request of its objects that returned

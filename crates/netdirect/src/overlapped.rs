@@ -257,8 +257,8 @@ impl Overlapped {
         state.file = Some(file.clone());
         if let Some(event) = &self.0.event {
             event.reset();
-            if file.simulation().is_some() {
-                event.driven_by(file);
+            if let Some(simulation) = file.simulation() {
+                event.moves(&simulation);
             }
         }
         self.0

@@ -133,11 +133,6 @@ impl Core {
         self.background.hand_over(domain);
     }
 
-    /// The simulated world that the adapter lives in.
-    pub(crate) fn simulation(&self) -> Option<&dyn Simulation> {
-        self.environment.world().map(|_| self as &dyn Simulation)
-    }
-
     /// What a wait in a simulation ends with that cannot go on.
     #[cold]
     pub(crate) fn cannot_wait(&self, error: &io::Error) -> Error {

@@ -55,7 +55,8 @@ impl OverlappedFile for File {
         self.parking.outside().descriptor()
     }
 
-    fn simulation(&self) -> Option<&dyn Simulation> {
-        self.core.simulation()
+    fn simulation(&self) -> Option<Arc<dyn Simulation>> {
+        let core = self.core.clone();
+        core.environment.world().is_some().then_some(core)
     }
 }

@@ -25,7 +25,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "softnd-benches",
         &["iwarp", "iwarp-mem", "nd", "netdirect", "softnd"],
     ),
-    ("softnd-fuzz", &["iwarp"]),
+    ("softnd-fuzz", &["iwarp", "iwarp-io"]),
 ];
 
 /// Dependencies beyond [`MAY_DEPEND_ON`] that are on their way out. Lines are deleted and never added: the test says which.

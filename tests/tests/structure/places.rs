@@ -82,16 +82,16 @@ const RULES: &[Rule] = &[
             // Two connections whose virtual clock begins at some moment.
             "iwarp/src/testing/pair.rs",
             "iwarp-io/src/capture/mod.rs",
+            "iwarp-io/src/environment.rs",
             "iwarp-io/src/log.rs",
             "iwarp-io/src/progress",
             "iwarp-io/src/transport/sim/world.rs",
             // Waits that the application limits.
             "netdirect/src/event.rs",
             "netdirect/src/ext.rs",
+            "netdirect/src/file.rs",
             "netdirect/src/overlapped.rs",
             "netdirect/src/port.rs",
-            "softnd/src/cm",
-            "softnd/src/qp.rs",
         ],
     },
     Rule {
