@@ -217,7 +217,7 @@ impl<M: Memory> Link<M> {
     pub fn settle(&mut self) -> usize {
         let octets = self.batch.remaining();
         self.batch.advance(octets);
-        self.active.handle_transmitted(octets);
+        self.active.handle_transmitted(&mut self.batch);
         completed(&mut self.active)
     }
 

@@ -598,8 +598,8 @@ impl Side {
         let Some(octets) = self.gather(most) else {
             // Only an FPDU of which nothing was sent can lose its memory: a cut one has been made private.
             assert!(!self.batch.head_is_cut());
-            self.batch.clear();
-            return self.conn.handle_revoked();
+            self.batch.revoke();
+            return self.conn.handle_transmitted(&mut self.batch);
         };
         self.batch.advance(octets.len() as u64);
         let mem = &self.mem;
@@ -616,7 +616,7 @@ impl Side {
             "a ULPDU longer than allowed"
         );
         self.out.extend_from_slice(&octets);
-        self.conn.handle_transmitted(octets.len() as u64);
+        self.conn.handle_transmitted(&mut self.batch);
     }
 
     /// What one vectored write would take: the memory of an FPDU is looked at before its first octet goes. `None` if the first
@@ -653,8 +653,8 @@ impl Side {
     /// As an owner does when its stream is over: what was not begun is not sent.
     fn drop_unsent(&mut self) {
         if self.conn.has_failed() || self.conn.is_disconnected() {
-            let dropped = self.batch.keep_cut_only();
-            self.conn.handle_dropped(dropped);
+            self.batch.keep_cut_only();
+            self.conn.handle_transmitted(&mut self.batch);
         }
     }
 

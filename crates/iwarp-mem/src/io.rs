@@ -38,16 +38,16 @@ pub enum Sent {
     Partly,
     /// The socket takes nothing at present; the batch is unchanged.
     WouldBlock,
-    /// The memory of the first FPDU was revoked before any of it was sent. Nothing was sent, the batch is unchanged;
-    /// the engine wants to know (`Connection::handle_revoked`).
+    /// The memory of the first FPDU was revoked before any of it was sent. Nothing was sent, and the batch is empty
+    /// ([`TxBatch::revoke`]).
     Revoked,
 }
 
 /// Sends what the batch holds in one `sendmsg`, as far as the socket takes it, and returns the octets sent.
 ///
 /// - FPDUs whose memory was revoked before they began end the list in front of them; when it is the very first,
-///   nothing is sent and the answer is [`Sent::Revoked`].
-/// - The batch is advanced by what was sent. If that ends inside an FPDU, the rest of this FPDU is copied into the
+///   nothing is sent, the batch is emptied and the answer is [`Sent::Revoked`].
+/// - The batch is advanced by what was sent, and tells its connection (`Connection::handle_transmitted`). If that ends inside an FPDU, the rest of this FPDU is copied into the
 ///   batch before the memory is let go: what was begun can be finished, and nothing is pinned after this returns.
 ///
 /// Interrupted calls are repeated; a broken connection is an error, not a signal.
@@ -70,6 +70,7 @@ trait Outgoing {
     }
     fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)>;
     fn advance(&mut self, octets: u64);
+    fn revoke(&mut self);
     fn head_is_cut(&self) -> bool;
     fn make_head_private(
         &mut self,
@@ -92,6 +93,10 @@ impl Outgoing for TxBatch {
 
     fn advance(&mut self, octets: u64) {
         Self::advance(self, octets);
+    }
+
+    fn revoke(&mut self) {
+        Self::revoke(self);
     }
 
     fn head_is_cut(&self) -> bool {
@@ -121,7 +126,10 @@ fn send_from(
     let list = match gather(&*batch, table, &mut held) {
         Ok(list) => list,
         Err(Revoked) if batch.head_is_cut() => return Err(gone()),
-        Err(Revoked) => return Ok((0, Sent::Revoked)),
+        Err(Revoked) => {
+            batch.revoke();
+            return Ok((0, Sent::Revoked));
+        }
     };
     let sent = match list.send(socket) {
         Ok(0) => return Err(ErrorKind::WriteZero.into()),

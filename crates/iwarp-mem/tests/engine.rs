@@ -112,7 +112,7 @@ impl Side {
                 io::send(self.socket.as_fd(), &self.table, &mut self.batch).unwrap();
             assert_ne!(sent, Sent::Revoked);
             assert_eq!(sent == Sent::All, self.batch.is_empty());
-            self.conn.handle_transmitted(octets);
+            self.conn.handle_transmitted(&mut self.batch);
             self.cuts += usize::from(self.batch.head_is_cut());
             moved |= octets > 0;
         }

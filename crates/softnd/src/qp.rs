@@ -388,11 +388,13 @@ impl Qp {
             Phase::Fresh | Phase::Claimed | Phase::Disconnected | Phase::Removed
         ) {
             state.phase = Phase::Disconnected;
-            state.connection.disconnect();
-            if let Some(link) = &mut state.link {
+            let State {
+                connection, link, ..
+            } = &mut *state;
+            connection.disconnect();
+            if let Some(link) = link {
                 link.reading = true;
-                let dropped = link.drop_unsent();
-                state.connection.handle_dropped(dropped);
+                link.drop_unsent(connection);
             }
             state.work(Edges::KICK);
         }

@@ -47,7 +47,25 @@ struct Part {
 /// Most parts one FPDU may take: header, payload from several buffers, trailer.
 pub(super) const MAX_PARTS: usize = 6;
 
-/// FPDUs in stream order and how much of them has been sent. Its buffers have their full capacity from creation;
+/// What became of a batch since the connection was told last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Octets that the transport took.
+    pub(super) taken: u64,
+    /// Octets of FPDUs that will not be sent.
+    pub(super) dropped: u64,
+    /// They were dropped because the memory of the first one was gone.
+    pub(super) revoked: bool,
+}
+
+/// FPDUs of one connection in stream order and how much of them has been sent.
+///
+/// [`poll_transmit`](super::Connection::poll_transmit) fills it. Whoever hands it to the transport says what became of it:
+/// [`advance`](Self::advance), [`revoke`](Self::revoke), [`keep_cut_only`](Self::keep_cut_only). The batch keeps count, and
+/// [`handle_transmitted`](super::Connection::handle_transmitted) or the next `poll_transmit` tells the connection. It
+/// belongs to its connection until it is empty and the connection was told.
+///
+/// Its buffers have their full capacity from creation;
 /// filling, sending and clearing allocate nothing. Only the first FPDU that is cut by a partial write while its payload
 /// lies in registered memory may grow the buffer, once ([`TxBatch::make_head_private`]).
 #[derive(Debug)]
@@ -65,6 +83,7 @@ pub struct TxBatch {
     remaining: u64,
     /// Some piece is registered memory.
     shared: bool,
+    outcome: Outcome,
 }
 
 impl TxBatch {
@@ -101,6 +120,7 @@ impl TxBatch {
             skip: 0,
             remaining: 0,
             shared: false,
+            outcome: Outcome::default(),
         }
     }
 
@@ -114,8 +134,23 @@ impl TxBatch {
         self.remaining == 0
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
+    /// Nothing is left to be sent, and the connection knows what became of what was: the batch may go to another one.
+    pub const fn is_settled(&self) -> bool {
+        self.is_empty() && !self.has_outcome()
+    }
+
+    /// The connection does not know yet what became of it.
+    pub(super) const fn has_outcome(&self) -> bool {
+        self.outcome.taken > 0 || self.outcome.dropped > 0
+    }
+
+    /// What became of it, told once.
+    pub(super) fn take_outcome(&mut self) -> Outcome {
+        core::mem::take(&mut self.outcome)
+    }
+
+    /// Begins at the front of the buffer again.
+    fn clear(&mut self) {
         self.parts.clear();
         self.fill = self.from;
         self.head = 0;
@@ -166,6 +201,7 @@ impl TxBatch {
     pub fn advance(&mut self, octets: u64) {
         assert!(octets <= self.remaining, "more octets sent than were there");
         self.remaining -= octets;
+        self.outcome.taken += octets;
         if self.remaining == 0 {
             return self.clear();
         }
@@ -226,9 +262,22 @@ impl TxBatch {
         Ok(())
     }
 
-    /// Drops every FPDU that has not been begun; returns the octets dropped, for
-    /// [`handle_dropped`](super::Connection::handle_dropped).
-    pub fn keep_cut_only(&mut self) -> u64 {
+    /// The memory of the first FPDU is gone, and nothing of this FPDU has been sent: drops all FPDUs. The connection fails the
+    /// request to which the first one belongs, or refuses the peer's Read (RFC 5040 section 4.8).
+    ///
+    /// # Panics
+    ///
+    /// When the first FPDU is cut: it has to be finished, or the stream reset.
+    pub fn revoke(&mut self) {
+        assert!(!self.head_is_cut(), "an FPDU that was begun is given up");
+        self.outcome.dropped += self.remaining;
+        self.outcome.revoked |= self.remaining > 0;
+        self.clear();
+    }
+
+    /// Drops every FPDU that has not been begun. That is for a stream that has ended: on one that has not it leaves a gap, and
+    /// the stream fails.
+    pub fn keep_cut_only(&mut self) {
         let kept = if self.head_is_cut() {
             let rest = &self.parts[self.head..];
             let len = rest
@@ -245,12 +294,11 @@ impl TxBatch {
         } else {
             0
         };
-        let dropped = self.remaining - kept;
+        self.outcome.dropped += self.remaining - kept;
         self.remaining = kept;
         if kept == 0 {
             self.clear();
         }
-        dropped
     }
 
     /// A part of the head FPDU was replaced by its unsent rest. The header before it always is a part of its own, so the

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::Connection;
+use super::batch::Outcome;
 use super::config::StreamEnd;
 use super::event::{Event, Notice};
 use super::fault::{Fault, Included};
@@ -10,7 +11,7 @@ use super::initiator::InitiatorQueue;
 use super::work::{RequestKind, WqeStatus};
 use crate::ddp::{Header, TaggedHeader, UntaggedError};
 use crate::mpa;
-use crate::rdmap::{Class, Opcode, ReadRequest, Terminate};
+use crate::rdmap::{Class, Opcode, ProtectionError, ReadRequest, Terminate};
 use crate::types::RemoteAddress;
 
 /// Where in its life a connection is.
@@ -59,8 +60,7 @@ impl Connection {
 
     /// Local disconnect (IND2Connector::Disconnect): all requests come back flushed (IW-020), nothing new is sent but for
     /// a Terminate that is due, what still arrives is dropped (IW-064). FPDUs that are in the batch and not begun belong
-    /// to flushed requests: drop them ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)) and say so
-    /// ([`Connection::handle_dropped`]).
+    /// to flushed requests: drop them ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)).
     pub fn disconnect(&mut self) {
         self.close_out(Phase::Disconnected, None);
     }
@@ -112,36 +112,27 @@ impl Connection {
         }
     }
 
-    /// The FPDU at the head of the batch, of which nothing has been sent, lost its memory; the caller has cleared the
-    /// batch. The request it belongs to fails, or the peer's Read is refused (RFC 5040 section 4.8).
-    pub fn handle_revoked(&mut self) {
-        let dropped = self.tx.withdraw_all();
-        self.counters.withdrawn_octets += dropped;
+    /// FPDUs that were made will not be sent. On a stream that has not ended the request of the first one fails: because its
+    /// memory is gone, or because there is a gap now. Where the first one is an answer, the peer's Read is refused (RFC 5040
+    /// section 4.8).
+    #[cold]
+    pub(super) fn handle_dropped(&mut self, outcome: Outcome) {
+        self.counters.withdrawn_octets += self.tx.withdraw(outcome.dropped);
         if self.phase != Phase::Running {
             return;
         }
-        if let Some(about) = self.tx.response_at_head() {
-            self.fail_with(
-                crate::rdmap::ProtectionError::InvalidSTag.into(),
-                Some(about),
-                None,
-            );
-            return;
+        if outcome.revoked
+            && let Some(about) = self.tx.response_at_head()
+        {
+            return self.fail_with(ProtectionError::InvalidSTag.into(), Some(about), None);
         }
+        let status = if outcome.revoked {
+            WqeStatus::LocalAccess
+        } else {
+            WqeStatus::Internal
+        };
         let owner = self.initiator.owner_of(self.tx.sent());
-        self.fail(Fault::Local, owner.map(|at| (at, WqeStatus::LocalAccess)));
-    }
-
-    /// `octets` of FPDUs not begun were dropped from the batch
-    /// ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)). That is for a stream that has ended; on one that
-    /// has not it leaves a gap, and the stream fails.
-    pub fn handle_dropped(&mut self, octets: u64) {
-        let dropped = self.tx.withdraw(octets);
-        self.counters.withdrawn_octets += dropped;
-        if dropped > 0 && self.phase == Phase::Running {
-            let owner = self.initiator.owner_of(self.tx.sent());
-            self.fail(Fault::Local, owner.map(|at| (at, WqeStatus::Internal)));
-        }
+        self.fail(Fault::Local, owner.map(|at| (at, status)));
     }
 
     /// This side found `fault`, not tied to an inbound message: a Terminate without headers (RDMAP-081).

@@ -12,9 +12,8 @@
 //! let taken = conn.handle_bytes(staging, mem, OwnQueue); // what the transport received
 //! staging.drain(..taken);                                // a cut FPDU stays with the caller
 //! conn.poll_transmit(mem, limit, batch);
-//! let octets = write(batch);                             // as much as the transport takes
-//! batch.advance(octets);
-//! conn.handle_transmitted(octets);                       // completes Sends and Writes
+//! batch.advance(write(batch));                           // as much as the transport takes
+//! conn.handle_transmitted(batch);                        // completes Sends and Writes
 //! while let Some(event) = conn.poll_event() { /* ... */ }
 //! # }
 //! ```

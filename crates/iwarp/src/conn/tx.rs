@@ -262,6 +262,11 @@ impl Tx {
         self.sent
     }
 
+    /// Octets made that the transport has not taken.
+    const fn unsent(&self) -> u64 {
+        self.handed - self.sent
+    }
+
     /// The transport has taken all that was made.
     pub(super) const fn is_all_sent(&self) -> bool {
         self.handed == self.sent
@@ -295,7 +300,8 @@ impl Tx {
     }
 
     fn take_transmitted(&mut self, octets: u64) -> u64 {
-        let octets = octets.min(self.handed - self.sent);
+        debug_assert!(octets <= self.unsent(), "more octets than were made");
+        let octets = octets.min(self.unsent());
         self.sent += octets;
         while self.runs.front().is_some_and(|run| run.end <= self.sent) {
             self.runs.pop_front();
@@ -305,7 +311,8 @@ impl Tx {
 
     /// The last `octets` of what was made will not be sent.
     pub(super) fn withdraw(&mut self, octets: u64) -> u64 {
-        let octets = octets.min(self.handed - self.sent);
+        debug_assert!(octets <= self.unsent(), "more octets than were made");
+        let octets = octets.min(self.unsent());
         self.handed -= octets;
         if let Some(last) = &mut self.terminate
             && last.made_at.is_some_and(|at| at >= self.handed)
@@ -313,10 +320,6 @@ impl Tx {
             last.made_at = None; // it still has to go out
         }
         octets
-    }
-
-    pub(super) fn withdraw_all(&mut self) -> u64 {
-        self.withdraw(self.handed - self.sent)
     }
 
     /// The answer whose FPDU would have been sent next, as a Terminate tells of it (RDMAP-079).
@@ -377,8 +380,15 @@ impl Inbound {
 
 impl Connection {
     /// Appends FPDUs to `out` until the limit or the batch is exhausted or there is nothing to send; returns how many.
-    /// Carries out Binds and Invalidates when they are reached.
+    /// Carries out Binds and Invalidates when they are reached. `out` is empty, or what it holds is of this connection.
     pub fn poll_transmit(&mut self, mem: &impl Memory, limit: TxLimit, out: &mut TxBatch) -> usize {
+        if out.has_outcome() {
+            self.handle_transmitted(out);
+        }
+        debug_assert!(
+            out.remaining() == self.tx.unsent(),
+            "the batch of another connection, or not the only one of this"
+        );
         let mut budget = Budget::new(limit, out, self.config.markers.sent);
         loop {
             self.settle();
@@ -396,10 +406,15 @@ impl Connection {
         }
     }
 
-    /// The transport took the next `octets` of the stream: Sends and Writes that end there are complete.
-    pub fn handle_transmitted(&mut self, octets: u64) {
-        self.counters.sent.octets += self.tx.take_transmitted(octets);
+    /// Looks what became of the batch: Sends and Writes of which the transport has taken the last octet are complete, what
+    /// was dropped is made good or fails. Call it when `batch` was handed to the transport.
+    pub fn handle_transmitted(&mut self, batch: &mut TxBatch) {
+        let outcome = batch.take_outcome();
+        self.counters.sent.octets += self.tx.take_transmitted(outcome.taken);
         self.initiator.sent_up_to(self.tx.sent);
+        if outcome.dropped > 0 {
+            self.handle_dropped(outcome);
+        }
         self.settle();
     }
 

@@ -159,8 +159,8 @@ impl End {
         self.take(&octets);
         // What stands before it is sent first, the rest is given back.
         if revoked && octets.len() == whole {
-            self.batch.clear();
-            self.conn.handle_revoked();
+            self.batch.revoke();
+            self.conn.handle_transmitted(&mut self.batch);
         }
         octets
     }
@@ -173,7 +173,7 @@ impl End {
             .make_head_private(|span, to| mem.fetch(span, to, None))
             .expect("nothing was revoked between the two calls");
         self.sent.extend_from_slice(octets);
-        self.conn.handle_transmitted(octets.len() as u64);
+        self.conn.handle_transmitted(&mut self.batch);
     }
 
     /// Octets arrive: by turns read straight to their place, if they have one already, and handed in.
@@ -218,8 +218,8 @@ impl End {
     /// Disconnects and drops what had not been begun.
     pub fn disconnect(&mut self) {
         self.conn.disconnect();
-        let dropped = self.batch.keep_cut_only();
-        self.conn.handle_dropped(dropped);
+        self.batch.keep_cut_only();
+        self.conn.handle_transmitted(&mut self.batch);
     }
 
     /// All completions so far, in order.

@@ -270,17 +270,14 @@ impl Link {
                 return Ok(Visit::Finished);
             }
             let (octets, sent) = self.stream.send(&core.table, batch)?;
-            connection.handle_transmitted(octets);
+            connection.handle_transmitted(batch);
             self.mulpdu.sent(octets);
             self.activity.any = true;
             match sent {
                 // What is left did not fit into one call, or the socket is full: the next one tells.
-                Sent::All | Sent::Partly => {}
+                // The connection has failed the request whose memory is gone.
+                Sent::All | Sent::Partly | Sent::Revoked => {}
                 Sent::WouldBlock => self.await_room(),
-                Sent::Revoked => {
-                    batch.clear();
-                    connection.handle_revoked();
-                }
             }
             budget = budget.saturating_sub(usize::try_from(octets).unwrap_or(usize::MAX));
         }
@@ -416,9 +413,12 @@ impl Link {
         (self.directly || len >= DIRECT).then_some((place, len))
     }
 
-    /// Drops what has not begun to leave; returns how many octets that were.
-    pub(super) fn drop_unsent(&mut self) -> u64 {
-        self.batch.as_mut().map_or(0, |batch| batch.keep_cut_only())
+    /// Drops what has not begun to leave.
+    pub(super) fn drop_unsent(&mut self, connection: &mut Connection) {
+        if let Some(batch) = &mut self.batch {
+            batch.keep_cut_only();
+            connection.handle_transmitted(batch);
+        }
     }
 
     /// Ends our direction, once everything handed out has left.

@@ -55,12 +55,12 @@ impl Outbox {
     }
 
     /// Takes back a batch that is not needed any more.
-    pub(super) fn give_back(&self, mut batch: TxBatch) {
+    pub(super) fn give_back(&self, batch: TxBatch) {
+        debug_assert!(batch.is_settled(), "a batch that is still of use");
         // A small one; or one that has grown, which may have moved it in its page.
         if batch.capacity() != BATCH_OCTETS {
             return;
         }
-        batch.clear();
         BATCHES.with_borrow_mut(|spare| {
             if spare.len() < 2 {
                 spare.push(batch);

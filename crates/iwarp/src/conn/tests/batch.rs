@@ -101,7 +101,9 @@ fn a_private_head_needs_its_memory_no_more() {
         batch
             .make_head_private(|span, to| mem.fetch(span, to, None))
             .unwrap();
-        let dropped = batch.keep_cut_only();
+        let before = batch.remaining();
+        batch.keep_cut_only();
+        let dropped = before - batch.remaining();
         for token in [STag(1 << 8 | 0x5a), STag(2 << 8 | 0x5a)] {
             mem.deregister(token);
         }
@@ -144,7 +146,7 @@ fn an_fpdu_that_could_not_be_copied_leaves_nothing_behind() {
 fn mpa_053_pad_is_zero_in_a_batch_that_was_used_before() {
     let mut batch = TxBatch::with_capacity(256, 1);
     for (octet, len) in [(0xff, 120), (1, 5)] {
-        batch.clear();
+        batch.advance(batch.remaining());
         let fill = |buffer: &mut [u8], _: Option<&mut crate::Crc>| {
             buffer.fill(octet);
             Ok(())
@@ -221,7 +223,7 @@ fn octets_end_where_what_is_kept_ends() {
 }
 
 #[test]
-fn a_batch_begins_where_its_owner_says_and_again_after_every_clear() {
+fn a_batch_begins_where_its_owner_says_and_again_when_it_is_empty() {
     let bytes = vec![0xee; FROM + 300];
     let begin = bytes.as_ptr().addr() + FROM;
     let mut batch = TxBatch::in_buffer(bytes, FROM, 8);
@@ -229,7 +231,7 @@ fn a_batch_begins_where_its_owner_says_and_again_after_every_clear() {
     assert_eq!((batch.address(), batch.capacity()), (begin, 300));
     assert_eq!(batch.bytes_left(), plain.bytes_left());
     assert_eq!(batch.longest_ulpdu(), plain.longest_ulpdu());
-    for emptied in [TxBatch::clear, |batch: &mut TxBatch| batch.advance(52)] {
+    for emptied in [TxBatch::revoke, |batch: &mut TxBatch| batch.advance(52)] {
         let fill = |buffer: &mut [u8], _: Option<&mut crate::Crc>| {
             buffer.fill(7);
             Ok(())
@@ -247,4 +249,77 @@ fn a_batch_begins_where_its_owner_says_and_again_after_every_clear() {
 #[should_panic(expected = "256 octets at least")]
 fn a_buffer_with_less_than_the_smallest_fpdu_makes_no_batch() {
     let _ = TxBatch::in_buffer(vec![0; FROM + 255], FROM, 1);
+}
+
+/// An Initiator with two Sends in its batch, of 52 octets each.
+fn two_sends() -> Raw {
+    let mut raw = Raw::initiator();
+    for context in 1..=2 {
+        raw.end.post(context, inline(&[&[7; 28]])).unwrap();
+    }
+    made(&mut raw);
+    assert_eq!(raw.end.batch.remaining(), 104);
+    raw
+}
+
+/// What a call of `poll_transmit` makes.
+fn made(raw: &mut Raw) -> usize {
+    let limit = raw.knobs.limit;
+    raw.end
+        .conn
+        .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch)
+}
+
+#[test]
+fn the_connection_hears_of_its_batch_once_by_whichever_call_comes_first() {
+    for told_by_itself in [false, true] {
+        let mut raw = two_sends();
+        raw.end.batch.advance(52);
+        raw.end.batch.advance(20);
+        raw.end.collect();
+        assert_eq!(raw.end.completions(), []);
+        if told_by_itself {
+            raw.end.conn.handle_transmitted(&mut raw.end.batch);
+        }
+        assert_eq!(made(&mut raw), 0);
+        raw.end.conn.handle_transmitted(&mut raw.end.batch);
+        raw.end.collect();
+        assert_eq!(outcomes(&raw.end), [WqeStatus::Success]);
+        assert_eq!(raw.end.conn.counters().sent.octets, 72);
+        assert!(!raw.end.batch.is_settled());
+        raw.end.batch.advance(32);
+        assert!(raw.end.batch.is_empty() && !raw.end.batch.is_settled());
+        raw.end.conn.handle_transmitted(&mut raw.end.batch);
+        assert!(raw.end.batch.is_settled() && raw.end.conn.is_idle());
+    }
+}
+
+/// One call may tell of both: what was sent completes, what lost its memory fails.
+#[test]
+fn what_was_sent_before_a_revocation_is_complete() {
+    let mut raw = two_sends();
+    raw.end.batch.advance(52);
+    raw.end.batch.revoke();
+    raw.end.conn.handle_transmitted(&mut raw.end.batch);
+    raw.end.collect();
+    let expected = [WqeStatus::Success, WqeStatus::LocalAccess];
+    assert_eq!(outcomes(&raw.end), expected);
+    assert_eq!(raw.end.conn.counters().withdrawn_octets, 52);
+}
+
+#[test]
+#[should_panic(expected = "an FPDU that was begun is given up")]
+fn an_fpdu_that_was_begun_cannot_be_revoked() {
+    let mut raw = two_sends();
+    raw.end.batch.advance(20);
+    raw.end.batch.revoke();
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "the batch of another connection")]
+fn the_batch_of_another_connection_is_noticed() {
+    let mut raw = two_sends();
+    raw.end.conn = Raw::initiator().end.conn;
+    made(&mut raw);
 }

@@ -446,7 +446,7 @@ fn amb_002_a_revoked_source_fails_its_write() {
     raw.end
         .conn
         .poll_transmit(&raw.end.mem, knobs.limit, &mut raw.end.batch);
-    raw.end.conn.handle_transmitted(0);
+    raw.end.conn.handle_transmitted(&mut raw.end.batch);
     raw.end.mem.deregister(source.token);
     raw.transmit();
     raw.transmit();

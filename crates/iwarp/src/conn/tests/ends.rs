@@ -662,8 +662,8 @@ fn a_terminate_dropped_from_the_batch_is_made_again() {
         .conn
         .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
     assert!(raw.end.conn.write_side_done());
-    let dropped = raw.end.batch.keep_cut_only();
-    raw.end.conn.handle_dropped(dropped);
+    raw.end.batch.keep_cut_only();
+    raw.end.conn.handle_transmitted(&mut raw.end.batch);
     assert!(!raw.end.conn.write_side_done());
     assert!(raw.last_terminate().is_some());
 }
@@ -686,8 +686,8 @@ fn dropping_fpdus_of_a_running_stream_fails_it() {
     raw.end
         .conn
         .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
-    let dropped = raw.end.batch.keep_cut_only();
-    raw.end.conn.handle_dropped(dropped);
+    raw.end.batch.keep_cut_only();
+    raw.end.conn.handle_transmitted(&mut raw.end.batch);
     raw.end.collect();
     assert_eq!(statuses(&raw.end, RequestKind::Send), [WqeStatus::Internal]);
     assert_eq!(raw.end.conn.counters().withdrawn_octets, 32);

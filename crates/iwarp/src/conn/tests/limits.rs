@@ -205,7 +205,7 @@ fn one_call_keeps_to_its_limit() {
             .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
         let total = raw.end.batch.remaining();
         raw.end.batch.advance(total);
-        raw.end.conn.handle_transmitted(total);
+        raw.end.conn.handle_transmitted(&mut raw.end.batch);
         (made, total)
     };
     assert_eq!(call(usize::MAX, 0, 1442), (0, 0));

@@ -262,8 +262,8 @@ fn markers_follow_what_was_sent_not_what_was_made() {
     assert_eq!(cut.len(), 130);
     // The peer sends what is no FPDU: the Terminate follows the one that was cut.
     raw.receive(&[0; 64]);
-    let dropped = raw.end.batch.keep_cut_only();
-    raw.end.conn.handle_dropped(dropped);
+    raw.end.batch.keep_cut_only();
+    raw.end.conn.handle_transmitted(&mut raw.end.batch);
     raw.transmit();
     raw.transmit();
     let ulpdus = marked_frames(&raw.end.sent, true, 0);

@@ -629,9 +629,8 @@ fn rdmap_079_an_answer_revoked_in_the_batch_names_the_rest() {
                 .sum()
         };
         raw.end.batch.advance(octets(sent));
-        raw.end.conn.handle_transmitted(octets(sent));
-        raw.end.batch.clear();
-        raw.end.conn.handle_revoked();
+        raw.end.batch.revoke();
+        raw.end.conn.handle_transmitted(&mut raw.end.batch);
         let terminate = frames(&raw.transmit(), false).remove(0);
         let terminate = Terminate::parse(&terminate[18..], false).unwrap();
         let made = [0, 5000, 10_000, 15_000, 0, 6000][sent as usize];
@@ -657,7 +656,11 @@ fn rdmap_082_only_the_first_error_is_told() {
     let mut raw = subject(true);
     raw.ulpdu(&d1(0, &[0x40]));
     raw.ulpdu(&changed("D2", 0, &[0xc2]));
-    raw.end.conn.handle_revoked();
+    let limit = raw.knobs.limit;
+    raw.end
+        .conn
+        .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
+    raw.end.batch.revoke();
     assert_eq!(
         raw.last_terminate().unwrap().code,
         TerminateCode::new(1, 2, 6)
