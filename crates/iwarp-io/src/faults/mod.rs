@@ -6,7 +6,11 @@
 //! ([`Plan::check_names`]).
 
 mod error;
+mod frames;
+mod half;
 mod plan;
+mod run;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -15,3 +19,5 @@ pub use error::{LoadError, PlanError};
 pub use plan::{
     Action, Direction, Event, Field, Kind, Peer, Place, Plan, Rule, Scope, Unit, Which,
 };
+pub use run::{CallFault, Effect, Faults, QueueFaults, Verdict};
+pub use stream::{Blocked, StreamFaults};

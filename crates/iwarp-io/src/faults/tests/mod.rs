@@ -1,1 +1,4 @@
+mod run;
+mod script;
+mod stream;
 mod text;

@@ -1,0 +1,223 @@
+//! A stream with faults: both of its directions, between whoever uses the stream and the transport.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use iwarp::Role;
+use iwarp::mpa::startup::FrameKind;
+
+use super::half::{Half, Identity, Step};
+use super::plan::Direction;
+use super::run::{Effect, Faults};
+
+/// What a plan does to one stream. Does no I/O: the transport is given to each call.
+#[derive(Debug)]
+pub struct StreamFaults {
+    sent: Half,
+    received: Half,
+    reset: bool,
+    effects: Vec<Effect>,
+}
+
+/// Why octets that are to be sent have not left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// The transport takes no more for now.
+    Full,
+    /// They are held until then, or for ever.
+    Held(Option<Instant>),
+}
+
+impl Faults {
+    /// A connection with this peer was established, in which this side has this role; `None` if nothing is planned for it.
+    #[must_use]
+    pub fn stream(self: &Arc<Self>, role: Role, peer: SocketAddr) -> Option<StreamFaults> {
+        let (own, peers) = match role {
+            Role::Initiator => (FrameKind::Request, FrameKind::Reply),
+            Role::Responder => (FrameKind::Reply, FrameKind::Request),
+        };
+        let number = self.next_stream();
+        let identity = Identity { number, peer };
+        let sent = Half::new(self, identity, Direction::Sent, own);
+        let received = Half::new(self, identity, Direction::Received, peers);
+        let watched = sent.is_watched() || received.is_watched();
+        watched.then_some(StreamFaults {
+            sent,
+            received,
+            reset: false,
+            effects: Vec::new(),
+        })
+    }
+}
+
+impl StreamFaults {
+    /// Reads what may pass, at most `into.len()` octets; 0 is the end. `source` reads from the transport, at most as many octets as
+    /// it is given room for, and never more than `into` has.
+    ///
+    /// # Errors
+    ///
+    /// Those of `source`; `WouldBlock` also when octets are held; `ConnectionReset` when the stream is [reset](Self::is_reset) by the
+    /// plan, which the caller then does to the transport.
+    pub fn read(
+        &mut self,
+        now: Instant,
+        into: &mut [u8],
+        mut source: impl FnMut(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        if self.reset {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if into.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let step = self.received.step(now);
+            self.exchange_markers();
+            match step {
+                Step::Pass => {
+                    let octets = self.received.passing();
+                    let count = octets.len().min(into.len());
+                    into[..count].copy_from_slice(&octets[..count]);
+                    self.received.passed(count);
+                    return Ok(count);
+                }
+                Step::Wait(_) => return Err(io::ErrorKind::WouldBlock.into()),
+                Step::Closed => return Ok(0),
+                Step::Reset => return Err(self.resets()),
+                Step::Effect(effect) => self.effects.push(effect),
+                Step::Starved if self.received.is_ended() => return Ok(0),
+                Step::Starved => {
+                    // What is held back counts: nothing behind what was asked for is taken from the transport.
+                    let backlog = self.received.backlog();
+                    let room = into.len().saturating_sub(backlog).max(1);
+                    let octets = &mut into[..room];
+                    match source(octets)? {
+                        0 => self.received.end(),
+                        count => self.received.push(&octets[..count]),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether there is something to [`read`](Self::read), without the transport: `None` if only that can tell.
+    pub fn is_readable(&mut self, now: Instant) -> Option<bool> {
+        if self.reset {
+            return Some(true);
+        }
+        match self.received.step(now) {
+            Step::Pass | Step::Closed => Some(true),
+            Step::Wait(_) => Some(false),
+            Step::Reset => {
+                self.reset = true;
+                Some(true)
+            }
+            Step::Effect(effect) => {
+                self.effects.push(effect);
+                Some(false)
+            }
+            Step::Starved if self.received.is_ended() => Some(true),
+            Step::Starved => None,
+        }
+    }
+
+    /// Sends octets, unless some that were taken before have not left: then none are taken, and why is returned. What is taken leaves
+    /// now, or with a later call. `sink` writes to the transport.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sink`; `ConnectionReset` when the plan resets the stream, see [`read`](Self::read).
+    pub fn write(
+        &mut self,
+        now: Instant,
+        octets: &[u8],
+        mut sink: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<(usize, Option<Blocked>)> {
+        let blocked = self.flush(now, &mut sink)?;
+        if blocked.is_some() {
+            return Ok((0, blocked));
+        }
+        self.sent.push(octets);
+        let blocked = self.flush(now, sink)?;
+        Ok((octets.len(), blocked))
+    }
+
+    /// Sends what was taken and has not left; why some of it stays.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn flush(
+        &mut self,
+        now: Instant,
+        mut sink: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<Option<Blocked>> {
+        if self.reset {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        loop {
+            let step = self.sent.step(now);
+            self.exchange_markers();
+            match step {
+                Step::Pass => match sink(self.sent.passing()) {
+                    Ok(0) => return Ok(Some(Blocked::Full)),
+                    Ok(count) => self.sent.passed(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return Ok(Some(Blocked::Full));
+                    }
+                    Err(error) => return Err(error),
+                },
+                Step::Starved | Step::Closed => return Ok(None),
+                Step::Wait(until) => return Ok(Some(Blocked::Held(until))),
+                Step::Reset => return Err(self.resets()),
+                Step::Effect(effect) => self.effects.push(effect),
+            }
+        }
+    }
+
+    /// Nothing more will be sent: a part of a frame that waits for the rest leaves with the next [`flush`](Self::flush).
+    pub fn end_sending(&mut self) {
+        self.sent.end();
+    }
+
+    /// Whether the plan has ended the direction to the peer, which the caller does to the transport.
+    #[must_use]
+    pub fn has_closed_sending(&self) -> bool {
+        self.sent.is_closed()
+    }
+
+    /// When something is held no longer, in either direction.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Instant> {
+        let both = [self.sent.wake_at(), self.received.wake_at()];
+        both.into_iter().flatten().min()
+    }
+
+    /// Whether the plan has reset the connection.
+    #[must_use]
+    pub fn is_reset(&self) -> bool {
+        self.reset
+    }
+
+    /// What has to happen to more than the stream: the caller does that when it holds no lock.
+    #[must_use]
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    fn resets(&mut self) -> io::Error {
+        self.reset = true;
+        io::ErrorKind::ConnectionReset.into()
+    }
+
+    fn exchange_markers(&mut self) {
+        if self.sent.asks_for_markers() {
+            self.received.expect_markers();
+        }
+        if self.received.asks_for_markers() {
+            self.sent.expect_markers();
+        }
+    }
+}
