@@ -18,12 +18,13 @@
 //! # }
 //! ```
 //!
-//! How it is cut: `initiator` and `receives` hold work requests, `rx` takes FPDUs in, `tx` and `send` make them, `extensions` has
-//! both halves of RFC 7306, `end` holds every way a stream can end.
+//! How it is cut: `initiator` and `receives` hold work requests, `deframe` cuts the stream into FPDUs, `rx` takes them in, `tx` and
+//! `send` make them, `extensions` has both halves of RFC 7306, `end` holds every way a stream can end.
 
 mod batch;
 mod config;
 mod counters;
+mod deframe;
 mod early;
 mod end;
 mod event;

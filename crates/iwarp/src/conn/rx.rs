@@ -18,8 +18,7 @@ use super::tx::{Asked, Asker, Inbound};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
-use crate::mpa::fpdu::{self, Frame};
-use crate::mpa::marker;
+use crate::mpa::fpdu;
 use crate::rdmap::{Opcode, OperationError, ProtectionError, ReadRequest, Terminate};
 use crate::types::{RemoteAddress, STag};
 
@@ -52,9 +51,9 @@ pub(super) struct Rx {
     /// Why the stream failed.
     pub(super) cause: Option<Cause>,
     /// Position in the stream of the first octet handed in, as markers count it.
-    origin: u64,
+    pub(super) origin: u64,
     /// The ULPDU of an FPDU with markers inside; holds nothing between two calls.
-    unmarked: Vec<u8>,
+    pub(super) unmarked: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -221,9 +220,9 @@ impl Connection {
         }
         // ULPDUs go on without markers, length, PAD and CRC (MPA-073).
         let mut at = if self.config.markers.received {
-            self.take_frames::<true>(input, mem, receives)
+            self.take_marked_frames(input, mem, receives)
         } else {
-            self.take_frames::<false>(input, mem, receives)
+            self.take_frames(input, mem, receives)
         };
         if !self.is_receiving() {
             self.counters.dropped_octets += (input.len() - at) as u64;
@@ -236,112 +235,20 @@ impl Connection {
         at
     }
 
-    /// Handles whole FPDUs, as long as there are any and the stream goes on; returns how many octets they had. Markers
-    /// are no matter for the streams that have none.
-    fn take_frames<const MARKED: bool>(
-        &mut self,
-        input: &[u8],
-        mem: &impl Memory,
-        receives: impl ReceiveSource,
-    ) -> usize {
-        let mut at = if MARKED {
-            0
-        } else {
-            self.continue_early(input, mem)
-        };
-        if self.rx.early.is_some() {
-            return at;
-        }
-        let mut unmarked = if MARKED {
-            core::mem::take(&mut self.rx.unmarked)
-        } else {
-            Vec::new()
-        };
-        while at < input.len() && self.is_receiving() {
-            if self.is_stalled() {
-                break;
-            }
-            let crc = self.config.crc;
-            let parsed = if MARKED {
-                let position = self.position();
-                marker::parse(&input[at..], crc, position, &mut unmarked)
-            } else {
-                fpdu::parse(&input[at..], crc)
-            };
-            match parsed {
-                Ok(Frame::Incomplete { wanted }) => {
-                    self.rx.wanted = wanted;
-                    if !MARKED && !crc {
-                        at += self.begin_early(&input[at..], wanted, mem, receives);
-                    }
-                    break;
-                }
-                Ok(Frame::Complete { ulpdu, consumed }) => {
-                    let handled = if MARKED {
-                        self.handle_apart(ulpdu, mem, receives)
-                    } else {
-                        self.handle_ulpdu(ulpdu, mem, receives)
-                    };
-                    match handled {
-                        Ok(Handled::Done) => {}
-                        Ok(Handled::Stalled) => {
-                            self.raise(Notice::Stalled);
-                            break;
-                        }
-                        Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
-                    }
-                    self.counters.received.fpdus += 1;
-                    self.counters.received.octets += consumed as u64;
-                    at += consumed;
-                    self.rx.wanted = fpdu::MIN_LEN;
-                }
-                Err(error) => self.fail(Fault::Mpa(error), None),
-            }
-        }
-        if MARKED {
-            self.rx.unmarked = unmarked;
-        }
-        at
-    }
-
-    /// Where in the stream the next FPDU begins, as markers count it.
-    const fn position(&self) -> u64 {
-        self.rx.origin.wrapping_add(self.counters.received.octets)
-    }
-
-    /// The octets left over at the end of the stream are no part of an FPDU: a marker between two of them may come before
-    /// there is a second one.
-    pub(super) const fn is_lone_marker(&self, unread: usize) -> bool {
-        self.config.markers.received
-            && unread == marker::LEN
-            && self.position().is_multiple_of(marker::INTERVAL as u64)
-    }
-
     /// The shortest input with which [`Connection::handle_bytes`] can get further.
     pub const fn wanted(&self) -> usize {
         self.rx.wanted
     }
 
     /// What arrives is looked at, not dropped.
-    const fn is_receiving(&self) -> bool {
+    pub(super) const fn is_receiving(&self) -> bool {
         matches!(self.phase, Phase::Running) && self.rx.refusal.is_none()
-    }
-
-    /// [`Connection::handle_ulpdu`] for streams with markers.
-    #[inline(never)]
-    fn handle_apart(
-        &mut self,
-        ulpdu: &[u8],
-        mem: &impl Memory,
-        receives: impl ReceiveSource,
-    ) -> Result<Handled, Fault> {
-        self.handle_ulpdu(ulpdu, mem, receives)
     }
 
     // Where every FPDU passes a call would show: this, and what Sends go through, have two callers only because of
     // markers.
     #[inline(always)]
-    fn handle_ulpdu(
+    pub(super) fn handle_ulpdu(
         &mut self,
         ulpdu: &[u8],
         mem: &impl Memory,

@@ -1,0 +1,118 @@
+//! From the octets of a stream to ULPDUs: one deframer for streams without markers, and one for streams with markers.
+
+use super::Connection;
+use super::end::About;
+use super::event::Notice;
+use super::fault::Fault;
+use super::receives::ReceiveSource;
+use super::rx::Handled;
+use crate::memory::Memory;
+use crate::mpa::fpdu::{self, Frame};
+use crate::mpa::marker;
+
+impl Connection {
+    /// Handles whole FPDUs, as long as there are any and the stream goes on; returns how many octets they had, and how many of
+    /// one that is placed as it comes.
+    pub(super) fn take_frames(
+        &mut self,
+        input: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> usize {
+        let mut at = self.continue_early(input, mem);
+        if self.rx.early.is_some() {
+            return at;
+        }
+        while at < input.len() && self.is_receiving() && !self.is_stalled() {
+            let crc = self.config.crc;
+            match fpdu::parse(&input[at..], crc) {
+                Ok(Frame::Incomplete { wanted }) => {
+                    self.rx.wanted = wanted;
+                    if !crc {
+                        at += self.begin_early(&input[at..], wanted, mem, receives);
+                    }
+                    break;
+                }
+                Ok(Frame::Complete { ulpdu, consumed }) => {
+                    let handled = self.handle_ulpdu(ulpdu, mem, receives);
+                    at += self.finish_frame(handled, ulpdu, consumed);
+                }
+                Err(error) => self.fail(Fault::Mpa(error), None),
+            }
+        }
+        at
+    }
+
+    /// As [`take_frames`](Self::take_frames), from a stream with markers (MPA-073).
+    pub(super) fn take_marked_frames(
+        &mut self,
+        input: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> usize {
+        let mut at = 0;
+        let mut unmarked = core::mem::take(&mut self.rx.unmarked);
+        while at < input.len() && self.is_receiving() && !self.is_stalled() {
+            let position = self.position();
+            match marker::parse(&input[at..], self.config.crc, position, &mut unmarked) {
+                Ok(Frame::Incomplete { wanted }) => {
+                    self.rx.wanted = wanted;
+                    break;
+                }
+                Ok(Frame::Complete { ulpdu, consumed }) => {
+                    let handled = self.handle_apart(ulpdu, mem, receives);
+                    at += self.finish_frame(handled, ulpdu, consumed);
+                }
+                Err(error) => self.fail(Fault::Mpa(error), None),
+            }
+        }
+        self.rx.unmarked = unmarked;
+        at
+    }
+
+    /// [`Connection::handle_ulpdu`] for streams with markers.
+    #[inline(never)]
+    fn handle_apart(
+        &mut self,
+        ulpdu: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> Result<Handled, Fault> {
+        self.handle_ulpdu(ulpdu, mem, receives)
+    }
+
+    /// A whole FPDU was looked at; returns how many of its octets are done with: none where it waits for a Receive.
+    #[inline(always)]
+    fn finish_frame(
+        &mut self,
+        handled: Result<Handled, Fault>,
+        ulpdu: &[u8],
+        octets: usize,
+    ) -> usize {
+        match handled {
+            Ok(Handled::Done) => {}
+            Ok(Handled::Stalled) => {
+                self.raise(Notice::Stalled);
+                return 0;
+            }
+            Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
+        }
+        self.counters.received.fpdus += 1;
+        self.counters.received.octets += octets as u64;
+        self.rx.wanted = fpdu::MIN_LEN;
+        octets
+    }
+
+    /// Where in the stream the next FPDU begins, as markers count it.
+    const fn position(&self) -> u64 {
+        self.rx.origin.wrapping_add(self.counters.received.octets)
+    }
+
+    /// The octets left over at the end of the stream are no part of an FPDU: a marker between two of them may come before
+    /// there is a second one.
+    pub(super) const fn is_lone_marker(&self, unread: usize) -> bool {
+        self.config.markers.received
+            && unread == marker::LEN
+            && self.position().is_multiple_of(marker::INTERVAL as u64)
+    }
+}
