@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::row::Plan;
+use super::plan::Plan;
 use super::spec::{Mode, Op, Placement, Spec, Test};
 use crate::errors::{Failure, Result};
 use crate::units;

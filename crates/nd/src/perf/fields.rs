@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::row::{Baseline, Outcome};
+use super::outcome::{Baseline, Outcome};
 use super::spec::{Placement, Spec, Test};
 use super::stats::Figures;
 use crate::units;

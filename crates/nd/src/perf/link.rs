@@ -3,13 +3,13 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use netdirect::RemoteAddress;
+use netdirect::{Listener, RemoteAddress};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::spec::Spec;
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
-use crate::session::Setup;
+use crate::session::{self, Deadline, Request, Session, Setup};
 
 /// How long nothing may move before a run is given up.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -73,6 +73,23 @@ fn set_segment(socket: &Socket, segment: u16) -> std::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn set_segment(_: &Socket, _: u16) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// The next connection request that has the key, and the ring that it names.
+pub(super) fn expected(
+    session: &Session,
+    listener: &dyn Listener,
+    key: Key,
+) -> Result<(Request, RemoteAddress)> {
+    let deadline = Deadline::after(LIMIT);
+    loop {
+        let request = session::next_request(session, listener, Some(deadline))?;
+        if let Some(ring) = ring_of(&request.private_data, key) {
+            return Ok((request, ring));
+        }
+        // Somebody else's; that it cannot be told so any more is no matter here.
+        let _ = request.connector.reject(&[]);
+    }
 }
 
 /// What stands for the system's own congestion control in the control protocol.

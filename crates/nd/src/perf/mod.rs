@@ -7,6 +7,7 @@
 
 mod affinity;
 pub(crate) mod args;
+mod cells;
 mod client;
 mod clients;
 mod control;
@@ -15,7 +16,10 @@ mod lane;
 mod link;
 mod local;
 mod many;
+mod outcome;
+mod pace;
 mod pattern;
+mod plan;
 mod plot;
 mod promises;
 mod report;
@@ -26,103 +30,19 @@ mod serve;
 mod server;
 mod spec;
 mod stats;
+mod sweep;
 mod wire;
 
-use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
-use std::time::Duration;
+use args::Perf;
 
-use args::{LocalArgs, Perf, RunArgs, TestArgs};
-use control::Control;
-use indicatif::{ProgressBar, ProgressStyle};
-use local::Second;
-use report::Report;
-use row::{Plan, measure};
-use spec::{Placement, Spec};
-
-use crate::errors::{Failure, Result};
-use crate::session;
-
-/// How long the other side may take for something that is not a turn: to look at what came, above all.
-const ANSWER: Duration = Duration::from_secs(60);
+use crate::errors::Result;
 
 /// `nd perf …`.
 pub(crate) fn run(command: &Perf, verbose: u8) -> Result<()> {
     match command {
         Perf::Serve(args) => serve::run(args),
-        Perf::Run(args) => remote(args),
-        Perf::Local(args) => local(args, verbose),
+        Perf::Run(args) => sweep::remote(args),
+        Perf::Local(args) => sweep::local(args, verbose),
         Perf::Table(args) => promises::run(args, verbose),
     }
-}
-
-fn remote(args: &RunArgs) -> Result<()> {
-    let (plan, rows) = (args.tests.plan()?, args.tests.rows(Placement::Free)?);
-    let addresses = session::resolve(&args.address)?;
-    let control = connect(&addresses, &args.address)?;
-    sweep(control, &args.tests, &plan, &rows)
-}
-
-fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
-    let placement = if args.one_core {
-        Placement::Together
-    } else {
-        Placement::Apart
-    };
-    let (plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
-    let second = Second::start(verbose)?;
-    let control = connect(&[second.address], "the second process")?;
-    sweep(control, &args.tests, &plan, &rows)
-}
-
-fn connect(addresses: &[SocketAddr], name: &str) -> Result<Control> {
-    let stream = TcpStream::connect(addresses).map_err(|error| {
-        Failure::socket(format_args!("connect to {name}"), &error)
-            .advise("check address and port, and that `nd perf serve` runs there")
-    })?;
-    Control::new(stream, ANSWER)
-}
-
-/// Measures row after row, and shows each when it is done. The first failure ends it.
-fn sweep(mut control: Control, args: &TestArgs, plan: &Plan, rows: &[Spec]) -> Result<()> {
-    let bar = progress(rows.iter(), plan);
-    let mut report = Report::new(args.format);
-    let mut ended = Ok(());
-    for spec in rows {
-        bar.set_message(report::title(spec));
-        let (outcome, done) = measure(&mut control, spec, plan, &|| bar.inc(1));
-        bar.suspend(|| report.add(outcome))?;
-        if done.is_err() {
-            ended = done;
-            break;
-        }
-    }
-    bar.finish_and_clear();
-    report.finish()?;
-    let drawn = match &args.plot {
-        Some(path) => draw(path, &report),
-        None => Ok(()),
-    };
-    ended.and(drawn)
-}
-
-fn draw(path: &Path, report: &Report) -> Result<()> {
-    let Some(svg) = plot::svg(report.outcomes()) else {
-        return Err(Failure::new(
-            "there is nothing to draw: neither latency nor bandwidth was measured",
-            "leave out --plot, or choose --test latency or --test bandwidth",
-        ));
-    };
-    std::fs::write(path, svg)
-        .map_err(|error| Failure::io(format_args!("write the plot {}", path.display()), &error))
-}
-
-/// A bar on standard error, if that is a terminal, where there is more than a moment to wait.
-fn progress<'a>(rows: impl Iterator<Item = &'a Spec>, plan: &Plan) -> ProgressBar {
-    let bar = ProgressBar::new(rows.map(|spec| plan.steps(spec)).sum());
-    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %, {eta} left, {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar
 }

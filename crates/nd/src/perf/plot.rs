@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::row::{Baseline, Outcome};
+use super::outcome::{Baseline, Outcome};
 use super::scale::Scale;
 use super::spec::{Mode, Op, Test};
 use super::stats::{Figures, median};

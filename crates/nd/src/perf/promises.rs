@@ -7,10 +7,13 @@ use nd::page;
 
 use super::args::TableArgs;
 use super::local::Second;
+use super::outcome::Outcome;
+use super::plan::Plan;
 use super::report;
-use super::row::{Outcome, Plan, measure};
+use super::row::measure;
 use super::spec::{Mode, Op, Placement, Spec, Test};
 use super::stats::Ratio;
+use super::sweep;
 use crate::errors::{Failure, Result};
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
@@ -256,7 +259,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         length: Duration::from_millis(if args.quick { 30 } else { 60 }),
         idle: Duration::from_secs(if args.quick { 1 } else { 3 }),
     };
-    let bar = super::progress(rows.iter().map(|(spec, _)| spec), &plan);
+    let bar = sweep::progress(rows.iter().map(|(spec, _)| spec), &plan);
     let mut lines = Vec::new();
     for (spec, promises) in &rows {
         bar.set_message(report::title(spec));
@@ -389,7 +392,7 @@ fn markdown(lines: &[Line], plan: &Plan, machine: &str) -> String {
 /// Measures one row in a process pair of its own, so that a row that fails does not end the others.
 fn attempt(spec: &Spec, plan: &Plan, verbose: u8, progress: &dyn Fn()) -> Result<Outcome> {
     let second = Second::start(verbose)?;
-    let mut control = super::connect(&[second.address], "the second process")?;
+    let mut control = sweep::connect(&[second.address], "the second process")?;
     let (outcome, done) = measure(&mut control, spec, plan, progress);
     done.map(|()| outcome)
 }

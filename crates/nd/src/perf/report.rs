@@ -1,9 +1,10 @@
 //! Results as they are printed.
 
 use super::args::Format;
+use super::cells::{ABSENT, fixed, megabytes, micros, remark, times};
 use super::fields;
 use super::many::report as many;
-use super::row::{Baseline, Outcome};
+use super::outcome::{Baseline, Outcome};
 use super::spec::{Op, Placement, Spec, Test};
 use crate::errors::Result;
 use crate::output::{self, Paint};
@@ -160,11 +161,6 @@ fn table_of_messages(rows: &[Outcome]) -> Table {
     table
 }
 
-/// What stands behind a row that did not get to its end.
-pub(super) fn remark(row: &Outcome) -> Option<String> {
-    (!row.complete).then(|| format!("incomplete: {} turns", row.turns))
-}
-
 const LATENCY_HEADS: &[&str] = &[
     "t_min[usec]",
     "t_max[usec]",
@@ -175,9 +171,6 @@ const LATENCY_HEADS: &[&str] = &[
 ];
 
 const BANDWIDTH_HEADS: &[&str] = &["BW peak[MB/s]", "BW average[MB/s]", "MsgRate[Mpps]"];
-
-/// What stands where nothing was measured.
-pub(super) const ABSENT: &str = "-";
 
 fn cells(row: &Outcome, timed: bool) -> Vec<String> {
     let figures = &row.figures;
@@ -231,33 +224,11 @@ fn by(baseline: &Baseline) -> &str {
     baseline.congestion.as_deref().unwrap_or(ABSENT)
 }
 
-pub(super) fn micros(nanos: f64) -> String {
-    fixed(nanos / 1e3, 2)
-}
-
-fn megabytes(bytes: f64) -> String {
-    fixed(bytes / 1e6, 2)
-}
-
-/// So many digits behind the point, if it is a number.
-pub(super) fn fixed(value: f64, digits: usize) -> String {
-    if value.is_finite() {
-        format!("{value:.digits$}")
-    } else {
-        ABSENT.to_owned()
-    }
-}
-
-/// A ratio, if there is one.
-pub(super) fn times(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| ABSENT.to_owned(), |ratio| units::decimal(ratio, 2))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::time::Duration;
 
-    use super::super::many::Costs;
+    use super::super::outcome::Costs;
     use super::super::spec::Mode;
     use super::super::spec::tests::SPEC;
     use super::super::stats::Side;

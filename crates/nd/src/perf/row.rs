@@ -2,8 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netdirect::{RemoteAddress, Status};
 
@@ -14,62 +13,16 @@ use super::lane::{Lane, Memory};
 use super::link::{
     Key, LIMIT, SYSTEMS_OWN, bare_socket, choose_congestion, congestion, private_data, setup,
 };
-use super::many::{self, Costs};
+use super::many;
+use super::outcome::{Compared, Measured, Outcome};
+use super::pace::{Pace, UNLIMITED};
+use super::plan::Plan;
 use super::spec::{MAX_QUIET, Mode, SPARE, Spec};
-use super::stats::{Figures, Ratio, Side, median};
+use super::stats::{Side, median};
 use super::wire::{Exchange, WHOLE, Wire};
 use crate::errors::{Failure, Result};
 use crate::memory;
 use crate::session::Session;
-
-/// How rows are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
-    /// Whether a bare TCP connection takes turns with the row.
-    pub(crate) baseline: bool,
-    /// Turns of each side of the comparison.
-    pub(crate) turns: u32,
-    /// The length that turns aim at.
-    pub(crate) length: Duration,
-    /// How long nothing happens where it is measured what that costs.
-    pub(crate) idle: Duration,
-}
-
-impl Plan {
-    /// How often `progress` hears of a row.
-    pub(super) fn steps(&self, spec: &Spec) -> u64 {
-        u64::from(self.turns) + many::extra_steps(spec)
-    }
-}
-
-/// What a row is compared with: a bare connection, or for the cost of many connections one that is alone.
-#[derive(Clone, Debug)]
-pub(super) struct Baseline {
-    /// The congestion control of a bare connection.
-    pub(super) congestion: Option<String>,
-    /// The size of its writes, where that was chosen.
-    pub(super) write: Option<usize>,
-    pub(super) figures: Figures,
-    /// The row compared with it.
-    pub(super) ratio: Option<Ratio>,
-}
-
-/// What a row has brought.
-#[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    pub(super) spec: Spec,
-    /// Turns that were measured.
-    pub(super) turns: usize,
-    /// Whether that is all that were wanted.
-    pub(super) complete: bool,
-    pub(super) figures: Figures,
-    /// What the idle connections cost, where there are some.
-    pub(super) costs: Costs,
-    /// The best that a bare connection can be here; one that is alone, where many are measured.
-    pub(super) baseline: Option<Baseline>,
-    /// The bare connection with the system's own congestion control, if that is not the best.
-    pub(super) systems_own: Option<Baseline>,
-}
 
 /// Measures a row. Where something goes wrong once turns have been measured, both what they brought and what went wrong
 /// come back. `progress` is told of every turn.
@@ -112,7 +65,7 @@ fn attempt(
     let best = run.best()?;
     let mut theirs = best
         .map(|best| {
-            measured.best = Some(Compared::new(&run.wires[best.wire], best));
+            measured.best = Some(run.compared(best));
             Ok::<_, Failure>(Way {
                 wire: Some(best),
                 pace: run.warm_up(Some(best))?,
@@ -122,7 +75,7 @@ fn attempt(
     let own = run.systems_own(best)?;
     let mut own = own
         .map(|own| {
-            measured.own = Some(Compared::new(&run.wires[own.wire], own));
+            measured.own = Some(run.compared(own));
             Ok::<_, Failure>(Way {
                 wire: Some(own),
                 pace: run.warm_up(Some(own))?,
@@ -143,78 +96,6 @@ fn attempt(
     run.control.ask("end").map(drop)
 }
 
-/// What the turns have brought so far.
-pub(super) struct Measured {
-    pub(super) ours: Side,
-    pub(super) costs: Costs,
-    pub(super) best: Option<Compared>,
-    own: Option<Compared>,
-}
-
-/// What the row is compared with.
-pub(super) struct Compared {
-    pub(super) side: Side,
-    congestion: Option<String>,
-    write: Option<usize>,
-}
-
-impl Compared {
-    fn new(wire: &Wire, choice: Choice) -> Self {
-        Self {
-            side: Side::new(),
-            congestion: Some(congestion(wire.socket())),
-            write: Some(choice.write).filter(|write| *write != WHOLE),
-        }
-    }
-
-    /// A connection of the same kind that is alone.
-    pub(super) fn alone() -> Self {
-        Self {
-            side: Side::new(),
-            congestion: None,
-            write: None,
-        }
-    }
-
-    fn baseline(self, ours: &Side, spec: &Spec) -> Option<Baseline> {
-        (self.side.turns() > 0).then(|| Baseline {
-            figures: self.side.figures(spec),
-            ratio: ours.ratio(&self.side, spec),
-            congestion: self.congestion,
-            write: self.write,
-        })
-    }
-}
-
-impl Measured {
-    fn new() -> Self {
-        Self {
-            ours: Side::new(),
-            costs: Costs::default(),
-            best: None,
-            own: None,
-        }
-    }
-
-    fn outcome(self, spec: &Spec, complete: bool) -> Outcome {
-        let Self {
-            ours,
-            costs,
-            best,
-            own,
-        } = self;
-        Outcome {
-            spec: *spec,
-            turns: ours.turns(),
-            complete,
-            figures: ours.figures(spec),
-            costs,
-            baseline: best.and_then(|compared| compared.baseline(&ours, spec)),
-            systems_own: own.and_then(|compared| compared.baseline(&ours, spec)),
-        }
-    }
-}
-
 /// A bare connection, and the size of its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Choice {
@@ -226,52 +107,6 @@ struct Choice {
 struct Way {
     wire: Option<Choice>,
     pace: Pace,
-}
-
-/// Messages of a turn that no number limits.
-pub(super) const UNLIMITED: u64 = u64::MAX >> 1;
-
-/// How many messages fill a turn, learnt from the turns before: the machine drifts.
-#[derive(Clone, Debug)]
-pub(super) struct Pace {
-    length: Duration,
-    pub(super) count: u64,
-    allowed: RangeInclusive<u64>,
-}
-
-impl Pace {
-    /// Takes turns until one is about so long. The first has `first` messages, and each a number that is allowed.
-    pub(super) fn find(
-        length: Duration,
-        first: u64,
-        allowed: RangeInclusive<u64>,
-        mut turn: impl FnMut(u64) -> Result<Duration>,
-    ) -> Result<Self> {
-        let mut pace = Self {
-            length,
-            count: first.clamp(*allowed.start(), *allowed.end()),
-            allowed,
-        };
-        let deadline = Instant::now() + 8 * length;
-        loop {
-            let elapsed = turn(pace.count)?;
-            let near = elapsed >= length / 2;
-            pace.learn(elapsed);
-            if near || pace.count == *pace.allowed.end() || Instant::now() > deadline {
-                return Ok(pace);
-            }
-        }
-    }
-
-    /// What the last turn of `count` messages says about the next.
-    pub(super) fn learn(&mut self, elapsed: Duration) {
-        let factor = self.length.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
-        let wanted = self.count as f64 * factor.clamp(0.25, 8.0);
-        // Positive, and far below what a float holds exactly.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let wanted = wanted as u64;
-        self.count = wanted.clamp(*self.allowed.start(), *self.allowed.end());
-    }
 }
 
 /// A row that is connected.
@@ -399,6 +234,13 @@ impl<'a> Run<'a> {
         // With fewer messages than the row keeps under way a turn would measure another row.
         let least = u64::from(self.spec.depth);
         Pace::find(length, 16, least..=most, |count| self.turn(wire, count))
+    }
+
+    /// A bare connection that takes turns with the row.
+    fn compared(&self, choice: Choice) -> Compared {
+        let wire = &self.wires[choice.wire];
+        let write = Some(choice.write).filter(|write| *write != WHOLE);
+        Compared::bare(congestion(wire.socket()), write)
     }
 
     /// The best bare connection and size of writes, found by short turns of each.

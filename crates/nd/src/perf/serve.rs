@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use netdirect::{Listener, RemoteAddress, Status};
+use netdirect::{Listener, Status};
 
 use super::affinity::{self, Role};
 use super::args::ServeArgs;
@@ -12,7 +12,7 @@ use super::clients::{Client, Clients, QUEUING};
 use super::control::{Control, stranger, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
-    Key, LIMIT, bare_socket, choose_congestion, congestion, new_key, ring_of, setup,
+    Key, LIMIT, bare_socket, choose_congestion, congestion, expected, new_key, setup,
 };
 use super::many;
 use super::server::Server;
@@ -21,7 +21,7 @@ use super::wire::Wire;
 use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::output;
-use crate::session::{self, Deadline, Request, Session};
+use crate::session::{self, Session};
 use crate::stderr;
 
 /// Serves one client after the other, or one only.
@@ -144,23 +144,6 @@ fn join(
     match server.lane.endpoint.accept(request.limits, &[])? {
         Status::SUCCESS => Ok(server),
         status => Err(Failure::status("accept the connection", status)),
-    }
-}
-
-/// The next connection request that has the key, and the ring that it names.
-pub(super) fn expected(
-    session: &Session,
-    listener: &dyn Listener,
-    key: Key,
-) -> Result<(Request, RemoteAddress)> {
-    let deadline = Deadline::after(LIMIT);
-    loop {
-        let request = session::next_request(session, listener, Some(deadline))?;
-        if let Some(ring) = ring_of(&request.private_data, key) {
-            return Ok((request, ring));
-        }
-        // Somebody else's; that it cannot be told so any more is no matter here.
-        let _ = request.connector.reject(&[]);
     }
 }
 

@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 use netdirect::{RemoteAddress, Sge};
 
 use super::vitals::{Growth, Stopwatch};
-use super::{Crowd, LIMITS, LONGEST_IDLE, STEPS, Site, Sites, fill, succeed};
+use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, fill, succeed};
 use crate::errors::Result;
 use crate::perf::client::Client;
 use crate::perf::control::{Control, from_hex, value};
 use crate::perf::lane::{Lane, Memory, gone};
 use crate::perf::link::{Key, LIMIT, private_data};
-use crate::perf::row::{Compared, Measured, Pace, Plan, UNLIMITED};
+use crate::perf::outcome::{Compared, Measured};
+use crate::perf::pace::{Pace, UNLIMITED};
+use crate::perf::plan::{Plan, STEPS};
 use crate::perf::spec::Spec;
 use crate::session::Endpoint;
 

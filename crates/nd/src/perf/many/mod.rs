@@ -46,25 +46,6 @@ const RINGS: Rings = Rings {
 /// The longest time in which nothing happens: half of what the sides wait for each other's words.
 const LONGEST_IDLE: Duration = Duration::from_secs(30);
 
-/// Steps of progress while connections are made, and while nothing happens.
-const STEPS: u64 = 10;
-
-/// What an idle connection costs each side. Nothing where it was not measured, or cannot be on this system.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Costs {
-    /// Octets by which the process has grown, per connection: here, and at the other side.
-    pub(super) memory: [Option<f64>; 2],
-    /// Processor time of the whole process while nothing happens, as a share of one core: here, and at the other side.
-    pub(super) cpu: [Option<f64>; 2],
-}
-
-/// Steps of progress beside the turns.
-pub(super) fn extra_steps(spec: &Spec) -> u64 {
-    let connecting = if spec.connections > 0 { STEPS } else { 0 };
-    let idling = if spec.test == Test::Scale { STEPS } else { 0 };
-    connecting + idling
-}
-
 /// Connections that share a completion queue.
 struct Crowd {
     session: Session,

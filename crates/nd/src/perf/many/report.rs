@@ -1,7 +1,7 @@
 //! Rows about many connections as they are printed.
 
-use crate::perf::report::{ABSENT, fixed, micros, remark, times};
-use crate::perf::row::Outcome;
+use crate::perf::cells::{ABSENT, fixed, micros, remark, times};
+use crate::perf::outcome::Outcome;
 use crate::perf::spec::{Spec, Test};
 use crate::table::{Align, Table};
 use crate::units;
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_absent() {
         let cut = Outcome {
-            costs: super::super::Costs::default(),
+            costs: crate::perf::outcome::Costs::default(),
             baseline: None,
             complete: false,
             ..scale()

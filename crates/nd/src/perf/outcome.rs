@@ -1,0 +1,115 @@
+//! What a row brings: the figures of its turns, and what they are compared with.
+
+use super::spec::Spec;
+use super::stats::{Figures, Ratio, Side};
+
+/// What an idle connection costs each side. Nothing where it was not measured, or cannot be on this system.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Costs {
+    /// Octets by which the process has grown, per connection: here, and at the other side.
+    pub(super) memory: [Option<f64>; 2],
+    /// Processor time of the whole process while nothing happens, as a share of one core: here, and at the other side.
+    pub(super) cpu: [Option<f64>; 2],
+}
+
+/// What a row is compared with: a bare connection, or for the cost of many connections one that is alone.
+#[derive(Clone, Debug)]
+pub(super) struct Baseline {
+    /// The congestion control of a bare connection.
+    pub(super) congestion: Option<String>,
+    /// The size of its writes, where that was chosen.
+    pub(super) write: Option<usize>,
+    pub(super) figures: Figures,
+    /// The row compared with it.
+    pub(super) ratio: Option<Ratio>,
+}
+
+/// What a row has brought.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) spec: Spec,
+    /// Turns that were measured.
+    pub(super) turns: usize,
+    /// Whether that is all that were wanted.
+    pub(super) complete: bool,
+    pub(super) figures: Figures,
+    /// What the idle connections cost, where there are some.
+    pub(super) costs: Costs,
+    /// The best that a bare connection can be here; one that is alone, where many are measured.
+    pub(super) baseline: Option<Baseline>,
+    /// The bare connection with the system's own congestion control, if that is not the best.
+    pub(super) systems_own: Option<Baseline>,
+}
+
+/// What the turns have brought so far.
+pub(super) struct Measured {
+    pub(super) ours: Side,
+    pub(super) costs: Costs,
+    pub(super) best: Option<Compared>,
+    pub(super) own: Option<Compared>,
+}
+
+/// What the row is compared with.
+pub(super) struct Compared {
+    pub(super) side: Side,
+    congestion: Option<String>,
+    write: Option<usize>,
+}
+
+impl Compared {
+    /// A bare connection with this congestion control, and the size of its writes where that was chosen.
+    pub(super) fn bare(congestion: String, write: Option<usize>) -> Self {
+        Self {
+            side: Side::new(),
+            congestion: Some(congestion),
+            write,
+        }
+    }
+
+    /// A connection of the same kind that is alone.
+    pub(super) fn alone() -> Self {
+        Self {
+            side: Side::new(),
+            congestion: None,
+            write: None,
+        }
+    }
+
+    fn baseline(self, ours: &Side, spec: &Spec) -> Option<Baseline> {
+        (self.side.turns() > 0).then(|| Baseline {
+            figures: self.side.figures(spec),
+            ratio: ours.ratio(&self.side, spec),
+            congestion: self.congestion,
+            write: self.write,
+        })
+    }
+}
+
+impl Measured {
+    pub(super) fn new() -> Self {
+        Self {
+            ours: Side::new(),
+            costs: Costs::default(),
+            best: None,
+            own: None,
+        }
+    }
+
+    pub(super) fn outcome(self, spec: &Spec, complete: bool) -> Outcome {
+        let Self {
+            ours,
+            costs,
+            best,
+            own,
+        } = self;
+        Outcome {
+            spec: *spec,
+            turns: ours.turns(),
+            complete,
+            figures: ours.figures(spec),
+            costs,
+            baseline: best.and_then(|compared| compared.baseline(&ours, spec)),
+            systems_own: own.and_then(|compared| compared.baseline(&ours, spec)),
+        }
+    }
+}

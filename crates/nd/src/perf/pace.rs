@@ -1,0 +1,52 @@
+//! How many messages fill a turn.
+
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use crate::errors::Result;
+
+/// Messages of a turn that no number limits.
+pub(super) const UNLIMITED: u64 = u64::MAX >> 1;
+
+/// How many messages fill a turn, learnt from the turns before: the machine drifts.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    length: Duration,
+    pub(super) count: u64,
+    allowed: RangeInclusive<u64>,
+}
+
+impl Pace {
+    /// Takes turns until one is about so long. The first has `first` messages, and each a number that is allowed.
+    pub(super) fn find(
+        length: Duration,
+        first: u64,
+        allowed: RangeInclusive<u64>,
+        mut turn: impl FnMut(u64) -> Result<Duration>,
+    ) -> Result<Self> {
+        let mut pace = Self {
+            length,
+            count: first.clamp(*allowed.start(), *allowed.end()),
+            allowed,
+        };
+        let deadline = Instant::now() + 8 * length;
+        loop {
+            let elapsed = turn(pace.count)?;
+            let near = elapsed >= length / 2;
+            pace.learn(elapsed);
+            if near || pace.count == *pace.allowed.end() || Instant::now() > deadline {
+                return Ok(pace);
+            }
+        }
+    }
+
+    /// What the last turn of `count` messages says about the next.
+    pub(super) fn learn(&mut self, elapsed: Duration) {
+        let factor = self.length.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+        let wanted = self.count as f64 * factor.clamp(0.25, 8.0);
+        // Positive, and far below what a float holds exactly.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let wanted = wanted as u64;
+        self.count = wanted.clamp(*self.allowed.start(), *self.allowed.end());
+    }
+}

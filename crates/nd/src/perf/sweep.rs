@@ -1,0 +1,95 @@
+//! Rows one after the other, each shown when it is done.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::args::{LocalArgs, RunArgs, TestArgs};
+use super::control::Control;
+use super::local::Second;
+use super::plan::Plan;
+use super::plot;
+use super::report::{self, Report};
+use super::row::measure;
+use super::spec::{Placement, Spec};
+use crate::errors::{Failure, Result};
+use crate::session;
+
+/// How long the other side may take for something that is not a turn: to look at what came, above all.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// Rows between this process and one that waits elsewhere.
+pub(super) fn remote(args: &RunArgs) -> Result<()> {
+    let (plan, rows) = (args.tests.plan()?, args.tests.rows(Placement::Free)?);
+    let addresses = session::resolve(&args.address)?;
+    let control = connect(&addresses, &args.address)?;
+    sweep(control, &args.tests, &plan, &rows)
+}
+
+/// Rows between two processes of this machine.
+pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
+    let placement = if args.one_core {
+        Placement::Together
+    } else {
+        Placement::Apart
+    };
+    let (plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
+    let second = Second::start(verbose)?;
+    let control = connect(&[second.address], "the second process")?;
+    sweep(control, &args.tests, &plan, &rows)
+}
+
+/// The control connection to the process at the other side, which is called `name` if it does not answer.
+pub(super) fn connect(addresses: &[SocketAddr], name: &str) -> Result<Control> {
+    let stream = TcpStream::connect(addresses).map_err(|error| {
+        Failure::socket(format_args!("connect to {name}"), &error)
+            .advise("check address and port, and that `nd perf serve` runs there")
+    })?;
+    Control::new(stream, ANSWER)
+}
+
+/// Measures row after row, and shows each when it is done. The first failure ends it.
+fn sweep(mut control: Control, args: &TestArgs, plan: &Plan, rows: &[Spec]) -> Result<()> {
+    let bar = progress(rows.iter(), plan);
+    let mut report = Report::new(args.format);
+    let mut ended = Ok(());
+    for spec in rows {
+        bar.set_message(report::title(spec));
+        let (outcome, done) = measure(&mut control, spec, plan, &|| bar.inc(1));
+        bar.suspend(|| report.add(outcome))?;
+        if done.is_err() {
+            ended = done;
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    report.finish()?;
+    let drawn = match &args.plot {
+        Some(path) => draw(path, &report),
+        None => Ok(()),
+    };
+    ended.and(drawn)
+}
+
+fn draw(path: &Path, report: &Report) -> Result<()> {
+    let Some(svg) = plot::svg(report.outcomes()) else {
+        return Err(Failure::new(
+            "there is nothing to draw: neither latency nor bandwidth was measured",
+            "leave out --plot, or choose --test latency or --test bandwidth",
+        ));
+    };
+    std::fs::write(path, svg)
+        .map_err(|error| Failure::io(format_args!("write the plot {}", path.display()), &error))
+}
+
+/// A bar on standard error, if that is a terminal, where there is more than a moment to wait.
+pub(super) fn progress<'a>(rows: impl Iterator<Item = &'a Spec>, plan: &Plan) -> ProgressBar {
+    let bar = ProgressBar::new(rows.map(|spec| plan.steps(spec)).sum());
+    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %, {eta} left, {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
