@@ -10,7 +10,7 @@ use crate::errors::{Failure, one_line};
 use crate::perf::args::Perf;
 use crate::perftest::PerftestArgs;
 use crate::provider;
-use crate::rping::RpingArgs;
+use crate::rping::args::RpingArgs;
 use crate::wire_conform::args::WireConform;
 
 /// RDMA by the interface of NetworkDirect v2, over ordinary TCP sockets: no special hardware, no privileges.

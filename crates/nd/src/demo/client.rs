@@ -7,19 +7,15 @@ use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status
 
 use super::args::DemoArgs;
 use super::report::Stage;
-use super::talk::{Talk, expect, posted, verify, wrong};
-use super::{LIMIT, pattern, sizes, words};
-use crate::errors::{Failure, Result, one_line};
+use super::script::{
+    self, CLIENT_CHECKS, CLIENT_LIMITS, LIMIT, SERVER_CHECKS, pattern, sizes, words,
+};
+use super::talk::{Talk, expect, posted, quoted, verify, wrong};
+use crate::errors::{Failure, Result};
 use crate::output;
 use crate::session::{Session, Setup};
 use crate::table::{Align, Table};
 use crate::units;
-
-/// The Reads that the client serves and wants to issue.
-pub(super) const LIMITS: ReadLimits = ReadLimits {
-    inbound: 4,
-    outbound: 8,
-};
 
 pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
     let setup = Setup::new(None, &args.adapter, LIMIT)?;
@@ -125,16 +121,15 @@ impl Client {
         self.bulk()?;
         self.disconnect(main)?;
         let there = self.stage.checked()?;
-        if self.checked != EXPECTED {
+        if self.checked != CLIENT_CHECKS {
             return Err(wrong(format!(
-                "{} bytes were checked instead of {EXPECTED}",
+                "{} bytes were checked instead of {CLIENT_CHECKS}",
                 self.checked
             )));
         }
-        if there != super::server::EXPECTED {
+        if there != SERVER_CHECKS {
             return Err(wrong(format!(
-                "the server checked {there} bytes instead of {}",
-                super::server::EXPECTED
+                "the server checked {there} bytes instead of {SERVER_CHECKS}"
             )));
         }
         Ok(there)
@@ -148,16 +143,19 @@ impl Client {
         self.stage
             .step("Connect, with private data and read limits")?;
         let talk = self.talk(0)?;
-        let ReadLimits { inbound, outbound } = LIMITS;
+        let ReadLimits { inbound, outbound } = CLIENT_LIMITS;
         let says = format!(
             "{}, limits: serves {inbound} Reads, issues {outbound}",
             quoted(private_data.as_bytes())
         );
         self.stage
             .client(format_args!("Connect to {}: {says}", self.server))?;
-        let status =
-            talk.endpoint
-                .connect(self.local, self.server, LIMITS, private_data.as_bytes());
+        let status = talk.endpoint.connect(
+            self.local,
+            self.server,
+            CLIENT_LIMITS,
+            private_data.as_bytes(),
+        );
         expect(
             &format!("connect to {}", self.server),
             status.map_err(too_long)?,
@@ -170,9 +168,9 @@ impl Client {
         let limits = connector
             .get_read_limits()
             .map_err(|error| Failure::nd("read the read limits", &error))?;
-        if words != super::server::WELCOME
-            || limits.inbound > LIMITS.inbound
-            || limits.outbound > LIMITS.outbound
+        if words != script::WELCOME
+            || limits.inbound > CLIENT_LIMITS.inbound
+            || limits.outbound > CLIENT_LIMITS.outbound
         {
             return Err(wrong(format!(
                 "the answer to Connect is {} and {limits:?}",
@@ -347,7 +345,7 @@ impl Client {
         let talk = self.talk(0)?;
         let status = talk
             .endpoint
-            .connect(self.local, self.server, LIMITS, question)?;
+            .connect(self.local, self.server, CLIENT_LIMITS, question)?;
         self.stage.server()?;
         let connector = &talk.endpoint.connector;
         let words = connector
@@ -355,7 +353,7 @@ impl Client {
             .map_err(|error| Failure::nd("read the reason for the Reject", &error))?;
         self.stage
             .client(format_args!("Connect: {status}, {}", quoted(&words)))?;
-        if status != Status::CONNECTION_REFUSED || words != super::server::SORRY {
+        if status != Status::CONNECTION_REFUSED || words != script::SORRY {
             return Err(wrong("the Reject did not arrive as it was sent"));
         }
         Ok(())
@@ -479,21 +477,6 @@ impl Client {
             .client(format_args!("Receive that was still posted: {flushed}"))?;
         self.stage.server()
     }
-}
-
-/// What the client has to find right: the answer, two Reads, the bulk Read, and the round trips.
-const EXPECTED: u64 = (sizes::ANSWER
-    + sizes::REGION
-    + (sizes::WINDOW.end - sizes::WINDOW.start)
-    + sizes::BULK
-    + sizes::PINGS as usize * sizes::PING) as u64;
-
-/// Private data as people read it.
-pub(super) fn quoted(octets: &[u8]) -> String {
-    format!(
-        "private data \"{}\"",
-        one_line(&String::from_utf8_lossy(octets))
-    )
 }
 
 fn too_long(failure: Failure) -> Failure {

@@ -8,23 +8,13 @@ use netdirect::{
 };
 
 use super::args::DemoServerArgs;
-use super::client::quoted;
 use super::report::Voice;
-use super::talk::{Talk, expect, posted, verify, wrong};
-use super::{LIMIT, pattern, sizes, words};
+use super::script::{LIMIT, SERVER_LIMITS, SORRY, WELCOME, pattern, sizes, words};
+use super::talk::{Talk, expect, posted, quoted, verify, wrong};
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Endpoint, Region, Request, Session, Setup};
 use crate::units;
-
-pub(super) const WELCOME: &[u8] = b"welcome, says the server";
-pub(super) const SORRY: &[u8] = b"sorry, not today";
-
-/// What the server gives of what the client asks for.
-const LIMITS: ReadLimits = ReadLimits {
-    inbound: 6,
-    outbound: 2,
-};
 
 /// Runs until the client is through; a failure is told through the pipe.
 pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
@@ -63,15 +53,6 @@ fn play(args: &DemoServerArgs) -> Result<()> {
     server.voice.checked(server.checked)
 }
 
-/// What the server has to find right: the Send, the Write, the region behind the window twice, the memory around the
-/// refused Write, the bulk by Send and by Write, and the round trips.
-pub(super) const EXPECTED: u64 = (sizes::SEND
-    + sizes::REGION
-    + 2 * sizes::BEHIND
-    + sizes::BEHIND
-    + 2 * sizes::BULK
-    + sizes::PINGS as usize * sizes::PING) as u64;
-
 struct Server {
     session: Session,
     listener: Arc<dyn Listener>,
@@ -109,8 +90,8 @@ impl Server {
         ))?;
         let talk = Talk::new(&self.session, request.connector, 0, |_| Ok(()))?;
         let limits = ReadLimits {
-            inbound: LIMITS.inbound.min(inbound),
-            outbound: LIMITS.outbound.min(outbound),
+            inbound: SERVER_LIMITS.inbound.min(inbound),
+            outbound: SERVER_LIMITS.outbound.min(outbound),
         };
         let ReadLimits { inbound, outbound } = limits;
         let says = format!(

@@ -9,7 +9,8 @@ use netdirect::{
     CompletionResult, Connector, MrFlags, OpFlags, RemoteAddress, RequestType, Status,
 };
 
-use crate::errors::{Failure, Result};
+use super::script::CLIENT_LIMITS;
+use crate::errors::{Failure, Result, one_line};
 use crate::session::{Depths, Endpoint, Region, Session};
 
 /// Octets of the longest message by which the two sides keep in step; it holds the Sends of step 2.
@@ -173,9 +174,7 @@ impl Talk {
         server: SocketAddr,
         words: &[u8],
     ) -> Result<()> {
-        let status = self
-            .endpoint
-            .connect(local, server, super::client::LIMITS, words)?;
+        let status = self.endpoint.connect(local, server, CLIENT_LIMITS, words)?;
         expect(&format!("connect to {server}"), status)?;
         expect("complete the connection", self.endpoint.complete_connect()?)
     }
@@ -224,4 +223,12 @@ pub(super) fn wrong(what: impl Into<String>) -> Failure {
 
 fn out_of_step() -> Failure {
     wrong("the two sides of the demo are out of step")
+}
+
+/// Private data as people read it.
+pub(super) fn quoted(octets: &[u8]) -> String {
+    format!(
+        "private data \"{}\"",
+        one_line(&String::from_utf8_lossy(octets))
+    )
 }

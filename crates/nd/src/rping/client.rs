@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use netdirect::{MrFlags, ReadLimits, Status};
 
+use super::args::RpingArgs;
 use super::exchange::{self, Advert, READS, pattern};
-use super::{Pings, RpingArgs, early};
+use super::pings::{Pings, early};
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::mailbox::Mailbox;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use netdirect::{Listener, MrFlags, OpFlags, ReadLimits, RequestType};
 
+use super::args::{RpingArgs, SERVER_SIZE};
 use super::exchange::{Advert, MESSAGE, READS, pattern};
-use super::{Pings, RpingArgs, SERVER_SIZE};
+use super::pings::Pings;
 use crate::admission::{Admission, Bounds, Guest};
 use crate::errors::{Failure, Result};
 use crate::mailbox::{Mailbox, lost};

@@ -1,0 +1,99 @@
+//! What both sides of the demo know of each other: words, sizes, and what each has to find right.
+
+use std::time::Duration;
+
+use netdirect::ReadLimits;
+
+/// How long either side waits for the other before it gives up: everything here takes milliseconds.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+
+/// The Reads that the client serves and wants to issue.
+pub(super) const CLIENT_LIMITS: ReadLimits = ReadLimits {
+    inbound: 4,
+    outbound: 8,
+};
+
+/// What the server gives of what the client asks for.
+pub(super) const SERVER_LIMITS: ReadLimits = ReadLimits {
+    inbound: 6,
+    outbound: 2,
+};
+
+/// What the client says when it connects, but for the first time: that is the user's choice. The server rejects whoever
+/// says something else, since anybody may connect to its port.
+pub(super) mod words {
+    pub(in crate::demo) const TO_READ: &[u8] = b"to read what is gone";
+    pub(in crate::demo) const TO_WRITE: &[u8] = b"to write too far";
+    pub(in crate::demo) const QUESTION: &[u8] = b"may I come in?";
+    pub(in crate::demo) const BULK: &[u8] = b"for bulk";
+}
+
+/// Sizes that both sides know.
+pub(super) mod sizes {
+    /// Step 2: the client's Send and the server's answer.
+    pub(in crate::demo) const SEND: usize = 4096;
+    pub(in crate::demo) const ANSWER: usize = 1000;
+    /// Steps 3 and 4: the regions written to and read from.
+    pub(in crate::demo) const REGION: usize = 64 << 10;
+    /// Step 5: the region behind the window, and the part of it that the window shows.
+    pub(in crate::demo) const BEHIND: usize = 16 << 10;
+    pub(in crate::demo) const WINDOW: std::ops::Range<usize> = 4096..12_288;
+    /// Step 6: what is asked for in vain.
+    pub(in crate::demo) const REFUSED: usize = 64;
+    /// Step 8: octets and requests by each way, and round trips.
+    pub(in crate::demo) const BULK: usize = 8 << 20;
+    pub(in crate::demo) const CHUNK: usize = 64 << 10;
+    pub(in crate::demo) const CHUNKS: u32 = 128;
+    pub(in crate::demo) const PINGS: u32 = 1000;
+    pub(in crate::demo) const PING: usize = 32;
+    const _: () = assert!(CHUNK * CHUNKS as usize == BULK);
+}
+
+/// Octets that differ with `seed` and with their place, so that nothing that went astray looks right.
+pub(super) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(len.next_multiple_of(8));
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    while out.len() < len {
+        // Marsaglia's xorshift, 64 bits.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend(state.to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// What the server says when it accepts, and when it rejects.
+pub(super) const WELCOME: &[u8] = b"welcome, says the server";
+pub(super) const SORRY: &[u8] = b"sorry, not today";
+
+/// What the client has to find right: the answer, two Reads, the bulk Read, and the round trips.
+pub(super) const CLIENT_CHECKS: u64 = (sizes::ANSWER
+    + sizes::REGION
+    + (sizes::WINDOW.end - sizes::WINDOW.start)
+    + sizes::BULK
+    + sizes::PINGS as usize * sizes::PING) as u64;
+
+/// What the server has to find right: the Send, the Write, the region behind the window twice, the memory around the
+/// refused Write, the bulk by Send and by Write, and the round trips.
+pub(super) const SERVER_CHECKS: u64 = (sizes::SEND
+    + sizes::REGION
+    + 2 * sizes::BEHIND
+    + sizes::BEHIND
+    + 2 * sizes::BULK
+    + sizes::PINGS as usize * sizes::PING) as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_have_their_length_and_differ_by_seed() {
+        assert!(pattern(1, 0).is_empty());
+        assert_eq!(pattern(1, 13).len(), 13);
+        assert_eq!(pattern(1, 100)[..50], pattern(1, 50)[..]);
+        assert_ne!(pattern(1, 64), pattern(2, 64));
+        assert_ne!(pattern(1, 64)[..32], pattern(1, 64)[32..]);
+    }
+}
