@@ -461,6 +461,11 @@ const TABLE: &[Row] = &[
         "look at what it says",
     ),
     row(
+        Status::POSSIBLE_DEADLOCK,
+        "nothing is left in the simulation that could end the wait",
+        "look at what each side waits for",
+    ),
+    row(
         Status::DEVICE_REMOVED,
         "the adapter was removed",
         "see which ones are left with `nd info`",
