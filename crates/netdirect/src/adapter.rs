@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::{
-    AdapterExtensions, AdapterInfo, Affinity, CompletionQueue, Connector, Listener, MemoryRegion,
-    MemoryWindow, OverlappedFile, QueuePair, QueuePairOptions, Result, SharedReceiveQueue,
-    SharedReceiveQueueOptions,
+    AdapterExtensions, AdapterInfo, Affinity, Capabilities, CompletionQueue, Connector, Listener,
+    MemoryRegion, MemoryWindow, OverlappedFile, QueuePair, QueuePairOptions, Result,
+    SharedReceiveQueue, SharedReceiveQueueOptions,
 };
 
 /// `IND2Adapter`: one opened adapter, maker of all other objects.
@@ -157,5 +157,13 @@ pub trait Adapter: Any + Debug + Send + Sync {
     /// provider has nothing to say.
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {
         None
+    }
+}
+
+impl dyn Adapter {
+    /// What the adapter can do: what its extensions say, or what ND2 takes for granted.
+    pub fn capabilities(&self) -> Capabilities {
+        let extensions = self.extensions();
+        extensions.map_or(Capabilities::ND2, |extensions| extensions.capabilities())
     }
 }

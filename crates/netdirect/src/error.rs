@@ -55,6 +55,19 @@ impl From<Status> for Error {
     }
 }
 
+impl Status {
+    /// `Ok` for [`SUCCESS`](Self::SUCCESS), `Err` with the status otherwise: also with those that
+    /// [`is_success`](Self::is_success) does not take for failures. A request that ended with [`TIMEOUT`](Self::TIMEOUT) has not
+    /// done what was asked, and one that is [`PENDING`](Self::PENDING) has not yet.
+    pub fn ok(self) -> Result<()> {
+        if self == Self::SUCCESS {
+            Ok(())
+        } else {
+            Err(self.into())
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.what.is_empty() {

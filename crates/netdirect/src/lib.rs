@@ -120,6 +120,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod atomics;
 mod connection;
 mod counters;
 mod error;
@@ -140,13 +141,12 @@ mod sync;
 mod types;
 
 pub use adapter::Adapter;
+pub use atomics::{AtomicOp, QueuePairExtensions};
 pub use connection::{Connector, Listener};
 pub use counters::Counters;
 pub use error::{Error, Result, Started};
 pub use event::Event;
-pub use extension::{
-    AdapterExtensions, AtomicOp, Capabilities, ProviderExtensions, QueuePairExtensions,
-};
+pub use extension::{AdapterExtensions, Capabilities, ProviderExtensions};
 pub use fault::{Call, Fault};
 pub use file::{Association, OverlappedFile};
 pub use memory::{MemoryRegion, MemoryWindow};

@@ -69,17 +69,6 @@ impl Status {
             _ => Self::INVALID_PARAMETER,
         }
     }
-
-    /// `Ok` for [`SUCCESS`](Self::SUCCESS), `Err` with the status otherwise: also with those that
-    /// [`is_success`](Self::is_success) does not take for failures. A request that ended with [`TIMEOUT`](Self::TIMEOUT) has not
-    /// done what was asked, and one that is [`PENDING`](Self::PENDING) has not yet.
-    pub fn ok(self) -> crate::Result<()> {
-        if self == Self::SUCCESS {
-            Ok(())
-        } else {
-            Err(self.into())
-        }
-    }
 }
 
 macro_rules! statuses {
