@@ -128,11 +128,9 @@ mod event;
 pub mod ext;
 mod extension;
 mod fault;
-mod file;
 mod memory;
 mod object;
 mod overlapped;
-mod port;
 mod provider;
 mod queues;
 mod simulation;
@@ -148,11 +146,12 @@ pub use error::{Error, Result, Started};
 pub use event::Event;
 pub use extension::{AdapterExtensions, Capabilities, ProviderExtensions};
 pub use fault::{Call, Fault};
-pub use file::{Association, OverlappedFile};
 pub use memory::{MemoryRegion, MemoryWindow};
 pub use object::OverlappedObject;
-pub use overlapped::{CompletionSink, Finished, Overlapped, PendingOverlapped};
-pub use port::{CompletionPort, Packet};
+pub use overlapped::{
+    Association, CompletionPort, CompletionSink, Finished, Overlapped, OverlappedFile, Packet,
+    PendingOverlapped,
+};
 pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use rdma_buffer::Buffer;

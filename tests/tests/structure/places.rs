@@ -89,9 +89,7 @@ const RULES: &[Rule] = &[
             // Waits that the application limits.
             "netdirect/src/event.rs",
             "netdirect/src/ext.rs",
-            "netdirect/src/file.rs",
-            "netdirect/src/overlapped.rs",
-            "netdirect/src/port.rs",
+            "netdirect/src/overlapped",
         ],
     },
     Rule {

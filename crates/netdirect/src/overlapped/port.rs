@@ -1,76 +1,14 @@
-//! Completion ports.
+//! What completion ports do.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::sync::{AtomicUsize, Condvar, Mutex};
-use crate::{Overlapped, OverlappedFile, Status};
-
-/// A queue of completions for any number of threads: the I/O completion port of this surface.
-///
-/// An overlapped file is tied to a port by [`associate`](trait.OverlappedFile.html#method.associate). From then on the end
-/// of each request that returned [`Pending`](crate::Started::Pending) is queued here as a [`Packet`], in the order in which
-/// the requests ended (TST-031, TST-032), and before the call that ended them returns (TST-030). Applications may
-/// [`post`](Self::post) packets of their own.
-///
-/// [`get`](Self::get) drives: while the queue is empty, the calling thread does the work of the files that are tied to the
-/// port. Clones are the same port.
-///
-/// ```
-/// use netdirect::CompletionPort;
-///
-/// let port = CompletionPort::new();
-/// let worker = std::thread::spawn({
-///     let port = port.clone();
-///     move || port.get(None).expect("no time limit").user
-/// });
-/// port.post(0, 42); // for example: time to stop
-/// assert_eq!(worker.join().unwrap(), 42);
-/// ```
-#[derive(Clone, Default)]
-pub struct CompletionPort(Arc<Inner>);
-
-/// One completion taken from a [`CompletionPort`].
-#[derive(Clone, Debug)]
-pub struct Packet {
-    /// The key that the file was tied with, or that was posted.
-    pub key: u64,
-    /// The request that ended; `None` for packets from [`CompletionPort::post`].
-    pub overlapped: Option<Overlapped>,
-    /// How the request ended, exactly (AMB-069); [`Status::SUCCESS`] for posted packets. This is the status of the request
-    /// that the packet belongs to, even if its `Overlapped` is in use again.
-    pub status: Status,
-    /// The [`user`](Overlapped::user) value of the request when it ended, or the value that was posted.
-    pub user: u64,
-}
-
-#[derive(Default)]
-struct Inner {
-    state: Mutex<State>,
-    /// Number of packets; changed under the lock, read without it by parked threads.
-    queued: AtomicUsize,
-    /// For threads that wait while no file is tied to the port.
-    posted: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    packets: VecDeque<Packet>,
-    files: Vec<Tied>,
-    /// Threads asleep on `posted`.
-    idle: usize,
-}
-
-/// A file of this port. The file owns the port through its association, so the port must not own the file.
-struct Tied {
-    file: Weak<dyn OverlappedFile>,
-    /// Threads in `get` parked on it.
-    parked: usize,
-}
+use super::{CompletionPort, OverlappedFile, Packet, Tied};
+use crate::{Result, Status};
 
 /// Whom to wake for a packet, once no lock is held.
 #[must_use]
@@ -258,7 +196,7 @@ impl CompletionPort {
         Some(Parked { port: self, file })
     }
 
-    fn drive(&self, place: &Parked<'_>, deadline: Option<Instant>) -> crate::Result<()> {
+    fn drive(&self, place: &Parked<'_>, deadline: Option<Instant>) -> Result<()> {
         // The other files are driven here once; later a completion on one of them wakes this thread by way of `push`.
         for file in self.files() {
             if !same(Arc::as_ptr(&file), Arc::as_ptr(&place.file)) {
