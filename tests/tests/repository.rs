@@ -160,7 +160,7 @@ fn each_row_is_cited_in_the_code_or_listed_as_not_kept_there() {
         .split_once("\n### ")
         .expect("a list of what is cited and not kept wholly follows");
     let mut cited = BTreeSet::new();
-    for name in ["iwarp", "iwarp-mem", "rdma-buffer", "softnd"] {
+    for name in ["iwarp", "iwarp-io", "iwarp-mem", "rdma-buffer", "softnd"] {
         cited.extend(citations::words(
             &root().join("crates").join(name).join("src"),
         ));

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
+use iwarp_io::transport::Transport;
 use iwarp_io::transport::sim::world::Stuck;
 use iwarp_io::{descriptors, sync};
 use iwarp_mem::{Table, TableOptions};
@@ -52,6 +53,7 @@ pub(crate) struct Core {
     pub(crate) id: AdapterId,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) options: Options,
+    pub(crate) transport: Transport,
     pub(crate) environment: Environment,
     pub(crate) table: Arc<Table>,
     pub(crate) device: Arc<Device>,
@@ -81,10 +83,15 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    fn new(id: AdapterId, addresses: Vec<IpAddr>, options: Options) -> io::Result<Arc<Self>> {
+    fn new(
+        id: AdapterId,
+        addresses: Vec<IpAddr>,
+        options: Options,
+        transport: Transport,
+    ) -> io::Result<Arc<Self>> {
         descriptors::allow();
         let parked = Arc::new(sync::AtomicUsize::new(0));
-        let environment = Environment::System;
+        let environment = transport.environment();
         let control = Arc::new(Domain::new(environment.set()?, Arc::clone(&parked)));
         control.add_interest(); // every parked thread drives it
         control.set_armed(true); // no overlapped file is without it
@@ -103,6 +110,7 @@ impl Core {
             id,
             addresses,
             options,
+            transport,
             environment,
             table: Arc::new(table),
             device: Arc::default(),
@@ -292,9 +300,10 @@ impl Handle {
         id: AdapterId,
         addresses: Vec<IpAddr>,
         options: Options,
+        transport: Transport,
     ) -> Result<Arc<dyn Adapter>> {
-        let core =
-            Core::new(id, addresses, options).map_err(shortage("cannot open the adapter"))?;
+        let core = Core::new(id, addresses, options, transport)
+            .map_err(shortage("cannot open the adapter"))?;
         Ok(Arc::new(Self(core)))
     }
 
@@ -596,13 +605,20 @@ pub(crate) fn cannot_happen(fault: &Fault) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use iwarp_io::transport::tcp::Tcp;
     use netdirect::Buffer;
 
     use super::*;
 
     #[test]
     fn spares_begin_where_copies_are_fast_also_when_they_are_used_again() {
-        let core = Core::new(AdapterId(1), Vec::new(), Options::default()).unwrap();
+        let core = Core::new(
+            AdapterId(1),
+            Vec::new(),
+            Options::default(),
+            Transport::Tcp(Tcp::default()),
+        )
+        .unwrap();
         core.provide_spare(65_544);
         for octets in [100, 65_544, 200_000, 100] {
             let mut spare = core.take_spare(65_544);

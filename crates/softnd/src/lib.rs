@@ -22,11 +22,9 @@ mod mr;
 mod mw;
 mod options;
 pub mod peer;
-mod ports;
 mod provider;
 mod qp;
 mod status;
-mod stream;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use iwarp_io::transport::Transport;
+use iwarp_io::transport::tcp::Tcp;
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
 
 use crate::adapter::{self, cannot_happen, serves};
@@ -143,7 +145,8 @@ impl netdirect::Provider for Provider {
             )
         })?;
         self.faults.admit(Call::OpenAdapter)?;
-        adapter::Handle::open(id, interface.addresses, self.options.clone())
+        let transport = Transport::Tcp(Tcp::new(self.options.segment));
+        adapter::Handle::open(id, interface.addresses, self.options.clone(), transport)
     }
 
     fn extensions(&self) -> Option<&dyn ProviderExtensions> {

@@ -25,13 +25,13 @@ use crate::cq::{Cq, Entry, Firing};
 use crate::leniency::Act;
 use crate::options::Profile;
 use crate::status::{fail, post_error, request_type, result_status};
-use crate::stream::Stream;
 use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Domain, Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::progress::turns::Turns;
 use iwarp_io::sync::MutexGuard;
+use iwarp_io::transport::stream::Stream;
 
 use flush::Flush;
 pub(crate) use flush::FlushGuard;

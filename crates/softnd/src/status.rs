@@ -3,6 +3,7 @@
 use std::io;
 
 use iwarp::{PostError, RequestKind, WqeStatus};
+use iwarp_io::transport::ports::BindError;
 use netdirect::{Error, RequestType, Status};
 use rustix::io::Errno;
 
@@ -32,6 +33,25 @@ pub(crate) fn bind_status(error: &io::Error) -> Status {
         Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Status::INVALID_ADDRESS,
         _ => Status::INSUFFICIENT_RESOURCES,
     }
+}
+
+/// A local address that cannot be had.
+pub(crate) fn bind_error(error: &BindError) -> Error {
+    let status = match error {
+        BindError::Refused(_, error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Status::INVALID_PARAMETER // an option that the transport does not take
+        }
+        BindError::Refused(_, error) => bind_status(error),
+        BindError::Random(_) => Status::INSUFFICIENT_RESOURCES,
+        BindError::NoPort => Status::TOO_MANY_ADDRESSES,
+    };
+    Error::new(status, error.to_string())
+}
+
+/// Whether the two addresses of an attempt to connect have a connection, or had one until a moment ago.
+pub(crate) fn is_taken(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE))
 }
 
 /// Whether the system, or the process, has no more of something that others may give back.

@@ -39,16 +39,14 @@ const RULES: &[Rule] = &[
             "iwarp-conform/src/bench.rs",
             "iwarp-conform/src/conn.rs",
             "iwarp-io/src/progress/readiness",
+            "iwarp-io/src/transport/tcp.rs",
             // The one system call over registered memory.
             "iwarp-mem/src/io.rs",
             "nd/src/admission.rs",
             "nd/src/perf",
             "nd/src/session.rs",
             "nd/src/wire_conform/suite.rs",
-            "softnd/src/cm",
-            "softnd/src/ports.rs",
             "softnd/src/provider.rs",
-            "softnd/src/stream.rs",
         ],
     },
     Rule {

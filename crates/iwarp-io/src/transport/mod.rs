@@ -1,3 +1,330 @@
-//! Byte streams under a connection.
+//! Byte streams under a connection, over more than one transport.
+//!
+//! Each transport has the same four types, and an enum here has a variant for each transport, so that calls on the data path
+//! are dispatched statically: a [`Bound`] address becomes a [`Dialer`], which connects, or a [`Listener`]; both yield a
+//! [`Wire`]. [`Stream`](stream::Stream) is a wire with its capture.
 
+pub mod ports;
 pub mod sim;
+pub mod stream;
+pub mod tcp;
+
+use std::io;
+use std::net::SocketAddr;
+
+use iwarp::{Span, TxBatch};
+use iwarp_mem::{Table, io::Sent};
+
+use crate::environment::Environment;
+use crate::progress::readiness::{Edges, Watch};
+use crate::progress::set::{Set, SourceId};
+
+/// How an adapter reaches others.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// The system's TCP.
+    Tcp(tcp::Tcp),
+    /// A simulated network.
+    Sim(sim::World),
+}
+
+impl Transport {
+    /// What an adapter with this transport lives in.
+    pub fn environment(&self) -> Environment {
+        match self {
+            Self::Tcp(_) => Environment::System,
+            Self::Sim(world) => Environment::Sim(world.clone()),
+        }
+    }
+
+    /// Reserves a local address, whose port is not 0.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, and those of the transport.
+    pub fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
+        Ok(match self {
+            Self::Tcp(tcp) => Bound::Tcp(tcp.bind(address)?),
+            Self::Sim(world) => Bound::Sim(sim::Bound::new(world, address)?),
+        })
+    }
+}
+
+/// A local address that is reserved until this is dropped, or used.
+#[derive(Debug)]
+pub enum Bound {
+    /// Of TCP.
+    Tcp(tcp::Bound),
+    /// Of a simulated network.
+    Sim(sim::Bound),
+}
+
+impl Bound {
+    /// The address.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(bound) => bound.local(),
+            Self::Sim(bound) => Ok(bound.local()),
+        }
+    }
+
+    /// Begins to connect.
+    ///
+    /// # Errors
+    ///
+    /// What is known at once of why there can be no connection; `EADDRNOTAVAIL` or `EADDRINUSE` when the two addresses have one.
+    pub fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
+        Ok(match self {
+            Self::Tcp(bound) => Dialer::Tcp(bound.connect(remote)?),
+            Self::Sim(bound) => Dialer::Sim(bound.connect(remote)?),
+        })
+    }
+
+    /// Begins to listen.
+    ///
+    /// # Errors
+    ///
+    /// Those of the transport.
+    pub fn listen(self) -> io::Result<Listener> {
+        Ok(match self {
+            Self::Tcp(bound) => Listener::Tcp(bound.listen()?),
+            Self::Sim(bound) => Listener::Sim(bound.listen()?),
+        })
+    }
+}
+
+/// An attempt to connect. Dropping it gives it up.
+#[derive(Debug)]
+pub enum Dialer {
+    /// Over TCP.
+    Tcp(tcp::Dialer),
+    /// In a simulated network.
+    Sim(sim::Dialer),
+}
+
+impl Dialer {
+    /// Whether there is a connection, given what was reported of the attempt.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub fn is_connected(&self, edges: Edges) -> io::Result<bool> {
+        match self {
+            Self::Tcp(dialer) => dialer.is_connected(edges),
+            Self::Sim(dialer) => dialer.is_connected(),
+        }
+    }
+
+    /// The connection, once there is one. It has the dialer's place in every set.
+    ///
+    /// # Errors
+    ///
+    /// Those of the transport; a peer that has gone is one.
+    pub fn into_wire(self) -> io::Result<Wire> {
+        Ok(match self {
+            Self::Tcp(dialer) => Wire::Tcp(dialer.into_wire()?),
+            Self::Sim(dialer) => Wire::Sim(dialer.into_wire()),
+        })
+    }
+
+    /// Gives the attempt up so that the peer sees a reset, if it sees anything.
+    pub fn reset(self) {
+        match self {
+            Self::Tcp(dialer) => dialer.reset(),
+            Self::Sim(dialer) => dialer.reset(),
+        }
+    }
+}
+
+impl Watch<Set> for Dialer {
+    fn id(&self) -> SourceId<'_> {
+        match self {
+            Self::Tcp(dialer) => dialer.id(),
+            Self::Sim(dialer) => SourceId::Sim(dialer.source()),
+        }
+    }
+}
+
+/// Where peers connect to.
+#[derive(Debug)]
+pub enum Listener {
+    /// Over TCP.
+    Tcp(tcp::Listener),
+    /// In a simulated network.
+    Sim(sim::Listener),
+}
+
+impl Listener {
+    /// Lets in the peer that has waited longest.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when nobody waits, `ConnectionAborted` when the peer has gone, and those of the transport.
+    pub fn accept(&self) -> io::Result<Wire> {
+        Ok(match self {
+            Self::Tcp(listener) => Wire::Tcp(listener.accept()?),
+            Self::Sim(listener) => Wire::Sim(listener.accept()?),
+        })
+    }
+
+    /// Whether a peer waits.
+    pub fn is_somebody_there(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener.is_somebody_there(),
+            Self::Sim(listener) => listener.is_somebody_there(),
+        }
+    }
+}
+
+impl Watch<Set> for Listener {
+    fn id(&self) -> SourceId<'_> {
+        match self {
+            Self::Tcp(listener) => listener.id(),
+            Self::Sim(listener) => SourceId::Sim(listener.source()),
+        }
+    }
+}
+
+/// A connection's octets, as the transport carries them. Dropping it closes it.
+#[derive(Debug)]
+pub enum Wire {
+    /// Over TCP.
+    Tcp(tcp::Wire),
+    /// In a simulated network.
+    Sim(sim::Wire),
+}
+
+impl Wire {
+    /// The local and the remote address.
+    pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        match self {
+            Self::Tcp(wire) => wire.addresses(),
+            Self::Sim(wire) => wire.addresses(),
+        }
+    }
+
+    /// Whether it can send from registered memory and receive into it. If not, all octets pass through buffers.
+    pub fn reaches_memory(&self) -> bool {
+        match self {
+            Self::Tcp(_) => true,
+            Self::Sim(_) => false,
+        }
+    }
+
+    /// The longest segment of the path in octets, as far as it is known.
+    pub fn segment(&self) -> Option<u32> {
+        match self {
+            Self::Tcp(wire) => wire.segment(),
+            Self::Sim(wire) => wire.segment(),
+        }
+    }
+
+    /// The core on which the kernel took in what came last, where that is known.
+    pub fn incoming_core(&self) -> Option<usize> {
+        match self {
+            Self::Tcp(wire) => wire.incoming_core(),
+            Self::Sim(_) => None,
+        }
+    }
+
+    /// Reads what is there, at most `into.len()` octets; 0 is the peer's end.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, or what broke the connection.
+    #[inline]
+    pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(wire) => wire.read(into),
+            Self::Sim(wire) => wire.read(into),
+        }
+    }
+
+    /// As [`read`](Self::read), the first octets into registered memory at `place` and those behind it into `rest`;
+    /// nothing is read, and nothing returned, if that memory is gone or the transport [cannot](Self::reaches_memory).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_to_place(
+        &self,
+        table: &Table,
+        place: Span,
+        rest: &mut [u8],
+    ) -> io::Result<Option<usize>> {
+        match self {
+            Self::Tcp(wire) => wire.read_to_place(table, place, rest),
+            Self::Sim(_) => Ok(None),
+        }
+    }
+
+    /// Looks whether the peer has sent something or gone, without taking it.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when neither.
+    pub fn peek(&self) -> io::Result<usize> {
+        match self {
+            Self::Tcp(wire) => wire.peek(),
+            Self::Sim(wire) => wire.peek(),
+        }
+    }
+
+    /// Sends what it can of these octets; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, or what broke the connection.
+    pub fn write(&self, octets: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(wire) => wire.write(octets),
+            Self::Sim(wire) => wire.write(octets),
+        }
+    }
+
+    /// Sends what it can of a batch.
+    ///
+    /// # Errors
+    ///
+    /// As [`iwarp_mem::io::send`].
+    #[inline]
+    pub fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+        match self {
+            Self::Tcp(wire) => wire.send(table, batch),
+            Self::Sim(wire) => wire.send(batch),
+        }
+    }
+
+    /// Ends our direction behind what was sent.
+    ///
+    /// # Errors
+    ///
+    /// The connection was broken before.
+    pub fn close_write(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(wire) => wire.close_write(),
+            Self::Sim(wire) => wire.close_write(),
+        }
+    }
+
+    /// Ends the connection at once, with a reset.
+    pub fn reset(self) {
+        match self {
+            Self::Tcp(wire) => wire.reset(),
+            Self::Sim(wire) => wire.reset(),
+        }
+    }
+}
+
+impl Watch<Set> for Wire {
+    fn id(&self) -> SourceId<'_> {
+        match self {
+            Self::Tcp(wire) => wire.id(),
+            Self::Sim(wire) => SourceId::Sim(wire.source()),
+        }
+    }
+}

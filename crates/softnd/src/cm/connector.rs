@@ -22,7 +22,6 @@ use netdirect::{
     ReadLimits, Result, Started, Status,
 };
 use parking_lot::{Mutex, MutexGuard};
-use socket2::Socket;
 
 use super::greeting::Arrival;
 use super::listener::Listener;
@@ -30,14 +29,14 @@ use super::{Done, Exchange};
 use crate::adapter::{Core, downcast};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
-use crate::ports;
 use crate::qp::{self, Drivers, FlushGuard, Qp, Signals};
-use crate::status::fail;
-use crate::stream::Stream;
+use crate::status::{bind_error, fail};
 use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::transport::stream::Stream;
+use iwarp_io::transport::{Bound, ports};
 
 use active::Attempt;
 use requests::Requests;
@@ -103,18 +102,22 @@ struct Offered {
     listener: Weak<Listener>,
 }
 
-/// A socket bound to a local address, which no connector has taken yet.
+/// A local address that no connector has taken yet.
 struct Binding {
-    socket: Socket,
+    bound: Bound,
     local: SocketAddr,
+    /// Nobody has chosen the port.
+    picked: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
     local: Option<SocketAddr>,
-    /// The bound socket, until an attempt uses it up.
-    bound: Option<Socket>,
+    /// The reserved local address, until an attempt uses it up.
+    bound: Option<Bound>,
+    /// Nobody has chosen the local port, nor seen it: another one does as well.
+    picked: bool,
     /// The last attempt failed and may be repeated: Bind replaces the binding (AMB-034).
     failed: bool,
     peer: Option<SocketAddr>,
@@ -134,7 +137,8 @@ struct State {
 impl State {
     fn take_binding(&mut self, binding: Binding) {
         self.local = Some(binding.local);
-        self.bound = Some(binding.socket);
+        self.bound = Some(binding.bound);
+        self.picked = binding.picked;
         self.failed = false;
     }
 
@@ -233,11 +237,11 @@ impl Connector {
     }
 
     fn binding(&self, address: SocketAddr) -> Result<Binding> {
-        let socket = ports::bind(address, self.core.options.segment)?;
-        let local = socket.local_addr().ok().and_then(|local| local.as_socket());
+        let bound = ports::bind(&self.core.transport, address).map_err(|why| bind_error(&why))?;
         Ok(Binding {
-            socket,
-            local: local.unwrap_or(address),
+            local: bound.local().unwrap_or(address),
+            bound,
+            picked: address.port() == 0,
         })
     }
 
@@ -499,7 +503,7 @@ impl Connector {
             limits: agreed.limits,
             ready: agreed.ready,
             receive_wait: options.effective_receive_wait(),
-            private_payload: stream.is_captured(),
+            private_payload: stream.copies(),
             confirm_writes: options.confirm_writes,
             early: crate::qp::EARLY,
         }
@@ -657,7 +661,8 @@ impl netdirect::Connector for Handle {
     }
 
     fn get_local_address(&self) -> Result<SocketAddr> {
-        let state = self.0.lock();
+        let mut state = self.0.lock();
+        state.picked = false; // the client counts on it from here on
         let local = state.local.filter(|_| !state.phase.is_over());
         local.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "the connector is not bound")) // CONN-094
     }

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use super::listener::Listener;
 use super::{Exchange, Heard, send_reject};
 use crate::adapter::Core;
-use crate::stream::Stream;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::transport::stream::Stream;
 
 /// A connection attempt of a peer that no client has seen yet.
 #[derive(Debug)]

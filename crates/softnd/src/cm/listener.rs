@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 
+use iwarp_io::transport::{Bound, ports};
 use netdirect::{
     Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Started,
     Status,
 };
 use parking_lot::Mutex;
-use socket2::Socket;
 
 use super::Done;
 use super::connector::{self, Connector};
@@ -20,16 +20,13 @@ use super::half_open::{HalfOpen, HalfOpenLimits};
 use crate::adapter::{Core, downcast};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
-use crate::ports;
-use crate::status::{bind_status, fail};
+use crate::status::{bind_error, bind_status, fail};
 use accepting::Sockets;
 use iwarp_io::descriptors;
 use iwarp_io::limited;
 
 /// What "no limit" of the backlog means (LSTN-016), and no more than half of the descriptors of the process.
 const LONGEST_BACKLOG: usize = 16 * 1024;
-/// Connections that the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
-const SYSTEM_BACKLOG: i32 = i32::MAX;
 
 /// The listener itself.
 pub(crate) struct Listener {
@@ -44,7 +41,7 @@ pub(crate) struct Listener {
 #[derive(Default)]
 struct State {
     address: Option<SocketAddr>,
-    bound: Vec<Socket>,
+    bound: Vec<Bound>,
     listens: bool,
     backlog: usize,
     limits: HalfOpenLimits,
@@ -132,8 +129,8 @@ impl Listener {
         }
         let covered = self.covered(address)?;
         self.core.device.admit(Call::BindListener)?;
-        let segment = self.core.options.segment;
-        let (bound, port) = ports::bind_all(&covered, address.port(), segment)?;
+        let bound = ports::bind_all(&self.core.transport, &covered, address.port());
+        let (bound, port) = bound.map_err(|why| bind_error(&why))?;
         state.bound = bound;
         state.address = Some(SocketAddr::new(address.ip(), port));
         Ok(())
@@ -159,12 +156,10 @@ impl Listener {
         };
         state.limits = self.core.options.half_open_limits(descriptors);
         let bound = std::mem::take(&mut state.bound).into_iter();
-        let listening = bound.map(|socket| {
-            // Connections of an earlier listener may still be in TIME-WAIT on the port.
-            socket.set_reuse_address(true)?;
-            socket.listen(SYSTEM_BACKLOG)?;
-            let token = self.report(&socket)?;
-            Ok((socket, Some(token)))
+        let listening = bound.map(|bound| {
+            let listener = bound.listen()?;
+            let token = self.report(&listener)?;
+            Ok((listener, Some(token)))
         });
         let listening: std::io::Result<Vec<_>> = listening.collect();
         sockets.listening = listening

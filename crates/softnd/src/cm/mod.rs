@@ -13,9 +13,9 @@ use iwarp::mpa::startup::{self, Frame, FrameKind, FrameReader, StartupError};
 use netdirect::{PendingOverlapped, Status};
 
 use crate::qp::{FlushGuard, News};
-use crate::stream::Stream;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Domain, Source};
+use iwarp_io::transport::stream::Stream;
 
 /// What is to be done once no lock is held.
 #[must_use]

@@ -10,10 +10,10 @@ use iwarp_mem::io::Sent;
 use super::mulpdu::Mulpdu;
 use super::outbox::{BATCH_FPDUS, Outbox};
 use crate::adapter::Core;
-use crate::stream::Stream;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Domain, Source};
 use iwarp_io::socket_buffer::SocketBuffer;
+use iwarp_io::transport::stream::Stream;
 
 /// What one read takes at most; also all that a visit may leave with the queue pair.
 const STAGING: usize = 256 * 1024;
@@ -405,7 +405,7 @@ impl Link {
 
     /// Where the next octets belong, and how many of them, if that is known and worth the trouble.
     fn place_of_next(&self, have: usize, connection: &Connection) -> Option<(Span, usize)> {
-        if have > 0 || self.since_quiet > DIRECT_MOST || self.stream.is_captured() {
+        if have > 0 || self.since_quiet > DIRECT_MOST || self.stream.copies() {
             return None;
         }
         let place = connection.landing()?;

@@ -2,7 +2,9 @@
 
 mod conditions;
 pub mod network;
+mod wire;
 pub mod world;
 
 pub use conditions::{Chance, Conditions};
+pub use wire::{Bound, Dialer, Listener, Wire};
 pub use world::World;

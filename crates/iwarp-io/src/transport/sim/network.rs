@@ -157,6 +157,11 @@ impl Network {
         self.notices.pop_front()
     }
 
+    /// The longest segment in octets.
+    pub fn segment(&self) -> usize {
+        *self.conditions.segment.end()
+    }
+
     /// What the network does to its streams, to be changed from here on.
     pub fn conditions_mut(&mut self) -> &mut Conditions {
         &mut self.conditions

@@ -201,6 +201,11 @@ impl World {
         drop(gone); // outside the lock: what the task owns may be sources of this world
     }
 
+    /// A source is gone: no set has it any more.
+    pub fn vanish(&self, source: Source) {
+        self.lock().vanish(source);
+    }
+
     /// A number that follows from the seed.
     pub fn random(&self) -> u64 {
         self.lock().network.random()
@@ -635,6 +640,11 @@ impl SimEnd {
             world: world.clone(),
             id,
         }
+    }
+
+    /// The end's number in its network.
+    pub fn number(&self) -> EndId {
+        self.id
     }
 
     /// The end as a source of a set.

@@ -9,9 +9,11 @@ use iwarp::TerminateCode;
 use iwarp::mpa::startup::{
     ConcludeError, Frame, FrameKind, FrameReader, Offer, ReadyKinds, peer_limits,
 };
+use iwarp_io::capture::FlowRole;
+use iwarp_io::progress::Edges;
+use iwarp_io::transport::Dialer;
+use iwarp_io::transport::stream::Stream;
 use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
-use rustix::io::Errno;
-use socket2::Socket;
 
 use super::{Answered, Binding, Connector, Phase, State};
 use crate::adapter::{Core, UNSTATED_READ_LIMIT};
@@ -19,13 +21,13 @@ use crate::cm::{Exchange, Heard};
 use crate::leniency::Act;
 use crate::options::Profile;
 use crate::qp::{Qp, Start};
-use crate::status::{connect_status, fail};
-use crate::stream::Stream;
-use iwarp_io::capture::FlowRole;
-use iwarp_io::progress::Edges;
+use crate::status::{connect_status, fail, is_taken};
 
 /// A peer that closes on revision 2 within this time, without an octet, may speak revision 1 only.
 const FALLBACK_WITHIN: Duration = Duration::from_secs(5);
+
+/// Ports that are tried when nobody has chosen one and the first ones are taken.
+const PORTS: u32 = 256;
 
 /// A Connect under way.
 #[derive(Debug)]
@@ -39,8 +41,8 @@ pub(super) struct Attempt {
 
 #[derive(Debug)]
 enum Step {
-    /// TCP's own handshake.
-    Tcp { socket: Socket, token: u64 },
+    /// The transport's own handshake.
+    Dialing { dialer: Dialer, token: u64 },
     /// The Request has left.
     Reply(Box<Exchange>),
     /// Between two steps.
@@ -51,9 +53,9 @@ impl Attempt {
     /// Gives up: the peer sees a reset.
     pub(super) fn reset(self, core: &Core) {
         match self.step {
-            Step::Tcp { socket, token } => {
-                core.control.remove(&socket, token);
-                let _ = socket.set_linger(Some(Duration::ZERO));
+            Step::Dialing { dialer, token } => {
+                core.control.remove(&dialer, token);
+                dialer.reset();
             }
             Step::Reply(exchange) => exchange.reset(),
             Step::Moving => {}
@@ -158,7 +160,7 @@ impl Connector {
             requested: None,
         };
         state.phase = Phase::Connecting(Box::new(attempt));
-        self.open_tcp(state);
+        self.dial(state);
         Ok(())
     }
 
@@ -188,27 +190,39 @@ impl Connector {
         self.binding(address).map(Some)
     }
 
-    fn open_tcp(&self, state: &mut State) {
-        let Phase::Connecting(attempt) = &mut state.phase else {
-            return;
-        };
-        let Some(socket) = state.bound.take() else {
-            return;
-        };
-        let started = match socket.connect(&attempt.destination.into()) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => Ok(()),
-            other => other,
-        };
-        let (control, edges) = (&self.core.control, Edges::READ | Edges::WRITE);
-        let added = started.and_then(|()| control.add(&socket, self.source(), edges));
-        match added {
-            Ok(token) => {
-                attempt.step = Step::Tcp { socket, token };
+    fn dial(&self, state: &mut State) {
+        let dialing = self.dialer(state).and_then(|dialer| {
+            let edges = Edges::READ | Edges::WRITE;
+            let token = self.core.control.add(&dialer, self.source(), edges)?;
+            Ok(Step::Dialing { dialer, token })
+        });
+        match (dialing, &mut state.phase) {
+            (Ok(step), Phase::Connecting(attempt)) => {
+                attempt.step = step;
                 self.set_timer(state, self.core.options.timeouts.connect);
             }
-            Err(error) => {
-                drop(socket);
-                self.attempt_failed(state, connect_status(&error))
+            (Ok(_), _) => {}
+            (Err(error), _) => self.attempt_failed(state, connect_status(&error)),
+        }
+    }
+
+    /// Begins to connect from the reserved address. A connection from that port to the same peer may have ended a moment ago
+    /// (TIME-WAIT): where nobody has chosen the port, the next one is tried.
+    fn dialer(&self, state: &mut State) -> io::Result<Dialer> {
+        let Phase::Connecting(attempt) = &state.phase else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let destination = attempt.destination;
+        let mut left = PORTS;
+        loop {
+            let bound = state.bound.take().ok_or(io::ErrorKind::NotConnected)?;
+            match (bound.connect(destination), state.local) {
+                (Err(error), Some(local)) if state.picked && left > 0 && is_taken(&error) => {
+                    left -= 1;
+                    let another = self.binding(SocketAddr::new(local.ip(), 0));
+                    state.take_binding(another.map_err(|_| error)?);
+                }
+                (dialer, _) => return dialer,
             }
         }
     }
@@ -219,11 +233,10 @@ impl Connector {
             return;
         };
         match &mut attempt.step {
-            Step::Tcp { socket, .. } => match socket.take_error() {
-                Ok(None) if socket.peer_addr().is_ok() => self.send_request(state),
-                Ok(None) if !edges.contains(Edges::HANGUP) => {}
-                Ok(None) => self.attempt_failed(state, Status::CONNECTION_REFUSED),
-                Ok(Some(error)) | Err(error) => self.attempt_failed(state, connect_status(&error)),
+            Step::Dialing { dialer, .. } => match dialer.is_connected(edges) {
+                Ok(true) => self.send_request(state),
+                Ok(false) => {}
+                Err(error) => self.attempt_failed(state, connect_status(&error)),
             },
             Step::Reply(exchange) => match exchange.hear() {
                 Heard::Nothing => {}
@@ -240,18 +253,22 @@ impl Connector {
         }
     }
 
-    /// TCP is up: the Request leaves, in one write.
+    /// The transport has a connection: the Request leaves, in one write.
     fn send_request(&self, state: &mut State) {
         let Phase::Connecting(attempt) = &mut state.phase else {
             return;
         };
-        let Step::Tcp { socket, token } = std::mem::replace(&mut attempt.step, Step::Moving) else {
+        let Step::Dialing { dialer, token } = std::mem::replace(&mut attempt.step, Step::Moving)
+        else {
             return;
         };
         let mut request = Vec::new();
         attempt.offer.request().encode(&mut request);
-        let stream = Stream::new(socket, FlowRole::Active, self.core.options.capture.as_ref());
-        let sent = stream.and_then(|stream| stream.send_frame(&request).map(|()| stream));
+        let capture = self.core.options.capture.as_ref();
+        let sent = dialer.into_wire().and_then(|wire| {
+            let stream = Stream::new(wire, FlowRole::Active, capture);
+            stream.send_frame(&request).map(|()| stream)
+        });
         match sent {
             Ok(stream) => {
                 attempt.requested = Some(self.core.now());
@@ -291,11 +308,14 @@ impl Connector {
         if let Step::Reply(exchange) = std::mem::replace(&mut attempt.step, Step::Moving) {
             exchange.close();
         }
-        let Some(local) = state.local else {
+        let Some(mut local) = state.local else {
             return self.attempt_failed(state, Status::CONNECTION_REFUSED);
         };
+        if state.picked {
+            local.set_port(0); // that of the first attempt may not be free yet
+        }
         match self.bind_to(state, local) {
-            Ok(()) => self.open_tcp(state),
+            Ok(()) => self.dial(state),
             Err(error) => self.attempt_failed(state, error.status()),
         }
     }

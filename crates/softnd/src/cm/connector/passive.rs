@@ -86,7 +86,7 @@ impl Connector {
             }
         }
         let bound = state.bound.as_ref();
-        state.local = bound.and_then(|socket| socket.local_addr().ok()?.as_socket());
+        state.local = bound.and_then(|bound| bound.local().ok());
         (state.peer, state.private_data, state.limits) = (None, None, None);
         let Phase::Offered(offered) = std::mem::take(&mut state.phase) else {
             return Ok(None);

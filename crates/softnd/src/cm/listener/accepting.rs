@@ -12,20 +12,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use socket2::Socket;
 
 use super::Listener;
 use crate::cm::greeting::Greeting;
 use crate::status::is_shortage;
-use crate::stream::Stream;
 use iwarp_io::capture::FlowRole;
 use iwarp_io::descriptors::{self, Starved};
 use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::transport::stream::Stream;
+use iwarp_io::transport::{self, Wire};
 
 /// Connections that are accepted in one turn. Where more wait, whatever else the driver has to do comes first.
 const TURN: usize = 64;
@@ -36,14 +35,14 @@ const RETRY: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Sockets {
     /// Each with its token in the control domain, where it is reported; without one during a pause.
-    pub(super) listening: Vec<(Socket, Option<u64>)>,
+    pub(super) listening: Vec<(transport::Listener, Option<u64>)>,
     /// Accepting pauses until then.
     pause: Option<TimerKey>,
 }
 
 impl Listener {
     /// Has connections to a socket reported, those that wait already as well.
-    pub(super) fn report(&self, socket: &Socket) -> io::Result<u64> {
+    pub(super) fn report(&self, socket: &transport::Listener) -> io::Result<u64> {
         let control = &self.core.control;
         control.add(socket, self.this.clone(), Edges::READ)
     }
@@ -85,11 +84,11 @@ impl Listener {
     }
 
     /// Accepts from one socket; how long to pause then, if more may wait.
-    fn admit_from(&self, socket: &Socket) -> Option<Duration> {
+    fn admit_from(&self, socket: &transport::Listener) -> Option<Duration> {
         let mut listed = false;
         for _ in 0..TURN {
             let error = match socket.accept() {
-                Ok((connection, _)) => {
+                Ok(connection) => {
                     self.greet(connection);
                     listed = false;
                     continue;
@@ -101,7 +100,7 @@ impl Listener {
             };
             if Errno::from_io_error(&error).is_some_and(is_shortage) {
                 // The system takes a descriptor before it looks whether somebody is there.
-                if !is_somebody_there(socket) {
+                if !socket.is_somebody_there() {
                     return None;
                 }
                 if self.one_gives_way() {
@@ -133,16 +132,9 @@ impl Listener {
     }
 
     /// Lets a peer in, which is half-open from now on.
-    fn greet(&self, connection: Socket) {
+    fn greet(&self, connection: Wire) {
         let options = &self.core.options;
         let stream = Stream::new(connection, FlowRole::Passive, options.capture.as_ref());
-        let stream = match stream {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::debug!(%error, "an accepted connection was gone at once");
-                return;
-            }
-        };
         let peer = stream.peer().ip();
         let older = {
             let state = &mut *self.state.lock();
@@ -197,16 +189,6 @@ impl Listener {
             }
         }
     }
-}
-
-/// Whether a connection waits to be accepted.
-fn is_somebody_there(socket: &Socket) -> bool {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let mut sockets = [PollFd::new(socket, PollFlags::IN)];
-    poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 impl Source for Listener {

@@ -1,0 +1,172 @@
+//! Local ports: the range for ports that nobody has chosen, and addresses that share one port.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use rustix::io::Errno;
+
+use super::{Bound, Transport};
+
+/// Where ports come from that nobody has chosen (IW-052).
+pub const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
+
+/// Why no address could be bound.
+#[derive(Debug)]
+pub enum BindError {
+    /// The transport refuses this address.
+    Refused(SocketAddr, io::Error),
+    /// A port cannot be picked without a random number.
+    Random(io::Error),
+    /// Every port of the [range](EPHEMERAL) is in use on one of the addresses.
+    NoPort,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(address, error) => write!(f, "cannot bind to {address}: {error}"),
+            Self::Random(error) => write!(f, "cannot pick a port without a random number: {error}"),
+            Self::NoPort => write!(f, "every port from {EPHEMERAL:?} is in use"),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+/// Binds to `address`; with port 0 to a port of the ephemeral range.
+///
+/// # Errors
+///
+/// See [`BindError`].
+pub fn bind(transport: &Transport, address: SocketAddr) -> Result<Bound, BindError> {
+    let (mut bound, _) = bind_all(transport, &[address.ip()], address.port())?;
+    Ok(bound.pop().expect("one address was given"))
+}
+
+/// As [`bind`], for several addresses: all of them, and the port, which is the same for all.
+///
+/// # Errors
+///
+/// See [`BindError`].
+pub fn bind_all(
+    transport: &Transport,
+    addresses: &[IpAddr],
+    port: u16,
+) -> Result<(Vec<Bound>, u16), BindError> {
+    // Nobody can tell beforehand where the search for a free port begins (RFC 6056), and two processes do not run into each
+    // other all the way, as they would if they began at the same port.
+    let start = match port {
+        0 => transport
+            .environment()
+            .random()
+            .map_err(BindError::Random)?,
+        _ => 0,
+    };
+    find(transport, addresses, port, start)
+}
+
+/// The addresses with `port`; with port 0 with the first port that is free on all of them, from the `start`-th on.
+fn find(
+    transport: &Transport,
+    addresses: &[IpAddr],
+    port: u16,
+    start: u64,
+) -> Result<(Vec<Bound>, u16), BindError> {
+    if port != 0 {
+        let bound = bind_each(transport, addresses, port)
+            .map_err(|(address, error)| BindError::Refused(address, error))?;
+        return Ok((bound, port));
+    }
+    let count = u64::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
+    for step in 0..count {
+        let offset = (start % count + step) % count;
+        let offset = u16::try_from(offset).expect("below the size of a range of u16");
+        let port = EPHEMERAL.start() + offset;
+        match bind_each(transport, addresses, port) {
+            Ok(bound) => return Ok((bound, port)),
+            // LSTN-009: free on all of the addresses, or not to be had.
+            Err((_, error)) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {}
+            Err((address, error)) => {
+                let unasked = SocketAddr::new(address.ip(), 0);
+                return Err(BindError::Refused(unasked, error));
+            }
+        }
+    }
+    Err(BindError::NoPort)
+}
+
+/// All the addresses, or the one that cannot be had.
+fn bind_each(
+    transport: &Transport,
+    addresses: &[IpAddr],
+    port: u16,
+) -> Result<Vec<Bound>, (SocketAddr, io::Error)> {
+    let addresses = addresses.iter().map(|ip| SocketAddr::new(*ip, port));
+    addresses
+        .map(|address| transport.bind(address).map_err(|error| (address, error)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::sim::{Conditions, World};
+    use crate::transport::tcp::Tcp;
+
+    fn transports() -> [Transport; 2] {
+        [
+            Transport::Tcp(Tcp::default()),
+            Transport::Sim(World::new(1, Conditions::default())),
+        ]
+    }
+
+    /// A loopback address for one test of one process: nothing else takes its ports.
+    fn own_address(number: u8) -> IpAddr {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        [127, number, high, low].into()
+    }
+
+    #[test]
+    fn iw_052_ports_come_from_the_ephemeral_range() {
+        for transport in transports() {
+            let bound = bind(&transport, "127.0.0.1:0".parse().unwrap()).unwrap();
+            assert!(EPHEMERAL.contains(&bound.local().unwrap().port()));
+        }
+    }
+
+    #[test]
+    fn lstn_009_a_port_that_is_taken_on_one_of_the_addresses_is_passed_over() {
+        for transport in transports() {
+            let addresses = [11, 12].map(own_address);
+            let held = bind(&transport, SocketAddr::new(addresses[1], 0)).unwrap();
+            let taken = held.local().unwrap().port();
+            let at_it = u64::from(taken - EPHEMERAL.start());
+            let (bound, port) = find(&transport, &addresses, 0, at_it).unwrap();
+            assert_ne!(port, taken);
+            for (bound, ip) in bound.iter().zip(addresses) {
+                assert_eq!(bound.local().unwrap(), SocketAddr::new(ip, port));
+            }
+            // A port that was asked for by its number is not replaced by another.
+            let refused = find(&transport, &addresses, taken, 0).unwrap_err();
+            let address = addresses[1].to_string();
+            assert!(refused.to_string().contains(&address), "{refused}");
+            let BindError::Refused(_, error) = refused else {
+                panic!("{refused}");
+            };
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::ADDRINUSE));
+        }
+    }
+
+    #[test]
+    fn conn_008_a_port_in_use_is_refused_until_it_is_free() {
+        for transport in transports() {
+            let first = bind(&transport, SocketAddr::new(own_address(13), 0)).unwrap();
+            let taken = first.local().unwrap();
+            assert!(bind(&transport, taken).is_err());
+            drop(first);
+            bind(&transport, taken).unwrap();
+        }
+    }
+}

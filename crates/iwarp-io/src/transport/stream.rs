@@ -1,0 +1,208 @@
+//! A connection's stream: a wire, what is recorded of it, and what MPA asks of it.
+
+use std::io;
+use std::net::SocketAddr;
+
+use iwarp::{PieceRef, Span, TxBatch};
+use iwarp_mem::{Table, io::Sent};
+
+use super::Wire;
+use crate::capture::{Capture, Flow, FlowRole, Side};
+use crate::progress::readiness::Watch;
+use crate::progress::set::{Set, SourceId};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Stream {
+    wire: Wire,
+    flow: Option<Flow>,
+    /// Octets do not go from registered memory to the wire, nor from there to registered memory: they are recorded, or the
+    /// transport cannot do that.
+    copies: bool,
+    local: SocketAddr,
+    peer: SocketAddr,
+    /// Markers stand in what is sent.
+    markers: bool,
+}
+
+impl Watch<Set> for Stream {
+    fn id(&self) -> SourceId<'_> {
+        self.wire.id()
+    }
+}
+
+impl Stream {
+    /// A stream over an established connection.
+    pub fn new(wire: Wire, role: FlowRole, capture: Option<&Capture>) -> Self {
+        let (local, peer) = wire.addresses();
+        let flow = capture.map(|capture| capture.flow(local, peer, role));
+        if let Some(flow) = &flow {
+            flow.opened();
+        }
+        Self {
+            copies: flow.is_some() || !wire.reaches_memory(),
+            wire,
+            flow,
+            local,
+            peer,
+            markers: false,
+        }
+    }
+
+    /// The local address.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether payload has to be copied out of registered memory before it is sent, and is received into buffers only.
+    pub fn copies(&self) -> bool {
+        self.copies
+    }
+
+    /// The peer wants markers in what is sent from here on.
+    pub fn send_markers(&mut self) {
+        self.markers = true;
+    }
+
+    /// The largest ULPDU that the path's segment size allows (MPA-082).
+    pub fn mulpdu(&self) -> u32 {
+        // MPA-088: where it is not known, what every path carries, 576 octets less the headers.
+        let segment = self.wire.segment().unwrap_or(536);
+        if self.markers {
+            iwarp::mpa::marker::mulpdu(segment)
+        } else {
+            iwarp::mpa::fpdu::mulpdu(segment)
+        }
+    }
+
+    /// The core on which the kernel took in what came last.
+    pub fn incoming_core(&self) -> Option<usize> {
+        self.wire.incoming_core()
+    }
+
+    /// Reads what is there, at most `into.len()` octets; 0 is the peer's end.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, or what broke the connection.
+    #[inline]
+    pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.wire.read(into)?;
+        self.saw(&into[..count]);
+        Ok(count)
+    }
+
+    /// As [`read`](Self::read), the first octets into registered memory at `place` and those behind it into `rest`;
+    /// nothing is read, and nothing returned, if that memory is gone. Not where the stream [copies](Self::copies).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_to_place(
+        &self,
+        table: &Table,
+        place: Span,
+        rest: &mut [u8],
+    ) -> io::Result<Option<usize>> {
+        debug_assert!(!self.copies, "what is read is shown");
+        self.wire.read_to_place(table, place, rest)
+    }
+
+    fn saw(&self, octets: &[u8]) {
+        match &self.flow {
+            Some(flow) if octets.is_empty() => flow.closed(Side::Peer),
+            Some(flow) => flow.received(octets),
+            None => {}
+        }
+    }
+
+    /// Looks whether the peer has sent something or gone, without taking it.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when neither.
+    pub fn peek(&self) -> io::Result<usize> {
+        self.wire.peek()
+    }
+
+    /// Sends a start-up frame or a message of our own, in one write and below any segment size (PEER-053).
+    ///
+    /// # Errors
+    ///
+    /// What broke the connection. What the empty send buffer of a connection at its start does not take at once is an error.
+    pub fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
+        let sent = self.wire.write(frame)?;
+        if let Some(flow) = &self.flow {
+            flow.sent(&[&frame[..sent]]);
+        }
+        if sent < frame.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        Ok(())
+    }
+
+    /// Sends what it can of a batch.
+    ///
+    /// # Errors
+    ///
+    /// As [`iwarp_mem::io::send`].
+    #[inline]
+    pub fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+        match &self.flow {
+            None => self.wire.send(table, batch),
+            Some(flow) => self.send_recorded(flow, table, batch),
+        }
+    }
+
+    fn send_recorded(
+        &self,
+        flow: &Flow,
+        table: &Table,
+        batch: &mut TxBatch,
+    ) -> io::Result<(u64, Sent)> {
+        // With a capture on, the engine hands out copies only, so all octets are here to be recorded.
+        let mut octets = Vec::new();
+        for (piece, _) in batch.pieces() {
+            if let PieceRef::Bytes(bytes) = piece {
+                octets.extend_from_slice(bytes);
+            }
+        }
+        let (count, sent) = self.wire.send(table, batch)?;
+        let count_here = usize::try_from(count)
+            .unwrap_or(usize::MAX)
+            .min(octets.len());
+        if count_here > 0 {
+            flow.sent(&[&octets[..count_here]]);
+        }
+        Ok((count, sent))
+    }
+
+    /// Ends our direction; what was sent before, a Terminate too, arrives first (RDMAP-074).
+    pub fn close_write(&self) {
+        if self.wire.close_write().is_ok()
+            && let Some(flow) = &self.flow
+        {
+            flow.closed(Side::Local);
+        }
+    }
+
+    /// Ends the connection at once, with a reset.
+    pub fn reset(self) {
+        self.wire.reset();
+        if let Some(flow) = &self.flow {
+            flow.reset(Side::Local);
+        }
+    }
+
+    /// Records that the peer has reset the connection.
+    pub fn was_reset(&self) {
+        if let Some(flow) = &self.flow {
+            flow.reset(Side::Peer);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! TCP by the system's sockets.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use iwarp::{Span, TxBatch};
+use iwarp_mem::{Table, io::Sent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::descriptors::Freed;
+use crate::progress::readiness::{Edges, Watch};
+use crate::progress::set::{Set, SourceId};
+
+/// Connections that the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
+const SYSTEM_BACKLOG: i32 = i32::MAX;
+
+/// TCP with its options.
+#[derive(Clone, Debug, Default)]
+pub struct Tcp {
+    segment: Option<u16>,
+}
+
+impl Tcp {
+    /// Connections use segments of at most `segment` octets (`TCP_MAXSEG`); without it the path decides.
+    pub fn new(segment: Option<u16>) -> Self {
+        Self { segment }
+    }
+
+    /// Reserves a local address so that a port in use is noticed, and one that only old connections in TIME-WAIT hold is not.
+    ///
+    /// Address reuse is asked for when the plain attempt fails, and taken back at once: a live socket then still refuses
+    /// later binds, with reuse or without. Before a connection ends it is switched on again, by [`release`].
+    pub(super) fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
+        let socket = socket(address)?;
+        match socket.bind(&address.into()) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {
+                socket.set_reuse_address(true)?;
+                socket.bind(&address.into())?;
+                socket.set_reuse_address(false)?;
+            }
+            other => other?,
+        }
+        if let Some(segment) = self.segment {
+            socket.set_tcp_mss(segment.into()).map_err(|error| {
+                let what = format!("TCP does not take segments of {segment} octets: {error}");
+                io::Error::new(io::ErrorKind::InvalidInput, what)
+            })?;
+        }
+        Ok(Bound(socket))
+    }
+}
+
+/// A socket for `address`, not yet bound.
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking().cloexec(),
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
+/// Lets the port be bound again while the connection that is about to end stays in TIME-WAIT (IW-054).
+fn release(socket: &impl AsFd) {
+    let _ = rustix::net::sockopt::set_socket_reuseaddr(socket, true);
+}
+
+fn no_address() -> io::Error {
+    io::Error::other("a socket whose address is none of the Internet's")
+}
+
+/// A bound socket.
+#[derive(Debug)]
+pub struct Bound(Socket);
+
+impl Bound {
+    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()?.as_socket().ok_or_else(no_address)
+    }
+
+    pub(super) fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
+        match self.0.connect(&remote.into()) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
+            other => other?,
+        }
+        Ok(Dialer(self.0))
+    }
+
+    pub(super) fn listen(self) -> io::Result<Listener> {
+        // Connections of an earlier listener may still be in TIME-WAIT on the port.
+        self.0.set_reuse_address(true)?;
+        self.0.listen(SYSTEM_BACKLOG)?;
+        Ok(Listener(self.0))
+    }
+}
+
+/// A socket that connects.
+#[derive(Debug)]
+pub struct Dialer(Socket);
+
+impl Dialer {
+    pub(super) fn id(&self) -> SourceId<'_> {
+        Watch::<Set>::id(&self.0)
+    }
+
+    pub(super) fn is_connected(&self, edges: Edges) -> io::Result<bool> {
+        match self.0.take_error() {
+            Ok(None) if self.0.peer_addr().is_ok() => Ok(true),
+            Ok(None) if !edges.contains(Edges::HANGUP) => Ok(false),
+            Ok(None) => Err(Errno::CONNREFUSED.into()),
+            Ok(Some(error)) | Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn into_wire(self) -> io::Result<Wire> {
+        Wire::new(self.0)
+    }
+
+    pub(super) fn reset(self) {
+        let _ = self.0.set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Listener(Socket);
+
+impl Listener {
+    pub(super) fn id(&self) -> SourceId<'_> {
+        Watch::<Set>::id(&self.0)
+    }
+
+    pub(super) fn accept(&self) -> io::Result<Wire> {
+        let (socket, _) = self.0.accept()?;
+        Wire::new(socket).map_err(|error| {
+            // The peer is gone already, if not the descriptors are.
+            tracing::debug!(%error, "an accepted connection was gone at once");
+            io::ErrorKind::ConnectionAborted.into()
+        })
+    }
+
+    pub(super) fn is_somebody_there(&self) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut sockets = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// A connected, non-blocking socket.
+#[derive(Debug)]
+pub struct Wire {
+    tcp: TcpStream,
+    local: SocketAddr,
+    peer: SocketAddr,
+    /// Behind the socket, and so dropped after it.
+    _freed: Freed,
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}
+
+impl Wire {
+    /// Takes over a socket whose TCP connection is established.
+    fn new(socket: Socket) -> io::Result<Self> {
+        let tcp = TcpStream::from(socket);
+        tcp.set_nonblocking(true)?;
+        let (local, peer) = (tcp.local_addr()?, tcp.peer_addr()?);
+        tune(&tcp, peer.ip())?;
+        Ok(Self {
+            tcp,
+            local,
+            peer,
+            _freed: Freed,
+        })
+    }
+
+    pub(super) fn id(&self) -> SourceId<'_> {
+        SourceId::Descriptor(self.tcp.as_fd())
+    }
+
+    pub(super) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.local, self.peer)
+    }
+
+    pub(super) fn segment(&self) -> Option<u32> {
+        SockRef::from(&self.tcp).tcp_mss().ok()
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn incoming_core(&self) -> Option<usize> {
+        let core = rustix::net::sockopt::socket_incoming_cpu(&self.tcp).ok()?;
+        usize::try_from(core).ok()
+    }
+
+    /// Not known here.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn incoming_core(&self) -> Option<usize> {
+        None
+    }
+
+    #[inline]
+    pub(super) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // As a bare system call: the standard library's is a point where threads can be cancelled, which costs.
+            match rustix::net::recv(&self.tcp, &mut *into, RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                Ok((count, _)) => return Ok(count),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub(super) fn read_to_place(
+        &self,
+        table: &Table,
+        place: Span,
+        rest: &mut [u8],
+    ) -> io::Result<Option<usize>> {
+        iwarp_mem::io::receive(self.tcp.as_fd(), table, place, rest)
+    }
+
+    pub(super) fn peek(&self) -> io::Result<usize> {
+        self.tcp.peek(&mut [0])
+    }
+
+    pub(super) fn write(&self, octets: &[u8]) -> io::Result<usize> {
+        (&self.tcp).write(octets)
+    }
+
+    #[inline]
+    pub(super) fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+        iwarp_mem::io::send(self.tcp.as_fd(), table, batch)
+    }
+
+    pub(super) fn close_write(&self) -> io::Result<()> {
+        release(&self.tcp);
+        self.tcp.shutdown(std::net::Shutdown::Write)
+    }
+
+    pub(super) fn reset(self) {
+        release(&self.tcp);
+        let _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// What all our connections want of TCP.
+fn tune(tcp: &TcpStream, peer: IpAddr) -> io::Result<()> {
+    tcp.set_nodelay(true)?; // MPA-085: the end of a batch is not held back until the next FPDU
+    let socket = SockRef::from(tcp);
+    // Dead hosts are found without a time limit of our own (IW-068).
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))?;
+    if peer.is_loopback() {
+        // Others, bbr above all, pace where nothing can be congested; refused or missing ones do no harm.
+        let _ = socket
+            .set_tcp_congestion(b"cubic")
+            .or_else(|_| socket.set_tcp_congestion(b"reno"));
+    }
+    Ok(())
+}
