@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use iwarp::{Pd, STag, Scope, StreamId, WindowId};
 
 use crate::{
-    region::RegisterError,
+    error::RegisterError,
     slot::{Slot, Use},
     slots::{CHUNK, Slots},
     stag::{Keys, Permutation, Random},

@@ -29,9 +29,13 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-mem --lib loom`.
 
 mod admin;
+mod error;
 #[cfg(unix)]
 pub mod io;
+mod options;
 mod region;
+mod rights;
+mod shared;
 mod slot;
 mod slots;
 mod stag;
@@ -39,7 +43,10 @@ mod sync;
 mod table;
 mod window;
 
+pub use error::{Busy, RegisterError};
+pub use options::{OnLenientSink, TableOptions};
 pub use rdma_buffer::Backend;
-pub use region::{Busy, RegisterError, Registration, Rights};
-pub use table::{OnLenientSink, Table, TableOptions};
+pub use region::Registration;
+pub use rights::Rights;
+pub use table::Table;
 pub use window::Window;

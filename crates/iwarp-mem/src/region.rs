@@ -5,58 +5,7 @@ use std::{fmt, sync::Arc};
 use iwarp::STag;
 use rdma_buffer::Buffer;
 
-use crate::{admin::Place, slot::Kind, table::Shared};
-
-bitflags::bitflags! {
-    /// What a region may be used for. Its owner may always send from it (MR-019). The bits are those of the
-    /// ND_MR_FLAG_… values, with the local-write bit that ND_MR_FLAG_ALLOW_REMOTE_WRITE contains kept apart.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct Rights: u32 {
-        /// The adapter may place what a Receive takes (ND_MR_FLAG_ALLOW_LOCAL_WRITE, MR-013), and windows that allow
-        /// writing may be bound (QP-038).
-        const LOCAL_WRITE = 1;
-        /// Peers may read through the region's own STag (ND_MR_FLAG_ALLOW_REMOTE_READ, MR-014).
-        const REMOTE_READ = 2;
-        /// Peers may write through the region's own STag (ND_MR_FLAG_ALLOW_REMOTE_WRITE, MR-015).
-        const REMOTE_WRITE = 4;
-        /// Responses to local Reads may be placed (ND_MR_FLAG_RDMA_READ_SINK, MR-017). Opens nothing to peers (IW-046).
-        const READ_SINK = 8;
-    }
-}
-
-/// Why a region, a window or a table could not be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// Every slot of the table is in use (ND_INSUFFICIENT_RESOURCES, MR-008).
-    Full,
-    /// The operating system gave no random numbers to make an STag from, which must not be guessed
-    /// (ND_INSUFFICIENT_RESOURCES).
-    NoRandomness,
-}
-
-impl fmt::Display for RegisterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full => "no free entry in the STag table",
-            Self::NoRandomness => "the operating system gave no random numbers",
-        })
-    }
-}
-
-impl std::error::Error for RegisterError {}
-
-/// The region cannot be deregistered: windows are bound to it, or Binds to it are prepared (ND_DEVICE_BUSY, MR-026).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
-
-impl fmt::Display for Busy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("memory windows are bound to the region, or about to be")
-    }
-}
-
-impl std::error::Error for Busy {}
+use crate::{admin::Place, error::Busy, shared::Shared, slot::Kind};
 
 /// One registered buffer: its STag is valid until this is deregistered or dropped.
 ///

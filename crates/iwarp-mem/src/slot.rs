@@ -16,7 +16,7 @@ use iwarp::{Pd, STag, Span, StreamId};
 use rdma_buffer::Extent;
 
 use crate::{
-    region::Rights,
+    rights::Rights,
     sync::{AtomicPtr, AtomicU32, AtomicU64, Backoff, Ordering, fence},
 };
 

@@ -9,7 +9,7 @@
 
 use iwarp::STag;
 
-use crate::region::RegisterError;
+use crate::error::RegisterError;
 
 /// Random numbers for tables and keys: the operating system's, fetched many at a time.
 #[derive(Debug)]

@@ -2,109 +2,24 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use iwarp::{
     Access, AccessError, AtomicError, AtomicOp, BindError, Crc, InvalidateError, LocalAccess,
     Memory, MessageEnd, Pd, RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
 };
-use parking_lot::Mutex;
 use rdma_buffer::{Backend, Buffer, Part, Sum};
 
 use crate::{
-    admin::{Admin, Place},
-    region::{RegisterError, Registration, Rights},
+    error::RegisterError,
+    options::TableOptions,
+    region::Registration,
+    rights::Rights,
+    shared::Shared,
     slot::{Backing, Kind, Pin, Use, View},
-    slots::Slots,
-    stag::{MAX_SLOTS, Permutation, Random},
     window::Window,
 };
-
-/// How a [`Table`] behaves.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TableOptions {
-    /// Refuse a Read sink that has nothing but [`Rights::LOCAL_WRITE`], as iWARP adapters do (AMB-015, the strict
-    /// profile of AMB-071). Otherwise it is allowed and counted.
-    pub strict_sinks: bool,
-    /// How large pieces are copied.
-    pub backend: Backend,
-    /// Makes all STags follow from this number, so that a run can be repeated. They can be guessed then: not for
-    /// tables that a network reaches.
-    pub seed: Option<u64>,
-    /// Regions and windows there can be at most; values above 2^24 mean that.
-    pub capacity: u32,
-    /// Who is told when a Read sink is allowed for the first time that [`TableOptions::strict_sinks`] would refuse.
-    pub on_lenient_sink: Option<OnLenientSink>,
-}
-
-/// A function to be called with the STag of a Read sink, see [`TableOptions::on_lenient_sink`]. It may be called with locks
-/// held: it must not use the table.
-#[derive(Clone)]
-pub struct OnLenientSink(Arc<dyn Fn(STag) + Send + Sync>);
-
-impl fmt::Debug for OnLenientSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnLenientSink")
-    }
-}
-
-impl Default for TableOptions {
-    fn default() -> Self {
-        Self {
-            strict_sinks: false,
-            backend: Backend::default(),
-            seed: None,
-            capacity: MAX_SLOTS,
-            on_lenient_sink: None,
-        }
-    }
-}
-
-impl TableOptions {
-    /// Sets [`TableOptions::strict_sinks`].
-    #[must_use]
-    pub fn strict_sinks(self, strict_sinks: bool) -> Self {
-        Self {
-            strict_sinks,
-            ..self
-        }
-    }
-
-    /// Sets [`TableOptions::backend`].
-    #[must_use]
-    pub fn backend(self, backend: Backend) -> Self {
-        Self { backend, ..self }
-    }
-
-    /// Sets [`TableOptions::seed`].
-    #[must_use]
-    pub fn seed(self, seed: u64) -> Self {
-        Self {
-            seed: Some(seed),
-            ..self
-        }
-    }
-
-    /// Sets [`TableOptions::capacity`].
-    #[must_use]
-    pub fn capacity(self, capacity: u32) -> Self {
-        Self { capacity, ..self }
-    }
-
-    /// Sets [`TableOptions::on_lenient_sink`].
-    #[must_use]
-    pub fn on_lenient_sink(self, tell: impl Fn(STag) + Send + Sync + 'static) -> Self {
-        Self {
-            on_lenient_sink: Some(OnLenientSink(Arc::new(tell))),
-            ..self
-        }
-    }
-}
 
 /// Registered memory of one adapter. Clones are the same table; it lives as long as a clone, a [`Registration`] or a
 /// [`Window`] does.
@@ -134,17 +49,6 @@ impl TableOptions {
 #[derive(Clone)]
 pub struct Table {
     shared: Arc<Shared>,
-}
-
-/// What registrations and windows share with their table.
-pub(crate) struct Shared {
-    permutation: Permutation,
-    pub(crate) slots: Slots,
-    pub(crate) admin: Mutex<Admin>,
-    backend: Backend,
-    strict_sinks: bool,
-    lenient_sinks: AtomicU64,
-    on_lenient_sink: Option<OnLenientSink>,
 }
 
 impl Default for Table {
@@ -178,18 +82,8 @@ impl Table {
     ///
     /// [`RegisterError::NoRandomness`], never with a [seed](TableOptions::seed).
     pub fn with_options(options: &TableOptions) -> Result<Self, RegisterError> {
-        let mut random = Random::new(options.seed);
-        let shared = Shared {
-            permutation: Permutation::new(&mut random)?,
-            slots: Slots::new(options.capacity),
-            admin: Mutex::new(Admin::new(random)),
-            backend: options.backend,
-            strict_sinks: options.strict_sinks,
-            lenient_sinks: AtomicU64::new(0),
-            on_lenient_sink: options.on_lenient_sink.clone(),
-        };
         Ok(Self {
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared::new(options)?),
         })
     }
 
@@ -365,71 +259,6 @@ impl Held<'_> {
         // SAFETY: as above.
         unsafe { rdma_buffer::copy_out_summed(src, extent, dst, &mut Summed(crc), self.backend) };
         Ok(())
-    }
-}
-
-impl Shared {
-    /// Takes a slot and makes it stand for `backing`.
-    pub(crate) fn publish(
-        &self,
-        admin: &mut Admin,
-        kind: Kind,
-        backing: &Backing,
-    ) -> Result<(Place, STag), RegisterError> {
-        let (number, slot, key) = admin.take(&self.slots, &self.permutation)?;
-        let place = Place {
-            slot: number,
-            r#use: slot.publish(kind, key, backing),
-        };
-        Ok((place, self.permutation.stag(number, key)))
-    }
-
-    /// Ends a use: no new pin from here on. With the lock held, so that the books and the slots agree.
-    pub(crate) fn revoke(&self, kind: Kind, place: Place) {
-        let revoked = self
-            .slots
-            .get(place.slot)
-            .is_some_and(|slot| slot.change(kind, place.r#use, Kind::Free));
-        debug_assert!(revoked, "the slot was in another use than the books say");
-    }
-
-    /// Waits for the pins of revoked slots and frees them. Without the lock held.
-    pub(crate) fn retire(&self, gone: &[u32]) {
-        for slot in gone.iter().filter_map(|number| self.slots.get(*number)) {
-            slot.wait_unpinned();
-        }
-        let mut admin = self.admin.lock();
-        for number in gone {
-            admin.give_back(*number);
-        }
-    }
-
-    /// The slot an STag names, if it is in use with that key.
-    #[inline]
-    pub(crate) fn find(&self, stag: STag) -> Option<(u32, View)> {
-        let number = self.permutation.slot_of(stag);
-        let view = self.slots.get(number)?.view()?;
-        view.has_key_of(stag).then_some((number, view))
-    }
-
-    /// The slot's picture, if it is still in that use.
-    pub(crate) fn current(&self, place: Place) -> Option<View> {
-        let view = self.slots.get(place.slot)?.view()?;
-        (view.r#use == place.r#use).then_some(view)
-    }
-
-    fn sink_allowed(&self, stag: STag, rights: Rights) -> bool {
-        if rights.intersects(Rights::READ_SINK | Rights::REMOTE_WRITE) {
-            return true; // AMB-016: neither needs LOCAL_WRITE beside it
-        }
-        let lenient = rights.contains(Rights::LOCAL_WRITE) && !self.strict_sinks;
-        if lenient
-            && self.lenient_sinks.fetch_add(1, Ordering::Relaxed) == 0
-            && let Some(tell) = &self.on_lenient_sink
-        {
-            tell.0(stag);
-        }
-        lenient
     }
 }
 

@@ -12,9 +12,11 @@ use iwarp::{BindError, InvalidateError, Pd, STag, Scope, WindowBind, WindowId};
 
 use crate::{
     admin::{Admin, Bound, Place, Prepared},
-    region::{RegisterError, Registration, Rights},
+    error::RegisterError,
+    region::Registration,
+    rights::Rights,
+    shared::Shared,
     slot::{Backing, Kind},
-    table::Shared,
 };
 
 /// A window object (IND2MemoryWindow): unbound when new, bound to at most one range at a time, many times over.

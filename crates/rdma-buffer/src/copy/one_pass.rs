@@ -9,7 +9,7 @@
 use std::env;
 use std::sync::LazyLock;
 
-use super::Sum;
+use super::sum::Sum;
 
 /// The environment variable that switches these copies off when it is set and not empty, so that the suite can run on one
 /// machine as it runs on processors without them.
