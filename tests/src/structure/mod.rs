@@ -15,6 +15,7 @@ mod syntax;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The names of a path, as it is written. The first one is empty where the path begins with `::`.
@@ -53,24 +54,28 @@ pub struct Crate {
 }
 
 impl Crate {
-    /// Reads the crates of a package: its library and its program, as far as the folder has them.
+    /// Reads the crates of a package: its library and its programs.
     ///
     /// # Panics
     ///
-    /// When a file cannot be read or parsed, or the folder has neither.
+    /// When a file cannot be read or parsed, or the package has no crates.
     pub fn of_package(folder: &Path) -> Vec<Self> {
-        let roots = ["src/lib.rs", "src/main.rs"].map(|root| folder.join(root));
-        let crates: Vec<_> = roots
-            .iter()
+        let mut roots: Vec<_> = ["src/lib.rs", "src/main.rs"]
+            .map(|root| folder.join(root))
+            .into_iter()
             .filter(|root| root.is_file())
-            .map(|root| Self::read(root))
             .collect();
-        assert!(
-            !crates.is_empty(),
-            "{} has no crate in src",
-            folder.display()
-        );
-        crates
+        for entry in fs::read_dir(folder.join("src/bin")).into_iter().flatten() {
+            let path = entry.expect("an entry of src/bin").path();
+            let root = if path.is_dir() {
+                path.join("main.rs")
+            } else {
+                path
+            };
+            roots.extend(Some(root).filter(|root| root.extension().is_some_and(|it| it == "rs")));
+        }
+        assert!(!roots.is_empty(), "{} has no crate", folder.display());
+        roots.iter().map(|root| Self::read(root)).collect()
     }
 
     /// Reads the crate whose sources begin in the file `root`.

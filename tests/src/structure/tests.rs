@@ -1,7 +1,5 @@
 use super::*;
 
-use std::fs;
-
 use tempfile::TempDir;
 
 /// A crate that stands in a folder of its own for as long as the test runs.
@@ -221,6 +219,29 @@ fn modules_are_found_in_their_files() {
         "d/e.rs",
     ];
     assert_eq!(files, expected.map(Path::new));
+}
+
+#[test]
+fn a_package_has_a_library_and_programs() {
+    let files = [
+        ("src/lib.rs", "mod a;"),
+        ("src/a.rs", ""),
+        ("src/main.rs", ""),
+        ("src/bin/one.rs", ""),
+        ("src/bin/two/main.rs", "mod b;"),
+        ("src/bin/two/b.rs", ""),
+    ];
+    let made_up = MadeUp::of(&files);
+    let crates = Crate::of_package(made_up.folder.path());
+    let read = crates.iter().flat_map(Crate::files);
+    let read: BTreeSet<_> = read
+        .map(|file| file.strip_prefix(made_up.folder.path()).unwrap())
+        .collect();
+    assert_eq!(
+        read,
+        files.iter().map(|(name, _)| Path::new(name)).collect()
+    );
+    assert_eq!(crates.len(), 4);
 }
 
 #[test]
