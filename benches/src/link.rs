@@ -136,7 +136,7 @@ impl<M: Memory> Link<M> {
         link
     }
 
-    fn post(&mut self, operation: Operation<'_>) {
+    fn post(&mut self, operation: Operation<Payload<'_>>) {
         let posted = self.active.post_initiator(InitiatorWqe {
             context: 0,
             operation,

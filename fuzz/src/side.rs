@@ -307,7 +307,7 @@ impl Side {
     fn post(
         &mut self,
         kind: RequestKind,
-        operation: Operation<'_>,
+        operation: Operation<Payload<'_>>,
         length: u32,
         flags: Flags,
     ) -> Option<u64> {
@@ -401,9 +401,10 @@ impl Side {
             0 => AtomicOp::compare_swap(self.total, add as u64),
             _ => AtomicOp::add(add as u64),
         };
+        let sink = pieces(SINK, at, 8, false);
         let work = Operation::Atomic {
             op,
-            sink: pieces(SINK, at, 8, false)[0],
+            sink: Payload::Sges(&sink),
             remote: RemoteAddress {
                 stag: COUNTER,
                 to: BASE,
@@ -472,7 +473,7 @@ impl Side {
             to: BASE + from as u64,
         };
         let work = Operation::Read {
-            sink: &sges,
+            sink: Payload::Sges(&sges),
             remote,
         };
         if let Some(context) = self.post(RequestKind::Read, work, length(len), flags) {

@@ -85,7 +85,7 @@ impl Side {
         (buffer, region)
     }
 
-    fn post(&mut self, context: u64, operation: Operation<'_>) {
+    fn post(&mut self, context: u64, operation: Operation<Payload<'_>>) {
         self.conn
             .post_initiator(InitiatorWqe {
                 context,
@@ -198,7 +198,7 @@ fn octets_arrive() {
         a.post(
             4,
             Operation::Read {
-                sink: &sinks,
+                sink: Payload::Sges(&sinks),
                 remote: remote(&store, 1),
             },
         );

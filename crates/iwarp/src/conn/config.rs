@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use super::work::PostError;
+use super::work::{Operation, Payload, PostError};
+use crate::rdmap::AtomicOp;
 use crate::types::{ReadLimits, Sge};
 
 /// Who opened the connection, RFC 5044 section 7.1: the Responder may not send before the Initiator did.
@@ -54,8 +55,39 @@ impl QueueSizes {
         self.sum(sges)
     }
 
+    /// Octets of an initiator request, if it is one that these queues may have.
+    pub(super) fn length_of(&self, operation: &Operation<Payload<'_>>) -> Result<u32, PostError> {
+        let (data, sges, inline) = match *operation {
+            Operation::Send { data, .. } | Operation::Write { data, .. } => {
+                (data, self.initiator_sges, self.inline)
+            }
+            Operation::Read { sink, .. } => (sink, self.read_sges, 0),
+            Operation::Atomic { sink, .. } => (sink, self.read_sges.min(1), 0),
+            Operation::Immediate { .. } | Operation::Bind(_) | Operation::Invalidate(_) => {
+                return Ok(0);
+            }
+        };
+        let length = match data {
+            Payload::Sges(list) if list.len() > sges as usize => Err(PostError::TooManySges),
+            Payload::Sges(list) => self.sum(list),
+            Payload::Inline(pieces) => {
+                let length = pieces
+                    .iter()
+                    .try_fold(0usize, |sum, piece| sum.checked_add(piece.len()));
+                length
+                    .and_then(|length| u32::try_from(length).ok())
+                    .filter(|length| *length <= inline.min(self.max_transfer))
+                    .ok_or(PostError::TooLong)
+            }
+        }?;
+        if matches!(operation, Operation::Atomic { .. }) && length != AtomicOp::LEN {
+            return Err(PostError::WrongLength);
+        }
+        Ok(length)
+    }
+
     /// Octets of a list of SGEs, if one request may have as many: less than 2^32 (DDP-041).
-    pub(super) fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
+    fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
         let length: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
         u32::try_from(length)
             .ok()

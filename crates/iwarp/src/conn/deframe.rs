@@ -34,8 +34,16 @@ impl Connection {
                     break;
                 }
                 Ok(Frame::Complete { ulpdu, consumed }) => {
-                    let handled = self.handle_ulpdu(ulpdu, mem, receives);
-                    at += self.finish_frame(handled, ulpdu, consumed);
+                    match self.handle_ulpdu(ulpdu, mem, receives) {
+                        Ok(Handled::Done) => {}
+                        Ok(Handled::Stalled) => {
+                            self.raise(Notice::Stalled);
+                            break;
+                        }
+                        Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
+                    }
+                    at += consumed;
+                    self.count_frame(consumed);
                 }
                 Err(error) => self.fail(Fault::Mpa(error), None),
             }
@@ -60,8 +68,16 @@ impl Connection {
                     break;
                 }
                 Ok(Frame::Complete { ulpdu, consumed }) => {
-                    let handled = self.handle_apart(ulpdu, mem, receives);
-                    at += self.finish_frame(handled, ulpdu, consumed);
+                    match self.handle_apart(ulpdu, mem, receives) {
+                        Ok(Handled::Done) => {}
+                        Ok(Handled::Stalled) => {
+                            self.raise(Notice::Stalled);
+                            break;
+                        }
+                        Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
+                    }
+                    at += consumed;
+                    self.count_frame(consumed);
                 }
                 Err(error) => self.fail(Fault::Mpa(error), None),
             }
@@ -81,26 +97,12 @@ impl Connection {
         self.handle_ulpdu(ulpdu, mem, receives)
     }
 
-    /// A whole FPDU was looked at; returns how many of its octets are done with: none where it waits for a Receive.
+    /// A whole FPDU is done with.
     #[inline(always)]
-    fn finish_frame(
-        &mut self,
-        handled: Result<Handled, Fault>,
-        ulpdu: &[u8],
-        octets: usize,
-    ) -> usize {
-        match handled {
-            Ok(Handled::Done) => {}
-            Ok(Handled::Stalled) => {
-                self.raise(Notice::Stalled);
-                return 0;
-            }
-            Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
-        }
+    const fn count_frame(&mut self, octets: usize) {
         self.counters.received.fpdus += 1;
         self.counters.received.octets += octets as u64;
         self.rx.wanted = fpdu::MIN_LEN;
-        octets
     }
 
     /// Where in the stream the next FPDU begins, as markers count it.

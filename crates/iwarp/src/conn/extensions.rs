@@ -10,13 +10,12 @@ use super::batch::TxBatch;
 use super::end::About;
 use super::fault::{Fault, read_refused};
 use super::frame::{self, Budget};
-use super::initiator::Work;
 use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
 use super::tx::{Asked, Asker, Inbound, Outbound, Step};
 use super::work::WqeStatus;
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
-use crate::memory::{Access, AtomicError, Memory, MessageEnd, Revoked};
+use crate::memory::{Access, AtomicError, LocalAccess, Memory, MessageEnd, Revoked};
 use crate::rdmap::{
     AtomicOp, AtomicRequest, AtomicResponse, Opcode, OperationError, ProtectionError, control,
 };
@@ -128,22 +127,18 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// The upcoming request, if it is one of these.
-    #[inline(never)]
-    pub(super) fn send_extension(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
-        match self.initiator.get(self.initiator.next).work {
-            Work::Atomic { .. } => self.send_atomic_request(budget, out),
-            Work::Immediate { .. } => self.send_immediate(budget, out),
-            _ => Step::Full, // not a message
-        }
-    }
-
     /// The Immediate Data that is the upcoming request.
-    fn send_immediate(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
-        let Work::Immediate { data, solicited } = self.initiator.get(self.initiator.next).work
-        else {
+    #[inline(never)]
+    pub(super) fn send_immediate(
+        &mut self,
+        (data, solicited): ([u8; IMMEDIATE_LEN], bool),
+        mem: &impl Memory,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> Step {
+        if self.begun(mem, LocalAccess::Read).is_none() {
             return Step::Again;
-        };
+        }
         let ulp = control(Opcode::immediate(solicited));
         // RDMAPX-003: no Invalidate STag
         let header = UntaggedHeader::new(true, ulp, 0, Qn::SEND, self.tx.send_msn, 0);
@@ -157,17 +152,22 @@ impl Connection {
     }
 
     /// The Atomic that is the upcoming request.
-    fn send_atomic_request(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
-        let at = self.initiator.next;
-        let (Work::Atomic { remote }, Some(op)) =
-            (self.initiator.get(at).work, self.initiator.atomic(at))
-        else {
+    #[inline(never)]
+    pub(super) fn send_atomic_request(
+        &mut self,
+        (op, target): (AtomicOp, RemoteAddress),
+        mem: &impl Memory,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> Step {
+        if self.begun(mem, LocalAccess::ReadSink).is_none() {
             return Step::Again;
-        };
+        }
+        let at = self.initiator.next;
         let request = AtomicRequest {
             id: self.tx.read_msn,
             op,
-            target: remote,
+            target,
         };
         if !self.put_request(Opcode::AtomicRequest, &request.to_bytes(), budget, out) {
             return Step::Full;

@@ -3,67 +3,7 @@
 use super::config::QueueSizes;
 use super::ring::{slot_of, slots_for};
 use super::work::{Completion, Operation, Payload, PostError, RequestKind, WqeStatus};
-use crate::memory::WindowBind;
-use crate::rdmap::AtomicOp;
-use crate::types::{RemoteAddress, STag, Sge, WindowId};
-
-/// What an initiator request is, without its buffers.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Work {
-    Send {
-        solicited: bool,
-        invalidate: Option<STag>,
-    },
-    Write {
-        remote: RemoteAddress,
-    },
-    Read {
-        remote: RemoteAddress,
-    },
-    Immediate {
-        data: [u8; 8],
-        solicited: bool,
-    },
-    /// What is done stands in a list of its own.
-    Atomic {
-        remote: RemoteAddress,
-    },
-    Bind(WindowBind),
-    Invalidate(WindowId),
-}
-
-impl Work {
-    pub(super) const fn kind(&self) -> RequestKind {
-        match self {
-            Self::Send { .. } => RequestKind::Send,
-            Self::Write { .. } => RequestKind::Write,
-            Self::Read { .. } => RequestKind::Read,
-            Self::Immediate { .. } => RequestKind::Immediate,
-            Self::Atomic { .. } => RequestKind::Atomic,
-            Self::Bind(_) => RequestKind::Bind,
-            Self::Invalidate(_) => RequestKind::Invalidate,
-        }
-    }
-
-    /// An answer of the peer ends it, and it counts against the outbound limit (RDMAPX-006).
-    pub(super) const fn is_answered(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Atomic { .. })
-    }
-
-    /// Its octets stand in the stream: it is over when the transport has them (RDMAP-093), or when it is
-    /// [confirmed](Request::confirmed).
-    const fn is_sent(&self) -> bool {
-        matches!(
-            self,
-            Self::Send { .. } | Self::Write { .. } | Self::Immediate { .. }
-        )
-    }
-
-    /// Needs no wire (IW-030).
-    pub(super) const fn is_local(&self) -> bool {
-        matches!(self, Self::Bind(_) | Self::Invalidate(_))
-    }
-}
+use crate::types::{RemoteAddress, Sge, WindowId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
@@ -75,7 +15,7 @@ enum Progress {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) context: u64,
-    pub(super) work: Work,
+    pub(super) operation: Operation,
     /// Octets of the message.
     pub(super) length: u32,
     /// SGEs in the slab.
@@ -92,7 +32,7 @@ pub(super) struct Request {
 
 const EMPTY: Request = Request {
     context: 0,
-    work: Work::Invalidate(WindowId(0)),
+    operation: Operation::Invalidate(WindowId(0)),
     length: 0,
     sges: 0,
     silent: false,
@@ -113,8 +53,6 @@ pub(super) struct InitiatorQueue {
     sges_each: usize,
     inline: Box<[u8]>,
     inline_each: usize,
-    /// What Atomics do, by slot; empty until the first one.
-    atomics: Vec<AtomicOp>,
     /// Oldest request whose completion has not been fetched.
     head: u64,
     /// Oldest request that is not done; everything before it may be fetched.
@@ -143,7 +81,6 @@ impl InitiatorQueue {
             sges_each,
             inline: vec![0; slots * inline_each].into(),
             inline_each,
-            atomics: Vec::new(),
             head: 0,
             done: 0,
             unsent: 0,
@@ -187,11 +124,6 @@ impl InitiatorQueue {
         &self.inline[start..start + self.slots[index].length as usize]
     }
 
-    /// What an Atomic does.
-    pub(super) fn atomic(&self, at: u64) -> Option<AtomicOp> {
-        self.atomics.get(self.index(at)).copied()
-    }
-
     /// Retires silent successes at the front: they hold their slot until their own processing frees it (QP-073), and
     /// nobody fetches them.
     pub(super) fn retire_silent(&mut self) {
@@ -208,7 +140,7 @@ impl InitiatorQueue {
     pub(super) fn post(
         &mut self,
         context: u64,
-        operation: &Operation<'_>,
+        operation: Operation<Payload<'_>>,
         (silent, fence): (bool, bool),
         length: u32,
     ) -> Result<(), PostError> {
@@ -216,48 +148,31 @@ impl InitiatorQueue {
         if self.tail - self.head >= self.depth {
             return Err(PostError::QueueFull);
         }
-        let (work, data) = match *operation {
-            Operation::Send {
-                data,
-                solicited,
-                invalidate,
-            } => (
-                Work::Send {
-                    solicited,
-                    invalidate,
-                },
-                data,
-            ),
-            Operation::Write { data, remote } => (Work::Write { remote }, data),
-            Operation::Read { sink, remote } => (Work::Read { remote }, Payload::Sges(sink)),
-            Operation::Immediate { data, solicited } => {
-                (Work::Immediate { data, solicited }, Payload::Sges(&[]))
-            }
-            Operation::Atomic {
-                op,
-                ref sink,
-                remote,
-            } => {
-                let index = self.index(self.tail);
-                self.atomics.resize(self.slots.len(), AtomicOp::add(0));
-                self.atomics[index] = op;
-                let sink = core::slice::from_ref(sink);
-                (Work::Atomic { remote }, Payload::Sges(sink))
-            }
-            Operation::Bind(bind) => (Work::Bind(bind), Payload::Sges(&[])),
-            Operation::Invalidate(window) => (Work::Invalidate(window), Payload::Sges(&[])),
-        };
+        // Of no octets there is nothing to be placed.
+        let confirmed =
+            self.confirm_writes && length > 0 && matches!(operation, Operation::Write { .. });
         let index = self.index(self.tail);
+        let slot = &mut self.slots[index];
+        let data = operation.store(&mut slot.operation);
+        slot.context = context;
+        slot.length = length;
+        slot.silent = silent;
+        slot.fence = fence;
+        slot.inline = matches!(data, Some(Payload::Inline(_)));
+        slot.confirmed = confirmed;
+        slot.progress = Progress::Open;
+        slot.end = 0;
         let mut sges = 0;
         match data {
-            Payload::Sges(list) => {
+            None => {}
+            Some(Payload::Sges(list)) => {
                 let start = index * self.sges_each;
                 for (slot, sge) in self.sges[start..].iter_mut().zip(list) {
                     *slot = *sge;
                     sges += 1;
                 }
             }
-            Payload::Inline(pieces) => {
+            Some(Payload::Inline(pieces)) => {
                 let mut at = index * self.inline_each;
                 for piece in pieces {
                     self.inline[at..at + piece.len()].copy_from_slice(piece);
@@ -265,19 +180,7 @@ impl InitiatorQueue {
                 }
             }
         }
-        self.slots[index] = Request {
-            context,
-            work,
-            length,
-            sges,
-            silent,
-            fence,
-            inline: matches!(data, Payload::Inline(_)),
-            // Of no octets there is nothing to be placed.
-            confirmed: self.confirm_writes && length > 0 && matches!(work, Work::Write { .. }),
-            progress: Progress::Open,
-            end: 0,
-        };
+        self.slots[index].sges = sges;
         self.tail += 1;
         Ok(())
     }
@@ -325,7 +228,7 @@ impl InitiatorQueue {
     pub(super) fn oldest_is_answered(&self) -> bool {
         self.done < self.tail && {
             let request = self.get(self.done);
-            request.work.is_answered() || request.confirmed
+            request.operation.is_answered() || request.confirmed
         }
     }
 
@@ -353,8 +256,8 @@ impl InitiatorQueue {
         self.unsent = self.unsent.max(self.done);
         while self.unsent < self.next {
             let request = self.get(self.unsent);
-            match (request.progress, &request.work) {
-                (Progress::Open, work) if work.is_sent() => {
+            match (request.progress, &request.operation) {
+                (Progress::Open, operation) if operation.is_sent() => {
                     if request.end > sent {
                         return;
                     }
@@ -373,7 +276,7 @@ impl InitiatorQueue {
         (self.unsent.max(self.done)..self.tail).find(|at| {
             let request = self.get(*at);
             let under_way = *at >= self.next || request.end > sent;
-            request.progress == Progress::Open && request.work.is_sent() && under_way
+            request.progress == Progress::Open && request.operation.is_sent() && under_way
         })
     }
 
@@ -381,7 +284,7 @@ impl InitiatorQueue {
     pub(super) fn oldest_open(&self, kind: RequestKind) -> Option<u64> {
         (self.done..self.tail).find(|at| {
             let request = self.get(*at);
-            request.progress == Progress::Open && request.work.kind() == kind
+            request.progress == Progress::Open && request.operation.kind() == kind
         })
     }
 
@@ -391,7 +294,8 @@ impl InitiatorQueue {
         self.confirm(at);
         for behind in at + 1..self.next {
             let request = self.get_mut(behind);
-            if request.progress == Progress::Done(WqeStatus::Success) && request.work.is_sent() {
+            if request.progress == Progress::Done(WqeStatus::Success) && request.operation.is_sent()
+            {
                 request.progress = Progress::Done(WqeStatus::Flushed);
             }
         }
@@ -401,7 +305,7 @@ impl InitiatorQueue {
     pub(super) fn open_write_to(&self, place: RemoteAddress, octets: u64) -> Option<u64> {
         (self.done..self.tail.min(self.next + 1)).find(|at| {
             let request = self.get(*at);
-            let Work::Write { remote } = request.work else {
+            let Operation::Write { remote, .. } = request.operation else {
                 return false;
             };
             let offset = place.to.wrapping_sub(remote.to);
@@ -430,10 +334,7 @@ impl InitiatorQueue {
     }
 
     pub(super) fn footprint(&self) -> usize {
-        size_of_val(&*self.slots)
-            + size_of_val(&*self.sges)
-            + self.inline.len()
-            + self.atomics.capacity() * size_of::<AtomicOp>()
+        size_of_val(&*self.slots) + size_of_val(&*self.sges) + self.inline.len()
     }
 
     /// How far completions have been fetched.
@@ -453,14 +354,14 @@ impl InitiatorQueue {
         let success = status == WqeStatus::Success;
         let completion = Completion {
             context: request.context,
-            kind: request.work.kind(),
+            kind: request.operation.kind(),
             status,
             octets: if success { request.length } else { 0 },
             solicited: false,
             invalidated: None,
             immediate: None,
-            failed_bind: match request.work {
-                Work::Bind(bind) if !success => Some(bind.stag),
+            failed_bind: match request.operation {
+                Operation::Bind(bind) if !success => Some(bind.stag),
                 _ => None,
             },
         };

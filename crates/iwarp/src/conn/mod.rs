@@ -55,7 +55,6 @@ use core::time::Duration;
 use std::time::Instant;
 
 use crate::memory::Scope;
-use crate::rdmap::AtomicOp;
 use crate::types::{ReadLimits, Sge};
 
 use end::Phase;
@@ -174,46 +173,15 @@ impl Connection {
         if matches!(self.phase, Phase::Idle | Phase::Disconnected) {
             return Err(PostError::NotConnected);
         }
-        let length = self.length_of(&wqe.operation)?;
+        let length = self.sizes.length_of(&wqe.operation)?;
         let flags = (wqe.silent, wqe.fence);
         self.initiator
-            .post(wqe.context, &wqe.operation, flags, length)?;
+            .post(wqe.context, wqe.operation, flags, length)?;
         if self.phase != Phase::Running {
             self.initiator.flush(None);
         }
         self.settle(); // a Read that the peer's FIN has made hopeless
         Ok(())
-    }
-
-    fn length_of(&self, operation: &Operation<'_>) -> Result<u32, PostError> {
-        let sges = |list: &[Sge], most: u32| {
-            if list.len() > most as usize {
-                return Err(PostError::TooManySges);
-            }
-            self.sizes.sum(list)
-        };
-        match *operation {
-            Operation::Send { data, .. } | Operation::Write { data, .. } => match data {
-                Payload::Sges(list) => sges(list, self.sizes.initiator_sges),
-                Payload::Inline(pieces) => {
-                    let length = pieces
-                        .iter()
-                        .try_fold(0usize, |sum, piece| sum.checked_add(piece.len()));
-                    let most = self.sizes.inline.min(self.sizes.max_transfer);
-                    length
-                        .and_then(|length| u32::try_from(length).ok())
-                        .filter(|length| *length <= most)
-                        .ok_or(PostError::TooLong)
-                }
-            },
-            Operation::Read { sink, .. } => sges(sink, self.sizes.read_sges),
-            Operation::Atomic { .. } if self.sizes.read_sges == 0 => Err(PostError::TooManySges),
-            Operation::Atomic { sink, .. } if sink.length != AtomicOp::LEN => {
-                Err(PostError::WrongLength)
-            }
-            Operation::Atomic { .. } => Ok(AtomicOp::LEN),
-            Operation::Immediate { .. } | Operation::Bind(_) | Operation::Invalidate(_) => Ok(0),
-        }
     }
 
     /// Posts a Receive, connected or not. After the end it comes back flushed (AMB-046). It lets a stalled stream go on:

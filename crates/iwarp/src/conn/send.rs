@@ -5,9 +5,8 @@ use super::batch::{MAX_PARTS, TxBatch};
 use super::config::Ready;
 use super::end::Failing;
 use super::frame::{self, Budget, Framing};
-use super::initiator::Work;
 use super::tx::{Asked, Asker, Current, Last, Outbound, Step};
-use super::work::WqeStatus;
+use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
 use crate::mpa::{Crc, fpdu, marker};
@@ -23,45 +22,68 @@ const NOWHERE: RemoteAddress = RemoteAddress {
     to: 0,
 };
 
+/// A message of segments, as its headers have it.
+#[derive(Clone, Copy)]
+enum Message {
+    /// A Send, and what stands in its field for an STag (RDMAP-008, RDMAP-010).
+    Send { opcode: Opcode, word: u32 },
+    /// A Write, and where its first octet goes.
+    Write { remote: RemoteAddress },
+}
+
 impl Connection {
-    /// The upcoming request: begins it if need be, and makes its next FPDU.
+    /// The upcoming request: begins it if need be, and makes its next FPDU; a local one is carried out.
     pub(super) fn send_own(
         &mut self,
         mem: &impl Memory,
         budget: &mut Budget,
         out: &mut TxBatch,
     ) -> Step {
-        if self.tx.current.is_none() && !self.begin(mem) {
-            return Step::Again;
-        }
-        match self.initiator.get(self.initiator.next).work {
-            Work::Send { .. } | Work::Write { .. } => self.send_segment(mem, budget, out),
-            Work::Read { .. } => self.send_read_request(budget, out),
-            _ => self.send_extension(budget, out),
-        }
+        let message = match self.initiator.get(self.initiator.next).operation {
+            Operation::Send {
+                solicited,
+                invalidate,
+                ..
+            } => Message::Send {
+                opcode: Opcode::send(solicited, invalidate.is_some()),
+                word: invalidate.map_or(0, |stag| stag.0),
+            },
+            Operation::Write { remote, .. } => Message::Write { remote },
+            Operation::Read { remote, .. } => {
+                return self.send_read_request(remote, mem, budget, out);
+            }
+            Operation::Immediate { data, solicited } => {
+                return self.send_immediate((data, solicited), mem, budget, out);
+            }
+            Operation::Atomic { op, remote, .. } => {
+                return self.send_atomic_request((op, remote), mem, budget, out);
+            }
+            Operation::Bind(bind) => return self.finish_local(mem.bind(&bind, self.scope)),
+            Operation::Invalidate(window) => {
+                return self.finish_local(mem.unbind(window, self.scope));
+            }
+        };
+        self.send_segment(message, mem, budget, out)
     }
 
-    /// Begins the upcoming request: carries out a local one, checks the buffers of the others. False when there is no
-    /// message to send for it.
-    fn begin(&mut self, mem: &impl Memory) -> bool {
+    /// How far the upcoming request has come. One that has not begun begins: its buffers are checked. `None` when they are not
+    /// what they have to be.
+    #[inline(never)]
+    pub(super) fn begun(&mut self, mem: &impl Memory, need: LocalAccess) -> Option<Current> {
+        self.begun_here(mem, need)
+    }
+
+    /// As [`begun`](Self::begun), where every Send and Write passes: a call would show.
+    #[inline(always)]
+    fn begun_here(&mut self, mem: &impl Memory, need: LocalAccess) -> Option<Current> {
+        if self.tx.current.is_some() {
+            return self.tx.current;
+        }
         let at = self.initiator.next;
-        let request = *self.initiator.get(at);
-        let need = match request.work {
-            Work::Bind(bind) => {
-                self.finish_local(mem.bind(&bind, self.scope));
-                return false;
-            }
-            Work::Invalidate(window) => {
-                self.finish_local(mem.unbind(window, self.scope));
-                return false;
-            }
-            Work::Read { .. } | Work::Atomic { .. } if self.config.limits.ord == 0 => {
-                self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest)); // AMB-045
-                return false;
-            }
-            Work::Read { .. } | Work::Atomic { .. } => LocalAccess::ReadSink,
-            Work::Send { .. } | Work::Write { .. } | Work::Immediate { .. } => LocalAccess::Read,
-        };
+        if need == LocalAccess::ReadSink && self.config.limits.ord == 0 {
+            self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest)); // AMB-045
+            return None;
+        }
         self.tx.spans.clear();
         for sge in self.initiator.sges(at) {
             let span = match sge.length {
@@ -71,7 +93,7 @@ impl Connection {
             let Ok(span) = span else {
                 self.tx.spans.clear();
                 self.tx.failing = Some(Failing::Unstarted(WqeStatus::LocalAccess));
-                return false;
+                return None;
             };
             self.tx.spans.push(span);
         }
@@ -79,10 +101,10 @@ impl Connection {
             self.initiator.open_reads += 1;
         }
         self.tx.current = Some(Current::default());
-        true
+        self.tx.current
     }
 
-    fn finish_local(&mut self, result: Result<(), BindError>) {
+    fn finish_local(&mut self, result: Result<(), BindError>) -> Step {
         match result {
             Ok(()) => self.initiator.finish_local(),
             // Never LocalAccess: a Bind or Invalidate must not end with ND_ACCESS_VIOLATION (RES-015, AMB-011).
@@ -90,23 +112,31 @@ impl Connection {
                 self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest));
             }
         }
+        Step::Again
     }
 
     /// The next segment of the Send or Write under way: all of it, in rising order (DDP-042, DDP-046), a message of no
     /// length in one (DDP-043). One request is one message (RDMAP-012), a Write to one STag (RDMAP-020).
-    fn send_segment(&mut self, mem: &impl Memory, budget: &mut Budget, out: &mut TxBatch) -> Step {
-        let at = self.initiator.next;
-        let request = *self.initiator.get(at);
-        let Some(current) = self.tx.current else {
+    fn send_segment(
+        &mut self,
+        message: Message,
+        mem: &impl Memory,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> Step {
+        let Some(current) = self.begun_here(mem, LocalAccess::Read) else {
             return Step::Again;
         };
+        let at = self.initiator.next;
+        let request = self.initiator.get(at);
+        let inline = request.inline;
         let left = request.length - current.offset;
-        let header_len = match request.work {
-            Work::Write { .. } => TaggedHeader::LEN,
-            _ => UntaggedHeader::LEN,
+        let header_len = match message {
+            Message::Write { .. } => TaggedHeader::LEN,
+            Message::Send { .. } => UntaggedHeader::LEN,
         };
         let most = budget.payload(header_len, left);
-        let in_place = if self.must_copy() || request.inline || most < COPIED_BELOW {
+        let in_place = if self.must_copy() || inline || most < COPIED_BELOW {
             None
         } else {
             let parts = match &*self.tx.spans {
@@ -124,30 +154,24 @@ impl Connection {
         }
         let last = len == left; // DDP-021
         let (tagged, untagged);
-        let header: &[u8] = match request.work {
-            Work::Write { remote } => {
+        let header: &[u8] = match message {
+            Message::Write { remote } => {
                 let to = remote.to.wrapping_add(u64::from(current.offset));
                 tagged = TaggedHeader::new(last, control(Opcode::Write), remote.stag, to);
                 tagged.as_bytes()
             }
-            Work::Send {
-                solicited,
-                invalidate,
-            } => {
-                let opcode = Opcode::send(solicited, invalidate.is_some());
-                let word = invalidate.map_or(0, |stag| stag.0); // RDMAP-008, RDMAP-010
+            Message::Send { opcode, word } => {
                 let msn = self.tx.send_msn; // DDP-034: the next one begins when the last segment is made
                 // DDP-035
                 untagged =
                     UntaggedHeader::new(last, control(opcode), word, Qn::SEND, msn, current.offset);
                 untagged.as_bytes()
             }
-            _ => return Step::Full, // not a message of segments
         };
         let result = if in_place.is_some() {
             let spans = pieces(&self.tx.spans, current, len);
             Ok(frame::put_in_place(out, header, len, spans))
-        } else if request.inline {
+        } else if inline {
             let from = current.offset as usize;
             let data = &self.initiator.inline(at)[from..from + len as usize];
             frame::put_copied(out, self.framing(), header, len, |buffer, sum| {
@@ -166,7 +190,7 @@ impl Connection {
         match result {
             Ok(octets) => {
                 self.made(budget, octets, len);
-                self.advance(current, len, last);
+                self.advance(message, current, len, last);
             }
             Err(Revoked) if current.offset == 0 => {
                 self.tx.current = None;
@@ -178,7 +202,7 @@ impl Connection {
     }
 
     /// `len` octets of the message under way are made.
-    fn advance(&mut self, mut current: Current, len: u32, last: bool) {
+    fn advance(&mut self, message: Message, mut current: Current, len: u32, last: bool) {
         if !last {
             current.offset += len;
             current.skip += len;
@@ -191,13 +215,16 @@ impl Connection {
             self.tx.current = Some(current);
             return;
         }
-        let request = self.initiator.get(self.initiator.next);
-        if matches!(request.work, Work::Write { .. }) {
-            self.counters.sent.writes += 1;
-            self.tx.unconfirmed += u32::from(request.confirmed);
-        } else {
-            self.counters.sent.sends += 1;
-            self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // DDP-032, RDMAP-069
+        match message {
+            Message::Write { .. } => {
+                let request = self.initiator.get(self.initiator.next);
+                self.counters.sent.writes += 1;
+                self.tx.unconfirmed += u32::from(request.confirmed);
+            }
+            Message::Send { .. } => {
+                self.counters.sent.sends += 1;
+                self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // DDP-032, RDMAP-069
+            }
         }
         self.finish_current();
     }
@@ -211,12 +238,18 @@ impl Connection {
     }
 
     /// The next Read Request of the Read under way: one for each SGE (RDMAP-053, IW-047), one for an empty Read.
-    fn send_read_request(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
-        let at = self.initiator.next;
-        let request = *self.initiator.get(at);
-        let (Work::Read { remote }, Some(mut current)) = (request.work, self.tx.current) else {
+    fn send_read_request(
+        &mut self,
+        remote: RemoteAddress,
+        mem: &impl Memory,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> Step {
+        let Some(mut current) = self.begun(mem, LocalAccess::ReadSink) else {
             return Step::Again;
         };
+        let at = self.initiator.next;
+        let length = self.initiator.get(at).length;
         let sges = self.initiator.sges(at);
         let part = (current.part..sges.len()).find(|part| sges[*part].length > 0);
         let (sink, span, size) = match part {
@@ -239,7 +272,7 @@ impl Connection {
             stag: remote.stag,
             to,
         };
-        let last = size == request.length - current.offset;
+        let last = size == length - current.offset;
         if !self.put_read_request(ReadRequest { sink, size, source }, budget, out) {
             return Step::Full;
         }

@@ -11,7 +11,7 @@ use super::batch::{TxBatch, TxLimit};
 use super::config::Ready;
 use super::end::{About, Failing, Phase};
 use super::frame::Budget;
-use super::initiator::Work;
+use super::work::Operation;
 use crate::ddp::{Header, TaggedHeader, UntaggedHeader};
 use crate::memory::{Memory, Span};
 use crate::mpa::fpdu;
@@ -438,7 +438,7 @@ impl Connection {
             let local = self
                 .initiator
                 .upcoming()
-                .is_some_and(|request| request.work.is_local());
+                .is_some_and(|request| request.operation.is_local());
             return (local && self.may_start()).then_some(Source::Own);
         }
         // A message under way is finished before another begins.
@@ -479,9 +479,9 @@ impl Connection {
         let later = self
             .initiator
             .upcoming()
-            .is_some_and(|request| match request.work {
-                Work::Read { .. } | Work::Atomic { .. } => true,
-                Work::Write { .. } => self.tx.unconfirmed < WRITES_CONFIRMED,
+            .is_some_and(|request| match request.operation {
+                Operation::Read { .. } | Operation::Atomic { .. } => true,
+                Operation::Write { .. } => self.tx.unconfirmed < WRITES_CONFIRMED,
                 _ => false,
             });
         self.may_read() && !(later && self.may_start())
@@ -496,7 +496,7 @@ impl Connection {
     pub(super) fn reads_next(&self) -> bool {
         self.initiator
             .upcoming()
-            .is_some_and(|request| matches!(request.work, Work::Read { .. }))
+            .is_some_and(|request| matches!(request.operation, Operation::Read { .. }))
     }
 
     /// The upcoming request may begin, or a Read go on with its next part.
@@ -511,7 +511,7 @@ impl Connection {
         if request.fence && self.tx.current.is_none() && self.initiator.open_reads > 0 {
             return false;
         }
-        !request.work.is_answered() || self.may_read()
+        !request.operation.is_answered() || self.may_read()
     }
 
     /// One more Read or Atomic may be on the wire (RDMAP-047, IW-013). The ready-to-receive message is outside the

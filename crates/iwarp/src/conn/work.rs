@@ -6,22 +6,26 @@ use crate::memory::WindowBind;
 use crate::rdmap::AtomicOp;
 use crate::types::{RemoteAddress, STag, Sge, WindowId};
 
-/// What a Send or Write sends.
+/// The octets of a request: what a Send or Write sends, or where the answer to a Read or Atomic goes.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// From registered memory, read when it is sent.
+    /// Registered memory, looked at when the request is reached.
     Sges(&'a [Sge]),
-    /// Copied at once, the pieces one behind the other (ND_OP_FLAG_INLINE, QP-023).
+    /// Copied at once, the pieces one behind the other (ND_OP_FLAG_INLINE, QP-023). Only for Sends and Writes: other requests may
+    /// have 0 octets of it.
     Inline(&'a [&'a [u8]]),
 }
 
-/// One initiator request.
-#[derive(Clone, Copy, Debug)]
-pub enum Operation<'a> {
+/// What an initiator request does: the same value from the post to the headers on the wire.
+///
+/// `D` stands for its octets. Whoever posts names them ([`Payload`]); the queue has copied them to the request's slot, and
+/// keeps the operation without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<D = ()> {
     /// Send, RFC 5040 section 5.3.
     Send {
         /// The message.
-        data: Payload<'a>,
+        data: D,
         /// Raise an event at the peer (ND_OP_FLAG_SEND_AND_SOLICIT_EVENT).
         solicited: bool,
         /// The peer's STag to invalidate on delivery.
@@ -30,14 +34,14 @@ pub enum Operation<'a> {
     /// RDMA Write, RFC 5040 section 5.1.
     Write {
         /// The data.
-        data: Payload<'a>,
+        data: D,
         /// Where it goes.
         remote: RemoteAddress,
     },
     /// RDMA Read, RFC 5040 section 5.2. Several SGEs become one Read each on the wire (IW-047).
     Read {
         /// Where the data goes, in order.
-        sink: &'a [Sge],
+        sink: D,
         /// Where it is.
         remote: RemoteAddress,
     },
@@ -53,8 +57,8 @@ pub enum Operation<'a> {
     Atomic {
         /// What is done.
         op: AtomicOp,
-        /// Where the word's old value goes, as this side's processor reads it: 8 octets of a Read sink.
-        sink: Sge,
+        /// Where the word's old value goes, as this side's processor reads it: one SGE of 8 octets of a Read sink.
+        sink: D,
         /// The word; aligned to 8 where it lies.
         remote: RemoteAddress,
     },
@@ -64,12 +68,89 @@ pub enum Operation<'a> {
     Invalidate(WindowId),
 }
 
-impl Operation<'_> {
+impl<D> Operation<D> {
+    /// What kind of request this is.
+    pub const fn kind(&self) -> RequestKind {
+        match self {
+            Self::Send { .. } => RequestKind::Send,
+            Self::Write { .. } => RequestKind::Write,
+            Self::Read { .. } => RequestKind::Read,
+            Self::Immediate { .. } => RequestKind::Immediate,
+            Self::Atomic { .. } => RequestKind::Atomic,
+            Self::Bind(_) => RequestKind::Bind,
+            Self::Invalidate(_) => RequestKind::Invalidate,
+        }
+    }
+
     /// Needs no wire (IW-030).
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Bind(_) | Self::Invalidate(_))
     }
 
+    /// An answer of the peer ends it, and it counts against the outbound limit (RDMAPX-006).
+    pub(super) const fn is_answered(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Atomic { .. })
+    }
+
+    /// Its octets stand in the stream: it is over when the transport has them (RDMAP-093), or when it is confirmed
+    /// ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
+    pub(super) const fn is_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::Send { .. } | Self::Write { .. } | Self::Immediate { .. }
+        )
+    }
+
+    /// Puts the operation into `slot`, and returns its octets apart. Each kind is written by itself: only as much is copied as
+    /// it has.
+    #[inline(always)]
+    pub(super) fn store(self, slot: &mut Operation) -> Option<D> {
+        match self {
+            Self::Send {
+                data,
+                solicited,
+                invalidate,
+            } => {
+                *slot = Operation::Send {
+                    data: (),
+                    solicited,
+                    invalidate,
+                };
+                Some(data)
+            }
+            Self::Write { data, remote } => {
+                *slot = Operation::Write { data: (), remote };
+                Some(data)
+            }
+            Self::Read { sink, remote } => {
+                *slot = Operation::Read { sink: (), remote };
+                Some(sink)
+            }
+            Self::Atomic { op, sink, remote } => {
+                *slot = Operation::Atomic {
+                    op,
+                    sink: (),
+                    remote,
+                };
+                Some(sink)
+            }
+            Self::Immediate { data, solicited } => {
+                *slot = Operation::Immediate { data, solicited };
+                None
+            }
+            Self::Bind(bind) => {
+                *slot = Operation::Bind(bind);
+                None
+            }
+            Self::Invalidate(window) => {
+                *slot = Operation::Invalidate(window);
+                None
+            }
+        }
+    }
+}
+
+impl Operation<Payload<'_>> {
     /// Octets that leave this side when the request is carried out: the payload, nothing for a Read, an Atomic or a
     /// local request.
     pub fn octets(&self) -> u64 {
@@ -90,7 +171,7 @@ pub struct InitiatorWqe<'a> {
     /// Comes back with the completion.
     pub context: u64,
     /// What is to be done.
-    pub operation: Operation<'a>,
+    pub operation: Operation<Payload<'a>>,
     /// Success yields no completion (ND_OP_FLAG_SILENT_SUCCESS).
     pub silent: bool,
     /// Wait until all earlier Reads are complete (ND_OP_FLAG_READ_FENCE).
@@ -106,7 +187,7 @@ pub enum PostError {
     QueueFull,
     /// More SGEs than the queue was made for.
     TooManySges,
-    /// More octets than `max_transfer`, or than `inline` for inline data.
+    /// More octets than `max_transfer`, or than `inline` for inline data; inline data where an answer is to be placed.
     TooLong,
     /// The sink of an Atomic has other than 8 octets.
     WrongLength,

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::VecMemory;
 use crate::conn::{
-    Completion, Connection, Event, Fault, InitiatorWqe, Markers, Operation, OwnQueue, PieceRef,
-    PostError, QueueSizes, Ready, ReceiveSource, Role, StreamConfig, StreamEnd, TxBatch, TxLimit,
+    Completion, Connection, Event, Fault, InitiatorWqe, Markers, Operation, OwnQueue, Payload,
+    PieceRef, PostError, QueueSizes, Ready, ReceiveSource, Role, StreamConfig, StreamEnd, TxBatch,
+    TxLimit,
 };
 use crate::memory::{Memory, MessageEnd, Revoked, Scope};
 use crate::mpa::fpdu::{self, Frame};
@@ -120,7 +121,11 @@ impl End {
     /// # Errors
     ///
     /// As [`Connection::post_initiator`].
-    pub fn post(&mut self, context: u64, operation: Operation<'_>) -> Result<(), PostError> {
+    pub fn post(
+        &mut self,
+        context: u64,
+        operation: Operation<Payload<'_>>,
+    ) -> Result<(), PostError> {
         self.conn.post_initiator(InitiatorWqe {
             context,
             operation,

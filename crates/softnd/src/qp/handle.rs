@@ -40,7 +40,7 @@ impl Handle {
         Ok(Self(qp, device.enlist(Rank::QueuePair, this)?))
     }
 
-    fn post(&self, context: u64, operation: Operation<'_>, flags: OpFlags) -> Result<()> {
+    fn post(&self, context: u64, operation: Operation<Payload<'_>>, flags: OpFlags) -> Result<()> {
         let silent = flags.contains(OpFlags::SILENT_SUCCESS);
         let fence = flags.contains(OpFlags::READ_FENCE);
         self.0.post(InitiatorWqe {
@@ -223,7 +223,7 @@ impl QueuePair for Handle {
             self.post(
                 context,
                 Operation::Read {
-                    sink,
+                    sink: Payload::Sges(sink),
                     remote: remote(from),
                 },
                 flags,
@@ -325,7 +325,7 @@ impl QueuePairExtensions for Handle {
         };
         let operation = Operation::Atomic {
             op,
-            sink: engine(sink),
+            sink: Payload::Sges(&[engine(sink)]),
             remote: remote(target),
         };
         self.post(context, operation, flags)

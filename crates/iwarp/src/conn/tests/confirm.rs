@@ -31,7 +31,7 @@ fn confirming(limit: u32, knobs: Knobs) -> Pair {
     pair
 }
 
-fn write<'a>(data: &'a [&'a [u8]], at: u64) -> Operation<'a> {
+fn write<'a>(data: &'a [&'a [u8]], at: u64) -> Operation<Payload<'a>> {
     Operation::Write {
         data: Payload::Inline(data),
         remote: remote(TARGET, at),
@@ -211,7 +211,7 @@ fn amb_002_a_read_of_the_client_confirms_what_is_before_it() {
         let operation = if atomic {
             Operation::Atomic {
                 op: crate::AtomicOp::add(1),
-                sink,
+                sink: Payload::Sges(&sinks),
                 remote: remote(TARGET, 0x1000),
             }
         } else {

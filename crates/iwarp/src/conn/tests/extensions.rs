@@ -4,17 +4,17 @@ use super::*;
 use crate::rdmap::{AtomicRequest, AtomicResponse, OperationError, ProtectionError, control};
 use crate::{AtomicOp, TerminateCode};
 
-fn immediate(data: u64, solicited: bool) -> Operation<'static> {
+fn immediate(data: u64, solicited: bool) -> Operation<Payload<'static>> {
     Operation::Immediate {
         data: data.to_be_bytes(),
         solicited,
     }
 }
 
-fn atomic(op: AtomicOp, sink: Sge, at: u64) -> Operation<'static> {
+fn atomic(op: AtomicOp, sink: &Sge, at: u64) -> Operation<Payload<'_>> {
     Operation::Atomic {
         op,
-        sink,
+        sink: Payload::Sges(std::slice::from_ref(sink)),
         remote: remote(TARGET, at),
     }
 }
@@ -144,7 +144,7 @@ fn atomics_do_what_they_say_over_a_pair() {
         for (at, (op, offset)) in ops.into_iter().enumerate() {
             let part = part(sink, 8 * u32::try_from(at).unwrap(), 8);
             pair.a
-                .post(at as u64, atomic(op, part, 0x1000 + offset))
+                .post(at as u64, atomic(op, &part, 0x1000 + offset))
                 .unwrap();
         }
         pair.run();
@@ -179,7 +179,7 @@ fn rdmapx_013_reads_and_atomics_are_answered_in_order() {
         pair.a
             .post(2 * u64::from(round), read(&[seen], 0x1000))
             .unwrap();
-        let add = atomic(AtomicOp::add(1), old, 0x1000);
+        let add = atomic(AtomicOp::add(1), &old, 0x1000);
         pair.a.post(2 * u64::from(round) + 1, add).unwrap();
     }
     // The limit counts both kinds together (RDMAPX-006).
@@ -207,7 +207,7 @@ fn atomics_count_for_fences_and_limits() {
     let mut pair = pair(Knobs::default());
     let sink = pair.a.mem.register(vec![0; 8], Rights::ALL, PD);
     pair.a
-        .post(1, atomic(AtomicOp::add(1), sink, 0x1000))
+        .post(1, atomic(AtomicOp::add(1), &sink, 0x1000))
         .unwrap();
     pair.b.conn.post_receive(9, &[]).unwrap();
     let fenced = InitiatorWqe {
@@ -226,7 +226,7 @@ fn atomics_count_for_fences_and_limits() {
         ..stream(Role::Initiator)
     });
     let sink = raw.end.mem.register(vec![0; 8], Rights::ALL, PD);
-    raw.end.post(1, atomic(AtomicOp::add(1), sink, 0)).unwrap();
+    raw.end.post(1, atomic(AtomicOp::add(1), &sink, 0)).unwrap();
     raw.transmit();
     assert_eq!(outcomes(&raw.end), [WqeStatus::InvalidRequest]); // AMB-045
 }
@@ -240,8 +240,18 @@ fn atomics_with_another_sink_are_not_taken() {
             length,
             ..SINK_OF_4
         };
-        let refused = raw.end.post(1, atomic(AtomicOp::add(1), sink, 0x1000));
+        let refused = raw.end.post(1, atomic(AtomicOp::add(1), &sink, 0x1000));
         assert_eq!(refused, Err(PostError::WrongLength));
+    }
+    for (sink, error) in [
+        (Payload::Sges(&[SINK_OF_4; 2]), PostError::TooManySges),
+        (Payload::Inline(&[&[0; 8]]), PostError::TooLong),
+        (Payload::Inline(&[]), PostError::WrongLength),
+    ] {
+        let op = AtomicOp::add(1);
+        let remote = remote(TARGET, 0x1000);
+        let refused = raw.end.post(1, Operation::Atomic { op, sink, remote });
+        assert_eq!(refused, Err(error));
     }
     let sizes = QueueSizes {
         read_sges: 0,
@@ -249,7 +259,7 @@ fn atomics_with_another_sink_are_not_taken() {
     };
     let mut end = End::new(sizes);
     end.conn.start(stream(Role::Initiator));
-    let refused = end.post(1, atomic(AtomicOp::add(1), NOWHERE, 0));
+    let refused = end.post(1, atomic(AtomicOp::add(1), &NOWHERE, 0));
     assert_eq!(refused, Err(PostError::TooManySges));
 }
 
@@ -492,7 +502,7 @@ fn rdmapx_012_answers_have_to_fit_their_request() {
             ..SINK_OF_4
         };
         raw.end
-            .post(1, atomic(AtomicOp::add(1), sink, 0x1000))
+            .post(1, atomic(AtomicOp::add(1), &sink, 0x1000))
             .unwrap();
         raw.transmit();
         raw.ulpdu(&ulpdu);
@@ -531,7 +541,7 @@ fn atomics_on_memory_that_has_gone() {
     let mut pair = pair(Knobs::default());
     let sink = pair.a.mem.register(vec![0; 8], Rights::ALL, PD);
     pair.a
-        .post(1, atomic(AtomicOp::add(1), sink, 0x1000))
+        .post(1, atomic(AtomicOp::add(1), &sink, 0x1000))
         .unwrap();
     let knobs = pair.knobs;
     let made = pair.a.transmit(&knobs);
@@ -553,9 +563,9 @@ fn a_refused_atomic_fails_with_its_status() {
         let mut pair = pair(Knobs::default());
         let sink = pair.a.mem.register(vec![0; 8], Rights::ALL, PD);
         pair.a
-            .post(1, atomic(AtomicOp::add(1), sink, 0x1000))
+            .post(1, atomic(AtomicOp::add(1), &sink, 0x1000))
             .unwrap();
-        pair.a.post(2, atomic(AtomicOp::add(1), sink, at)).unwrap();
+        pair.a.post(2, atomic(AtomicOp::add(1), &sink, at)).unwrap();
         pair.run();
         assert_eq!(outcomes(&pair.a), [WqeStatus::Success, status]);
     }
@@ -565,7 +575,7 @@ fn a_refused_atomic_fails_with_its_status() {
         ..SINK_OF_4
     };
     raw.end
-        .post(1, atomic(AtomicOp::add(1), sink, 0x1000))
+        .post(1, atomic(AtomicOp::add(1), &sink, 0x1000))
         .unwrap();
     raw.transmit();
     let code = TerminateCode::new(0, 1, 1);
@@ -623,7 +633,7 @@ fn atomic_message_numbers_wrap() {
     let sink = pair.a.mem.register(vec![0; 8], Rights::ALL, PD);
     for context in 0..5 {
         pair.a
-            .post(context, atomic(AtomicOp::add(1), sink, 0x1000))
+            .post(context, atomic(AtomicOp::add(1), &sink, 0x1000))
             .unwrap();
     }
     pair.run();

@@ -65,7 +65,7 @@ fn round(pair: &mut Pair, source: Sge, sink: Sge, inbox: Sge, reply: Sge) {
             .post(
                 context,
                 Operation::Read {
-                    sink: &[sink],
+                    sink: Payload::Sges(&[sink]),
                     remote: there,
                 },
             )
@@ -171,7 +171,7 @@ fn a_batch_is_never_filled_beyond_its_capacity() {
                 .post(
                     2,
                     Operation::Read {
-                        sink: &[sink],
+                        sink: Payload::Sges(&[sink]),
                         remote: there,
                     },
                 )

@@ -51,7 +51,7 @@ fn remote(stag: STag, to: u64) -> RemoteAddress {
     RemoteAddress { stag, to }
 }
 
-fn sends(data: Payload<'_>) -> Operation<'_> {
+fn sends(data: Payload<'_>) -> Operation<Payload<'_>> {
     Operation::Send {
         data,
         solicited: false,
@@ -59,19 +59,19 @@ fn sends(data: Payload<'_>) -> Operation<'_> {
     }
 }
 
-fn inline<'a>(data: &'a [&'a [u8]]) -> Operation<'a> {
+fn inline<'a>(data: &'a [&'a [u8]]) -> Operation<Payload<'a>> {
     sends(Payload::Inline(data))
 }
 
 /// A Read of the catalogue's target.
-fn read<'a>(sink: &'a [Sge], at: u64) -> Operation<'a> {
+fn read<'a>(sink: &'a [Sge], at: u64) -> Operation<Payload<'a>> {
     Operation::Read {
-        sink,
+        sink: Payload::Sges(sink),
         remote: remote(TARGET, at),
     }
 }
 
-fn wqe(context: u64, operation: Operation<'_>) -> InitiatorWqe<'_> {
+fn wqe(context: u64, operation: Operation<Payload<'_>>) -> InitiatorWqe<'_> {
     InitiatorWqe {
         context,
         operation,

@@ -479,7 +479,7 @@ impl Books {
                 let there = peer.mem.register(data.clone(), Rights::ALL, PD);
                 let sink = end.mem.register(vec![0; len], Rights::ALL, PD);
                 let operation = Operation::Read {
-                    sink: &halves(sink, cut),
+                    sink: Payload::Sges(&halves(sink, cut)),
                     remote: at(there),
                 };
                 (request.post(end, operation), (true, sink.token, data))
@@ -493,7 +493,12 @@ impl Books {
                     _ => AtomicOp::compare_swap(self.total, len as u64),
                 };
                 let remote = at(word);
-                let done = request.post(end, Operation::Atomic { op, sink, remote });
+                let operation = Operation::Atomic {
+                    op,
+                    sink: Payload::Sges(&[sink]),
+                    remote,
+                };
+                let done = request.post(end, operation);
                 let before = self.total.to_ne_bytes().to_vec();
                 if done {
                     self.total = op.apply(self.total);
@@ -531,7 +536,7 @@ struct Request {
 
 impl Request {
     /// False when there is no room.
-    fn post(self, end: &mut End, operation: Operation<'_>) -> bool {
+    fn post(self, end: &mut End, operation: Operation<Payload<'_>>) -> bool {
         let wqe = InitiatorWqe {
             context: self.context,
             operation,
@@ -694,7 +699,7 @@ proptest! {
         let mut raw = if responder { Raw::responder() } else { Raw::initiator() }.with_buffers();
         raw.post_receive(1, 16);
         let sink = Sge { token: SINK, address: 0, length: 40 };
-        raw.end.post(2, Operation::Read { sink: &[sink], remote: remote(TARGET, 0) }).unwrap();
+        raw.end.post(2, Operation::Read { sink: Payload::Sges(&[sink]), remote: remote(TARGET, 0) }).unwrap();
         raw.transmit();
         for (ulpdu, (tagged, opcode, last)) in ulpdus.iter().zip(&control) {
             let mut ulpdu = ulpdu.clone();

@@ -38,19 +38,26 @@ fn qp_002_a_refused_post_changes_nothing() {
         (sends(Payload::Sges(&huge)), PostError::TooLong),
         (
             Operation::Read {
-                sink: &four,
+                sink: Payload::Sges(&four),
                 remote: target,
             },
             PostError::TooManySges,
         ),
         (
             Operation::Read {
-                sink: &long,
+                sink: Payload::Sges(&long),
                 remote: target,
             },
             PostError::TooLong,
         ),
         (inline(&[&[0; 40], &[0; 25]]), PostError::TooLong),
+        (
+            Operation::Read {
+                sink: Payload::Inline(&[&[0]]),
+                remote: target,
+            },
+            PostError::TooLong,
+        ),
     ] {
         assert_eq!(conn.post_initiator(wqe(1, operation)), Err(error));
     }
@@ -124,7 +131,7 @@ fn data_moves_by_send_write_and_read_with_and_without_crc() {
             .post(
                 2,
                 Operation::Read {
-                    sink: &list,
+                    sink: Payload::Sges(&list),
                     remote: there,
                 },
             )
@@ -282,7 +289,7 @@ fn iw_013_reads_beyond_the_limit_wait_in_order() {
             .post(
                 context,
                 Operation::Read {
-                    sink: &list,
+                    sink: Payload::Sges(&list),
                     remote: from,
                 },
             )
@@ -317,7 +324,7 @@ fn amb_045_a_read_with_limit_0_is_an_invalid_request() {
             .post(
                 2,
                 Operation::Read {
-                    sink: &list,
+                    sink: Payload::Sges(&list),
                     remote: remote(TARGET, 0),
                 },
             )
@@ -379,7 +386,7 @@ fn iw_048_empty_requests() {
         .post(
             2,
             Operation::Read {
-                sink: &[],
+                sink: Payload::Sges(&[]),
                 remote: nowhere,
             },
         )
@@ -388,7 +395,7 @@ fn iw_048_empty_requests() {
         .post(
             3,
             Operation::Read {
-                sink: &nothing,
+                sink: Payload::Sges(&nothing),
                 remote: nowhere,
             },
         )
@@ -505,7 +512,7 @@ fn sec_037_answers_and_own_messages_take_turns() {
             .post(
                 u64::from(context),
                 Operation::Read {
-                    sink: &list,
+                    sink: Payload::Sges(&list),
                     remote: from,
                 },
             )
@@ -560,7 +567,7 @@ fn message_end_is_told_once_for_each_message() {
         .post(
             3,
             Operation::Read {
-                sink: &parts,
+                sink: Payload::Sges(&parts),
                 remote: remote(TARGET, 0x1000),
             },
         )

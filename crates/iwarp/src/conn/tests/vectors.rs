@@ -213,7 +213,7 @@ fn d2_write_both_ways() {
 fn d3_read_request_both_ways() {
     let mut raw = Raw::initiator().with_buffers();
     let operation = Operation::Read {
-        sink: &[sink(4096)],
+        sink: Payload::Sges(&[sink(4096)]),
         remote: remote(TARGET, 0x1000),
     };
     raw.end.post(1, operation).unwrap();
@@ -248,7 +248,7 @@ fn d4_read_response_both_ways() {
 
     let mut raw = Raw::initiator().with_buffers();
     let operation = Operation::Read {
-        sink: &[sink(4)],
+        sink: Payload::Sges(&[sink(4)]),
         remote: remote(TARGET, 0x1000),
     };
     raw.end.post(5, operation).unwrap();
