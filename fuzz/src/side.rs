@@ -299,7 +299,7 @@ impl Side {
     }
 
     pub(crate) fn send_ready(&mut self) {
-        if !std::mem::replace(&mut self.ready_sent, true) {
+        if self.role == Role::Initiator && !std::mem::replace(&mut self.ready_sent, true) {
             self.conn.send_ready();
         }
     }

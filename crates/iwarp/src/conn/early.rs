@@ -256,8 +256,10 @@ impl Connection {
                 // It has its Receive since it began.
                 self.receive_send(opcode, &segment, &[], mem, OwnQueue)
             }
-            // Not reached: `early` begins no others.
-            (_, Segment::Untagged(_)) => Err(OperationError::UnexpectedOpcode.into()),
+            (_, Segment::Untagged(_)) => {
+                debug_assert!(false, "only Sends, Writes and Read Responses begin early");
+                Err(OperationError::UnexpectedOpcode.into())
+            }
         }
     }
 }

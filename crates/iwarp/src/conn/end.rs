@@ -69,6 +69,7 @@ impl Connection {
     /// [`Connection::handle_bytes`] has seen all that came before. While the stream is stalled the end is kept until
     /// the octets before it have been handled.
     pub fn handle_stream_end(&mut self, end: StreamEnd, unread: usize) {
+        debug_assert!(self.phase != Phase::Idle, "an end before the start");
         match (end, self.phase) {
             (_, Phase::Idle) => {}
             (StreamEnd::Reset, _) => {
@@ -261,7 +262,10 @@ impl Connection {
         match self.rx.cause {
             Some(Cause::Terminated(terminate)) => Event::Terminated(terminate),
             Some(Cause::Fault(fault)) => Event::Fault(fault),
-            None => Event::Fault(Fault::Local), // not reached: the cause is set where the notice is raised
+            None => {
+                debug_assert!(false, "the cause is set where the notice is raised");
+                Event::Fault(Fault::Local)
+            }
         }
     }
 

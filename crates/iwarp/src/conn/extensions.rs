@@ -226,7 +226,8 @@ impl Connection {
         let msn = self.tx.atomic_msn;
         let header = UntaggedHeader::new(true, ulp, 0, Qn::ATOMIC_RESPONSE, msn, 0); // RDMAPX-003
         if !self.put_small(header.as_bytes(), &response.to_bytes(), budget, out) {
-            self.fail(Fault::Local, None); // not reached: there was room
+            debug_assert!(false, "there was room");
+            self.fail(Fault::Local, None);
             return Step::Again;
         }
         self.tx.atomic_msn = self.tx.atomic_msn.wrapping_add(1);

@@ -2,8 +2,9 @@
 //!
 //! A [`Connection`] never fails as a call. What the peer does wrong becomes a queued Terminate and an [`Event`]; what a
 //! request does wrong becomes its completion. Time is an argument of the two calls that need it,
-//! [`Connection::poll_timeout`] and [`Connection::handle_timeout`]. Any order of calls is legal: a lazy caller gains
-//! latency, never a wrong state.
+//! [`Connection::poll_timeout`] and [`Connection::handle_timeout`]. From
+//! [`Connection::start`] on any order of calls is legal: a lazy caller gains latency, never a wrong state. In debug builds a call
+//! panics where the stream that it tells of has not started.
 //!
 //! ```no_run
 //! # use iwarp::{Connection, Memory, OwnQueue, TxBatch, TxLimit};
@@ -133,11 +134,15 @@ impl Connection {
     /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.
     ///
     /// A Responder's requests wait for the first FPDU (MPA-031), except for Binds and Invalidates that nothing stands
-    /// before (IW-004). Does nothing when the connection was started, or disconnected, before.
+    /// before (IW-004). Does nothing when the connection was disconnected before; a second start is an error.
     ///
     /// Both directions begin at once, each behind its start-up frame (MPA-026, DDP-080), and before this not an FPDU
     /// leaves or is looked at (MPA-030).
     pub fn start(&mut self, config: StreamConfig) {
+        debug_assert!(
+            matches!(self.phase, Phase::Idle | Phase::Disconnected),
+            "a connection was started twice"
+        );
         if self.phase == Phase::Idle {
             self.config = config;
             self.tx.copies = config.crc || config.private_payload || config.markers.sent;
@@ -156,6 +161,10 @@ impl Connection {
     /// zero-length Write, which opens the fence of any Responder (PEER-033, PEER-063). A Responder has none. Only the
     /// first call counts.
     pub fn send_ready(&mut self) {
+        debug_assert!(
+            self.phase != Phase::Idle && self.config.role == Role::Initiator,
+            "a ready-to-receive message before the start, or of a Responder"
+        );
         if self.phase == Phase::Running && self.config.role == Role::Initiator {
             self.tx
                 .queue_ready(self.config.ready.unwrap_or(Ready::Write));

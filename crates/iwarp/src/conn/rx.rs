@@ -204,7 +204,7 @@ impl Connection {
     ///
     /// Where a Send finds no Receive, [`Event::Stalled`](super::Event::Stalled) is raised.
     ///
-    /// Nothing is taken before [`Connection::start`]. After the end everything is, and dropped (DDP-071, IW-064).
+    /// Not to be called before [`Connection::start`]: nothing is taken. After the end everything is, and dropped (DDP-071, IW-064).
     /// A Send for which the connection itself has no Receive takes one of `receives`.
     pub fn handle_bytes(
         &mut self,
@@ -212,6 +212,7 @@ impl Connection {
         mem: &impl Memory,
         receives: impl ReceiveSource,
     ) -> usize {
+        debug_assert!(self.phase != Phase::Idle, "octets before the start");
         if self.phase == Phase::Idle {
             return 0;
         }

@@ -328,7 +328,7 @@ impl Connection {
     /// RFC 6581 section 9.2, as a zero-length message.
     pub(super) fn send_ready_message(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let made = match self.tx.ready {
-            None => return Step::Again,
+            None => return out_of_turn(),
             Some(Ready::Write) => {
                 let header =
                     TaggedHeader::new(true, control(Opcode::Write), NOWHERE.stag, NOWHERE.to);
@@ -401,7 +401,7 @@ impl Connection {
         out: &mut TxBatch,
     ) -> Step {
         let Some(&response) = self.tx.responses.front() else {
-            return Step::Again;
+            return out_of_turn();
         };
         let ReadRequest { sink, size, .. } = match response.inbound.asked {
             Asked::Read(request) => request,
@@ -467,7 +467,7 @@ impl Connection {
     /// The last FPDU of the stream (RDMAP-071).
     pub(super) fn send_terminate(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
         let Some(last) = self.tx.terminate else {
-            return Step::Full;
+            return out_of_turn();
         };
         let (octets, len) = last.terminate.to_bytes();
         let start = self.tx.handed;
@@ -529,6 +529,13 @@ impl Connection {
             position: self.tx.handed,
         }
     }
+}
+
+/// An FPDU was to be made from a source that has nothing: `next_source` does not choose such a one.
+#[cold]
+fn out_of_turn() -> Step {
+    debug_assert!(false, "nothing is there to be sent");
+    Step::Full
 }
 
 /// Untagged, QN 2, MSN 1, MO 0, L 1, Invalidate STag zero (RDMAP-007, RDMAP-008, RDMAP-070).

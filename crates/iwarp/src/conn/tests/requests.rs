@@ -12,11 +12,39 @@ fn qp_011_nothing_is_posted_before_the_start() {
         Err(PostError::NotConnected)
     );
     assert_eq!(conn.post_receive(1, &[]), Ok(()));
-    assert_eq!(
-        conn.handle_bytes(&vector("D1"), &crate::testing::VecMemory::new(), OwnQueue),
-        0
-    );
     assert!(!conn.wants_transmit() && !conn.write_side_done());
+}
+
+/// What only a stream that has started can have, or only an Initiator, is no call for a connection that has not, or for the
+/// other end.
+#[test]
+#[cfg(debug_assertions)]
+fn calls_in_a_wrong_phase_are_errors() {
+    let wrong: [fn(&mut Connection); 5] = [
+        |conn| {
+            conn.handle_bytes(&[], &crate::testing::VecMemory::new(), OwnQueue);
+        },
+        |conn| conn.handle_stream_end(StreamEnd::Fin, 0),
+        |conn| conn.handle_stream_end(StreamEnd::Reset, 0),
+        Connection::send_ready,
+        |conn| {
+            conn.start(stream(Role::Responder));
+            conn.send_ready();
+        },
+    ];
+    let twice: fn(&mut Connection) = |conn| {
+        conn.start(stream(Role::Initiator));
+        conn.start(stream(Role::Initiator));
+    };
+    for (at, call) in wrong.into_iter().chain([twice]).enumerate() {
+        let outcome = std::panic::catch_unwind(|| call(&mut Connection::new(SIZES, SCOPE)));
+        assert!(outcome.is_err(), "call {at}");
+    }
+    // A connection that was given up before its stream was there is not started any more.
+    let mut conn = Connection::new(SIZES, SCOPE);
+    conn.disconnect();
+    conn.start(stream(Role::Initiator));
+    assert!(!conn.is_running());
 }
 
 #[test]
