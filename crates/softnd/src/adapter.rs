@@ -105,6 +105,11 @@ impl Core {
                 let leniency = Arc::clone(&leniency);
                 move |stag| leniency.tell(Act::ReadSink, Some(stag))
             });
+        let table = match environment {
+            // What a peer could guess in a simulation, it could be told as well.
+            Environment::Sim(_) => table.seed(environment.random()?),
+            Environment::System => table,
+        };
         let table = Table::with_options(&table).map_err(io::Error::other)?;
         let core = Arc::new(Self {
             id,

@@ -24,6 +24,7 @@ mod options;
 pub mod peer;
 mod provider;
 mod qp;
+pub mod simulation;
 mod status;
 
 use std::net::{IpAddr, SocketAddr};
@@ -44,14 +45,25 @@ pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
     Arc::new(provider::Provider::new(options))
 }
 
-/// Opens the adapter that owns an address: `softnd+tcp://127.0.0.1`, `softnd+tcp://[::1]`, or the bare address.
+/// Opens the adapter that owns an address, `softnd+tcp://127.0.0.1`, `softnd+tcp://[::1]`, or the bare address; or one of a
+/// [simulated network](simulation): `softnd+sim://seed=7`.
 ///
 /// # Errors
 ///
 /// `ND_INVALID_ADDRESS` when the URL has another form, or the address is none of this host's;
 /// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left.
 pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
+    if let Some(name) = url.strip_prefix(simulation::SCHEME) {
+        return simulation::open(name, options);
+    }
     let address = url.strip_prefix(SCHEME).unwrap_or(url);
+    if let Some((scheme, _)) = address.split_once("://") {
+        let what = format!(
+            "there is no scheme {scheme}://; there are {SCHEME}ADDRESS and {}seed=NUMBER",
+            simulation::SCHEME
+        );
+        return Err(Error::new(Status::INVALID_ADDRESS, what));
+    }
     let bare = address.trim_start_matches('[').trim_end_matches(']');
     let address = match (bare.parse::<IpAddr>(), address.parse::<SocketAddr>()) {
         (Ok(ip), _) => SocketAddr::new(ip, 0),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use iwarp_io::transport::Transport;
+use iwarp_io::transport::sim::World;
 use iwarp_io::transport::tcp::Tcp;
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
 
@@ -12,11 +13,21 @@ use crate::adapter::{self, cannot_happen, serves};
 use crate::device::Device;
 use crate::options::Options;
 
-/// The software provider over TCP. Every network interface of the host is one adapter.
+/// The software provider. Over TCP every network interface of the host is one adapter.
 #[derive(Debug)]
 pub(crate) struct Provider {
+    network: Network,
     options: Options,
     faults: Device,
+}
+
+/// Whose adapters they are.
+#[derive(Debug)]
+enum Network {
+    /// The host's interfaces.
+    Host,
+    /// A simulated network: each address is an adapter.
+    Simulated(World, Vec<IpAddr>),
 }
 
 /// One network interface: what is an adapter to ND2.
@@ -27,14 +38,44 @@ struct Interface {
 
 impl Provider {
     pub(crate) fn new(options: Options) -> Self {
+        Self::of(Network::Host, options)
+    }
+
+    pub(crate) fn simulated(world: World, addresses: Vec<IpAddr>, options: Options) -> Self {
+        Self::of(Network::Simulated(world, addresses), options)
+    }
+
+    fn of(network: Network, options: Options) -> Self {
         Self {
+            network,
             options,
             faults: Device::default(),
         }
     }
 
-    /// The interfaces as they are now, loopback last, as callers without a wish take the first address.
     fn interfaces(&self) -> Result<Vec<Interface>> {
+        match &self.network {
+            Network::Host => self.interfaces_of_host(),
+            Network::Simulated(_, addresses) => Ok(addresses
+                .iter()
+                .map(|address| Interface {
+                    id: adapter_id(&address.to_string()),
+                    addresses: vec![*address],
+                })
+                .collect()),
+        }
+    }
+
+    /// How adapters reach others.
+    fn transport(&self) -> Transport {
+        match &self.network {
+            Network::Host => Transport::Tcp(Tcp::new(self.options.segment)),
+            Network::Simulated(world, _) => Transport::Sim(world.clone()),
+        }
+    }
+
+    /// The interfaces as they are now, loopback last, as callers without a wish take the first address.
+    fn interfaces_of_host(&self) -> Result<Vec<Interface>> {
         let found = if_addrs::get_if_addrs().map_err(|error| {
             Error::new(
                 Status::UNSUCCESSFUL,
@@ -145,8 +186,12 @@ impl netdirect::Provider for Provider {
             )
         })?;
         self.faults.admit(Call::OpenAdapter)?;
-        let transport = Transport::Tcp(Tcp::new(self.options.segment));
-        adapter::Handle::open(id, interface.addresses, self.options.clone(), transport)
+        adapter::Handle::open(
+            id,
+            interface.addresses,
+            self.options.clone(),
+            self.transport(),
+        )
     }
 
     fn extensions(&self) -> Option<&dyn ProviderExtensions> {

@@ -13,8 +13,7 @@ const NONE: OpFlags = OpFlags::empty();
 
 /// A side whose adapter can do little.
 fn small(change: impl FnOnce(&mut Limits)) -> Side {
-    let adapter =
-        softnd::open("softnd+tcp://127.0.0.1", Options::default().limits(change)).unwrap();
+    let adapter = common::open(Options::default().limits(change));
     let file = adapter.create_overlapped_file().unwrap();
     let depth = adapter.query().unwrap().max_completion_queue_depth;
     let cq = adapter.create_completion_queue(&file, depth, Affinity::default());

@@ -29,6 +29,7 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use crate::transport::sim::World;
 use cut::Cutter;
 use frame::{Ends, Flags, Header};
 use pcapng::Sink;
@@ -152,6 +153,7 @@ impl Capture {
             shared: Arc::clone(&self.shared),
             ends: Ends::new(local, peer),
             role,
+            world: None,
             state: Mutex::new(State {
                 phase: Phase::New,
                 local: Half::starting_at(first),
@@ -187,6 +189,8 @@ pub struct Flow {
     shared: Arc<Shared>,
     ends: Ends,
     role: FlowRole,
+    /// The simulated world whose clock tells the times of this flow.
+    world: Option<World>,
     state: Mutex<State>,
 }
 
@@ -240,7 +244,20 @@ impl State {
     }
 }
 
+/// The time of a simulated world, which began with the year 2000.
+fn nanoseconds_in(world: &World) -> u64 {
+    const BEGIN: u64 = 946_684_800_000_000_000;
+    BEGIN.saturating_add(u64::try_from(world.time().as_nanos()).unwrap_or(u64::MAX))
+}
+
 impl Flow {
+    /// Has the clock of a simulated world tell the times of this flow.
+    #[must_use]
+    pub fn in_world(mut self, world: World) -> Self {
+        self.world = Some(world);
+        self
+    }
+
     /// The TCP connection is established: writes the three frames of its handshake.
     ///
     /// A second call does nothing; the other methods imply the first.
@@ -361,7 +378,10 @@ impl Flow {
 
         let mut sink = self.shared.sink.lock();
         // Read under the lock: blocks and their times have one order.
-        let now = self.shared.clock.nanoseconds();
+        let now = match &self.world {
+            Some(world) => nanoseconds_in(world),
+            None => self.shared.clock.nanoseconds(),
+        };
         sink.packet(now, side, |block| {
             frame::write(block, &self.ends, &header, payload)
         });

@@ -207,6 +207,14 @@ impl Wire {
         }
     }
 
+    /// The simulated world that it is in.
+    pub fn world(&self) -> Option<&sim::World> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Sim(wire) => Some(wire.world()),
+        }
+    }
+
     /// Whether it can send from registered memory and receive into it. If not, all octets pass through buffers.
     pub fn reaches_memory(&self) -> bool {
         match self {

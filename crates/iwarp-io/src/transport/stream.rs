@@ -35,7 +35,13 @@ impl Stream {
     /// A stream over an established connection.
     pub fn new(wire: Wire, role: FlowRole, capture: Option<&Capture>) -> Self {
         let (local, peer) = wire.addresses();
-        let flow = capture.map(|capture| capture.flow(local, peer, role));
+        let flow = capture.map(|capture| {
+            let flow = capture.flow(local, peer, role);
+            match wire.world() {
+                Some(world) => flow.in_world(world.clone()),
+                None => flow,
+            }
+        });
         if let Some(flow) = &flow {
             flow.opened();
         }

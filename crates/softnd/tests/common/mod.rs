@@ -6,7 +6,7 @@ pub mod wire;
 pub mod log;
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use netdirect::{
     QueuePairOptions, RemoteAddress, Sge, Started, Status,
 };
 use softnd::Options;
+use softnd::simulation::Simulation;
 
 /// Says on standard error that the running test is skipped, by its name, and why.
 pub fn skip(why: &str) {
@@ -27,6 +28,52 @@ pub fn skip(why: &str) {
 
 /// Longer than anything takes on the slowest machine; only a bug waits for its end.
 pub const LONG: Duration = Duration::from_secs(120);
+
+/// Whether these tests run in a simulated network: those of the program `on_sim` do.
+pub const SIMULATED: bool = matches!(
+    module_path!().as_bytes(),
+    [b'o', b'n', b'_', b's', b'i', b'm', ..]
+);
+
+thread_local! {
+    /// The network of this test, which is its thread's.
+    static NETWORK: Simulation = Simulation::new(seed());
+}
+
+/// The seed of simulated networks: `SOFTND_SEED` in the environment, or 1.
+pub fn seed() -> u64 {
+    let seed = std::env::var("SOFTND_SEED");
+    seed.map_or(1, |seed| seed.parse().expect("SOFTND_SEED is a number"))
+}
+
+/// The simulated network of this test.
+pub fn network() -> Simulation {
+    NETWORK.with(Clone::clone)
+}
+
+/// Opens an adapter of the host, or of the test's own simulated network.
+pub fn open(options: Options) -> Arc<dyn Adapter> {
+    open_at([127, 0, 0, 1], options)
+}
+
+/// The same, for another loopback address.
+pub fn open_at(address: impl Into<IpAddr>, options: Options) -> Arc<dyn Adapter> {
+    let address = address.into();
+    if SIMULATED {
+        return network().open(address, options).unwrap();
+    }
+    softnd::open(&address.to_string(), options).unwrap()
+}
+
+/// The time that limits of waits are told in.
+pub fn now() -> Duration {
+    static BEGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    if SIMULATED {
+        network().time()
+    } else {
+        BEGIN.elapsed()
+    }
+}
 
 /// One end: an opened adapter with what every connection needs.
 #[derive(Clone)]
@@ -42,7 +89,7 @@ impl Side {
     }
 
     pub fn with(options: Options) -> Self {
-        Self::of(softnd::open("softnd+tcp://127.0.0.1", options).unwrap())
+        Self::of(open(options))
     }
 
     pub fn of(adapter: Arc<dyn Adapter>) -> Self {
@@ -63,13 +110,18 @@ impl Side {
             .unwrap()
     }
 
+    /// The adapter's first address, with port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.adapter.query_address_list().unwrap()[0]
+    }
+
     pub fn connector(&self) -> Arc<dyn Connector> {
         self.adapter.create_connector(&self.file).unwrap()
     }
 
     pub fn listener(&self, backlog: u32) -> (Arc<dyn Listener>, SocketAddr) {
         let listener = self.adapter.create_listener(&self.file).unwrap();
-        listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.bind(self.address()).unwrap();
         listener.listen(backlog).unwrap();
         let address = listener.get_local_address().unwrap();
         (listener, address)
@@ -143,9 +195,9 @@ impl Region {
 
 /// Waits for the end of a request. Who waits looks once more when its time is up: what is found only then has woken nobody.
 pub fn wait(overlapped: &Overlapped) -> Status {
-    let begun = Instant::now();
+    let begun = now();
     let status = overlapped.wait_timeout(LONG);
-    assert!(begun.elapsed() < LONG, "{status:?}, but nobody was woken");
+    assert!(now() - begun < LONG, "{status:?}, but nobody was woken");
     status.expect("the end of a request")
 }
 

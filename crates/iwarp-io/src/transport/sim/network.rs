@@ -376,8 +376,12 @@ impl Network {
         self.pump(end);
     }
 
-    /// Lets go of an end in good order: what was written still leaves, unread octets make it a reset.
+    /// Lets go of an end in good order: what was written still leaves, unread octets make it a reset. An end that was let go of
+    /// before is left alone.
     pub fn close(&mut self, end: EndId) {
+        if self.ends.get(&end).is_none_or(|state| state.orphan) {
+            return;
+        }
         if self.end(end).inbox.is_empty() && self.end(end).phase == Phase::Open {
             let state = self.end_mut(end);
             state.orphan = true;

@@ -139,6 +139,10 @@ impl Wire {
         Self { end, local, peer }
     }
 
+    pub(in crate::transport) fn world(&self) -> &World {
+        self.end.world()
+    }
+
     pub(in crate::transport) fn source(&self) -> Source {
         self.end.source()
     }

@@ -152,7 +152,7 @@ impl World {
     }
 
     /// The virtual time since the world was made.
-    pub fn elapsed(&self) -> Duration {
+    pub fn time(&self) -> Duration {
         self.lock().network.now()
     }
 
@@ -258,6 +258,15 @@ impl World {
                     look: earlier(known.wishes.look, wishes.look),
                 };
             }
+        }
+    }
+
+    /// Lets time pass, with all that happens meanwhile.
+    pub fn pass(&self, time: Duration) {
+        let end = self.now() + time;
+        while self.now() < end {
+            self.advance(Some(end));
+            self.run_tasks();
         }
     }
 

@@ -1,0 +1,319 @@
+//! Adapters in a simulated network: several in one process, on a virtual clock, the same run for the same seed.
+//!
+//! ```
+//! use netdirect::{Overlapped, Status};
+//! use softnd::{Options, simulation::Simulation};
+//!
+//! # fn main() -> netdirect::Result<()> {
+//! let simulation = Simulation::new(7);
+//! let client = simulation.open([10, 0, 0, 1], Options::default())?;
+//! let server = simulation.open([10, 0, 0, 2], Options::default())?;
+//!
+//! let (file, listening) = (client.create_overlapped_file()?, server.create_overlapped_file()?);
+//! let connector = client.create_connector(&file)?;
+//! let listener = server.create_listener(&listening)?;
+//! listener.bind("10.0.0.2:7174".parse().unwrap())?;
+//! listener.listen(0)?;
+//! let asked = Overlapped::new();
+//! let accepting = server.create_connector(&listening)?;
+//! let _ = listener.get_connection_request(&accepting, &asked)?;
+//! // Nobody connects, and nobody else is there who could: a real clock would hide that, and the wait would hang.
+//! assert_eq!(asked.wait(), Status::POSSIBLE_DEADLOCK);
+//! # drop(connector);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Nothing in a simulation happens by itself. Whoever waits, or polls and finds nothing, moves the virtual clock to the next thing
+//! that happens, and the work that an adapter's own thread does on a real network is done in between. So no test that runs in a
+//! simulation sleeps, an hour of it costs milliseconds, and no two runs with the same seed differ: neither in what is sent nor
+//! in the order in which requests end, provided that the program makes the same calls and the buffers that it tells its peers of lie
+//! at the same addresses.
+//!
+//! A simulation belongs to the thread that made it. A wait in another thread ends with
+//! [`INVALID_DEVICE_REQUEST`](Status::INVALID_DEVICE_REQUEST), and connections that another thread uses break.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use iwarp_io::transport::sim::World;
+pub use iwarp_io::transport::sim::{Chance, Conditions};
+use netdirect::{Adapter, Error, Result, Status};
+
+use crate::options::Options;
+use crate::provider::Provider;
+
+/// What URLs of simulated adapters begin with.
+pub const SCHEME: &str = "softnd+sim://";
+
+/// A simulated network. Clones are the same network.
+#[derive(Clone)]
+pub struct Simulation {
+    seed: u64,
+    world: World,
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation")
+            .field("seed", &self.seed)
+            .field("time", &self.world.time())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Simulation {
+    /// A network under the default [`Conditions`], moved by the calling thread.
+    pub fn new(seed: u64) -> Self {
+        Self::with(seed, Conditions::default())
+    }
+
+    /// As [`new`](Self::new), under these conditions.
+    pub fn with(seed: u64, conditions: Conditions) -> Self {
+        Self {
+            seed,
+            world: World::new(seed, conditions),
+        }
+    }
+
+    /// The seed, from which everything follows that is left to chance.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Opens the adapter that has this address in the network. Several opened adapters may share one address, as they do on a
+    /// real host.
+    ///
+    /// # Errors
+    ///
+    /// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS) for an address that no host can have.
+    pub fn open(&self, address: impl Into<IpAddr>, options: Options) -> Result<Arc<dyn Adapter>> {
+        let address = address.into();
+        if address.is_unspecified() || address.is_multicast() {
+            let what = format!("{address} is not an address that an adapter can have");
+            return Err(Error::new(Status::INVALID_ADDRESS, what));
+        }
+        let provider = self.provider([address], options);
+        let id = provider.resolve_address((address, 0).into())?;
+        provider.open_adapter(id)
+    }
+
+    /// A provider whose adapters have these addresses, one each.
+    pub fn provider(
+        &self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+        options: Options,
+    ) -> Arc<dyn netdirect::Provider> {
+        let addresses = addresses.into_iter().collect();
+        Arc::new(Provider::simulated(self.world.clone(), addresses, options))
+    }
+
+    /// The virtual time since the network was made.
+    pub fn time(&self) -> Duration {
+        self.world.time()
+    }
+
+    /// Lets the next thing happen. False when nothing is left that could happen by itself.
+    pub fn step(&self) -> bool {
+        self.world.step()
+    }
+
+    /// Lets virtual time pass, with all that happens meanwhile.
+    pub fn pass(&self, time: Duration) {
+        self.world.pass(time);
+    }
+
+    /// Changes what the network does to its streams, from here on.
+    pub fn change(&self, change: impl FnOnce(&mut Conditions)) {
+        self.world
+            .network(|network| change(network.conditions_mut()));
+    }
+}
+
+thread_local! {
+    /// The simulations that this thread has opened adapters of by URL, by the text that stands for each.
+    static OPENED: RefCell<BTreeMap<String, (Simulation, u8)>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Opens an adapter by the part of its URL behind the scheme: `seed=7`, and what else [`Conditions`] have. URLs that differ in their
+/// `address` alone mean the same network, for as long as the calling thread lives.
+pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
+    let asked = Asked::parse(name).map_err(|what| {
+        let what = format!("{SCHEME}{name}: {what}");
+        Error::new(Status::INVALID_ADDRESS, what)
+    })?;
+    let (simulation, number) = OPENED.with_borrow_mut(|opened| {
+        let network = asked.network.join(",");
+        let entry = opened
+            .entry(network)
+            .or_insert_with(|| (Simulation::with(asked.seed, asked.conditions.clone()), 0));
+        if asked.address.is_none() {
+            entry.1 = entry.1.wrapping_add(1);
+        }
+        entry.clone()
+    });
+    let address = asked.address.unwrap_or(IpAddr::from([10, 0, 0, number]));
+    simulation.open(address, options)
+}
+
+/// What a URL asks for.
+#[derive(Debug)]
+struct Asked {
+    seed: u64,
+    address: Option<IpAddr>,
+    conditions: Conditions,
+    /// Everything but the address, as it is written.
+    network: Vec<String>,
+}
+
+const KEYS: &str = "seed, address, latency, segment, bandwidth, buffer, stall, stall-time, reset, half-close, refusal, silence";
+
+impl Asked {
+    fn parse(name: &str) -> std::result::Result<Self, String> {
+        let mut asked = Self {
+            seed: 0,
+            address: None,
+            conditions: Conditions::default(),
+            network: Vec::new(),
+        };
+        let mut seed = None;
+        for part in name.split(',').map(str::trim) {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(format!(
+                    "expected KEY=VALUE instead of {part:?}, for example seed=7; keys are {KEYS}"
+                ));
+            };
+            if key != "address" {
+                asked.network.push(part.to_owned());
+            }
+            let of = |what: &str| format!("{value:?} is not {what} (of {key})");
+            let conditions = &mut asked.conditions;
+            match key {
+                "seed" => seed = Some(value.parse().map_err(|_| of("a number"))?),
+                "address" => {
+                    asked.address = Some(value.parse().map_err(|_| of("an IP address"))?);
+                }
+                "latency" => conditions.latency = range(value, time).ok_or_else(|| of(TIMES))?,
+                "stall-time" => {
+                    conditions.stall_time = range(value, time).ok_or_else(|| of(TIMES))?;
+                }
+                "segment" => {
+                    let lengths = range(value, |text| text.parse().ok().filter(|len| *len > 0));
+                    conditions.segment = lengths
+                        .ok_or_else(|| of("a length or a range of lengths, as in 1..1460"))?;
+                }
+                "bandwidth" => {
+                    conditions.bandwidth = value.parse().map_err(|_| of("octets per second"))?;
+                }
+                "buffer" => {
+                    let octets = value.parse().ok().filter(|octets| *octets > 0);
+                    conditions.buffer = octets.ok_or_else(|| of("a number of octets"))?;
+                }
+                "stall" => conditions.stall = chance(value).ok_or_else(|| of(CHANCE))?,
+                "reset" => conditions.reset = chance(value).ok_or_else(|| of(CHANCE))?,
+                "half-close" => conditions.half_close = chance(value).ok_or_else(|| of(CHANCE))?,
+                "refusal" => conditions.refusal = chance(value).ok_or_else(|| of(CHANCE))?,
+                "silence" => conditions.silence = chance(value).ok_or_else(|| of(CHANCE))?,
+                _ => return Err(format!("there is no key {key:?}; keys are {KEYS}")),
+            }
+        }
+        asked.seed = seed.ok_or("the seed is missing, as in seed=7")?;
+        Ok(asked)
+    }
+}
+
+const TIMES: &str = "a time or a range of times, as in 5us..2ms";
+const CHANCE: &str = "a chance from 0 to 1";
+
+fn range<T: Clone + PartialOrd>(
+    text: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<std::ops::RangeInclusive<T>> {
+    let (least, most) = text.split_once("..").unwrap_or((text, text));
+    let (least, most) = (parse(least)?, parse(most)?);
+    (least <= most).then_some(least..=most)
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let unit = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let number: u64 = text[..text.len() - unit.len()].parse().ok()?;
+    match unit {
+        "ns" => Some(Duration::from_nanos(number)),
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+fn chance(text: &str) -> Option<Chance> {
+    let chance: f64 = text.parse().ok()?;
+    if !(0.0..=1.0).contains(&chance) {
+        return None;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to 1,000,000"
+    )]
+    let millionths = (chance * 1e6).round() as u32;
+    Some(Chance::per_million(millionths))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_what_the_network_is_like() {
+        let text = "seed=7, address=10.1.2.3,latency=1us..2ms,segment=100,reset=0.001,stall=1,bandwidth=1000";
+        let asked = Asked::parse(text).unwrap();
+        assert_eq!((asked.seed, asked.address), (7, Some([10, 1, 2, 3].into())));
+        let conditions = asked.conditions;
+        assert_eq!(
+            conditions.latency,
+            Duration::from_micros(1)..=Duration::from_millis(2)
+        );
+        assert_eq!(conditions.segment, 100..=100);
+        assert_eq!(conditions.reset, Chance::per_million(1000));
+        assert_eq!(
+            (conditions.stall, conditions.bandwidth),
+            (Chance::ALWAYS, 1000)
+        );
+        assert!(!asked.network.iter().any(|part| part.contains("address")));
+    }
+
+    #[test]
+    fn what_a_url_gets_wrong_is_named() {
+        for (text, named) in [
+            ("", "KEY=VALUE"),
+            ("7", "KEY=VALUE"),
+            ("latency=1ms", "seed is missing"),
+            ("seed=x", "\"x\" is not a number"),
+            ("seed=1,latency=2ms..1ms", "5us..2ms"),
+            ("seed=1,latency=2", "5us..2ms"),
+            ("seed=1,segment=0", "1..1460"),
+            ("seed=1,reset=2", "from 0 to 1"),
+            ("seed=1,colour=red", "half-close"),
+        ] {
+            let what = Asked::parse(text).unwrap_err();
+            assert!(what.contains(named), "{text}: {what}");
+        }
+    }
+
+    #[test]
+    fn urls_of_one_thread_and_one_seed_mean_one_network() {
+        let opened = |name| {
+            let adapter = open(name, Options::default()).unwrap();
+            adapter.query_address_list().unwrap()[0].ip().to_string()
+        };
+        assert_eq!(opened("seed=400"), "10.0.0.1");
+        assert_eq!(opened("seed=400"), "10.0.0.2");
+        assert_eq!(opened("seed=401"), "10.0.0.1");
+        assert_eq!(opened("seed=400,address=10.0.0.9"), "10.0.0.9");
+    }
+}

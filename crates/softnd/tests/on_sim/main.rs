@@ -1,0 +1,18 @@
+//! The tests of the provider's behaviour once more, in a simulated network.
+#![allow(
+    clippy::duplicate_mod,
+    reason = "each file of tests brings its own copy of what they share"
+)]
+
+#[path = "../breakdown.rs"]
+mod breakdown;
+#[path = "../extensions.rs"]
+mod extensions;
+#[path = "../faults.rs"]
+mod faults;
+#[path = "../limits.rs"]
+mod limits;
+#[path = "../shortage.rs"]
+mod shortage;
+#[path = "../windows.rs"]
+mod windows;
