@@ -11,38 +11,38 @@ use crate::{
     SharedReceiveQueue, SharedReceiveQueueOptions,
 };
 
-/// `IND2Adapter`: one opened adapter, maker of all other objects.
+/// `IND2Adapter`: an open adapter, which creates all other objects.
 ///
-/// Objects keep the adapter as long as they live, in whatever order they are released (GEN-020). Each `create` method that
-/// takes an overlapped file wants one of this adapter and fails with
-/// [`INVALID_HANDLE`](crate::Status::INVALID_HANDLE) otherwise (ADPT-086). An object of another adapter, or of another
-/// provider, is an invalid parameter of its position in ND2's argument list (GEN-022): those numbers are given with each
-/// method, and count as ND2 does, interface identifier first.
+/// Each object keeps its adapter alive, so objects can be released in any order (GEN-020). The overlapped file that is passed to
+/// a `create` method has to belong to this adapter; otherwise the method fails with
+/// [`INVALID_HANDLE`](crate::Status::INVALID_HANDLE) (ADPT-086). Any other object of another adapter or provider is an invalid
+/// parameter (GEN-022). The number in the status `INVALID_PARAMETER_<n>` is the position of the argument in ND2's method, which
+/// counts the interface identifier as its first argument.
 pub trait Adapter: Any + Debug + Send + Sync {
-    /// `CreateOverlappedFile`: a parent for overlapped objects.
+    /// `CreateOverlappedFile`: creates an overlapped file, the parent of objects with overlapped requests.
     ///
     /// # Errors
     ///
     /// [`NO_MEMORY`](crate::Status::NO_MEMORY), [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>>;
 
-    /// `Query`: identity and limits.
+    /// `Query`: the identity and the limits of the adapter.
     ///
     /// # Errors
     ///
-    /// None is documented besides the buffer size protocol, which has no counterpart here.
+    /// ND2 documents only errors about the size of the caller's buffer, which cannot occur here.
     fn query(&self) -> Result<AdapterInfo>;
 
-    /// `QueryAddressList`: the local addresses of this adapter; ports are 0.
+    /// `QueryAddressList`: the local addresses of this adapter, with port 0.
     ///
     /// # Errors
     ///
-    /// None is documented besides the buffer size protocol, which has no counterpart here.
+    /// ND2 documents only errors about the size of the caller's buffer, which cannot occur here.
     fn query_address_list(&self) -> Result<Vec<SocketAddr>>;
 
-    /// `CreateCompletionQueue`: a queue for `depth` results, from 1 to
-    /// [`max_completion_queue_depth`](AdapterInfo::max_completion_queue_depth) (AMB-019). An affinity that cannot be had is
-    /// ignored (ADPT-026).
+    /// `CreateCompletionQueue`: creates a completion queue for `depth` results, from 1 to
+    /// [`max_completion_queue_depth`](AdapterInfo::max_completion_queue_depth) (AMB-019). An affinity that the provider cannot
+    /// honour is ignored (ADPT-026).
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ pub trait Adapter: Any + Debug + Send + Sync {
         affinity: Affinity,
     ) -> Result<Arc<dyn CompletionQueue>>;
 
-    /// `CreateMemoryRegion`: a region without a buffer.
+    /// `CreateMemoryRegion`: creates a memory region without a buffer.
     ///
     /// # Errors
     ///
@@ -65,17 +65,19 @@ pub trait Adapter: Any + Debug + Send + Sync {
     fn create_memory_region(&self, file: &Arc<dyn OverlappedFile>)
     -> Result<Arc<dyn MemoryRegion>>;
 
-    /// `CreateMemoryWindow`: a window that is not bound. Windows have no overlapped requests, so no file is asked for.
+    /// `CreateMemoryWindow`: creates a memory window that is not bound. Windows have no overlapped requests, so the method takes
+    /// no overlapped file.
     ///
     /// # Errors
     ///
-    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter has no windows, and says so by its
-    ///   [`capabilities`](trait.Adapter.html#method.capabilities). ND2 knows no such adapter; drivers exist that are one.
+    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter has no windows; its
+    ///   [`capabilities`](trait.Adapter.html#method.capabilities) tell this too. ND2 expects windows of every adapter, but some
+    ///   drivers have none.
     /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED), [`NO_MEMORY`](crate::Status::NO_MEMORY) (AMB-057).
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>>;
 
-    /// `CreateSharedReceiveQueue`: a pool of Receives for several queue pairs.
+    /// `CreateSharedReceiveQueue`: creates a pool of Receives for several queue pairs.
     ///
     /// # Errors
     ///
@@ -83,7 +85,8 @@ pub trait Adapter: Any + Debug + Send + Sync {
     ///   [`max_shared_receive_queue_depth`](AdapterInfo::max_shared_receive_queue_depth).
     /// - [`INVALID_PARAMETER_4`](crate::Status::INVALID_PARAMETER_4): `max_request_sge` is above
     ///   [`max_receive_sge`](AdapterInfo::max_receive_sge).
-    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter has none, and says so by a depth limit of 0 (SRQ-001).
+    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter has no shared receive queues; its limit for their depth is
+    ///   then 0 (SRQ-001).
     /// - [`NO_MEMORY`](crate::Status::NO_MEMORY), [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn create_shared_receive_queue(
@@ -92,10 +95,10 @@ pub trait Adapter: Any + Debug + Send + Sync {
         options: SharedReceiveQueueOptions,
     ) -> Result<Arc<dyn SharedReceiveQueue>>;
 
-    /// `CreateQueuePair`: results of Receives go to `receive_cq`, all others to `initiator_cq`, which may be the same one
-    /// (ADPT-061). Depths need not fit into the completion queues (ADPT-064). A provider may grant more than was asked for
-    /// (ADPT-060), but where 0 was asked for: a queue of depth 0 refuses every request, one made for 0 entries every request
-    /// that has an entry (AMB-036).
+    /// `CreateQueuePair`: creates a queue pair. Results of Receives go to `receive_cq`, and all other results to `initiator_cq`.
+    /// Both may be the same queue (ADPT-061). The completion queues may be smaller than the queue pair's depths (ADPT-064).
+    /// The provider may round sizes up (ADPT-060), except a size of 0: a queue of depth 0 refuses every request, and a
+    /// queue for 0 entries refuses every request that has an entry (AMB-036).
     ///
     /// # Errors
     ///
@@ -115,8 +118,9 @@ pub trait Adapter: Any + Debug + Send + Sync {
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>>;
 
-    /// `CreateQueuePairWithSrq`: as [`create_queue_pair`](Self::create_queue_pair), with Receives from a shared queue; the
-    /// receive sizes in `options` are ignored. A Send that meets an empty pool does not break the connection (ADPT-076).
+    /// `CreateQueuePairWithSrq`: as [`create_queue_pair`](Self::create_queue_pair), but Receives come from a shared receive queue.
+    /// The receive sizes in `options` are ignored. A Send of the peer that finds the shared queue empty does not end the
+    /// connection (ADPT-076).
     ///
     /// # Errors
     ///
@@ -137,7 +141,7 @@ pub trait Adapter: Any + Debug + Send + Sync {
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>>;
 
-    /// `CreateConnector`: an idle connector, for either side of one connection.
+    /// `CreateConnector`: creates an idle connector, for either side of one connection.
     ///
     /// # Errors
     ///
@@ -145,7 +149,7 @@ pub trait Adapter: Any + Debug + Send + Sync {
     /// [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>>;
 
-    /// `CreateListener`: an idle listener.
+    /// `CreateListener`: creates an idle listener.
     ///
     /// # Errors
     ///
@@ -153,15 +157,15 @@ pub trait Adapter: Any + Debug + Send + Sync {
     /// [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>>;
 
-    /// `QueryInterface` for what ND2 does not have: what the adapter can do, counters, faults on request. `None` where the
-    /// provider has nothing to say.
+    /// Features that ND2 does not have: capabilities, counters, and faults for tests. `None` if the adapter has no such features. ND2
+    /// programs would use `QueryInterface`.
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {
         None
     }
 }
 
 impl dyn Adapter {
-    /// What the adapter can do: what its extensions say, or what ND2 takes for granted.
+    /// The adapter's capabilities: those that its extensions report, or those that ND2 expects of every adapter.
     pub fn capabilities(&self) -> Capabilities {
         let extensions = self.extensions();
         extensions.map_or(Capabilities::ND2, |extensions| extensions.capabilities())

@@ -1,21 +1,21 @@
-//! Named counters, as a snapshot.
+//! A snapshot of named counters.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What an adapter has counted so far, by name; from
+/// The counters of an adapter at one moment, from
 /// [`AdapterExtensions::counters`](crate::AdapterExtensions::counters).
 ///
-/// Names are lower case, with dots between a group and what is in it: `lenient.read_sink`. Groups that mean the same for every
-/// provider:
+/// Names are in lower case. A dot separates a group from its members, as in `lenient.read_sink`. Two groups have the same
+/// meaning for every provider:
 ///
 /// | group | counts |
 /// |---|---|
-/// | `lenient` | acts of this application, or of its peers, that narrower adapters would not put up with |
+/// | `lenient` | things that the application or its peer did and that stricter adapters refuse |
 /// | `faults` | faults that were [injected](crate::AdapterExtensions::inject) and have happened |
 ///
-/// All others are the provider's own. Counters only grow, and one that is 0 is present all the same.
+/// Each provider may have further groups. Counters never decrease. A counter that is 0 is listed too.
 ///
 /// ```
 /// use netdirect::Counters;
@@ -30,17 +30,17 @@ use std::fmt;
 pub struct Counters(BTreeMap<Cow<'static, str>, u64>);
 
 impl Counters {
-    /// Without any counter.
+    /// A snapshot without counters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The value of a counter; `None` if the provider has no such counter.
+    /// The value of a counter, or `None` if there is no counter of this name.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
 
-    /// The sum of a group: of the counter with this name, and of all whose names begin with it and a dot.
+    /// The sum of a group: of the counter with this name and of all counters whose names begin with this name and a dot.
     pub fn total(&self, group: &str) -> u64 {
         let belongs = |name: &str| {
             let rest = name.strip_prefix(group);
@@ -50,7 +50,7 @@ impl Counters {
         values.map(|(_, value)| value).sum()
     }
 
-    /// What was counted since an earlier snapshot.
+    /// The growth of each counter since an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let grown = self.0.iter().map(|(name, value)| {
@@ -60,14 +60,14 @@ impl Counters {
         Self(grown.collect())
     }
 
-    /// All counters, in the order of their names.
+    /// All counters, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, value)| (&**name, *value))
     }
 }
 
 impl<N: Into<Cow<'static, str>>> FromIterator<(N, u64)> for Counters {
-    /// Of equal names the last one counts.
+    /// If a name occurs several times, the last value is kept.
     fn from_iter<I: IntoIterator<Item = (N, u64)>>(counters: I) -> Self {
         let counters = counters.into_iter();
         Self(counters.map(|(name, value)| (name.into(), value)).collect())

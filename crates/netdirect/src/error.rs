@@ -1,14 +1,14 @@
-//! The error of a call that could not start, and the two ways in which one can.
+//! How a call ends: an error, or one of two ways to succeed.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::Status;
 
-/// Why a call failed: the ND status, and for people what was wrong.
+/// Why a call failed: the ND status, and an explanation for people.
 ///
-/// Only a call that returns reports an `Error`. An overlapped request that failed later ends with a [`Status`] in its
-/// [`Overlapped`](crate::Overlapped), a queued request with one in its [`CompletionResult`](crate::CompletionResult).
+/// An `Error` is returned by the call itself. If an overlapped request fails later, its [`Overlapped`](crate::Overlapped) has the
+/// [`Status`]; if a request on a queue pair fails later, its [`CompletionResult`](crate::CompletionResult) has the status.
 ///
 /// ```
 /// use netdirect::{Error, Status};
@@ -23,11 +23,11 @@ pub struct Error {
     what: Cow<'static, str>,
 }
 
-/// What every call returns; ND2's out parameters are the `Ok` value.
+/// The result of a call. The `Ok` value holds what ND2 returns in out parameters.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 impl Error {
-    /// An error with its explanation: one line, no full stop, saying what was wrong and where it helps what to do.
+    /// An error with an explanation: one line without a full stop that says what was wrong and, where this helps, what to do.
     pub fn new(status: Status, what: impl Into<Cow<'static, str>>) -> Self {
         Self {
             status,
@@ -35,12 +35,12 @@ impl Error {
         }
     }
 
-    /// The ND status, the only part that programs should look at.
+    /// The ND status. Programs should decide by the status alone.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// The explanation; empty when the status says it all.
+    /// The explanation, which may be empty.
     pub fn what(&self) -> &str {
         &self.what
     }
@@ -56,9 +56,9 @@ impl From<Status> for Error {
 }
 
 impl Status {
-    /// `Ok` for [`SUCCESS`](Self::SUCCESS), `Err` with the status otherwise: also with those that
-    /// [`is_success`](Self::is_success) does not take for failures. A request that ended with [`TIMEOUT`](Self::TIMEOUT) has not
-    /// done what was asked, and one that is [`PENDING`](Self::PENDING) has not yet.
+    /// `Ok` for [`SUCCESS`](Self::SUCCESS), and `Err` for every other status. This includes [`TIMEOUT`](Self::TIMEOUT) and
+    /// [`PENDING`](Self::PENDING), which [`is_success`](Self::is_success) counts as success: a request that timed out has
+    /// not done its work, and a pending request has not done it yet.
     pub fn ok(self) -> Result<()> {
         if self == Self::SUCCESS {
             Ok(())
@@ -80,13 +80,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// How an overlapped method that did not fail went (GEN-007, GEN-008).
+/// How far the request of an overlapped method is when the method returns without an error (GEN-007, GEN-008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "Pending means that the result comes later"]
 pub enum Started {
-    /// `ND_PENDING`: the request is under way, or has ended already; in both cases its end is notified.
+    /// `ND_PENDING`: the request is in flight, or has ended in the meantime. In both cases its end is notified.
     Pending,
-    /// `ND_SUCCESS`: finished well within the call. No event is set and no packet posted.
+    /// `ND_SUCCESS`: the request has succeeded within the call. No event is set, and no packet is queued.
     Done,
 }
 

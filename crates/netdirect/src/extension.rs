@@ -1,4 +1,4 @@
-//! What some providers and adapters do beside ND2: they tell what they can do, count, and have faults happen on request.
+//! Features beyond ND2 that some providers and adapters have: capabilities, counters and faults for tests.
 
 use std::fmt::Debug;
 
@@ -7,16 +7,16 @@ use bitflags::bitflags;
 use crate::{AtomicOp, Counters, Error, Fault, Result, Status};
 
 bitflags! {
-    /// What an adapter can do beyond the flags of ND2 ([`AdapterFlags`](crate::AdapterFlags)), and what ND2 takes for granted
-    /// and some adapters lack.
+    /// What an adapter can do that ND2's flags ([`AdapterFlags`](crate::AdapterFlags)) do not tell: features that ND2 does not
+    /// have, and features that ND2 expects of every adapter and some adapters lack.
     ///
-    /// A test suite asks here before it runs what needs the capability; an application may ask, or just try.
+    /// A test suite looks at the capabilities before it runs a test that needs them. An application may do so, or try.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Capabilities: u64 {
-        /// [`Adapter::create_memory_window`](crate::Adapter::create_memory_window) works, and Bind and Invalidate with it.
+        /// [`Adapter::create_memory_window`](crate::Adapter::create_memory_window), Bind and Invalidate work.
         const MEMORY_WINDOWS = 1 << 0;
-        /// A Notify for solicited events ends for these and for failures alone. Without, it may end for any result, because
-        /// the device does not tell them apart.
+        /// A Notify for solicited events ends only for solicited results and failures. Without this flag it may end for any
+        /// result, because the device cannot tell which results are solicited.
         const SOLICITED_EVENTS = 1 << 1;
         /// [`AtomicOp::FetchAdd`] with a mask of 0.
         const FETCH_ADD = 1 << 2;
@@ -34,10 +34,11 @@ bitflags! {
 }
 
 impl Capabilities {
-    /// What ND2 takes for granted: what an adapter without [`extensions`](crate::Adapter::extensions) has.
+    /// The capabilities that ND2 expects of every adapter. An adapter without [`extensions`](crate::Adapter::extensions) has
+    /// exactly these.
     pub const ND2: Self = Self::MEMORY_WINDOWS.union(Self::SOLICITED_EVENTS);
 
-    /// What it takes to carry out `op`.
+    /// The capability that `op` needs.
     pub const fn needed_for(op: AtomicOp) -> Self {
         match op {
             AtomicOp::FetchAdd { mask: 0, .. } => Self::FETCH_ADD,
@@ -52,32 +53,34 @@ impl Capabilities {
     }
 }
 
-/// What an adapter offers beside ND2, found by [`Adapter::extensions`](crate::Adapter::extensions).
+/// Features of an adapter beyond ND2, from [`Adapter::extensions`](crate::Adapter::extensions).
 pub trait AdapterExtensions: Debug + Send + Sync {
-    /// What the adapter can do. The same at every call.
+    /// The adapter's capabilities, which never change.
     fn capabilities(&self) -> Capabilities;
 
-    /// What the adapter has counted since it was opened; none where it does not count.
+    /// The adapter's counters since it was opened; empty if the adapter counts nothing.
     fn counters(&self) -> Counters {
         Counters::new()
     }
 
-    /// Has a mishap happen, now or at a later call as [`Fault`] says. Several may be under way; each happens once.
+    /// Injects a fault, which happens now or at a later call, as [`Fault`] says. Several faults may be waiting for their calls.
+    /// Each fault happens once.
     ///
     /// # Errors
     ///
-    /// - [`NOT_SUPPORTED`](Status::NOT_SUPPORTED): the provider cannot do that. So are all faults unless it says otherwise.
-    /// - [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the fault contradicts itself, such as a status that is no error.
-    /// - [`INVALID_PARAMETER_1`](Status::INVALID_PARAMETER_1): an object of another adapter.
-    /// - [`DEVICE_REMOVED`](Status::DEVICE_REMOVED): nothing is left to break.
+    /// - [`NOT_SUPPORTED`](Status::NOT_SUPPORTED): the provider cannot inject this fault. The default implementation returns
+    ///   this status for all faults.
+    /// - [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the fault contradicts itself, for example with a status that is not an error.
+    /// - [`INVALID_PARAMETER_1`](Status::INVALID_PARAMETER_1): the fault names an object of another adapter.
+    /// - [`DEVICE_REMOVED`](Status::DEVICE_REMOVED): the device was removed.
     fn inject(&self, fault: Fault) -> Result<()> {
         Err(not_supported(&fault))
     }
 }
 
-/// What a provider offers beside ND2, found by [`Provider::extensions`](crate::Provider::extensions).
+/// Features of a provider beyond ND2, from [`Provider::extensions`](crate::Provider::extensions).
 pub trait ProviderExtensions: Debug + Send + Sync {
-    /// As [`AdapterExtensions::inject`], for calls of the provider itself.
+    /// Injects a fault into calls of the provider itself, as [`AdapterExtensions::inject`] does for an adapter.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
 //! NetworkDirect v2 (ND2) as Rust traits.
 //!
 //! ND2 is Microsoft's user-mode interface to RDMA adapters: registered memory, queue pairs, completion queues, and a
-//! connection set-up of three steps. This crate holds its whole surface, one trait per interface and one method per method,
-//! and no provider: a program written against `&dyn` [`Provider`] runs on any.
+//! connection set-up in three steps. This crate describes the whole interface, with one trait for each ND2 interface and one
+//! Rust method for each ND2 method. It contains no provider: a program that is written against `&dyn` [`Provider`] runs on any
+//! provider.
 //!
 //! # From ND2 to Rust
 //!
@@ -23,28 +24,28 @@
 //! | `HRESULT`, `ND_…`, `STATUS_…` | [`Status`] without the prefix: [`Status::CONNECTION_REFUSED`] |
 //! | `ND2_REQUEST_TYPE` | [`RequestType`] |
 //!
-//! Methods have ND2's names in snake case, with all their documented statuses. What they are to do in every case that ND2's
-//! own pages leave open is decided row by row in this project's requirement catalogue; identifiers such as CQ-037 or AMB-008
-//! in these pages name its rows, and the checks of the conformance suite.
+//! Methods have their ND2 names in snake case, and list all their documented statuses. Microsoft's pages leave some cases open.
+//! This project has a catalogue of requirements that decides each of these cases. Identifiers such as CQ-037 or AMB-008 name a
+//! row of the catalogue; the checks of the conformance suite have the same names.
 //!
 //! # Where Rust differs
 //!
-//! - Out parameters are return values: [`Result`], with [`Error`] carrying the status and an explanation. An overlapped method
-//!   returns [`Started`]: `Pending` or `Done`.
-//! - Buffer size protocols (call, learn the size, call again) are gone: queries return a `Vec`, a `SocketAddr` or a structure.
-//! - COM is gone: `Arc` counts references, `Any` answers for `QueryInterface`, and all objects are `Send + Sync`. Releasing an
-//!   object is dropping its last `Arc`.
-//! - Addresses of memory are numbers in an [`Sge`] and in Bind, never pointers; what may be read and written is a [`Buffer`],
-//!   an owner type that is safe to use while the adapter is writing it. One `unsafe` constructor takes the application's own memory.
-//! - Inline data is given as slices, [`send_inline`](QueuePair::send_inline) and
-//!   [`write_inline`](QueuePair::write_inline), since a number cannot be trusted to be an address.
-//! - Contexts are `u64`; nine arguments of sizes are [`QueuePairOptions`] with defaults.
-//! - Waiting drives: [`Overlapped::wait`] and [`CompletionPort::get`] do the provider's work in the caller's thread. An
-//!   [`Overlapped`] is a future too, and [`OverlappedFile`] has a descriptor for event loops on Unix.
+//! - Methods return values instead of filling out parameters. A [`Result`] holds an [`Error`] with a status and an explanation.
+//!   An overlapped method returns [`Started`], which is `Pending` or `Done`.
+//! - Nobody has to ask for the size of a buffer first: queries return a `Vec`, a `SocketAddr` or a structure.
+//! - There is no COM. `Arc` counts references, `Any` replaces `QueryInterface`, and all objects are `Send + Sync`. An object is
+//!   released when its last `Arc` is dropped.
+//! - Memory addresses in an [`Sge`] and in Bind are numbers, not pointers. Requests read and write a [`Buffer`], a type that owns
+//!   its memory and is safe to use while the adapter writes the memory. One `unsafe` constructor wraps the application's own memory.
+//! - Inline data is passed as slices to [`send_inline`](QueuePair::send_inline) and [`write_inline`](QueuePair::write_inline),
+//!   because safe code cannot turn a number into a pointer.
+//! - Contexts are `u64`. [`QueuePairOptions`], with defaults, replaces the size arguments of `CreateQueuePair`.
+//! - Waiting does the provider's work: [`Overlapped::wait`] and [`CompletionPort::get`] run the provider in the calling thread.
+//!   An [`Overlapped`] can be awaited as a future. On Unix an [`OverlappedFile`] has a descriptor for event loops.
 //!
-//! [`ext`] adds what every application writes again. What ND2 does not have and some providers do is found by the
-//! `extensions` of their objects: Atomics and Immediate Data by [`QueuePair::extensions`]; what an adapter can do, its counters
-//! and faults on request by [`Adapter::extensions`] and [`Provider::extensions`].
+//! The module [`ext`] contains what most applications need on top of the traits. Features that ND2 lacks and some providers have
+//! are found by the `extensions` methods: Atomics and Immediate Data by [`QueuePair::extensions`]; the capabilities of an adapter,
+//! its counters, and faults for tests by [`Adapter::extensions`] and [`Provider::extensions`].
 //!
 //! # Example
 //!
@@ -83,39 +84,39 @@
 //!
 //! # For providers
 //!
-//! An overlapped method calls [`Overlapped::begin`] and ends the request by [`PendingOverlapped::complete`], from any thread,
-//! also before it has returned `Started::Pending`. Everything else about requests (status, event, packet, futures, sinks, and
-//! the order in which they see the end) is done here. What a provider has to supply is an [`OverlappedFile`] that can be
-//! driven.
+//! An overlapped method calls [`Overlapped::begin`] and later ends the request by [`PendingOverlapped::complete`]. Any thread may
+//! do so, even before the method has returned `Started::Pending`. This crate does everything else that concerns a request: it
+//! stores the status, sets the event, queues the packet, wakes futures and calls sinks, in a defined order. The provider
+//! supplies an [`OverlappedFile`], through which a waiting thread runs the provider.
 //!
-//! What every provider owes its callers, beside the contract of each method:
+//! Beside the contract of each method, every provider keeps these rules:
 //!
-//! - **Everything progresses without calls.** A request that was started ends, and what the peer reads and writes in
-//!   registered memory is served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting
-//!   and polling may make it faster; they are never needed. A provider over hardware has this from the device and from a
-//!   thread of its own for the control path, a provider in software from a thread of its own.
-//! - **Futures and events drive nothing.** A task that awaits an [`Overlapped`] and a thread that waits on an [`Event`] make no
-//!   progress for the provider. It ends their requests all the same, which follows from the first point.
-//! - **A buffer is held until the device has let go of it.** A registration owns a clone of its [`Buffer`], and drops the
-//!   clone only when the device can reach the memory no more: after Deregister has ended, or, where a region is released
-//!   while registered, after the provider has deregistered by itself (MR-028). The same holds for a device that was removed or
-//!   does not answer: memory that it may still write is leaked rather than freed.
-//! - **No method panics and none blocks** for the peer or for the device longer than the call itself takes, those apart that
-//!   are made to wait. Where an interface under the provider blocks (a resolver, a driver's call), a thread of the provider's
-//!   takes it.
-//! - **Nothing of the caller's is called with a lock held** that a method of the provider takes: the end of a request wakes
-//!   tasks and calls [sinks](CompletionSink), which may call the provider again.
+//! - **Everything progresses without calls.** A request that was started ends, and the peer's Reads and Writes of registered
+//!   memory are served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting and polling
+//!   may speed this up, but are never needed. With hardware the device does the work, and a thread of the provider runs the
+//!   control path. A provider in software uses a thread of its own for both.
+//! - **Futures and events drive nothing.** A task that awaits an [`Overlapped`], and a thread that waits on an [`Event`], do not
+//!   run the provider. By the first rule, the provider ends their requests all the same.
+//! - **A buffer lives until the device has stopped using it.** A registration owns a clone of its [`Buffer`]. It drops the clone
+//!   only when the device can no longer reach the memory: when Deregister has ended, or, if a region is released while
+//!   registered, when the provider has deregistered the memory itself (MR-028). The same holds for a device that was removed or
+//!   does not answer. Memory that such a device may still write is leaked rather than freed.
+//! - **No method panics, and no method blocks** for the peer or the device longer than the call itself takes, except methods
+//!   whose purpose is to wait. If a lower interface blocks, such as a resolver or a driver's call, the provider calls it in a
+//!   thread of its own.
+//! - **No lock is held while the caller's code runs,** if a method of the provider takes this lock: the end of a request wakes
+//!   tasks and calls [sinks](CompletionSink), and both may call the provider again.
 //!
 //! ## A provider over verbs
 //!
-//! The traits are written so that libibverbs and librdmacm can carry them too. Three places where that shows:
+//! The traits can be implemented over libibverbs and librdmacm. This shows in three places:
 //!
 //! - [`cancel_overlapped_requests`](OverlappedObject::cancel_overlapped_requests) ends the requests at once, though a thread
-//!   may still be blocked in a driver's call on their behalf. That thread owns what it uses; those objects die when the call
-//!   returns, and what it returns is dropped.
-//! - [`NotifyType::Solicited`] may end for any result, where the device does not tell solicited results apart:
+//!   may still be blocked in a driver's call for one of them. This thread owns the objects that the call uses. They are
+//!   released when the call returns, and its result is dropped.
+//! - [`NotifyType::Solicited`] may end for any result if the device cannot tell which results are solicited:
 //!   [`Capabilities::SOLICITED_EVENTS`].
-//! - [`Immediate`] Data has 4 octets there and 8 on iWARP; memory windows and Atomics may be missing: [`Capabilities`].
+//! - [`Immediate`] Data has 4 octets on InfiniBand and 8 on iWARP. Memory windows and Atomics may be missing: [`Capabilities`].
 
 #![forbid(unsafe_code)]
 

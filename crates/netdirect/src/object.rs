@@ -5,29 +5,29 @@ use std::fmt::Debug;
 
 use crate::{Overlapped, Result, Status};
 
-/// `IND2Overlapped`: what all objects with overlapped requests have in common: completion queues, memory regions, shared
-/// receive queues, connectors and listeners.
+/// `IND2Overlapped`: the methods of all objects that have overlapped requests: completion queues, memory regions, shared receive
+/// queues, connectors and listeners.
 pub trait OverlappedObject: Any + Debug + Send + Sync {
-    /// `CancelOverlappedRequests`: ends every request in flight of this object with
-    /// [`CANCELED`](Status::CANCELED), in the order in which they were made (TST-032). Packets are in the completion port when
-    /// it returns (AMB-023). With nothing in flight it does nothing and succeeds (OVL-004).
+    /// `CancelOverlappedRequests`: ends every request of this object that is in flight with [`CANCELED`](Status::CANCELED), in
+    /// the order in which the requests were made (TST-032). When the method returns, their packets are in the completion port
+    /// (AMB-023). If no request is in flight, the method succeeds and does nothing (OVL-004).
     ///
-    /// On a connector that is connecting or accepting this gives up the attempt.
+    /// On a connector that is connecting or accepting, the method abandons the attempt.
     ///
-    /// The requests end at once, also where a thread of the provider is blocked in a system's call on their behalf, which
-    /// cannot be called back: the thread, and what it holds of the object, then ends later, unseen.
+    /// The requests end at once, even if a thread of the provider is blocked in a system call for one of them and cannot be
+    /// interrupted. This thread ends later, and releases then what it holds of the object.
     ///
     /// # Errors
     ///
-    /// [`UNSUCCESSFUL`](Status::UNSUCCESSFUL): not every request could be cancelled.
+    /// [`UNSUCCESSFUL`](Status::UNSUCCESSFUL): some requests could not be cancelled.
     fn cancel_overlapped_requests(&self) -> Result<()>;
 
-    /// `GetOverlappedResult`: the final status of a request, or [`PENDING`](Status::PENDING) while it is in flight and `wait`
-    /// is false. The object may be any one, not only that on which the request was made (OVL-023); with `wait` no event is
-    /// needed (AMB-068).
+    /// `GetOverlappedResult`: the final status of a request, or [`PENDING`](Status::PENDING) if the request is in flight and
+    /// `wait` is false. The method may be called on any object, not only on the object of the request (OVL-023). Waiting
+    /// needs no event (AMB-068).
     ///
-    /// Final statuses are those of the method that made the request, and
-    /// [`CANCELED`](Status::CANCELED) and [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) for any.
+    /// Each overlapped method lists its final statuses. Any request can also end with [`CANCELED`](Status::CANCELED) or
+    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED).
     fn get_overlapped_result(&self, overlapped: &Overlapped, wait: bool) -> Status {
         if wait {
             overlapped.wait()

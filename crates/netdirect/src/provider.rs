@@ -7,27 +7,26 @@ use std::sync::Arc;
 
 use crate::{Adapter, AdapterId, ProviderExtensions, Result};
 
-/// `IND2Provider`: the entry to one supplier's adapters.
+/// `IND2Provider`: opens the adapters of one supplier.
 ///
-/// Adapters keep what they need of the provider, which may be released once an adapter is open (PROV-021).
+/// The provider may be released as soon as an adapter is open, because the adapter keeps what it needs (PROV-021).
 pub trait Provider: Any + Debug + Send + Sync {
     /// The provider's name, for people and reports: one word, such as `softnd`.
     fn name(&self) -> &str;
 
-    /// `QueryAddressList`: all local addresses that this provider serves. The list may change at any time (PROV-010); ports
-    /// are 0.
+    /// `QueryAddressList`: all local addresses that this provider serves, with port 0. The list may change at any time (PROV-010).
     ///
     /// # Errors
     ///
-    /// None is documented besides the buffer size protocol, which has no counterpart here.
+    /// ND2 documents only errors about the size of the caller's buffer, which cannot occur here.
     fn query_address_list(&self) -> Result<Vec<SocketAddr>>;
 
-    /// `ResolveAddress`: the adapter that a local address belongs to; the port is ignored (PROV-015). Addresses of one
-    /// adapter give the same number (PROV-016).
+    /// `ResolveAddress`: the number of the adapter that has a local address. The port is ignored (PROV-015). All addresses of
+    /// one adapter have the same number (PROV-016).
     ///
     /// # Errors
     ///
-    /// - [`INVALID_ADDRESS`](crate::Status::INVALID_ADDRESS): the provider does not serve it.
+    /// - [`INVALID_ADDRESS`](crate::Status::INVALID_ADDRESS): the provider does not serve this address.
     /// - [`NO_MEMORY`](crate::Status::NO_MEMORY).
     fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId>;
 
@@ -36,11 +35,12 @@ pub trait Provider: Any + Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// - [`INVALID_PARAMETER`](crate::Status::INVALID_PARAMETER): no such number was ever issued.
+    /// - [`INVALID_PARAMETER`](crate::Status::INVALID_PARAMETER): the provider has not issued this number.
     /// - [`NO_MEMORY`](crate::Status::NO_MEMORY).
     fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>>;
 
-    /// `QueryInterface` for what ND2 does not have: faults on request. `None` where the provider lacks them.
+    /// Features that ND2 does not have: faults for tests. `None` if the provider has no such features. ND2 programs would use
+    /// `QueryInterface`.
     fn extensions(&self) -> Option<&dyn ProviderExtensions> {
         None
     }
