@@ -4,7 +4,6 @@ use std::io;
 use std::time::Instant;
 
 use crate::progress::Set;
-use crate::progress::readiness::epoll::Epoll;
 use crate::transport::sim::World;
 use crate::transport::sim::world::SimSet;
 
@@ -32,10 +31,10 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// Those of the system, when it has no descriptors or memory left.
+    /// Those of the system, when it has no descriptors or memory left; of [`Set::of_system`].
     pub fn set(&self) -> io::Result<Set> {
         Ok(match self {
-            Self::System => Set::Epoll(Epoll::new()?),
+            Self::System => Set::of_system()?,
             Self::Sim(world) => Set::Sim(SimSet::new(world)),
         })
     }

@@ -62,11 +62,13 @@ pub(crate) fn is_shortage(errno: Errno) -> bool {
     )
 }
 
-/// An error of the system while an object was made: for want of memory (ADPT-002, ADPT-021), or of something else.
+/// An error while an object was made: for want of memory (ADPT-002, ADPT-021) or of something else that the system
+/// gives, or because what the process was told to do makes no sense.
 pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| {
         let status = match Errno::from_io_error(&error) {
             Some(Errno::NOMEM) => Status::NO_MEMORY,
+            None if error.kind() == io::ErrorKind::InvalidInput => Status::INVALID_PARAMETER,
             _ => Status::INSUFFICIENT_RESOURCES,
         };
         Error::new(status, format!("{what}: {error}"))

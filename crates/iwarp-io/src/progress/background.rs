@@ -78,7 +78,7 @@ impl Background {
     pub fn processors(&self) -> Option<u64> {
         match self.set {
             Set::Sim(_) => None,
-            Set::Epoll(_) => nearness::allowed(*self.thread.wait()),
+            _ => nearness::allowed(*self.thread.wait()),
         }
     }
 

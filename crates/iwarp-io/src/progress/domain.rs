@@ -279,8 +279,13 @@ impl<S: Readiness> Domain<S> {
         probe
     }
 
-    /// Progress for somebody who was woken by the set: the hot sources at once, the rest before the next sleep.
+    /// Progress for somebody who was woken by the set: the hot sources at once, the rest before the next sleep. On a system
+    /// that does not report the set again while events are left in it, all of them at once.
     pub fn woken(&self) {
+        if !self.set.reports_untaken() {
+            self.progress(); // notes what it has left
+            return;
+        }
         if self.has_unfinished() {
             self.resume();
         }

@@ -379,10 +379,17 @@ impl<S: Readiness> Parking<S> {
 
     /// Drives what is ready, for a thread that waits outside.
     pub fn progress(&self) {
-        if self.outside.exposed.load(Ordering::SeqCst) {
+        let exposed = self.outside.exposed.load(Ordering::SeqCst);
+        if exposed {
             self.outside.waker.clear();
         }
-        if let Err(error) = self.drive() {
+        let mut driven = self.drive();
+        if exposed && !self.outside.set.reports_untaken() {
+            // Whoever waits for the set from outside never waits on the set itself.
+            let waited = self.outside.set.wait(Some(Duration::ZERO), |_| {});
+            driven = driven.and(waited.map(drop));
+        }
+        if let Err(error) = driven {
             limited!(error, %error, "a thread cannot drive its requests");
         }
         self.go();
@@ -511,3 +518,6 @@ impl<S: Readiness> Parking<S> {
         &self.outside.set
     }
 }
+
+#[cfg(all(test, not(loom), target_os = "linux"))]
+mod tests;

@@ -4,7 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use super::readiness::epoll::{Epoll, EventFd};
+use super::readiness::interface::Interface;
+#[cfg(target_os = "linux")]
+use super::readiness::kqueue_rules::KqueueRules;
+use super::readiness::mio::{Mio, Pipe};
 use super::readiness::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 use crate::transport::sim::world::{Mode, SimSet, SimWaker, Source};
 
@@ -12,7 +17,13 @@ use crate::transport::sim::world::{Mode, SimSet, SimWaker, Source};
 #[derive(Debug)]
 pub enum Set {
     /// Of descriptors, by epoll.
+    #[cfg(target_os = "linux")]
     Epoll(Epoll),
+    /// Of descriptors, by mio.
+    Mio(Mio),
+    /// Of descriptors, by mio, kept to a rule of kqueue's.
+    #[cfg(target_os = "linux")]
+    KqueueRules(KqueueRules),
     /// Of a simulated world.
     Sim(SimSet),
 }
@@ -20,8 +31,11 @@ pub enum Set {
 /// What makes a [`Set`] ready from elsewhere.
 #[derive(Debug)]
 pub enum Waker {
-    /// A descriptor.
+    /// A counter of the system's.
+    #[cfg(target_os = "linux")]
     Epoll(EventFd),
+    /// A pipe.
+    Mio(Pipe),
     /// Of a simulated world.
     Sim(SimWaker),
 }
@@ -31,15 +45,37 @@ pub enum Waker {
 pub enum SourceId<'a> {
     /// A descriptor of the system.
     Descriptor(BorrowedFd<'a>),
+    /// A set of descriptors that is kept to a rule of kqueue's.
+    #[cfg(target_os = "linux")]
+    KqueueRules(&'a KqueueRules),
     /// A source of a simulated world.
     Sim(Source),
 }
 
 impl Set {
+    /// An empty set of the system's descriptors, by the interface that the environment of the process asks for.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput`, if it asks for one that is not there; those of the system, when it has no descriptors or memory left.
+    pub fn of_system() -> io::Result<Self> {
+        Ok(match Interface::chosen()? {
+            #[cfg(target_os = "linux")]
+            Interface::Epoll => Self::Epoll(Epoll::new()?),
+            Interface::Mio => Self::Mio(Mio::new()?),
+            #[cfg(target_os = "linux")]
+            Interface::KqueueRules => Self::KqueueRules(KqueueRules::new()?),
+        })
+    }
+
     /// The descriptor by which others can watch the set; a set of a simulated world has none.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
+            #[cfg(target_os = "linux")]
             Self::Epoll(set) => Some(set.as_fd()),
+            Self::Mio(set) => Some(set.as_fd()),
+            #[cfg(target_os = "linux")]
+            Self::KqueueRules(set) => Some(set.descriptor()),
             Self::Sim(_) => None,
         }
     }
@@ -55,7 +91,11 @@ impl<T: AsFd> Watch<Set> for T {
 impl Watch<Self> for Set {
     fn id(&self) -> SourceId<'_> {
         match self {
+            #[cfg(target_os = "linux")]
             Self::Epoll(set) => SourceId::Descriptor(set.as_fd()),
+            Self::Mio(set) => SourceId::Descriptor(set.as_fd()),
+            #[cfg(target_os = "linux")]
+            Self::KqueueRules(set) => SourceId::KqueueRules(set),
             Self::Sim(set) => SourceId::Sim(set.source()),
         }
     }
@@ -64,7 +104,9 @@ impl Watch<Self> for Set {
 impl Watch<Set> for Waker {
     fn id(&self) -> SourceId<'_> {
         match self {
+            #[cfg(target_os = "linux")]
             Self::Epoll(waker) => SourceId::Descriptor(waker.as_fd()),
+            Self::Mio(waker) => SourceId::Descriptor(waker.as_fd()),
             Self::Sim(waker) => SourceId::Sim(waker.source()),
         }
     }
@@ -74,8 +116,20 @@ impl Watch<Set> for Waker {
 macro_rules! of_kind {
     ($set:expr, $source:expr, $call:ident $(, $argument:expr)*) => {
         match ($set, $source.id()) {
+            #[cfg(target_os = "linux")]
             (Set::Epoll(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
-            (Set::Sim(set), SourceId::Sim(source)) => set.$call(&source $(, $argument)*),
+            (Set::Mio(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
+            #[cfg(target_os = "linux")]
+            (Set::KqueueRules(set), SourceId::Descriptor(source)) => {
+                set.$call(&source $(, $argument)*)
+            }
+            #[cfg(target_os = "linux")]
+            (Set::KqueueRules(set), SourceId::KqueueRules(source)) => {
+                set.$call(source $(, $argument)*)
+            }
+            (Set::Sim(set), SourceId::Sim(source)) => {
+                Readiness::$call(set, &source $(, $argument)*)
+            }
             _ => Err(of_another_world()),
         }
     };
@@ -95,16 +149,35 @@ impl Readiness for Set {
 
     fn another(&self) -> io::Result<Self> {
         Ok(match self {
+            #[cfg(target_os = "linux")]
             Self::Epoll(set) => Self::Epoll(set.another()?),
+            Self::Mio(set) => Self::Mio(set.another()?),
+            #[cfg(target_os = "linux")]
+            Self::KqueueRules(set) => Self::KqueueRules(set.another()?),
             Self::Sim(set) => Self::Sim(set.another()?),
         })
     }
 
     fn waker(&self) -> io::Result<Waker> {
         Ok(match self {
+            #[cfg(target_os = "linux")]
             Self::Epoll(set) => Waker::Epoll(set.waker()?),
+            Self::Mio(set) => Waker::Mio(set.waker()?),
+            #[cfg(target_os = "linux")]
+            Self::KqueueRules(set) => Waker::Mio(set.waker()?),
             Self::Sim(set) => Waker::Sim(set.waker()?),
         })
+    }
+
+    fn reports_untaken(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Epoll(set) => set.reports_untaken(),
+            Self::Mio(set) => set.reports_untaken(),
+            #[cfg(target_os = "linux")]
+            Self::KqueueRules(set) => set.reports_untaken(),
+            Self::Sim(set) => set.reports_untaken(),
+        }
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
@@ -132,16 +205,16 @@ impl Readiness for Set {
     }
 
     fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
-        match (self, source.id()) {
-            (Self::Epoll(set), SourceId::Descriptor(source)) => set.remove(&source),
-            (Self::Sim(set), SourceId::Sim(source)) => set.remove(source),
-            _ => Err(of_another_world()),
-        }
+        of_kind!(self, source, remove)
     }
 
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
         match self {
+            #[cfg(target_os = "linux")]
             Self::Epoll(set) => set.wait(limit, each),
+            Self::Mio(set) => set.wait(limit, each),
+            #[cfg(target_os = "linux")]
+            Self::KqueueRules(set) => set.wait(limit, each),
             Self::Sim(set) => Readiness::wait(set, limit, each),
         }
     }
@@ -150,14 +223,18 @@ impl Readiness for Set {
 impl Wake<Set> for Waker {
     fn wake(&self) {
         match self {
+            #[cfg(target_os = "linux")]
             Self::Epoll(waker) => waker.wake(),
+            Self::Mio(waker) => waker.wake(),
             Self::Sim(waker) => waker.wake(),
         }
     }
 
     fn clear(&self) {
         match self {
+            #[cfg(target_os = "linux")]
             Self::Epoll(waker) => waker.clear(),
+            Self::Mio(waker) => waker.clear(),
             Self::Sim(waker) => waker.clear(),
         }
     }
@@ -191,6 +268,10 @@ impl Readiness for SimSet {
 
     fn waker(&self) -> io::Result<SimWaker> {
         Ok(SimWaker::new(self.world()))
+    }
+
+    fn reports_untaken(&self) -> bool {
+        true
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {

@@ -185,6 +185,10 @@ impl Readiness for Scarce {
         self.0.waker().map(ScarceWaker)
     }
 
+    fn reports_untaken(&self) -> bool {
+        self.0.reports_untaken()
+    }
+
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
         add(|| self.0.add_stream(&Below(source), token, edges))
     }

@@ -376,6 +376,10 @@ impl Readiness for Set {
         Ok(Waker(Handle(KERNEL.make(Kind::Waker { awake: false }))))
     }
 
+    fn reports_untaken(&self) -> bool {
+        true
+    }
+
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
         self.put(Self::item(source, token, edges | Edges::HANGUP, false))
     }

@@ -55,6 +55,10 @@ impl Readiness for Epoll {
         EventFd::new()
     }
 
+    fn reports_untaken(&self) -> bool {
+        true
+    }
+
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
         let data = EventData::new_u64(token);
         Ok(epoll::add(&self.0, source.id(), data, stream_flags(edges))?)
@@ -184,49 +188,5 @@ impl Wake<Epoll> for EventFd {
 impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ready(set: &Epoll) -> Vec<u64> {
-        let mut tokens = Vec::new();
-        set.wait(Some(Duration::ZERO), |ready| tokens.push(ready.token))
-            .unwrap();
-        tokens
-    }
-
-    #[test]
-    fn a_nested_set_is_reported_once_per_event_and_can_be_muted() {
-        let (outer, inner) = (Epoll::new().unwrap(), Epoll::new().unwrap());
-        let waker = EventFd::new().unwrap();
-        inner.add_level(&waker, 1).unwrap();
-        outer.add_set(&inner, 2).unwrap();
-        waker.wake();
-        assert_eq!(ready(&outer), [2]);
-        assert_eq!(ready(&outer), []);
-        waker.wake();
-        assert_eq!(ready(&outer), [2]);
-        outer.mute(&inner, 2).unwrap();
-        waker.wake();
-        assert_eq!(ready(&outer), []);
-        outer.unmute(&inner, 2).unwrap();
-        assert_eq!(ready(&outer), [2]);
-    }
-
-    #[test]
-    fn wakes_count_once_and_are_cleared_once() {
-        let (set, waker) = (Epoll::new().unwrap(), EventFd::new().unwrap());
-        set.add_level(&waker, 7).unwrap();
-        waker.wake();
-        waker.wake();
-        assert_eq!(ready(&set), [7]);
-        waker.clear();
-        assert_eq!(ready(&set), []);
-        set.remove(&waker).unwrap();
-        waker.wake();
-        assert_eq!(ready(&set), []);
     }
 }

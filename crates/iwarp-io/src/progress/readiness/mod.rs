@@ -3,7 +3,14 @@
 //! Everything that knows an operating system's readiness interface sits behind [`Readiness`] and [`Wake`]; the rest of the
 //! crate sees sets of sources, edges and wake-ups.
 
+#[cfg(target_os = "linux")]
 pub mod epoll;
+pub mod interface;
+#[cfg(target_os = "linux")]
+pub mod kqueue_rules;
+pub mod mio;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
 
 use std::io;
 use std::time::Duration;
@@ -54,10 +61,21 @@ pub trait Readiness: Watch<Self> + Sized {
     ///
     /// As [`another`](Self::another).
     fn waker(&self) -> io::Result<Self::Waker>;
+    /// Whether a set in this one is reported for every event in it, also while earlier ones are still in it. Otherwise it is
+    /// reported once, and not again until a thread has waited on it: whoever learns that it is ready has to do that.
+    fn reports_untaken(&self) -> bool;
     /// Adds a stream, reported once per edge: for `READ` alone, or for `WRITE` as well. What it is ready for already is
     /// reported too.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` for a source that is in the set, here and in the other methods that add one; the system's.
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
     /// Changes what a stream is reported for; readiness is looked at anew.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a source that is not in the set, here and in the other methods that need one; the system's.
     fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
     /// Adds a source that stays reported for as long as it is ready.
     fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
@@ -69,7 +87,9 @@ pub trait Readiness: Watch<Self> + Sized {
     fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Takes a source out.
     fn remove(&self, source: &impl Watch<Self>) -> io::Result<()>;
-    /// Waits for at most `limit` (`None`: without limit) and hands every ready source to `each`; returns how many.
+    /// Waits for at most `limit` (`None`: without limit) and hands what is ready to `each`; returns how often that was, which
+    /// may be 0 before the time is over. A source that can be read and written may be two. While another thread waits on the
+    /// same set, that one may be handed everything; a limit of zero does not wait for it.
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize>;
 }
 

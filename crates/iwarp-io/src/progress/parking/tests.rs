@@ -1,0 +1,148 @@
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+
+use super::*;
+use crate::progress::domain::{Source, Turn};
+use crate::progress::readiness::epoll::Epoll;
+use crate::progress::readiness::kqueue_rules::KqueueRules;
+use crate::progress::readiness::mio::Mio;
+use crate::progress::{Edges, Watch};
+
+/// Reads what comes, into the void.
+struct Reader {
+    stream: UnixStream,
+    token: OnceLock<u64>,
+    received: AtomicUsize,
+}
+
+impl Reader {
+    fn new<S: Readiness>(domain: &Domain<S>) -> (Arc<Self>, UnixStream)
+    where
+        UnixStream: Watch<S>,
+    {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let reader = Arc::new(Self {
+            stream: ours,
+            token: OnceLock::new(),
+            received: AtomicUsize::new(0),
+        });
+        let source = Arc::downgrade(&(Arc::clone(&reader) as Arc<dyn Source<S>>));
+        let token = domain.add(&reader.stream, source, Edges::READ).unwrap();
+        reader.token.set(token).unwrap();
+        (reader, theirs)
+    }
+
+    fn received(&self) -> usize {
+        self.received.load(Ordering::SeqCst)
+    }
+}
+
+impl<S: Readiness> Source<S> for Reader
+where
+    UnixStream: Watch<S>,
+{
+    fn ready(&self, _: Edges) -> Turn {
+        let mut octets = 0;
+        while let Ok(count @ 1..) = (&self.stream).read(&mut [0; 16]) {
+            octets += count;
+        }
+        self.received.fetch_add(octets, Ordering::SeqCst);
+        Turn {
+            octets,
+            ..Turn::default()
+        }
+    }
+}
+
+/// A file with one completion queue, on which a Notify is armed.
+struct Waiting<S: Readiness> {
+    parking: Parking<S>,
+    domain: Arc<Domain<S>>,
+}
+
+impl<S: Readiness> Waiting<S> {
+    fn new(set: S) -> Self {
+        let parked = Arc::default();
+        let control = Arc::new(Domain::new(set.another().unwrap(), Arc::clone(&parked)));
+        let domain_set = set.another().unwrap();
+        let background = Background::new(set).unwrap();
+        let parking = Parking::new(&control, &background, &parked, Environment::System).unwrap();
+        let domain = Arc::new(Domain::new(domain_set, parking.parked()));
+        let token = parking.add_queue(&domain);
+        domain.add_interest();
+        parking.arm(&domain, token);
+        Self { parking, domain }
+    }
+
+    /// Waits until a reader has so much, while its peer sends when the thread is about to sleep: no poll of the hot
+    /// sources comes after that. Fails when the thread is still asleep after a long time.
+    fn park_until(&self, reader: &Reader, wanted: usize, peer: &UnixStream) {
+        let looks = AtomicUsize::new(0);
+        let done = || {
+            // The fifth look is the last one before the sleep.
+            if looks.fetch_add(1, Ordering::SeqCst) == 4 {
+                (&mut &*peer).write_all(b".").unwrap();
+            }
+            reader.received() >= wanted
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !done() {
+            self.parking.park(&done, Some(deadline), || {}).unwrap();
+            assert!(Instant::now() < deadline, "the thread was not woken");
+        }
+        assert_eq!(reader.received(), wanted);
+    }
+}
+
+/// All streams of the queue are busy ones, which a woken thread asks directly: it reads what has come, and needs nothing
+/// of the queue's set. The next octet wakes it all the same.
+fn a_thread_is_woken_again_after_it_was_content_with_the_hot_sources<S: Readiness + 'static>(set: S)
+where
+    UnixStream: Watch<S>,
+{
+    let waiting = Waiting::new(set);
+    let (reader, peer) = Reader::new(&waiting.domain);
+    for wanted in 1..=20 {
+        waiting.park_until(&reader, wanted, &peer);
+    }
+}
+
+/// The same of an application that waits for the file's descriptor, in a set of its own that reports edges.
+fn whoever_waits_outside_is_told_again_and_only_then<S: Readiness + 'static>(set: S)
+where
+    UnixStream: Watch<S>,
+{
+    let application = set.another().unwrap();
+    let waiting = Waiting::new(set);
+    application.add_set(waiting.parking.outside(), 1).unwrap();
+    let (reader, mut peer) = Reader::new(&waiting.domain);
+    let is_told = || application.wait(Some(Duration::ZERO), |_| {}).unwrap() > 0;
+    for wanted in 1..=20 {
+        assert!(!is_told());
+        peer.write_all(b".").unwrap();
+        assert!(is_told());
+        waiting.parking.progress();
+        assert_eq!(reader.received(), wanted);
+    }
+}
+
+macro_rules! over_each {
+    ($($test:ident),+ $(,)?) => {
+        mod epoll {
+            $(#[test] fn $test() { super::$test(super::Epoll::new().unwrap()); })+
+        }
+        mod mio {
+            $(#[test] fn $test() { super::$test(super::Mio::new().unwrap()); })+
+        }
+        mod kqueue_rules {
+            $(#[test] fn $test() { super::$test(super::KqueueRules::new().unwrap()); })+
+        }
+    };
+}
+
+over_each!(
+    a_thread_is_woken_again_after_it_was_content_with_the_hot_sources,
+    whoever_waits_outside_is_told_again_and_only_then,
+);

@@ -1,0 +1,86 @@
+//! Which of the system's interfaces tells what is ready, and how a user chooses another one.
+
+use std::ffi::OsStr;
+use std::io;
+use std::sync::OnceLock;
+
+/// The environment variable that names an interface.
+pub const VARIABLE: &str = "SOFTND_READINESS";
+
+/// An interface to the system's readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// Linux's epoll.
+    #[cfg(target_os = "linux")]
+    Epoll,
+    /// mio, over whatever the system has.
+    Mio,
+    /// mio, kept to a rule of kqueue's.
+    #[cfg(target_os = "linux")]
+    KqueueRules,
+}
+
+/// All that there are here, by their names. The first one is used unless another one was asked for.
+///
+/// On Windows, where sets of sources have to be made in user space over AFD polling, there is none yet.
+const ALL: &[(&str, Interface)] = &[
+    #[cfg(target_os = "linux")]
+    ("epoll", Interface::Epoll),
+    ("mio", Interface::Mio),
+    #[cfg(target_os = "linux")]
+    ("kqueue-rules", Interface::KqueueRules),
+];
+
+impl Interface {
+    /// The one that the environment asks for; it is asked once.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput`, if it asks for one that is not there.
+    pub fn chosen() -> io::Result<Self> {
+        static CHOSEN: OnceLock<Result<Interface, String>> = OnceLock::new();
+        let chosen = CHOSEN.get_or_init(|| Self::named(std::env::var_os(VARIABLE).as_deref()));
+        chosen
+            .clone()
+            .map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
+    fn named(name: Option<&OsStr>) -> Result<Self, String> {
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return Ok(ALL[0].1);
+        };
+        let known = ALL.iter().find(|(known, _)| name == *known);
+        known.map(|(_, interface)| *interface).ok_or_else(|| {
+            let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+            format!(
+                "{VARIABLE} is {name:?}, which is no way to learn what is ready; on this system it can be {}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_interface_is_used_unless_another_is_named() {
+        for name in [None, Some(OsStr::new(""))] {
+            assert_eq!(Interface::named(name), Ok(ALL[0].1));
+        }
+        for (name, interface) in ALL {
+            assert_eq!(Interface::named(Some(OsStr::new(name))), Ok(*interface));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_unknown_interface_is_refused_with_a_list_of_those_there_are() {
+        assert_eq!(
+            Interface::named(Some(OsStr::new("poll"))).unwrap_err(),
+            "SOFTND_READINESS is \"poll\", which is no way to learn what is ready; on this system it can be epoll, mio, \
+             kqueue-rules"
+        );
+    }
+}

@@ -1,0 +1,351 @@
+//! The readiness interface over mio, which has one for every Unix: kqueue on macOS and the BSDs, epoll on Linux.
+//!
+//! mio reports edges only, has no way to mute a source, and one thread at a time waits in a `Poll`. Beyond that:
+//!
+//! - A level is registered again right after it was reported, inside the wait: the system looks at it anew, so that it
+//!   is reported again for as long as it is ready, and so that sets around this one see that meanwhile.
+//! - A muted source is deregistered, and registered again when it is unmuted.
+//! - The set keeps a list of its sources. kqueue says neither that a source was there already nor that there was none.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::unix::{SourceFd, pipe};
+use mio::{Events, Interest, Poll, Registry, Token};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
+
+/// A set of sources, mio's `Poll`. It takes two descriptors.
+#[derive(Debug)]
+pub struct Mio {
+    /// Locked by the thread that waits.
+    poll: Mutex<(Poll, Events)>,
+    /// For all other calls, which are made while a thread waits as well. Its descriptor is the one by which other sets know this one.
+    registry: Registry,
+    sources: Mutex<Sources>,
+    /// The set has had a level: each wait looks whether it has reported one.
+    any_level: AtomicBool,
+}
+
+/// The sources of a set.
+#[derive(Debug, Default)]
+struct Sources {
+    registered: HashMap<RawFd, Registered>,
+    levels: Vec<(Token, RawFd)>,
+}
+
+/// What is known of a source.
+#[derive(Clone, Copy, Debug)]
+struct Registered {
+    token: u64,
+    interest: Interest,
+    /// It stays reported for as long as it is ready.
+    level: bool,
+    /// It is not registered with the system for now.
+    muted: bool,
+}
+
+/// A token as mio has them.
+fn system_token(token: u64) -> io::Result<Token> {
+    let cut = |_| {
+        io::Error::new(
+            io::ErrorKind::Unsupported,
+            "sets of mio need a system of 64 bits",
+        )
+    };
+    usize::try_from(token).map(Token).map_err(cut)
+}
+
+impl AsFd for Mio {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.registry.as_fd()
+    }
+}
+
+/// Whatever has a descriptor is known by it.
+impl<T: AsFd> Watch<Mio> for T {
+    fn id(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+impl Mio {
+    /// An empty set.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors or memory left.
+    pub fn new() -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let registry = poll.registry().try_clone()?;
+        Ok(Self {
+            poll: Mutex::new((poll, Events::with_capacity(BATCH))),
+            registry,
+            sources: Mutex::default(),
+            any_level: AtomicBool::new(false),
+        })
+    }
+
+    fn add(&self, source: BorrowedFd<'_>, new: Registered) -> io::Result<()> {
+        let descriptor = source.as_raw_fd();
+        let token = system_token(new.token)?;
+        let mut sources = self.sources.lock();
+        // An entry under another token is of a source that was closed without being taken out. The system has forgotten it,
+        // and has given its number to this one.
+        let old = sources.registered.get(&descriptor);
+        if old.is_some_and(|old| old.token == new.token) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if new.level {
+            // Before a wait can report it. That wait then needs the lock to register it again.
+            self.any_level.store(true, Ordering::SeqCst);
+        }
+        self.registry
+            .register(&mut SourceFd(&descriptor), token, new.interest)?;
+        sources.forget(descriptor);
+        sources.registered.insert(descriptor, new);
+        if new.level {
+            sources.levels.push((token, descriptor));
+        }
+        Ok(())
+    }
+
+    /// Has the system look at a source anew, which may be muted.
+    fn look_anew(&self, source: BorrowedFd<'_>, now: Registered) -> io::Result<()> {
+        let descriptor = source.as_raw_fd();
+        let token = system_token(now.token)?;
+        let mut sources = self.sources.lock();
+        let known = sources
+            .registered
+            .get_mut(&descriptor)
+            .ok_or(io::ErrorKind::NotFound)?;
+        let source = &mut SourceFd(&descriptor);
+        if known.muted {
+            self.registry.register(source, token, now.interest)?;
+        } else {
+            self.registry.reregister(source, token, now.interest)?;
+        }
+        *known = now;
+        Ok(())
+    }
+
+    /// Registers a source again that was reported, if it is a level: the system looks at it anew.
+    fn rearm(&self, token: Token) -> io::Result<()> {
+        let sources = self.sources.lock();
+        let level = sources.levels.iter().find(|(level, _)| *level == token);
+        match level {
+            Some((_, descriptor)) => {
+                self.registry
+                    .reregister(&mut SourceFd(descriptor), token, Interest::READABLE)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The right to wait, unless another thread has it for longer than `limit`.
+    fn turn(&self, limit: Option<Duration>) -> Option<MutexGuard<'_, (Poll, Events)>> {
+        match limit {
+            None => Some(self.poll.lock()),
+            Some(Duration::ZERO) => self.poll.try_lock(),
+            Some(limit) => self.poll.try_lock_for(limit),
+        }
+    }
+
+    /// As [`wait`](Readiness::wait); `None` when another thread waits here, which then takes what there is.
+    pub(super) fn wait_alone(
+        &self,
+        limit: Option<Duration>,
+        mut each: impl FnMut(Ready),
+    ) -> io::Result<Option<usize>> {
+        let Some(mut turn) = self.turn(limit) else {
+            return Ok(None);
+        };
+        let (poll, events) = &mut *turn;
+        match poll.poll(events, limit) {
+            // A signal is as good as nothing ready: every caller looks again by itself.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Some(0)),
+            other => other?,
+        }
+        let any_level = self.any_level.load(Ordering::SeqCst);
+        let mut count = 0;
+        for event in events.iter() {
+            count += 1;
+            each(Ready {
+                token: event.token().0 as u64,
+                edges: edges(event),
+            });
+            if any_level {
+                self.rearm(event.token())?;
+            }
+        }
+        Ok(Some(count))
+    }
+}
+
+impl Readiness for Mio {
+    type Id<'a> = BorrowedFd<'a>;
+    type Waker = Pipe;
+
+    fn another(&self) -> io::Result<Self> {
+        Self::new()
+    }
+
+    fn waker(&self) -> io::Result<Pipe> {
+        Pipe::new()
+    }
+
+    fn reports_untaken(&self) -> bool {
+        // kqueue does not, and progress made where none was needed does no harm.
+        cfg!(target_os = "linux")
+    }
+
+    fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        self.add(source.id(), Registered::stream(token, edges))
+    }
+
+    fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        self.look_anew(source.id(), Registered::stream(token, edges))
+    }
+
+    fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        let level = Registered {
+            level: true,
+            ..Registered::set(token)
+        };
+        self.add(source.id(), level)
+    }
+
+    fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.add(source.id(), Registered::set(token))
+    }
+
+    fn mute(&self, source: &impl Watch<Self>, _: u64) -> io::Result<()> {
+        let descriptor = source.id().as_raw_fd();
+        let mut sources = self.sources.lock();
+        let known = sources
+            .registered
+            .get_mut(&descriptor)
+            .ok_or(io::ErrorKind::NotFound)?;
+        if !known.muted {
+            self.registry.deregister(&mut SourceFd(&descriptor))?;
+            known.muted = true;
+        }
+        Ok(())
+    }
+
+    fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.look_anew(source.id(), Registered::set(token))
+    }
+
+    fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
+        let descriptor = source.id().as_raw_fd();
+        let mut sources = self.sources.lock();
+        let known = sources.forget(descriptor).ok_or(io::ErrorKind::NotFound)?;
+        if known.muted {
+            return Ok(());
+        }
+        self.registry.deregister(&mut SourceFd(&descriptor))
+    }
+
+    fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
+        Ok(self.wait_alone(limit, each)?.unwrap_or(0))
+    }
+}
+
+impl Sources {
+    fn forget(&mut self, descriptor: RawFd) -> Option<Registered> {
+        let known = self.registered.remove(&descriptor)?;
+        if known.level {
+            self.levels.retain(|(_, level)| *level != descriptor);
+        }
+        Some(known)
+    }
+}
+
+impl Registered {
+    fn stream(token: u64, edges: Edges) -> Self {
+        let mut interest = Interest::READABLE;
+        if edges.contains(Edges::WRITE) {
+            interest |= Interest::WRITABLE;
+        }
+        Self {
+            interest,
+            ..Self::set(token)
+        }
+    }
+
+    fn set(token: u64) -> Self {
+        Self {
+            token,
+            interest: Interest::READABLE,
+            level: false,
+            muted: false,
+        }
+    }
+}
+
+fn edges(event: &Event) -> Edges {
+    let mut edges = Edges::empty();
+    if event.is_readable() {
+        edges |= Edges::READ;
+    }
+    if event.is_writable() {
+        edges |= Edges::WRITE;
+    }
+    if event.is_read_closed() || event.is_write_closed() || event.is_error() {
+        edges |= Edges::HANGUP | Edges::READ | Edges::WRITE;
+    }
+    edges
+}
+
+/// Makes a set ready from another thread, a pipe: mio's `Waker` is one for each `Poll`, has no descriptor by which a
+/// further set could report it, and is no level.
+#[derive(Debug)]
+pub struct Pipe {
+    sender: pipe::Sender,
+    receiver: pipe::Receiver,
+}
+
+impl Pipe {
+    fn new() -> io::Result<Self> {
+        let (sender, receiver) = pipe::new()?; // neither end blocks
+        Ok(Self { sender, receiver })
+    }
+
+    /// Makes it ready.
+    pub fn wake(&self) {
+        // The only failure is a full pipe, which is ready already.
+        let _ = (&self.sender).write(&[1]);
+    }
+
+    /// Makes it unready again.
+    pub fn clear(&self) {
+        let mut wakes = [0; 64];
+        // A short read has emptied it. Nothing to read means that it was clear.
+        while (&self.receiver)
+            .read(&mut wakes)
+            .is_ok_and(|count| count == wakes.len())
+        {}
+    }
+}
+
+impl Wake<Mio> for Pipe {
+    fn wake(&self) {
+        self.wake();
+    }
+
+    fn clear(&self) {
+        self.clear();
+    }
+}
+
+impl AsFd for Pipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
+    }
+}

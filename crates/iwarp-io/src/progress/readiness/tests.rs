@@ -1,0 +1,257 @@
+//! What all sets of the system's descriptors have in common, and where they differ.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+fn all_ready<S: Readiness>(set: &S) -> Vec<Ready> {
+    let mut all = Vec::new();
+    let count = set.wait(Some(Duration::ZERO), |ready| all.push(ready));
+    assert_eq!(count.unwrap(), all.len());
+    all
+}
+
+fn ready<S: Readiness>(set: &S) -> Vec<u64> {
+    all_ready(set).iter().map(|ready| ready.token).collect()
+}
+
+/// The only source that is ready, and for what.
+fn only<S: Readiness>(set: &S) -> (u64, Edges) {
+    let all = all_ready(set);
+    let edges = all.iter().fold(Edges::empty(), |all, one| all | one.edges);
+    assert!(
+        !all.is_empty() && all.iter().all(|one| one.token == all[0].token),
+        "{all:?}"
+    );
+    (all[0].token, edges)
+}
+
+fn streams() -> (UnixStream, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    (ours, theirs)
+}
+
+fn a_nested_set_is_reported_once_per_event_and_can_be_muted<S: Readiness>(outer: &S) {
+    let inner = outer.another().unwrap();
+    let waker = outer.waker().unwrap();
+    inner.add_level(&waker, 1).unwrap();
+    outer.add_set(&inner, 2).unwrap();
+    waker.wake();
+    assert_eq!(ready(outer), [2]);
+    assert_eq!(ready(outer), []);
+    waker.wake();
+    let untaken = ready(outer);
+    assert_eq!(untaken.len(), usize::from(outer.reports_untaken()));
+    assert_eq!(ready(&inner), [1]);
+    waker.wake();
+    assert_eq!(ready(outer), [2]);
+    outer.mute(&inner, 2).unwrap();
+    waker.wake();
+    assert_eq!(ready(outer), []);
+    outer.mute(&inner, 2).unwrap();
+    outer.unmute(&inner, 2).unwrap();
+    assert_eq!(ready(outer), [2]);
+    // What is there already is reported at once, also to a further set.
+    let another = outer.another().unwrap();
+    another.add_set(&inner, 3).unwrap();
+    assert_eq!(ready(&another), [3]);
+    // A muted set can be taken out, and one that was taken out can be added.
+    outer.mute(&inner, 2).unwrap();
+    outer.remove(&inner).unwrap();
+    outer.add_set(&inner, 4).unwrap();
+    assert_eq!(ready(outer), [4]);
+}
+
+fn wakes_count_once_and_are_cleared_once<S: Readiness>(set: &S) {
+    let waker = set.waker().unwrap();
+    set.add_level(&waker, 7).unwrap();
+    assert_eq!(ready(set), []);
+    for _ in 0..200 {
+        waker.wake();
+    }
+    assert_eq!((ready(set), ready(set)), (vec![7], vec![7]));
+    waker.clear();
+    assert_eq!(ready(set), []);
+    waker.clear();
+    waker.wake();
+    assert_eq!(ready(set), [7]);
+    set.remove(&waker).unwrap();
+    assert_eq!(ready(set), []);
+    waker.wake();
+    assert_eq!(ready(set), []);
+}
+
+/// A set that was looked at without anything being done about it is still ready to the sets around it.
+fn a_level_is_seen_from_outside_after_it_was_reported<S: Readiness>(inner: &S) {
+    let [outer, outmost] = [(); 2].map(|()| inner.another().unwrap());
+    let waker = inner.waker().unwrap();
+    inner.add_level(&waker, 1).unwrap();
+    outer.add_level(inner, 2).unwrap();
+    outmost.add_level(&outer, 3).unwrap();
+    waker.wake();
+    for _ in 0..3 {
+        assert_eq!(ready(inner), [1]);
+        assert_eq!(ready(&outmost), [3]);
+        assert_eq!(ready(&outer), [2]);
+    }
+    waker.clear();
+    assert_eq!(ready(&outmost), []);
+}
+
+fn a_stream_is_reported_once_for_what_was_asked<S: Readiness>(set: &S)
+where
+    UnixStream: Watch<S>,
+{
+    let (mut ours, mut theirs) = streams();
+    set.add_stream(&ours, 1, Edges::READ).unwrap();
+    assert_eq!(ready(set), []);
+    theirs.write_all(b"1").unwrap();
+    assert_eq!(only(set), (1, Edges::READ));
+    assert_eq!(ready(set), []);
+    theirs.write_all(b"2").unwrap();
+    assert_eq!(only(set), (1, Edges::READ));
+    // A change looks at the stream anew.
+    set.change_stream(&ours, 1, Edges::READ | Edges::WRITE)
+        .unwrap();
+    assert_eq!(only(set), (1, Edges::READ | Edges::WRITE));
+    assert_eq!(ours.read(&mut [0; 8]).unwrap(), 2);
+    while ours.write(&[0; 4096]).is_ok() {}
+    assert_eq!(ready(set), []);
+    while theirs.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
+    assert_eq!(only(set).1 & Edges::WRITE, Edges::WRITE);
+    set.change_stream(&ours, 1, Edges::READ).unwrap();
+    assert_eq!(ready(set), []);
+    drop(theirs);
+    assert!(only(set).1.contains(Edges::READ | Edges::HANGUP));
+}
+
+/// Whoever has taken a stream out or put it in learns that it was so, whatever the system says.
+fn a_set_knows_its_sources<S: Readiness>(set: &S)
+where
+    UnixStream: Watch<S>,
+{
+    let (stream, _theirs) = streams();
+    let kind = |result: io::Result<()>| result.map_err(|error| error.kind());
+    let twice = |set: &S| kind(set.add_stream(&stream, 1, Edges::READ));
+    assert_eq!(twice(set), Ok(()));
+    assert_eq!(twice(set), Err(ErrorKind::AlreadyExists));
+    assert_eq!(kind(set.remove(&stream)), Ok(()));
+    let missing = Err(ErrorKind::NotFound);
+    assert_eq!(kind(set.remove(&stream)), missing);
+    assert_eq!(kind(set.change_stream(&stream, 1, Edges::READ)), missing);
+    assert_eq!(kind(set.mute(&stream, 1)), missing);
+    assert_eq!(kind(set.unmute(&stream, 1)), missing);
+    // It has not come back by being changed.
+    assert_eq!(twice(set), Ok(()));
+}
+
+/// A source that is closed leaves its sets; another one that is given its number has nothing to do with it.
+fn a_closed_source_is_in_no_set<S: Readiness>(outer: &S) {
+    // Others open and close descriptors at the same time: one of many rounds gets the number again.
+    for token in 0..100 {
+        let inner = outer.another().unwrap();
+        let waker = outer.waker().unwrap();
+        inner.add_level(&waker, 1).unwrap();
+        outer.add_set(&inner, token).unwrap();
+        waker.wake();
+        assert_eq!(ready(outer), [token]);
+        drop(inner);
+        assert_eq!(ready(outer), []);
+    }
+}
+
+/// A thread that looks without waiting is not held up by one that sleeps.
+fn a_look_ends_while_another_thread_sleeps<S: Readiness + Sync>(set: &S)
+where
+    S::Waker: Sync,
+{
+    let waker = set.waker().unwrap();
+    set.add_level(&waker, 5).unwrap();
+    std::thread::scope(|scope| {
+        let (says, hears) = std::sync::mpsc::channel();
+        let sleeper = scope.spawn(move || {
+            says.send(()).unwrap();
+            let mut tokens = Vec::new();
+            let begun = std::time::Instant::now();
+            // The limit is there only to end a hang.
+            let limit = Duration::from_secs(60);
+            while tokens.is_empty() && begun.elapsed() < limit {
+                let waited = set.wait(Some(limit), |ready| tokens.push(ready.token));
+                waited.unwrap();
+            }
+            tokens
+        });
+        hears.recv().unwrap();
+        for _ in 0..1000 {
+            assert_eq!(ready(set), []);
+        }
+        waker.wake();
+        assert_eq!(sleeper.join().unwrap(), [5]);
+    });
+}
+
+fn a_wait_ends_when_its_time_is_over<S: Readiness>(set: &S) {
+    let limit = Duration::from_millis(2);
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < limit {
+        let left = limit.saturating_sub(begun.elapsed());
+        assert_eq!(set.wait(Some(left), |_| {}).unwrap(), 0);
+    }
+}
+
+macro_rules! over_each {
+    ($($test:ident),+ $(,)?) => {
+        mod epoll {
+            $(#[test] fn $test() {
+                super::$test(&super::super::epoll::Epoll::new().unwrap());
+            })+
+        }
+        mod mio {
+            $(#[test] fn $test() {
+                super::$test(&super::super::mio::Mio::new().unwrap());
+            })+
+        }
+        mod kqueue_rules {
+            $(#[test] fn $test() {
+                super::$test(&super::super::kqueue_rules::KqueueRules::new().unwrap());
+            })+
+        }
+    };
+}
+
+over_each!(
+    a_nested_set_is_reported_once_per_event_and_can_be_muted,
+    wakes_count_once_and_are_cleared_once,
+    a_level_is_seen_from_outside_after_it_was_reported,
+    a_stream_is_reported_once_for_what_was_asked,
+    a_set_knows_its_sources,
+    a_closed_source_is_in_no_set,
+    a_look_ends_while_another_thread_sleeps,
+    a_wait_ends_when_its_time_is_over,
+);
+
+/// A thread that sleeps over a set under kqueue's rule sleeps on while what was reported in it grows.
+#[test]
+fn an_untaken_set_ends_no_sleep_under_kqueues_rule() {
+    let outer = super::kqueue_rules::KqueueRules::new().unwrap();
+    let inner = outer.another().unwrap();
+    let (mut ours, mut theirs) = streams();
+    inner.add_stream(&ours, 1, Edges::READ).unwrap();
+    outer.add_set(&inner, 2).unwrap();
+    theirs.write_all(b"1").unwrap();
+    assert_eq!(ready(&outer), [2]);
+    // The stream is read, and the set is not waited on.
+    assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+    theirs.write_all(b"2").unwrap();
+    let (limit, begun) = (Duration::from_millis(3), std::time::Instant::now());
+    let waited = outer.wait(Some(limit), |ready| panic!("{ready:?}"));
+    assert_eq!(waited.unwrap(), 0);
+    assert!(begun.elapsed() >= limit);
+    // From here on it is reported as before.
+    assert_eq!(ready(&inner), [1]);
+    theirs.write_all(b"3").unwrap();
+    assert_eq!(ready(&outer), [2]);
+}
