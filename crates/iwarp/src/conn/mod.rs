@@ -43,8 +43,9 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+pub use crate::mpa::{Markers, Ready, Role};
 pub use batch::{Piece, PieceRef, TxBatch, TxLimit};
-pub use config::{Markers, QueueSizes, Ready, Role, StreamConfig, StreamEnd};
+pub use config::{QueueSizes, StreamConfig, StreamEnd};
 pub use counters::{Counters, Traffic};
 pub use event::Event;
 pub use fault::Fault;

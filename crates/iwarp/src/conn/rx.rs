@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use super::Connection;
-use super::config::{Role, StreamEnd};
+use super::config::StreamEnd;
 use super::early::Early;
 use super::end::{About, Cause, Phase};
 use super::event::Notice;
@@ -18,7 +18,7 @@ use super::tx::{Asked, Asker, Inbound};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
-use crate::mpa::fpdu;
+use crate::mpa::{Role, fpdu};
 use crate::rdmap::{Opcode, OperationError, ProtectionError, ReadRequest, Terminate};
 use crate::types::{RemoteAddress, STag};
 

@@ -2,14 +2,13 @@
 
 use super::Connection;
 use super::batch::{MAX_PARTS, TxBatch};
-use super::config::Ready;
 use super::end::Failing;
 use super::frame::{self, Budget, Framing};
 use super::tx::{Asked, Asker, Current, Last, Outbound, Step};
 use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
-use crate::mpa::{Crc, fpdu, marker};
+use crate::mpa::{Crc, Ready, fpdu, marker};
 use crate::rdmap::{Opcode, ProtectionError, ReadRequest, Terminate, TerminateCode, control};
 use crate::types::{RemoteAddress, STag, Sge};
 

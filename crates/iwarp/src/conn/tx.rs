@@ -8,13 +8,12 @@ use std::collections::VecDeque;
 
 use super::Connection;
 use super::batch::{TxBatch, TxLimit};
-use super::config::Ready;
 use super::end::{About, Failing, Phase};
 use super::frame::Budget;
 use super::work::Operation;
 use crate::ddp::{Header, TaggedHeader, UntaggedHeader};
 use crate::memory::{Memory, Span};
-use crate::mpa::fpdu;
+use crate::mpa::{Ready, fpdu};
 use crate::rdmap::{AtomicRequest, ReadRequest, Terminate};
 use crate::types::RemoteAddress;
 

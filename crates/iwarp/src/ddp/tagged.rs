@@ -5,7 +5,7 @@ use core::fmt;
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::header::{LAST, TAGGED, Truncated, VERSION, VERSION_MASK};
+use super::control::{LAST, TAGGED, Truncated, VERSION, VERSION_MASK};
 use crate::types::STag;
 
 /// What can be wrong with a tagged segment, RFC 5041 section 7.2, error type 1.

@@ -5,7 +5,7 @@ use core::fmt;
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::header::{LAST, Qn, Truncated, VERSION, VERSION_MASK};
+use super::control::{LAST, Qn, Truncated, VERSION, VERSION_MASK};
 
 /// What can be wrong with an untagged segment, RFC 5041 section 7.2, error type 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

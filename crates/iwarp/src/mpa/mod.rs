@@ -8,11 +8,13 @@
 pub mod crc;
 pub mod fpdu;
 pub mod marker;
+mod role;
 pub mod startup;
 
 use core::fmt;
 
 pub use crc::{Crc, crc32c};
+pub use role::{Markers, Ready, Role};
 
 /// What goes wrong in MPA: one variant is one MPA error code, RFC 5044 §8 and RFC 6581 §8. All of them map to a Terminate
 /// of layer 2, type 0, with [`Error::code`] as the code.

@@ -5,7 +5,7 @@ use core::fmt;
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::OperationError;
+use super::error::OperationError;
 use crate::types::{RemoteAddress, STag};
 
 const FETCH_ADD: u32 = 0x0;

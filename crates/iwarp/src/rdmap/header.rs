@@ -1,10 +1,7 @@
 //! RDMAP control octet and opcodes, RFC 5040 sections 4.1 and 4.2.
 
-use core::fmt;
-
-use super::{AtomicRequest, AtomicResponse, OperationError, ReadRequest, Terminate};
-use crate::ddp::{self, Qn};
-use crate::types::STag;
+use super::error::OperationError;
+use crate::ddp::Qn;
 
 /// RV: the two bits of the version.
 pub const VERSION_MASK: u8 = 0xc0;
@@ -161,48 +158,4 @@ impl Opcode {
 /// The control octet of a message; reserved bits are zero (RDMAP-002).
 pub const fn control(opcode: Opcode) -> u8 {
     VERSION | opcode as u8
-}
-
-/// A whole ULPDU as one line of text, whatever it holds: for logs, traces and captures.
-#[derive(Clone, Copy, Debug)]
-pub struct Describe<'a>(pub &'a [u8]);
-
-impl fmt::Display for Describe<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let segment = match ddp::Segment::parse(self.0) {
-            Ok(segment) => segment,
-            Err(error) => return write!(f, "{error} ({} octets)", self.0.len()),
-        };
-        let (ulp, payload) = match segment {
-            ddp::Segment::Tagged(segment) => (segment.ulp, segment.payload),
-            ddp::Segment::Untagged(segment) => (segment.ulp, segment.payload),
-        };
-        let opcode = match Opcode::parse(ulp) {
-            Ok(opcode) => opcode,
-            Err(error) => return write!(f, "{error} {ulp:#04x}: {segment}"),
-        };
-        write!(f, "{}: {segment}", opcode.name())?;
-        match (opcode, segment) {
-            (Opcode::ReadRequest, _) => match ReadRequest::parse(payload) {
-                Some(request) => write!(f, " {request}"),
-                None => f.write_str(" malformed"),
-            },
-            (Opcode::AtomicRequest, _) => match AtomicRequest::parse(payload) {
-                Ok(request) => write!(f, " {request}"),
-                Err(_) => f.write_str(" malformed"),
-            },
-            (Opcode::AtomicResponse, _) => match AtomicResponse::parse(payload) {
-                Some(response) => write!(f, " {response}"),
-                None => f.write_str(" malformed"),
-            },
-            (Opcode::Terminate, _) => match Terminate::parse(payload, false) {
-                Some(terminate) => write!(f, " {terminate}"),
-                None => f.write_str(" malformed"),
-            },
-            (opcode, ddp::Segment::Untagged(segment)) if opcode.is_invalidating() => {
-                write!(f, " invalidates {}", STag(segment.ulp_word))
-            }
-            _ => Ok(()),
-        }
-    }
 }

@@ -5,7 +5,8 @@
 
 use core::fmt;
 
-use super::{Opcode, ReadRequest, header};
+use super::header::{self, Opcode};
+use super::read::ReadRequest;
 use crate::ddp;
 
 /// M: the DDP Segment Length is valid.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::Ready;
+use crate::mpa::Ready;
 
 /// Octets of a frame without its Private Data.
 pub const HEADER_LEN: usize = 20;

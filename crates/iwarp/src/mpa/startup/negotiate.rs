@@ -5,7 +5,8 @@ use core::fmt;
 use super::frame::{Enhanced, Frame, FrameKind, NOT_NEGOTIATED, ReadyKinds};
 use super::reader::StartupError;
 use crate::mpa::Error;
-use crate::{Markers, ReadLimits, Ready};
+use crate::mpa::{Markers, Ready};
+use crate::types::ReadLimits;
 
 /// What the start-up has settled, for one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,37 +1,10 @@
-//! What both kinds of DDP segment share, RFC 5041 section 4.1.
+//! A DDP segment of either kind, RFC 5041 section 4.
 
 use core::fmt;
 
-use super::{Error, TaggedHeader, TaggedSegment, UntaggedHeader, UntaggedSegment};
-
-/// T: the segment is tagged, and its header the shorter one (DDP-020).
-pub const TAGGED: u8 = 0x80;
-/// L: the last segment of its message.
-pub const LAST: u8 = 0x40;
-/// DV: the two bits of the version.
-pub const VERSION_MASK: u8 = 0x03;
-/// The version of RFC 5041, which belongs to both MPA revisions spoken here (MPA-028).
-pub const VERSION: u8 = 0x01;
-
-/// Queue number of an untagged segment, RFC 5041 section 4.3. RDMAP gives the first three their meaning (RFC 5040
-/// section 4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Qn(pub u32);
-
-impl Qn {
-    /// Send family.
-    pub const SEND: Self = Self(0);
-    /// Read Requests and Atomic Requests.
-    pub const READ_REQUEST: Self = Self(1);
-    /// The Terminate.
-    pub const TERMINATE: Self = Self(2);
-    /// Atomic Responses (RFC 7306 section 5.2).
-    pub const ATOMIC_RESPONSE: Self = Self(3);
-}
-
-/// The ULPDU is too short for a DDP header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Truncated;
+use super::control::{TAGGED, Truncated};
+use super::tagged::{TaggedError, TaggedHeader, TaggedSegment};
+use super::untagged::{UntaggedError, UntaggedHeader, UntaggedSegment};
 
 /// A DDP header as it came, whatever it says: what a Terminate carries back, and what a dissector shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +57,29 @@ impl Header {
         }
     }
 }
+
+/// Why a ULPDU is not a DDP segment at all. It is told and no more: RDMAP ends the stream, not DDP (DDP-081).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Shorter than the header its T bit asks for.
+    Truncated,
+    /// A tagged segment with a fault of its own.
+    Tagged(TaggedError),
+    /// An untagged segment with a fault of its own.
+    Untagged(UntaggedError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("a ULPDU shorter than its DDP header"),
+            Self::Tagged(error) => error.fmt(f),
+            Self::Untagged(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
 
 /// One DDP segment whose header is complete and of version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
