@@ -1,11 +1,11 @@
 //! From the octets of a stream to ULPDUs: one deframer for streams without markers, and one for streams with markers.
 
-use super::Connection;
-use super::end::About;
+use super::connection::Connection;
 use super::event::Notice;
 use super::fault::Fault;
 use super::receives::ReceiveSource;
 use super::rx::Handled;
+use super::terminated::TerminatedHeaders;
 use crate::memory::Memory;
 use crate::mpa::fpdu::{self, Frame};
 use crate::mpa::marker;
@@ -40,7 +40,7 @@ impl Connection {
                             self.raise(Notice::Stalled);
                             break;
                         }
-                        Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
+                        Err(fault) => self.fail_with(fault, TerminatedHeaders::ulpdu(ulpdu), None),
                     }
                     at += consumed;
                     self.count_frame(consumed);
@@ -74,7 +74,7 @@ impl Connection {
                             self.raise(Notice::Stalled);
                             break;
                         }
-                        Err(fault) => self.fail_with(fault, About::ulpdu(ulpdu), None),
+                        Err(fault) => self.fail_with(fault, TerminatedHeaders::ulpdu(ulpdu), None),
                     }
                     at += consumed;
                     self.count_frame(consumed);

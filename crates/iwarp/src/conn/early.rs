@@ -1,69 +1,56 @@
-//! Payload that goes to its place while its FPDU still arrives.
-//!
-//! An FPDU with a CRC is summed before any of it is placed (MPA-060). Without CRC and markers there is nothing to wait
-//! for once the header is here: all checks of the segment are made then, for its whole length, and the payload follows
-//! as it comes. It is copied from what was received, or the transport reads it straight into [`Connection::landing`].
-//!
-//! Each piece passes the code of an ordinary segment, as if the sender had ended one there, which it may do wherever it
-//! likes. What shows outside is the segment as it came: its header in a Terminate, one FPDU in the counters. Its last
-//! octets stay behind until all of it is here, so that the last word of a message is stored last, and in one piece.
+//! An FPDU whose payload goes to its place while the FPDU still arrives (`placement`).
 
-use super::Connection;
-use super::end::About;
 use super::fault::Fault;
-use super::frame::to_u32;
-use super::receives::{OwnQueue, ReceiveSource};
-use super::rx::Handled;
+use super::terminated::TerminatedHeaders;
 use crate::ddp::{Header, Segment, TaggedSegment, UntaggedSegment};
-use crate::memory::{Access, Memory, Span};
+use crate::memory::Span;
 use crate::mpa::fpdu;
-use crate::rdmap::{Opcode, OperationError};
-use crate::types::RemoteAddress;
+use crate::rdmap::Opcode;
 
 /// How many octets of payload wait for the end of their FPDU: a word.
-const KEPT: u32 = 8;
+pub(super) const KEPT: u32 = 8;
 
 /// An FPDU whose header is here, and good, and whose payload is on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early {
-    header: Header,
-    opcode: Opcode,
+    pub(super) header: Header,
+    pub(super) opcode: Opcode,
     /// Octets of the ULPDU.
-    length: u16,
+    pub(super) length: u16,
     /// Octets of payload, and how many of them are in their place.
-    size: u32,
-    placed: u32,
+    pub(super) size: u32,
+    pub(super) placed: u32,
     /// The place of a tagged segment; that of a Send is its Receive.
-    target: Option<Span>,
+    pub(super) target: Option<Span>,
 }
 
 impl Early {
-    pub(super) const fn about(&self) -> About {
-        About {
+    pub(super) const fn about(&self) -> TerminatedHeaders {
+        TerminatedHeaders {
             header: self.header,
             length: self.length,
             read: None,
         }
     }
 
-    const fn left(&self) -> u32 {
+    pub(super) const fn left(&self) -> u32 {
         self.size - self.placed
     }
 
     /// Payload that need not wait for the end of the FPDU.
-    const fn free(&self) -> u32 {
+    pub(super) const fn free(&self) -> u32 {
         self.left().saturating_sub(KEPT)
     }
 
     /// Octets of the FPDU that are still to come.
-    const fn rest(&self) -> usize {
+    pub(super) const fn rest(&self) -> usize {
         let ulpdu = self.length as usize;
         let trailer = fpdu::fpdu_len(ulpdu) - fpdu::HEADER_LEN - ulpdu;
         self.left() as usize + trailer
     }
 
     /// The next octets of payload as a segment of their own.
-    fn piece<'a>(&self, payload: &'a [u8]) -> Result<Segment<'a>, Fault> {
+    pub(super) fn piece<'a>(&self, payload: &'a [u8]) -> Result<Segment<'a>, Fault> {
         let ends = payload.len() == self.left() as usize;
         Ok(match self.header {
             Header::Tagged(header) => {
@@ -83,183 +70,5 @@ impl Early {
                 })
             }
         })
-    }
-}
-
-impl Connection {
-    /// Where the next octets of the stream belong, if that is known before they are here: a transport that can may read
-    /// them straight into this memory, and says so with [`Connection::handle_landed`]. What it reads behind them goes to
-    /// [`Connection::handle_bytes`].
-    ///
-    /// Known for FPDUs of at least [`StreamConfig::early`](super::StreamConfig::early) octets, when
-    /// [`Connection::handle_bytes`] has taken all it was given.
-    pub fn landing(&self) -> Option<Span> {
-        let early = self.rx.early.as_ref()?;
-        let free = early.free();
-        if free == 0 {
-            return None;
-        }
-        if let Some(target) = early.target {
-            return Some(target.slice(early.placed, free));
-        }
-        let span = self.rx.rest_of_sge(self.rx.received_of_send())?;
-        Some(span.slice(0, free.min(span.len())))
-    }
-
-    /// The next `octets` of the stream were read into the front of [`Connection::landing`].
-    ///
-    /// # Panics
-    ///
-    /// When there was no such place, or it was shorter.
-    pub fn handle_landed(&mut self, octets: u32) {
-        let early = self.rx.early.as_mut().expect("a place to read into");
-        assert!(octets <= early.free(), "more than there was a place for");
-        early.placed += octets;
-        let opcode = early.opcode;
-        self.rx.wanted = early.rest();
-        self.counters.received.payload += u64::from(octets);
-        match early.header {
-            Header::Tagged(header) => {
-                let to = header.to().wrapping_add(u64::from(early.placed));
-                self.rx.tagged_goes_on(opcode, header.stag(), to);
-            }
-            Header::Untagged(_) => {
-                let received = self.rx.received_of_send() + octets;
-                self.rx.send_goes_on(opcode, received);
-            }
-        }
-        if opcode == Opcode::ReadResponse
-            && let Some(read) = self.tx.reads.front_mut()
-        {
-            read.received += octets;
-        }
-    }
-
-    /// `input` is the front of an FPDU of `octets`, more than are here. If it can be placed as it comes, that begins;
-    /// returns how much of it is done with.
-    pub(super) fn begin_early(
-        &mut self,
-        input: &[u8],
-        octets: usize,
-        mem: &impl Memory,
-        receives: impl ReceiveSource,
-    ) -> usize {
-        if octets < self.config.early || !self.rx.seen {
-            return 0;
-        }
-        let Some(early) = self.early(input, mem, receives) else {
-            return 0;
-        };
-        let payload_at = fpdu::HEADER_LEN + early.header.as_bytes().len();
-        self.rx.wanted = early.rest();
-        self.rx.early = Some(early);
-        payload_at + self.continue_early(&input[payload_at..], mem)
-    }
-
-    /// The checks of a whole segment, of which the header is here. What does not pass, or is of another kind, waits for
-    /// its end, and is answered then.
-    fn early(
-        &mut self,
-        input: &[u8],
-        mem: &impl Memory,
-        receives: impl ReceiveSource,
-    ) -> Option<Early> {
-        let (length, ulpdu) = input.split_first_chunk()?;
-        let length = u16::from_be_bytes(*length);
-        let (header, _) = Header::split(ulpdu).ok()?;
-        let size = usize::from(length).checked_sub(header.as_bytes().len())?;
-        let size = u32::try_from(size).ok().filter(|size| *size > KEPT)?;
-        let opcode = Opcode::parse(header.ulp_control()).ok()?;
-        let early = Early {
-            header,
-            opcode,
-            length,
-            size,
-            placed: 0,
-            target: None,
-        };
-        let target = match (opcode, early.piece(&[]).ok()?) {
-            (Opcode::Write, Segment::Tagged(segment)) => {
-                self.continue_tagged(opcode, &segment).ok()?;
-                let at = RemoteAddress {
-                    stag: segment.stag,
-                    to: segment.to,
-                };
-                let access = Access::RemoteWrite;
-                Some(mem.check(at, size, access, self.scope).ok()?)
-            }
-            (Opcode::ReadResponse, Segment::Tagged(segment)) => {
-                let last = header.control() & crate::ddp::LAST != 0;
-                Some(self.check_read_response(&segment, size, last).ok()??)
-            }
-            (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
-                let received = self.check_on_send_queue(opcode, &segment).ok()?;
-                let (receive, _) = self.receive.current_or_drawn(receives, &self.sizes)?;
-                let capacity = receive.length;
-                received
-                    .checked_add(size)
-                    .filter(|total| *total <= capacity)?;
-                if !self.find_receive(mem) {
-                    return None;
-                }
-                None
-            }
-            _ => return None,
-        };
-        Some(Early { target, ..early })
-    }
-
-    /// Places what has come of the FPDU under way; returns how many octets are done with. Once it is whole, none is under
-    /// way any more.
-    pub(super) fn continue_early(&mut self, input: &[u8], mem: &impl Memory) -> usize {
-        let Some(early) = self.rx.early else {
-            return 0;
-        };
-        let whole = input.len() >= early.rest();
-        let payload = if whole {
-            early.left()
-        } else {
-            early.free().min(to_u32(input.len()))
-        };
-        if payload > 0 {
-            let handled = self.handle_piece(&early, &input[..payload as usize], mem);
-            if let Err(fault) = handled {
-                self.fail_with(fault, Some(early.about()), None);
-            }
-        }
-        if whole {
-            // Unless it was the piece that ended the stream.
-            if self.rx.early.take().is_some() {
-                self.rx.wanted = fpdu::MIN_LEN;
-            }
-            self.counters.received.fpdus += 1;
-            self.counters.received.octets += fpdu::fpdu_len(usize::from(early.length)) as u64;
-            return early.rest();
-        }
-        if let Some(early) = &mut self.rx.early {
-            early.placed += payload;
-            self.rx.wanted = early.rest();
-        }
-        payload as usize
-    }
-
-    fn handle_piece(
-        &mut self,
-        early: &Early,
-        payload: &[u8],
-        mem: &impl Memory,
-    ) -> Result<Handled, Fault> {
-        match (early.opcode, early.piece(payload)?) {
-            (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
-            (_, Segment::Tagged(segment)) => self.receive_read_response(&segment, &[], mem),
-            (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
-                // It has its Receive since it began.
-                self.receive_send(opcode, &segment, &[], mem, OwnQueue)
-            }
-            (_, Segment::Untagged(_)) => {
-                debug_assert!(false, "only Sends, Writes and Read Responses begin early");
-                Err(OperationError::UnexpectedOpcode.into())
-            }
-        }
     }
 }

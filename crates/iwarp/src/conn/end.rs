@@ -2,48 +2,19 @@
 
 use std::time::Instant;
 
-use super::Connection;
 use super::batch::Outcome;
 use super::config::StreamEnd;
+use super::connection::Connection;
 use super::event::{Event, Notice};
-use super::fault::{Fault, Included};
+use super::fault::Fault;
 use super::initiator::InitiatorQueue;
+use super::phase::{Cause, Failing, Phase};
+use super::terminated::TerminatedHeaders;
 use super::work::{RequestKind, WqeStatus};
 use crate::ddp::{Header, TaggedHeader, UntaggedError};
 use crate::mpa;
-use crate::rdmap::{Class, Opcode, ProtectionError, ReadRequest, Terminate};
+use crate::rdmap::{Class, Opcode, ProtectionError, Terminate};
 use crate::types::RemoteAddress;
-
-/// Where in its life a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Not started.
-    Idle,
-    /// Full operation.
-    Running,
-    /// Failed by either side, or flushed by the client.
-    Failed,
-    /// The peer closed in order and this side has nothing left to send (IW-023).
-    Closed,
-    /// Disconnected by this side.
-    Disconnected,
-}
-
-/// What a stream failed of, for the event.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Cause {
-    Fault(Fault),
-    Terminated(Terminate),
-}
-
-/// A request of ours that will fail, once what stands before it is finished.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Failing {
-    /// It could not be started: all earlier requests come to their own end first.
-    Unstarted(WqeStatus),
-    /// Its memory went away in the middle of the message: what was made before it goes out first.
-    Cut(WqeStatus),
-}
 
 impl Connection {
     /// Gives up all requests (IND2QueuePair::Flush). Before the start, Receives come back flushed and the connection
@@ -147,7 +118,7 @@ impl Connection {
     pub(super) fn fail_with(
         &mut self,
         fault: Fault,
-        about: Option<About>,
+        about: Option<TerminatedHeaders>,
         failed: Option<(u64, WqeStatus)>,
     ) {
         if self.phase != Phase::Running {
@@ -314,42 +285,5 @@ impl Connection {
             self.enter(Phase::Closed);
             self.receive.flush();
         }
-    }
-}
-
-/// The headers of an inbound message that something was wrong with (DDP-072); what was wrong is the [`Fault`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct About {
-    pub(super) header: Header,
-    /// Octets of the whole DDP segment (OPEN-07).
-    pub(super) length: u16,
-    pub(super) read: Option<ReadRequest>,
-}
-
-impl About {
-    /// What can be said about a ULPDU.
-    pub(super) fn ulpdu(ulpdu: &[u8]) -> Option<Self> {
-        let (header, rest) = Header::split(ulpdu).ok()?;
-        let is_read = Opcode::parse(header.ulp_control()) == Ok(Opcode::ReadRequest);
-        Some(Self {
-            header,
-            length: u16::try_from(ulpdu.len()).ok()?,
-            read: if is_read {
-                ReadRequest::parse(rest)
-            } else {
-                None
-            },
-        })
-    }
-
-    /// RDMAP-076 to RDMAP-078.
-    fn include(self, included: Included, terminate: &mut Terminate) {
-        match included {
-            Included::Nothing => return,
-            Included::Ddp => {}
-            Included::DdpAndRead => terminate.read = self.read,
-        }
-        terminate.ddp = Some(self.header);
-        terminate.segment_length = Some(self.length);
     }
 }

@@ -5,13 +5,13 @@
 //!
 //! Nothing of it is inlined: what every message goes through stays short.
 
-use super::Connection;
 use super::batch::TxBatch;
-use super::end::About;
+use super::connection::Connection;
 use super::fault::{Fault, read_refused};
 use super::frame::{self, Budget};
 use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
+use super::terminated::TerminatedHeaders;
 use super::tx::{Asked, Asker, Inbound, Outbound, Step};
 use super::work::WqeStatus;
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
@@ -118,7 +118,7 @@ impl Connection {
         if mem.place(span, &octets, MessageEnd::Last) == Err(Revoked) {
             // The client has deregistered the sink under its own Atomic.
             let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
-            self.fail_with(Fault::Local, About::ulpdu(ulpdu), failed);
+            self.fail_with(Fault::Local, TerminatedHeaders::ulpdu(ulpdu), failed);
             return Ok(Handled::Done);
         }
         self.rx.next_atomic_response();

@@ -1,53 +1,44 @@
-//! The inbound half: FPDUs become placed memory, delivered Receives and Reads to answer.
-//!
-//! Every check of a segment comes before its first octet is placed; with CRC on, the whole FPDU is summed before that
-//! (MPA-060).
+//! State of the inbound half.
 
 use core::time::Duration;
 use std::time::Instant;
 
-use super::Connection;
-use super::config::StreamEnd;
 use super::early::Early;
-use super::end::{About, Cause, Phase};
-use super::event::Notice;
-use super::fault::{Fault, read_refused, write_refused};
-use super::frame::to_u32;
-use super::receives::ReceiveSource;
-use super::tx::{Asked, Asker, Inbound};
-use super::work::WqeStatus;
-use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
-use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
-use crate::mpa::{Role, fpdu};
-use crate::rdmap::{Opcode, OperationError, ProtectionError, ReadRequest, Terminate};
-use crate::types::{RemoteAddress, STag};
+use super::fault::Fault;
+use super::phase::Cause;
+use super::terminated::TerminatedHeaders;
+use crate::ddp::{Qn, UntaggedError, UntaggedSegment};
+use crate::memory::Span;
+use crate::mpa::fpdu;
+use crate::rdmap::Opcode;
+use crate::types::STag;
 
 /// State of the inbound half.
 #[derive(Debug)]
 pub(super) struct Rx {
     /// Next message number of QN 0; queues and directions count by themselves (DDP-033).
-    send_msn: u32,
+    pub(super) send_msn: u32,
     /// Next message number of QN 1.
-    read_msn: u32,
+    pub(super) read_msn: u32,
     /// Next message number of QN 3.
-    atomic_msn: u32,
+    pub(super) atomic_msn: u32,
     /// The Send under way, if its last segment has not come.
-    send: Option<SendUnderWay>,
+    pub(super) send: Option<SendUnderWay>,
     /// The tagged message under way.
-    tagged: Option<TaggedUnderWay>,
+    pub(super) tagged: Option<TaggedUnderWay>,
     /// Buffers of the current Receive, once the first payload has come.
     pub(super) spans: Vec<Span>,
     /// The FPDU that is placed as it comes, if its end is not here.
     pub(super) early: Option<Early>,
     /// A good FPDU has come.
     pub(super) seen: bool,
-    stall: Option<Stall>,
+    pub(super) stall: Option<Stall>,
     pub(super) wanted: usize,
     /// The peer's FIN has come, or waits behind a stalled message.
     pub(super) peer_closed: bool,
     pub(super) end_waits: bool,
     /// A Read Request that is refused once the earlier ones are answered (RDMAP-034); what follows it is dropped.
-    pub(super) refusal: Option<(Fault, About)>,
+    pub(super) refusal: Option<(Fault, TerminatedHeaders)>,
     /// Why the stream failed.
     pub(super) cause: Option<Cause>,
     /// Position in the stream of the first octet handed in, as markers count it.
@@ -57,25 +48,25 @@ pub(super) struct Rx {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct SendUnderWay {
-    opcode: Opcode,
-    received: u32,
+pub(super) struct SendUnderWay {
+    pub(super) opcode: Opcode,
+    pub(super) received: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct TaggedUnderWay {
-    opcode: Opcode,
-    stag: STag,
+pub(super) struct TaggedUnderWay {
+    pub(super) opcode: Opcode,
+    pub(super) stag: STag,
     /// Where the next segment has to begin.
-    to: u64,
+    pub(super) to: u64,
 }
 
 /// An inbound Send waits for a Receive.
 #[derive(Clone, Copy, Debug)]
-struct Stall {
+pub(super) struct Stall {
     /// When the owner was told of the wait and said what time it was.
-    since: Option<Instant>,
-    about: Option<About>,
+    pub(super) since: Option<Instant>,
+    pub(super) about: Option<TerminatedHeaders>,
 }
 
 /// What became of a segment.
@@ -127,7 +118,10 @@ impl Rx {
     }
 
     /// A message of one segment, inside no other untagged message.
-    const fn check_single(&self, segment: &UntaggedSegment<'_>) -> Result<(), UntaggedError> {
+    pub(super) const fn check_single(
+        &self,
+        segment: &UntaggedSegment<'_>,
+    ) -> Result<(), UntaggedError> {
         if !segment.last {
             return Err(UntaggedError::InvalidMo); // RDMAP-032
         }
@@ -176,7 +170,7 @@ impl Rx {
         since.checked_add(wait)
     }
 
-    pub(super) fn stalled_segment(&self) -> Option<About> {
+    pub(super) fn stalled_segment(&self) -> Option<TerminatedHeaders> {
         self.stall.and_then(|stall| stall.about)
     }
 
@@ -197,465 +191,9 @@ impl Rx {
     }
 }
 
-impl Connection {
-    /// Takes in what the transport received and returns how many octets are done with. The rest, the beginning of an FPDU
-    /// or all that waits behind a stalled Send, has to be handed in again with what comes after it. So an FPDU may come
-    /// in any pieces (MPA-072), and none is handled twice (DDP-011).
-    ///
-    /// Where a Send finds no Receive, [`Event::Stalled`](super::Event::Stalled) is raised.
-    ///
-    /// Not to be called before [`Connection::start`]: nothing is taken. After the end everything is, and dropped (DDP-071, IW-064).
-    /// A Send for which the connection itself has no Receive takes one of `receives`.
-    pub fn handle_bytes(
-        &mut self,
-        input: &[u8],
-        mem: &impl Memory,
-        receives: impl ReceiveSource,
-    ) -> usize {
-        debug_assert!(self.phase != Phase::Idle, "octets before the start");
-        if self.phase == Phase::Idle {
-            return 0;
-        }
-        if self.is_stalled() {
-            self.receive.current_or_drawn(receives, &self.sizes);
-        }
-        // ULPDUs go on without markers, length, PAD and CRC (MPA-073).
-        let mut at = if self.config.markers.received {
-            self.take_marked_frames(input, mem, receives)
-        } else {
-            self.take_frames(input, mem, receives)
-        };
-        if !self.is_receiving() {
-            self.counters.dropped_octets += (input.len() - at) as u64;
-            at = input.len();
-        }
-        self.settle();
-        if self.rx.end_waits {
-            self.handle_stream_end(StreamEnd::Fin, input.len() - at);
-        }
-        at
-    }
-
-    /// The shortest input with which [`Connection::handle_bytes`] can get further.
-    pub const fn wanted(&self) -> usize {
-        self.rx.wanted
-    }
-
-    /// What arrives is looked at, not dropped.
-    pub(super) const fn is_receiving(&self) -> bool {
-        matches!(self.phase, Phase::Running) && self.rx.refusal.is_none()
-    }
-
-    // Where every FPDU passes a call would show: this, and what Sends go through, have two callers only because of
-    // markers.
-    #[inline(always)]
-    pub(super) fn handle_ulpdu(
-        &mut self,
-        ulpdu: &[u8],
-        mem: &impl Memory,
-        receives: impl ReceiveSource,
-    ) -> Result<Handled, Fault> {
-        // Fields, version, opcode (RDMAP-013, RDMAP-088); the rest is checked by what the message means.
-        let segment = Segment::parse(ulpdu)?;
-        let ulp = match &segment {
-            Segment::Tagged(segment) => segment.ulp,
-            Segment::Untagged(segment) => segment.ulp,
-        };
-        let opcode = Opcode::parse(ulp)?;
-        let handled = match (opcode, segment) {
-            (Opcode::Terminate, segment) => return self.receive_terminate(&segment),
-            (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
-            (Opcode::ReadResponse, Segment::Tagged(segment)) => {
-                self.receive_read_response(&segment, ulpdu, mem)
-            }
-            // RDMAP-004, RDMAP-088, OPEN-01
-            (Opcode::Write | Opcode::ReadResponse, Segment::Untagged(_))
-            | (_, Segment::Tagged(_)) => Err(OperationError::UnexpectedOpcode.into()),
-            (Opcode::ReadRequest, Segment::Untagged(segment)) => {
-                self.receive_read_request(&segment, ulpdu, mem)
-            }
-            (Opcode::AtomicRequest, Segment::Untagged(segment)) => {
-                self.receive_atomic_request(&segment, ulpdu, mem)
-            }
-            (Opcode::AtomicResponse, Segment::Untagged(segment)) => {
-                self.receive_atomic_response(&segment, ulpdu, mem)
-            }
-            (Opcode::Immediate | Opcode::ImmediateSolicited, Segment::Untagged(segment)) => {
-                self.receive_immediate(opcode, &segment, ulpdu, receives)
-            }
-            (_, Segment::Untagged(segment)) => {
-                self.receive_send(opcode, &segment, ulpdu, mem, receives)
-            }
-        }?;
-        // A message that waits for a Receive opens the fence as well: the client may post it only when it may send.
-        if !core::mem::replace(&mut self.rx.seen, true) && self.config.role == Role::Responder {
-            self.notices.raise(Notice::Ready, 0, 0); // before the completion it may have caused
-        }
-        Ok(handled)
-    }
-
-    /// RFC 5040 section 5.1: placed, never delivered (RDMAP-021).
-    pub(super) fn receive_write(
-        &mut self,
-        segment: &TaggedSegment<'_>,
-        mem: &impl Memory,
-    ) -> Result<Handled, Fault> {
-        self.continue_tagged(Opcode::Write, segment)?;
-        // Empty segments are not checked (DDP-044, RDMAP-023).
-        if let Some(len) = payload_len(segment.payload) {
-            let at = RemoteAddress {
-                stag: segment.stag,
-                to: segment.to,
-            };
-            // DDP-066, DDP-069, RDMAP-025: nothing is placed that is not allowed
-            let span = mem
-                .check(at, len, Access::RemoteWrite, self.scope)
-                .map_err(write_refused)?;
-            let Ok(()) = mem.place(span, segment.payload, end(segment.last)) else {
-                return Err(TaggedError::InvalidSTag.into()); // gone since the check
-            };
-            self.counters.received.payload += u64::from(len);
-        }
-        self.advance_tagged(Opcode::Write, segment);
-        if segment.last {
-            self.counters.received.writes += 1;
-        }
-        Ok(Handled::Done)
-    }
-
-    /// One tagged message at a time (OPEN-10), all of it through one STag (RDMAP-020) and without gaps (DDP-025,
-    /// DDP-027, DDP-029).
-    pub(super) fn continue_tagged(
-        &self,
-        opcode: Opcode,
-        segment: &TaggedSegment<'_>,
-    ) -> Result<(), Fault> {
-        match self.rx.tagged {
-            Some(under_way) if under_way.opcode != opcode => {
-                Err(OperationError::UnexpectedOpcode.into())
-            }
-            Some(under_way) if under_way.stag != segment.stag => {
-                Err(TaggedError::InvalidSTag.into())
-            }
-            Some(under_way) if under_way.to != segment.to => Err(TaggedError::Bounds.into()),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn advance_tagged(&mut self, opcode: Opcode, segment: &TaggedSegment<'_>) {
-        self.rx.tagged = (!segment.last).then(|| TaggedUnderWay {
-            opcode,
-            stag: segment.stag,
-            // What was placed did not wrap; an empty segment adds nothing.
-            to: segment.to.wrapping_add(segment.payload.len() as u64),
-        });
-    }
-
-    /// RFC 5040 section 5.2.2: only into the place the oldest Read set aside, and exactly there (RDMAP-030, RDMAP-051),
-    /// in order (RDMAP-095), exactly as many octets as were asked for (RDMAP-036). Returns that place, which a Read of no
-    /// octets has not.
-    pub(super) fn check_read_response(
-        &self,
-        segment: &TaggedSegment<'_>,
-        len: u32,
-        last: bool,
-    ) -> Result<Option<Span>, Fault> {
-        self.continue_tagged(Opcode::ReadResponse, segment)?;
-        let Some(read) = self.tx.reads.front().filter(|read| read.atomic.is_none()) else {
-            return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-050, OPEN-02
-        };
-        let left = read.size - read.received;
-        if read.size > 0 {
-            if segment.stag != read.sink.stag {
-                return Err(TaggedError::InvalidSTag.into());
-            }
-            if segment.to != read.sink.to.wrapping_add(u64::from(read.received)) {
-                return Err(TaggedError::Bounds.into());
-            }
-        }
-        if len > left || (last && len != left) {
-            return Err(TaggedError::Bounds.into());
-        }
-        Ok(read.span.map(|span| span.slice(read.received, len)))
-    }
-
-    pub(super) fn receive_read_response(
-        &mut self,
-        segment: &TaggedSegment<'_>,
-        ulpdu: &[u8],
-        mem: &impl Memory,
-    ) -> Result<Handled, Fault> {
-        let len = to_u32(segment.payload.len());
-        let place = self.check_read_response(segment, len, segment.last)?;
-        if let Some(place) = place.filter(|_| len > 0)
-            && mem.place(place, segment.payload, end(segment.last)) == Err(Revoked)
-        {
-            // The client has deregistered the sink under its own Read.
-            let slot = self.tx.reads.front().and_then(|read| read.asker.request());
-            let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
-            let about = self.about(ulpdu);
-            self.fail_with(TaggedError::InvalidSTag.into(), about, failed);
-            return Ok(Handled::Done);
-        }
-        self.advance_tagged(Opcode::ReadResponse, segment);
-        self.counters.received.payload += u64::from(len);
-        if segment.last {
-            self.counters.received.read_responses += 1;
-            self.finish_read(); // RDMAP-052
-        } else if let Some(read) = self.tx.reads.front_mut() {
-            read.received += len;
-        }
-        Ok(Handled::Done)
-    }
-
-    /// The oldest Read or Atomic on the wire was answered in full.
-    pub(super) fn finish_read(&mut self) {
-        let Some(read) = self.tx.take_read() else {
-            return;
-        };
-        match read.asker {
-            Asker::Ready => {}
-            Asker::Confirmation(before) => self.initiator.confirm(before),
-            Asker::Request(at) => {
-                self.initiator.confirm(at);
-                if read.last {
-                    self.initiator.finish_read(at);
-                }
-            }
-        }
-    }
-
-    /// A segment of QN 0 continues the message under way, or is the next one.
-    pub(super) fn check_on_send_queue(
-        &self,
-        opcode: Opcode,
-        segment: &UntaggedSegment<'_>,
-    ) -> Result<u32, Fault> {
-        let received = self.rx.send.map_or(0, |send| send.received);
-        check_untagged(segment, (Qn::SEND, self.rx.send_msn, received))?;
-        if self.rx.send.is_some_and(|send| send.opcode != opcode) {
-            return Err(OperationError::UnexpectedOpcode.into()); // DDP-025
-        }
-        Ok(received)
-    }
-
-    /// A segment of QN 1 is the next request, and whole.
-    pub(super) fn check_on_request_queue(
-        &self,
-        segment: &UntaggedSegment<'_>,
-    ) -> Result<(), UntaggedError> {
-        check_untagged(segment, (Qn::READ_REQUEST, self.rx.read_msn, 0))?;
-        self.rx.check_single(segment)
-    }
-
-    /// The current Receive is taken by a message whose last segment is here, however short it is (RDMAP-060).
-    pub(super) fn take_receive(&mut self) {
-        self.rx.stall = None;
-        self.rx.send = None;
-        self.rx.spans.clear();
-        self.rx.send_msn = self.rx.send_msn.wrapping_add(1); // DDP-032
-    }
-
-    /// RFC 5040 section 5.3: delivered in the order sent (RDMAP-063), when all of it is placed (DDP-049), once
-    /// (DDP-048).
-    #[inline(always)]
-    pub(super) fn receive_send(
-        &mut self,
-        opcode: Opcode,
-        segment: &UntaggedSegment<'_>,
-        ulpdu: &[u8],
-        mem: &impl Memory,
-        receives: impl ReceiveSource,
-    ) -> Result<Handled, Fault> {
-        let received = self.check_on_send_queue(opcode, segment)?;
-        let Some((receive, _)) = self.receive.current_or_drawn(receives, &self.sizes) else {
-            return self.stall(ulpdu);
-        };
-        self.rx.stall = None;
-        let capacity = receive.length;
-        let len = u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
-        let Some(total) = received.checked_add(len).filter(|total| *total <= capacity) else {
-            self.receive_fails(
-                WqeStatus::ReceiveTooShort,
-                UntaggedError::TooLong.into(),
-                ulpdu,
-            );
-            return Ok(Handled::Done); // DDP-063, RDMAP-062, AMB-006
-        };
-        if len > 0 && !self.place_send(received, segment, mem) {
-            self.receive_fails(WqeStatus::LocalAccess, Fault::Local, ulpdu);
-            return Ok(Handled::Done);
-        }
-        if !segment.last {
-            self.rx.send = Some(SendUnderWay {
-                opcode,
-                received: total,
-            });
-            self.counters.received.payload += u64::from(len);
-            return Ok(Handled::Done);
-        }
-        let stag = STag(segment.ulp_word); // RDMAP-010; of other Sends not looked at (RDMAP-009)
-        if opcode.is_invalidating() && mem.invalidate_remote(stag, self.scope).is_err() {
-            return Err(ProtectionError::CannotInvalidate.into()); // RDMAP-065, RDMAP-067
-        }
-        self.take_receive();
-        let invalidated = opcode.is_invalidating().then_some(stag);
-        self.receive
-            .deliver(total, opcode.is_solicited(), invalidated); // DDP-050, DDP-051
-        self.counters.received.payload += u64::from(len);
-        self.counters.received.sends += 1;
-        Ok(Handled::Done)
-    }
-
-    /// No Receive is posted: DDP-061, or DDP-075 for as long as the client wants (AMB-008).
-    pub(super) fn stall(&mut self, ulpdu: &[u8]) -> Result<Handled, Fault> {
-        if self.config.receive_wait.is_zero() {
-            return Err(UntaggedError::NoBuffer.into());
-        }
-        if self.rx.stall.is_none() {
-            self.rx.stall = Some(Stall {
-                since: None,
-                about: About::ulpdu(ulpdu),
-            });
-            self.counters.stalls += 1;
-        }
-        Ok(Handled::Stalled)
-    }
-
-    /// The current Receive ends in error, and the stream with it (QP-003).
-    fn receive_fails(&mut self, status: WqeStatus, fault: Fault, ulpdu: &[u8]) {
-        self.receive.fail(status);
-        let about = self.about(ulpdu);
-        self.fail_with(fault, about, None);
-    }
-
-    /// What can be said about the segment that is being handled: as it came, when it is placed in pieces.
-    fn about(&self, ulpdu: &[u8]) -> Option<About> {
-        match &self.rx.early {
-            Some(early) => Some(early.about()),
-            None => About::ulpdu(ulpdu),
-        }
-    }
-
-    /// Looks the SGEs of the current Receive up, unless that was done. False when a buffer is not what it has to be.
-    pub(super) fn find_receive(&mut self, mem: &impl Memory) -> bool {
-        if !self.rx.spans.is_empty() {
-            return true;
-        }
-        let Some((_, sges)) = self.receive.current() else {
-            return false;
-        };
-        for sge in sges.iter().filter(|sge| sge.length > 0) {
-            match mem.check_local(*sge, LocalAccess::Write, self.scope.pd) {
-                Ok(span) => self.rx.spans.push(span),
-                Err(_) => {
-                    self.rx.spans.clear();
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    /// Copies a segment into the SGEs of the current Receive. False when a buffer is not what it has to be.
-    fn place_send(
-        &mut self,
-        received: u32,
-        segment: &UntaggedSegment<'_>,
-        mem: &impl Memory,
-    ) -> bool {
-        if !self.find_receive(mem) {
-            return false;
-        }
-        let mut at = received;
-        let mut payload = segment.payload;
-        while let Some(span) = self.rx.rest_of_sge(at) {
-            let (here, rest) = payload.split_at(payload.len().min(span.len() as usize));
-            let len = to_u32(here.len());
-            let ends = end(segment.last && rest.is_empty());
-            if mem.place(span.slice(0, len), here, ends) == Err(Revoked) {
-                return false;
-            }
-            payload = rest;
-            at += len;
-            if payload.is_empty() {
-                break;
-            }
-        }
-        payload.is_empty()
-    }
-
-    /// RFC 5040 section 5.2.1, with one of the peer's buffers on QN 1, of which there are as many as agreed (RDMAP-031,
-    /// RDMAP-048, SEC-011). Answered without the client (RDMAP-033), in order (RDMAP-034), behind all that came before
-    /// (RDMAP-096).
-    fn receive_read_request(
-        &mut self,
-        segment: &UntaggedSegment<'_>,
-        ulpdu: &[u8],
-        mem: &impl Memory,
-    ) -> Result<Handled, Fault> {
-        self.check_on_request_queue(segment)?;
-        let Some(request) = ReadRequest::parse(segment.payload) else {
-            check_header_length(segment, ReadRequest::LEN)?;
-            return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-011
-        };
-        // PEER-033, PEER-063: a ready-to-receive message, whatever was agreed on, and outside the client's limit.
-        let is_ready = !self.rx.seen && self.config.role == Role::Responder && request.size == 0;
-        if !is_ready && self.tx.reads_to_answer() >= self.config.limits.ird as usize {
-            return Err(UntaggedError::NoBuffer.into()); // RDMAP-049, OPEN-05
-        }
-        let span = match request.size {
-            0 => None, // RDMAP-039
-            // RDMAP-042, RDMAP-043, RDMAP-045
-            size => match mem.check(request.source, size, Access::RemoteRead, self.scope) {
-                Ok(span) => Some(span),
-                Err(error) => return self.refuse_request(read_refused(error).into(), ulpdu),
-            },
-        };
-        self.tx.answer(Inbound {
-            header: segment.header(),
-            asked: Asked::Read(request),
-            span,
-            is_ready,
-        });
-        self.rx.next_request();
-        self.counters.received.read_requests += 1;
-        Ok(Handled::Done)
-    }
-
-    /// A request that may not be answered, once those before it are (RDMAP-034).
-    pub(super) fn refuse_request(&mut self, fault: Fault, ulpdu: &[u8]) -> Result<Handled, Fault> {
-        let about = About::ulpdu(ulpdu).filter(|_| !self.tx.responses_are_made());
-        let Some(about) = about else {
-            return Err(fault);
-        };
-        self.rx.refusal = Some((fault, about));
-        Ok(Handled::Done)
-    }
-
-    /// RFC 5040 section 5.4; RDMAP-086: one that is malformed closes the stream without an answer. It takes no buffer,
-    /// so there always is room for it (RDMAP-072).
-    fn receive_terminate(&mut self, segment: &Segment<'_>) -> Result<Handled, Fault> {
-        let Segment::Untagged(segment) = segment else {
-            return Err(Fault::MalformedTerminate);
-        };
-        let placed = check_untagged(segment, (Qn::TERMINATE, 1, 0)); // RDMAP-070
-        let first = !self.rx.seen && self.config.role == Role::Responder;
-        let terminate = Terminate::parse(segment.payload, first);
-        match (placed, segment.last, terminate) {
-            (Ok(()), true, Some(terminate)) => {
-                self.counters.received.terminates += 1;
-                self.terminated(terminate);
-                Ok(Handled::Done)
-            }
-            _ => Err(Fault::MalformedTerminate),
-        }
-    }
-}
-
 /// The queue, the number and the offset of an untagged segment (DDP-022, DDP-060, DDP-062, DDP-064, DDP-077; the opcode's
 /// queue, RDMAP-005, RDMAP-006).
-fn check_untagged(
+pub(super) fn check_untagged(
     segment: &UntaggedSegment<'_>,
     (qn, msn, mo): (Qn, u32, u32),
 ) -> Result<(), UntaggedError> {
@@ -682,17 +220,4 @@ pub(super) const fn check_header_length(
         return Err(UntaggedError::TooLong);
     }
     Ok(())
-}
-
-/// The length of a payload that is not empty. It came in an FPDU, whose length has 16 bits.
-fn payload_len(payload: &[u8]) -> Option<u32> {
-    u32::try_from(payload.len()).ok().filter(|len| *len > 0)
-}
-
-const fn end(last: bool) -> MessageEnd {
-    if last {
-        MessageEnd::Last
-    } else {
-        MessageEnd::More
-    }
 }

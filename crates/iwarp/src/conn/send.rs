@@ -1,9 +1,9 @@
 //! FPDUs from requests, from the peer's Reads and from faults. `tx` says which comes next.
 
-use super::Connection;
 use super::batch::{MAX_PARTS, TxBatch};
-use super::end::Failing;
+use super::connection::Connection;
 use super::frame::{self, Budget, Framing};
+use super::phase::Failing;
 use super::tx::{Asked, Asker, Current, Last, Outbound, Step};
 use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};

@@ -121,7 +121,7 @@ fn code(code: TerminateCode) -> (u8, u8, u8) {
 fn told(fault: Fault) -> Option<Terminate> {
     let mut raw = Raw::responder();
     raw.receive(&vector("R1"));
-    let about = crate::conn::end::About::ulpdu(&ulpdu("D3"));
+    let about = crate::conn::terminated::TerminatedHeaders::ulpdu(&ulpdu("D3"));
     raw.end.conn.fail_with(fault, about, None);
     let last = frames(&raw.transmit(), true).pop();
     assert!(raw.end.conn.write_side_done(), "RDMAP-071");

@@ -1,0 +1,170 @@
+//! The outbound half: what is sent next, and how far the transport has come. `send` makes the FPDUs, `tx` holds the state.
+//!
+//! Messages go out in the order they were posted (DDP-045, RDMAP-022, RDMAP-069, RDMAP-098), answers in that of their
+//! requests (RDMAP-101), and are never interleaved (PEER-028, OPEN-10); own messages and answers take turns, so that
+//! neither starves the other (SEC-037). Nothing else has a place in the stream (RDMAP-013).
+
+use super::batch::{TxBatch, TxLimit};
+use super::connection::Connection;
+use super::frame::Budget;
+use super::phase::{Failing, Phase};
+use super::tx::{Asker, Source, Step};
+use super::work::Operation;
+use crate::memory::Memory;
+
+/// Writes in a row that one Read confirms at most. A row that fills the initiator queue is confirmed in parts, so that the
+/// client can post on while the rest is under way.
+const WRITES_CONFIRMED: u32 = 16;
+
+impl Connection {
+    /// Appends FPDUs to `out` until the limit or the batch is exhausted or there is nothing to send; returns how many.
+    /// Carries out Binds and Invalidates when they are reached. `out` is empty, or what it holds is of this connection.
+    pub fn poll_transmit(&mut self, mem: &impl Memory, limit: TxLimit, out: &mut TxBatch) -> usize {
+        if out.has_outcome() {
+            self.handle_transmitted(out);
+        }
+        debug_assert!(
+            out.remaining() == self.tx.unsent(),
+            "the batch of another connection, or not the only one of this"
+        );
+        let mut budget = Budget::new(limit, out, self.config.markers.sent);
+        loop {
+            self.settle();
+            let step = match self.next_source() {
+                Some(Source::Terminate) => self.send_terminate(&mut budget, out),
+                Some(Source::Ready) => self.send_ready_message(&mut budget, out),
+                Some(Source::Response) => self.send_response(mem, &mut budget, out),
+                Some(Source::Confirmation) => self.send_confirmation(&mut budget, out),
+                Some(Source::Own) => self.send_own(mem, &mut budget, out),
+                None => Step::Full,
+            };
+            if step == Step::Full {
+                return budget.fpdus();
+            }
+        }
+    }
+
+    /// Looks what became of the batch: Sends and Writes of which the transport has taken the last octet are complete, what
+    /// was dropped is made good or fails. Call it when `batch` was handed to the transport.
+    pub fn handle_transmitted(&mut self, batch: &mut TxBatch) {
+        let outcome = batch.take_outcome();
+        self.counters.sent.octets += self.tx.take_transmitted(outcome.taken);
+        self.initiator.sent_up_to(self.tx.sent);
+        if outcome.dropped > 0 {
+            self.handle_dropped(outcome);
+        }
+        self.settle();
+    }
+
+    /// What the next FPDU, or local request, comes from.
+    pub(super) fn next_source(&self) -> Option<Source> {
+        match self.phase {
+            Phase::Idle | Phase::Closed => return None, // MPA-030
+            Phase::Failed | Phase::Disconnected => {
+                return self.tx.terminate_is_due().then_some(Source::Terminate);
+            }
+            Phase::Running => {}
+        }
+        if self.tx.has_only_requests() && self.initiator.upcoming().is_none() {
+            return None;
+        }
+        if matches!(self.tx.failing, Some(Failing::Cut(_))) {
+            return None; // `settle` ends the stream once all is sent
+        }
+        if self.is_fenced() {
+            // MPA-031, IW-004
+            let local = self
+                .initiator
+                .upcoming()
+                .is_some_and(|request| request.operation.is_local());
+            return (local && self.may_start()).then_some(Source::Own);
+        }
+        // A message under way is finished before another begins.
+        if self
+            .tx
+            .responses
+            .front()
+            .is_some_and(|response| response.made > 0)
+        {
+            return Some(Source::Response);
+        }
+        if self.is_in_message() {
+            return Some(Source::Own);
+        }
+        if self.tx.ready.is_some() {
+            return Some(Source::Ready); // MPA2-028
+        }
+        if self.tx.unconfirmed > 0 && self.confirmation_is_due() {
+            let answers = !self.tx.responses.is_empty() && self.tx.response_turn;
+            return Some(if answers {
+                Source::Response
+            } else {
+                Source::Confirmation
+            });
+        }
+        match (self.may_start(), !self.tx.responses.is_empty()) {
+            (true, true) if self.tx.response_turn => Some(Source::Response),
+            (true, _) => Some(Source::Own),
+            (false, true) => Some(Source::Response),
+            (false, false) => None,
+        }
+    }
+
+    /// The Writes made so far need a Read of their own, and it may be sent: the upcoming request cannot start now, is not
+    /// answered itself, and is no Write that could share a Read with them.
+    #[cold]
+    fn confirmation_is_due(&self) -> bool {
+        let later = self
+            .initiator
+            .upcoming()
+            .is_some_and(|request| match request.operation {
+                Operation::Read { .. } | Operation::Atomic { .. } => true,
+                Operation::Write { .. } => self.tx.unconfirmed < WRITES_CONFIRMED,
+                _ => false,
+            });
+        self.may_read() && !(later && self.may_start())
+    }
+
+    /// A message of our own has begun and is not finished.
+    pub(super) fn is_in_message(&self) -> bool {
+        self.tx.current.is_some_and(|current| current.offset > 0) && !self.reads_next()
+    }
+
+    /// The upcoming request is a Read: each of its parts is a message of its own.
+    pub(super) fn reads_next(&self) -> bool {
+        self.initiator
+            .upcoming()
+            .is_some_and(|request| matches!(request.operation, Operation::Read { .. }))
+    }
+
+    /// The upcoming request may begin, or a Read go on with its next part.
+    fn may_start(&self) -> bool {
+        let Some(request) = self.initiator.upcoming() else {
+            return false;
+        };
+        if self.tx.failing.is_some() {
+            return false;
+        }
+        // IW-034
+        if request.fence && self.tx.current.is_none() && self.initiator.open_reads > 0 {
+            return false;
+        }
+        !request.operation.is_answered() || self.may_read()
+    }
+
+    /// One more Read or Atomic may be on the wire (RDMAP-047, IW-013). The ready-to-receive message is outside the
+    /// client's limit, but a peer that takes one Read at a time has to answer it first.
+    fn may_read(&self) -> bool {
+        if self.rx.peer_closed {
+            return false; // nobody answers it: `settle` flushes it when it is the oldest (IW-023)
+        }
+        let ord = self.config.limits.ord as usize;
+        let ready = self
+            .tx
+            .reads
+            .front()
+            .is_some_and(|read| read.asker == Asker::Ready);
+        let open = self.tx.reads.len() - usize::from(ready);
+        ord == 0 || (open < ord && !(ready && ord == 1))
+    }
+}
