@@ -23,7 +23,7 @@ use netdirect::{
 use parking_lot::Mutex;
 
 use crate::cm::{connector, listener};
-use crate::device::{Device, Removable};
+use crate::device::{Device, Removable, Remover};
 use crate::file::File;
 use crate::leniency::{Act, Leniency};
 use crate::options::{Options, Profile};
@@ -31,6 +31,7 @@ use crate::qp::Qp;
 use crate::status::{fail, shortage};
 use crate::{cq, mr, mw, qp};
 use iwarp_io::environment::Environment;
+use iwarp_io::faults::Faults;
 use iwarp_io::progress::background::Background;
 use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::parking::Parking;
@@ -50,6 +51,7 @@ const REMEMBERED_PEERS: usize = 1024;
 
 /// What all objects of one opened adapter share.
 pub(crate) struct Core {
+    this: Weak<Self>,
     pub(crate) id: AdapterId,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) options: Options,
@@ -64,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) parked: Arc<sync::AtomicUsize>,
     /// Octets of send buffers that wait for their sockets.
     pub(crate) waiting_octets: Arc<AtomicUsize>,
+    /// Faults that wait for a moment when no lock is held.
+    effects: Mutex<Vec<PlannedEffect>>,
     background: Arc<Background>,
     /// Queue pairs that the client has released and whose connections have not ended yet.
     lingering: Mutex<HashMap<StreamId, Arc<Qp>>>,
@@ -111,14 +115,17 @@ impl Core {
             Environment::System => table,
         };
         let table = Table::with_options(&table).map_err(io::Error::other)?;
-        let core = Arc::new(Self {
+        let faults = options.faults.clone().map(Faults::new);
+        let core = Arc::new_cyclic(|this: &Weak<Self>| Self {
+            this: this.clone(),
             id,
             addresses,
             options,
             transport,
             environment,
             table: Arc::new(table),
-            device: Arc::default(),
+            device: Arc::new(Device::new(faults)),
+            effects: Mutex::default(),
             leniency,
             control,
             parked,
@@ -129,6 +136,8 @@ impl Core {
             revision_1_peers: Mutex::default(),
             spares: ArrayQueue::new(SPARES),
         });
+        let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn Remover>));
+        core.device.removed_by(remover);
         core.add_domain(&core.control)?;
         Ok(core)
     }
@@ -242,8 +251,8 @@ impl Core {
     }
 
     /// Removes the device from under the adapter (GEN-015).
-    fn remove_device(&self) -> Result<()> {
-        self.device.remove()?;
+    fn remove_device(&self, planned: bool) -> Result<()> {
+        self.device.remove(planned)?;
         // Those that their client has let go of are not enlisted any more. Who was on the way here is found in either place.
         let lingering: Vec<_> = self.lingering.lock().values().cloned().collect();
         for qp in lingering {
@@ -281,6 +290,47 @@ impl Simulation for Core {
             }
         });
         stepped.map_err(|error| self.cannot_wait(&error))
+    }
+}
+
+/// What a plan has happen to more than one stream.
+enum PlannedEffect {
+    RemoveDevice,
+    BreakQueue(Weak<cq::Cq>, Status),
+}
+
+impl Core {
+    /// A plan has a completion queue break down, when no lock is held any more.
+    pub(crate) fn break_soon(&self, queue: Weak<cq::Cq>, status: Status) {
+        self.perform_soon(PlannedEffect::BreakQueue(queue, status));
+    }
+
+    fn perform_soon(&self, effect: PlannedEffect) {
+        self.effects.lock().push(effect);
+        self.set_timer(self.now(), self.this.clone());
+    }
+}
+
+impl Remover for Core {
+    fn remove_soon(&self) {
+        self.perform_soon(PlannedEffect::RemoveDevice);
+    }
+}
+
+impl Timed for Core {
+    /// Called with no lock held.
+    fn expired(&self, _: TimerKey, _: Instant) {
+        for effect in std::mem::take(&mut *self.effects.lock()) {
+            match effect {
+                // The client may have been quicker.
+                PlannedEffect::RemoveDevice => drop(self.remove_device(true)),
+                PlannedEffect::BreakQueue(queue, status) => {
+                    if let Some(queue) = queue.upgrade() {
+                        queue.break_down(status);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -562,7 +612,7 @@ impl AdapterExtensions for Handle {
             Fault::Call { call, nth, status } if is_an_adapters(call) => {
                 self.0.device.plan(call, nth, status)
             }
-            Fault::RemoveDevice => self.0.remove_device(),
+            Fault::RemoveDevice => self.0.remove_device(false),
             Fault::BreakCompletionQueue { queue, status } => {
                 let queue = self.queue(&queue, Status::INVALID_PARAMETER_1)?;
                 self.0.device.present()?;

@@ -1,5 +1,6 @@
 //! Completion queues, ND2's `IND2CompletionQueue`.
 
+mod held;
 mod queue;
 mod ring;
 
@@ -20,6 +21,7 @@ use crate::status::{fail, shortage};
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
 
+use held::HeldResults;
 use queue::Queue;
 
 /// One result on its way into a queue.
@@ -70,6 +72,8 @@ pub(crate) struct Cq {
     pub(crate) domain: Arc<Domain>,
     queue: Queue<PendingOverlapped>,
     queue_pairs: Mutex<Vec<Weak<Qp>>>,
+    /// A fault plan is about this queue.
+    held: Option<HeldResults>,
 }
 
 impl Entry {
@@ -127,6 +131,13 @@ impl Cq {
     /// Places results; what is returned is to be delivered when no lock is held. Called with the queue pair locked,
     /// which keeps its results in order.
     pub(crate) fn place(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<Firing> {
+        match &self.held {
+            None => self.put(entries),
+            Some(held) => held.place(self, entries),
+        }
+    }
+
+    fn put(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<Firing> {
         self.queue.place(entries, |waits| self.interest(waits))
     }
 
@@ -211,7 +222,9 @@ impl Handle {
         let file_token = file.parking.add_queue(&domain);
         let device = Arc::clone(&core.device);
         let queue_pairs = Mutex::default();
-        let cq = Arc::new(Cq {
+        let faults = core.device.faults().and_then(|faults| faults.queue());
+        let cq = Arc::new_cyclic(|this| Cq {
+            held: faults.map(|faults| HeldResults::new(faults, this.clone())),
             core,
             file,
             file_token,

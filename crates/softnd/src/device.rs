@@ -6,12 +6,14 @@
 //! connector takes the end of its queue pair for the peer's.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use iwarp_io::faults::{Action, CallFault, Event, Faults, Plan, Rule, Which};
 use netdirect::{Call, Counters, Error, Result, Status};
 use parking_lot::Mutex;
 use slab::Slab;
 
+use crate::fault_names;
 use crate::status::fail;
 
 /// Something that ends when the device is removed.
@@ -19,6 +21,12 @@ pub(crate) trait Removable: Send + Sync {
     /// Ends what is pending with [`Status::DEVICE_REMOVED`]. Called once, with no lock held, when [`Device::present`] fails
     /// already: what begins later finds that out under the object's own lock.
     fn device_removed(&self);
+}
+
+/// Removes a device for a plan, when no lock is held any more.
+pub(crate) trait Remover: Send + Sync {
+    /// Has [`Device::remove`] called soon.
+    fn remove_soon(&self);
 }
 
 /// In which order objects end with their device.
@@ -33,24 +41,30 @@ pub(crate) enum Rank {
 const RANKS: usize = 4;
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Device {
     /// The device was removed, or faults were planned: calls have to look closer.
     troubled: AtomicBool,
     removed: AtomicBool,
-    planned: Mutex<Vec<Planned>>,
+    /// The plan that the adapter was opened with.
+    plan: Option<Arc<Faults>>,
+    /// Plans of one call that is to fail, as they were injected.
+    injected: Mutex<Vec<Arc<Faults>>>,
     enlisted: Mutex<Enlisted>,
-    /// Faults that have happened.
+    remover: OnceLock<Weak<dyn Remover>>,
+    /// Faults that have happened, but for those of `plan`.
     happened: AtomicU64,
 }
 
-/// A call that is to fail.
-#[derive(Debug)]
-struct Planned {
-    call: Call,
-    /// Calls until it fails, that one included.
-    left: u32,
-    status: Status,
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device")
+            .field("removed", &self.removed)
+            .field("plan", &self.plan)
+            .field("injected", &self.injected)
+            .field("enlisted", &self.enlisted)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Default)]
@@ -86,6 +100,35 @@ impl Drop for Enlistment {
 }
 
 impl Device {
+    /// A device that goes by this plan.
+    pub(crate) fn new(plan: Option<Arc<Faults>>) -> Self {
+        let calls = plan.as_ref().is_some_and(|plan| plan.has_calls());
+        Self {
+            troubled: AtomicBool::new(calls),
+            plan,
+            ..Self::default()
+        }
+    }
+
+    /// Who removes it when its plan says so.
+    pub(crate) fn removed_by(&self, remover: Weak<dyn Remover>) {
+        let _ = self.remover.set(remover);
+    }
+
+    /// The plan that the adapter was opened with.
+    pub(crate) fn faults(&self) -> Option<&Arc<Faults>> {
+        self.plan.as_ref()
+    }
+
+    /// The plan has it removed: calls fail from now on, and everything ends soon. Called with whatever lock held.
+    pub(crate) fn remove_by_plan(&self) {
+        if let Some(remover) = self.remover.get().and_then(Weak::upgrade) {
+            self.removed.store(true, Ordering::SeqCst);
+            self.troubled.store(true, Ordering::SeqCst);
+            remover.remove_soon();
+        }
+    }
+
     /// Fails once the device is removed (GEN-015).
     pub(crate) fn present(&self) -> Result<()> {
         if self.removed.load(Ordering::SeqCst) {
@@ -106,19 +149,23 @@ impl Device {
     #[cold]
     fn look(&self, call: Call) -> Result<()> {
         self.present()?;
-        let mut due = None;
-        self.planned.lock().retain_mut(|planned| {
-            if planned.call.covers(call) {
-                planned.left -= 1;
-                if planned.left == 0 {
-                    self.happened.fetch_add(1, Ordering::Relaxed);
-                    due = due.or(Some(planned.status));
-                }
+        let is = |name: &str| fault_names::call(name).is_some_and(|named| named.covers(call));
+        let planned = self.plan.as_ref().and_then(|plan| plan.call(is));
+        let mut due = planned.map(status_of);
+        self.injected.lock().retain(|plan| {
+            let fault = plan.call(is).map(status_of);
+            if fault.is_some() {
+                self.happened.fetch_add(1, Ordering::Relaxed);
             }
-            planned.left > 0
+            due = due.or(fault);
+            fault.is_none()
         });
         match due {
-            Some(status) => Err(Error::new(
+            Some(None) => {
+                self.remove_by_plan();
+                removed()
+            }
+            Some(Some(status)) => Err(Error::new(
                 status,
                 format!("{call:?} fails because this fault was asked for"),
             )),
@@ -141,12 +188,12 @@ impl Device {
                 "a call cannot fail with a status that is no error",
             );
         }
-        let planned = Planned {
-            call,
-            left: nth,
-            status,
-        };
-        self.planned.lock().push(planned);
+        let event = Event::Call(Which::Nth(nth.into()), fault_names::call_name(call));
+        let action = Action::Fail(fault_names::status_name(status));
+        let plan = Plan::new().with_rule(Rule::new(event, action));
+        let plan =
+            plan.map_err(|error| Error::new(Status::INVALID_PARAMETER, error.to_string()))?;
+        self.injected.lock().push(Faults::new(plan));
         self.troubled.store(true, Ordering::SeqCst);
         Ok(())
     }
@@ -174,8 +221,8 @@ impl Device {
         })
     }
 
-    /// Removes the device: when this returns, everything that was enlisted has been told.
-    pub(crate) fn remove(&self) -> Result<()> {
+    /// Removes the device: when this returns, everything that was enlisted has been told. Counts as a fault unless it was planned.
+    pub(crate) fn remove(&self, planned: bool) -> Result<()> {
         let objects: Vec<_> = {
             let mut enlisted = self.enlisted.lock();
             if std::mem::replace(&mut enlisted.closed, true) {
@@ -187,7 +234,9 @@ impl Device {
             let objects = ranks.flat_map(|rank| rank.iter().map(|(_, object)| object.clone()));
             objects.collect()
         };
-        self.count_fault();
+        if !planned {
+            self.count_fault();
+        }
         for object in objects.iter().filter_map(Weak::upgrade) {
             object.device_removed();
         }
@@ -195,8 +244,18 @@ impl Device {
     }
 
     pub(crate) fn count(&self, counters: &mut Counters) {
-        let happened = self.happened.load(Ordering::Relaxed);
+        let planned = self.plan.iter().flat_map(|plan| plan.happened());
+        let planned: u64 = planned.map(|(_, count)| count).sum();
+        let happened = self.happened.load(Ordering::Relaxed) + planned;
         counters.extend([("faults.happened", happened)]);
+    }
+}
+
+/// What a call fails with; `None` where it removes the device.
+fn status_of(fault: CallFault<'_>) -> Option<Status> {
+    match fault {
+        CallFault::Fail(name) => Some(fault_names::status(name).unwrap_or(Status::UNSUCCESSFUL)),
+        CallFault::RemoveDevice => None,
     }
 }
 
@@ -243,9 +302,9 @@ mod tests {
         let [first, gone, rest @ ..] = ranks.map(|of| enlist(of).unwrap());
         let (still_used, enlistment) = gone;
         drop(enlistment);
-        device.remove().unwrap();
+        device.remove(false).unwrap();
         assert_eq!(*told.lock(), "ldrq");
-        assert_eq!(status(device.remove()), Status::DEVICE_REMOVED);
+        assert_eq!(status(device.remove(false)), Status::DEVICE_REMOVED);
         let late = enlist((Rank::Listener, 'x')).map(drop);
         assert_eq!(status(late), Status::DEVICE_REMOVED);
         assert_eq!(status(device.admit(Call::Listen)), Status::DEVICE_REMOVED);

@@ -15,6 +15,7 @@ mod adapter;
 mod cm;
 mod cq;
 mod device;
+mod fault_names;
 mod file;
 mod leniency;
 mod limits;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use netdirect::{Adapter, Error, Result, Status};
 
 pub use iwarp_io::capture;
+pub use iwarp_io::faults;
 pub use limits::Limits;
 pub use options::{LONGEST_PRIVATE_DATA, Options, Profile, Timeouts};
 

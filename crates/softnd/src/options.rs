@@ -6,9 +6,11 @@ use std::time::Duration;
 use netdirect::ReadLimits;
 
 use crate::cm::half_open::HalfOpenLimits;
+use crate::fault_names;
 use crate::limits::Limits;
 use crate::peer::Peer;
 use iwarp_io::capture::Capture;
+use iwarp_io::faults::{Plan, PlanError};
 
 /// How much a client may get away with (requirement AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +98,7 @@ pub struct Options {
     pub(crate) crc: bool,
     pub(crate) markers: bool,
     pub(crate) capture: Option<Capture>,
+    pub(crate) faults: Option<Plan>,
     pub(crate) addresses: Option<Vec<IpAddr>>,
     pub(crate) private_data: u32,
     pub(crate) read_limit: u32,
@@ -119,6 +122,7 @@ impl Default for Options {
             crc: true,
             markers: false,
             capture: None,
+            faults: None,
             addresses: None,
             private_data: 248,
             read_limit: 128,
@@ -166,6 +170,26 @@ impl Options {
     pub fn capture(mut self, capture: Capture) -> Self {
         self.capture = Some(capture);
         self
+    }
+
+    /// What is to go wrong, and when: each adapter that is opened follows the plan from its start. Without, adapters follow the
+    /// plan in the environment variable `SOFTND_FAULTS`, its text or `@` and a file, if there is one. The page "Fault plans" of
+    /// the guide has the language.
+    ///
+    /// ```
+    /// let plan = "when 2nd Register called: fail with ND_NO_MEMORY".parse()?;
+    /// let options = softnd::Options::default().faults(plan)?;
+    /// # let _ = options;
+    /// # Ok::<(), softnd::faults::PlanError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The plan names a call that cannot be made to fail here, or a status that is none or no error.
+    pub fn faults(mut self, plan: Plan) -> Result<Self, PlanError> {
+        fault_names::check(&plan)?;
+        self.faults = Some(plan);
+        Ok(self)
     }
 
     /// Serves these local addresses only, instead of all that the host has.

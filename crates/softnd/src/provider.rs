@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use iwarp_io::faults::Faults;
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::tcp::Tcp;
@@ -11,6 +12,7 @@ use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Resu
 
 use crate::adapter::{self, cannot_happen, serves};
 use crate::device::Device;
+use crate::fault_names;
 use crate::options::Options;
 
 /// The software provider. Over TCP every network interface of the host is one adapter.
@@ -18,6 +20,8 @@ use crate::options::Options;
 pub(crate) struct Provider {
     network: Network,
     options: Options,
+    /// What is wrong with the plan of the environment.
+    plan_error: Option<String>,
     faults: Device,
 }
 
@@ -45,11 +49,20 @@ impl Provider {
         Self::of(Network::Simulated(world, addresses), options)
     }
 
-    fn of(network: Network, options: Options) -> Self {
+    fn of(network: Network, mut options: Options) -> Self {
+        let mut plan_error = None;
+        if options.faults.is_none() {
+            match fault_names::of_environment() {
+                Ok(plan) => options.faults = plan,
+                Err(error) => plan_error = Some(error),
+            }
+        }
+        let plan = options.faults.clone();
         Self {
             network,
             options,
-            faults: Device::default(),
+            plan_error,
+            faults: Device::new(plan.map(Faults::new)),
         }
     }
 
@@ -175,6 +188,9 @@ impl netdirect::Provider for Provider {
     }
 
     fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>> {
+        if let Some(error) = &self.plan_error {
+            return Err(Error::new(Status::INVALID_PARAMETER_MIX, error.clone()));
+        }
         let interface = self
             .interfaces()?
             .into_iter()

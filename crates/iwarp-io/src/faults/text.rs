@@ -592,7 +592,7 @@ impl<'a> Reader<'a> {
         self.need("with")?;
         origin.status = self.column();
         match self.peek(0) {
-            Some(name) if is_name(name) => {
+            Some(name) if is_name(name) || name.strip_prefix("0x").is_some_and(is_hexadecimal) => {
                 self.skip();
                 Ok(name.to_owned())
             }
@@ -607,7 +607,11 @@ fn digits(word: &str) -> Option<&str> {
     is.then_some(word)
 }
 
-/// Whether a word can be the name of a call or of a status.
+fn is_hexadecimal(digits: &str) -> bool {
+    !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// Whether a word can be the name of a call or of a status. Of a status it can also be its bits.
 fn is_name(word: &str) -> bool {
     let rest = |c: char| c.is_ascii_alphanumeric() || c == '_';
     word.starts_with(|c: char| c.is_ascii_alphabetic()) && word.chars().all(rest)
@@ -632,6 +636,10 @@ fn has_peer(event: &Event) -> bool {
 /// The first words of the actions that events of this sort can have.
 fn actions(event: &Event) -> &'static [&'static str] {
     match event {
+        // Before the start-up is over, nobody knows which queues a stream will feed.
+        Event::Passing(Unit::Message(_, kind), _) if kind.is_startup() => {
+            &["reset", "close", "hold", "flip", "remove"]
+        }
         Event::Passing(..) => &["reset", "close", "hold", "flip", "break", "remove"],
         Event::Connect(_) | Event::Accept(_) => &["refuse", "hold", "remove"],
         Event::Completion(_) => &["hold", "break", "remove"],

@@ -561,7 +561,7 @@ impl Timed for Connector {
         }
         state.timer = None;
         match state.phase {
-            Phase::Connecting(_) => self.attempt_failed(&mut state, Status::IO_TIMEOUT),
+            Phase::Connecting(_) => self.attempt_expired(&mut state),
             Phase::Answered(_) => self.send_ready_early(&mut state),
             Phase::Accepting => {
                 if let Some(qp) = state.qp.take() {

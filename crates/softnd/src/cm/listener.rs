@@ -24,6 +24,8 @@ use crate::status::{bind_error, bind_status, fail};
 use accepting::Sockets;
 use iwarp_io::descriptors;
 use iwarp_io::limited;
+use iwarp_io::progress::timers::TimerKey;
+use iwarp_io::transport::Wire;
 
 /// What "no limit" of the backlog means (LSTN-016), and no more than half of the descriptors of the process.
 const LONGEST_BACKLOG: usize = 16 * 1024;
@@ -47,6 +49,8 @@ struct State {
     limits: HalfOpenLimits,
     /// Peers whose Request is not whole yet.
     half_open: HalfOpen<Arc<Greeting>>,
+    /// Connections that a fault plan keeps from being let in, until a deadline or for ever.
+    held: Vec<(Wire, Option<TimerKey>)>,
     /// Whole requests that no client has asked for yet, oldest first.
     queue: VecDeque<Arc<Greeting>>,
     waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,

@@ -10,6 +10,7 @@ use iwarp::mpa::startup::{
     ConcludeError, Frame, FrameKind, FrameReader, Offer, ReadyKinds, peer_limits,
 };
 use iwarp_io::capture::FlowRole;
+use iwarp_io::faults::Verdict;
 use iwarp_io::progress::Edges;
 use iwarp_io::transport::Dialer;
 use iwarp_io::transport::stream::Stream;
@@ -45,6 +46,8 @@ enum Step {
     Dialing { dialer: Dialer, token: u64 },
     /// The Request has left.
     Reply(Box<Exchange>),
+    /// A fault plan holds the attempt back, to open the connection later or never.
+    Held { opens: bool },
     /// Between two steps.
     Moving,
 }
@@ -58,7 +61,7 @@ impl Attempt {
                 dialer.reset();
             }
             Step::Reply(exchange) => exchange.reset(),
-            Step::Moving => {}
+            Step::Held { .. } | Step::Moving => {}
         }
     }
 }
@@ -191,6 +194,46 @@ impl Connector {
     }
 
     fn dial(&self, state: &mut State) {
+        let Phase::Connecting(attempt) = &mut state.phase else {
+            return;
+        };
+        let faults = self.core.device.faults();
+        match faults.and_then(|faults| faults.connect(attempt.destination)) {
+            None => self.dial_now(state),
+            Some(verdict) => self.connect_with_fault(state, &verdict),
+        }
+    }
+
+    #[cold]
+    fn connect_with_fault(&self, state: &mut State, verdict: &Verdict) {
+        let Phase::Connecting(attempt) = &mut state.phase else {
+            return;
+        };
+        let time = match verdict {
+            Verdict::Refuse => return self.attempt_failed(state, Status::CONNECTION_REFUSED),
+            Verdict::Hold(time) => *time,
+            Verdict::Effect(_) => {
+                self.core.device.remove_by_plan();
+                None
+            }
+        };
+        let limit = self.core.options.timeouts.connect;
+        let opens = time.is_some_and(|time| limit.is_none_or(|limit| time < limit));
+        attempt.step = Step::Held { opens };
+        self.set_timer(state, if opens { time } else { limit });
+    }
+
+    /// The time for an attempt to connect is over, or the time for which a fault plan has held it.
+    pub(super) fn attempt_expired(&self, state: &mut State) {
+        match &state.phase {
+            Phase::Connecting(attempt) if matches!(attempt.step, Step::Held { opens: true }) => {
+                self.dial_now(state);
+            }
+            _ => self.attempt_failed(state, Status::IO_TIMEOUT),
+        }
+    }
+
+    fn dial_now(&self, state: &mut State) {
         let dialing = self.dialer(state).and_then(|dialer| {
             let edges = Edges::READ | Edges::WRITE;
             let token = self.core.control.add(&dialer, self.source(), edges)?;
@@ -249,7 +292,7 @@ impl Connector {
                     self.attempt_failed(state, Status::CONNECTION_REFUSED) // CONN-023
                 }
             },
-            Step::Moving => {}
+            Step::Held { .. } | Step::Moving => {}
         }
     }
 

@@ -19,6 +19,7 @@ use crate::cm::greeting::Greeting;
 use crate::status::is_shortage;
 use iwarp_io::capture::FlowRole;
 use iwarp_io::descriptors::{self, Starved};
+use iwarp_io::faults::Verdict;
 use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
@@ -133,6 +134,31 @@ impl Listener {
 
     /// Lets a peer in, which is half-open from now on.
     fn greet(&self, connection: Wire) {
+        let (_, peer) = connection.addresses();
+        let faults = self.core.device.faults();
+        if let Some(verdict) = faults.and_then(|faults| faults.accept(peer)) {
+            return self.greet_with_fault(connection, &verdict);
+        }
+        self.let_in(connection);
+    }
+
+    #[cold]
+    fn greet_with_fault(&self, connection: Wire, verdict: &Verdict) {
+        let time = match verdict {
+            Verdict::Refuse => return connection.reset(),
+            Verdict::Hold(time) => *time,
+            Verdict::Effect(_) => {
+                self.core.device.remove_by_plan();
+                None
+            }
+        };
+        let end = time.and_then(|time| self.core.now().checked_add(time));
+        let held = &mut self.state.lock().held;
+        let timer = end.map(|end| self.core.set_timer(end, self.this.clone()));
+        held.push((connection, timer));
+    }
+
+    fn let_in(&self, connection: Wire) {
         let options = &self.core.options;
         let stream = Stream::new(connection, FlowRole::Passive, options.capture.as_ref());
         let peer = stream.peer().ip();
@@ -180,6 +206,7 @@ impl Listener {
     /// Nobody is let in any more.
     pub(super) fn stop_accepting(&self) {
         let sockets = std::mem::take(&mut *self.sockets.lock());
+        drop(std::mem::take(&mut self.state.lock().held));
         if let Some(key) = sockets.pause {
             self.core.cancel_timer(key);
         }
@@ -205,7 +232,15 @@ impl Source for Listener {
 }
 
 impl Timed for Listener {
-    fn expired(&self, _: TimerKey, _: Instant) {
+    fn expired(&self, key: TimerKey, _: Instant) {
+        let mut state = self.state.lock();
+        let held = state.held.iter().position(|(_, timer)| *timer == Some(key));
+        let held = held.map(|at| state.held.swap_remove(at));
+        drop(state);
+        if let Some((connection, _)) = held {
+            self.let_in(connection);
+            return self.match_up();
+        }
         // The end of a pause, or before that, because a descriptor is free.
         let mut sockets = self.sockets.lock();
         if let Some(key) = sockets.pause.take() {
