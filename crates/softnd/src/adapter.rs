@@ -10,8 +10,9 @@ use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
-use iwarp_io::transport::Transport;
 use iwarp_io::transport::sim::world::Stuck;
+use iwarp_io::transport::stream::Stream;
+use iwarp_io::transport::{Transport, Wire};
 use iwarp_io::{descriptors, sync};
 use iwarp_mem::{Table, TableOptions};
 use netdirect::{
@@ -30,6 +31,7 @@ use crate::options::{Options, Profile};
 use crate::qp::Qp;
 use crate::status::{fail, shortage};
 use crate::{cq, mr, mw, qp};
+use iwarp_io::capture::FlowRole;
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
 use iwarp_io::progress::background::Background;
@@ -248,6 +250,23 @@ impl Core {
     #[must_use]
     pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<Qp>> {
         self.lingering.lock().remove(&id)
+    }
+
+    /// The stream of a connection that was just established.
+    pub(crate) fn stream(&self, wire: Wire, role: iwarp::Role) -> Stream {
+        let flow_role = match role {
+            iwarp::Role::Initiator => FlowRole::Active,
+            iwarp::Role::Responder => FlowRole::Passive,
+        };
+        let stream = Stream::new(wire, flow_role, self.options.capture.as_ref());
+        let faults = self.device.faults();
+        match faults.and_then(|faults| faults.stream(role, stream.peer())) {
+            None => stream,
+            Some(faults) => {
+                let owner: Arc<Device> = Arc::clone(&self.device);
+                stream.with_faults(faults, self.environment.clone(), owner)
+            }
+        }
     }
 
     /// Removes the device from under the adapter (GEN-015).

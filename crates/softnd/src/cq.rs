@@ -6,6 +6,7 @@ mod ring;
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use netdirect::{
     Affinity, Call, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
@@ -15,11 +16,14 @@ use parking_lot::Mutex;
 
 use crate::adapter::Core;
 use crate::device::{Enlistment, Rank, Removable};
+use crate::fault_names;
 use crate::file::File;
 use crate::qp::Qp;
 use crate::status::{fail, shortage};
+use iwarp_io::faults::Effect;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
+use iwarp_io::progress::timers::{Timed, TimerKey};
 
 use held::HeldResults;
 use queue::Queue;
@@ -73,7 +77,8 @@ pub(crate) struct Cq {
     queue: Queue<PendingOverlapped>,
     queue_pairs: Mutex<Vec<Weak<Qp>>>,
     /// A fault plan is about this queue.
-    held: Option<HeldResults>,
+    held: Option<HeldResults<Entry>>,
+    this: Weak<Self>,
 }
 
 impl Entry {
@@ -133,8 +138,30 @@ impl Cq {
     pub(crate) fn place(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<Firing> {
         match &self.held {
             None => self.put(entries),
-            Some(held) => held.place(self, entries),
+            Some(held) => self.place_or_hold(held, entries),
         }
+    }
+
+    #[cold]
+    fn place_or_hold(
+        &self,
+        held: &HeldResults<Entry>,
+        entries: impl Iterator<Item = Entry>,
+    ) -> Option<Firing> {
+        let mut firing = None;
+        let put = |entry| firing = both(firing.take(), self.put(std::iter::once(entry)));
+        let effect = |effect| match effect {
+            Effect::RemoveDevice => self.core.device.remove_by_plan(),
+            Effect::BreakQueue(name) => {
+                if let Some(status) = fault_names::status(&name) {
+                    self.core.break_soon(self.this.clone(), status);
+                }
+            }
+        };
+        if let Some(at) = held.place(entries, || self.core.now(), put, effect) {
+            self.core.set_timer(at, self.this.clone());
+        }
+        firing
     }
 
     fn put(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<Firing> {
@@ -183,6 +210,30 @@ impl Cq {
     }
 }
 
+fn both(one: Option<Firing>, other: Option<Firing>) -> Option<Firing> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.and(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+impl Timed for Cq {
+    /// A fault plan holds results no longer.
+    fn expired(&self, _: TimerKey, now: Instant) {
+        let Some(held) = &self.held else {
+            return;
+        };
+        let mut firing = None;
+        let put = |entry| firing = both(firing.take(), self.put(std::iter::once(entry)));
+        if let Some(at) = held.release(now, put) {
+            self.core.set_timer(at, self.this.clone());
+        }
+        if let Some(firing) = firing {
+            self.deliver(firing);
+        }
+    }
+}
+
 impl Removable for Cq {
     /// Notify requests end with ND_DEVICE_REMOVED (OVL-010). Results stay, and those come that queue pairs flush now.
     fn device_removed(&self) {
@@ -224,7 +275,8 @@ impl Handle {
         let queue_pairs = Mutex::default();
         let faults = core.device.faults().and_then(|faults| faults.queue());
         let cq = Arc::new_cyclic(|this| Cq {
-            held: faults.map(|faults| HeldResults::new(faults, this.clone())),
+            held: faults.map(HeldResults::new),
+            this: this.clone(),
             core,
             file,
             file_token,

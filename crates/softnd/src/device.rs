@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use iwarp_io::faults::{Action, CallFault, Event, Faults, Plan, Rule, Which};
+use iwarp_io::faults::{Action, CallFault, Event, FaultOwner, Faults, Plan, Rule, Which};
 use netdirect::{Call, Counters, Error, Result, Status};
 use parking_lot::Mutex;
 use slab::Slab;
@@ -21,6 +21,12 @@ pub(crate) trait Removable: Send + Sync {
     /// Ends what is pending with [`Status::DEVICE_REMOVED`]. Called once, with no lock held, when [`Device::present`] fails
     /// already: what begins later finds that out under the object's own lock.
     fn device_removed(&self);
+}
+
+impl FaultOwner for Device {
+    fn remove_device(&self) {
+        self.remove_by_plan();
+    }
 }
 
 /// Removes a device for a plan, when no lock is held any more.

@@ -22,6 +22,7 @@ use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, St
 use crate::adapter::{Core, PD};
 use crate::cm::connector::Connector;
 use crate::cq::{Cq, Entry, Firing};
+use crate::fault_names;
 use crate::leniency::Act;
 use crate::options::Profile;
 use crate::status::{fail, post_error, request_type, result_status};
@@ -419,6 +420,16 @@ impl Qp {
         state.work(Edges::empty());
     }
 
+    /// A fault plan breaks both queues down, when no lock is held any more.
+    #[cold]
+    fn break_queues(&self, status: &str) {
+        if let Some(status) = fault_names::status(status) {
+            for queue in [&self.receive_cq, &self.initiator_cq] {
+                self.core.break_soon(Arc::downgrade(queue), status);
+            }
+        }
+    }
+
     // ---- what the client does with it ----
 
     /// Posts an initiator request. The first ones after a poll leave at once, in this thread; those that follow in a row
@@ -703,6 +714,11 @@ impl Timed for Qp {
             state.cut(self, StreamEnd::Reset, 0);
         }
         state.connection.handle_timeout(now);
+        let held = state.link.as_ref().map(Link::stream);
+        if let Some(stream) = held.filter(|stream| stream.is_faulted()) {
+            stream.awake(now);
+            return state.work(Edges::KICK | Edges::READ | Edges::WRITE);
+        }
         state.work(Edges::KICK);
     }
 }
@@ -731,7 +747,7 @@ impl State {
         if let Some(link) = &mut self.link {
             let activity = link.take_activity();
             self.received += activity.octets;
-            if polled && !activity.any {
+            if polled && !activity.any && !link.stream().is_faulted() {
                 return Visit::Finished; // it found nothing: most of them
             }
         }
@@ -804,6 +820,9 @@ impl State {
         if let Some(link) = &mut self.link {
             if self.connection.write_side_done() {
                 link.close_write();
+            }
+            for status in link.stream().take_broken() {
+                qp.break_queues(&status);
             }
             if link.is_over() {
                 self.link.take().expect("looked at above").close();
@@ -913,7 +932,10 @@ impl State {
         }
         let stall = self.stall.filter(|_| self.connection.is_stalled());
         let wanted = match &self.link {
-            Some(_) => [stall, self.deadline].into_iter().flatten().min(),
+            Some(link) => {
+                let held = link.stream().wake_at();
+                [stall, self.deadline, held].into_iter().flatten().min()
+            }
             None => None,
         };
         if self.timer.map(|(at, _)| at) == wanted {

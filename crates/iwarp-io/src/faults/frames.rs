@@ -26,6 +26,10 @@ pub(super) struct Framer {
     /// The frame that this direction starts with.
     startup: FrameKind,
     markers: bool,
+    /// The first FPDU is the ready-to-receive message.
+    ready_first: bool,
+    /// The first Read Response answers it.
+    ready_answered: bool,
     /// Octets since the start-up, markers included.
     position: u64,
 }
@@ -52,6 +56,8 @@ pub(super) enum Next {
 pub(super) struct Frame {
     /// `None` is an FPDU of no known message.
     pub(super) kind: Option<Kind>,
+    /// It is a Read Request.
+    pub(super) reads: bool,
     /// The last one of its message.
     pub(super) last: bool,
     /// Octets on the wire, a marker before the FPDU included.
@@ -70,6 +76,8 @@ impl Framer {
             state: State::Startup,
             startup,
             markers: false,
+            ready_first: false,
+            ready_answered: false,
             position: 0,
         }
     }
@@ -77,6 +85,16 @@ impl Framer {
     /// The other direction's start-up frame asks for markers in this one.
     pub(super) fn expect_markers(&mut self) {
         self.markers = true;
+    }
+
+    /// Both sides have agreed that the first FPDU is the ready-to-receive message.
+    pub(super) fn expect_ready(&mut self) {
+        self.ready_first = true;
+    }
+
+    /// The other direction's ready-to-receive message is a Read.
+    pub(super) fn expect_ready_answer(&mut self) {
+        self.ready_answered = true;
     }
 
     /// What these octets begin with, which follow the frames that have [passed](Self::passed).
@@ -98,6 +116,9 @@ impl Framer {
             State::Startup => self.state = State::Fpdus,
             _ => self.position += frame.len as u64,
         }
+        if frame.kind == Some(Kind::Ready) && self.ready_answered {
+            self.ready_answered = false;
+        }
     }
 
     fn fpdu(&self, octets: &[u8]) -> Next {
@@ -111,21 +132,27 @@ impl Framer {
         let Some(begin) = begin.map(octet).collect::<Option<Vec<u8>>>() else {
             return Next::Partial;
         };
-        let (kind, last, header) = match Header::split(&begin) {
+        let (opcode, last, header) = match Header::split(&begin) {
             Ok((header, _)) => {
                 let opcode = Opcode::parse(header.ulp_control()).ok();
                 let length = match header {
                     Header::Tagged(_) => TAGGED,
                     Header::Untagged(_) => UNTAGGED,
                 };
-                (opcode.map(kind), header.control() & LAST != 0, length)
+                (opcode, header.control() & LAST != 0, length)
             }
             Err(_) => (None, false, ulpdu.min(UNTAGGED)),
         };
         let (behind, end) = (fpdu::HEADER_LEN + ulpdu, fpdu::fpdu_len(ulpdu));
         let header = fpdu::HEADER_LEN..fpdu::HEADER_LEN + header;
+        let first = self.ready_first && self.position == 0;
+        let answer = self.ready_answered && opcode == Some(Opcode::ReadResponse);
         Next::Frame(Frame {
-            kind,
+            kind: match opcode {
+                _ if first || answer => Some(Kind::Ready),
+                opcode => opcode.map(kind),
+            },
+            reads: opcode == Some(Opcode::ReadRequest),
             last,
             len: match marked {
                 Some(position) => marker::fpdu_len(ulpdu, position),
@@ -155,6 +182,7 @@ fn startup(startup: FrameKind, octets: &[u8]) -> Next {
             FrameKind::Request => Kind::MpaRequest,
             FrameKind::Reply => Kind::MpaReply,
         }),
+        reads: false,
         last: true,
         len,
         marked: None,

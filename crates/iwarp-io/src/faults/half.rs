@@ -32,6 +32,10 @@ pub(super) struct Half {
     /// The start-up frame as it arrives at its receiver.
     heard: FrameReader,
     asks_for_markers: bool,
+    /// Its start-up frame is a Reply by which the Initiator sends a ready-to-receive message.
+    grants_ready: bool,
+    /// Its ready-to-receive message is a Read.
+    ready_reads: bool,
     /// The messages under way, by their kind.
     messages: Vec<Message>,
     octets: Vec<u8>,
@@ -87,6 +91,15 @@ enum Gate {
     Closed,
 }
 
+impl Gate {
+    fn until(self) -> Option<Instant> {
+        match self {
+            Self::Until(at) => Some(at),
+            Self::Open | Self::Shut | Self::Closed => None,
+        }
+    }
+}
+
 /// What is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -129,6 +142,8 @@ impl Half {
             framer: Framer::new(startup),
             heard: FrameReader::new(startup),
             asks_for_markers: false,
+            grants_ready: false,
+            ready_reads: false,
             messages: Vec::new(),
             octets: Vec::new(),
             gone: 0,
@@ -149,13 +164,17 @@ impl Half {
         self.octets.len() - self.gone
     }
 
-    /// Its start-up frame asks for markers in the other direction.
-    pub(super) fn asks_for_markers(&self) -> bool {
-        self.asks_for_markers
-    }
-
-    pub(super) fn expect_markers(&mut self) {
-        self.framer.expect_markers();
+    /// Learns from the other direction what the two start-up frames and the ready-to-receive message say of this one.
+    pub(super) fn learn_from(&mut self, other: &mut Self) {
+        if other.asks_for_markers {
+            self.framer.expect_markers();
+        }
+        if other.grants_ready {
+            self.framer.expect_ready();
+        }
+        if std::mem::take(&mut other.ready_reads) {
+            self.framer.expect_ready_answer();
+        }
     }
 
     /// Puts octets in.
@@ -185,9 +204,13 @@ impl Half {
 
     /// When something may pass again that waits now.
     pub(super) fn wake_at(&self) -> Option<Instant> {
-        match self.gate {
-            Gate::Until(at) => Some(at),
-            Gate::Open | Gate::Shut | Gate::Closed => None,
+        self.gate.until()
+    }
+
+    /// Lets pass what is held until `now` or a time before.
+    pub(super) fn awake(&mut self, now: Instant) {
+        if self.gate.until().is_some_and(|at| at <= now) {
+            self.gate = Gate::Open;
         }
     }
 
@@ -293,6 +316,8 @@ impl Half {
                 && let Ok(Some(heard)) = self.heard.push(octets)
             {
                 self.asks_for_markers = heard.markers;
+                let asked = heard.enhanced.is_some_and(|words| words.peer_to_peer);
+                self.grants_ready = asked && heard.kind == FrameKind::Reply && !heard.rejected;
             }
             self.cleared += now;
             passing.cleared += now;
@@ -304,6 +329,7 @@ impl Half {
             }
             if passing.cleared == frame.len {
                 self.framer.passed(frame);
+                self.ready_reads |= frame.kind == Some(Kind::Ready) && frame.reads;
                 self.frame = None;
             } else if now == there {
                 return; // the rest is still to come

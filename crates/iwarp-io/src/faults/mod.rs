@@ -20,4 +20,4 @@ pub use plan::{
     Action, Direction, Event, Field, Kind, Peer, Place, Plan, Rule, Scope, Unit, Which,
 };
 pub use run::{CallFault, Effect, Faults, QueueFaults, Verdict};
-pub use stream::{Blocked, StreamFaults};
+pub use stream::{Blocked, FaultOwner, StreamFaults};

@@ -42,6 +42,9 @@ pub enum Kind {
     MpaRequest,
     /// The Responder's start-up frame.
     MpaReply,
+    /// The ready-to-receive message of RFC 6581 §9, whatever it is: a Write, Read or Send of no octets that the two sides have agreed
+    /// on. It is none of the messages below, and neither is the Read Response to it.
+    Ready,
     /// RDMA Write.
     Write,
     /// RDMA Read Request.
@@ -58,14 +61,15 @@ pub enum Kind {
     AtomicResponse,
     /// Terminate.
     Terminate,
-    /// Any RDMAP message.
+    /// Any RDMAP message but the ready-to-receive message.
     Any,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::MpaRequest,
         Self::MpaReply,
+        Self::Ready,
         Self::Write,
         Self::ReadRequest,
         Self::ReadResponse,
@@ -83,6 +87,7 @@ impl Kind {
         match self {
             Self::MpaRequest => "MPA Request",
             Self::MpaReply => "MPA Reply",
+            Self::Ready => "RTR",
             Self::Write => "Write",
             Self::ReadRequest => "Read Request",
             Self::ReadResponse => "Read Response",
@@ -104,7 +109,7 @@ impl Kind {
     /// Whether a message of the kind `other`, which is one kind, is of this kind.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {
-        self == other || self == Self::Any && !other.is_startup()
+        self == other || self == Self::Any && !other.is_startup() && other != Self::Ready
     }
 }
 

@@ -21,6 +21,12 @@ pub struct StreamFaults {
     effects: Vec<Effect>,
 }
 
+/// Who is told what a plan does to more than a stream.
+pub trait FaultOwner: std::fmt::Debug + Send + Sync {
+    /// The device is removed: soon, because the caller may hold locks.
+    fn remove_device(&self);
+}
+
 /// Why octets that are to be sent have not left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
@@ -74,13 +80,16 @@ impl StreamFaults {
         }
         loop {
             let step = self.received.step(now);
-            self.exchange_markers();
+            self.exchange();
             match step {
                 Step::Pass => {
                     let octets = self.received.passing();
                     let count = octets.len().min(into.len());
                     into[..count].copy_from_slice(&octets[..count]);
                     self.received.passed(count);
+                    if self.received.passing().is_empty() {
+                        self.follow(now);
+                    }
                     return Ok(count);
                 }
                 Step::Wait(_) => return Err(io::ErrorKind::WouldBlock.into()),
@@ -159,7 +168,7 @@ impl StreamFaults {
         }
         loop {
             let step = self.sent.step(now);
-            self.exchange_markers();
+            self.exchange();
             match step {
                 Step::Pass => match sink(self.sent.passing()) {
                     Ok(0) => return Ok(Some(Blocked::Full)),
@@ -195,6 +204,12 @@ impl StreamFaults {
         both.into_iter().flatten().min()
     }
 
+    /// Ends the holds that end at `now` or before: [`wake_at`](Self::wake_at) tells of later ones alone from then on.
+    pub fn awake(&mut self, now: Instant) {
+        self.sent.awake(now);
+        self.received.awake(now);
+    }
+
     /// Whether the plan has reset the connection.
     #[must_use]
     pub fn is_reset(&self) -> bool {
@@ -207,17 +222,24 @@ impl StreamFaults {
         std::mem::take(&mut self.effects)
     }
 
+    /// Everything has passed that was received: what the plan does behind it is done now, and not when somebody reads again.
+    fn follow(&mut self, now: Instant) {
+        match self.received.step(now) {
+            Step::Reset => self.reset = true,
+            Step::Effect(effect) => self.effects.push(effect),
+            Step::Pass | Step::Starved | Step::Wait(_) | Step::Closed => {}
+        }
+        self.exchange();
+    }
+
     fn resets(&mut self) -> io::Error {
         self.reset = true;
         io::ErrorKind::ConnectionReset.into()
     }
 
-    fn exchange_markers(&mut self) {
-        if self.sent.asks_for_markers() {
-            self.received.expect_markers();
-        }
-        if self.received.asks_for_markers() {
-            self.sent.expect_markers();
-        }
+    fn exchange(&mut self) {
+        let Self { sent, received, .. } = self;
+        sent.learn_from(received);
+        received.learn_from(sent);
     }
 }

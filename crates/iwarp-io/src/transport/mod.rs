@@ -4,6 +4,7 @@
 //! are dispatched statically: a [`Bound`] address becomes a [`Dialer`], which connects, or a [`Listener`]; both yield a
 //! [`Wire`]. [`Stream`](stream::Stream) is a wire with its capture.
 
+mod faulted;
 pub mod ports;
 pub mod sim;
 pub mod stream;
@@ -316,6 +317,14 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.close_write(),
             Self::Sim(wire) => wire.close_write(),
+        }
+    }
+
+    /// Has the connection end with a reset now, or when the wire is dropped.
+    pub(super) fn break_off(&self) {
+        match self {
+            Self::Tcp(wire) => wire.break_off(),
+            Self::Sim(wire) => wire.break_off(),
         }
     }
 

@@ -2,12 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use iwarp::{PieceRef, Span, TxBatch};
 use iwarp_mem::{Table, io::Sent};
 
 use super::Wire;
+use super::faulted::{Below, Faulted};
 use crate::capture::{Capture, Flow, FlowRole, Side};
+use crate::environment::Environment;
+use crate::faults::{FaultOwner, StreamFaults};
 use crate::progress::readiness::Watch;
 use crate::progress::set::{Set, SourceId};
 
@@ -16,8 +21,9 @@ use crate::progress::set::{Set, SourceId};
 pub struct Stream {
     wire: Wire,
     flow: Option<Flow>,
-    /// Octets do not go from registered memory to the wire, nor from there to registered memory: they are recorded, or the
-    /// transport cannot do that.
+    faulted: Option<Box<Faulted>>,
+    /// Octets do not go from registered memory to the wire, nor from there to registered memory: they are recorded or subject to
+    /// a fault plan, or the transport cannot do that.
     copies: bool,
     local: SocketAddr,
     peer: SocketAddr,
@@ -49,10 +55,76 @@ impl Stream {
             copies: flow.is_some() || !wire.reaches_memory(),
             wire,
             flow,
+            faulted: None,
             local,
             peer,
             markers: false,
         }
+    }
+
+    /// Puts what a fault plan does to the stream between it and its wire. What is recorded is what the wire carries.
+    #[must_use]
+    pub fn with_faults(
+        mut self,
+        faults: StreamFaults,
+        environment: Environment,
+        owner: Arc<dyn FaultOwner>,
+    ) -> Self {
+        self.copies = true;
+        self.faulted = Some(Box::new(Faulted::new(faults, environment, owner)));
+        self
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below {
+            wire: &self.wire,
+            flow: self.flow.as_ref(),
+        }
+    }
+
+    /// Whether a fault plan is about the stream.
+    #[inline]
+    pub fn is_faulted(&self) -> bool {
+        self.faulted.is_some()
+    }
+
+    /// Sends what a fault plan has held back until now; whether all of it has left.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    #[inline]
+    pub fn flush(&self) -> io::Result<bool> {
+        match &self.faulted {
+            None => Ok(true),
+            Some(faulted) => faulted.flush(self.below()),
+        }
+    }
+
+    /// Octets that were taken to be sent have not left, because a fault plan holds them or did so.
+    #[inline]
+    pub fn is_backlogged(&self) -> bool {
+        let faulted = self.faulted.as_ref();
+        faulted.is_some_and(|faulted| faulted.is_backlogged())
+    }
+
+    /// When a fault plan holds back no longer what it holds now.
+    #[inline]
+    pub fn wake_at(&self) -> Option<Instant> {
+        self.faulted.as_ref()?.wake_at()
+    }
+
+    /// The holds that end at `now` or before have ended.
+    pub fn awake(&self, now: Instant) {
+        if let Some(faulted) = &self.faulted {
+            faulted.awake(now);
+        }
+    }
+
+    /// Statuses with which a fault plan has broken the queues that the stream feeds, since this was asked last.
+    pub fn take_broken(&self) -> Vec<String> {
+        let faulted = self.faulted.as_ref();
+        faulted.map_or_else(Vec::new, |faulted| faulted.take_broken())
     }
 
     /// The local address.
@@ -98,6 +170,9 @@ impl Stream {
     /// `WouldBlock`, or what broke the connection.
     #[inline]
     pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        if let Some(faulted) = &self.faulted {
+            return faulted.read(into, self.below());
+        }
         let count = self.wire.read(into)?;
         self.saw(&into[..count]);
         Ok(count)
@@ -133,7 +208,10 @@ impl Stream {
     ///
     /// `WouldBlock` when neither.
     pub fn peek(&self) -> io::Result<usize> {
-        self.wire.peek()
+        match &self.faulted {
+            None => self.wire.peek(),
+            Some(faulted) => faulted.peek(self.below()),
+        }
     }
 
     /// Sends a start-up frame or a message of our own, in one write and below any segment size (PEER-053).
@@ -142,6 +220,9 @@ impl Stream {
     ///
     /// What broke the connection. What the empty send buffer of a connection at its start does not take at once is an error.
     pub fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
+        if let Some(faulted) = &self.faulted {
+            return faulted.send_frame(frame, self.below());
+        }
         let sent = self.wire.write(frame)?;
         if let Some(flow) = &self.flow {
             flow.sent(&[&frame[..sent]]);
@@ -159,6 +240,9 @@ impl Stream {
     /// As [`iwarp_mem::io::send`].
     #[inline]
     pub fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+        if let Some(faulted) = &self.faulted {
+            return faulted.send(batch, self.below());
+        }
         match &self.flow {
             None => self.wire.send(table, batch),
             Some(flow) => self.send_recorded(flow, table, batch),
@@ -190,6 +274,9 @@ impl Stream {
 
     /// Ends our direction; what was sent before, a Terminate too, arrives first (RDMAP-074).
     pub fn close_write(&self) {
+        if let Some(faulted) = &self.faulted {
+            return faulted.close_write(self.below());
+        }
         if self.wire.close_write().is_ok()
             && let Some(flow) = &self.flow
         {

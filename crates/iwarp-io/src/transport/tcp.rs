@@ -251,9 +251,13 @@ impl Wire {
         self.tcp.shutdown(std::net::Shutdown::Write)
     }
 
-    pub(super) fn reset(self) {
+    pub(super) fn break_off(&self) {
         release(&self.tcp);
         let _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
+    }
+
+    pub(super) fn reset(self) {
+        self.break_off();
     }
 }
 

@@ -151,7 +151,10 @@ impl Greeting {
             };
         }
         match exchange.hear() {
-            Heard::Nothing => Step::Wait,
+            Heard::Nothing => {
+                exchange.wake_later(&self.core);
+                Step::Wait
+            }
             Heard::Frame(request) => {
                 if exchange.stream.peek().is_ok() {
                     tracing::debug!(peer = %exchange.stream.peer(), "the peer sent on behind its request, or has gone");

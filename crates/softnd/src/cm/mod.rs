@@ -7,14 +7,17 @@ pub(crate) mod listener;
 
 use std::io;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use iwarp::ReadLimits;
 use iwarp::mpa::startup::{self, Frame, FrameKind, FrameReader, StartupError};
 use netdirect::{PendingOverlapped, Status};
 
+use crate::adapter::Core;
 use crate::qp::{FlushGuard, News};
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Domain, Source};
+use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::transport::stream::Stream;
 
 /// What is to be done once no lock is held.
@@ -59,6 +62,26 @@ struct Exchange {
     control: Arc<Domain>,
     token: u64,
     reader: FrameReader,
+    source: Weak<dyn Source>,
+    /// Looks at the stream again when a fault plan holds it no longer.
+    wake: Option<Arc<Wake>>,
+}
+
+/// A source that is ready when a hold of a fault plan ends.
+struct Wake(Weak<dyn Source>);
+
+impl std::fmt::Debug for Wake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wake").finish_non_exhaustive()
+    }
+}
+
+impl Timed for Wake {
+    fn expired(&self, _: TimerKey, _: Instant) {
+        if let Some(source) = self.0.upgrade() {
+            source.ready(Edges::READ | Edges::WRITE);
+        }
+    }
 }
 
 /// What reading during the start-up came to.
@@ -82,17 +105,22 @@ impl Exchange {
         source: Weak<dyn Source>,
         expect: FrameKind,
     ) -> io::Result<Self> {
-        let token = control.add(&stream, source, Edges::READ)?;
+        let token = control.add(&stream, source.clone(), Edges::READ)?;
         Ok(Self {
             stream,
             control: Arc::clone(control),
             token,
             reader: FrameReader::new(expect),
+            source,
+            wake: None,
         })
     }
 
     /// Reads on. Not an octet behind the frame is taken from the transport (IW-066).
     fn hear(&mut self) -> Heard {
+        if let Err(error) = self.stream.flush() {
+            return Heard::Broken(error);
+        }
         let mut octets = [0; iwarp::mpa::startup::MAX_FRAME];
         loop {
             let wanted = self.reader.wanted().min(octets.len());
@@ -106,6 +134,16 @@ impl Exchange {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
                 Err(error) => return Heard::Broken(error),
             }
+        }
+    }
+
+    /// Sees to it that the source is ready again when a fault plan holds the stream no longer.
+    fn wake_later(&mut self, core: &Core) {
+        if let Some(at) = self.stream.wake_at() {
+            let wake = Arc::new(Wake(self.source.clone()));
+            let target: Weak<Wake> = Arc::downgrade(&wake);
+            core.set_timer(at, target);
+            self.wake = Some(wake);
         }
     }
 

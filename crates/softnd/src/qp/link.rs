@@ -201,7 +201,7 @@ impl Link {
 
     /// Something waits for the socket to take it.
     pub(super) fn is_sending(&self) -> bool {
-        self.batch.is_some()
+        self.batch.is_some() || self.stream.is_backlogged()
     }
 
     pub(super) fn take_activity(&mut self) -> Activity {
@@ -238,6 +238,10 @@ impl Link {
     }
 
     fn send_batches(&mut self, connection: &mut Connection, core: &Core) -> io::Result<Visit> {
+        if !self.stream.flush()? {
+            self.await_room();
+            return Ok(Visit::Finished);
+        }
         let mut budget = BUDGET;
         loop {
             if let Some(empty) = self.batch.take_if(|batch| batch.is_empty()) {
@@ -361,7 +365,7 @@ impl Link {
                     self.activity.any = true;
                     budget = budget.saturating_sub(count);
                     // A short read means drained for data; the end may have shared the edge.
-                    if count < space && !self.hangup {
+                    if count < space && !self.hangup && !self.stream.is_faulted() {
                         self.readable = false;
                     }
                 }
@@ -424,7 +428,7 @@ impl Link {
     /// Ends our direction, once everything handed out has left.
     pub(super) fn close_write(&mut self) {
         let unsent = self.batch.as_ref().is_some_and(|batch| !batch.is_empty());
-        if !unsent && !self.write_closed {
+        if !unsent && !self.write_closed && !self.stream.is_backlogged() {
             self.stream.close_write();
             self.write_closed = true;
         }

@@ -1,8 +1,10 @@
 //! What goes over a stream in the tests: a start-up frame and FPDUs of every kind, and where each begins and ends.
 
 use iwarp::STag;
+use std::sync::LazyLock;
+
 use iwarp::ddp::{Qn, TaggedHeader, UntaggedHeader};
-use iwarp::mpa::startup::{Frame, FrameKind};
+use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
 use iwarp::mpa::{fpdu, marker};
 use iwarp::rdmap::{Opcode, control};
 
@@ -93,4 +95,43 @@ fn ulpdu(opcode: Opcode, last: bool, length: usize) -> Vec<u8> {
     };
     ulpdu.extend((0u8..=255).cycle().take(length));
     ulpdu
+}
+
+/// The start-up frames of two sides that agree on a ready-to-receive message.
+pub(super) fn ready_startup_frame(kind: FrameKind) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let frame = Frame {
+        kind,
+        markers: false,
+        crc: true,
+        rejected: false,
+        revision: 2,
+        enhanced: Some(Enhanced {
+            peer_to_peer: true,
+            rtr_send: false,
+            rtr_write: true,
+            rtr_read: true,
+            ird: 1,
+            ord: 1,
+        }),
+        private_data: Vec::new(),
+    };
+    frame.encode(&mut octets);
+    octets
+}
+
+/// Ready-to-receive messages: a Write of no octets, and a Read.
+pub(super) static READY: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    [(Opcode::Write, 0), (Opcode::ReadRequest, 28)].map(|(opcode, length)| {
+        let mut octets = Vec::new();
+        fpdu::put(&mut octets, &ulpdu(opcode, true, length), true);
+        octets
+    })
+});
+
+/// What answers a Read of no octets.
+pub(super) fn empty_read_response() -> Vec<u8> {
+    let mut octets = Vec::new();
+    fpdu::put(&mut octets, &ulpdu(Opcode::ReadResponse, true, 0), true);
+    octets
 }

@@ -10,7 +10,7 @@ use iwarp::mpa::startup::FrameKind;
 use iwarp::mpa::{fpdu, marker};
 
 use super::super::*;
-use super::script::{Script, startup_frame};
+use super::script::{READY, Script, empty_read_response, ready_startup_frame, startup_frame};
 
 const PEER: &str = "10.0.0.7:4711";
 
@@ -691,4 +691,82 @@ fn markers_are_seen_where_the_other_side_asked_for_them() {
         }
     }
     assert!(Script::new(FrameKind::Request, true, 0).frames() == 21);
+}
+
+/// Has a direction carry octets, behind which more will follow.
+fn pass_on(stream: &mut StreamFaults, direction: Direction, octets: &[u8]) {
+    let (now, mut rest) = (Instant::now(), octets);
+    if direction == Direction::Sent {
+        let sent = stream.write(now, octets, |octets| Ok(octets.len()));
+        return assert_eq!(sent.unwrap(), (octets.len(), None));
+    }
+    let mut into = [0; 1024];
+    let mut source = |into: &mut [u8]| {
+        if rest.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let (now, later) = rest.split_at(rest.len().min(into.len()));
+        into[..now.len()].copy_from_slice(now);
+        rest = later;
+        Ok(now.len())
+    };
+    while stream.read(now, &mut into, &mut source).is_ok() {}
+}
+
+/// RFC 6581 §9: the ready-to-receive message is no message of the application's, nor is the answer to it.
+#[test]
+fn the_ready_to_receive_message_is_a_kind_of_its_own() {
+    for (at, ready) in READY.iter().enumerate() {
+        for (role, direction) in [
+            (Role::Initiator, Direction::Sent),
+            (Role::Responder, Direction::Received),
+        ] {
+            let back = match direction {
+                Direction::Sent => Direction::Received,
+                Direction::Received => Direction::Sent,
+            };
+            let start = |text: &str| {
+                let mut stream = stream(text, role);
+                let request = ready_startup_frame(FrameKind::Request);
+                pass_on(&mut stream, direction, &request);
+                let reply = ready_startup_frame(FrameKind::Reply);
+                pass_on(&mut stream, back, &reply);
+                stream
+            };
+            let script = Script::new(FrameKind::Request, false, 0);
+            let messages = &script.octets[script.end(0)..];
+            let octets = [&ready[..], messages].concat();
+            for (event, due) in [
+                ("1st RTR", ready.len()),
+                ("1st FPDU", ready.len()),
+                ("1st Write", ready.len() + script.end(1) - script.end(0)),
+                ("1st message", ready.len() + script.end(1) - script.end(0)),
+                (
+                    "1st Read Request",
+                    ready.len() + script.end(4) - script.end(0),
+                ),
+            ] {
+                let mut stream = start(&format!("when {event} {direction}: reset"));
+                let outcome = carry(&mut stream, direction, &[&octets]);
+                assert_eq!(outcome.passed, octets[..due], "{event}");
+                assert_eq!(outcome.after, After::Reset, "{event}");
+            }
+            // The first Read Response answers a Read, where the message is one.
+            let script = Script::new(FrameKind::Reply, false, 0);
+            let mut stream = start(&format!("when 1st Read Response {back}: reset"));
+            pass_on(&mut stream, direction, ready);
+            let answers = [
+                empty_read_response(),
+                script.octets[script.start(5)..].to_vec(),
+            ]
+            .concat();
+            let outcome = carry(&mut stream, back, &[&answers]);
+            let first = if at == 1 {
+                script.end(7) - script.start(5)
+            } else {
+                0
+            };
+            assert_eq!(outcome.passed, answers[..20 + first], "{at}");
+        }
+    }
 }

@@ -239,14 +239,14 @@ fn errors_say_line_column_and_what_was_expected() {
             "when 1st FPDU of 1st MPA Reply sent: reset",
             1,
             22,
-            "expected `Write`, `Read Request`, `Read Response`, `Send`, `Immediate Data`, `Atomic Request`, \
+            "expected `RTR`, `Write`, `Read Request`, `Read Response`, `Send`, `Immediate Data`, `Atomic Request`, \
              `Atomic Response`, `Terminate` or `message`, found `MPA`",
         ),
         (
             "when 1st Wirte sent: reset",
             1,
             10,
-            "expected `FPDU`, `MPA Request`, `MPA Reply`, `Write`, `Read Request`, `Read Response`, `Send`, \
+            "expected `FPDU`, `MPA Request`, `MPA Reply`, `RTR`, `Write`, `Read Request`, `Read Response`, `Send`, \
              `Immediate Data`, `Atomic Request`, `Atomic Response`, `Terminate`, `message`, `connect`, `accept`, \
              `completion`, or the name of a call and `called`, found `Wirte`",
         ),

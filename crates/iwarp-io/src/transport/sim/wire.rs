@@ -211,6 +211,14 @@ impl Wire {
         })
     }
 
+    pub(in crate::transport) fn break_off(&self) {
+        // In another thread than the world's the connection ends when it is dropped.
+        let _ = self.end.with(|network, end| {
+            network.abort(end);
+            Ok(())
+        });
+    }
+
     pub(in crate::transport) fn reset(self) {
         self.end.abort();
     }

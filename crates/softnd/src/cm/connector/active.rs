@@ -9,11 +9,9 @@ use iwarp::TerminateCode;
 use iwarp::mpa::startup::{
     ConcludeError, Frame, FrameKind, FrameReader, Offer, ReadyKinds, peer_limits,
 };
-use iwarp_io::capture::FlowRole;
 use iwarp_io::faults::Verdict;
 use iwarp_io::progress::Edges;
 use iwarp_io::transport::Dialer;
-use iwarp_io::transport::stream::Stream;
 use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
 use super::{Answered, Binding, Connector, Phase, State};
@@ -282,7 +280,7 @@ impl Connector {
                 Err(error) => self.attempt_failed(state, connect_status(&error)),
             },
             Step::Reply(exchange) => match exchange.hear() {
-                Heard::Nothing => {}
+                Heard::Nothing => exchange.wake_later(&self.core),
                 Heard::Frame(reply) => self.answered(state, &reply),
                 Heard::End => self.peer_gone(state, None),
                 Heard::Broken(error) => self.peer_gone(state, Some(&error)),
@@ -307,9 +305,8 @@ impl Connector {
         };
         let mut request = Vec::new();
         attempt.offer.request().encode(&mut request);
-        let capture = self.core.options.capture.as_ref();
         let sent = dialer.into_wire().and_then(|wire| {
-            let stream = Stream::new(wire, FlowRole::Active, capture);
+            let stream = self.core.stream(wire, iwarp::Role::Initiator);
             stream.send_frame(&request).map(|()| stream)
         });
         match sent {
@@ -318,12 +315,16 @@ impl Connector {
                 state.peer = Some(stream.peer());
                 state.local = Some(stream.local());
                 let reader = FrameReader::new(FrameKind::Reply);
-                attempt.step = Step::Reply(Box::new(Exchange {
+                let mut exchange = Box::new(Exchange {
                     stream,
                     control: Arc::clone(&self.core.control),
                     token,
                     reader,
-                }));
+                    source: self.source(),
+                    wake: None,
+                });
+                exchange.wake_later(&self.core);
+                attempt.step = Step::Reply(exchange);
                 self.set_timer(state, self.core.options.timeouts.reply);
             }
             Err(error) => self.attempt_failed(state, connect_status(&error)),

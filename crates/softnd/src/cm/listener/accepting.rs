@@ -17,14 +17,12 @@ use rustix::io::Errno;
 use super::Listener;
 use crate::cm::greeting::Greeting;
 use crate::status::is_shortage;
-use iwarp_io::capture::FlowRole;
 use iwarp_io::descriptors::{self, Starved};
 use iwarp_io::faults::Verdict;
 use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
-use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{self, Wire};
 
 /// Connections that are accepted in one turn. Where more wait, whatever else the driver has to do comes first.
@@ -159,8 +157,7 @@ impl Listener {
     }
 
     fn let_in(&self, connection: Wire) {
-        let options = &self.core.options;
-        let stream = Stream::new(connection, FlowRole::Passive, options.capture.as_ref());
+        let stream = self.core.stream(connection, iwarp::Role::Responder);
         let peer = stream.peer().ip();
         let older = {
             let state = &mut *self.state.lock();

@@ -1,0 +1,206 @@
+//! A fault plan between a stream and its wire.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use iwarp::{PieceRef, TxBatch};
+use iwarp_mem::io::Sent;
+use parking_lot::Mutex;
+
+use super::Wire;
+use crate::capture::{Flow, Side};
+use crate::environment::Environment;
+use crate::faults::{Blocked, Effect, FaultOwner, StreamFaults};
+
+/// What a plan does to one stream.
+#[derive(Debug)]
+pub(super) struct Faulted {
+    state: Mutex<State>,
+    environment: Environment,
+    owner: Arc<dyn FaultOwner>,
+}
+
+#[derive(Debug)]
+struct State {
+    faults: StreamFaults,
+    /// Octets that were taken have not left.
+    backlogged: bool,
+    /// The wire was told that our direction has ended.
+    closed: bool,
+    /// Statuses with which the plan has broken the queues that the stream feeds.
+    broken: Vec<String>,
+}
+
+/// Where octets really go, and what is recorded of them.
+#[derive(Clone, Copy)]
+pub(super) struct Below<'a> {
+    pub(super) wire: &'a Wire,
+    pub(super) flow: Option<&'a Flow>,
+}
+
+impl Below<'_> {
+    fn read(self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.wire.read(into)?;
+        match self.flow {
+            Some(flow) if count == 0 => flow.closed(Side::Peer),
+            Some(flow) => flow.received(&into[..count]),
+            None => {}
+        }
+        Ok(count)
+    }
+
+    fn write(self, octets: &[u8]) -> io::Result<usize> {
+        let count = self.wire.write(octets)?;
+        if let Some(flow) = self.flow
+            && count > 0
+        {
+            flow.sent(&[&octets[..count]]);
+        }
+        Ok(count)
+    }
+
+    fn close_write(self) {
+        if self.wire.close_write().is_ok()
+            && let Some(flow) = self.flow
+        {
+            flow.closed(Side::Local);
+        }
+    }
+}
+
+impl Faulted {
+    pub(super) fn new(
+        faults: StreamFaults,
+        environment: Environment,
+        owner: Arc<dyn FaultOwner>,
+    ) -> Self {
+        Self {
+            state: Mutex::new(State {
+                faults,
+                backlogged: false,
+                closed: false,
+                broken: Vec::new(),
+            }),
+            environment,
+            owner,
+        }
+    }
+
+    /// Has the plan do something, and passes on what happens to more than the stream.
+    fn act<T>(&self, below: Below<'_>, act: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let now = self.environment.now();
+        let mut state = self.state.lock();
+        let outcome = act(&mut state, now);
+        if state.faults.is_reset() {
+            below.wire.break_off();
+        }
+        let effects = state.faults.take_effects();
+        let mut removed = false;
+        for effect in effects {
+            match effect {
+                Effect::RemoveDevice => removed = true,
+                Effect::BreakQueue(status) => state.broken.push(status),
+            }
+        }
+        drop(state);
+        if removed {
+            self.owner.remove_device();
+        }
+        outcome
+    }
+
+    pub(super) fn read(&self, into: &mut [u8], below: Below<'_>) -> io::Result<usize> {
+        self.act(below, |state, now| {
+            let source = |into: &mut [u8]| below.read(into);
+            state.faults.read(now, into, source)
+        })
+    }
+
+    pub(super) fn peek(&self, below: Below<'_>) -> io::Result<usize> {
+        match self.act(below, |state, now| state.faults.is_readable(now)) {
+            Some(true) => Ok(1),
+            Some(false) => Err(io::ErrorKind::WouldBlock.into()),
+            None => below.wire.peek(),
+        }
+    }
+
+    /// Sends a frame: all of it is taken, unless what was sent before still waits.
+    pub(super) fn send_frame(&self, frame: &[u8], below: Below<'_>) -> io::Result<()> {
+        let (count, blocked) = self.write(frame, below)?;
+        if count < frame.len() || blocked == Some(Blocked::Full) {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        Ok(())
+    }
+
+    fn write(&self, octets: &[u8], below: Below<'_>) -> io::Result<(usize, Option<Blocked>)> {
+        self.act(below, |state, now| {
+            let sink = |octets: &[u8]| below.write(octets);
+            let (count, blocked) = state.faults.write(now, octets, sink)?;
+            state.settle(blocked, below);
+            Ok((count, blocked))
+        })
+    }
+
+    pub(super) fn send(&self, batch: &mut TxBatch, below: Below<'_>) -> io::Result<(u64, Sent)> {
+        // The engine hands out copies only, because the stream copies.
+        let mut octets = Vec::new();
+        for (piece, _) in batch.pieces() {
+            let PieceRef::Bytes(bytes) = piece else {
+                return Err(io::Error::other("payload was not copied before it is sent"));
+            };
+            octets.extend_from_slice(bytes);
+        }
+        let (count, blocked) = self.write(&octets, below)?;
+        batch.advance(count as u64);
+        let sent = match blocked {
+            None => Sent::All,
+            Some(_) => Sent::WouldBlock,
+        };
+        Ok((count as u64, sent))
+    }
+
+    /// Sends what was taken and has not left; whether everything has.
+    pub(super) fn flush(&self, below: Below<'_>) -> io::Result<bool> {
+        self.act(below, |state, now| {
+            let blocked = state.faults.flush(now, |octets| below.write(octets))?;
+            state.settle(blocked, below);
+            Ok(blocked.is_none())
+        })
+    }
+
+    pub(super) fn close_write(&self, below: Below<'_>) {
+        self.state.lock().faults.end_sending();
+        // What cannot leave any more is lost with the connection.
+        let _ = self.flush(below);
+        if !std::mem::replace(&mut self.state.lock().closed, true) {
+            below.close_write();
+        }
+    }
+
+    pub(super) fn is_backlogged(&self) -> bool {
+        self.state.lock().backlogged
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.state.lock().faults.wake_at()
+    }
+
+    pub(super) fn awake(&self, now: Instant) {
+        self.state.lock().faults.awake(now);
+    }
+
+    pub(super) fn take_broken(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().broken)
+    }
+}
+
+impl State {
+    fn settle(&mut self, blocked: Option<Blocked>, below: Below<'_>) {
+        self.backlogged = blocked.is_some();
+        if self.faults.has_closed_sending() && !std::mem::replace(&mut self.closed, true) {
+            below.close_write();
+        }
+    }
+}
