@@ -18,11 +18,20 @@ static WAITING: Mutex<Vec<Weak<dyn Starved>>> = Mutex::new(Vec::new());
 /// The list is not empty.
 static ANY: AtomicBool = AtomicBool::new(false);
 
+/// What macOS allows a process at most, whatever it says the maximum is (`OPEN_MAX`).
+const MOST: Option<u64> = if cfg!(target_vendor = "apple") {
+    Some(10_240)
+} else {
+    None
+};
+
 /// Every connected queue pair has a descriptor: allows the process as many as it may allow itself.
 pub fn allow() {
     let mut limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        limit.current = limit.maximum;
+    let maximum = limit.maximum.into_iter().chain(MOST).min();
+    let is_less = |current| maximum.is_none_or(|maximum| current < maximum);
+    if limit.current.is_some_and(is_less) {
+        limit.current = maximum;
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
             tracing::debug!(%error, "the limit of open files stays as it is");
         }

@@ -103,6 +103,7 @@ mod system {
     }
 }
 
+/// Nowhere else is it known which core data came in on, so that there is nothing to compare.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub(crate) type ThreadId = ();

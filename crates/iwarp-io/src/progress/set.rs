@@ -7,7 +7,6 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use super::readiness::epoll::{Epoll, EventFd};
 use super::readiness::interface::Interface;
-#[cfg(target_os = "linux")]
 use super::readiness::kqueue_rules::KqueueRules;
 use super::readiness::mio::{Mio, Pipe};
 use super::readiness::{BATCH, Edges, Readiness, Ready, Wake, Watch};
@@ -22,7 +21,6 @@ pub enum Set {
     /// Of descriptors, by mio.
     Mio(Mio),
     /// Of descriptors, by mio, kept to a rule of kqueue's.
-    #[cfg(target_os = "linux")]
     KqueueRules(KqueueRules),
     /// Of a simulated world.
     Sim(SimSet),
@@ -46,7 +44,6 @@ pub enum SourceId<'a> {
     /// A descriptor of the system.
     Descriptor(BorrowedFd<'a>),
     /// A set of descriptors that is kept to a rule of kqueue's.
-    #[cfg(target_os = "linux")]
     KqueueRules(&'a KqueueRules),
     /// A source of a simulated world.
     Sim(Source),
@@ -63,7 +60,6 @@ impl Set {
             #[cfg(target_os = "linux")]
             Interface::Epoll => Self::Epoll(Epoll::new()?),
             Interface::Mio => Self::Mio(Mio::new()?),
-            #[cfg(target_os = "linux")]
             Interface::KqueueRules => Self::KqueueRules(KqueueRules::new()?),
         })
     }
@@ -74,7 +70,6 @@ impl Set {
             #[cfg(target_os = "linux")]
             Self::Epoll(set) => Some(set.as_fd()),
             Self::Mio(set) => Some(set.as_fd()),
-            #[cfg(target_os = "linux")]
             Self::KqueueRules(set) => Some(set.descriptor()),
             Self::Sim(_) => None,
         }
@@ -94,7 +89,6 @@ impl Watch<Self> for Set {
             #[cfg(target_os = "linux")]
             Self::Epoll(set) => SourceId::Descriptor(set.as_fd()),
             Self::Mio(set) => SourceId::Descriptor(set.as_fd()),
-            #[cfg(target_os = "linux")]
             Self::KqueueRules(set) => SourceId::KqueueRules(set),
             Self::Sim(set) => SourceId::Sim(set.source()),
         }
@@ -119,11 +113,9 @@ macro_rules! of_kind {
             #[cfg(target_os = "linux")]
             (Set::Epoll(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
             (Set::Mio(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
-            #[cfg(target_os = "linux")]
             (Set::KqueueRules(set), SourceId::Descriptor(source)) => {
                 set.$call(&source $(, $argument)*)
             }
-            #[cfg(target_os = "linux")]
             (Set::KqueueRules(set), SourceId::KqueueRules(source)) => {
                 set.$call(source $(, $argument)*)
             }
@@ -152,7 +144,6 @@ impl Readiness for Set {
             #[cfg(target_os = "linux")]
             Self::Epoll(set) => Self::Epoll(set.another()?),
             Self::Mio(set) => Self::Mio(set.another()?),
-            #[cfg(target_os = "linux")]
             Self::KqueueRules(set) => Self::KqueueRules(set.another()?),
             Self::Sim(set) => Self::Sim(set.another()?),
         })
@@ -163,7 +154,6 @@ impl Readiness for Set {
             #[cfg(target_os = "linux")]
             Self::Epoll(set) => Waker::Epoll(set.waker()?),
             Self::Mio(set) => Waker::Mio(set.waker()?),
-            #[cfg(target_os = "linux")]
             Self::KqueueRules(set) => Waker::Mio(set.waker()?),
             Self::Sim(set) => Waker::Sim(set.waker()?),
         })
@@ -174,7 +164,6 @@ impl Readiness for Set {
             #[cfg(target_os = "linux")]
             Self::Epoll(set) => set.reports_untaken(),
             Self::Mio(set) => set.reports_untaken(),
-            #[cfg(target_os = "linux")]
             Self::KqueueRules(set) => set.reports_untaken(),
             Self::Sim(set) => set.reports_untaken(),
         }
@@ -213,7 +202,6 @@ impl Readiness for Set {
             #[cfg(target_os = "linux")]
             Self::Epoll(set) => set.wait(limit, each),
             Self::Mio(set) => set.wait(limit, each),
-            #[cfg(target_os = "linux")]
             Self::KqueueRules(set) => set.wait(limit, each),
             Self::Sim(set) => Readiness::wait(set, limit, each),
         }

@@ -57,11 +57,14 @@ impl Tcp {
 
 /// A socket for `address`, not yet bound.
 fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM.nonblocking().cloexec(),
-        Some(Protocol::TCP),
-    )?;
+    let domain = Domain::for_address(address);
+    #[cfg(not(target_vendor = "apple"))]
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    #[cfg(target_vendor = "apple")]
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    // socket(2) has no flag for that there.
+    #[cfg(target_vendor = "apple")]
+    socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
@@ -206,7 +209,7 @@ impl Wire {
         usize::try_from(core).ok()
     }
 
-    /// Not known here.
+    /// Only Linux tells it.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn incoming_core(&self) -> Option<usize> {
         None
@@ -268,10 +271,20 @@ fn tune(tcp: &TcpStream, peer: IpAddr) -> io::Result<()> {
     // Dead hosts are found without a time limit of our own (IW-068).
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))?;
     if peer.is_loopback() {
-        // Others, bbr above all, pace where nothing can be congested; refused or missing ones do no harm.
-        let _ = socket
-            .set_tcp_congestion(b"cubic")
-            .or_else(|_| socket.set_tcp_congestion(b"reno"));
+        do_not_pace(&socket);
     }
     Ok(())
 }
+
+/// Has a connection on this machine use a congestion control that does not pace, as bbr does, where nothing can be
+/// congested. A system that refuses both, or has neither, does no harm.
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
+fn do_not_pace(socket: &SockRef<'_>) {
+    let _ = socket
+        .set_tcp_congestion(b"cubic")
+        .or_else(|_| socket.set_tcp_congestion(b"reno"));
+}
+
+/// Other systems have no option for the congestion control.
+#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+fn do_not_pace(_: &SockRef<'_>) {}

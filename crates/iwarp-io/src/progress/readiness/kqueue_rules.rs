@@ -1,4 +1,4 @@
-//! Sets of mio on Linux that keep to a rule of kqueue's, so that the suites can be run under that rule here.
+//! Sets of mio that keep to a rule of kqueue's on every system, so that the suites can be run under that rule on Linux.
 //!
 //! A kqueue that is watched by another one is reported when it stops being empty. It stays silent then, whatever else
 //! becomes ready in it, until a thread has waited on it and has taken all that was there. epoll reports a nested set

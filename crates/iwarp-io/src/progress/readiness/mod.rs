@@ -6,7 +6,6 @@
 #[cfg(target_os = "linux")]
 pub mod epoll;
 pub mod interface;
-#[cfg(target_os = "linux")]
 pub mod kqueue_rules;
 pub mod mio;
 #[cfg(all(test, target_os = "linux"))]
