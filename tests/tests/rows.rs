@@ -108,6 +108,31 @@ fn each_row_of_the_wire_that_is_cited_is_explained() {
     each_is_explained(&WIRE, &["wire-conformance.md", "wire-rows.md", "peers.md"]);
 }
 
+/// The engine serves any interface above it: its sources, but for their tests, name RFCs and rows of the wire only.
+#[test]
+fn the_engine_names_nothing_of_networkdirect() {
+    let mut sources = Vec::new();
+    files(&root().join("crates/iwarp/src"), "rs", &mut sources);
+    let is_test = |path: &PathBuf| {
+        path.components()
+            .any(|part| part.as_os_str().to_string_lossy().starts_with("tests"))
+    };
+    sources.retain(|path| !is_test(path));
+    assert!(sources.len() > 30, "the engine has sources");
+    let mut wrong = Vec::new();
+    for path in sources {
+        let text = fs::read_to_string(&path).unwrap();
+        for (at, line) in text.lines().enumerate() {
+            let names = ["ND2", "ND_"].iter().any(|name| line.contains(name));
+            if names || rows(line, &ND2).next().is_some() {
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                wrong.push(format!("{name}:{}: {line}", at + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn rows_are_found_in_text() {
     let text = "CONN-106, AMB-008. (QP-016) XCQ-001 CQ-1 MPA-072's DDP-032b";

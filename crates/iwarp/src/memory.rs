@@ -36,7 +36,7 @@ pub enum LocalAccess {
     Read,
     /// Target of a Receive.
     Write,
-    /// Target of an RDMA Read (ND_MR_FLAG_RDMA_READ_SINK or ND_MR_FLAG_ALLOW_LOCAL_WRITE, as the memory decides).
+    /// Target of an RDMA Read. Which rights that needs is for the memory to decide.
     ReadSink,
 }
 
@@ -76,7 +76,7 @@ impl From<Revoked> for AtomicError {
 }
 
 /// Whether a piece holds the last octet of its message; that octet's word is stored last, with release order, so that
-/// a reader who sees it sees everything (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
+/// a reader who sees it sees everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageEnd {
     /// More of the message follows.
@@ -160,7 +160,7 @@ impl Span {
 }
 
 /// A Bind work request, prepared: the memory has set `stag` aside and it becomes valid when the request executes
-/// (IND2QueuePair::Bind).
+/// ([`Operation::Bind`](crate::Operation::Bind)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowBind {
     /// The window to bind.

@@ -49,7 +49,7 @@ pub struct RemoteAddress {
     pub to: u64,
 }
 
-/// One local buffer of a work request (ND2_SGE). `address` is a number inside the region `token` names (its base is
+/// One local buffer of a work request, an element of its scatter-gather list. `address` is a number inside the region `token` names (its base is
 /// the region's virtual address); the engine never dereferences it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Sge {

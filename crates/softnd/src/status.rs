@@ -107,11 +107,11 @@ pub(crate) fn result_status(status: WqeStatus) -> Status {
     match status {
         WqeStatus::Success => Status::SUCCESS,
         WqeStatus::Flushed => Status::CANCELED,
-        WqeStatus::LocalAccess | WqeStatus::RemoteAccess => Status::ACCESS_VIOLATION,
+        WqeStatus::LocalAccess | WqeStatus::RemoteAccess => Status::ACCESS_VIOLATION, // AMB-002
         WqeStatus::RemoteError => Status::REMOTE_ERROR,
-        WqeStatus::ReceiveTooShort => Status::BUFFER_OVERFLOW,
-        WqeStatus::InvalidRequest => Status::INVALID_DEVICE_REQUEST,
-        WqeStatus::Timeout => Status::IO_TIMEOUT,
+        WqeStatus::ReceiveTooShort => Status::BUFFER_OVERFLOW, // AMB-006
+        WqeStatus::InvalidRequest => Status::INVALID_DEVICE_REQUEST, // AMB-011, AMB-045, RES-015
+        WqeStatus::NoReceive => Status::IO_TIMEOUT,            // AMB-008
         WqeStatus::Internal => Status::INTERNAL_ERROR,
     }
 }

@@ -7,7 +7,7 @@ use crate::mpa::{Markers, Ready, Role};
 use crate::rdmap::AtomicOp;
 use crate::types::{ReadLimits, Sge};
 
-/// Sizes of the queues of one connection; memory is set aside for these (IND2Adapter::CreateQueuePair), with depths
+/// Sizes of the queues of one connection; memory is set aside for these at creation, with depths
 /// rounded up to powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueSizes {
@@ -19,7 +19,7 @@ pub struct QueueSizes {
     pub initiator_sges: u32,
     /// SGEs of one Receive.
     pub receive_sges: u32,
-    /// SGEs of one Read; each becomes a Read of its own on the wire (IW-047).
+    /// SGEs of one Read; each becomes a Read of its own on the wire (RDMAP-053).
     pub read_sges: u32,
     /// Octets of inline data of one Send or Write.
     pub inline: u32,
@@ -90,12 +90,12 @@ pub struct StreamConfig {
     pub limits: ReadLimits,
     /// The ready-to-receive message agreed on, if any.
     pub ready: Option<Ready>,
-    /// How long an inbound Send may wait for a Receive (AMB-008). Zero ends the stream at once; [`Duration::MAX`] sets no limit.
+    /// How long an inbound Send may wait for a Receive (DDP-075). Zero ends the stream at once; [`Duration::MAX`] sets no limit.
     pub receive_wait: Duration,
     /// Payload is always copied into the batch, so that it can be captured.
     pub private_payload: bool,
     /// A Write ends when the peer has answered a Read behind it, which it does after it has placed the Write, and not when
-    /// the transport has taken it (AMB-002). Needs an outbound limit of at least 1 and is off without.
+    /// the transport has taken it (RDMAP-093). Needs an outbound limit of at least 1 and is off without.
     pub confirm_writes: bool,
     /// Without CRC and markers, FPDUs of at least so many octets are placed while they arrive
     /// ([`Connection::landing`](super::Connection::landing)); `usize::MAX` for none.

@@ -85,7 +85,7 @@ impl Connection {
     /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.
     ///
     /// A Responder's requests wait for the first FPDU (MPA-031), except for Binds and Invalidates that nothing stands
-    /// before (IW-004). Does nothing when the connection was disconnected before; a second start is an error.
+    /// before. Does nothing when the connection was disconnected before; a second start is an error.
     ///
     /// Both directions begin at once, each behind its start-up frame (MPA-026, DDP-080), and before this not an FPDU
     /// leaves or is looked at (MPA-030).
@@ -124,11 +124,11 @@ impl Connection {
 
     /// Posts an initiator request. SGEs and inline data are copied, buffers are looked at when the request is reached.
     ///
-    /// After the stream failed, or the peer closed it, requests are accepted and come back flushed (AMB-046).
+    /// After the stream failed, or the peer closed it, requests are accepted and come back flushed.
     ///
     /// # Errors
     ///
-    /// See [`PostError`]; the connection is as it was (QP-002).
+    /// See [`PostError`]; the connection is as it was.
     pub fn post_initiator(&mut self, wqe: InitiatorWqe<'_>) -> Result<(), PostError> {
         if matches!(self.phase, Phase::Idle | Phase::Disconnected) {
             return Err(PostError::NotConnected);
@@ -144,12 +144,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Posts a Receive, connected or not. After the end it comes back flushed (AMB-046). It lets a stalled stream go on:
+    /// Posts a Receive, connected or not. After the end it comes back flushed. It lets a stalled stream go on:
     /// call [`Connection::handle_bytes`] again.
     ///
     /// # Errors
     ///
-    /// See [`PostError`]; the connection is as it was (QP-002).
+    /// See [`PostError`]; the connection is as it was.
     pub fn post_receive(&mut self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
         let length = self.sizes.receive_length(sges)?;
         self.receive.post(context, sges, length)?;
@@ -198,7 +198,8 @@ impl Connection {
         self.next_source().is_some()
     }
 
-    /// An inbound Send waits for a Receive: the transport need not be read, so that the peer feels it (IW-027). A Receive that
+    /// An inbound Send waits for a Receive: the transport need not be read, so that TCP slows the peer down (RFC 5041
+    /// section 7.1 allows to close the window). A Receive that
     /// was posted to a shared source ends the wait in the next [`Connection::handle_bytes`].
     pub fn is_stalled(&self) -> bool {
         self.phase == Phase::Running && self.rx.has_stalled() && self.receive.current().is_none()
@@ -241,7 +242,7 @@ impl Connection {
     }
 
     /// A Responder whose peer has sent nothing yet but a ready-to-receive message: it may send (RFC 6581 section 5),
-    /// and yet some adapters would not (AMB-040).
+    /// and yet some adapters would not.
     pub const fn would_speak_first(&self) -> bool {
         let received = &self.counters.received;
         let Traffic {

@@ -7,9 +7,9 @@ pub struct Counters {
     pub received: Traffic,
     /// Outbound half. Messages count when their last FPDU is made, octets of the stream when the transport took them.
     pub sent: Traffic,
-    /// Inbound octets dropped after the stream had failed or was disconnected (DDP-071, IW-064).
+    /// Inbound octets dropped after the stream had failed or was disconnected (DDP-071).
     pub dropped_octets: u64,
-    /// Times an inbound Send had to wait for a Receive (AMB-008).
+    /// Times an inbound Send had to wait for a Receive (DDP-075).
     pub stalls: u64,
     /// Outbound FPDUs taken back because their memory was revoked, or unsent at the end.
     pub withdrawn_octets: u64,

@@ -17,8 +17,8 @@ use crate::rdmap::{Class, Opcode, ProtectionError, Terminate};
 use crate::types::RemoteAddress;
 
 impl Connection {
-    /// Gives up all requests (IND2QueuePair::Flush). Before the start, Receives come back flushed and the connection
-    /// stays usable (QP-009). After it the stream is in error: all requests come back flushed, nothing more is sent,
+    /// Gives up all requests. Before the start, Receives come back flushed and the connection
+    /// stays usable. After it the stream is in error: all requests come back flushed, nothing more is sent,
     /// not even a Terminate, and what still arrives is dropped.
     pub fn flush(&mut self) {
         match self.phase {
@@ -29,8 +29,8 @@ impl Connection {
         }
     }
 
-    /// Local disconnect (IND2Connector::Disconnect): all requests come back flushed (IW-020), nothing new is sent but for
-    /// a Terminate that is due, what still arrives is dropped (IW-064). FPDUs that are in the batch and not begun belong
+    /// This side closes the stream: all requests come back flushed, nothing new is sent but for
+    /// a Terminate that is due, what still arrives is dropped (DDP-071). FPDUs that are in the batch and not begun belong
     /// to flushed requests: drop them ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)).
     pub fn disconnect(&mut self) {
         self.close_out(Phase::Disconnected, None);
@@ -45,7 +45,7 @@ impl Connection {
             (_, Phase::Idle) => {}
             (StreamEnd::Reset, _) => {
                 if matches!(self.phase, Phase::Running | Phase::Closed) {
-                    self.close_out(Phase::Failed, None); // IW-026, DDP-003, DDP-086
+                    self.close_out(Phase::Failed, None); // DDP-003, DDP-086
                 }
                 self.tx.drop_terminate();
                 self.raise(Notice::Ended);
@@ -168,8 +168,8 @@ impl Connection {
             .or_else(|| oldest(&self.initiator));
         let failed = failed.map(|(at, kind)| {
             let status = match (terminate.code.class(), kind) {
-                (Class::Protection, _) => WqeStatus::RemoteAccess, // AMB-002
-                (Class::NoBuffer, Send | Immediate) => WqeStatus::Timeout, // AMB-008
+                (Class::Protection, _) => WqeStatus::RemoteAccess,
+                (Class::NoBuffer, Send | Immediate) => WqeStatus::NoReceive,
                 (Class::NoBuffer | Class::Other, _) => WqeStatus::RemoteError,
             };
             (at, status)
@@ -271,7 +271,7 @@ impl Connection {
         }
     }
 
-    /// IW-023, DDP-084, MPA-091: after the peer's FIN the initiator queue runs on until it is idle; a Read can no
+    /// DDP-084, MPA-091: after the peer's FIN the initiator queue runs on until it is idle; a Read can no
     /// longer be answered, and a fence that no FPDU has opened stays shut.
     fn settle_closed(&mut self) {
         let hopeless =

@@ -12,8 +12,8 @@ pub enum Event {
     /// Responder: the first good FPDU arrived, sending is open (RFC 5044 section 7.1.2). Comes before the completion that
     /// FPDU may cause.
     Ready,
-    /// The peer's FIN behind a whole FPDU (DDP-009, IND2Connector::NotifyDisconnect). Comes behind the completions of
-    /// what preceded it (IW-021) and before those it causes.
+    /// The peer's FIN behind a whole FPDU (DDP-009). Comes behind the completions of
+    /// what preceded it and before those it causes.
     PeerClosed,
     /// This side found an error. The Terminate is queued, the requests are flushed. What is in the batch still has to go
     /// out before it: answers to earlier Reads, for one.

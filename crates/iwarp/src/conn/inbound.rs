@@ -29,7 +29,7 @@ impl Connection {
     ///
     /// Where a Send finds no Receive, [`Event::Stalled`](super::Event::Stalled) is raised.
     ///
-    /// Not to be called before [`Connection::start`]: nothing is taken. After the end everything is, and dropped (DDP-071, IW-064).
+    /// Not to be called before [`Connection::start`]: nothing is taken. After the end everything is, and dropped (DDP-071).
     /// A Send for which the connection itself has no Receive takes one of `receives`.
     pub fn handle_bytes(
         &mut self,
@@ -305,7 +305,7 @@ impl Connection {
                 UntaggedError::TooLong.into(),
                 ulpdu,
             );
-            return Ok(Handled::Done); // DDP-063, RDMAP-062, AMB-006
+            return Ok(Handled::Done); // DDP-063, RDMAP-062
         };
         if len > 0 && !self.place_send(received, segment, mem) {
             self.receive_fails(WqeStatus::LocalAccess, Fault::Local, ulpdu);
@@ -332,7 +332,7 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// No Receive is posted: DDP-061, or DDP-075 for as long as the client wants (AMB-008).
+    /// No Receive is posted: DDP-061, or DDP-075 for as long as the configuration allows.
     pub(super) fn stall(&mut self, ulpdu: &[u8]) -> Result<Handled, Fault> {
         if self.config.receive_wait.is_zero() {
             return Err(UntaggedError::NoBuffer.into());
@@ -347,7 +347,7 @@ impl Connection {
         Ok(Handled::Stalled)
     }
 
-    /// The current Receive ends in error, and the stream with it (QP-003).
+    /// The current Receive ends in error, and the stream with it (RFC 5040 section 7.1).
     fn receive_fails(&mut self, status: WqeStatus, fault: Fault, ulpdu: &[u8]) {
         self.receive.fail(status);
         let about = self.about(ulpdu);

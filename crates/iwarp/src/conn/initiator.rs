@@ -23,7 +23,7 @@ pub(super) struct Request {
     pub(super) silent: bool,
     pub(super) fence: bool,
     pub(super) inline: bool,
-    /// A Write that is over when the peer has said that it is placed (AMB-002).
+    /// A Write that is over when the peer has said that it is placed ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
     pub(super) confirmed: bool,
     progress: Progress,
     /// Stream offset behind the last FPDU, once that was made.
@@ -124,7 +124,7 @@ impl InitiatorQueue {
         &self.inline[start..start + self.slots[index].length as usize]
     }
 
-    /// Retires silent successes at the front: they hold their slot until their own processing frees it (QP-073), and
+    /// Retires silent successes at the front: they hold their slot until their own processing frees it, and
     /// nobody fetches them.
     pub(super) fn retire_silent(&mut self) {
         while self.head < self.done && self.is_silent_success(self.head) {
@@ -190,7 +190,7 @@ impl InitiatorQueue {
         self.done == self.tail
     }
 
-    /// A request is over. Earlier ones may still be open: results stay in posting order (RDMAP-099, CQ-042).
+    /// A request is over. Earlier ones may still be open: results stay in posting order (RDMAP-099).
     pub(super) fn finish(&mut self, at: u64, status: WqeStatus) {
         self.get_mut(at).progress = Progress::Done(status);
         self.advance_done();
@@ -316,7 +316,7 @@ impl InitiatorQueue {
         })
     }
 
-    /// Ends everything that is open, sent or not, one request with a status of its own (DDP-087, RDMAP-085, QP-003).
+    /// Ends everything that is open, sent or not, one request with a status of its own (DDP-087, RDMAP-085).
     pub(super) fn flush(&mut self, failed: Option<(u64, WqeStatus)>) {
         for at in self.done..self.tail {
             if self.get(at).progress == Progress::Open {

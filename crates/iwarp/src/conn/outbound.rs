@@ -72,7 +72,7 @@ impl Connection {
             return None; // `settle` ends the stream once all is sent
         }
         if self.is_fenced() {
-            // MPA-031, IW-004
+            // MPA-031: a local request puts nothing on the wire.
             let local = self
                 .initiator
                 .upcoming()
@@ -145,18 +145,18 @@ impl Connection {
         if self.tx.failing.is_some() {
             return false;
         }
-        // IW-034
+        // A fenced request waits for all earlier Reads and Atomics.
         if request.fence && self.tx.current.is_none() && self.initiator.open_reads > 0 {
             return false;
         }
         !request.operation.is_answered() || self.may_read()
     }
 
-    /// One more Read or Atomic may be on the wire (RDMAP-047, IW-013). The ready-to-receive message is outside the
+    /// One more Read or Atomic may be on the wire (RDMAP-047). The ready-to-receive message is outside the
     /// client's limit, but a peer that takes one Read at a time has to answer it first.
     fn may_read(&self) -> bool {
         if self.rx.peer_closed {
-            return false; // nobody answers it: `settle` flushes it when it is the oldest (IW-023)
+            return false; // nobody answers it: `settle` flushes it when it is the oldest
         }
         let ord = self.config.limits.ord as usize;
         let ready = self

@@ -13,7 +13,7 @@ pub(super) enum Phase {
     Running,
     /// Failed by either side, or flushed by the client.
     Failed,
-    /// The peer closed in order and this side has nothing left to send (IW-023).
+    /// The peer closed in order and this side has nothing left to send (MPA-091).
     Closed,
     /// Disconnected by this side.
     Disconnected,

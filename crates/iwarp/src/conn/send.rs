@@ -80,7 +80,7 @@ impl Connection {
         }
         let at = self.initiator.next;
         if need == LocalAccess::ReadSink && self.config.limits.ord == 0 {
-            self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest)); // AMB-045
+            self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest)); // RFC 5040 section 6.1
             return None;
         }
         self.tx.spans.clear();
@@ -106,7 +106,7 @@ impl Connection {
     fn finish_local(&mut self, result: Result<(), BindError>) -> Step {
         match result {
             Ok(()) => self.initiator.finish_local(),
-            // Never LocalAccess: a Bind or Invalidate must not end with ND_ACCESS_VIOLATION (RES-015, AMB-011).
+            // Not LocalAccess: no memory was to be read or written.
             Err(BindError::InvalidState | BindError::Access) => {
                 self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest));
             }
@@ -236,7 +236,7 @@ impl Connection {
         self.tx.response_turn = true;
     }
 
-    /// The next Read Request of the Read under way: one for each SGE (RDMAP-053, IW-047), one for an empty Read.
+    /// The next Read Request of the Read under way: one for each SGE (RDMAP-053), one for an empty Read.
     fn send_read_request(
         &mut self,
         remote: RemoteAddress,
@@ -354,7 +354,7 @@ impl Connection {
         Step::Again
     }
 
-    /// A Read of no octets behind the Writes made so far: the peer answers it when it has placed them (AMB-002; RFC 5040
+    /// A Read of no octets behind the Writes made so far: the peer answers it when it has placed them (RFC 5040
     /// section 5.5).
     #[cold]
     #[inline(never)]

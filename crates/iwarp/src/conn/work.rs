@@ -11,7 +11,7 @@ use crate::types::{RemoteAddress, STag, Sge, WindowId};
 pub enum Payload<'a> {
     /// Registered memory, looked at when the request is reached.
     Sges(&'a [Sge]),
-    /// Copied at once, the pieces one behind the other (ND_OP_FLAG_INLINE, QP-023). Only for Sends and Writes: other requests may
+    /// Copied at once, the pieces one behind the other (inline data). Only for Sends and Writes: other requests may
     /// have 0 octets of it.
     Inline(&'a [&'a [u8]]),
 }
@@ -26,7 +26,7 @@ pub enum Operation<D = ()> {
     Send {
         /// The message.
         data: D,
-        /// Raise an event at the peer (ND_OP_FLAG_SEND_AND_SOLICIT_EVENT).
+        /// Raise an event at the peer: Send with Solicited Event, RFC 5040 section 5.3.
         solicited: bool,
         /// The peer's STag to invalidate on delivery.
         invalidate: Option<STag>,
@@ -38,7 +38,8 @@ pub enum Operation<D = ()> {
         /// Where it goes.
         remote: RemoteAddress,
     },
-    /// RDMA Read, RFC 5040 section 5.2. Several SGEs become one Read each on the wire (IW-047).
+    /// RDMA Read, RFC 5040 section 5.2. Each SGE becomes a Read of its own on the wire, because a Read Request names one sink
+    /// (RDMAP-053).
     Read {
         /// Where the data goes, in order.
         sink: D,
@@ -62,9 +63,9 @@ pub enum Operation<D = ()> {
         /// The word; aligned to 8 where it lies.
         remote: RemoteAddress,
     },
-    /// Binds a window; local (IW-030).
+    /// Binds a window. Local: the wire has no message for it.
     Bind(WindowBind),
-    /// Unbinds a window; local (IW-030).
+    /// Unbinds a window. Local: the wire has no message for it.
     Invalidate(WindowId),
 }
 
@@ -82,7 +83,7 @@ impl<D> Operation<D> {
         }
     }
 
-    /// Needs no wire (IW-030).
+    /// Needs no wire.
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Bind(_) | Self::Invalidate(_))
     }
@@ -172,16 +173,16 @@ pub struct InitiatorWqe<'a> {
     pub context: u64,
     /// What is to be done.
     pub operation: Operation<Payload<'a>>,
-    /// Success yields no completion (ND_OP_FLAG_SILENT_SUCCESS).
+    /// Success yields no completion.
     pub silent: bool,
-    /// Wait until all earlier Reads are complete (ND_OP_FLAG_READ_FENCE).
+    /// Wait until all earlier Reads and Atomics are complete.
     pub fence: bool,
 }
 
-/// Why a request was not accepted; the connection is as it was (QP-002).
+/// Why a request was not accepted; the connection is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PostError {
-    /// Never started, or disconnected by this side (AMB-046).
+    /// Never started, or disconnected by this side.
     NotConnected,
     /// No free slot.
     QueueFull,
@@ -207,7 +208,7 @@ impl fmt::Display for PostError {
 
 impl core::error::Error for PostError {}
 
-/// What kind of request completed (ND2_REQUEST_TYPE).
+/// What kind of request completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
     /// Receive.
@@ -228,27 +229,27 @@ pub enum RequestKind {
     Atomic,
 }
 
-/// How a request ended. Everything but `Success` ends the connection (QP-003).
+/// How a request ended. Everything but `Success` ends the connection (RFC 5040 section 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WqeStatus {
     /// As asked.
     Success,
-    /// Given up because the connection ended or was flushed (ND_CANCELED).
+    /// Given up because the connection ended or was flushed.
     Flushed,
-    /// A local buffer is not registered, too small or lacks the right (ND_ACCESS_VIOLATION).
+    /// A local buffer is not registered, too small or lacks the right.
     LocalAccess,
-    /// The peer refused access to its memory (ND_ACCESS_VIOLATION at the requester, AMB-002).
+    /// The peer refused access to its memory ([`Class::Protection`](crate::rdmap::Class::Protection)).
     RemoteAccess,
-    /// The peer found another fault (ND_REMOTE_ERROR).
+    /// The peer found another fault.
     RemoteError,
-    /// The message was longer than the Receive (ND_BUFFER_OVERFLOW, AMB-006).
+    /// The message was longer than the Receive (RFC 5041 section 7.1).
     ReceiveTooShort,
-    /// The request makes no sense here (ND_INVALID_DEVICE_REQUEST): a Read or Atomic with outbound limit 0 (AMB-045), a
+    /// The request makes no sense here: a Read or Atomic with outbound limit 0, a
     /// Bind or Invalidate that the memory refuses.
     InvalidRequest,
-    /// The peer posted no Receive in time (ND_IO_TIMEOUT, AMB-008).
-    Timeout,
-    /// The engine was used against its contract (ND_INTERNAL_ERROR).
+    /// The peer had no Receive for the Send ([`Class::NoBuffer`](crate::rdmap::Class::NoBuffer)).
+    NoReceive,
+    /// The engine was used against its contract.
     Internal,
 }
 

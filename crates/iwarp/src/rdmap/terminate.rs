@@ -32,9 +32,9 @@ pub struct TerminateCode {
 /// What a Terminate means to the requester whose message caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Access to memory was refused: layer 0 type 1, or layer 1 type 1 codes 0 to 3 (AMB-002).
+    /// Access to memory was refused: layer 0 type 1 (RFC 5040 section 4.8), or layer 1 type 1 codes 0 to 3 (RFC 5041 section 7.2).
     Protection,
-    /// A Send found no Receive: 1/2/02 (AMB-008).
+    /// A Send found no Receive: 1/2/02 (RFC 5041 section 7.2).
     NoBuffer,
     /// All others.
     Other,

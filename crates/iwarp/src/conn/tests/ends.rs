@@ -4,7 +4,7 @@ use super::*;
 use crate::ddp::UntaggedError;
 use crate::rdmap::TerminateCode;
 
-use WqeStatus::{Flushed, RemoteAccess, RemoteError, Success, Timeout};
+use WqeStatus::{Flushed, NoReceive, RemoteAccess, RemoteError, Success};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -71,7 +71,7 @@ fn amb_008_a_send_not_handed_over_times_out() {
     pair.advance(Duration::from_secs(2));
     let terminate = pair.b.transmit(&knobs);
     pair.a.receive(&terminate);
-    assert_eq!(statuses(&pair.a, RequestKind::Send), [Timeout, Flushed]);
+    assert_eq!(statuses(&pair.a, RequestKind::Send), [NoReceive, Flushed]);
 }
 
 /// The time from the Send's arrival to the first question does not count: the engine has no clock.
@@ -600,13 +600,13 @@ fn a_terminate_ends_the_request_it_speaks_of() {
         ("1101c000", "D2", Some((2, RemoteAccess))),
         ("1104c000", "D2", Some((2, RemoteError))),
         ("1203c000", "D1", Some((0, RemoteError))),
-        ("1202c000", "D1", Some((0, Timeout))),
+        ("1202c000", "D1", Some((0, NoReceive))),
         // About an answer to their own Read.
         ("1101c000", "D4", None),
         // Without headers, and the last one as siw writes it.
         ("01000000", "", Some((1, RemoteAccess))),
         ("11000000", "", Some((2, RemoteAccess))),
-        ("21020000", "", Some((0, Timeout))),
+        ("21020000", "", Some((0, NoReceive))),
         // A CRC error and a local failure speak of no request.
         ("20020000", "", None),
         ("00000000", "", None),

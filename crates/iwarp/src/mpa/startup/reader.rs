@@ -69,7 +69,7 @@ impl fmt::Display for StartupError {
 impl core::error::Error for StartupError {}
 
 /// Takes exactly one frame off the stream and never asks for an octet behind it, so that what follows stays in the
-/// transport (IW-066) nor into the frame (MPA-014). Refuses at the first octet that cannot belong to a frame of the
+/// transport nor into the frame (MPA-014). Refuses at the first octet that cannot belong to a frame of the
 /// expected kind.
 #[derive(Clone, Debug)]
 pub struct FrameReader {
