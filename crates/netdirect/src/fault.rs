@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{CompletionQueue, Status};
 
-/// A mishap that a provider is asked for, to see how an application takes it:
+/// A fault that a provider is asked to produce, so that a test sees how an application handles it. Injected by
 /// [`AdapterExtensions::inject`](crate::AdapterExtensions::inject) and
 /// [`ProviderExtensions::inject`](crate::ProviderExtensions::inject).
 ///
@@ -12,7 +12,7 @@ use crate::{CompletionQueue, Status};
 /// # use netdirect::{Adapter, Call, Fault, Result, Status};
 /// # fn demo(adapter: &dyn Adapter) -> Result<()> {
 /// if let Some(extensions) = adapter.extensions() {
-///     // The second queue pair from now on finds no room.
+///     // The second queue pair that is created from now on fails for want of resources.
 ///     extensions.inject(Fault::Call { call: Call::CreateQueuePair, nth: 2, status: Status::INSUFFICIENT_RESOURCES })?;
 ///     extensions.inject(Fault::RemoveDevice)?;
 /// }
@@ -21,46 +21,45 @@ use crate::{CompletionQueue, Status};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The device under this adapter is removed, for good, when `inject` returns (GEN-015):
+    /// The device of this adapter is removed for good (GEN-015). When `inject` returns:
     ///
-    /// - Every method that needs the device fails with [`DEVICE_REMOVED`](Status::DEVICE_REMOVED). What cleans up goes on
-    ///   working: Deregister, Flush, CancelOverlappedRequests, GetOverlappedResult, and GetResults, which still returns what
-    ///   is queued.
-    /// - Every pending overlapped request has ended with [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) (OVL-010).
-    /// - Every connection is over; outstanding requests of queue pairs complete with [`CANCELED`](Status::CANCELED).
-    /// - Registered memory is not touched any more.
+    /// - Every method that needs the device fails with [`DEVICE_REMOVED`](Status::DEVICE_REMOVED). Methods that clean up still
+    ///   work: Deregister, Flush, CancelOverlappedRequests, GetOverlappedResult, and GetResults, which returns the results
+    ///   that are queued.
+    /// - Every overlapped request in flight has ended with [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) (OVL-010).
+    /// - Every connection has ended. Outstanding requests of queue pairs complete with [`CANCELED`](Status::CANCELED).
+    /// - The adapter no longer reads or writes registered memory.
     ///
-    /// Other adapters are not affected, nor are others that were opened with the same number.
+    /// Other open adapters are not affected, even if they were opened with the same number.
     RemoveDevice,
-    /// One call fails, as if it had not got what it needs. The object that it was made on stays as it was, so that the next
-    /// call can succeed.
+    /// One call fails, as if a resource were missing. The object of the call is unchanged, so the next call can succeed.
     Call {
         /// The kind of call.
         call: Call,
-        /// Which one from now on, counted from 1. A call that is refused for its arguments is not counted.
+        /// Which call fails, counted from 1 from now on. Calls that fail because of their arguments are not counted.
         nth: u32,
-        /// What it fails with: [`NO_MEMORY`](Status::NO_MEMORY), [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES), or
-        /// any other error.
+        /// The status of the failure: [`NO_MEMORY`](Status::NO_MEMORY),
+        /// [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES), or any other error.
         status: Status,
     },
-    /// A completion queue breaks down when `inject` returns, and with it all its queue pairs (CQ-021, CQ-022): all its pending
-    /// Notify requests have ended with `status`, and no further results come.
+    /// A completion queue breaks down, with all its queue pairs (CQ-021, CQ-022). When `inject` returns, all its Notify requests
+    /// have ended with `status`, and no further results arrive.
     BreakCompletionQueue {
         /// The queue, one of this adapter's.
         queue: Arc<dyn CompletionQueue>,
-        /// [`BUFFER_OVERFLOW`](Status::BUFFER_OVERFLOW) as if it had overflowed,
-        /// [`INTERNAL_ERROR`](Status::INTERNAL_ERROR) otherwise.
+        /// [`BUFFER_OVERFLOW`](Status::BUFFER_OVERFLOW), as if the queue had overflowed, or
+        /// [`INTERNAL_ERROR`](Status::INTERNAL_ERROR).
         status: Status,
     },
 }
 
-/// The kinds of calls that [`Fault::Call`] can make fail: those that take memory or something else there is a limited number
-/// of. They are named after ND2's methods.
+/// The kinds of calls that [`Fault::Call`] can make fail: calls that need memory or another limited resource. The kinds have the
+/// names of ND2's methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Call {
-    /// Any of the others. A program that is run again and again, with the first call failing, then the second and so on,
-    /// shows what it does without each of them.
+    /// Any call of the kinds below. A test can run a program again and again, with the first call failing, then the second,
+    /// and so on.
     Any,
     /// [`Provider::resolve_address`](crate::Provider::resolve_address).
     ResolveAddress,
@@ -103,7 +102,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// All kinds that are one call.
+    /// All kinds but [`Any`](Self::Any).
     pub const ALL: [Self; 19] = [
         Self::ResolveAddress,
         Self::OpenAdapter,
@@ -126,7 +125,7 @@ impl Call {
         Self::BindConnector,
     ];
 
-    /// Whether a call of the kind `other`, which is one call, is of this kind.
+    /// Whether a call of the kind `other` is of this kind. `other` is not [`Any`](Self::Any).
     pub fn covers(self, other: Self) -> bool {
         self == Self::Any || self == other
     }
