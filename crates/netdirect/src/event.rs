@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use crate::Simulation;
 use crate::sync::{Condvar, Mutex};
 
-/// An auto-reset event (`CreateEvent(NULL, FALSE, …)`): once set, it releases exactly one wait, which resets it.
+/// An auto-reset event (`CreateEvent(NULL, FALSE, …)`): when the event is set, exactly one waiting thread continues and resets
+/// the event.
 ///
-/// Clones are the same event. Waiting on an event is a plain wait: unlike [`Overlapped::wait`](crate::Overlapped::wait) it
-/// does not drive the provider, whose own thread does the work then. A [`Simulation`](crate::Simulation) has no such thread:
-/// there the wait moves the simulation.
+/// A clone is the same event. Unlike [`Overlapped::wait`](crate::Overlapped::wait), waiting on an event does not run the
+/// provider: the provider's own thread does the work. A [`Simulation`](crate::Simulation) has no such thread, so there a
+/// wait on an event moves the simulation.
 ///
 /// ```
 /// let event = netdirect::Event::new();
@@ -36,19 +37,18 @@ impl Event {
         Self::default()
     }
 
-    /// Sets the event (`SetEvent`), releasing one wait, now or later.
+    /// Sets the event (`SetEvent`), so that one wait ends, now or later.
     pub fn set(&self) {
         *self.0.set.lock() = true;
         self.0.changed.notify_one();
     }
 
-    /// Takes the signal back (`ResetEvent`).
+    /// Resets the event (`ResetEvent`).
     pub fn reset(&self) {
         *self.0.set.lock() = false;
     }
 
-    /// Waits until the event is set, and resets it. True, but for one case: false in a simulation in which nothing is left
-    /// that could set the event.
+    /// Waits until the event is set, and resets it. Returns true, or false if nothing in a simulation can set the event any more.
     pub fn wait(&self) -> bool {
         match self.simulation() {
             Some(simulation) => self.wait_in_simulation(&*simulation, None),
@@ -56,7 +56,7 @@ impl Event {
         }
     }
 
-    /// As [`wait`](Self::wait), for a limited time; false when the time ran out.
+    /// As [`wait`](Self::wait), for a limited time; returns false if the time has run out.
     pub fn wait_timeout(&self, limit: Duration) -> bool {
         match self.simulation() {
             Some(simulation) => {

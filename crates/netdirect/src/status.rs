@@ -1,52 +1,51 @@
-//! Status codes: the values of `ndstatus.mc`, and the few others that a client can meet.
+//! Status codes: the values of ND2's `ndstatus.mc`, and the few others that a client can receive.
 
 use core::fmt;
 
-/// The outcome of a call, of an overlapped request or of a queued request (`HRESULT` in ND2, with the value of an
+/// The outcome of a call, of an overlapped request, or of a request on a queue pair (in ND2 an `HRESULT` with the value of an
 /// `NTSTATUS`).
 ///
-/// Constants carry the ND name without its `ND_` prefix; [`Display`](fmt::Display) prints the full ND name, so that logs
-/// compare with those of hardware providers. A status passes through every layer unchanged (GEN-012).
+/// The constants have their ND names without the prefix `ND_`. [`Display`](fmt::Display) prints the full ND name, so logs can be
+/// compared with those of hardware providers. No layer changes a status (GEN-012).
 ///
 /// ```
 /// use netdirect::Status;
 ///
 /// assert_eq!(Status::ACCESS_VIOLATION.bits(), 0xC000_0005);
 /// assert_eq!(Status::ACCESS_VIOLATION.to_string(), "ND_ACCESS_VIOLATION");
-/// assert!(Status::PENDING.is_success()); // as the SUCCEEDED macro sees it
-/// assert!(!Status::BUFFER_OVERFLOW.is_success()); // a warning, yet negative (GEN-017)
+/// assert!(Status::PENDING.is_success()); // as with the SUCCEEDED macro
+/// assert!(!Status::BUFFER_OVERFLOW.is_success()); // a warning, but negative (GEN-017)
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Status(u32);
 
-/// How serious a [`Status`] is: its two top bits.
+/// The severity of a [`Status`], which its two top bits tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// `0x0…`: done, or under way.
+    /// `0x0…`: the call has succeeded, or the request is in progress.
     Success,
-    /// `0x4…`: done, with something to tell. ND2 defines none.
+    /// `0x4…`: the call has succeeded, with additional information. ND2 defines no such status.
     Informational,
-    /// `0x8…`: not done, nothing broken. Counts as a failure (GEN-017).
+    /// `0x8…`: the call had no effect, and nothing is broken. A warning counts as a failure (GEN-017).
     Warning,
-    /// `0xC…`: failed.
+    /// `0xC…`: the call or request has failed.
     Error,
 }
 
 impl Status {
-    /// The status with these bits, known or not.
+    /// The status with these bits, whether this crate knows it or not.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// The bits of the `NTSTATUS`, which are those of the `HRESULT` too.
+    /// The bits of the `NTSTATUS`, which are also the bits of the `HRESULT`.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether this is no failure: the sign bit is clear, as the `SUCCEEDED` macro asks. True for
-    /// [`SUCCESS`](Self::SUCCESS), [`PENDING`](Self::PENDING) and [`TIMEOUT`](Self::TIMEOUT); false for errors and for
-    /// warnings (GEN-017).
+    /// Whether the sign bit is clear, which is what the `SUCCEEDED` macro checks. True for [`SUCCESS`](Self::SUCCESS),
+    /// [`PENDING`](Self::PENDING) and [`TIMEOUT`](Self::TIMEOUT); false for errors and warnings (GEN-017).
     pub const fn is_success(self) -> bool {
         self.0 < 0x8000_0000
     }
@@ -61,8 +60,8 @@ impl Status {
         }
     }
 
-    /// `INVALID_PARAMETER_<n>` for the argument at position `n`, counted from one as ND2 does; plain
-    /// [`INVALID_PARAMETER`](Self::INVALID_PARAMETER) for a position that has no status of its own.
+    /// `INVALID_PARAMETER_<n>` for the argument at position `n`, where the first argument is 1.
+    /// [`INVALID_PARAMETER`](Self::INVALID_PARAMETER) for a position without a status of its own.
     pub const fn invalid_parameter(n: u32) -> Self {
         match n {
             1..=10 => Self(Self::INVALID_PARAMETER_1.0 + n - 1),
@@ -79,7 +78,7 @@ macro_rules! statuses {
             /// Every status that has a name, in the order of the tables.
             pub const ALL: &'static [Self] = &[$(Self::$konst),*];
 
-            /// The name in `ndstatus.mc` (or in the host's headers), if the status is a known one.
+            /// The name in `ndstatus.mc` or in Windows' headers, if the status has one.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some($name),)*
@@ -91,48 +90,48 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// `ND_SUCCESS`: done.
+    /// `ND_SUCCESS`: the call or request has succeeded.
     SUCCESS = 0x0000_0000, "ND_SUCCESS";
-    /// `ND_TIMEOUT`: timed out, with success severity; left over from version 1. Version 2 reports
+    /// `ND_TIMEOUT`: a time-out with the severity of a success. Only version 1 uses this status; version 2 reports
     /// [`IO_TIMEOUT`](Self::IO_TIMEOUT).
     TIMEOUT = 0x0000_0102, "ND_TIMEOUT";
-    /// `ND_PENDING`: in progress, the result comes later.
+    /// `ND_PENDING`: the request is in progress and ends later.
     PENDING = 0x0000_0103, "ND_PENDING";
-    /// `ND_BUFFER_OVERFLOW`: buffer too small, message or request too long, or completion queue overrun.
+    /// `ND_BUFFER_OVERFLOW`: a buffer is too small, a message or request is too long, or a completion queue has overflowed.
     BUFFER_OVERFLOW = 0x8000_0005, "ND_BUFFER_OVERFLOW";
-    /// `ND_DEVICE_BUSY`: the memory region still has windows bound to it.
+    /// `ND_DEVICE_BUSY`: windows are bound to the memory region.
     DEVICE_BUSY = 0x8000_0011, "ND_DEVICE_BUSY";
     /// `ND_NO_MORE_ENTRIES`: the request queue is full.
     NO_MORE_ENTRIES = 0x8000_001A, "ND_NO_MORE_ENTRIES";
-    /// `ND_UNSUCCESSFUL`: failed, without a closer reason.
+    /// `ND_UNSUCCESSFUL`: a failure for which there is no specific status.
     UNSUCCESSFUL = 0xC000_0001, "ND_UNSUCCESSFUL";
-    /// `ND_ACCESS_VIOLATION`: memory that is not valid, not registered, or lacks the right.
+    /// `ND_ACCESS_VIOLATION`: the memory is not valid, not registered, or not registered with the right that is needed.
     ACCESS_VIOLATION = 0xC000_0005, "ND_ACCESS_VIOLATION";
-    /// `ND_INVALID_HANDLE`: an overlapped file that is not this adapter's (AMB-056).
+    /// `ND_INVALID_HANDLE`: the overlapped file belongs to another adapter (AMB-056).
     INVALID_HANDLE = 0xC000_0008, "ND_INVALID_HANDLE";
-    /// `ND_INVALID_DEVICE_REQUEST`: the request is malformed or does not apply.
+    /// `ND_INVALID_DEVICE_REQUEST`: the request is malformed, or cannot be made in this state.
     INVALID_DEVICE_REQUEST = 0xC000_0010, "ND_INVALID_DEVICE_REQUEST";
-    /// `ND_INVALID_PARAMETER`: some argument is out of range.
+    /// `ND_INVALID_PARAMETER`: an argument is out of range.
     INVALID_PARAMETER = 0xC000_000D, "ND_INVALID_PARAMETER";
-    /// `ND_NO_MEMORY`: host memory is exhausted.
+    /// `ND_NO_MEMORY`: the host has no memory left.
     NO_MEMORY = 0xC000_0017, "ND_NO_MEMORY";
-    /// `ND_INVALID_PARAMETER_MIX`: arguments contradict each other; here also an [`Overlapped`](crate::Overlapped) that is
-    /// already in flight.
+    /// `ND_INVALID_PARAMETER_MIX`: arguments contradict each other, or the [`Overlapped`](crate::Overlapped) is in flight
+    /// already.
     INVALID_PARAMETER_MIX = 0xC000_0030, "ND_INVALID_PARAMETER_MIX";
-    /// `ND_DATA_OVERRUN`: too many scatter/gather entries, or more data than can be sent. The version 1 header calls it
-    /// [`LOCAL_LENGTH`](Self::LOCAL_LENGTH) too.
+    /// `ND_DATA_OVERRUN`: there are too many scatter/gather entries, or more data than can be sent. In version 1 this status is
+    /// also called [`LOCAL_LENGTH`](Self::LOCAL_LENGTH).
     DATA_OVERRUN = 0xC000_003C, "ND_DATA_OVERRUN";
     /// `ND_SHARING_VIOLATION`: the local address and port are in use.
     SHARING_VIOLATION = 0xC000_0043, "ND_SHARING_VIOLATION";
     /// `ND_INSUFFICIENT_RESOURCES`: the adapter's resources are exhausted.
     INSUFFICIENT_RESOURCES = 0xC000_009A, "ND_INSUFFICIENT_RESOURCES";
-    /// `ND_DEVICE_NOT_READY`: the framework was not started, or the provider cannot be loaded.
+    /// `ND_DEVICE_NOT_READY`: ND2's helper library was not started, or the provider cannot be loaded.
     DEVICE_NOT_READY = 0xC000_00A3, "ND_DEVICE_NOT_READY";
-    /// `ND_IO_TIMEOUT`: no answer in time (with error severity).
+    /// `ND_IO_TIMEOUT`: the peer has not answered in time.
     IO_TIMEOUT = 0xC000_00B5, "ND_IO_TIMEOUT";
-    /// `ND_NOT_SUPPORTED`: the feature is absent.
+    /// `ND_NOT_SUPPORTED`: the provider or the adapter lacks the feature.
     NOT_SUPPORTED = 0xC000_00BB, "ND_NOT_SUPPORTED";
-    /// `ND_INTERNAL_ERROR`: a completion queue or queue pair broke down.
+    /// `ND_INTERNAL_ERROR`: a completion queue or queue pair has broken down.
     INTERNAL_ERROR = 0xC000_00E5, "ND_INTERNAL_ERROR";
     /// `ND_INVALID_PARAMETER_1`: argument number 1 is not valid.
     INVALID_PARAMETER_1 = 0xC000_00EF, "ND_INVALID_PARAMETER_1";
@@ -154,51 +153,51 @@ statuses! {
     INVALID_PARAMETER_9 = 0xC000_00F7, "ND_INVALID_PARAMETER_9";
     /// `ND_INVALID_PARAMETER_10`: argument number 10 is not valid.
     INVALID_PARAMETER_10 = 0xC000_00F8, "ND_INVALID_PARAMETER_10";
-    /// `ND_CANCELED`: cancelled or flushed.
+    /// `ND_CANCELED`: the request was cancelled or flushed.
     CANCELED = 0xC000_0120, "ND_CANCELED";
-    /// `ND_REMOTE_ERROR`: the request failed at the remote queue pair.
+    /// `ND_REMOTE_ERROR`: the request has failed at the peer's queue pair.
     REMOTE_ERROR = 0xC000_013D, "ND_REMOTE_ERROR";
-    /// `ND_INVALID_ADDRESS`: the address is not served, or cannot be used.
+    /// `ND_INVALID_ADDRESS`: the provider does not serve the address, or the address cannot be used.
     INVALID_ADDRESS = 0xC000_0141, "ND_INVALID_ADDRESS";
     /// `ND_INVALID_DEVICE_STATE`: the object is in the wrong state.
     INVALID_DEVICE_STATE = 0xC000_0184, "ND_INVALID_DEVICE_STATE";
-    /// `ND_INVALID_BUFFER_SIZE`: private data too long, or a region of no length.
+    /// `ND_INVALID_BUFFER_SIZE`: the private data is too long, or the buffer of a region is empty.
     INVALID_BUFFER_SIZE = 0xC000_0206, "ND_INVALID_BUFFER_SIZE";
-    /// `ND_TOO_MANY_ADDRESSES`: no ephemeral port is left.
+    /// `ND_TOO_MANY_ADDRESSES`: all ephemeral ports are in use.
     TOO_MANY_ADDRESSES = 0xC000_0209, "ND_TOO_MANY_ADDRESSES";
     /// `ND_ADDRESS_ALREADY_EXISTS`: a connection with these two addresses and ports exists.
     ADDRESS_ALREADY_EXISTS = 0xC000_020A, "ND_ADDRESS_ALREADY_EXISTS";
-    /// `ND_CONNECTION_REFUSED`: no listener, backlog full, or rejected.
+    /// `ND_CONNECTION_REFUSED`: there is no listener, its backlog is full, or the peer has rejected the connection.
     CONNECTION_REFUSED = 0xC000_0236, "ND_CONNECTION_REFUSED";
-    /// `ND_CONNECTION_INVALID`: not connected, or in the wrong state of a connection.
+    /// `ND_CONNECTION_INVALID`: there is no connection, or it is in the wrong state.
     CONNECTION_INVALID = 0xC000_023A, "ND_CONNECTION_INVALID";
     /// `ND_CONNECTION_ACTIVE`: the queue pair is connected or connecting already.
     CONNECTION_ACTIVE = 0xC000_023B, "ND_CONNECTION_ACTIVE";
-    /// `ND_NETWORK_UNREACHABLE`: no route to the network.
+    /// `ND_NETWORK_UNREACHABLE`: there is no route to the network.
     NETWORK_UNREACHABLE = 0xC000_023C, "ND_NETWORK_UNREACHABLE";
     /// `ND_HOST_UNREACHABLE`: the host does not answer.
     HOST_UNREACHABLE = 0xC000_023D, "ND_HOST_UNREACHABLE";
-    /// `ND_CONNECTION_ABORTED`: the peer gave up while the connection was being set up.
+    /// `ND_CONNECTION_ABORTED`: the peer has given up during connection set-up.
     CONNECTION_ABORTED = 0xC000_0241, "ND_CONNECTION_ABORTED";
     /// `ND_DEVICE_REMOVED`: the adapter was removed.
     DEVICE_REMOVED = 0xC000_02B6, "ND_DEVICE_REMOVED";
 
     // Not in ndstatus.mc, but met by clients.
 
-    /// `STATUS_ADDRESS_ALREADY_ASSOCIATED`: second Bind of a connector or listener (AMB-028).
+    /// `STATUS_ADDRESS_ALREADY_ASSOCIATED`: the connector or listener is bound already (AMB-028).
     ADDRESS_ALREADY_ASSOCIATED = 0xC000_0238, "STATUS_ADDRESS_ALREADY_ASSOCIATED";
-    /// `STATUS_BAD_NETWORK_NAME`: Connect to an unspecified address (AMB-032).
+    /// `STATUS_BAD_NETWORK_NAME`: the address that was passed to Connect is unspecified (AMB-032).
     BAD_NETWORK_NAME = 0xC000_00CC, "STATUS_BAD_NETWORK_NAME";
-    /// `STATUS_CONNECTION_DISCONNECTED`: an end of NotifyDisconnect that clients tolerate from other providers.
+    /// `STATUS_CONNECTION_DISCONNECTED`: a final status of NotifyDisconnect that some providers return and clients accept.
     CONNECTION_DISCONNECTED = 0xC000_020C, "STATUS_CONNECTION_DISCONNECTED";
-    /// `STATUS_POSSIBLE_DEADLOCK`: the end of a wait, not of a request: nothing is left in a [simulation](crate::Simulation) that
-    /// could end the request, which is still in flight.
+    /// `STATUS_POSSIBLE_DEADLOCK`: a wait has ended, because nothing in the [simulation](crate::Simulation) can end the request. The
+    /// request itself is still in flight.
     POSSIBLE_DEADLOCK = 0xC000_0194, "STATUS_POSSIBLE_DEADLOCK";
-    /// `STATUS_DATA_ERROR`: result of a Send on InfiniBand whose Receive was too short.
+    /// `STATUS_DATA_ERROR`: on InfiniBand, the result of a Send that was longer than the peer's Receive.
     DATA_ERROR = 0xC000_003E, "STATUS_DATA_ERROR";
-    /// `E_NOINTERFACE`: an interface identifier that the object does not know. Only the COM binding uses it.
+    /// `E_NOINTERFACE`: the object does not have the interface. Only the COM binding uses this status.
     NO_INTERFACE = 0x8000_4002, "E_NOINTERFACE";
-    /// `S_FALSE`: `DllCanUnloadNow` with objects alive. Only the COM binding uses it.
+    /// `S_FALSE`: `DllCanUnloadNow` found objects that are in use. Only the COM binding uses this status.
     FALSE = 0x0000_0001, "S_FALSE";
 }
 

@@ -1,4 +1,4 @@
-//! Flags, limits, options, results and addresses: the structures of `ndspi.h` and `nddef.h`.
+//! Flags, limits, options, results and addresses: the structures of ND2's headers `ndspi.h` and `nddef.h`.
 
 use core::fmt;
 use core::mem::offset_of;
@@ -9,9 +9,9 @@ use bitflags::bitflags;
 
 use crate::{Buffer, Error, Result, Status};
 
-/// `ND_VERSION_1`: version 1 of the interface, which this crate does not describe.
+/// `ND_VERSION_1`: version 1 of the interface, which this crate does not contain.
 pub const VERSION_1: u32 = 0x1;
-/// `ND_VERSION_2`: version 2 of the interface; also what clients put into `ND2_ADAPTER_INFO.InfoVersion` (AMB-017).
+/// `ND_VERSION_2`: version 2 of the interface; also the value that clients write into `ND2_ADAPTER_INFO.InfoVersion` (AMB-017).
 pub const VERSION_2: u32 = 0x2_0000;
 
 macro_rules! setters {
@@ -24,8 +24,8 @@ bitflags! {
     /// `ND2_ADAPTER_INFO.AdapterFlags` (`ND_ADAPTER_FLAG_…`): what an adapter can do.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct AdapterFlags: u32 {
-        /// `ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED`: data becomes visible in memory in address order, so that an
-        /// application may watch the last octet of a Write (INFO-022).
+        /// `ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED`: data becomes visible in memory in the order of addresses, so an application
+        /// may wait for the last octet of a Write to change (INFO-022).
         const IN_ORDER_DMA_SUPPORTED = 0x0000_0001;
         /// `ND_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED`: notifications of a completion queue can be moderated.
         const CQ_INTERRUPT_MODERATION_SUPPORTED = 0x0000_0004;
@@ -41,20 +41,20 @@ bitflags! {
     /// Rights and properties of a memory region (`ND_MR_FLAG_…`), for
     /// [`MemoryRegion::register`](crate::MemoryRegion::register).
     ///
-    /// No flag at all makes a region that only Send and Write can take data from (MR-019). Bits without a meaning can be
-    /// carried (`from_bits_retain`), and are refused by `register` (AMB-055).
+    /// Without any flag, only Sends and Writes of the local side can use the region, as the source of their data (MR-019).
+    /// `register` refuses unknown bits (AMB-055), which `from_bits_retain` can set.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct MrFlags: u32 {
-        /// `ND_MR_FLAG_ALLOW_LOCAL_WRITE`: the adapter may write into the buffer: needed for Receives.
+        /// `ND_MR_FLAG_ALLOW_LOCAL_WRITE`: the adapter may write into the buffer. Receives need this flag.
         const ALLOW_LOCAL_WRITE = 0x0000_0001;
         /// `ND_MR_FLAG_ALLOW_REMOTE_READ`: any connected peer that knows the remote token may read.
         const ALLOW_REMOTE_READ = 0x0000_0002;
-        /// `ND_MR_FLAG_ALLOW_REMOTE_WRITE`: any connected peer that knows the remote token may write. The value contains
+        /// `ND_MR_FLAG_ALLOW_REMOTE_WRITE`: any connected peer that knows the remote token may write. The value includes
         /// [`ALLOW_LOCAL_WRITE`](Self::ALLOW_LOCAL_WRITE) (AMB-014).
         const ALLOW_REMOTE_WRITE = 0x0000_0005;
-        /// `ND_MR_FLAG_RDMA_READ_SINK`: local Read requests may put their data here. iWARP adapters insist on it.
+        /// `ND_MR_FLAG_RDMA_READ_SINK`: Reads of the local side may place their data here. iWARP adapters require this flag.
         const RDMA_READ_SINK = 0x0000_0008;
-        /// `ND_MR_FLAG_DO_NOT_SECURE_VM`: the range need not be protected against being remapped.
+        /// `ND_MR_FLAG_DO_NOT_SECURE_VM`: the system need not protect the memory from being remapped.
         const DO_NOT_SECURE_VM = 0x8000_0000;
     }
 
@@ -66,47 +66,47 @@ bitflags! {
     /// | Bind | `SILENT_SUCCESS`, `READ_FENCE`, `ALLOW_READ`, `ALLOW_WRITE` |
     /// | Invalidate, Read, Write | `SILENT_SUCCESS`, `READ_FENCE` |
     ///
-    /// Any other flag is an invalid parameter (QP-072, AMB-055). `INLINE` is known for the sake of COM clients only: Rust
-    /// callers use [`send_inline`](crate::QueuePair::send_inline) and [`write_inline`](crate::QueuePair::write_inline).
+    /// Any other flag is an invalid parameter (QP-072, AMB-055). `INLINE` exists for COM clients. Rust callers use
+    /// [`send_inline`](crate::QueuePair::send_inline) and [`write_inline`](crate::QueuePair::write_inline).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct OpFlags: u32 {
-        /// `ND_OP_FLAG_SILENT_SUCCESS`: no result when the request succeeds; a failure is reported all the same. The
-        /// request keeps its place in the queue until a later one completes (QP-073).
+        /// `ND_OP_FLAG_SILENT_SUCCESS`: no result if the request succeeds. A failure still has a result. The request keeps its
+        /// place in the queue until a later request completes (QP-073).
         const SILENT_SUCCESS = 0x0000_0001;
-        /// `ND_OP_FLAG_READ_FENCE`: do not begin before all earlier Reads of the queue pair have completed.
+        /// `ND_OP_FLAG_READ_FENCE`: the request starts when all earlier Reads of the queue pair have completed.
         const READ_FENCE = 0x0000_0002;
-        /// `ND_OP_FLAG_SEND_AND_SOLICIT_EVENT`: fire [`NotifyType::Solicited`] at the peer.
+        /// `ND_OP_FLAG_SEND_AND_SOLICIT_EVENT`: the message ends a Notify of the peer for [`NotifyType::Solicited`].
         const SEND_AND_SOLICIT_EVENT = 0x0000_0004;
         /// `ND_OP_FLAG_ALLOW_READ`: the peer may Read through the window being bound.
         const ALLOW_READ = 0x0000_0008;
         /// `ND_OP_FLAG_ALLOW_WRITE`: the peer may Write through the window being bound.
         const ALLOW_WRITE = 0x0000_0010;
-        /// `ND_OP_FLAG_INLINE`: data is copied during the call.
+        /// `ND_OP_FLAG_INLINE`: the call copies the data.
         const INLINE = 0x0000_0020;
     }
 
-    /// `ND_QUERY_…`: which addresses the helper layer lists (`NdQueryAddressList`).
+    /// `ND_QUERY_…`: which addresses ND2's helper library lists (`NdQueryAddressList`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct QueryFlags: u32 {
-        /// `ND_QUERY_EXCLUDE_EMULATOR_ADDRESSES`: ignored by the helper layer too.
+        /// `ND_QUERY_EXCLUDE_EMULATOR_ADDRESSES`: has no effect, as in ND2's helper library.
         const EXCLUDE_EMULATOR_ADDRESSES = 0x0000_0001;
-        /// `ND_QUERY_EXCLUDE_NDv1_ADDRESSES`: leave out version 1 providers.
+        /// `ND_QUERY_EXCLUDE_NDv1_ADDRESSES`: leaves out providers of version 1.
         const EXCLUDE_ND_V1_ADDRESSES = 0x0000_0002;
-        /// `ND_QUERY_EXCLUDE_NDv2_ADDRESSES`: leave out version 2 providers.
+        /// `ND_QUERY_EXCLUDE_NDv2_ADDRESSES`: leaves out providers of version 2.
         const EXCLUDE_ND_V2_ADDRESSES = 0x0000_0004;
     }
 }
 
-/// What a completion queue is asked to tell (`ND_CQ_NOTIFY_…`).
+/// Which results end a Notify request of a completion queue (`ND_CQ_NOTIFY_…`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum NotifyType {
-    /// `ND_CQ_NOTIFY_ERRORS`: only the breakdown of the queue, such as an overrun (CQ-026).
+    /// `ND_CQ_NOTIFY_ERRORS`: no result; the request ends only if the queue breaks down, for example by an overflow (CQ-026).
     Errors = 0,
-    /// `ND_CQ_NOTIFY_ANY`: the next completion (CQ-027).
+    /// `ND_CQ_NOTIFY_ANY`: the next result (CQ-027).
     Any = 1,
-    /// `ND_CQ_NOTIFY_SOLICITED`: a Receive whose Send carried [`OpFlags::SEND_AND_SOLICIT_EVENT`], and any failure
-    /// (CQ-028, CQ-029); any result where the device does not tell them apart
+    /// `ND_CQ_NOTIFY_SOLICITED`: the result of a Receive whose message was sent with [`OpFlags::SEND_AND_SOLICIT_EVENT`], and any
+    /// failure (CQ-028, CQ-029). If the device cannot tell these results from others, any result
     /// ([`SOLICITED_EVENTS`](crate::Capabilities::SOLICITED_EVENTS)).
     Solicited = 2,
 }
@@ -128,10 +128,10 @@ impl TryFrom<u32> for NotifyType {
     }
 }
 
-/// `ND2_REQUEST_TYPE`: which kind of request a result belongs to.
+/// `ND2_REQUEST_TYPE`: the kind of the request that a result belongs to.
 ///
-/// A number with names, as [`Status`] is: ND2 has six kinds, this crate two more, and a vendor's own kind passes through with
-/// its value. The names can be matched on.
+/// This type is a number with names, as [`Status`] is. ND2 has six kinds and this crate adds two. A vendor's own kind keeps its
+/// number. The names can be used as patterns in a `match`.
 ///
 /// ```
 /// use netdirect::RequestType;
@@ -165,14 +165,14 @@ impl RequestType {
     pub const Read: Self = Self(4);
     /// `Nd2RequestTypeWrite`.
     pub const Write: Self = Self(5);
-    /// [`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate); no value of ND2's.
+    /// [`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate); not a value of ND2.
     pub const SendImmediate: Self = Self(0x1000);
-    /// [`QueuePairExtensions::atomic`](crate::QueuePairExtensions::atomic); no value of ND2's.
+    /// [`QueuePairExtensions::atomic`](crate::QueuePairExtensions::atomic); not a value of ND2.
     pub const Atomic: Self = Self(0x1001);
 }
 
 impl RequestType {
-    /// ND2's six kinds, in the order of their values.
+    /// The six kinds of ND2, in the order of their values.
     pub const ALL: [Self; 6] = [
         Self::Receive,
         Self::Send,
@@ -182,7 +182,7 @@ impl RequestType {
         Self::Write,
     ];
 
-    /// The kinds that ND2 does not have.
+    /// The kinds that this crate adds.
     pub const EXTENSIONS: [Self; 2] = [Self::SendImmediate, Self::Atomic];
 
     /// The kind with this value, known or not.
@@ -195,7 +195,7 @@ impl RequestType {
         self.0
     }
 
-    /// The name of a kind that has one here.
+    /// The name, if this crate knows the kind.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Receive => "Receive",
@@ -210,8 +210,8 @@ impl RequestType {
         })
     }
 
-    /// Whether a request of this kind may complete with `status`, by the table of the `ND2_RESULT` page (RES-015); what is no
-    /// kind of ND2's is like a Send or a Read.
+    /// Whether a request of this kind may complete with `status`, according to the table on Microsoft's page about `ND2_RESULT`
+    /// (RES-015). Kinds that ND2 does not have follow the rules for Send and Read.
     pub fn allows(self, status: Status) -> bool {
         let data = !matches!(self, Self::Bind | Self::Invalidate);
         match status {
@@ -245,8 +245,8 @@ impl fmt::Debug for RequestType {
     }
 }
 
-/// The number of an adapter, from [`Provider::resolve_address`](crate::Provider::resolve_address)
-/// (`ND2_ADAPTER_INFO.AdapterId`).
+/// The number of an adapter (`ND2_ADAPTER_INFO.AdapterId`), from
+/// [`Provider::resolve_address`](crate::Provider::resolve_address).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct AdapterId(pub u64);
@@ -257,65 +257,70 @@ impl fmt::Display for AdapterId {
     }
 }
 
-/// `ND2_ADAPTER_INFO`: identity and limits of an adapter.
+/// `ND2_ADAPTER_INFO`: the identity and the limits of an adapter.
 ///
-/// Limits describe the adapter and not its load: a call within them may still fail for want of resources (ADPT-015).
-/// `InfoVersion` has no field: a Rust caller cannot ask for another version than it was compiled for.
+/// The limits do not depend on the adapter's load. A call that respects the limits can still fail because resources are
+/// exhausted (ADPT-015). There is no field for `InfoVersion`, because a Rust program always uses the version that it was compiled with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdapterInfo {
     /// `VendorId`: 16 bits, usually from the supplier's OUI.
     pub vendor_id: u16,
-    /// `DeviceId`: the supplier's number of the device.
+    /// `DeviceId`: the supplier's number for this type of device.
     pub device_id: u16,
-    /// `AdapterId`: unique, and the same as from [`Provider::resolve_address`](crate::Provider::resolve_address).
+    /// `AdapterId`: the number that [`Provider::resolve_address`](crate::Provider::resolve_address) returns, unique to the
+    /// adapter.
     pub adapter_id: AdapterId,
-    /// `MaxRegistrationSize`: octets in the largest buffer of one memory region.
+    /// `MaxRegistrationSize`: the largest buffer of a memory region, in octets.
     pub max_registration_size: u64,
-    /// `MaxWindowSize`: documented as unused; equal to `max_registration_size` (AMB-058).
+    /// `MaxWindowSize`: ND2 documents this field as unused. It equals `max_registration_size` (AMB-058).
     pub max_window_size: u64,
-    /// `MaxInitiatorSge`: scatter/gather entries in a Send or Write.
+    /// `MaxInitiatorSge`: the largest number of scatter/gather entries in a Send or Write.
     pub max_initiator_sge: u32,
-    /// `MaxReceiveSge`: scatter/gather entries in a Receive.
+    /// `MaxReceiveSge`: the largest number of scatter/gather entries in a Receive.
     pub max_receive_sge: u32,
-    /// `MaxReadSge`: scatter/gather entries in a Read; at most `max_initiator_sge`.
+    /// `MaxReadSge`: the largest number of scatter/gather entries in a Read; at most `max_initiator_sge`.
     pub max_read_sge: u32,
-    /// `MaxTransferLength`: octets in one request, all its entries together.
+    /// `MaxTransferLength`: the largest total length of a request's entries, in octets.
     pub max_transfer_length: u32,
-    /// `MaxInlineDataSize`: inline octets in one Send or Write.
+    /// `MaxInlineDataSize`: the most inline data in a Send or Write, in octets.
     pub max_inline_data_size: u32,
-    /// `MaxInboundReadLimit`: Reads in progress on a connection with the local side as their target.
+    /// `MaxInboundReadLimit`: how many Reads of the peer the adapter serves at a time on one connection.
     pub max_inbound_read_limit: u32,
-    /// `MaxOutboundReadLimit`: Reads in progress on a connection issued by the local side.
+    /// `MaxOutboundReadLimit`: how many Reads the adapter issues at a time on one connection.
     pub max_outbound_read_limit: u32,
-    /// `MaxReceiveQueueDepth`: outstanding Receives of a queue pair.
+    /// `MaxReceiveQueueDepth`: how many Receives of a queue pair can be outstanding.
     pub max_receive_queue_depth: u32,
-    /// `MaxInitiatorQueueDepth`: outstanding Sends, Binds, Invalidates, Reads and Writes of a queue pair.
+    /// `MaxInitiatorQueueDepth`: how many Sends, Binds, Invalidates, Reads and Writes of a queue pair can be outstanding.
     pub max_initiator_queue_depth: u32,
-    /// `MaxSharedReceiveQueueDepth`: outstanding Receives of a shared receive queue; 0 = none supported.
+    /// `MaxSharedReceiveQueueDepth`: how many Receives of a shared receive queue can be outstanding; 0 if the adapter has no
+    /// shared receive queues.
     pub max_shared_receive_queue_depth: u32,
-    /// `MaxCompletionQueueDepth`: results that one completion queue holds.
+    /// `MaxCompletionQueueDepth`: how many results a completion queue can hold.
     pub max_completion_queue_depth: u32,
-    /// `InlineRequestThreshold`: octets below which inline data beats a registered buffer; at most `max_inline_data_size`.
+    /// `InlineRequestThreshold`: below this many octets, inline data is faster than a registered buffer; at most
+    /// `max_inline_data_size`.
     pub inline_request_threshold: u32,
-    /// `LargeRequestThreshold`: octets above which Read and Write beat Send and Receive.
+    /// `LargeRequestThreshold`: above this many octets, Read and Write are faster than Send and Receive.
     pub large_request_threshold: u32,
-    /// `MaxCallerData`: octets of private data in a Connect.
+    /// `MaxCallerData`: the most private data in a Connect, in octets.
     pub max_caller_data: u32,
-    /// `MaxCalleeData`: octets of private data in an Accept or Reject.
+    /// `MaxCalleeData`: the most private data in an Accept or Reject, in octets.
     pub max_callee_data: u32,
-    /// `AdapterFlags`.
+    /// `AdapterFlags`: what the adapter can do.
     pub flags: AdapterFlags,
 }
 
-/// A processor group and a set of processors in it, for notifications (`USHORT group, KAFFINITY affinity`).
+/// The processors that should receive notifications: a processor group, and a set of processors in this group
+/// (`USHORT group, KAFFINITY affinity`).
 ///
-/// The default, group 0 and no processor, expresses no wish; a wish that cannot be met is ignored (ADPT-026).
+/// The default, group 0 without processors, leaves the choice to the provider. The provider ignores an affinity that it cannot
+/// honour (ADPT-026).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Affinity {
-    /// Processor group; 0 where the system has none.
+    /// The processor group; 0 on systems without groups.
     pub group: u16,
-    /// One bit per processor of the group.
+    /// One bit for each processor of the group.
     pub mask: u64,
 }
 
@@ -326,8 +331,8 @@ pub struct LocalToken(pub u32);
 
 /// The token that gives a peer access to a memory region or window (`UINT32 remoteToken`).
 ///
-/// Opaque. The four octets in memory are in network order, so that peers of any endianness can pass them on as they are
-/// (MR-032): send [`to_bytes`](Self::to_bytes), never a re-ordered integer.
+/// Applications send a token to the peer as the octets of [`to_bytes`](Self::to_bytes). These octets are the same on machines of
+/// either byte order (MR-032). The value of the integer has no meaning for applications.
 ///
 /// ```
 /// use netdirect::RemoteToken;
@@ -351,33 +356,34 @@ impl RemoteToken {
         Self(u32::from_ne_bytes(octets))
     }
 
-    /// For providers: the token whose number, as written on the wire, is `number`.
+    /// For providers: the token with this number in the wire protocol.
     pub const fn from_host(number: u32) -> Self {
         Self(number.to_be())
     }
 
-    /// For providers: the number that the wire carries.
+    /// For providers: the token's number in the wire protocol.
     pub const fn to_host(self) -> u32 {
         u32::from_be(self.0)
     }
 }
 
-/// Memory of the peer: `remoteAddress` and `remoteToken` of Read and Write.
+/// An address in the peer's memory with its token: `remoteAddress` and `remoteToken` of Read and Write.
 ///
-/// ND2 leaves to applications how this travels; [`to_bytes`](Self::to_bytes) is a form that any peer can read.
+/// How an application learns this address is up to the application. [`to_bytes`](Self::to_bytes) is a form that any peer can
+/// read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RemoteAddress {
-    /// The peer's virtual address, in host order (QP-062): the base of its region or window, plus an offset.
+    /// The peer's virtual address, in host byte order (QP-062): the base of the peer's region or window, plus an offset.
     pub address: u64,
     /// The peer's token, as it was received.
     pub token: RemoteToken,
 }
 
 impl RemoteAddress {
-    /// The octets of [`to_bytes`](Self::to_bytes).
+    /// The length of [`to_bytes`](Self::to_bytes), in octets.
     pub const LEN: usize = 12;
 
-    /// Address in network order, then the token.
+    /// The address in network byte order, followed by the token.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         octets[..8].copy_from_slice(&self.address.to_be_bytes());
@@ -394,7 +400,8 @@ impl RemoteAddress {
         }
     }
 
-    /// The address `octets` further on; wraps, as a provider refuses what lies outside the region anyway.
+    /// The address `octets` further on, wrapping around at the end of the address space. A provider refuses addresses outside the
+    /// region.
     #[must_use]
     pub const fn offset(self, octets: u64) -> Self {
         Self {
@@ -406,17 +413,16 @@ impl RemoteAddress {
 
 /// `ND2_SGE`: one local buffer of a request.
 ///
-/// `address` is a number inside a registered buffer ([`Buffer::address`] plus an offset), never dereferenced by way of
-/// this structure; whether it lies inside the region that `token` names is checked when the request is processed, and an
-/// error becomes its result (SGE-004).
+/// `address` is a number: [`Buffer::address`] plus an offset. No code dereferences this number. When the request is processed, the
+/// provider checks that the entry lies inside the region of `token`. If not, the request completes with an error (SGE-004).
 ///
-/// In memory it is an `ND2_SGE` of a 64-bit system, so that a binding can hand on a client's list as it is.
+/// The structure has the memory layout of `ND2_SGE` on a 64-bit system, so a COM binding can pass on a client's list unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Sge {
-    /// `Buffer`: the first octet.
+    /// `Buffer`: the address of the first octet.
     pub address: u64,
-    /// `BufferLength`: octets; 0 is legal.
+    /// `BufferLength`: the length in octets, which may be 0.
     pub length: u32,
     /// `MemoryRegionToken`: from [`MemoryRegion::get_local_token`](crate::MemoryRegion::get_local_token).
     pub token: LocalToken,
@@ -438,7 +444,7 @@ impl Sge {
     ///
     /// # Panics
     ///
-    /// When the range lies outside the buffer, as slicing does, or is longer than 32 bits can say.
+    /// If the range lies outside the buffer, or if its length does not fit in 32 bits.
     ///
     /// ```
     /// use netdirect::{Buffer, LocalToken, Sge};
@@ -458,9 +464,10 @@ impl Sge {
     }
 }
 
-/// Immediate Data: what a message carries for the peer's result, beside or instead of payload.
+/// Immediate Data: a few octets that a message carries into the peer's result, with or without a payload.
 ///
-/// iWARP has 8 octets (RFC 7306 section 6), InfiniBand 4. [`Capabilities`](crate::Capabilities) tell which an adapter can send.
+/// iWARP has 8 octets (RFC 7306 section 6), and InfiniBand has 4. [`Capabilities`](crate::Capabilities) tell which length an
+/// adapter can send.
 ///
 /// ```
 /// use netdirect::Immediate;
@@ -482,18 +489,18 @@ impl Immediate {
     const FOUR: NonZeroU8 = NonZeroU8::new(4).unwrap();
     const EIGHT: NonZeroU8 = NonZeroU8::new(8).unwrap();
 
-    /// The octets, in the order in which the peer gave them.
+    /// The octets, in the order in which the peer passed them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.octets[..usize::from(self.len.get())]
     }
 
-    /// The octets, if there are 4.
+    /// The octets, if their number is 4.
     pub fn four(self) -> Option<[u8; 4]> {
         let [a, b, c, d, ..] = self.octets;
         (self.len == Self::FOUR).then_some([a, b, c, d])
     }
 
-    /// The octets, if there are 8.
+    /// The octets, if their number is 8.
     pub fn eight(self) -> Option<[u8; 8]> {
         (self.len == Self::EIGHT).then_some(self.octets)
     }
@@ -534,24 +541,24 @@ impl fmt::Debug for Immediate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CompletionResult {
-    /// `Status`; which ones a kind of request can have is told by [`RequestType::allows`].
+    /// `Status`: how the request ended. [`RequestType::allows`] tells which statuses a kind of request can have.
     pub status: Status,
-    /// `BytesTransferred`: octets received; defined for Receives only (RES-002).
+    /// `BytesTransferred`: the number of octets received; defined for Receives only (RES-002).
     pub bytes_transferred: u32,
-    /// `QueuePairContext`: from [`QueuePairOptions::context`].
+    /// `QueuePairContext`: the value of [`QueuePairOptions::context`].
     pub queue_pair_context: u64,
-    /// `RequestContext`: from the call that queued the request.
+    /// `RequestContext`: the context that was passed to the call.
     pub request_context: u64,
-    /// `RequestType`; also set on failures.
+    /// `RequestType`: the kind of the request, which is set for failures too.
     pub request_type: RequestType,
-    /// The message that took this Receive carried Immediate Data
-    /// ([`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate)); `bytes_transferred` tells whether
-    /// payload was placed as well. ND2 has no such field.
+    /// The Immediate Data of the message that used this Receive, if the message carried any
+    /// ([`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate)). `bytes_transferred` tells whether
+    /// the message had a payload too. ND2 has no such field.
     pub immediate: Option<Immediate>,
 }
 
 impl CompletionResult {
-    /// The successful result of a request without payload.
+    /// The result of a request that has succeeded and received no octets.
     #[inline]
     #[must_use]
     pub const fn new(request_type: RequestType, request_context: u64) -> Self {
@@ -581,13 +588,13 @@ impl CompletionResult {
 /// ([`Connector::get_read_limits`](crate::Connector::get_read_limits)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadLimits {
-    /// Reads in progress that the local side serves; 0 = none.
+    /// How many Reads the local side serves at a time; 0 if it serves none.
     pub inbound: u32,
-    /// Reads in progress that the local side issues; 0 = none.
+    /// How many Reads the local side issues at a time; 0 if it issues none.
     pub outbound: u32,
 }
 
-/// The sizes of a queue pair: the arguments of `CreateQueuePair` and `CreateQueuePairWithSrq`.
+/// The context and the sizes of a queue pair: the arguments of `CreateQueuePair` and `CreateQueuePairWithSrq`.
 ///
 /// ```
 /// let options = netdirect::QueuePairOptions::default().receive_queue_depth(64).max_initiator_request_sge(2);
@@ -596,17 +603,17 @@ pub struct ReadLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuePairOptions {
-    /// `context`: comes back in [`CompletionResult::queue_pair_context`]. Default 0.
+    /// `context`: a value for [`CompletionResult::queue_pair_context`]. The default is 0.
     pub context: u64,
-    /// `receiveQueueDepth`: outstanding Receives; ignored with a shared receive queue. Default 16.
+    /// `receiveQueueDepth`: how many Receives can be outstanding; ignored with a shared receive queue. The default is 16.
     pub receive_queue_depth: u32,
-    /// `initiatorQueueDepth`: outstanding requests other than Receives. Default 16.
+    /// `initiatorQueueDepth`: how many requests other than Receives can be outstanding. The default is 16.
     pub initiator_queue_depth: u32,
-    /// `maxReceiveRequestSge`: entries of a Receive; ignored with a shared receive queue. Default 1.
+    /// `maxReceiveRequestSge`: the most entries of a Receive; ignored with a shared receive queue. The default is 1.
     pub max_receive_request_sge: u32,
-    /// `maxInitiatorRequestSge`: entries of a Send, Write or Read. Default 1.
+    /// `maxInitiatorRequestSge`: the most entries of a Send, Write or Read. The default is 1.
     pub max_initiator_request_sge: u32,
-    /// `inlineDataSize`: inline octets of a request. Default 0.
+    /// `inlineDataSize`: the most inline data of a request, in octets. The default is 0.
     pub inline_data_size: u32,
 }
 
@@ -644,13 +651,14 @@ impl QueuePairOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedReceiveQueueOptions {
-    /// `queueDepth`: outstanding Receives. Default 16.
+    /// `queueDepth`: how many Receives can be outstanding. The default is 16.
     pub queue_depth: u32,
-    /// `maxRequestSge`: entries of a Receive. Default 1.
+    /// `maxRequestSge`: the most entries of a Receive. The default is 1.
     pub max_request_sge: u32,
-    /// `notifyThreshold`: a notification fires when fewer Receives are outstanding; 0, the default, is never.
+    /// `notifyThreshold`: a Notify ends when fewer Receives than this are outstanding. With 0, the default, it never ends for this
+    /// reason.
     pub notify_threshold: u32,
-    /// `group` and `affinity`. No wish by default.
+    /// `group` and `affinity`: the processors for notifications. By default the provider chooses.
     pub affinity: Affinity,
 }
 
