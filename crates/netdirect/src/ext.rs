@@ -1,8 +1,8 @@
-//! What every application writes again, on top of the traits. Not part of ND2.
+//! Functions that most applications need, on top of the traits. They are not part of ND2.
 //!
-//! - [`wait`] and [`finished`]: the final result of an overlapped method, whichever way it went.
-//! - [`connect`], [`accept`], [`get_connection_request`], each with an `_async` twin: connection set-up in one call.
-//! - [`Results`]: a completion queue that can be waited on.
+//! - [`wait`] and [`finished`] return the final result of an overlapped method, whether it ended at once or later.
+//! - [`connect`], [`accept`] and [`get_connection_request`] do connection set-up in one call. Each has an `_async` variant.
+//! - [`Results`] waits for the results of a completion queue.
 //!
 //! ```
 //! # use std::{net::SocketAddr, sync::Arc};
@@ -23,8 +23,9 @@ use crate::{
     ReadLimits, Result, Started,
 };
 
-/// The final result of an overlapped method: its own error, or the status that its request ended with, waited for if need be.
-/// Every status but [`SUCCESS`](crate::Status::SUCCESS) is an error here, see [`Status::ok`](crate::Status::ok).
+/// The final result of an overlapped method. If the method has failed, this is its error; otherwise `wait` waits for the end of
+/// the request and returns its status. Every status but [`SUCCESS`](crate::Status::SUCCESS) is an error here, see
+/// [`Status::ok`](crate::Status::ok).
 ///
 /// ```
 /// # use netdirect::{ext, Overlapped, Started};
@@ -44,7 +45,7 @@ pub fn wait(started: Result<Started>, overlapped: &Overlapped) -> Result<()> {
     }
 }
 
-/// As [`wait`], awaited.
+/// As [`wait`], for async code.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub async fn finished(started: Result<Started>, overlapped: &Overlapped) -> Resu
     }
 }
 
-/// What the peer has said during connection set-up.
+/// What the peer sent during connection set-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {
@@ -67,8 +68,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// What the peer of a connector has said, while the connector can tell it: between Connect and CompleteConnect, and
-    /// between GetConnectionRequest and Accept.
+    /// What the peer of a connector sent. Available between Connect and CompleteConnect, and between GetConnectionRequest and
+    /// Accept.
     ///
     /// # Errors
     ///
@@ -81,9 +82,10 @@ impl Peer {
     }
 }
 
-/// Connect and CompleteConnect: a connection from the active side, ready for Sends.
+/// Connect and CompleteConnect: makes a connection from the active side, ready for Sends.
 ///
-/// Applications that want to look at the answer before they take it use the two methods of [`Connector`].
+/// Applications that want to look at the peer's answer before they complete the connection use the two methods of
+/// [`Connector`].
 ///
 /// # Errors
 ///
@@ -110,7 +112,7 @@ pub fn connect(
     Ok(peer)
 }
 
-/// As [`connect`], awaited. Dropping the future abandons the attempt.
+/// As [`connect`], for async code. Dropping the future abandons the attempt.
 ///
 /// # Errors
 ///
@@ -142,13 +144,13 @@ pub async fn connect_async(
     Ok(peer)
 }
 
-/// GetConnectionRequest, waited for: what the peer has said; `connector` is then ready for [`accept`] or
+/// GetConnectionRequest: waits for a peer and returns what the peer sent. `connector` is then ready for [`accept`] or
 /// [`Connector::reject`].
 ///
 /// # Errors
 ///
 /// Those of [`Listener::get_connection_request`], including its final statuses, and
-/// [`CONNECTION_ABORTED`](crate::Status::CONNECTION_ABORTED) when the peer has gone again.
+/// [`CONNECTION_ABORTED`](crate::Status::CONNECTION_ABORTED) if the peer has given up in the meantime.
 pub fn get_connection_request(
     listener: &Arc<dyn Listener>,
     connector: &Arc<dyn Connector>,
@@ -161,11 +163,11 @@ pub fn get_connection_request(
     Peer::of(connector)
 }
 
-/// As [`get_connection_request`], awaited.
+/// As [`get_connection_request`], for async code.
 ///
-/// Dropping the future withdraws the connector ([`Listener::withdraw`]): it can be used again, and the next peer goes to
-/// whoever asks next, also a peer that came just before. A provider that cannot withdraw leaves the request in flight, and
-/// the connector with it.
+/// Dropping the future withdraws the connector ([`Listener::withdraw`]), which can then be used again. A peer whose request has
+/// reached the connector already goes to the next call. If the provider does not implement `withdraw`, the request stays in
+/// flight, and the connector stays in use.
 ///
 /// # Errors
 ///
@@ -203,7 +205,7 @@ impl Drop for Withdraw<'_> {
     }
 }
 
-/// Accept, waited for: the connection is established from the passive side.
+/// Accept: waits until the connection is established from the passive side.
 ///
 /// # Errors
 ///
@@ -227,7 +229,7 @@ pub fn accept(
     )
 }
 
-/// As [`accept`], awaited. Dropping the future abandons the connection.
+/// As [`accept`], for async code. Dropping the future abandons the connection.
 ///
 /// # Errors
 ///
@@ -255,7 +257,7 @@ pub async fn accept_async(
     Ok(())
 }
 
-/// Disconnect, waited for.
+/// Disconnect: waits until the connection has ended.
 ///
 /// # Errors
 ///
@@ -280,8 +282,8 @@ impl Drop for Abandon<'_> {
     }
 }
 
-/// The results of a completion queue, with waiting: drain, notify, wait and drain again, in the order that loses nothing
-/// (CQ-036, CQ-037).
+/// Waits for the results of a completion queue. It takes all queued results, asks for a notification, waits, and takes results
+/// again, in the order that misses no result (CQ-036, CQ-037).
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -304,7 +306,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// For a completion queue whose results nobody else takes.
+    /// For a completion queue. Only one `Results` may take results from a queue.
     pub fn of(cq: &Arc<dyn CompletionQueue>) -> Self {
         Self {
             cq: cq.clone(),
@@ -312,7 +314,7 @@ impl Results {
         }
     }
 
-    /// Waits until there are results, moves the oldest to the start of `into`, and returns their number.
+    /// Waits until the queue has results, moves the oldest ones to the start of `into`, and returns their number.
     ///
     /// # Errors
     ///
@@ -320,7 +322,7 @@ impl Results {
     ///
     /// # Panics
     ///
-    /// When `into` has no room at all.
+    /// If `into` is empty.
     pub fn get(&self, into: &mut [CompletionResult]) -> Result<usize> {
         loop {
             let count = self.take(into)?;
@@ -331,7 +333,7 @@ impl Results {
         }
     }
 
-    /// As [`get`](Self::get), for a limited time; 0 when the time ran out.
+    /// As [`get`](Self::get), for a limited time; returns 0 if the time has run out.
     ///
     /// # Errors
     ///
@@ -356,7 +358,7 @@ impl Results {
         }
     }
 
-    /// As [`get`](Self::get), awaited. Dropping the future loses no result.
+    /// As [`get`](Self::get), for async code. Dropping the future loses no result.
     ///
     /// # Errors
     ///

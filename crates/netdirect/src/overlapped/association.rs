@@ -6,14 +6,14 @@ use super::{Association, CompletionPort, OverlappedFile, Tie};
 use crate::{Error, Result, Status};
 
 impl dyn OverlappedFile {
-    /// Ties the file to a completion port (`CreateIoCompletionPort`): the end of every request of its objects that returned
-    /// pending is queued there, as a [`Packet`](crate::Packet) with this key.
+    /// Associates the file with a completion port (`CreateIoCompletionPort`). From now on, every request of the file's objects
+    /// that returned [`Pending`](crate::Started::Pending) queues a [`Packet`](crate::Packet) with this key at its end.
     ///
-    /// Only requests that end from now on; only once in the life of a file.
+    /// A file can be associated only once.
     ///
     /// # Errors
     ///
-    /// [`Status::INVALID_DEVICE_STATE`]: the file is tied to a port already, or was closed.
+    /// [`Status::INVALID_DEVICE_STATE`]: the file is associated with a port already, or was closed.
     pub fn associate(self: &Arc<Self>, port: &CompletionPort, key: u64) -> Result<()> {
         self.association().set(port, key)?;
         port.attach(self);
@@ -22,12 +22,12 @@ impl dyn OverlappedFile {
 }
 
 impl Association {
-    /// Not tied to any port.
+    /// Without a port.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The port and the key, once [`associate`](trait.OverlappedFile.html#method.associate) was called.
+    /// The port and the key that were passed to [`associate`](trait.OverlappedFile.html#method.associate).
     pub fn port(&self) -> Option<(CompletionPort, u64)> {
         match &*self.0.lock() {
             Tie::Port(port, key) => Some((port.clone(), *key)),
@@ -35,8 +35,8 @@ impl Association {
         }
     }
 
-    /// Lets go of the port for good: requests that end later are not queued to it, and no other port can be tied. Events,
-    /// waits and futures go on working. For providers whose files can be closed while objects still use them.
+    /// Releases the port for good: requests that end later queue no packet, and the file cannot be associated with another
+    /// port. Events, waits and futures still work. For providers whose files can be closed while objects use them.
     pub fn close(&self) {
         let tie = std::mem::replace(&mut *self.0.lock(), Tie::Closed);
         drop(tie); // outside the lock: this may be the last reference to the port

@@ -8,12 +8,12 @@ use std::task::{Context, Poll, Waker};
 use super::{Overlapped, OverlappedFile};
 use crate::Status;
 
-/// The future of an [`Overlapped`]: resolves to the final status when no request is in flight.
+/// The future of an [`Overlapped`]: it resolves to the final status when no request is in flight.
 ///
-/// Its task is woken once, by whoever ends the request. It drives nothing itself and need not: requests end without calls
-/// ([what providers owe](crate#for-providers)). In a [`Simulation`](crate::Simulation), where they do not, each poll moves the
-/// simulation and wakes the task again. An application that wants them to end in its own thread calls
-/// [`OverlappedFile::progress`]. Dropping the future does not cancel the request.
+/// The end of the request wakes the task, once. The future does not run the provider, because requests end without calls
+/// ([rules for providers](crate#for-providers)). An application that wants requests to end in its own thread calls
+/// [`OverlappedFile::progress`]. In a [`Simulation`](crate::Simulation), where requests end only during calls, each poll of
+/// the future moves the simulation and wakes the task again. Dropping the future does not cancel the request.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Finished {

@@ -24,19 +24,20 @@ use std::time::Instant;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex};
 use crate::{Event, Result, Simulation, Status};
 
-/// The caller's record of an overlapped request (`OVERLAPPED`): in which state it is, and how its end is told.
+/// The caller's handle of an overlapped request (`OVERLAPPED`): the state of the request, and how the caller learns that it has
+/// ended.
 ///
-/// A caller makes one, lends it to an overlapped method, and learns the end of the request in any of these ways, alone or
-/// together:
+/// A caller creates an `Overlapped` and passes it to an overlapped method. There are several ways to learn the end of the
+/// request, and they can be combined:
 ///
-/// - [`wait`](Self::wait) or [`wait_timeout`](Self::wait_timeout), with or without an event (AMB-068). These are progress
-///   calls: the waiting thread does the provider's work.
-/// - [`status`](Self::status) or [`poll`](Self::poll), now and again.
-/// - `.await`, under any executor.
-/// - an [`Event`], set at the end: [`with_event`](Self::with_event).
-/// - a packet in the [`CompletionPort`](crate::CompletionPort) that the overlapped file is tied to, unless
-///   [`without_port`](Self::without_port) (OVL-021).
-/// - a [`CompletionSink`], called at the end: [`with_sink`](Self::with_sink).
+/// - Wait with [`wait`](Self::wait) or [`wait_timeout`](Self::wait_timeout), with or without an event (AMB-068). The waiting
+///   thread runs the provider.
+/// - Ask with [`status`](Self::status) or [`poll`](Self::poll) from time to time.
+/// - Use `.await`, with any executor.
+/// - Wait for an [`Event`] that is set at the end: [`with_event`](Self::with_event).
+/// - Take a packet from the [`CompletionPort`](crate::CompletionPort) with which the overlapped file is associated, unless the
+///   `Overlapped` is [`without_port`](Self::without_port) (OVL-021).
+/// - Have a [`CompletionSink`] called at the end: [`with_sink`](Self::with_sink).
 ///
 /// ```
 /// use netdirect::{Overlapped, Result, Started, Status};
@@ -44,7 +45,7 @@ use crate::{Event, Result, Simulation, Status};
 /// # fn demo() -> Result<()> {
 /// let overlapped = Overlapped::new();
 /// match connect(&overlapped)? {
-///     Started::Done => {}                          // finished well; nothing will be notified (GEN-008)
+///     Started::Done => {}                          // has succeeded; no notification follows (GEN-008)
 ///     Started::Pending => overlapped.wait().ok()?, // the request's own status
 /// }
 /// assert_eq!(overlapped.status(), Status::SUCCESS);
@@ -52,8 +53,8 @@ use crate::{Event, Result, Simulation, Status};
 /// # demo().unwrap();
 /// ```
 ///
-/// Waiting is right after both outcomes, which shortens this to `started?; overlapped.wait().ok()?`, and to
-/// [`ext::wait`](crate::ext::wait); awaiting is the same:
+/// A wait is correct after both outcomes, so `let _ = connect(&overlapped)?; overlapped.wait().ok()?` does the same, and so does
+/// [`ext::wait`](crate::ext::wait). With `.await`:
 ///
 /// ```
 /// # use netdirect::{Overlapped, Result, Started};
@@ -65,10 +66,10 @@ use crate::{Event, Result, Simulation, Status};
 /// # Ok(()) }
 /// ```
 ///
-/// One at a time: a request that is in flight occupies the `Overlapped`; starting another with it fails with
-/// [`Status::INVALID_PARAMETER_MIX`]. After its end it may be used again, on any object (OVL-022). An `Overlapped` that was
-/// never used is a success (TST-005). Clones are the same `Overlapped`, and each request keeps one: nothing breaks when the
-/// caller lets go of it.
+/// An `Overlapped` serves one request at a time. Starting another request with it while one is in flight fails with
+/// [`Status::INVALID_PARAMETER_MIX`]. After the end of a request, it can be used again on any object (OVL-022). An `Overlapped`
+/// that was never used has the status [`Status::SUCCESS`] (TST-005). A clone is the same `Overlapped`. A request in flight keeps a clone, so
+/// the caller may drop its own.
 #[derive(Clone, Default)]
 pub struct Overlapped(Arc<Shared>);
 
@@ -83,10 +84,10 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// Who is called when a request of an [`Overlapped`] ends, see [`Overlapped::with_sink`].
+/// Code that is called when a request of an [`Overlapped`] ends, see [`Overlapped::with_sink`].
 ///
-/// A sink is for what has to know every end, whichever way the caller waits: another interface that this one is exported
-/// through, or a provider that wraps another provider. Closures are sinks:
+/// A sink is for code that has to learn the end of every request, no matter how the caller waits: a binding that exports these
+/// traits as another interface, or a provider that wraps another provider. A closure is a sink:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -95,8 +96,8 @@ struct Shared {
 /// # let _ = overlapped;
 /// ```
 pub trait CompletionSink: Send + Sync {
-    /// A request has ended with this status. Called in the thread that ended the request, which may be any, the provider's own
-    /// included: return soon, and do not wait for another request here.
+    /// A request has ended with this status. The thread that ended the request makes this call. It may be any thread, including
+    /// the provider's own, so return soon and do not wait for another request here.
     fn completed(&self, status: Status);
 }
 
@@ -115,66 +116,67 @@ struct State {
     next_waker: u64,
 }
 
-/// The overlapped file of an adapter (`HANDLE hOverlappedFile` of `IND2Adapter::CreateOverlappedFile`): parent of every
-/// object that has overlapped requests.
+/// The overlapped file of an adapter (the `HANDLE` that `IND2Adapter::CreateOverlappedFile` returns): the parent of every object
+/// that has overlapped requests.
 ///
-/// The file may be tied to one [`CompletionPort`] ([`associate`](#method.associate)); packets for requests of all its
-/// objects arrive there (ADPT-007), whether it was tied before or after the objects were made (ADPT-008). It behaves as if
-/// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS` and `FILE_SKIP_SET_EVENT_ON_HANDLE` were set (GEN-011): a request that ended in
-/// its call notifies nobody.
+/// A file can be associated with one [`CompletionPort`] ([`associate`](#method.associate)). The port then receives packets for
+/// the requests of all objects of this file (ADPT-007), whether these objects were created before or after the association
+/// (ADPT-008). The file behaves as if `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS` and `FILE_SKIP_SET_EVENT_ON_HANDLE` were set
+/// (GEN-011): a request that ends within its call causes no notification.
 ///
-/// Applications seldom call these methods: [`Overlapped::wait`](crate::Overlapped::wait) and [`CompletionPort::get`] do.
-/// Requests end without any of these calls; they make it happen in the application's own thread.
+/// Applications seldom call the methods of this trait; [`Overlapped::wait`](crate::Overlapped::wait) and
+/// [`CompletionPort::get`] call them. Requests end even if no one calls them. The calls run the provider in the application's
+/// own thread.
 ///
 /// # In an event loop
 ///
-/// On Unix an application with an event loop of its own watches `as_fd` and calls [`progress`](Self::progress) when the
-/// descriptor is readable.
+/// On Unix, an application with an event loop watches `as_fd`, and calls [`progress`](Self::progress) when the descriptor is
+/// readable.
 ///
-/// Windows has no such descriptor, since its loops are not told what is ready but what is done. There an application gives
-/// its requests a [`CompletionSink`](crate::CompletionSink) that posts a packet to the loop's own completion port
-/// (`PostQueuedCompletionStatus`), sets an event (`SetEvent`) or posts a message (`PostMessage`). The provider's own thread
-/// then does the work. This works on Unix too.
+/// On Windows there is no such descriptor, because an event loop learns which operations have ended, not which descriptors
+/// are ready. There an application gives its requests a [`CompletionSink`](crate::CompletionSink) that posts a packet to the loop's
+/// completion port (`PostQueuedCompletionStatus`), sets an event (`SetEvent`) or posts a message (`PostMessage`). The
+/// provider's own thread then does the work. Sinks work on Unix too.
 ///
 /// # For providers
 ///
-/// - Embed an [`Association`] and return it.
-/// - Objects keep the file they were made with: a client may let go of it before its objects (TST-026).
-/// - `wake` and `progress` are called from any thread, with no lock of this crate held; `wake` also from within `progress`
-///   and `park` of the same file, on the same thread, when a request is completed there. So hold no lock that `wake` takes
-///   while completing requests.
-/// - No wake-up may be lost: when `wake` begins after a state change that makes `done` true, every `park` that began before,
-///   or begins later, returns. A `park` therefore makes itself known to `wake` first, then asks `done`, then sleeps. `done` of this
-///   crate reads with sequential consistency and takes no lock, so it may be asked under a lock of the provider's; either a
-///   lock that `wake` takes too, or sequentially consistent flags, will do.
+/// - The file contains an [`Association`] and returns it.
+/// - Each object keeps the file that it was created with, because a client may release the file before its objects (TST-026).
+/// - `wake` and `progress` may be called by any thread. This crate holds no lock during these calls. When a request is completed
+///   within `progress` or `park`, `wake` of the same file is called by the same thread. So complete no request
+///   while you hold a lock that `wake` takes.
+/// - No wake-up may be lost: if `wake` starts after a change that makes `done` true, every `park` returns, whether it started
+///   before or starts later. So `park` first registers itself with `wake`, then calls `done`, then sleeps. The `done` functions of
+///   this crate read with sequential consistency and take no lock, so a provider may call them while it holds a lock of its own. Use
+///   either a lock that `wake` takes too, or flags with sequential consistency.
 pub trait OverlappedFile: Any + Debug + Send + Sync {
-    /// Which completion port the file is tied to.
+    /// The completion port with which the file is associated.
     fn association(&self) -> &Association;
 
-    /// Progresses what is ready. Never blocks.
+    /// Does the work that is ready, and never blocks.
     fn progress(&self);
 
-    /// Progresses until `done` returns true or the deadline has passed, and blocks in between. It may return early, but an
-    /// implementation that always does turns waiting into spinning. The deadline is a time of the
-    /// [simulation](Self::simulation), where there is one.
+    /// Does the work that becomes ready, and blocks in between, until `done` returns true or the deadline has passed. It may
+    /// return early, but an implementation that always returns early makes its callers spin. In a
+    /// [simulation](Self::simulation) the deadline is a time of the simulation.
     ///
     /// # Errors
     ///
-    /// Of a simulation alone: [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) when nothing is left that could make `done`
-    /// true, or the reason why this thread cannot wait at all. Waiting again would end in the same way.
+    /// Only a simulation returns errors: [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) if nothing can make `done` true any
+    /// more, or the reason why this thread cannot wait. Another call would end in the same way.
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> Result<()>;
 
-    /// Something was completed, perhaps elsewhere: all threads parked here ask their `done` again.
+    /// A request was completed, perhaps through another file: all threads in `park` of this file call their `done` again.
     fn wake(&self);
 
-    /// A descriptor for `poll`, `epoll`, `mio` and the like: when it is readable, call [`progress`](Self::progress). Valid
-    /// as long as the file; its only use is to be watched. `None` in a simulation, which no event loop of the system can
-    /// watch. Windows has [another way](#in-an-event-loop).
+    /// A descriptor to watch with `poll`, `epoll`, `mio` and the like; when it is readable, call [`progress`](Self::progress).
+    /// The descriptor is valid as long as the file, and serves no other purpose. `None` in a simulation, because an event loop cannot
+    /// watch simulated time. For Windows see [above](#in-an-event-loop).
     #[cfg(unix)]
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The simulation that the provider lives in. `None`, the default, for all providers whose requests end in the system's
-    /// time and without calls.
+    /// The simulation that the provider runs in. `None`, the default, for all other providers, whose requests end without calls and
+    /// whose time is the system's.
     fn simulation(&self) -> Option<Arc<dyn Simulation>> {
         None
     }
@@ -188,7 +190,7 @@ impl dyn OverlappedFile {
     }
 }
 
-/// To which port an overlapped file is tied; each implementation of [`OverlappedFile`] holds one.
+/// The completion port with which an overlapped file is associated. Each implementation of [`OverlappedFile`] contains one.
 #[derive(Debug, Default)]
 pub struct Association(Mutex<Tie>);
 
@@ -200,15 +202,15 @@ enum Tie {
     Closed,
 }
 
-/// A queue of completions for any number of threads: the I/O completion port of this surface.
+/// A queue of completions from which any number of threads can take: the I/O completion port of this crate.
 ///
-/// An overlapped file is tied to a port by [`associate`](trait.OverlappedFile.html#method.associate). From then on the end
-/// of each request that returned [`Pending`](crate::Started::Pending) is queued here as a [`Packet`], in the order in which
-/// the requests ended (TST-031, TST-032), and before the call that ended them returns (TST-030). Applications may
-/// [`post`](Self::post) packets of their own.
+/// [`associate`](trait.OverlappedFile.html#method.associate) connects an overlapped file with a port. From then on, each request
+/// that returned [`Pending`](crate::Started::Pending) queues a [`Packet`] at its end. The packets are in the order in which the
+/// requests ended (TST-031, TST-032), and each is queued before the call that ends its request returns (TST-030). Applications
+/// can [`post`](Self::post) packets of their own.
 ///
-/// [`get`](Self::get) drives: while the queue is empty, the calling thread does the work of the files that are tied to the
-/// port. Clones are the same port.
+/// While the queue is empty, [`get`](Self::get) runs the providers of the associated files in the calling thread. A clone is the same
+/// port.
 ///
 /// ```
 /// use netdirect::CompletionPort;
@@ -227,14 +229,14 @@ pub struct CompletionPort(Arc<Queue>);
 /// One completion taken from a [`CompletionPort`].
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// The key that the file was tied with, or that was posted.
+    /// The key that was passed to `associate` or [`post`](CompletionPort::post).
     pub key: u64,
     /// The request that ended; `None` for packets from [`CompletionPort::post`].
     pub overlapped: Option<Overlapped>,
-    /// How the request ended, exactly (AMB-069); [`Status::SUCCESS`] for posted packets. This is the status of the request
-    /// that the packet belongs to, even if its `Overlapped` is in use again.
+    /// The exact final status of the request (AMB-069), even if its `Overlapped` is in use for another request already;
+    /// [`Status::SUCCESS`] for posted packets.
     pub status: Status,
-    /// The [`user`](Overlapped::user) value of the request when it ended, or the value that was posted.
+    /// The [`user`](Overlapped::user) value at the end of the request, or the value that was posted.
     pub user: u64,
 }
 

@@ -23,7 +23,7 @@ impl Sleepers {
 }
 
 impl CompletionPort {
-    /// A port without files and packets.
+    /// A port without files or packets.
     pub fn new() -> Self {
         Self::default()
     }
@@ -39,21 +39,22 @@ impl CompletionPort {
         self.push(packet, None).wake();
     }
 
-    /// Takes the oldest packet, waiting for one at most `timeout`, or without limit (`GetQueuedCompletionStatus`). `None`
-    /// when the time ran out, or, in a [`Simulation`](crate::Simulation), when nothing is left that could bring one.
+    /// Takes the oldest packet (`GetQueuedCompletionStatus`). If there is none, the call waits up to `timeout`, or without a limit
+    /// for `None`. Returns `None` if the time has run out, or if nothing in a [`Simulation`](crate::Simulation) can queue a packet any
+    /// more.
     ///
-    /// This is a progress call: while there is no packet, the calling thread drives the files tied to the port. With a limit
-    /// of zero it drives once what is ready. Any number of threads may call it. Each thread sleeps on one of the files, and
-    /// threads spread over them; what arrives on a file where nobody sleeps is the business of the provider's own thread, and
-    /// its packets wake the sleepers of the others.
+    /// While there is no packet, the calling thread runs the providers of the associated files. With a limit of zero it does the
+    /// work that is ready, once. Any number of threads may call `get`. Each thread sleeps on one of the files, and the
+    /// threads spread over the files. On a file on which no thread sleeps, the provider's own thread does the work; the packets
+    /// then wake threads that sleep on other files.
     ///
-    /// The file on which a thread sleeps stays alive until the thread wakes up.
+    /// A thread that sleeps on a file keeps the file alive until the thread wakes up.
     pub fn get(&self, timeout: Option<Duration>) -> Option<Packet> {
         self.take(timeout, VecDeque::pop_front)
     }
 
-    /// Moves up to `limit` packets to the end of `packets`, waiting as [`get`](Self::get) does for the first one
-    /// (`GetQueuedCompletionStatusEx`). Returns their number; 0 when the time ran out.
+    /// Moves up to `limit` packets to the end of `packets` (`GetQueuedCompletionStatusEx`), and returns their number. Waits for the
+    /// first packet as [`get`](Self::get) does, and returns 0 if the time has run out.
     pub fn get_many(
         &self,
         packets: &mut Vec<Packet>,
@@ -71,12 +72,12 @@ impl CompletionPort {
         taken.unwrap_or(0)
     }
 
-    /// Number of packets waiting.
+    /// The number of packets in the queue.
     pub fn len(&self) -> usize {
         self.0.queued.load(Ordering::SeqCst)
     }
 
-    /// Whether no packet is waiting.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -9,12 +9,12 @@ use super::{CompletionSink, Overlapped, OverlappedFile, Packet, Shared};
 use crate::{Error, Event, Result, Status};
 
 impl Overlapped {
-    /// Without event; its end goes to the completion port of the file, if there is one.
+    /// Without an event. The end of a request queues a packet if the file is associated with a completion port.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With an event, which is reset when a request begins and set when it ends.
+    /// With an event, which is reset when a request starts and set when the request ends.
     pub fn with_event(event: &Event) -> Self {
         Self(Arc::new(Shared {
             event: Some(event.clone()),
@@ -22,15 +22,17 @@ impl Overlapped {
         }))
     }
 
-    /// With a sink, which is told the status of every request that returned [`Pending`](crate::Started::Pending), once: when the
-    /// status can be read, the packet is in the completion port and threads and tasks were woken, with no lock held, and
-    /// before the call returns in which the provider ended the request (TST-030). A request that ended in its method
-    /// ([`Done`](crate::Started::Done), or an error) is not told (GEN-008, GEN-009).
+    /// With a sink, which is called once for every request that returned [`Pending`](crate::Started::Pending). Before the call,
+    /// the status can be read, the packet is in the completion port, and threads and tasks have been woken. No lock is held
+    /// during the call, and it is made before the call returns in which the provider ended the request (TST-030). A
+    /// request that ends within its method ([`Done`](crate::Started::Done) or an error) does not call the sink (GEN-008,
+    /// GEN-009).
     ///
-    /// The sink may use this and any other `Overlapped` and completion port, and may begin requests. A thread that sees the
-    /// end by other means and begins the next request before the sink was told may have the sink told of the second end first.
+    /// The sink may use any `Overlapped`, including this one, and any completion port, and may start requests. If another thread
+    /// learns the end of a request before the sink is called and starts the next request, the sink may be called for the second
+    /// request first.
     ///
-    /// A sink that owns the `Overlapped` it belongs to keeps it, and itself, alive for ever.
+    /// A sink must not own its `Overlapped`: the two would keep each other alive for ever.
     pub fn with_sink(sink: Arc<dyn CompletionSink>) -> Self {
         Self(Arc::new(Shared {
             sink: Some(sink),
@@ -38,24 +40,24 @@ impl Overlapped {
         }))
     }
 
-    /// Keeps packets away from the completion port, as an event handle with its lowest bit set does (OVL-021).
+    /// Queues no packets in the completion port, as with an event handle whose lowest bit is set (OVL-021).
     #[must_use]
     pub fn without_port(self) -> Self {
         self.0.port_off.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Sets a value of the application's own, which packets carry too ([`Packet::user`]).
+    /// Sets a value for the application's own use, which packets carry too ([`Packet::user`]).
     pub fn set_user(&self, user: u64) {
         self.0.user.store(user, Ordering::Relaxed);
     }
 
-    /// The value from [`set_user`](Self::set_user); 0 at first.
+    /// The value that [`set_user`](Self::set_user) has set, or 0.
     pub fn user(&self) -> u64 {
         self.0.user.load(Ordering::Relaxed)
     }
 
-    /// The event, if it has one.
+    /// The event, if there is one.
     pub fn event(&self) -> Option<&Event> {
         self.0.event.as_ref()
     }
@@ -65,8 +67,8 @@ impl Overlapped {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The exact status: [`Status::PENDING`] while a request is in flight, then its final one; [`Status::SUCCESS`] before the
-    /// first use. Progresses nothing.
+    /// The exact status: [`Status::PENDING`] while a request is in flight, its final status afterwards, and [`Status::SUCCESS`]
+    /// before the first request. Does not run the provider.
     pub fn status(&self) -> Status {
         Status::from_bits(self.0.status.load(Ordering::SeqCst))
     }
@@ -76,29 +78,29 @@ impl Overlapped {
         self.status() == Status::PENDING
     }
 
-    /// The status, after one round of progress if the request is in flight: what `GetOverlappedResult` does that does not
-    /// wait. Right for programs that ask in a loop (TST-114).
+    /// The status, as `GetOverlappedResult` without waiting returns it. If a request is in flight, the call first runs the provider
+    /// once. Suited to programs that ask in a loop (TST-114).
     pub fn poll(&self) -> Status {
         if let Some(file) = self.file() {
             file.progress();
             if self.is_pending()
                 && let Some(simulation) = file.simulation()
             {
-                // Who asks in a loop has to see time pass. That nothing is left to happen is no matter for one look.
+                // Time has to pass for a program that asks in a loop. An error does not matter for a single look.
                 let _ = simulation.step();
             }
         }
         self.status()
     }
 
-    /// Waits for the end of the request in flight and returns its final status; returns at once when none is. A progress
-    /// call: the thread drives the overlapped file of the request. Any number of threads may wait. If the `Overlapped` is used
-    /// for another request before a waiting thread has looked, that thread waits for the other one too.
+    /// Waits for the end of the request in flight and returns its final status. If no request is in flight, the call returns the
+    /// status at once. The calling thread runs the provider. Any number of threads may wait. If the `Overlapped` is used for
+    /// another request before a waiting thread has noticed the end of the first, this thread waits for the other request too.
     ///
-    /// With an event, the event is set as well, and stays so until someone waits on it.
+    /// `wait` does not reset the event of the `Overlapped`: the event stays set until a thread waits on it.
     ///
-    /// In a [`Simulation`](crate::Simulation) a wait may end with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) while the
-    /// request stays in flight.
+    /// In a [`Simulation`](crate::Simulation) a wait may end with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK). The request
+    /// is then still in flight.
     pub fn wait(&self) -> Status {
         loop {
             if let Some(status) = self.wait_until(None) {
@@ -107,7 +109,7 @@ impl Overlapped {
         }
     }
 
-    /// As [`wait`](Self::wait), for a limited time. `None` when the time ran out; the request is then still in flight.
+    /// As [`wait`](Self::wait), for a limited time. Returns `None` if the time has run out; the request is then still in flight.
     pub fn wait_timeout(&self, limit: Duration) -> Option<Status> {
         let now = self.file().map_or_else(Instant::now, |file| file.now());
         self.wait_until(now.checked_add(limit))
@@ -142,16 +144,16 @@ impl Overlapped {
         self.0.state.lock().file.clone()
     }
 
-    /// For providers: marks a request of an object of `file` as in flight.
+    /// For providers: starts a request of an object of `file`.
     ///
-    /// The method then returns [`Pending`](crate::Started::Pending), now or after the request was
-    /// [completed](PendingOverlapped::complete): its end is notified either way, which programs rely on that handle nothing
-    /// but pending (TST-003). A method that is going to return anything else [abandons](PendingOverlapped::abandon) the
-    /// request, or does not begin it.
+    /// The provider's method then returns [`Pending`](crate::Started::Pending), even if the request was
+    /// [completed](PendingOverlapped::complete) in the meantime. The end of the request is notified in both cases, and some
+    /// programs rely on this because they expect every method to return `Pending` (TST-003). A method that is going to return
+    /// anything else [abandons](PendingOverlapped::abandon) the request, or does not call `begin`.
     ///
     /// # Errors
     ///
-    /// [`Status::INVALID_PARAMETER_MIX`]: a request is in flight already.
+    /// [`Status::INVALID_PARAMETER_MIX`]: a request is in flight with this `Overlapped` already.
     pub fn begin(&self, file: &Arc<dyn OverlappedFile>) -> Result<PendingOverlapped> {
         let mut state = self.0.state.lock();
         if state.file.is_some() {
@@ -242,10 +244,10 @@ impl fmt::Debug for Overlapped {
     }
 }
 
-/// The provider's half of a request in flight, from [`Overlapped::begin`].
+/// The provider's handle of a request in flight, from [`Overlapped::begin`].
 ///
-/// Dropped without [`complete`](Self::complete), the request ends with [`Status::CANCELED`]: an object that goes away with
-/// requests in flight cancels them by dropping them.
+/// If the handle is dropped without [`complete`](Self::complete), the request ends with [`Status::CANCELED`]. So an object that
+/// is released cancels its requests by dropping their handles.
 #[must_use = "dropping it cancels the request"]
 pub struct PendingOverlapped {
     /// Taken when the request ends.
@@ -253,19 +255,20 @@ pub struct PendingOverlapped {
 }
 
 impl PendingOverlapped {
-    /// Ends the request. In this order: the status can be read, the event is set, the packet is in the port, tasks are
-    /// woken, threads parked on the file are woken, the [sink](Overlapped::with_sink) is told. All of it has happened when this
-    /// returns (TST-030).
+    /// Ends the request. In this order, `complete` stores the status, sets the event, queues the packet, wakes tasks, wakes the
+    /// threads that are parked on the file, and calls the [sink](Overlapped::with_sink). All of this has happened when the
+    /// call returns (TST-030).
     ///
-    /// Hold no lock that [`OverlappedFile::wake`] takes, and none that any method of the provider takes: a sink may call it. State of the object that callers rely on after the end has to be
-    /// in place before (OVL-013).
+    /// The caller must not hold a lock that [`OverlappedFile::wake`] or any method of the provider takes, because a sink may call
+    /// these methods. Before the call, the object has to be in the state that callers may rely on after the end of the
+    /// request (OVL-013).
     pub fn complete(mut self, status: Status) {
         self.finish(status, true);
     }
 
-    /// Takes the request back because its method is going to return [`Done`](crate::Started::Done) or an error: it gets this
-    /// status (TST-006), and neither event nor packet nor sink tells of it (GEN-008, GEN-009). Threads and tasks that wait for it
-    /// already are released.
+    /// Ends the request without a notification, because its method is going to return [`Done`](crate::Started::Done) or an error.
+    /// The `Overlapped` gets this status (TST-006). No event is set, no packet is queued and no sink is called (GEN-008,
+    /// GEN-009). Threads and tasks that wait for the request already are woken.
     pub fn abandon(mut self, status: Status) {
         self.finish(status, false);
     }
