@@ -12,6 +12,10 @@ pub(crate) struct AdapterArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
 
+    /// Has things go wrong by a fault plan: its text, or @ and the file that has it
+    #[arg(long, value_name = "PLAN")]
+    pub(crate) fault: Option<String>,
+
     /// Does not ask for CRCs (they are used all the same if the peer asks)
     #[arg(long)]
     pub(crate) no_crc: bool,

@@ -18,6 +18,8 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 pub(crate) struct Failure {
     what: String,
     advice: Cow<'static, str>,
+    /// Lines to be shown below the message.
+    shown: String,
     status: Option<Status>,
     origin: Origin,
 }
@@ -55,8 +57,17 @@ impl Failure {
         Self {
             what: what.into(),
             advice: advice.into(),
+            shown: String::new(),
             status: None,
             origin: Origin::Here,
+        }
+    }
+
+    /// The same, with lines below the message that show where something is wrong.
+    pub(crate) fn showing(self, lines: &str) -> Self {
+        Self {
+            shown: lines.replace('\t', " "),
+            ..self
         }
     }
 
@@ -204,7 +215,9 @@ impl Failure {
 
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", one_line(&self.what), one_line(&self.advice))
+        write!(f, "{}; {}", one_line(&self.what), one_line(&self.advice))?;
+        let mut shown = self.shown.lines();
+        shown.try_for_each(|line| write!(f, "\n{}", one_line(line)))
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use netdirect::{Adapter, AdapterId, Error, Provider, Status};
 use softnd::capture::Capture;
+use softnd::faults::Plan;
 use softnd::peer::Peer;
 
 use crate::args::{AdapterArgs, Stack};
@@ -23,6 +24,7 @@ const SCHEMES: &[Scheme] = &[Scheme {
     what: "iWARP in software, over the TCP sockets of the system",
     takes: &[
         Choice::Capture,
+        Choice::Fault,
         Choice::NoCrc,
         Choice::Peer,
         Choice::Segment,
@@ -54,6 +56,7 @@ struct Scheme {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Capture,
+    Fault,
     NoCrc,
     Peer,
     Segment,
@@ -65,6 +68,7 @@ impl Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Capture => "--capture",
+            Self::Fault => "--fault",
             Self::NoCrc => "--no-crc",
             Self::Peer => "--peer",
             Self::Segment => "--segment",
@@ -78,6 +82,8 @@ impl Display for Choice {
 pub(crate) struct AdapterOptions {
     /// Records what is sent and received in this file.
     pub(crate) capture: Option<PathBuf>,
+    /// What is to go wrong: a plan in the provider's words, or `@` and the file that has it.
+    pub(crate) fault: Option<String>,
     /// Whether to ask for CRCs.
     pub(crate) crc: bool,
     /// What the other side is.
@@ -95,6 +101,7 @@ impl Default for AdapterOptions {
     fn default() -> Self {
         Self {
             capture: None,
+            fault: None,
             crc: true,
             peer: None,
             segment: None,
@@ -108,6 +115,7 @@ impl From<&AdapterArgs> for AdapterOptions {
     fn from(args: &AdapterArgs) -> Self {
         Self {
             capture: args.capture.clone(),
+            fault: args.fault.clone(),
             crc: !args.no_crc,
             peer: args.peer,
             ..Self::default()
@@ -120,6 +128,7 @@ impl AdapterOptions {
     fn made(&self) -> impl Iterator<Item = Choice> {
         [
             (Choice::Capture, self.capture.is_some()),
+            (Choice::Fault, self.fault.is_some()),
             (Choice::NoCrc, !self.crc),
             (Choice::Peer, self.peer.is_some()),
             (Choice::Segment, self.segment.is_some()),
@@ -287,6 +296,7 @@ impl Flush for Capture {
 fn softnd_tcp(options: &AdapterOptions) -> Result<Started> {
     let AdapterOptions {
         capture,
+        fault,
         crc,
         peer,
         segment,
@@ -301,6 +311,10 @@ fn softnd_tcp(options: &AdapterOptions) -> Result<Started> {
     if let Some(segment) = segment {
         chosen = chosen.segment(*segment);
     }
+    if let Some(plan) = fault {
+        let plan = Plan::load(plan).map_err(|error| wrong_plan(&error))?;
+        chosen = chosen.faults(plan).map_err(|error| wrong_plan(&error))?;
+    }
     let capture = capture.as_deref().map(create_capture).transpose()?;
     if let Some(capture) = &capture {
         chosen = chosen.capture(capture.clone());
@@ -309,6 +323,14 @@ fn softnd_tcp(options: &AdapterOptions) -> Result<Started> {
         provider: softnd::provider(chosen),
         capture: capture.map(|capture| Box::new(capture) as _),
     })
+}
+
+/// What is wrong with a fault plan, and below that the place.
+fn wrong_plan(error: &dyn Display) -> Failure {
+    let text = error.to_string();
+    let (what, shown) = text.split_once('\n').unwrap_or((&text, ""));
+    let what = format!("cannot use what --fault gives: {what}");
+    Failure::new(what, "the guide to fault plans has the language").showing(shown)
 }
 
 fn create_capture(path: &Path) -> Result<Capture> {
@@ -369,6 +391,7 @@ mod tests {
         let [first, other] = two();
         let all = AdapterOptions {
             capture: Some("x".into()),
+            fault: Some("when each connect: refuse".into()),
             crc: false,
             peer: Some(Stack::Siw),
             segment: Some(1448),
@@ -390,6 +413,42 @@ mod tests {
         };
         assert!(check(&other, &plain).is_ok());
         assert_eq!(AdapterOptions::default().made().count(), 0);
+    }
+
+    #[test]
+    fn a_plan_that_is_wrong_is_shown_with_the_place() {
+        let start = |plan: &str| {
+            let options = AdapterOptions {
+                fault: Some(plan.into()),
+                ..AdapterOptions::default()
+            };
+            Backend::new(None, &options)
+                .map(drop)
+                .map_err(|failure| failure.to_string())
+        };
+        assert_eq!(start("when each connect: refuse"), Ok(()));
+        let text = start("when each connect: refused").expect_err("a wrong word");
+        let (line, shown) = text.split_once('\n').expect("several lines");
+        assert_eq!(
+            line,
+            "cannot use what --fault gives: fault plan, line 1, column 20: \
+             expected `refuse`, `hold` or `remove`, found `refused`; \
+             the guide to fault plans has the language"
+        );
+        assert_eq!(
+            shown,
+            "  when each connect: refused\n                     ^"
+        );
+        let text = start("when 1st Regster called: fail with ND_NO_MEMORY").expect_err("no call");
+        assert!(
+            text.contains("line 1, column 10: expected a call: one of `Any`, "),
+            "{text}"
+        );
+        let text = start("@/nonexistent/plan").expect_err("no file");
+        assert!(
+            text.contains("cannot read the fault plan /nonexistent/plan: "),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,0 +1,122 @@
+//! `nd … --fault` and `SOFTND_FAULTS`: a plan is followed, a wrong one is shown with the place.
+
+use std::process::Command;
+
+use softnd_tests::nd::Finished;
+use softnd_tests::{args, nd};
+
+/// A server that follows one plan and a client that follows another.
+fn rping(of_server: &[&str], of_client: &[&str]) -> (Finished, Finished) {
+    let line = ["rping", "-s", "-a", "127.0.0.1", "-p", "0"];
+    let mut server = nd::start(line.iter().chain(of_server));
+    let port = server.address().port().to_string();
+    let line = [
+        "-vv",
+        "rping",
+        "-c",
+        "-a",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-C",
+        "5",
+    ];
+    let client = nd::start(line.iter().chain(of_client)).finish();
+    (server.finish(), client)
+}
+
+#[test]
+fn a_plan_is_followed_and_each_fault_is_logged() {
+    let plan = "when 2nd Send sent: reset";
+    let (_, client) = rping(&[], &["--fault", plan]);
+    assert!(!client.status.success(), "{client}");
+    let logged = client
+        .stderr
+        .lines()
+        .filter(|line| line.contains("a fault of the plan happens"));
+    let logged: Vec<_> = logged.collect();
+    let [line] = logged[..] else {
+        panic!("one line: {client}");
+    };
+    for part in ["line=1", plan, "connection=1", "peer=127.0.0.1:"] {
+        assert!(line.contains(part), "{part} is missing: {line}");
+    }
+}
+
+#[test]
+fn a_plan_that_never_happens_changes_nothing() {
+    let (server, client) = rping(
+        &["--fault", "when 1000th Send sent: reset"],
+        &["--fault", "when 3rd connect: refuse"],
+    );
+    for side in [server, client] {
+        side.assert_success();
+        assert!(!side.stderr.contains("a fault of the plan"), "{side}");
+    }
+}
+
+#[test]
+fn a_plan_comes_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan");
+    std::fs::write(&path, "# nobody gets through\nwhen each connect: refuse\n").unwrap();
+    let plan = format!("@{}", path.display());
+    let client = nd::run(args![
+        "-vv",
+        "rping",
+        "-c",
+        "-a",
+        "127.0.0.1",
+        "-p",
+        "1",
+        "--fault",
+        plan
+    ]);
+    assert!(!client.status.success(), "{client}");
+    assert!(client.stderr.contains("line=2"), "{client}");
+}
+
+#[test]
+fn a_wrong_plan_is_shown_with_the_place() {
+    let failed = nd::run(args!["demo", "--fault", "when 1st Write send: reset"]);
+    assert!(!failed.status.success());
+    let shown = "\n  when 1st Write send: reset\n                 ^";
+    assert!(
+        failed
+            .stderr
+            .contains("line 1, column 16: expected `sent` or `received`, found `send`"),
+        "{failed}"
+    );
+    assert!(failed.stderr.contains(shown), "{failed}");
+}
+
+fn with_environment(plan: &str) -> (bool, String) {
+    let mut command = Command::new(nd::binary());
+    let client = command.args(["-vv", "rping", "-c", "-a", "127.0.0.1", "-p", "1"]);
+    let output = client.env("SOFTND_FAULTS", plan).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), said)
+}
+
+#[test]
+fn the_environment_has_a_plan_for_adapters_without() {
+    let (ended_well, said) = with_environment("when each connect: refuse");
+    assert!(
+        !ended_well && said.contains("a fault of the plan happens"),
+        "{said}"
+    );
+    let (ended_well, said) = with_environment("when each connect: refused");
+    assert!(!ended_well, "{said}");
+    assert!(
+        said.contains("SOFTND_FAULTS: fault plan, line 1, column 20: expected `refuse`"),
+        "{said}"
+    );
+    let (ended_well, said) = with_environment("when 1st Listen called: fail with ND_NOTHING");
+    assert!(!ended_well, "{said}");
+    assert!(
+        said.contains(
+            "SOFTND_FAULTS: fault plan, line 1, column 35: expected the name of a status"
+        ),
+        "{said}"
+    );
+}
