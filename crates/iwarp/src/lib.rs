@@ -28,10 +28,10 @@ pub mod testing;
 mod types;
 
 pub use conn::{
-    Completion, Connection, Counters, Event, Fault, InitiatorWqe, Markers, Operation, OwnQueue,
-    Payload, Piece, PieceRef, PostError, QueueSizes, Ready, ReceiveSlot, ReceiveSource,
-    RequestKind, Role, StreamConfig, StreamEnd, Traffic, TxBatch, TxLimit, WqeStatus,
-    terminate_frame,
+    Completion, Connection, Counters, DirectPlacement, Event, Fault, InitiatorWqe, Markers,
+    Operation, OwnQueue, Payload, Piece, PieceRef, PostError, QueueSizes, Ready, ReceiveSlot,
+    ReceiveSource, RequestKind, Role, StreamConfig, StreamEnd, Traffic, TxBatch, TxLimit,
+    WqeStatus, terminate_frame,
 };
 pub use memory::{
     Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,

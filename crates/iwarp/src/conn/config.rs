@@ -98,7 +98,7 @@ pub struct StreamConfig {
     /// the transport has taken it (RDMAP-093). Needs an outbound limit of at least 1 and is off without.
     pub confirm_writes: bool,
     /// Without CRC and markers, FPDUs of at least so many octets are placed while they arrive
-    /// ([`Connection::landing`](super::Connection::landing)); `usize::MAX` for none.
+    /// ([`Connection::next_place`](super::Connection::next_place)); `usize::MAX` for none.
     pub early: usize,
 }
 

@@ -58,6 +58,7 @@ pub use connection::Connection;
 pub use counters::{Counters, Traffic};
 pub use event::Event;
 pub use fault::Fault;
+pub use placement::DirectPlacement;
 pub use receives::{OwnQueue, ReceiveSlot, ReceiveSource};
 pub use send::terminate_frame;
 pub use work::{Completion, InitiatorWqe, Operation, Payload, PostError, RequestKind, WqeStatus};

@@ -2,7 +2,8 @@
 //!
 //! An FPDU with a CRC is summed before any of it is placed (MPA-060). Without CRC and markers there is nothing to wait
 //! for once the header is here: all checks of the segment are made then, for its whole length, and the payload follows
-//! as it comes. It is copied from what was received, or the transport reads it straight into [`Connection::landing`].
+//! as it comes. It is copied from what was received, or the transport reads it straight to its place
+//! ([`Connection::direct_placement`]).
 //!
 //! Each piece passes the code of an ordinary segment, as if the sender had ended one there, which it may do wherever it
 //! likes. What shows outside is the segment as it came: its header in a Terminate, one FPDU in the counters. Its last
@@ -20,14 +21,40 @@ use crate::mpa::fpdu;
 use crate::rdmap::{Opcode, OperationError};
 use crate::types::RemoteAddress;
 
-impl Connection {
-    /// Where the next octets of the stream belong, if that is known before they are here: a transport that can may read
-    /// them straight into this memory, and says so with [`Connection::handle_landed`]. What it reads behind them goes to
+/// The place where the next octets of the stream belong, for one read of the transport. Dropped unused, it means nothing.
+#[derive(Debug)]
+pub struct DirectPlacement<'a> {
+    connection: &'a mut Connection,
+    place: Span,
+}
+
+impl DirectPlacement<'_> {
+    /// The place. The memory may be revoked meanwhile: then the octets go to [`Connection::handle_bytes`], which finds out.
+    pub const fn place(&self) -> Span {
+        self.place
+    }
+
+    /// The next `octets` of the stream were read into the front of the place. What was read behind the place goes to
     /// [`Connection::handle_bytes`].
+    ///
+    /// # Panics
+    ///
+    /// When the place is shorter.
+    pub fn placed(self, octets: u32) {
+        assert!(
+            octets <= self.place.len(),
+            "more than there was a place for"
+        );
+        self.connection.handle_placed(octets);
+    }
+}
+
+impl Connection {
+    /// Where the next octets of the stream belong, if that is known before they are here.
     ///
     /// Known for FPDUs of at least [`StreamConfig::early`](super::StreamConfig::early) octets, when
     /// [`Connection::handle_bytes`] has taken all it was given.
-    pub fn landing(&self) -> Option<Span> {
+    pub fn next_place(&self) -> Option<Span> {
         let early = self.rx.early.as_ref()?;
         let free = early.free();
         if free == 0 {
@@ -40,14 +67,19 @@ impl Connection {
         Some(span.slice(0, free.min(span.len())))
     }
 
-    /// The next `octets` of the stream were read into the front of [`Connection::landing`].
-    ///
-    /// # Panics
-    ///
-    /// When there was no such place, or it was shorter.
-    pub fn handle_landed(&mut self, octets: u32) {
-        let early = self.rx.early.as_mut().expect("a place to read into");
-        assert!(octets <= early.free(), "more than there was a place for");
+    /// [`next_place`](Self::next_place), for a transport that can read straight into it.
+    pub fn direct_placement(&mut self) -> Option<DirectPlacement<'_>> {
+        let place = self.next_place()?;
+        Some(DirectPlacement {
+            connection: self,
+            place,
+        })
+    }
+
+    fn handle_placed(&mut self, octets: u32) {
+        let Some(early) = self.rx.early.as_mut() else {
+            return debug_assert!(false, "there was a place");
+        };
         early.placed += octets;
         let opcode = early.opcode;
         self.rx.wanted = early.rest();

@@ -197,11 +197,15 @@ impl End {
 
     /// Puts to its place what has one; returns what is left.
     fn land<'a>(&mut self, octets: &'a [u8]) -> &'a [u8] {
-        let place = self.conn.landing().filter(|_| self.staging.is_empty());
-        self.landed = !self.landed && place.is_some();
-        let Some(place) = place.filter(|_| self.landed) else {
+        let direct = self
+            .conn
+            .direct_placement()
+            .filter(|_| self.staging.is_empty());
+        self.landed = !self.landed && direct.is_some();
+        let Some(direct) = direct.filter(|_| self.landed) else {
             return octets;
         };
+        let place = direct.place();
         let len = place
             .len()
             .min(u32::try_from(octets.len()).unwrap_or(u32::MAX));
@@ -209,7 +213,7 @@ impl End {
         if self.mem.place(place.slice(0, len), here, MessageEnd::More) == Err(Revoked) {
             return octets;
         }
-        self.conn.handle_landed(len);
+        direct.placed(len);
         rest
     }
 

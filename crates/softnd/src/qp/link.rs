@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use iwarp::{Connection, OwnQueue, Span, StreamEnd, TxBatch, TxLimit};
+use iwarp::{Connection, DirectPlacement, OwnQueue, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
 use super::mulpdu::Mulpdu;
@@ -340,7 +340,7 @@ impl Link {
                 *have -= used;
             }
             if !self.readable {
-                if *have == 0 && connection.landing().is_none() {
+                if *have == 0 && connection.next_place().is_none() {
                     self.since_quiet = 0;
                 }
                 return Ok(Visit::Finished);
@@ -384,13 +384,13 @@ impl Link {
         connection: &mut Connection,
         core: &Core,
     ) -> io::Result<(usize, usize)> {
-        let place = self.place_of_next(*have, connection);
-        if let Some((place, len)) = place {
+        if let Some(direct) = self.direct_placement(*have, connection) {
+            let (place, len) = (direct.place(), direct.place().len() as usize);
             self.directly = true;
             let behind = &mut staging[..BEHIND];
             if let Some(count) = self.stream.read_to_place(&core.table, place, behind)? {
-                let landed = place.len().min(u32::try_from(count).unwrap_or(u32::MAX));
-                connection.handle_landed(landed);
+                let placed = place.len().min(u32::try_from(count).unwrap_or(u32::MAX));
+                direct.placed(placed);
                 *have = count.saturating_sub(len);
                 return Ok((count, len + BEHIND));
             }
@@ -407,14 +407,17 @@ impl Link {
         Ok((count, space))
     }
 
-    /// Where the next octets belong, and how many of them, if that is known and worth the trouble.
-    fn place_of_next(&self, have: usize, connection: &Connection) -> Option<(Span, usize)> {
+    /// Where the next octets belong, if that is known and worth the trouble.
+    fn direct_placement<'a>(
+        &self,
+        have: usize,
+        connection: &'a mut Connection,
+    ) -> Option<DirectPlacement<'a>> {
         if have > 0 || self.since_quiet > DIRECT_MOST || self.stream.copies() {
             return None;
         }
-        let place = connection.landing()?;
-        let len = place.len() as usize;
-        (self.directly || len >= DIRECT).then_some((place, len))
+        let direct = connection.direct_placement()?;
+        (self.directly || direct.place().len() as usize >= DIRECT).then_some(direct)
     }
 
     /// Drops what has not begun to leave.

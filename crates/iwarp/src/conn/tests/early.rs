@@ -117,7 +117,7 @@ fn ddp_066_a_segment_that_is_too_long_places_nothing_of_itself() {
     let before = raw.end.mem.bytes(TARGET);
     let octets = write(true, 0x1000 + 4096 - 199, &pattern(200, 3));
     for octet in &octets {
-        assert_eq!(raw.end.conn.landing(), None);
+        assert_eq!(raw.end.conn.next_place(), None);
         raw.receive(&[*octet]);
     }
     assert_eq!(raw.end.mem.bytes(TARGET), before);
@@ -135,7 +135,7 @@ fn the_last_word_comes_with_the_end_of_its_fpdu() {
     let placed = raw.end.mem.bytes(TARGET);
     assert_eq!(placed[..192], data[..192], "what is here is placed");
     assert_eq!(placed[192..200], pattern(4096, 7)[192..200]);
-    assert_eq!(raw.end.conn.landing(), None);
+    assert_eq!(raw.end.conn.next_place(), None);
     assert_eq!(raw.end.conn.wanted(), raw.end.staging.len() + 1);
     raw.receive(back);
     assert_eq!(raw.end.mem.bytes(TARGET)[..200], data[..]);
@@ -162,7 +162,8 @@ fn a_transport_reads_to_the_place_across_the_sges_of_a_receive() {
         .handle_bytes(&octets[..at], &raw.end.mem, OwnQueue);
     assert_eq!(taken, at);
     let mut stretches = Vec::new();
-    while let Some(place) = raw.end.conn.landing() {
+    while let Some(direct) = raw.end.conn.direct_placement() {
+        let place = direct.place();
         stretches.push(place.len());
         let len = place.len().min(60);
         let here = &octets[at..at + len as usize];
@@ -170,7 +171,7 @@ fn a_transport_reads_to_the_place_across_the_sges_of_a_receive() {
             .mem
             .place(place.slice(0, len), here, MessageEnd::More)
             .unwrap();
-        raw.end.conn.handle_landed(len);
+        direct.placed(len);
         at += len as usize;
     }
     assert_eq!(stretches, [30, 100, 40, 112, 52]);
@@ -183,12 +184,13 @@ fn a_transport_reads_to_the_place_across_the_sges_of_a_receive() {
 
 #[test]
 #[should_panic(expected = "more than there was a place for")]
-fn more_than_the_place_cannot_land() {
+fn more_than_the_place_cannot_be_read_to_it() {
     let mut raw = responder(40);
     raw.receive(&ready());
     raw.receive(&write(true, 0x1000, &pattern(200, 3))[..20]);
-    let place = raw.end.conn.landing().expect("a place");
-    raw.end.conn.handle_landed(place.len() + 1);
+    let direct = raw.end.conn.direct_placement().expect("a place");
+    let len = direct.place().len();
+    direct.placed(len + 1);
 }
 
 /// RDMAP-077: the segment as it came, however much of it was placed.
@@ -239,7 +241,10 @@ fn what_cannot_be_placed_yet_is_kept() {
     raw.receive(&ready());
     let octets = send(true, 0, &pattern(200, 3));
     raw.receive(&octets[..100]);
-    assert_eq!((raw.end.conn.landing(), raw.end.staging.len()), (None, 100));
+    assert_eq!(
+        (raw.end.conn.next_place(), raw.end.staging.len()),
+        (None, 100)
+    );
     raw.receive(&octets[100..]);
     assert!(raw.end.conn.is_stalled());
     let inbox = raw.post_receive(1, 300);
