@@ -14,16 +14,15 @@ use crate::{NoMemory, Part};
 /// much for what they hold.
 const PLACED_FROM: usize = 16 * 1024;
 
-/// Memory that an adapter may read and write at any time: what a memory region registers.
+/// Memory that an adapter may read and write at any time. A memory region registers a `Buffer`.
 ///
-/// Data goes in and out by copy: [`write`](Self::write) and [`read`](Self::read). A copy runs from the first octet to the
-/// last; each word that it stores is a release and each that it loads an acquire. So when a reader sees one octet of a
-/// write, it sees all octets of the same write before it: an application may watch the last octet of an RDMA Write with
-/// [`load`](Self::load), where the adapter places data in order. Octets outside the range of a copy are not
-/// disturbed, whoever else is writing them.
+/// [`write`](Self::write) and [`read`](Self::read) copy data in and out. A copy runs from the first octet to the last. It stores
+/// words with release ordering, and loads words with acquire ordering. So a reader that sees one octet of a copy also sees
+/// all octets of the same copy before it. If the adapter places data in order, an application can watch the last octet of
+/// an RDMA Write with [`load`](Self::load). A copy does not disturb octets outside its range, even while others write them.
 ///
-/// Clones and [slices](Self::slice) are views of the same memory, which stays as long as one of them does, a registration
-/// included.
+/// Clones and [slices](Self::slice) are views of the same memory. The memory lives as long as a view of it exists. A registration
+/// holds a view.
 ///
 /// ```
 /// use rdma_buffer::Buffer;
@@ -41,7 +40,7 @@ const PLACED_FROM: usize = 16 * 1024;
 /// while buffer.load(149) == 0 {
 ///     std::hint::spin_loop();
 /// }
-/// assert_eq!(buffer.slice(100..150).to_vec(), [7; 50]); // the octets before it are there too
+/// assert_eq!(buffer.slice(100..150).to_vec(), [7; 50]); // all octets before the last are there too
 /// peer.join().unwrap();
 /// ```
 #[derive(Clone)]
@@ -91,34 +90,36 @@ unsafe impl Send for Foreign {}
 unsafe impl Sync for Foreign {}
 
 impl Buffer {
-    /// Where in a page of 4,096 octets memory should begin that sockets are read into or written from, if it is longer than a
-    /// few pages. [`new`](Self::new) and [`try_new`](Self::try_new) begin buffers of 16 KiB and more here; who allocates such
-    /// memory in another way uses [`to_page_offset`](Self::to_page_offset).
+    /// The best offset in a page of 4,096 octets for the start of memory that is longer than a few pages and that sockets read
+    /// into or write from. [`new`](Self::new) and [`try_new`](Self::try_new) place buffers of 16 KiB and more at this offset. Code
+    /// that allocates such memory in another way can use [`to_page_offset`](Self::to_page_offset).
     ///
-    /// The reason: kernels copy to and from sockets by `rep movsb` where the processor says that it is fast (FSRM). AMD's
-    /// processors from Zen 3 on say so, and yet take up to six times as long when the destination lies 1 to 63 octets behind
-    /// the source modulo 4,096. In a socket's own memory, data often begins at offset 0 of a page, or some 20 octets behind it
-    /// because a header precedes it. Allocators put large memory at offset 16 of a page, and applications that align put it at
-    /// 0: both lie within those 63 octets, in one direction or the other. This offset is far from them. Two buffers that
-    /// both begin here suit each other as well, because their distance is 0, or minus the length of a header.
+    /// The reason is speed. Kernels copy to and from sockets by `rep movsb` if the processor reports that this instruction is fast
+    /// (FSRM). AMD's processors from Zen 3 on report so. But they take up to six times as long if the destination lies 1 to 63
+    /// octets behind the source, modulo 4,096. In a socket's own memory, data often starts at offset 0 of a page, or some 20
+    /// octets behind it, because a header precedes the data. Allocators place large memory at offset 16 of a page, and
+    /// applications that align memory place it at offset 0. Copies between these offsets are often slow. `PAGE_OFFSET` is far
+    /// from all of them. Copies between two buffers at `PAGE_OFFSET` are fast too, because the distance is 0, or minus the
+    /// length of a header.
     pub const PAGE_OFFSET: usize = 1024;
 
-    /// Octets of what [`PAGE_OFFSET`](Self::PAGE_OFFSET) calls a page: what counts is the distance of two addresses modulo 4,096,
-    /// whatever the size of the system's pages.
+    /// The length of a page in the sense of [`PAGE_OFFSET`](Self::PAGE_OFFSET), in octets. The processor compares addresses modulo
+    /// 4,096, whatever the size of the system's pages is.
     pub const PAGE: usize = 4096;
 
-    /// How many octets behind `address` the next address at [`PAGE_OFFSET`](Self::PAGE_OFFSET) of a page is: less than a page.
+    /// The number of octets from `address` to the next address at [`PAGE_OFFSET`](Self::PAGE_OFFSET) of a page, which is less than
+    /// a page.
     #[must_use]
     pub const fn to_page_offset(address: usize) -> usize {
         Self::PAGE_OFFSET.wrapping_sub(address) % Self::PAGE
     }
 
-    /// A buffer of `len` octets, all zero, at an address that is a multiple of 8; from 16 KiB on it begins at
+    /// A buffer of `len` octets, all zero, at an address that is a multiple of 8. A buffer of 16 KiB or more starts at
     /// [`PAGE_OFFSET`](Self::PAGE_OFFSET) of a page.
     ///
     /// # Panics
     ///
-    /// When there is no memory for it. Where the length comes from outside the program, use [`try_new`](Self::try_new).
+    /// If there is not enough memory. For a length that comes from outside the program use [`try_new`](Self::try_new).
     #[track_caller]
     pub fn new(len: usize) -> Self {
         match Self::try_new(len) {
@@ -127,12 +128,12 @@ impl Buffer {
         }
     }
 
-    /// A buffer of `len` octets as from [`new`](Self::new), or an error.
+    /// As [`new`](Self::new), but returns an error if there is not enough memory.
     ///
     /// # Errors
     ///
-    /// [`NoMemory`]: the process cannot have so much memory, by its own limits, the system's or those of the address space.
-    /// Memory that the system promises and then lacks is not found here: many systems promise more than they have.
+    /// [`NoMemory`]: the limits of the process, of the system or of the address space do not allow a buffer of this length. Many
+    /// systems promise more memory than they have. The call then succeeds, and the process fails when it uses the memory.
     ///
     /// ```
     /// use rdma_buffer::Buffer;
@@ -153,16 +154,16 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// Until the last clone and slice of the buffer is gone, registrations included (that is, until Deregister has ended and the
-    /// application has dropped its own):
+    /// These conditions have to hold until the last clone and slice of the buffer is dropped, those of registrations included; that
+    /// is, until Deregister has ended and the application has dropped its own:
     ///
-    /// - `ptr` is valid for reads and writes of `len` octets, and not null; nobody frees, remaps or protects the memory.
+    /// - `ptr` is not null, and is valid for reads and writes of `len` octets. The memory is not freed, remapped or protected.
     /// - The memory is initialised.
-    /// - Nobody holds a reference (`&` or `&mut`) to any of it while the adapter, or a copy through this buffer, may write it:
-    ///   the compiler assumes that memory behind a reference does not change on its own. Reach it through this buffer, or
-    ///   through atomics or volatile accesses at times when nothing races with them.
-    /// - No other `Buffer` is made over any part of it, unless both begin at addresses that are equal modulo 8, and both end
-    ///   likewise, or nothing ever races between them.
+    /// - While the adapter, or a copy through this buffer, may write the memory, there is no reference (`&` or `&mut`) to any part
+    ///   of it, because the compiler assumes that memory behind a reference does not change. Use this buffer to access
+    ///   the memory, or atomic or volatile accesses while nothing else accesses it.
+    /// - There is no other `Buffer` over any part of the memory, with two exceptions: buffers whose start addresses are equal
+    ///   modulo 8 and whose end addresses are equal modulo 8, and buffers that are never accessed at the same time.
     pub unsafe fn from_raw_parts(ptr: *mut u8, len: usize) -> Self {
         Self {
             store: Arc::new(Store::Foreign(Foreign { start: ptr, len })),
@@ -171,12 +172,12 @@ impl Buffer {
         }
     }
 
-    /// Octets in this view.
+    /// The length of this view in octets.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no octets.
+    /// Whether this view is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -186,13 +187,13 @@ impl Buffer {
         self.as_ptr().addr() as u64
     }
 
-    /// The address of the first octet as a pointer, for providers. It may be written through, atomically or from outside the
-    /// language (a system call, a device), as long as a view exists.
+    /// A pointer to the first octet, for providers. As long as a view exists, atomic operations, system calls and devices may write
+    /// through this pointer.
     pub fn as_ptr(&self) -> *mut u8 {
         self.store.start().wrapping_add(self.offset)
     }
 
-    /// All of the memory that this is a view of.
+    /// A view of the whole memory of which this is a view.
     #[must_use]
     pub fn whole(&self) -> Self {
         Self {
@@ -202,8 +203,8 @@ impl Buffer {
         }
     }
 
-    /// Where the words of the memory lie that this is a view of: own memory consists of whole words, whatever its length; the
-    /// application's ends where it ends.
+    /// Where whole words lie in the memory of which this is a view. Memory that [`new`](Self::new) has allocated consists of whole
+    /// words, whatever its length is. Memory of the application ends where it ends.
     pub fn extent(&self) -> Extent {
         self.store.extent()
     }
@@ -212,7 +213,7 @@ impl Buffer {
     ///
     /// # Panics
     ///
-    /// When the range lies outside.
+    /// If the range lies outside this view.
     #[must_use]
     #[track_caller]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
@@ -224,11 +225,11 @@ impl Buffer {
         }
     }
 
-    /// Copies octets out, from `at` on. What is being written at the same time may appear in part.
+    /// Copies octets out, from offset `at` on. A copy of memory that is being written at the same time may mix old and new octets.
     ///
     /// # Panics
     ///
-    /// When the range lies outside.
+    /// If the range lies outside this view.
     #[track_caller]
     pub fn read(&self, at: usize, into: &mut [u8]) {
         let at = self.locate(at, into.len());
@@ -238,11 +239,11 @@ impl Buffer {
         unsafe { copy_out(at, extent, into, Backend::Words) };
     }
 
-    /// Copies octets in, from `at` on.
+    /// Copies octets in, from offset `at` on.
     ///
     /// # Panics
     ///
-    /// When the range lies outside.
+    /// If the range lies outside this view.
     #[track_caller]
     pub fn write(&self, at: usize, from: &[u8]) {
         let at = self.locate(at, from.len());
@@ -255,7 +256,7 @@ impl Buffer {
     ///
     /// # Panics
     ///
-    /// When there is no memory for the copy.
+    /// If there is not enough memory for the copy.
     #[track_caller]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut octets = Vec::new();
@@ -273,7 +274,7 @@ impl Buffer {
         octets
     }
 
-    /// Sets all octets.
+    /// Sets all octets to the same value.
     pub fn fill(&self, octet: u8) {
         let block = [octet; 512];
         for at in (0..self.len).step_by(block.len()) {
@@ -281,11 +282,12 @@ impl Buffer {
         }
     }
 
-    /// One octet, with acquire ordering: what was written before it, in the same copy or earlier, is seen afterwards.
+    /// Loads one octet with acquire ordering: later loads see everything that was written before this octet, by the same copy or
+    /// earlier ones.
     ///
     /// # Panics
     ///
-    /// When it lies outside.
+    /// If the octet lies outside this view.
     #[track_caller]
     pub fn load(&self, at: usize) -> u8 {
         let mut octet = [0];

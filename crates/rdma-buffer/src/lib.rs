@@ -1,8 +1,9 @@
 //! Memory that an RDMA adapter may write at any time: [`Buffer`], and copies into and out of such memory.
 //!
-//! The peer writes while the application reads, and two connections may write one buffer. One rule keeps that defined, and this
-//! crate is the one place for it and for the `unsafe` that it takes: **no reference to such memory is ever formed**. It is copied
-//! in and out, by atomic words, or in bulk with the standing of a device's write; [`copy_in`] has the details.
+//! The peer writes while the application reads, and two connections may write one buffer. One rule keeps this defined: **no
+//! reference to such memory is ever created**. Data is copied in and out, either by atomic words, or in bulk by instructions
+//! that count as a device's access; [`copy_in`] has the details. This crate is the one place for the rule and for the `unsafe`
+//! code that it needs.
 
 mod buffer;
 mod copy;
