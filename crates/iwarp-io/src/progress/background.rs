@@ -84,8 +84,7 @@ impl Background {
 
     /// Has the thread end.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.waker.wake();
+        self.end();
         if let Set::Sim(set) = &self.set {
             set.world().remove_task(set);
         }
@@ -128,6 +127,12 @@ impl<S: Readiness> Background<S> {
             stop: AtomicBool::new(false),
             thread: OnceLock::new(),
         }))
+    }
+
+    /// Has the thread end, where it is a thread.
+    pub(super) fn end(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.waker.wake();
     }
 
     /// Adds a domain, to be served whenever nobody else does.

@@ -300,7 +300,7 @@ fn beside(world: &Arc<World>, peer: impl FnOnce() + 'static, client: impl FnOnce
     let peer = thread::spawn(peer);
     client();
     peer.join().unwrap();
-    world.background.stop();
+    world.background.end();
     background.join().unwrap();
 }
 
@@ -587,7 +587,7 @@ fn queues_come_and_go() {
         connection.stream.peer_sends(1, false);
         drop((connection, queue));
         drop(Queue::new(&world).unwrap());
-        world.background.stop();
+        world.background.end();
         background.join().unwrap();
     });
 }
