@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{ALL, LONG, Pair, Side, end, pair_with, run};
+use common::{ALL, LONG, Pair, Side, connect_status, now, pair_with};
 use netdirect::{MrFlags, NotifyType, OpFlags, Overlapped, Status};
 use softnd::Options;
 
@@ -151,12 +151,12 @@ fn what_is_held_for_a_time_arrives_after_it() {
         for context in 1..=2 {
             pair.passive_qp.receive(context, &[]).unwrap();
         }
-        let start = Instant::now();
+        let start = now();
         for context in 1..=2 {
             pair.active_qp.send(context, &[], OpFlags::empty()).unwrap();
         }
         let results = pair.passive.results(2);
-        assert!(start.elapsed() >= time, "{active}{passive}");
+        assert!(now() - start >= time, "{active}{passive}");
         assert!(
             results
                 .iter()
@@ -264,32 +264,10 @@ fn a_message_breaks_the_queues_that_its_stream_feeds() {
     assert_eq!(happened(&pair.passive), 1);
 }
 
-/// What a Connect comes to where the other side accepts, and the octets of private data that its Request has.
-fn connect_status(active: &Side, passive: &Side) -> Status {
-    let (listener, address) = passive.listener(0);
-    let (connector, theirs) = (active.connector(), passive.connector());
-    let (queue_pair, their_queue_pair) = (active.queue_pair(), passive.queue_pair());
-    let (arrives, accepts) = (Overlapped::new(), Overlapped::new());
-    let arrival = listener.get_connection_request(&theirs, &arrives);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            if end(arrival, &arrives).is_ok() {
-                // The peer may have gone already.
-                let _ = theirs.accept(&their_queue_pair, 1, 1, &[], &accepts);
-            }
-        });
-        let connected =
-            run(|connects| connector.connect(&queue_pair, address, 1, 1, b"hello", connects));
-        listener.cancel_overlapped_requests().unwrap();
-        connected.err().unwrap_or(Status::SUCCESS)
-    })
-}
-
 #[test]
 fn the_start_up_is_held_cut_and_changed() {
     let once = |plan: &str| options(plan).revision_1_fallback(false);
     let side = |plan: &str| Side::with(once(plan));
-    let start = Instant::now();
     for (active, passive) in [
         (
             "when 1st MPA Request sent: hold for 20 ms after octet 3",
@@ -305,14 +283,14 @@ fn the_start_up_is_held_cut_and_changed() {
             "",
         ),
     ] {
-        let begun = start.elapsed();
+        let begun = now();
         assert_eq!(
             connect_status(&side(active), &side(passive)),
             Status::SUCCESS,
             "{active}{passive}"
         );
         assert!(
-            start.elapsed() - begun >= Duration::from_millis(20),
+            now() - begun >= Duration::from_millis(20),
             "{active}{passive}"
         );
     }

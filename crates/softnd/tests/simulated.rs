@@ -56,3 +56,78 @@ fn a_wait_that_nothing_can_end_is_an_error() {
     assert_eq!(asked.wait_timeout(Duration::from_secs(3600)), None);
     assert!(simulation.time() >= Duration::from_secs(3600));
 }
+
+/// Has both sides write while plans hold, cut and reset; what came of it: octets that arrived, statuses, the time.
+fn run_with_plans(seed: u64) -> (Vec<usize>, Vec<Status>, Duration) {
+    let simulation = Simulation::new(seed);
+    let side = |host: u8, plan: &str| {
+        let options = Options::default().faults(plan.parse().unwrap()).unwrap();
+        Side::of(simulation.open([10, 0, 0, host], options).unwrap())
+    };
+    let active = side(
+        1,
+        "when 2nd Write sent: hold for 3 ms after octet 30000; when 4th Write sent: reset after octet 5000",
+    );
+    let passive = side(2, "when each completion: hold for 1 ms");
+    let pair = connect(active, passive, 4);
+    let (here, there) = (
+        pair.active.region(1 << 18, ALL),
+        pair.passive.region(1 << 18, ALL),
+    );
+    here.buffer.fill(1);
+    there.buffer.fill(2);
+    let ended = Overlapped::new();
+    let _ = pair.passive_connector.notify_disconnect(&ended).unwrap();
+    let mut statuses = Vec::new();
+    for at in 0..5u64 {
+        let piece = 50_000 * usize::try_from(at).unwrap();
+        let sges = |region: &Region| [region.sge(piece, 50_000)];
+        let none = OpFlags::empty();
+        pair.passive_qp.receive(at, &[]).unwrap();
+        pair.active_qp
+            .write(at, &sges(&here), there.remote(piece), none)
+            .unwrap();
+        pair.active_qp.send(at, &[], none).unwrap();
+        if at < 3 {
+            pair.active.results(2);
+            statuses.push(pair.passive.result().status);
+        }
+    }
+    assert_eq!(ended.wait_timeout(LONG), Some(Status::SUCCESS));
+    let arrived = there
+        .buffer
+        .to_vec()
+        .chunks(50_000)
+        .map(|piece| piece.iter().filter(|octet| **octet == 1).count())
+        .collect();
+    statuses.extend(pair.passive.results(2).iter().map(|result| result.status));
+    (arrived, statuses, simulation.time())
+}
+
+#[test]
+fn the_same_seed_and_plans_give_the_same_run() {
+    let mut runs = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let (arrived, statuses, time) = run_with_plans(seed);
+        assert_eq!(
+            run_with_plans(seed),
+            (arrived.clone(), statuses.clone(), time),
+            "seed {seed}"
+        );
+        assert_eq!(arrived[..3], [50_000; 3], "seed {seed}");
+        assert!(
+            arrived[3] < 5000 && arrived[4] == 0,
+            "seed {seed}: {arrived:?}"
+        );
+        let ends = [
+            Status::SUCCESS,
+            Status::SUCCESS,
+            Status::SUCCESS,
+            Status::CANCELED,
+            Status::CANCELED,
+        ];
+        assert_eq!(statuses, ends, "seed {seed}");
+        runs.insert(time);
+    }
+    assert!(runs.len() > 10, "seeds differ");
+}

@@ -291,3 +291,30 @@ pub fn connect_queue_pair(
         listener,
     }
 }
+
+/// What a Connect comes to where the other side accepts whoever asks.
+pub fn connect_status(active: &Side, passive: &Side) -> Status {
+    let (listener, address) = passive.listener(0);
+    let (connector, theirs) = (active.connector(), passive.connector());
+    let (queue_pair, their_queue_pair) = (active.queue_pair(), passive.queue_pair());
+    let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
+    let arrival = listener.get_connection_request(&theirs, &arrives);
+    let connecting = connector.connect(&queue_pair, address, 1, 1, b"hello", &connects);
+    let begun = now();
+    while arrives.is_pending() && connects.is_pending() {
+        // Whichever ends first: a wait for one of them lasts no longer than this.
+        let _ = connects.wait_timeout(Duration::from_millis(1));
+        assert!(now() - begun < LONG, "neither ends");
+    }
+    if end_if_over(arrival, &arrives) {
+        // The peer may have gone already.
+        let _ = theirs.accept(&their_queue_pair, 1, 1, &[], &accepts);
+    }
+    let status = end(connecting, &connects);
+    status.err().unwrap_or(Status::SUCCESS)
+}
+
+/// Whether a request has ended well by now.
+fn end_if_over(started: netdirect::Result<Started>, overlapped: &Overlapped) -> bool {
+    !overlapped.is_pending() && end(started, overlapped).is_ok()
+}

@@ -8,6 +8,10 @@
 mod breakdown;
 #[path = "../extensions.rs"]
 mod extensions;
+#[path = "../fault_plans.rs"]
+mod fault_plans;
+#[path = "../fault_streams.rs"]
+mod fault_streams;
 #[path = "../faults.rs"]
 mod faults;
 #[path = "../limits.rs"]

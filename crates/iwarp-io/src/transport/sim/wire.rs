@@ -212,11 +212,7 @@ impl Wire {
     }
 
     pub(in crate::transport) fn break_off(&self) {
-        // In another thread than the world's the connection ends when it is dropped.
-        let _ = self.end.with(|network, end| {
-            network.abort(end);
-            Ok(())
-        });
+        self.end.break_off();
     }
 
     pub(in crate::transport) fn reset(self) {

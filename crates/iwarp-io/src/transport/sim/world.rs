@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -640,6 +641,8 @@ impl Drop for SimWaker {
 pub struct SimEnd {
     world: World,
     id: EndId,
+    /// Letting go of it is a reset.
+    broken: AtomicBool,
 }
 
 impl SimEnd {
@@ -648,6 +651,7 @@ impl SimEnd {
         Self {
             world: world.clone(),
             id,
+            broken: AtomicBool::new(false),
         }
     }
 
@@ -678,13 +682,23 @@ impl SimEnd {
 
     /// Ends the stream with a reset.
     pub fn abort(self) {
-        self.world.network(|network| network.abort(self.id));
+        self.break_off();
+    }
+
+    /// Has the stream end with a reset when this is dropped.
+    pub fn break_off(&self) {
+        self.broken.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for SimEnd {
     fn drop(&mut self) {
-        self.world.network(|network| network.close(self.id));
+        self.world.network(|network| {
+            if *self.broken.get_mut() {
+                network.abort(self.id);
+            }
+            network.close(self.id);
+        });
         self.world.lock().vanish(self.source());
     }
 }
