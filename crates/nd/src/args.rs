@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 /// What every command that connects can choose about its adapter.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AdapterArgs {
-    /// Records everything sent and received as pcapng, for Wireshark
+    /// Records everything that is sent and received in a pcapng file, for Wireshark
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
 
@@ -16,11 +16,11 @@ pub(crate) struct AdapterArgs {
     #[arg(long, value_name = "PLAN")]
     pub(crate) fault: Option<String>,
 
-    /// Does not ask for CRCs (they are used all the same if the peer asks)
+    /// Does not ask for CRCs (they are used anyway if the peer asks for them)
     #[arg(long)]
     pub(crate) no_crc: bool,
 
-    /// What the other side is, where it is known for something to be heeded [default: suits all]
+    /// The stack on the other side, if it needs special treatment [default: works with all]
     #[arg(long, value_enum, value_name = "STACK")]
     pub(crate) peer: Option<Stack>,
 }

@@ -13,11 +13,11 @@ use crate::provider;
 use crate::rping::args::RpingArgs;
 use crate::wire_conform::args::WireConform;
 
-/// RDMA by the interface of NetworkDirect v2, over ordinary TCP sockets: no special hardware, no privileges.
+/// RDMA with the interface of NetworkDirect v2 over ordinary TCP sockets, without special hardware or privileges.
 #[derive(Debug, Parser)]
 #[command(name = "nd", version, arg_required_else_help = true, after_help = provider::help())]
 pub(crate) struct Cli {
-    /// Says more on standard error: -v what happens, -vv how, -vvv everything (RUST_LOG wins)
+    /// Prints more on standard error: -v events, -vv details, -vvv everything (RUST_LOG takes precedence)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub(crate) verbose: u8,
 
@@ -96,7 +96,7 @@ pub(crate) enum Command {
         #[arg(help = format!("One adapter instead of all, for example {}", provider::EXAMPLE))]
         url: Option<String>,
     },
-    /// Goes through everything RDMA does, step by step, between two processes
+    /// Demonstrates RDMA step by step between two processes
     Demo(DemoArgs),
     /// The second process of the demo
     #[command(hide = true)]
@@ -104,14 +104,14 @@ pub(crate) enum Command {
     /// Moves a file to another process over RDMA
     #[command(subcommand)]
     Cat(Cat),
-    /// Measures latency, bandwidth and message rate, beside a bare TCP socket
+    /// Measures latency, bandwidth and message rate, and compares them with a bare TCP socket
     #[command(subcommand)]
     Perf(Perf),
-    /// Checks on the wire whether an iWARP stack or adapter does what the standards ask for
+    /// Checks whether an iWARP stack or adapter follows the standards, by what it sends
     WireConform(WireConform),
-    /// Measures together with a program of perftest (ib_send_bw and its like), or with itself
+    /// Measures with a program of perftest, such as ib_send_bw, or with itself, on the other side
     Perftest(PerftestArgs),
-    /// Pings by Send, RDMA Read and RDMA Write, with rping of rdma-core or itself on the other side
+    /// Pings with Send, RDMA Read and RDMA Write; the other side runs rping of rdma-core, or nd rping
     Rping(RpingArgs),
 }
 

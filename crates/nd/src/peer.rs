@@ -20,12 +20,12 @@ pub(crate) struct PeerArgs {
     pub(crate) adapter: AdapterArgs,
 
     #[arg(long, help = format!(
-        "The adapter to use, such as {} [default: what has the address, or leads to it]",
+        "The adapter to use, such as {} [default: the adapter that has the address, or from which it can be reached]",
         provider::EXAMPLE
     ))]
     url: Option<String>,
 
-    /// Gives up when nothing has moved for so many seconds
+    /// Gives up if no data has moved for this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) timeout: Duration,
 }

@@ -11,7 +11,7 @@ use crate::args::{AdapterArgs, seconds};
 pub(crate) enum Cat {
     /// Sends a file to a waiting `nd cat recv`
     Send(SendArgs),
-    /// Waits for a file and writes it; the file has its final name only when it is whole
+    /// Waits for a file and writes it; the file gets its final name when it is complete
     Recv(RecvArgs),
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct SendArgs {
     #[arg(value_name = "ADDR")]
     pub(crate) address: String,
 
-    /// How the bytes travel
+    /// The RDMA operation that carries the data
     #[arg(long, value_enum, default_value_t = Via::Write)]
     pub(crate) via: Via,
 
@@ -34,11 +34,11 @@ pub(crate) struct SendArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RecvArgs {
-    /// Where to listen: HOST:PORT, port 0 for any free one
+    /// Where to listen: HOST:PORT; port 0 takes any free port
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: String,
 
-    /// Where to put the file; - is standard output
+    /// Where to write the file; - for standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
 
@@ -51,7 +51,7 @@ pub(crate) struct CatArgs {
     #[command(flatten)]
     pub(crate) adapter: AdapterArgs,
 
-    /// Gives up when nothing has moved for so many seconds
+    /// Gives up if no data has moved for this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) timeout: Duration,
 }

@@ -9,7 +9,7 @@ pub(crate) struct DemoArgs {
     #[command(flatten)]
     pub(crate) adapter: AdapterArgs,
 
-    /// What the client says about itself when it connects
+    /// The private data that the client sends when it connects
     #[arg(long, value_name = "TEXT", default_value = "hello from the client")]
     pub(crate) private_data: String,
 }

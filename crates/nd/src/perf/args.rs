@@ -13,27 +13,27 @@ use crate::units;
 /// `nd perf …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Perf {
-    /// Serves tests to `nd perf run`, one client after the other
+    /// Serves `nd perf run`, one client after the other
     Serve(ServeArgs),
-    /// Measures against a waiting `nd perf serve`
+    /// Measures with a waiting `nd perf serve` on the other side
     Run(RunArgs),
-    /// Measures between two processes of this machine
+    /// Measures between two processes on this machine
     Local(LocalArgs),
-    /// Measures what the project promises, and says which promises hold
+    /// Measures what the project promises about its speed, and says which promises hold
     Table(TableArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen: HOST:PORT, port 0 for any free one
+    /// Where to listen: HOST:PORT; port 0 takes any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub(crate) listen: String,
 
-    /// Serves this way of waiting only
+    /// Serves only tests with this way of waiting
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
 
-    /// Serves this operation only
+    /// Serves only tests of this operation
     #[arg(long, value_enum)]
     pub(crate) op: Option<Op>,
 
@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LocalArgs {
-    /// Binds both processes to the same core (with --mode event)
+    /// Binds both processes to one core (with --mode event)
     #[arg(long)]
     pub(crate) one_core: bool,
 
@@ -64,11 +64,11 @@ pub(crate) struct LocalArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TableArgs {
-    /// Fewer and shorter turns: what does not hold then is worth a second look, no more
+    /// Takes fewer and shorter turns; repeat without --quick what does not hold
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Also writes what was measured into a page, between its two marks, such as docs/performance.md
+    /// Also writes the table into a page, such as docs/performance.md, between the two marks in it
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) op: Vec<Op>,
 
-    /// What to measure of them [default: latency, bandwidth and rate; scale and setup only if named]
+    /// What to measure [default: latency, bandwidth and rate; scale and setup only if named]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) test: Vec<Test>,
 
@@ -88,15 +88,15 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
     pub(crate) size: Vec<u32>,
 
-    /// Messages under way, but for latency [default: 32, for Reads 16, for rate 128]
+    /// Messages under way, except for latency [default: 32; for Reads 16, for rate 128]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
 
-    /// Idle connections, with --test scale and --test setup [default: 10000 and 0]
+    /// Idle connections, for --test scale [default: 10000] and --test setup [default: 0]
     #[arg(long, value_name = "N")]
     pub(crate) connections: Option<u32>,
 
-    /// How both sides wait [default: poll and event, for scale poll]
+    /// How both sides wait [default: poll and event; for scale poll]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) mode: Vec<Mode>,
 
@@ -104,19 +104,19 @@ pub(crate) struct TestArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) crc: Vec<Switch>,
 
-    /// Limits TCP's segments to so many octets, ours and those of the baseline
+    /// Limits the TCP segments of the adapter and of the baseline to this many octets
     #[arg(long, value_name = "N")]
     pub(crate) segment: Option<u16>,
 
-    /// Lets the same exchange over a bare socket take turns with each row, and compares
+    /// Compares each row with the same exchange over a bare socket; the two take turns
     #[arg(long, value_enum)]
     pub(crate) baseline: Option<Baseline>,
 
-    /// Turns per row and side [default: at least 9]
+    /// Turns per row and side of the comparison [default: at least 9]
     #[arg(long, value_name = "N")]
     pub(crate) turns: Option<u32>,
 
-    /// Seconds per row and side; a turn is at most a tenth [default: 0.45, and for idling with --test scale 3]
+    /// Seconds per row and side of the comparison; a turn takes at most a tenth of it [default: 0.45; for the idle time of --test scale 3]
     #[arg(long, value_name = "SECONDS", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
 
@@ -124,7 +124,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Draws latency and bandwidth over size
+    /// Draws latency and bandwidth over message size
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -149,7 +149,7 @@ pub(crate) enum Format {
     Table,
     /// One JSON object per line and row
     Json,
-    /// One line of comma-separated values per row, under a head
+    /// One line of comma-separated values per row, after a header line
     Csv,
 }
 

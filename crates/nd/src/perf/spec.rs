@@ -23,11 +23,11 @@ pub(crate) enum Op {
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Test {
-    /// One message at a time: half a round trip of Send or Write, the whole of a Read
+    /// One message at a time: half of a round trip of Sends or Writes, or a whole Read
     Latency,
     /// Octets per second, one way, with --depth messages under way
     Bandwidth,
-    /// Messages per second: small ones, pipelined
+    /// Small messages per second, with --depth messages under way
     Rate,
     /// What --connections idle connections cost in memory and processor time, and the Send latency on one of them beside
     /// that of a connection which is alone (not part of a sweep unless named)

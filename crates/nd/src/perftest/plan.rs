@@ -77,7 +77,7 @@ impl Test {
                         ib_<TEST> -R, or nd perftest."
 )]
 pub(crate) struct PerftestArgs {
-    /// What is measured
+    /// What to measure
     #[arg(value_enum)]
     test: Test,
 
@@ -85,39 +85,39 @@ pub(crate) struct PerftestArgs {
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     pub(super) host: Option<String>,
 
-    /// Is the server, and listens on this address of an adapter
+    /// Runs the server, which listens on this address of an adapter
     #[arg(long, value_name = "ADDR")]
     pub(super) listen: Option<String>,
 
-    /// The server's port; a server takes any free one for 0
+    /// The server's port; with 0 a server takes any free port
     #[arg(short, long, default_value_t = PORT)]
     pub(super) port: u16,
 
-    /// Octets of a message [default: 65536 for bandwidth, 2 for latency]
+    /// Octets per message [default: 65536 for bandwidth, 2 for latency]
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
     size: Option<u32>,
 
-    /// Messages, at least 5 [default: 5000 for write_bw, else 1000]
+    /// Number of messages, at least 5 [default: 5000 for write_bw, 1000 for the others]
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(5..))]
     iters: Option<u32>,
 
-    /// Messages under way, of bandwidth
+    /// Messages under way, for bandwidth
     #[arg(short, long, value_name = "DEPTH", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     tx_depth: u32,
 
-    /// Receives of the side that takes Sends; both sides must agree on it
+    /// Receives on the side that receives Sends; give the same number on both sides
     #[arg(short, long, value_name = "DEPTH", default_value_t = RECEIVES, value_parser = clap::value_parser!(u32).range(3..))]
     rx_depth: u32,
 
-    /// Sleeps until there is something to do, instead of polling
+    /// Sleeps until notified instead of polling
     #[arg(short, long)]
     events: bool,
 
-    /// Queue pairs: there is one
+    /// Number of queue pairs, which has to be 1
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1))]
     qp: u32,
 
-    /// Taken for the sake of perftest's users: it is always so
+    /// Accepted because perftest has this option; nd always connects in this way
     #[arg(short = 'R', long = "rdma_cm")]
     rdma_cm: bool,
 

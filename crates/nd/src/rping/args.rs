@@ -14,34 +14,34 @@ pub(super) const SERVER_SIZE: u32 = 64 << 10;
 /// The flags have rping's names. A client always compares what comes back with what it sent.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "-v shows the data of each ping; say one v more for what it shows of other commands. With rping on the other side sizes are from 23 to 65535, which is all that rping takes."
+    after_help = "-v shows the data of each ping; use -vv for what -v shows with other commands. rping accepts sizes from 23 to 65535."
 )]
 pub(crate) struct RpingArgs {
     /// Waits for a client
     #[arg(short = 's', long, conflicts_with = "client")]
     pub(super) server: bool,
 
-    /// Connects to a server, and pings it
+    /// Connects to a server and pings it
     #[arg(short = 'c', long, required_unless_present = "server")]
     pub(super) client: bool,
 
-    /// The server's address: where to listen, or what to connect to
+    /// The server's address: where the server listens, and where the client connects to
     #[arg(short = 'a', long, value_name = "ADDR")]
     pub(super) address: String,
 
-    /// The server's port; a server takes any free one for 0
+    /// The server's port; with 0 a server takes any free port
     #[arg(short, long, default_value_t = exchange::PORT)]
     pub(super) port: u16,
 
-    /// Pings; 0: until Ctrl-C is pressed or the other side ends
+    /// Number of pings; with 0 until Ctrl-C is pressed or the other side ends
     #[arg(short = 'C', long, value_name = "COUNT", default_value_t = 0)]
     pub(super) count: u64,
 
-    /// Octets per ping [default: 64]; of a server: the most it takes [default: 65536]
+    /// Octets per ping [default: 64]; for a server the most that it accepts [default: 65536]
     #[arg(short = 'S', long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SIZE)))]
     pub(super) size: Option<u32>,
 
-    /// Has the server compare what it reads with rping's pattern
+    /// Compares what the server reads with rping's pattern
     #[arg(short = 'V', long)]
     pub(super) validate: bool,
 

@@ -20,34 +20,34 @@ pub(crate) struct WireConform {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Side {
-    /// The other side: offers memory over any provider and does what the suite asks for, until ended
+    /// Is the target: offers memory over any provider and does what the suite asks for, until it is ended
     Target(TargetArgs),
 }
 
 /// The suite.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Suite {
-    /// The target: HOST:PORT where it listens
+    /// Where the target listens: HOST:PORT
     #[arg(value_name = "HOST:PORT", required_unless_present_any = ["listen", "list"])]
     pub(crate) target: Option<String>,
 
-    /// Waits here for a target that connects instead: HOST:PORT
+    /// Listens here for a target that connects: HOST:PORT
     #[arg(long, value_name = "ADDR", conflicts_with = "target")]
     pub(crate) listen: Option<String>,
 
-    /// Only these checks: names, rows, or how either begins, such as MPA-021 or RDMAP (may be repeated)
+    /// Only these checks, by name or row or the beginning of either, such as MPA-021 or RDMAP (may be repeated)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// A failing SHOULD, and a close where a Terminate belongs, count as failures
+    /// Counts a failing SHOULD, and a close in place of a Terminate, as failures
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// Lists the checks, and does not run them
+    /// Lists the checks without running them
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// How the report is written
+    /// The form of the report
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
@@ -59,7 +59,7 @@ pub(crate) struct Suite {
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub(crate) markers: Switch,
 
-    /// Does not try the Send protocol: for applications that do not survive a message they do not know
+    /// Does not try the Send protocol, for applications that fail when they receive an unknown message
     #[arg(long)]
     pub(crate) no_service: bool,
 
@@ -67,15 +67,15 @@ pub(crate) struct Suite {
     #[arg(long, value_name = "FILE|NAME")]
     pub(crate) deviations: Option<String>,
 
-    /// How long the target may take for an answer
+    /// How long the suite waits for an answer
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub(crate) answer: Duration,
 
-    /// How long the suite waits before it takes it that nothing will come
+    /// How long the suite waits before it decides that nothing comes
     #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
     pub(crate) quiet: Duration,
 
-    /// How long the target may take to give up a start-up that does not end
+    /// How long the suite waits until the target gives up an incomplete start-up
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) startup: Duration,
 }
@@ -85,7 +85,7 @@ pub(crate) struct TargetArgs {
     #[arg(help = format!("The adapter, for example {}", provider::EXAMPLE))]
     pub(crate) url: String,
 
-    /// Listens here: HOST:PORT, port 0 for any free one
+    /// Where to listen: HOST:PORT; port 0 takes any free port
     #[arg(
         long,
         value_name = "ADDR",
@@ -94,7 +94,7 @@ pub(crate) struct TargetArgs {
     )]
     pub(crate) listen: Option<String>,
 
-    /// Connects to the suite here instead, again and again: HOST:PORT
+    /// Connects to the suite here, again and again: HOST:PORT
     #[arg(long, value_name = "ADDR")]
     pub(crate) connect: Option<String>,
 
