@@ -15,6 +15,7 @@
 mod cut;
 mod frame;
 mod pcapng;
+mod side;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,8 @@ use cut::Cutter;
 use frame::{Ends, Flags, Header};
 use pcapng::Sink;
 
+pub use side::Side;
+
 /// Which side opened the TCP connection of a [`Flow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowRole {
@@ -41,24 +44,6 @@ pub enum FlowRole {
     Active,
     /// We accepted: the Responder of RFC 5044.
     Passive,
-}
-
-/// One of the two ends of a [`Flow`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The adapter that captures.
-    Local,
-    /// Its peer.
-    Peer,
-}
-
-impl Side {
-    fn other(self) -> Self {
-        match self {
-            Self::Local => Self::Peer,
-            Self::Peer => Self::Local,
-        }
-    }
 }
 
 /// A pcapng file (or any writer) that takes the frames of any number of [`Flow`]s.

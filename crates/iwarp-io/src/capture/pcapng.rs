@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::Side;
+use super::side::Side;
 
 const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
