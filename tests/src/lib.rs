@@ -20,6 +20,8 @@ mod guide {
     struct Library;
     #[doc = include_str!("../../docs/guide/testing.md")]
     struct Testing;
+    #[doc = include_str!("../../docs/guide/dying-peers.md")]
+    struct DyingPeers;
     #[doc = include_str!("../../docs/guide/capture.md")]
     struct Capture;
 }
