@@ -47,7 +47,7 @@ struct Part {
 /// Most parts one FPDU may take: header, payload from several buffers, trailer.
 pub(super) const MAX_PARTS: usize = 6;
 
-/// What became of a batch since the connection was told last.
+/// What was sent and dropped since the connection was told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Octets that the transport took.
@@ -60,14 +60,14 @@ pub(super) struct Outcome {
 
 /// FPDUs of one connection in stream order and how much of them has been sent.
 ///
-/// [`poll_transmit`](super::Connection::poll_transmit) fills it. Whoever hands it to the transport says what became of it:
-/// [`advance`](Self::advance), [`revoke`](Self::revoke), [`keep_cut_only`](Self::keep_cut_only). The batch keeps count, and
-/// [`handle_transmitted`](super::Connection::handle_transmitted) or the next `poll_transmit` tells the connection. It
-/// belongs to its connection until it is empty and the connection was told.
+/// [`poll_transmit`](super::Connection::poll_transmit) fills the batch. Whoever hands it to the transport tells it what
+/// happened: [`advance`](Self::advance), [`revoke`](Self::revoke), [`keep_cut_only`](Self::keep_cut_only). The connection
+/// learns that in [`handle_transmitted`](super::Connection::handle_transmitted), or in the next `poll_transmit`. Until then,
+/// and until it is empty, the batch belongs to one connection.
 ///
-/// Its buffers have their full capacity from creation;
-/// filling, sending and clearing allocate nothing. Only the first FPDU that is cut by a partial write while its payload
-/// lies in registered memory may grow the buffer, once ([`TxBatch::make_head_private`]).
+/// The buffers have their full capacity from creation. Filling and sending allocate nothing. Only the first FPDU that is cut
+/// by a partial write while its payload lies in registered memory may grow the buffer, once
+/// ([`TxBatch::make_head_private`]).
 #[derive(Debug)]
 pub struct TxBatch {
     /// As long as its capacity, so that copied payload needs no zeroing first; `from..fill` is in use.
@@ -134,17 +134,17 @@ impl TxBatch {
         self.remaining == 0
     }
 
-    /// Nothing is left to be sent, and the connection knows what became of what was: the batch may go to another one.
+    /// Nothing is left to be sent, and the connection knows what was sent and dropped. Another connection may use the batch.
     pub const fn is_settled(&self) -> bool {
         self.is_empty() && !self.has_outcome()
     }
 
-    /// The connection does not know yet what became of it.
+    /// The connection does not know yet what was sent and dropped.
     pub(super) const fn has_outcome(&self) -> bool {
         self.outcome.taken > 0 || self.outcome.dropped > 0
     }
 
-    /// What became of it, told once.
+    /// What was sent and dropped since the last call.
     pub(super) fn take_outcome(&mut self) -> Outcome {
         core::mem::take(&mut self.outcome)
     }
@@ -180,8 +180,8 @@ impl TxBatch {
         })
     }
 
-    /// All that is not yet sent as one run of octets, where no piece of it is registered memory: a batch of small messages
-    /// costs the transport no list.
+    /// All that is not yet sent, as one run of octets, if no piece is registered memory. So the transport needs no list for
+    /// a batch of small messages.
     pub fn octets(&self) -> Option<&[u8]> {
         // Without registered memory the pieces follow each other in the buffer, up to where it is filled.
         let first = self.parts.get(self.head).filter(|_| !self.shared)?;
@@ -224,8 +224,8 @@ impl TxBatch {
         !self.is_empty() && (self.skip > 0 || (self.head > 0 && !self.parts[self.head - 1].ends))
     }
 
-    /// Copies what is left of a cut FPDU into the batch's own buffer, so that nothing borrowed outlives the call that
-    /// cut it. Does nothing when no FPDU is cut.
+    /// Copies what is left of a cut FPDU into the batch's own buffer, so that the rest does not depend on registered memory.
+    /// Does nothing when no FPDU is cut.
     ///
     /// # Errors
     ///
@@ -262,8 +262,8 @@ impl TxBatch {
         Ok(())
     }
 
-    /// The memory of the first FPDU is gone, and nothing of this FPDU has been sent: drops all FPDUs. The connection fails the
-    /// request to which the first one belongs, or refuses the peer's Read (RFC 5040 section 4.8).
+    /// The memory of the first FPDU was revoked before any of the FPDU was sent. Drops all FPDUs. The connection fails the
+    /// request of the first one, or refuses the peer's Read (RFC 5040 section 4.8).
     ///
     /// # Panics
     ///
@@ -275,8 +275,8 @@ impl TxBatch {
         self.clear();
     }
 
-    /// Drops every FPDU that has not been begun. That is for a stream that has ended: on one that has not it leaves a gap, and
-    /// the stream fails.
+    /// Drops every FPDU of which nothing has been sent. For a stream that has ended: a stream that has not fails, because a
+    /// gap would be left.
     pub fn keep_cut_only(&mut self) {
         let kept = if self.head_is_cut() {
             let rest = &self.parts[self.head..];

@@ -1,4 +1,4 @@
-//! What a connection is made of and what start-up agreed on.
+//! Sizes of queues, and what start-up agreed on.
 
 use core::time::Duration;
 
@@ -7,8 +7,8 @@ use crate::mpa::{Markers, Ready, Role};
 use crate::rdmap::AtomicOp;
 use crate::types::{ReadLimits, Sge};
 
-/// Sizes of the queues of one connection; memory is set aside for these at creation, with depths
-/// rounded up to powers of two.
+/// Sizes of the queues of one connection. Its memory is set aside for these when it is created, with depths rounded up to
+/// powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueSizes {
     /// Initiator requests that may be outstanding.
@@ -23,12 +23,12 @@ pub struct QueueSizes {
     pub read_sges: u32,
     /// Octets of inline data of one Send or Write.
     pub inline: u32,
-    /// Octets of one request (MaxTransferLength).
+    /// Octets of one request.
     pub max_transfer: u32,
 }
 
 impl QueueSizes {
-    /// Octets of a Receive with these SGEs, if it is one that these queues may have.
+    /// Octets of a Receive with these SGEs, if they keep to the limits.
     pub(super) fn receive_length(&self, sges: &[Sge]) -> Result<u32, PostError> {
         if sges.len() > self.receive_sges as usize {
             return Err(PostError::TooManySges);
@@ -36,7 +36,7 @@ impl QueueSizes {
         self.sum(sges)
     }
 
-    /// Octets of an initiator request, if it is one that these queues may have.
+    /// Octets of an initiator request, if it keeps to the limits.
     pub(super) fn length_of(&self, operation: &Operation<Payload<'_>>) -> Result<u32, PostError> {
         let (data, sges, inline) = match *operation {
             Operation::Send { data, .. } | Operation::Write { data, .. } => {
@@ -67,7 +67,7 @@ impl QueueSizes {
         Ok(length)
     }
 
-    /// Octets of a list of SGEs, if one request may have as many: less than 2^32 (DDP-041).
+    /// Octets of a list of SGEs, if one request may have as many. A message is shorter than 2^32 octets (DDP-041).
     fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
         let length: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
         u32::try_from(length)
@@ -77,12 +77,12 @@ impl QueueSizes {
     }
 }
 
-/// What start-up agreed on, and how the stream is to be handled.
+/// What start-up agreed on, and what the owner chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamConfig {
     /// Which side this is.
     pub role: Role,
-    /// CRCs are made and checked (MPA-035). Nothing else depends on it, and no event tells of it (MPA-040).
+    /// CRCs are made and checked (MPA-035). Nothing else depends on this, and no event reports it (MPA-040).
     pub crc: bool,
     /// In which directions markers stand.
     pub markers: Markers,
@@ -90,22 +90,24 @@ pub struct StreamConfig {
     pub limits: ReadLimits,
     /// The ready-to-receive message agreed on, if any.
     pub ready: Option<Ready>,
-    /// How long an inbound Send may wait for a Receive (DDP-075). Zero ends the stream at once; [`Duration::MAX`] sets no limit.
+    /// How long an inbound Send may wait for a Receive (DDP-075). Zero ends the stream at once; [`Duration::MAX`] sets no
+    /// limit.
     pub receive_wait: Duration,
     /// Payload is always copied into the batch, so that it can be captured.
     pub private_payload: bool,
-    /// A Write ends when the peer has answered a Read behind it, which it does after it has placed the Write, and not when
-    /// the transport has taken it (RDMAP-093). Needs an outbound limit of at least 1 and is off without.
+    /// A Write completes when the peer has answered a Read of no octets behind it, instead of when the transport has taken
+    /// the Write (RDMAP-093). The peer answers after it has placed the Write. Off where the outbound read limit is 0.
     pub confirm_writes: bool,
-    /// Without CRC and markers, FPDUs of at least so many octets are placed while they arrive
-    /// ([`Connection::next_place`](super::Connection::next_place)); `usize::MAX` for none.
+    /// FPDUs of at least this many octets are placed while they arrive
+    /// ([`Connection::next_place`](super::Connection::next_place)), if the stream has neither CRC nor markers. `usize::MAX`
+    /// switches this off.
     pub early: usize,
 }
 
 /// How the peer's half of the stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamEnd {
-    /// In order, RFC 5044 section 7.2.
+    /// By a FIN, RFC 5044 section 7.2.
     Fin,
     /// Reset, timed out or otherwise lost.
     Reset,

@@ -1,4 +1,4 @@
-//! A connection: its parts, posting, events, and what can be asked of it.
+//! The parts of a connection, its queues' posts, its events and its getters.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -18,8 +18,8 @@ use crate::types::{ReadLimits, Sge};
 
 /// One stream and its two queues.
 ///
-/// Its memory is set aside at creation, except for what grows and then stays: with Reads under way, at most the read limits,
-/// and with Receives that were drawn from a shared source and whose completions wait to be fetched.
+/// A connection sets its memory aside when it is created. Two lists grow later and keep their size: Reads under way, up to
+/// the read limits, and Receives that were drawn from a shared source and whose completions nobody has fetched yet.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) sizes: QueueSizes,
@@ -34,7 +34,7 @@ pub struct Connection {
     pub(super) counters: Counters,
 }
 
-/// What holds before [`Connection::start`]: nothing of it is looked at.
+/// The configuration before [`Connection::start`]. Nobody reads it.
 const NOT_STARTED: StreamConfig = StreamConfig {
     role: Role::Initiator,
     crc: true,
@@ -53,15 +53,15 @@ impl Connection {
         Self::with_first_msn(sizes, scope, 1) // DDP-031
     }
 
-    /// As [`Connection::new`], with another first message number on every queue and in both directions: to come near
-    /// its wrap in a test.
+    /// As [`Connection::new`], with another first message number on every queue and in both directions. A test begins
+    /// shortly before the number wraps.
     #[doc(hidden)]
     pub fn with_first_msn(sizes: QueueSizes, scope: Scope, msn: u32) -> Self {
         Self::with_counters(sizes, scope, msn, 0)
     }
 
-    /// As [`Connection::with_first_msn`], with `octets` of the stream taken for sent and received before it starts: to
-    /// come near the wraps of marker positions in a test.
+    /// As [`Connection::with_first_msn`], as if `octets` had been sent and received before the start. A test begins shortly
+    /// before marker positions wrap.
     #[doc(hidden)]
     pub fn with_counters(sizes: QueueSizes, scope: Scope, msn: u32, octets: u64) -> Self {
         Self {
@@ -84,11 +84,11 @@ impl Connection {
 
     /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.
     ///
-    /// A Responder's requests wait for the first FPDU (MPA-031), except for Binds and Invalidates that nothing stands
-    /// before. Does nothing when the connection was disconnected before; a second start is an error.
+    /// A Responder's requests wait for the peer's first FPDU (MPA-031). Binds and Invalidates do not wait, unless another
+    /// request stands before them. A connection that was disconnected stays so; a second start is an error.
     ///
-    /// Both directions begin at once, each behind its start-up frame (MPA-026, DDP-080), and before this not an FPDU
-    /// leaves or is looked at (MPA-030).
+    /// Both directions begin now, each behind its start-up frame (MPA-026, DDP-080). No FPDU leaves or is taken in before
+    /// (MPA-030).
     pub fn start(&mut self, config: StreamConfig) {
         debug_assert!(
             matches!(self.phase, Phase::Idle | Phase::Disconnected),
@@ -103,14 +103,13 @@ impl Connection {
         }
     }
 
-    /// All payload is copied into the batch, however long it is: it is summed, captured or has markers inside.
+    /// All payload is copied into the batch, however long it is, because it has a CRC, is captured or has markers inside.
     pub const fn copies(&self) -> bool {
         self.tx.copies
     }
 
-    /// Initiator: queues the ready-to-receive message, ahead of all that has not been sent. Without an agreed one it is a
-    /// zero-length Write, which opens the fence of any Responder (PEER-033, PEER-063). A Responder has none. Only the
-    /// first call counts.
+    /// Queues the Initiator's ready-to-receive message ahead of everything that has not been sent. If start-up agreed on
+    /// none, a zero-length Write is sent, after which any Responder may send (PEER-033, PEER-063). Later calls do nothing.
     pub fn send_ready(&mut self) {
         debug_assert!(
             self.phase != Phase::Idle && self.config.role == Role::Initiator,
@@ -122,7 +121,8 @@ impl Connection {
         }
     }
 
-    /// Posts an initiator request. SGEs and inline data are copied, buffers are looked at when the request is reached.
+    /// Posts an initiator request. SGEs and inline data are copied now; the buffers of SGEs are checked when the request is
+    /// sent.
     ///
     /// After the stream failed, or the peer closed it, requests are accepted and come back flushed.
     ///
@@ -140,12 +140,12 @@ impl Connection {
         if self.phase != Phase::Running {
             self.initiator.flush(None);
         }
-        self.settle(); // a Read that the peer's FIN has made hopeless
+        self.settle(); // flushes a Read that nobody will answer after the peer's FIN
         Ok(())
     }
 
-    /// Posts a Receive, connected or not. After the end it comes back flushed. It lets a stalled stream go on:
-    /// call [`Connection::handle_bytes`] again.
+    /// Posts a Receive, connected or not. After the end of the connection it comes back flushed. If an inbound Send waits
+    /// for it, call [`Connection::handle_bytes`] again.
     ///
     /// # Errors
     ///
@@ -159,8 +159,8 @@ impl Connection {
         Ok(())
     }
 
-    /// What happened since, in the order it is to be seen: initiator completions in posting order, then Receives in
-    /// posting order, with the connection's own events where they belong among them.
+    /// The next event. Initiator requests complete in the order of their posts, and so do Receives; the connection's own
+    /// events come between the completions before and after which they happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.initiator.retire_silent();
         let (initiator, receive) = (self.initiator.fetched(), self.receive.fetched());
@@ -183,9 +183,9 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::handle_timeout`] wants to be called: when an inbound Send will have waited for a Receive as long as
-    /// [`StreamConfig::receive_wait`] allows. The wait counts from the first call of this or of `handle_timeout` that sees
-    /// it, so call this when [`Event::Stalled`] has come.
+    /// When to call [`Connection::handle_timeout`]: when an inbound Send will have waited for a Receive as long as
+    /// [`StreamConfig::receive_wait`] allows. The wait counts from the first `poll_timeout` or `handle_timeout` after the
+    /// Send has come, so call `poll_timeout` on [`Event::Stalled`].
     pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
         if !self.is_stalled() {
             return None;
@@ -198,16 +198,15 @@ impl Connection {
         self.next_source().is_some()
     }
 
-    /// An inbound Send waits for a Receive: the transport need not be read, so that TCP slows the peer down (RFC 5041
-    /// section 7.1 allows to close the window). A Receive that
-    /// was posted to a shared source ends the wait in the next [`Connection::handle_bytes`].
+    /// An inbound Send waits for a Receive. Do not read from the transport meanwhile: then TCP closes its window, which RFC
+    /// 5041 section 7.1 allows, and the peer slows down. After a post to a shared source, the next
+    /// [`Connection::handle_bytes`] ends the wait.
     pub fn is_stalled(&self) -> bool {
         self.phase == Phase::Running && self.rx.has_stalled() && self.receive.current().is_none()
     }
 
-    /// Nothing will be sent behind what was already handed out: close our direction once the batch is empty. The
-    /// connection has one stream, and ends with it (DDP-010, RDMAP-113); by a FIN, so that a Terminate arrives
-    /// (RDMAP-074).
+    /// Everything that will ever be sent has been made: close our direction once the batch is empty. The connection has one
+    /// stream and ends with it (DDP-010, RDMAP-113). Close it by a FIN, so that a Terminate arrives (RDMAP-074).
     pub const fn write_side_done(&self) -> bool {
         match self.phase {
             Phase::Idle | Phase::Running => false,
@@ -236,13 +235,13 @@ impl Connection {
         matches!(self.phase, Phase::Disconnected)
     }
 
-    /// A Responder that has not seen an FPDU yet: it may not send (MPA-031).
+    /// A Responder that has not received an FPDU yet and so may not send (MPA-031).
     pub fn is_fenced(&self) -> bool {
         self.config.role == Role::Responder && !self.rx.seen
     }
 
-    /// A Responder whose peer has sent nothing yet but a ready-to-receive message: it may send (RFC 6581 section 5),
-    /// and yet some adapters would not.
+    /// A Responder whose peer has sent nothing yet but a ready-to-receive message. RFC 6581 section 5 lets it send; some
+    /// adapters do not.
     pub const fn would_speak_first(&self) -> bool {
         let received = &self.counters.received;
         let Traffic {
@@ -272,8 +271,7 @@ impl Connection {
         &self.counters
     }
 
-    /// Octets held by the queues and by Reads under way, for tests of what a connection costs and that it does not
-    /// grow.
+    /// Octets of memory that the connection holds. Tests limit them, and check that they do not grow.
     #[doc(hidden)]
     pub fn footprint(&self) -> usize {
         size_of::<Self>()

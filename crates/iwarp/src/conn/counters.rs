@@ -5,7 +5,7 @@
 pub struct Counters {
     /// Inbound half.
     pub received: Traffic,
-    /// Outbound half. Messages count when their last FPDU is made, octets of the stream when the transport took them.
+    /// Outbound half. A message counts when its last FPDU is made, an octet of the stream when the transport took it.
     pub sent: Traffic,
     /// Inbound octets dropped after the stream had failed or was disconnected (DDP-071).
     pub dropped_octets: u64,

@@ -11,8 +11,8 @@ use crate::mpa::fpdu::{self, Frame};
 use crate::mpa::marker;
 
 impl Connection {
-    /// Handles whole FPDUs, as long as there are any and the stream goes on; returns how many octets they had, and how many of
-    /// one that is placed as it comes.
+    /// Handles the whole FPDUs in `input`, and the front of a long one that is placed while it arrives; returns how many
+    /// octets are done with.
     pub(super) fn take_frames(
         &mut self,
         input: &[u8],
@@ -110,8 +110,8 @@ impl Connection {
         self.rx.origin.wrapping_add(self.counters.received.octets)
     }
 
-    /// The octets left over at the end of the stream are no part of an FPDU: a marker between two of them may come before
-    /// there is a second one.
+    /// The octets left over at the end of the stream are a marker and nothing else. A sender may send the marker between two
+    /// FPDUs before it has the second one.
     pub(super) const fn is_lone_marker(&self, unread: usize) -> bool {
         self.config.markers.received
             && unread == marker::LEN

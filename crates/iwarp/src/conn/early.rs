@@ -10,7 +10,7 @@ use crate::rdmap::Opcode;
 /// How many octets of payload wait for the end of their FPDU: a word.
 pub(super) const KEPT: u32 = 8;
 
-/// An FPDU whose header is here, and good, and whose payload is on its way.
+/// An FPDU whose header is here and was checked, and whose payload still arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early {
     pub(super) header: Header,
@@ -20,7 +20,7 @@ pub(super) struct Early {
     /// Octets of payload, and how many of them are in their place.
     pub(super) size: u32,
     pub(super) placed: u32,
-    /// The place of a tagged segment; that of a Send is its Receive.
+    /// The place of a tagged segment. `None` for a Send, which goes to its Receive.
     pub(super) target: Option<Span>,
 }
 

@@ -1,4 +1,4 @@
-//! Every way a stream ends, and what becomes of the requests.
+//! How streams end, and what becomes of the requests.
 
 use std::time::Instant;
 
@@ -29,16 +29,16 @@ impl Connection {
         }
     }
 
-    /// This side closes the stream: all requests come back flushed, nothing new is sent but for
-    /// a Terminate that is due, what still arrives is dropped (DDP-071). FPDUs that are in the batch and not begun belong
-    /// to flushed requests: drop them ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)).
+    /// This side closes the stream. All requests come back flushed, nothing new is sent except a Terminate that is due, and
+    /// what still arrives is dropped (DDP-071). FPDUs in the batch that were not begun belong to flushed requests: drop them
+    /// ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)).
     pub fn disconnect(&mut self) {
         self.close_out(Phase::Disconnected, None);
     }
 
-    /// The peer's half of the stream ended, `unread` octets into an FPDU (MPA-090 to MPA-092). Call it when
-    /// [`Connection::handle_bytes`] has seen all that came before. While the stream is stalled the end is kept until
-    /// the octets before it have been handled.
+    /// The peer's half of the stream ended, `unread` octets into an FPDU (MPA-090 to MPA-092). Call this after
+    /// [`Connection::handle_bytes`] has seen everything that came before. While a Send waits for a Receive, the end waits
+    /// with it.
     pub fn handle_stream_end(&mut self, end: StreamEnd, unread: usize) {
         debug_assert!(self.phase != Phase::Idle, "an end before the start");
         match (end, self.phase) {
@@ -76,7 +76,7 @@ impl Connection {
         self.settle();
     }
 
-    /// Time went by: an inbound Send may have waited long enough for a Receive.
+    /// Fails the stream if an inbound Send has waited for a Receive as long as it may.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout(now).is_some_and(|end| end <= now) {
             let about = self.rx.stalled_segment();
@@ -84,9 +84,9 @@ impl Connection {
         }
     }
 
-    /// FPDUs that were made will not be sent. On a stream that has not ended the request of the first one fails: because its
-    /// memory is gone, or because there is a gap now. Where the first one is an answer, the peer's Read is refused (RFC 5040
-    /// section 4.8).
+    /// FPDUs were made and will not be sent. If the stream has not ended, it fails, because a gap would be left, and so does
+    /// the request of the first dropped FPDU. If the first one is an answer that lost its memory, the peer's Read is refused
+    /// (RFC 5040 section 4.8).
     #[cold]
     pub(super) fn handle_dropped(&mut self, outcome: Outcome) {
         self.counters.withdrawn_octets += self.tx.withdraw(outcome.dropped);
@@ -107,14 +107,14 @@ impl Connection {
         self.fail(Fault::Local, owner.map(|at| (at, status)));
     }
 
-    /// This side found `fault`, not tied to an inbound message: a Terminate without headers (RDMAP-081).
+    /// This side found `fault` in no inbound message: the Terminate has no headers (RDMAP-081).
     pub(super) fn fail(&mut self, fault: Fault, failed: Option<(u64, WqeStatus)>) {
         self.fail_with(fault, None, failed);
     }
 
-    /// This side found `fault`: only the first one counts (RDMAP-082), nothing more is placed, the client is told
-    /// (DDP-070, DDP-086, RDMAP-083, RDMAP-084), and one Terminate still goes out before the end (DDP-073, MPA-062).
-    /// `about` holds the headers of the message it was found in.
+    /// This side found `fault`. Only the first fault counts (RDMAP-082). Nothing more is placed, the client is told
+    /// (DDP-070, DDP-086, RDMAP-083, RDMAP-084), and one Terminate is sent before the end (DDP-073, MPA-062). `about` has
+    /// the headers of the message in which the fault was found.
     pub(super) fn fail_with(
         &mut self,
         fault: Fault,
@@ -149,7 +149,7 @@ impl Connection {
             Some(opcode) if opcode.is_send() => &[Send],
             Some(opcode) if opcode.is_immediate() => &[Immediate],
             Some(_) => &[],
-            // Without headers the code tells, as far as not every kind of request can have caused it.
+            // Without headers the code tells which kinds of request can have caused it.
             None => match (terminate.code.layer, terminate.code.etype) {
                 (0, 1) => &[Read, Atomic],
                 (1, 1) => &[Write],
@@ -202,7 +202,7 @@ impl Connection {
         self.close_out(Phase::Failed, failed);
     }
 
-    /// The stream is over, in order or not; what the peer's end would have told is told.
+    /// The stream is over, in order or not. [`Notice::Ended`] is raised if the peer has closed its direction before.
     fn close_out(&mut self, phase: Phase, failed: Option<(u64, WqeStatus)>) {
         self.enter(phase);
         self.flush_requests(failed);
@@ -240,8 +240,8 @@ impl Connection {
         }
     }
 
-    /// What has become due because something else was finished: a request that waited to fail, a Read of the peer that
-    /// waited to be refused, the end of a stream that the peer has closed.
+    /// Does what waited for something else to finish: fails a request, refuses a Read of the peer, ends a stream that the
+    /// peer has closed.
     #[inline]
     pub(super) fn settle(&mut self) {
         let waits = self.tx.failing.is_some() || self.rx.refusal.is_some() || self.rx.peer_closed;
@@ -271,12 +271,12 @@ impl Connection {
         }
     }
 
-    /// DDP-084, MPA-091: after the peer's FIN the initiator queue runs on until it is idle; a Read can no
-    /// longer be answered, and a fence that no FPDU has opened stays shut.
+    /// DDP-084, MPA-091: after the peer's FIN the initiator queue goes on until it is idle. But the peer answers no Read any
+    /// more, and a Responder that has received no FPDU may never send.
     fn settle_closed(&mut self) {
         let hopeless =
             !self.initiator.is_idle() && (self.is_fenced() || self.initiator.oldest_is_answered());
-        // A message under way is finished first: an answer may follow it.
+        // A message under way is finished first, because an answer may follow it.
         if hopeless && !self.is_in_message() {
             self.initiator.flush(None);
             self.tx.give_up_requests();

@@ -9,25 +9,25 @@ use crate::rdmap::Terminate;
 pub enum Event {
     /// A request ended.
     Completed(Completion),
-    /// Responder: the first good FPDU arrived, sending is open (RFC 5044 section 7.1.2). Comes before the completion that
-    /// FPDU may cause.
+    /// The first good FPDU has arrived at a Responder, which may send from now on (RFC 5044 section 7.1.2). This event comes
+    /// before a completion that the FPDU causes.
     Ready,
-    /// The peer's FIN behind a whole FPDU (DDP-009). Comes behind the completions of
-    /// what preceded it and before those it causes.
+    /// The peer's FIN has arrived behind a whole FPDU (DDP-009). This event comes after the completions of what the peer
+    /// sent before, and before the completions that the FIN causes.
     PeerClosed,
-    /// This side found an error. The Terminate is queued, the requests are flushed. What is in the batch still has to go
-    /// out before it: answers to earlier Reads, for one.
+    /// This side found an error. The Terminate is queued, and the requests are flushed. What the batch holds, such as
+    /// answers to earlier Reads, still has to be sent before the Terminate.
     Fault(Fault),
     /// The peer found an error.
     Terminated(Terminate),
-    /// The peer's end was seen after an error or a disconnect, or the stream was reset: nothing more will come.
+    /// The peer has closed its direction after an error or a disconnect, or the stream was reset. No event follows.
     Ended,
     /// An inbound Send has found no Receive and waits for one. [`poll_timeout`](super::Connection::poll_timeout) says until
     /// when. [`is_stalled`](super::Connection::is_stalled) says whether the Send still waits.
     Stalled,
 }
 
-/// Connection events by name; each happens at most once, except for [`Notice::Stalled`], of which one waits at a time.
+/// Connection events by name. Each happens at most once, except for [`Notice::Stalled`], of which at most one is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     Ready,
@@ -37,7 +37,7 @@ pub(super) enum Notice {
     Stalled,
 }
 
-/// A connection event with its place among the completions: those before the marks come first.
+/// A connection event and its place among the completions: completions before the marks are fetched first.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     notice: Notice,
@@ -45,7 +45,7 @@ struct Pending {
     receive: u64,
 }
 
-/// Connection events not yet fetched; there are never more than one of each kind.
+/// Connection events not yet fetched, at most one of each kind.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     list: [Option<Pending>; 5],
@@ -53,7 +53,7 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// Raises `notice` behind the completions before the marks. One that was raised before is not raised again.
+    /// Raises `notice` behind the completions before the marks, unless it was raised before.
     pub(super) fn raise(&mut self, notice: Notice, initiator: u64, receive: u64) {
         let raised = &mut self.raised[notice as usize];
         if core::mem::replace(raised, true) {

@@ -3,7 +3,7 @@
 //! An Atomic shares the queue, the message numbers and the place among the answers with Reads. It is checked when it
 //! arrives and carried out when its answer is made, so that it never overtakes an earlier Read of the peer (RDMAPX-013).
 //!
-//! Nothing of it is inlined: what every message goes through stays short.
+//! Nothing here is inlined, so that the code that every message goes through stays short.
 
 use super::batch::TxBatch;
 use super::connection::Connection;

@@ -1,4 +1,4 @@
-//! What a stream dies of on our side, and the Terminate each fault becomes.
+//! The errors that this side finds, and the Terminate for each.
 
 use core::fmt;
 
@@ -22,7 +22,7 @@ pub enum Fault {
     Protection(ProtectionError),
     /// RFC 5040 section 4.8, layer 0 type 2.
     Operation(OperationError),
-    /// The peer's Terminate is no Terminate; it is never answered with one (RDMAP-086).
+    /// The peer's Terminate is malformed. It is never answered with a Terminate (RDMAP-086).
     MalformedTerminate,
     /// A request or buffer of this side failed, RFC 5040 section 7.1 (1).
     Local,

@@ -1,4 +1,4 @@
-//! Single FPDUs into a batch, and how much of one call's limit is left.
+//! Puts single FPDUs into a batch, and keeps to the limit of one call.
 
 use super::batch::{TxBatch, TxLimit};
 use crate::memory::{Revoked, Span};
@@ -154,8 +154,8 @@ pub(super) fn put_copied(
     Ok(octets)
 }
 
-/// As [`put_copied`] at a position of a stream with markers: they are put in, and the whole is summed, when the payload
-/// is there. Apart, so that what every FPDU goes through stays short.
+/// As [`put_copied`], in a stream with markers. Markers are put in, and the whole is summed, when the payload is there. Not
+/// inlined, so that the code for streams without markers stays short.
 #[inline(never)]
 fn put_marked(
     out: &mut TxBatch,

@@ -1,6 +1,6 @@
-//! The inbound half: FPDUs become placed memory, delivered Receives and Reads to answer.
+//! The inbound half: places payload, delivers Receives, and queues the peer's Reads.
 //!
-//! Every check of a segment comes before its first octet is placed; with CRC on, the whole FPDU is summed before that
+//! All checks of a segment come before its first octet is placed. With CRC on, the sum of the whole FPDU is checked first
 //! (MPA-060).
 
 use super::config::StreamEnd;
@@ -23,14 +23,15 @@ use crate::rdmap::{Opcode, OperationError, ProtectionError, ReadRequest, Termina
 use crate::types::{RemoteAddress, STag};
 
 impl Connection {
-    /// Takes in what the transport received and returns how many octets are done with. The rest, the beginning of an FPDU
-    /// or all that waits behind a stalled Send, has to be handed in again with what comes after it. So an FPDU may come
-    /// in any pieces (MPA-072), and none is handled twice (DDP-011).
+    /// Takes in what the transport received and returns how many octets are done with. The rest is the beginning of an FPDU,
+    /// or everything behind a Send that waits for a Receive: hand it in again, together with what comes after it. So an FPDU
+    /// may come in any pieces (MPA-072), and none is handled twice (DDP-011).
     ///
-    /// Where a Send finds no Receive, [`Event::Stalled`](super::Event::Stalled) is raised.
+    /// A Send takes the oldest Receive of the connection, or one of `receives` if the connection has none. Where both have
+    /// none, [`Event::Stalled`](super::Event::Stalled) is raised.
     ///
-    /// Not to be called before [`Connection::start`]: nothing is taken. After the end everything is, and dropped (DDP-071).
-    /// A Send for which the connection itself has no Receive takes one of `receives`.
+    /// Not to be called before [`Connection::start`]. After the end of the stream all octets are taken and dropped
+    /// (DDP-071).
     pub fn handle_bytes(
         &mut self,
         input: &[u8],
@@ -44,7 +45,7 @@ impl Connection {
         if self.is_stalled() {
             self.receive.current_or_drawn(receives, &self.sizes);
         }
-        // ULPDUs go on without markers, length, PAD and CRC (MPA-073).
+        // DDP gets ULPDUs without markers, length, PAD and CRC (MPA-073).
         let mut at = if self.config.markers.received {
             self.take_marked_frames(input, mem, receives)
         } else {
@@ -66,12 +67,12 @@ impl Connection {
         self.rx.wanted
     }
 
-    /// What arrives is looked at, not dropped.
+    /// What arrives is handled, not dropped.
     pub(super) const fn is_receiving(&self) -> bool {
         matches!(self.phase, Phase::Running) && self.rx.refusal.is_none()
     }
 
-    // Where every FPDU passes a call would show: this, and what Sends go through, have two callers only because of
+    // Inlined, with what Sends go through, because a call per FPDU can be measured. The second caller is the deframer for
     // markers.
     #[inline(always)]
     pub(super) fn handle_ulpdu(
@@ -112,9 +113,10 @@ impl Connection {
                 self.receive_send(opcode, &segment, ulpdu, mem, receives)
             }
         }?;
-        // A message that waits for a Receive opens the fence as well: the client may post it only when it may send.
+        // A message that waits for a Receive lets the Responder send as well: its client may wait for that before it posts
+        // one.
         if !core::mem::replace(&mut self.rx.seen, true) && self.config.role == Role::Responder {
-            self.notices.raise(Notice::Ready, 0, 0); // before the completion it may have caused
+            self.notices.raise(Notice::Ready, 0, 0); // before the completion that the FPDU may have caused
         }
         Ok(handled)
     }
@@ -137,7 +139,7 @@ impl Connection {
                 .check(at, len, Access::RemoteWrite, self.scope)
                 .map_err(write_refused)?;
             let Ok(()) = mem.place(span, segment.payload, end(segment.last)) else {
-                return Err(TaggedError::InvalidSTag.into()); // gone since the check
+                return Err(TaggedError::InvalidSTag.into()); // the memory was revoked since the check
             };
             self.counters.received.payload += u64::from(len);
         }
@@ -176,9 +178,9 @@ impl Connection {
         });
     }
 
-    /// RFC 5040 section 5.2.2: only into the place the oldest Read set aside, and exactly there (RDMAP-030, RDMAP-051),
-    /// in order (RDMAP-095), exactly as many octets as were asked for (RDMAP-036). Returns that place, which a Read of no
-    /// octets has not.
+    /// RFC 5040 section 5.2.2: a Read Response goes exactly where the oldest Read said (RDMAP-030, RDMAP-051), in order
+    /// (RDMAP-095), and has exactly as many octets as were asked for (RDMAP-036). Returns the place, which a Read of no
+    /// octets does not have.
     pub(super) fn check_read_response(
         &self,
         segment: &TaggedSegment<'_>,
@@ -250,7 +252,7 @@ impl Connection {
         }
     }
 
-    /// A segment of QN 0 continues the message under way, or is the next one.
+    /// Checks that a segment of QN 0 continues the message under way, or begins the next one.
     pub(super) fn check_on_send_queue(
         &self,
         opcode: Opcode,
@@ -264,7 +266,7 @@ impl Connection {
         Ok(received)
     }
 
-    /// A segment of QN 1 is the next request, and whole.
+    /// Checks that a segment of QN 1 is the next request and the only segment of it.
     pub(super) fn check_on_request_queue(
         &self,
         segment: &UntaggedSegment<'_>,
@@ -273,7 +275,7 @@ impl Connection {
         self.rx.check_single(segment)
     }
 
-    /// The current Receive is taken by a message whose last segment is here, however short it is (RDMAP-060).
+    /// A message whose last segment is here takes the current Receive, however short the message is (RDMAP-060).
     pub(super) fn take_receive(&mut self) {
         self.rx.stall = None;
         self.rx.send = None;
@@ -332,7 +334,7 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// No Receive is posted: DDP-061, or DDP-075 for as long as the configuration allows.
+    /// No Receive is posted: the stream fails (DDP-061), or waits for as long as the configuration allows (DDP-075).
     pub(super) fn stall(&mut self, ulpdu: &[u8]) -> Result<Handled, Fault> {
         if self.config.receive_wait.is_zero() {
             return Err(UntaggedError::NoBuffer.into());
@@ -347,14 +349,14 @@ impl Connection {
         Ok(Handled::Stalled)
     }
 
-    /// The current Receive ends in error, and the stream with it (RFC 5040 section 7.1).
+    /// The current Receive fails, and the stream with it (RFC 5040 section 7.1).
     fn receive_fails(&mut self, status: WqeStatus, fault: Fault, ulpdu: &[u8]) {
         self.receive.fail(status);
         let about = self.about(ulpdu);
         self.fail_with(fault, about, None);
     }
 
-    /// What can be said about the segment that is being handled: as it came, when it is placed in pieces.
+    /// The headers of the segment that is being handled. Of one that is placed in pieces, those with which it came.
     fn about(&self, ulpdu: &[u8]) -> Option<TerminatedHeaders> {
         match &self.rx.early {
             Some(early) => Some(early.about()),
@@ -362,7 +364,7 @@ impl Connection {
         }
     }
 
-    /// Looks the SGEs of the current Receive up, unless that was done. False when a buffer is not what it has to be.
+    /// Looks the SGEs of the current Receive up, unless that was done. False when a buffer may not be written.
     pub(super) fn find_receive(&mut self, mem: &impl Memory) -> bool {
         if !self.rx.spans.is_empty() {
             return true;
@@ -382,7 +384,7 @@ impl Connection {
         true
     }
 
-    /// Copies a segment into the SGEs of the current Receive. False when a buffer is not what it has to be.
+    /// Copies a segment into the SGEs of the current Receive. False when a buffer may not be written.
     fn place_send(
         &mut self,
         received: u32,
@@ -410,9 +412,8 @@ impl Connection {
         payload.is_empty()
     }
 
-    /// RFC 5040 section 5.2.1, with one of the peer's buffers on QN 1, of which there are as many as agreed (RDMAP-031,
-    /// RDMAP-048, SEC-011). Answered without the client (RDMAP-033), in order (RDMAP-034), behind all that came before
-    /// (RDMAP-096).
+    /// RFC 5040 section 5.2.1. QN 1 has as many buffers as were agreed on (RDMAP-031, RDMAP-048, SEC-011). A Read is
+    /// answered without the client (RDMAP-033), in order (RDMAP-034), and behind everything that came before it (RDMAP-096).
     fn receive_read_request(
         &mut self,
         segment: &UntaggedSegment<'_>,
@@ -424,7 +425,8 @@ impl Connection {
             check_header_length(segment, ReadRequest::LEN)?;
             return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-011
         };
-        // PEER-033, PEER-063: a ready-to-receive message, whatever was agreed on, and outside the client's limit.
+        // PEER-033, PEER-063: the first Read of no octets is a ready-to-receive message, whatever was agreed on, and does
+        // not count against the client's limit.
         let is_ready = !self.rx.seen && self.config.role == Role::Responder && request.size == 0;
         if !is_ready && self.tx.reads_to_answer() >= self.config.limits.ird as usize {
             return Err(UntaggedError::NoBuffer.into()); // RDMAP-049, OPEN-05
@@ -448,7 +450,7 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// A request that may not be answered, once those before it are (RDMAP-034).
+    /// Refuses a request, once those before it are answered (RDMAP-034).
     pub(super) fn refuse_request(&mut self, fault: Fault, ulpdu: &[u8]) -> Result<Handled, Fault> {
         let about = TerminatedHeaders::ulpdu(ulpdu).filter(|_| !self.tx.responses_are_made());
         let Some(about) = about else {
@@ -458,8 +460,8 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// RFC 5040 section 5.4; RDMAP-086: one that is malformed closes the stream without an answer. It takes no buffer,
-    /// so there always is room for it (RDMAP-072).
+    /// RFC 5040 section 5.4. A malformed Terminate closes the stream without an answer (RDMAP-086). A Terminate takes no
+    /// buffer, so there always is room for it (RDMAP-072).
     fn receive_terminate(&mut self, segment: &Segment<'_>) -> Result<Handled, Fault> {
         let Segment::Untagged(segment) = segment else {
             return Err(Fault::MalformedTerminate);

@@ -23,7 +23,8 @@ pub(super) struct Request {
     pub(super) silent: bool,
     pub(super) fence: bool,
     pub(super) inline: bool,
-    /// A Write that is over when the peer has said that it is placed ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
+    /// A Write that is over when the peer has said that it is placed
+    /// ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
     pub(super) confirmed: bool,
     progress: Progress,
     /// Stream offset behind the last FPDU, once that was made.
@@ -64,7 +65,7 @@ pub(super) struct InitiatorQueue {
     pub(super) tail: u64,
     /// Reads started and not done.
     pub(super) open_reads: u32,
-    /// Writes end when they are confirmed; all before this position have been.
+    /// Writes complete when the peer has confirmed them. All before `confirmed` have been.
     confirm_writes: bool,
     confirmed: u64,
 }
@@ -92,7 +93,7 @@ impl InitiatorQueue {
         }
     }
 
-    /// Whether Writes that are posted from here on end only when they are confirmed.
+    /// Whether Writes that are posted from now on complete only when the peer has confirmed them.
     pub(super) const fn confirm_writes(&mut self, confirm: bool) {
         self.confirm_writes = confirm;
     }
@@ -124,8 +125,7 @@ impl InitiatorQueue {
         &self.inline[start..start + self.slots[index].length as usize]
     }
 
-    /// Retires silent successes at the front: they hold their slot until their own processing frees it, and
-    /// nobody fetches them.
+    /// Frees the slots of silent successes at the front, which nobody fetches.
     pub(super) fn retire_silent(&mut self) {
         while self.head < self.done && self.is_silent_success(self.head) {
             self.head += 1;
@@ -148,7 +148,7 @@ impl InitiatorQueue {
         if self.tail - self.head >= self.depth {
             return Err(PostError::QueueFull);
         }
-        // Of no octets there is nothing to be placed.
+        // A Write of no octets places nothing that could be confirmed.
         let confirmed =
             self.confirm_writes && length > 0 && matches!(operation, Operation::Write { .. });
         let index = self.index(self.tail);
@@ -202,7 +202,7 @@ impl InitiatorQueue {
         }
     }
 
-    /// The peer has answered what stands behind all requests before this position: it has placed their data.
+    /// The peer has answered something that was sent behind all requests before this position, so it has placed their data.
     pub(super) fn confirm(&mut self, before: u64) {
         if !self.confirm_writes {
             return;
@@ -224,7 +224,7 @@ impl InitiatorQueue {
         self.finish(at, WqeStatus::Success);
     }
 
-    /// The oldest open request waits for an answer, or would have to.
+    /// The oldest open request cannot complete without an answer of the peer.
     pub(super) fn oldest_is_answered(&self) -> bool {
         self.done < self.tail && {
             let request = self.get(self.done);
@@ -232,8 +232,8 @@ impl InitiatorQueue {
         }
     }
 
-    /// The request to be started next, or under way: the oldest that is not made in full, because messages are made in the
-    /// order they were posted (DDP-045, RDMAP-022, RDMAP-098).
+    /// The oldest request of which not every FPDU is made. Messages are made in the order of their posts (DDP-045,
+    /// RDMAP-022, RDMAP-098).
     pub(super) fn upcoming(&self) -> Option<&Request> {
         (self.next < self.tail).then(|| self.get(self.next))
     }
@@ -252,7 +252,7 @@ impl InitiatorQueue {
 
     /// The transport has taken everything before this stream offset: Sends and Writes are complete (RDMAP-093).
     pub(super) fn sent_up_to(&mut self, sent: u64) {
-        // Local requests are done without having been sent: their slots may be others' by now.
+        // A local request is done without having been sent, and another request may have its slot by now.
         self.unsent = self.unsent.max(self.done);
         while self.unsent < self.next {
             let request = self.get(self.unsent);
@@ -288,8 +288,8 @@ impl InitiatorQueue {
         })
     }
 
-    /// The peer has refused this Write. It handles a stream in order: it has placed the Writes before it, and has dropped what
-    /// the transport has taken behind it, of which nothing was told yet.
+    /// The peer has refused this Write. A peer handles a stream in order: it has placed the Writes before this one, and has
+    /// dropped what came behind it. Requests behind it whose success nobody has fetched yet become flushed.
     pub(super) fn refuse(&mut self, at: u64) {
         self.confirm(at);
         for behind in at + 1..self.next {
@@ -301,7 +301,7 @@ impl InitiatorQueue {
         }
     }
 
-    /// The oldest open Write that has been started and covers so many octets of the peer's memory, at least one.
+    /// The oldest open Write that has been started and covers `octets` of the peer's memory, at least one, from `place` on.
     pub(super) fn open_write_to(&self, place: RemoteAddress, octets: u64) -> Option<u64> {
         (self.done..self.tail.min(self.next + 1)).find(|at| {
             let request = self.get(*at);
@@ -316,7 +316,7 @@ impl InitiatorQueue {
         })
     }
 
-    /// Ends everything that is open, sent or not, one request with a status of its own (DDP-087, RDMAP-085).
+    /// Flushes all open requests, sent or not, except for one that fails with a status of its own (DDP-087, RDMAP-085).
     pub(super) fn flush(&mut self, failed: Option<(u64, WqeStatus)>) {
         for at in self.done..self.tail {
             if self.get(at).progress == Progress::Open {

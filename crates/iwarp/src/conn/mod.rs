@@ -1,10 +1,10 @@
 //! One RDMAP stream over one MPA connection: the state machine.
 //!
-//! A [`Connection`] never fails as a call. What the peer does wrong becomes a queued Terminate and an [`Event`]; what a
-//! request does wrong becomes its completion. Time is an argument of the two calls that need it,
-//! [`Connection::poll_timeout`] and [`Connection::handle_timeout`]. From
-//! [`Connection::start`] on any order of calls is legal: a lazy caller gains latency, never a wrong state. In debug builds a call
-//! panics where the stream that it tells of has not started.
+//! Calls that drive a [`Connection`] do not fail. An error of the peer becomes a queued Terminate and an [`Event`]; an error
+//! of a request becomes the status of its completion. Two calls need the time and have it as an argument:
+//! [`Connection::poll_timeout`] and [`Connection::handle_timeout`]. After [`Connection::start`] the calls may come in any
+//! order; a caller that is slow to call gains latency, never a wrong state. Before the start, a call that reports something
+//! of the stream panics in debug builds.
 //!
 //! ```no_run
 //! # use iwarp::{Connection, Memory, OwnQueue, TxBatch, TxLimit};
@@ -19,10 +19,10 @@
 //! # }
 //! ```
 //!
-//! How it is cut: `connection` has the parts of a connection. `initiator` and `receives` hold work requests, `rx` and `tx` the
-//! state of the two halves. Above it are the calls that drive it: `deframe` cuts the stream into FPDUs, `inbound` takes them in,
-//! `placement` those whose payload is placed while they arrive; `outbound` says what is sent next, `send` makes FPDUs;
-//! `extensions` has both halves of RFC 7306, `end` every way a stream can end.
+//! The modules: `connection` has the parts of a connection. `initiator` and `receives` hold work requests, `rx` and `tx`
+//! the state of the two halves. Above it are the calls that drive it: `deframe` cuts the stream into FPDUs, `inbound` takes
+//! them in, `placement` those whose payload is placed while they arrive; `outbound` says what is sent next, `send` makes
+//! FPDUs; `extensions` has both halves of RFC 7306, `end` every way a stream can end.
 
 mod batch;
 mod config;

@@ -1,8 +1,8 @@
 //! The outbound half: what is sent next, and how far the transport has come. `send` makes the FPDUs, `tx` holds the state.
 //!
-//! Messages go out in the order they were posted (DDP-045, RDMAP-022, RDMAP-069, RDMAP-098), answers in that of their
-//! requests (RDMAP-101), and are never interleaved (PEER-028, OPEN-10); own messages and answers take turns, so that
-//! neither starves the other (SEC-037). Nothing else has a place in the stream (RDMAP-013).
+//! Messages are sent in the order of their posts (DDP-045, RDMAP-022, RDMAP-069, RDMAP-098), answers in the order of their
+//! requests (RDMAP-101). Messages are never interleaved (PEER-028, OPEN-10). Own messages and answers take turns, so that
+//! neither starves the other (SEC-037). The stream has nothing else (RDMAP-013).
 
 use super::batch::{TxBatch, TxLimit};
 use super::connection::Connection;
@@ -12,13 +12,13 @@ use super::tx::{Asker, Source, Step};
 use super::work::Operation;
 use crate::memory::Memory;
 
-/// Writes in a row that one Read confirms at most. A row that fills the initiator queue is confirmed in parts, so that the
-/// client can post on while the rest is under way.
+/// One Read confirms at most this many Writes in a row. So a row that fills the initiator queue is confirmed in parts, and
+/// the client can post on while the rest is under way.
 const WRITES_CONFIRMED: u32 = 16;
 
 impl Connection {
-    /// Appends FPDUs to `out` until the limit or the batch is exhausted or there is nothing to send; returns how many.
-    /// Carries out Binds and Invalidates when they are reached. `out` is empty, or what it holds is of this connection.
+    /// Appends FPDUs to `out` until the limit or the batch is exhausted or nothing is left to send; returns how many.
+    /// Carries out Binds and Invalidates on the way. `out` has to be empty or to hold FPDUs of this connection.
     pub fn poll_transmit(&mut self, mem: &impl Memory, limit: TxLimit, out: &mut TxBatch) -> usize {
         if out.has_outcome() {
             self.handle_transmitted(out);
@@ -44,8 +44,8 @@ impl Connection {
         }
     }
 
-    /// Looks what became of the batch: Sends and Writes of which the transport has taken the last octet are complete, what
-    /// was dropped is made good or fails. Call it when `batch` was handed to the transport.
+    /// Learns from `batch` what became of its FPDUs: a Send or Write completes when the transport has taken its last octet,
+    /// and a request whose FPDUs were dropped fails. Call this after `batch` was handed to the transport.
     pub fn handle_transmitted(&mut self, batch: &mut TxBatch) {
         let outcome = batch.take_outcome();
         self.counters.sent.octets += self.tx.take_transmitted(outcome.taken);
@@ -56,7 +56,7 @@ impl Connection {
         self.settle();
     }
 
-    /// What the next FPDU, or local request, comes from.
+    /// Where the next FPDU, or local request, comes from.
     pub(super) fn next_source(&self) -> Option<Source> {
         match self.phase {
             Phase::Idle | Phase::Closed => return None, // MPA-030
@@ -69,7 +69,7 @@ impl Connection {
             return None;
         }
         if matches!(self.tx.failing, Some(Failing::Cut(_))) {
-            return None; // `settle` ends the stream once all is sent
+            return None; // `settle` ends the stream when everything is sent
         }
         if self.is_fenced() {
             // MPA-031: a local request puts nothing on the wire.
@@ -110,8 +110,8 @@ impl Connection {
         }
     }
 
-    /// The Writes made so far need a Read of their own, and it may be sent: the upcoming request cannot start now, is not
-    /// answered itself, and is no Write that could share a Read with them.
+    /// The Writes made so far need a Read of their own, and the Read may be sent. That is so where the upcoming request
+    /// cannot start now, or confirms nothing and is not a Write that the same Read could confirm.
     #[cold]
     fn confirmation_is_due(&self) -> bool {
         let later = self
@@ -130,7 +130,7 @@ impl Connection {
         self.tx.current.is_some_and(|current| current.offset > 0) && !self.reads_next()
     }
 
-    /// The upcoming request is a Read: each of its parts is a message of its own.
+    /// The upcoming request is a Read, whose parts are messages of their own.
     pub(super) fn reads_next(&self) -> bool {
         self.initiator
             .upcoming()
@@ -152,11 +152,11 @@ impl Connection {
         !request.operation.is_answered() || self.may_read()
     }
 
-    /// One more Read or Atomic may be on the wire (RDMAP-047). The ready-to-receive message is outside the
-    /// client's limit, but a peer that takes one Read at a time has to answer it first.
+    /// One more Read or Atomic may be on the wire (RDMAP-047). A ready-to-receive Read does not count against the client's
+    /// limit, but a peer that takes one Read at a time has to answer it first.
     fn may_read(&self) -> bool {
         if self.rx.peer_closed {
-            return false; // nobody answers it: `settle` flushes it when it is the oldest
+            return false; // the peer will not answer: `settle` flushes the request when it is the oldest
         }
         let ord = self.config.limits.ord as usize;
         let ready = self

@@ -1,10 +1,10 @@
-//! Where in its life a connection is, and what it ends of.
+//! The phases of a connection, and why one fails.
 
 use super::fault::Fault;
 use super::work::WqeStatus;
 use crate::rdmap::Terminate;
 
-/// Where in its life a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Not started.
@@ -19,18 +19,18 @@ pub(super) enum Phase {
     Disconnected,
 }
 
-/// What a stream failed of, for the event.
+/// Why a stream failed, for the event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cause {
     Fault(Fault),
     Terminated(Terminate),
 }
 
-/// A request of ours that will fail, once what stands before it is finished.
+/// A request of ours that fails as soon as everything before it is finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Failing {
-    /// It could not be started: all earlier requests come to their own end first.
+    /// It could not be started. All earlier requests complete first.
     Unstarted(WqeStatus),
-    /// Its memory went away in the middle of the message: what was made before it goes out first.
+    /// Its memory was revoked in the middle of the message. FPDUs made before are sent first.
     Cut(WqeStatus),
 }

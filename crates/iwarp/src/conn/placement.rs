@@ -1,13 +1,12 @@
 //! Payload that goes to its place while its FPDU still arrives.
 //!
-//! An FPDU with a CRC is summed before any of it is placed (MPA-060). Without CRC and markers there is nothing to wait
-//! for once the header is here: all checks of the segment are made then, for its whole length, and the payload follows
-//! as it comes. It is copied from what was received, or the transport reads it straight to its place
-//! ([`Connection::direct_placement`]).
+//! An FPDU with a CRC is summed before any of it is placed (MPA-060). Without CRC and markers, the connection checks the
+//! segment, for its whole length, as soon as its header is here, and places payload as it comes: by a copy of what was
+//! received, or by a read of the transport straight to the place ([`Connection::direct_placement`]).
 //!
-//! Each piece passes the code of an ordinary segment, as if the sender had ended one there, which it may do wherever it
-//! likes. What shows outside is the segment as it came: its header in a Terminate, one FPDU in the counters. Its last
-//! octets stay behind until all of it is here, so that the last word of a message is stored last, and in one piece.
+//! Each piece is handled as a segment of its own: a sender may end a segment wherever it likes. Terminates and counters
+//! show the segment as it came. Its last octets wait until all of it is here, so that the last word of a message is stored
+//! last and in one piece.
 
 use super::connection::Connection;
 use super::early::{Early, KEPT};
@@ -21,7 +20,7 @@ use crate::mpa::fpdu;
 use crate::rdmap::{Opcode, OperationError};
 use crate::types::RemoteAddress;
 
-/// The place where the next octets of the stream belong, for one read of the transport. Dropped unused, it means nothing.
+/// The place where the next octets of the stream belong, for one read of the transport. Dropping it changes nothing.
 #[derive(Debug)]
 pub struct DirectPlacement<'a> {
     connection: &'a mut Connection,
@@ -29,7 +28,8 @@ pub struct DirectPlacement<'a> {
 }
 
 impl DirectPlacement<'_> {
-    /// The place. The memory may be revoked meanwhile: then the octets go to [`Connection::handle_bytes`], which finds out.
+    /// The place. If its memory was revoked meanwhile, read elsewhere and call [`Connection::handle_bytes`], which finds
+    /// out.
     pub const fn place(&self) -> Span {
         self.place
     }
@@ -101,8 +101,8 @@ impl Connection {
         }
     }
 
-    /// `input` is the front of an FPDU of `octets`, more than are here. If it can be placed as it comes, that begins;
-    /// returns how much of it is done with.
+    /// `input` is the front of an FPDU of `octets`, and shorter. Begins to place the FPDU, if that is possible; returns how
+    /// many octets of `input` are done with.
     pub(super) fn begin_early(
         &mut self,
         input: &[u8],
@@ -122,8 +122,8 @@ impl Connection {
         payload_at + self.continue_early(&input[payload_at..], mem)
     }
 
-    /// The checks of a whole segment, of which the header is here. What does not pass, or is of another kind, waits for
-    /// its end, and is answered then.
+    /// Checks a whole segment, of which the header is here. One that does not pass, or is of a kind that is not placed
+    /// early, is handled when all of it is here.
     fn early(
         &mut self,
         input: &[u8],
@@ -175,8 +175,7 @@ impl Connection {
         Some(Early { target, ..early })
     }
 
-    /// Places what has come of the FPDU under way; returns how many octets are done with. Once it is whole, none is under
-    /// way any more.
+    /// Places what has come of the FPDU under way, if one is; returns how many octets are done with.
     pub(super) fn continue_early(&mut self, input: &[u8], mem: &impl Memory) -> usize {
         let Some(early) = self.rx.early else {
             return 0;
@@ -194,7 +193,7 @@ impl Connection {
             }
         }
         if whole {
-            // Unless it was the piece that ended the stream.
+            // The last piece may have ended the stream, and the FPDU with it.
             if self.rx.early.take().is_some() {
                 self.rx.wanted = fpdu::MIN_LEN;
             }
@@ -219,7 +218,7 @@ impl Connection {
             (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
             (_, Segment::Tagged(segment)) => self.receive_read_response(&segment, &[], mem),
             (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
-                // It has its Receive since it began.
+                // The Send has had its Receive since it began.
                 self.receive_send(opcode, &segment, &[], mem, OwnQueue)
             }
             (_, Segment::Untagged(_)) => {

@@ -1,7 +1,7 @@
 //! The Receives of a connection: its own queue, and sources that several connections share.
 //!
-//! A shared Receive becomes the connection's own when a message needs it, and from there on has the life of one that was
-//! posted to the connection: it is filled, fails or is flushed there, once, and completes there.
+//! When a message needs a shared Receive, the Receive becomes the connection's own. From then on it is as one that was
+//! posted to the connection: it completes there, filled, failed or flushed, and once.
 
 use super::config::QueueSizes;
 use super::ring::{slot_of, slots_for};
@@ -13,12 +13,12 @@ use crate::types::{STag, Sge};
 /// A handle, which is cheap to copy; for a queue that connections of several threads share, a reference to the queue and the
 /// name of the connection that asks.
 pub trait ReceiveSource: Copy {
-    /// Hands the Receive that was posted first to [`ReceiveSlot::fill`], and takes it out of the queue; or does nothing where
-    /// there is none.
+    /// Hands the Receive that was posted first to [`ReceiveSlot::fill`], and takes it out of the queue; or does nothing
+    /// where there is none.
     ///
     /// A connection that gets none waits, with [`Event::Stalled`](super::Event::Stalled) where a whole Send is here. It asks
-    /// again when [`handle_bytes`](super::Connection::handle_bytes) is called again. So a source that finds no Receive notes who
-    /// has asked, before it lets go of its lock; whoever posts the next Receive has that connection driven.
+    /// again when [`handle_bytes`](super::Connection::handle_bytes) is called again. So a source that finds no Receive notes
+    /// who has asked, before it lets go of its lock; whoever posts the next Receive has that connection driven.
     fn draw(self, slot: ReceiveSlot<'_>);
 }
 
@@ -122,7 +122,7 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Takes a shared Receive in, however many completions wait to be fetched.
+    /// Takes a shared Receive in. There is room for it, however many completions nobody has fetched yet.
     fn take_in(&mut self, context: u64, sges: &[Sge], length: u32) {
         debug_assert!(self.done == self.tail, "a Receive is there already");
         if self.tail - self.head == self.slots.len() as u64 {
@@ -131,7 +131,7 @@ impl ReceiveQueue {
         self.push(context, sges, length);
     }
 
-    /// Twice the slots. All Receives in them are done, or none would be drawn: their SGEs are not looked at any more.
+    /// Doubles the slots. All Receives in them are done, because a connection draws only then, so their SGEs are not copied.
     #[cold]
     fn grow(&mut self) {
         let slots = 2 * self.slots.len();

@@ -1,4 +1,4 @@
-//! Rings: positions that only grow, in a power of two of slots.
+//! Rings of a power of two of slots. Positions only grow.
 
 /// Slots for a queue of this depth: a power of two, so that no look at a request costs a division.
 pub(super) const fn slots_for(depth: u32) -> usize {

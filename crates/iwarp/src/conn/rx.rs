@@ -16,7 +16,7 @@ use crate::types::STag;
 /// State of the inbound half.
 #[derive(Debug)]
 pub(super) struct Rx {
-    /// Next message number of QN 0; queues and directions count by themselves (DDP-033).
+    /// Next message number of QN 0. Each queue and each direction has numbers of its own (DDP-033).
     pub(super) send_msn: u32,
     /// Next message number of QN 1.
     pub(super) read_msn: u32,
@@ -28,7 +28,7 @@ pub(super) struct Rx {
     pub(super) tagged: Option<TaggedUnderWay>,
     /// Buffers of the current Receive, once the first payload has come.
     pub(super) spans: Vec<Span>,
-    /// The FPDU that is placed as it comes, if its end is not here.
+    /// The FPDU that is placed while it arrives, until its end is here.
     pub(super) early: Option<Early>,
     /// A good FPDU has come.
     pub(super) seen: bool,
@@ -37,13 +37,13 @@ pub(super) struct Rx {
     /// The peer's FIN has come, or waits behind a stalled message.
     pub(super) peer_closed: bool,
     pub(super) end_waits: bool,
-    /// A Read Request that is refused once the earlier ones are answered (RDMAP-034); what follows it is dropped.
+    /// A Read Request that is refused once the earlier ones are answered (RDMAP-034). What follows it is dropped.
     pub(super) refusal: Option<(Fault, TerminatedHeaders)>,
     /// Why the stream failed.
     pub(super) cause: Option<Cause>,
     /// Position in the stream of the first octet handed in, as markers count it.
     pub(super) origin: u64,
-    /// The ULPDU of an FPDU with markers inside; holds nothing between two calls.
+    /// The ULPDU of an FPDU with markers inside. Empty between two calls.
     pub(super) unmarked: Vec<u8>,
 }
 
@@ -61,10 +61,10 @@ pub(super) struct TaggedUnderWay {
     pub(super) to: u64,
 }
 
-/// An inbound Send waits for a Receive.
+/// The wait of an inbound Send for a Receive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stall {
-    /// When the owner was told of the wait and said what time it was.
+    /// When the owner first named the time after the wait had begun.
     pub(super) since: Option<Instant>,
     pub(super) about: Option<TerminatedHeaders>,
 }
@@ -108,7 +108,7 @@ impl Rx {
         self.atomic_msn = self.atomic_msn.wrapping_add(1);
     }
 
-    /// An Atomic Response is the next one, whole, and stands inside no other untagged message.
+    /// Checks that an Atomic Response is the next one, has one segment, and stands inside no other untagged message.
     pub(super) fn check_atomic_response(
         &self,
         segment: &UntaggedSegment<'_>,
@@ -117,7 +117,7 @@ impl Rx {
         self.check_single(segment)
     }
 
-    /// A message of one segment, inside no other untagged message.
+    /// Checks that a message has one segment and stands inside no other untagged message.
     pub(super) const fn check_single(
         &self,
         segment: &UntaggedSegment<'_>,
@@ -136,7 +136,8 @@ impl Rx {
         self.send.map_or(0, |send| send.received)
     }
 
-    /// Of the current Receive's buffers the one with octet `at` of the message, from there on; none behind the last one.
+    /// The buffer of the current Receive that takes octet `at` of the message, from this octet on. `None` behind the last
+    /// buffer.
     pub(super) fn rest_of_sge(&self, at: u32) -> Option<Span> {
         let mut skip = at;
         for span in &self.spans {
@@ -148,7 +149,7 @@ impl Rx {
         None
     }
 
-    /// So much of a Send has come, and not all.
+    /// `received` octets of a Send have come, and more follow.
     pub(super) const fn send_goes_on(&mut self, opcode: Opcode, received: u32) {
         self.send = Some(SendUnderWay { opcode, received });
     }
@@ -163,8 +164,8 @@ impl Rx {
         self.stall.is_some()
     }
 
-    /// When the Send that found no Receive has waited for `wait`, which begins `now` unless it has begun. `None` where the
-    /// wait has no end, or an end that the clock cannot name.
+    /// When the Send that found no Receive will have waited for `wait`. The wait begins `now`, unless it has begun before.
+    /// `None` if the clock cannot name its end.
     pub(super) fn deadline(&mut self, now: Instant, wait: Duration) -> Option<Instant> {
         let since = self.stall.as_mut()?.since.get_or_insert(now);
         since.checked_add(wait)
@@ -174,14 +175,14 @@ impl Rx {
         self.stall.and_then(|stall| stall.about)
     }
 
-    /// No more messages: what is half received stays so.
+    /// Takes in no more messages. Those received in part stay so.
     pub(super) fn stop(&mut self) {
         self.send = None;
         self.tagged = None;
         self.early = None;
         self.stall = None;
         self.refusal = None;
-        // What the end waited for is dropped.
+        // The end of the stream waited behind octets that are dropped now.
         self.peer_closed |= core::mem::take(&mut self.end_waits);
         self.wanted = 1;
     }
@@ -191,8 +192,8 @@ impl Rx {
     }
 }
 
-/// The queue, the number and the offset of an untagged segment (DDP-022, DDP-060, DDP-062, DDP-064, DDP-077; the opcode's
-/// queue, RDMAP-005, RDMAP-006).
+/// Checks the queue, the number and the offset of an untagged segment (DDP-022, DDP-060, DDP-062, DDP-064, DDP-077; the
+/// opcode's queue, RDMAP-005, RDMAP-006).
 pub(super) fn check_untagged(
     segment: &UntaggedSegment<'_>,
     (qn, msn, mo): (Qn, u32, u32),
@@ -209,8 +210,8 @@ pub(super) fn check_untagged(
     Ok(())
 }
 
-/// The untagged buffer that RDMAP itself keeps for a message without ULP payload is as long as the header of that message
-/// (RFC 5040 sections 4.2 and 5.2.1). A longer message does not fit its buffer: RFC 5041 section 7.1, check 4 (RDMAP-011,
+/// Checks that a message without ULP payload ends with its header. RDMAP's own untagged buffer for it is as long as the
+/// header (RFC 5040 sections 4.2 and 5.2.1), and a longer message does not fit: RFC 5041 section 7.1, check 4 (RDMAP-011,
 /// DDP-063).
 pub(super) const fn check_header_length(
     segment: &UntaggedSegment<'_>,

@@ -1,4 +1,4 @@
-//! FPDUs from requests, from the peer's Reads and from faults. `tx` says which comes next.
+//! Makes FPDUs from requests, from the peer's Reads and from faults. `outbound` says which comes next.
 
 use super::batch::{MAX_PARTS, TxBatch};
 use super::connection::Connection;
@@ -12,10 +12,10 @@ use crate::mpa::{Crc, Ready, fpdu, marker};
 use crate::rdmap::{Opcode, ProtectionError, ReadRequest, Terminate, TerminateCode, control};
 use crate::types::{RemoteAddress, STag, Sge};
 
-/// Payload below this is copied next to its header; from here on it has an I/O vector of its own, where it may.
+/// Payload shorter than this is copied next to its header. Longer payload is read in place, where that is allowed.
 const COPIED_BELOW: u32 = 4096;
 
-/// What an empty tagged message names: adapters refuse STag 0 even there (PEER-035).
+/// What an empty tagged message names. Adapters refuse STag 0 even there (PEER-035).
 const NOWHERE: RemoteAddress = RemoteAddress {
     stag: STag(1),
     to: 0,
@@ -31,7 +31,7 @@ enum Message {
 }
 
 impl Connection {
-    /// The upcoming request: begins it if need be, and makes its next FPDU; a local one is carried out.
+    /// Makes the next FPDU of the upcoming request, or carries a local request out.
     pub(super) fn send_own(
         &mut self,
         mem: &impl Memory,
@@ -65,14 +65,14 @@ impl Connection {
         self.send_segment(message, mem, budget, out)
     }
 
-    /// How far the upcoming request has come. One that has not begun begins: its buffers are checked. `None` when they are not
-    /// what they have to be.
+    /// How far the upcoming request has come. If it has not begun, its buffers are checked and it begins; `None` when a
+    /// buffer does not pass.
     #[inline(never)]
     pub(super) fn begun(&mut self, mem: &impl Memory, need: LocalAccess) -> Option<Current> {
         self.begun_here(mem, need)
     }
 
-    /// As [`begun`](Self::begun), where every Send and Write passes: a call would show.
+    /// As [`begun`](Self::begun), inlined for Sends and Writes, because a call per FPDU can be measured.
     #[inline(always)]
     fn begun_here(&mut self, mem: &impl Memory, need: LocalAccess) -> Option<Current> {
         if self.tx.current.is_some() {
@@ -86,7 +86,7 @@ impl Connection {
         self.tx.spans.clear();
         for sge in self.initiator.sges(at) {
             let span = match sge.length {
-                0 => Ok(Span::new(0, 0, 0, 0, 0)), // holds the place, never used
+                0 => Ok(Span::new(0, 0, 0, 0, 0)), // only counts, is never read
                 _ => mem.check_local(*sge, need, self.scope.pd),
             };
             let Ok(span) = span else {
@@ -114,8 +114,9 @@ impl Connection {
         Step::Again
     }
 
-    /// The next segment of the Send or Write under way: all of it, in rising order (DDP-042, DDP-046), a message of no
-    /// length in one (DDP-043). One request is one message (RDMAP-012), a Write to one STag (RDMAP-020).
+    /// Makes the next segment of the Send or Write under way. Segments cover the message in rising order (DDP-042, DDP-046);
+    /// a message of no octets has one (DDP-043). One request is one message (RDMAP-012), a Write goes to one STag
+    /// (RDMAP-020).
     fn send_segment(
         &mut self,
         message: Message,
@@ -236,7 +237,8 @@ impl Connection {
         self.tx.response_turn = true;
     }
 
-    /// The next Read Request of the Read under way: one for each SGE (RDMAP-053), one for an empty Read.
+    /// Makes the next Read Request of the Read under way. Each SGE that is not empty has one (RDMAP-053), a Read of no
+    /// octets has one.
     fn send_read_request(
         &mut self,
         remote: RemoteAddress,
@@ -354,8 +356,8 @@ impl Connection {
         Step::Again
     }
 
-    /// A Read of no octets behind the Writes made so far: the peer answers it when it has placed them (RFC 5040
-    /// section 5.5).
+    /// Makes a Read of no octets behind the Writes made so far. The peer answers when it has placed them (RFC 5040 section
+    /// 5.5).
     #[cold]
     #[inline(never)]
     pub(super) fn send_confirmation(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
@@ -391,8 +393,8 @@ impl Connection {
         made
     }
 
-    /// The next segment of the answer to the peer's oldest Read (RFC 5040 section 5.2.2); to one of no octets, it is a
-    /// header alone (RDMAP-040).
+    /// Makes the next segment of the answer to the peer's oldest Read (RFC 5040 section 5.2.2). The answer to a Read of no
+    /// octets is a header alone (RDMAP-040).
     pub(super) fn send_response(
         &mut self,
         mem: &impl Memory,
@@ -515,7 +517,7 @@ impl Connection {
         self.counters.sent.payload += u64::from(payload);
     }
 
-    /// Payload may not be read in place: its sum, a capture, or markers in the middle of it need a private copy.
+    /// Payload is not read in place, because a CRC, a capture or markers in the middle need a private copy.
     const fn must_copy(&self) -> bool {
         self.tx.copies
     }
@@ -530,7 +532,7 @@ impl Connection {
     }
 }
 
-/// An FPDU was to be made from a source that has nothing: `next_source` does not choose such a one.
+/// Nothing is there to make an FPDU from. `next_source` never chooses such a source.
 #[cold]
 fn out_of_turn() -> Step {
     debug_assert!(false, "nothing is there to be sent");
@@ -541,8 +543,8 @@ fn out_of_turn() -> Step {
 const TERMINATE_HEADER: UntaggedHeader =
     UntaggedHeader::new(true, control(Opcode::Terminate), 0, Qn::TERMINATE, 1, 0);
 
-/// A whole FPDU with a Terminate without headers, for a side that ends the stream before it has a connection to end: the
-/// Initiator that cannot live with a Reply, 2/0/05 to 2/0/07 (RFC 6581 sections 8 and 9).
+/// A whole FPDU with a Terminate without headers, for an Initiator that has no [`Connection`] yet: it ends the stream
+/// because it cannot accept the Reply, 2/0/05 to 2/0/07 (RFC 6581 sections 8 and 9).
 ///
 /// `crc` and `markers` are what the two start-up frames ask for in this direction (MPA2-037).
 pub fn terminate_frame(code: TerminateCode, crc: bool, markers: bool) -> Vec<u8> {

@@ -4,8 +4,7 @@ use super::fault::Included;
 use crate::ddp::Header;
 use crate::rdmap::{Opcode, ReadRequest, Terminate};
 
-/// The headers of an inbound message that something was wrong with (DDP-072); what was wrong is the
-/// [`Fault`](super::Fault).
+/// The headers of a faulty inbound message (DDP-072). The [`Fault`](super::Fault) says what was wrong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TerminatedHeaders {
     pub(super) header: Header,
@@ -15,7 +14,7 @@ pub(super) struct TerminatedHeaders {
 }
 
 impl TerminatedHeaders {
-    /// What can be said about a ULPDU.
+    /// The headers of a ULPDU, if it has them.
     pub(super) fn ulpdu(ulpdu: &[u8]) -> Option<Self> {
         let (header, rest) = Header::split(ulpdu).ok()?;
         let is_read = Opcode::parse(header.ulp_control()) == Ok(Opcode::ReadRequest);

@@ -23,14 +23,14 @@ const _: () = assert!(ATOMIC_REQUEST_LEN as usize == UntaggedHeader::LEN + Atomi
 pub(super) struct Tx {
     /// The ready-to-receive message, until it is made.
     pub(super) ready: Option<Ready>,
-    /// It has been asked for.
+    /// The ready-to-receive message has been asked for.
     ready_asked: bool,
     pub(super) send_msn: u32,
     pub(super) read_msn: u32,
     pub(super) atomic_msn: u32,
     /// How far the request under way has come.
     pub(super) current: Option<Current>,
-    /// Its buffers, checked.
+    /// The checked buffers of the request under way.
     pub(super) spans: Vec<Span>,
     /// Our Reads and Atomics on the wire, in order.
     pub(super) reads: VecDeque<Outbound>,
@@ -42,7 +42,7 @@ pub(super) struct Tx {
     pub(super) runs: VecDeque<Run>,
     /// Writes made since the last Request whose answer will confirm them.
     pub(super) unconfirmed: u32,
-    /// An answer goes before the next own message.
+    /// An answer is sent before the next message of our own.
     pub(super) response_turn: bool,
     /// Octets of the stream made, and taken by the transport.
     pub(super) handed: u64,
@@ -64,7 +64,7 @@ pub(super) struct Last {
 pub(super) struct Current {
     /// Octets of the request done.
     pub(super) offset: u32,
-    /// The SGE that goes on, and octets of it done.
+    /// The SGE to go on with, and how many octets of it are done.
     pub(super) part: usize,
     pub(super) skip: u32,
 }
@@ -78,7 +78,7 @@ pub(super) struct Outbound {
     pub(super) span: Option<Span>,
     pub(super) size: u32,
     pub(super) received: u32,
-    /// The last one of its request.
+    /// The last Read of its request.
     pub(super) last: bool,
     /// An Atomic, of this identifier.
     pub(super) atomic: Option<u32>,
@@ -91,7 +91,7 @@ pub(super) enum Asker {
     Ready,
     /// The request at this position.
     Request(u64),
-    /// A Read of no octets: when it is answered, the Writes before this position are placed.
+    /// A Read of no octets. When the peer answers it, the peer has placed the Writes before this position.
     Confirmation(u64),
 }
 
@@ -128,14 +128,14 @@ pub(super) struct Response {
     pub(super) made: u32,
 }
 
-/// FPDUs of one answer in a row, each with the same payload but perhaps the last.
+/// FPDUs of one answer in a row. All have the same length of payload, except perhaps the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) inbound: Inbound,
-    /// Where it stands in the stream.
+    /// Where the run stands in the stream.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The answer's octets before it, and in each FPDU.
+    /// Octets of the answer before the run, and in each of its FPDUs.
     pub(super) made: u32,
     pub(super) chunk: u32,
 }
@@ -204,7 +204,7 @@ impl Tx {
         matches!(self.terminate, Some(Last { made_at: None, .. }))
     }
 
-    /// Takes a request of the peer, behind those before: they are answered in the order they came (RDMAP-101, RDMAPX-013).
+    /// Queues a request of the peer. Requests are answered in the order in which they came (RDMAP-101, RDMAPX-013).
     pub(super) fn answer(&mut self, inbound: Inbound) {
         self.atomics += usize::from(matches!(inbound.asked, Asked::Atomic(_)));
         self.responses.push_back(Response { inbound, made: 0 });
@@ -212,7 +212,7 @@ impl Tx {
 
     /// Reads of the peer that count against its limit.
     pub(super) fn reads_to_answer(&self) -> usize {
-        // The ready-to-receive message came first of all.
+        // The ready-to-receive message came first, and does not count.
         let ready = self
             .responses
             .front()
@@ -220,7 +220,7 @@ impl Tx {
         self.responses.len() - self.atomics - usize::from(ready)
     }
 
-    /// Atomics of the peer, which count by themselves (RDMAPX-006).
+    /// Atomics of the peer, which have a limit of their own (RDMAPX-006).
     pub(super) const fn atomics_to_answer(&self) -> usize {
         self.atomics
     }
@@ -237,7 +237,7 @@ impl Tx {
         self.responses.is_empty()
     }
 
-    /// Nothing is to be made but the client's requests.
+    /// Only the client's requests can be sent next.
     pub(super) fn has_only_requests(&self) -> bool {
         self.responses.is_empty() && self.ready.is_none() && self.unconfirmed == 0
     }
@@ -260,7 +260,7 @@ impl Tx {
         self.handed == self.sent
     }
 
-    /// Nothing is under way, nothing is to be made, all is sent.
+    /// Everything was made and sent.
     pub(super) fn is_drained(&self) -> bool {
         self.is_all_sent()
             && self.ready.is_none()
@@ -269,7 +269,7 @@ impl Tx {
             && !self.terminate_is_due()
     }
 
-    /// Our own requests are gone.
+    /// Forgets our own requests.
     pub(super) fn give_up_requests(&mut self) {
         self.current = None;
         self.failing = None;
@@ -278,7 +278,7 @@ impl Tx {
         self.unconfirmed = 0;
     }
 
-    /// Nothing more is made, but for the Terminate.
+    /// Makes nothing more, except for the Terminate.
     pub(super) fn stop(&mut self) {
         self.give_up_requests();
         self.ready = None;
@@ -310,7 +310,7 @@ impl Tx {
         octets
     }
 
-    /// The answer whose FPDU would have been sent next, as a Terminate tells of it (RDMAP-079).
+    /// What a Terminate says about the answer whose FPDU would have been sent next (RDMAP-079).
     pub(super) fn response_at_head(&self) -> Option<TerminatedHeaders> {
         let run = self
             .runs
@@ -321,7 +321,7 @@ impl Tx {
         Some(run.inbound.about(run.made + before * run.chunk))
     }
 
-    /// Notes that the FPDU made last, up to `self.handed`, carries `len` octets of this answer in place.
+    /// Notes that the FPDU made last, which ends at `self.handed`, has `len` octets of this answer, read in place.
     pub(super) fn note_run(&mut self, response: &Response, len: u32, start: u64) {
         if let Some(run) = self.runs.back_mut() {
             let whole = u64::from(response.made - run.made.min(response.made));

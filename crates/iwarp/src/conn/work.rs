@@ -38,8 +38,8 @@ pub enum Operation<D = ()> {
         /// Where it goes.
         remote: RemoteAddress,
     },
-    /// RDMA Read, RFC 5040 section 5.2. Each SGE becomes a Read of its own on the wire, because a Read Request names one sink
-    /// (RDMAP-053).
+    /// RDMA Read, RFC 5040 section 5.2. Each SGE becomes a Read of its own on the wire, because a Read Request names one
+    /// sink (RDMAP-053).
     Read {
         /// Where the data goes, in order.
         sink: D,
@@ -102,8 +102,8 @@ impl<D> Operation<D> {
         )
     }
 
-    /// Puts the operation into `slot`, and returns its octets apart. Each kind is written by itself: only as much is copied as
-    /// it has.
+    /// Puts the operation into `slot`, and returns its octets apart. Each kind is written by itself: only as much is copied
+    /// as it has.
     #[inline(always)]
     pub(super) fn store(self, slot: &mut Operation) -> Option<D> {
         match self {
