@@ -5,8 +5,9 @@
 //! may collect what its children define: a `pub use` makes no file depend on another, unless the file also uses the name
 //! itself. Several modules in one file count as one. Code that is compiled for tests or for models alone is left out.
 //!
-//! Calls of methods are not resolved: `value.method()` depends on nothing by itself, even where the `impl` block stands in
-//! another file than the type. Whoever obtained the value has named its type, or a function that returns it.
+//! An `impl` block may stand in another file than its type. `Type::function`, and within the `impl` blocks of a type `Self::function`
+//! and `self.method()`, depend on the file that has the function. The type of any other value is not known here, so other calls
+//! of methods count for nothing by themselves. Whoever obtained the value has named its type, or a function that returns it.
 //!
 //! What a macro or an attribute is given counts where it looks like a path.
 
@@ -32,6 +33,8 @@ struct Module {
     globs: Vec<Names>,
     /// What the code names, and what it brings in for itself.
     mentions: BTreeSet<Names>,
+    /// The functions of `impl` blocks without a trait, by the path of the type.
+    functions: Vec<(Names, BTreeSet<String>)>,
     /// The names of the methods it calls.
     methods: BTreeSet<String>,
     has_unsafe: bool,
@@ -40,10 +43,17 @@ struct Module {
 /// What a path stands for.
 #[derive(Debug, PartialEq, Eq)]
 enum Meaning {
-    /// Something that this file of the crate defines.
-    Here(usize),
+    /// Something that this file of the crate defines: a module, or an item and perhaps a part of the item.
+    Here(usize, Option<Part>),
     /// Something of another crate, or a name that no module defines.
     Elsewhere(Names),
+}
+
+/// An item, by the path of its module and its name, with what the path has behind it: an associated function, a variant.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    item: (Names, String),
+    behind: Option<String>,
 }
 
 /// The modules of one crate.
@@ -51,6 +61,8 @@ enum Meaning {
 pub struct Crate {
     files: Vec<PathBuf>,
     modules: BTreeMap<Names, Module>,
+    /// Which files have the functions of which item.
+    functions: BTreeMap<(Names, String), BTreeMap<String, usize>>,
 }
 
 impl Crate {
@@ -86,7 +98,21 @@ impl Crate {
     pub fn read(root: &Path) -> Self {
         let mut found = Self::default();
         found.read_file(root, &root.with_file_name(""), Vec::new());
+        found.functions = found.all_functions();
         found
+    }
+
+    fn all_functions(&self) -> BTreeMap<(Names, String), BTreeMap<String, usize>> {
+        let mut all = BTreeMap::<_, BTreeMap<_, _>>::new();
+        for (at, module) in &self.modules {
+            for (path, names) in &module.functions {
+                if let Meaning::Here(_, Some(part)) = self.resolve(at, path) {
+                    let functions = all.entry(part.item).or_default();
+                    functions.extend(names.iter().map(|name| (name.clone(), module.file)));
+                }
+            }
+        }
+        all
     }
 
     /// The files, in the order in which they were found.
@@ -123,7 +149,7 @@ impl Crate {
         // A name that a macro defines is not seen: then the module itself has it.
         let file = self.modules.get(base).map(|module| module.file);
         self.find(base, rest, depth)
-            .or(file.map(Meaning::Here))
+            .or(file.map(|file| Meaning::Here(file, None)))
             .unwrap_or_else(|| elsewhere(path))
     }
 
@@ -135,15 +161,19 @@ impl Crate {
         }
         let module = self.modules.get(at)?;
         let Some(name) = path.first() else {
-            return Some(Meaning::Here(module.file));
+            return Some(Meaning::Here(module.file, None));
         };
         let child = [at, &path[..1]].concat();
         if let Some(inner) = self.modules.get(&child) {
             let found = self.find(&child, &path[1..], depth + 1);
-            return Some(found.unwrap_or(Meaning::Here(inner.file)));
+            return Some(found.unwrap_or(Meaning::Here(inner.file, None)));
         }
         if module.items.contains(name) {
-            return Some(Meaning::Here(module.file));
+            let part = Part {
+                item: (at.to_vec(), name.clone()),
+                behind: path.get(1).cloned(),
+            };
+            return Some(Meaning::Here(module.file, Some(part)));
         }
         if let Some(from) = module.imports.get(name) {
             let path = [&from[..], &path[1..]].concat();
@@ -173,8 +203,9 @@ impl Crate {
         self.modules.get_key_value(&found).map(|(path, _)| path)
     }
 
-    /// Which file takes something from which, and what: by pairs of numbers into [`files`](Self::files).
-    fn arrows(&self) -> BTreeMap<(usize, usize), BTreeSet<String>> {
+    /// Which file takes something from which, and what: by pairs of numbers into [`files`](Self::files). The functions of a unit
+    /// count as if they stood beside its type.
+    fn arrows(&self, units: &[&str]) -> BTreeMap<(usize, usize), BTreeSet<String>> {
         let mut arrows = BTreeMap::<_, BTreeSet<_>>::new();
         for (at, module) in &self.modules {
             for path in &module.mentions {
@@ -183,12 +214,20 @@ impl Crate {
                     let child = [&at[..], path].concat();
                     self.modules.contains_key(&child)
                 };
-                if let Meaning::Here(to) = self.resolve(at, path)
-                    && to != module.file
-                    && !is_variable
-                {
-                    let names = arrows.entry((module.file, to)).or_default();
-                    names.insert(path.join("::"));
+                let Meaning::Here(file, part) = self.resolve(at, path) else {
+                    continue;
+                };
+                let function = part.and_then(|Part { item, behind }| {
+                    let functions = self.functions.get(&item)?;
+                    let name = [&item.0[..], &[item.1]].concat().join("::");
+                    let function = functions.get(&behind?).copied();
+                    function.filter(|_| !units.contains(&name.as_str()))
+                });
+                for to in [Some(file), function].into_iter().flatten() {
+                    if to != module.file && !is_variable {
+                        let names = arrows.entry((module.file, to)).or_default();
+                        names.insert(path.join("::"));
+                    }
                 }
             }
         }
@@ -196,8 +235,11 @@ impl Crate {
     }
 
     /// The groups of files that depend on each other in a circle.
-    pub fn circles(&self) -> Vec<Circle<'_>> {
-        let arrows = self.arrows();
+    ///
+    /// `units` are types, by their paths from the crate's root, whose `impl` blocks may stand in several files that call each
+    /// other: their functions count as if they stood beside the type.
+    pub fn circles(&self, units: &[&str]) -> Vec<Circle<'_>> {
+        let arrows = self.arrows(units);
         let reach: Vec<_> = (0..self.files.len())
             .map(|from| reachable(&arrows, from))
             .collect();

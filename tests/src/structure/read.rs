@@ -46,6 +46,7 @@ impl Crate {
             }
         }
         module.mentions = code.paths;
+        module.functions = code.functions;
         module.methods = code.methods;
         module.has_unsafe = code.has_unsafe;
         for import in code.imports {

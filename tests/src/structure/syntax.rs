@@ -23,10 +23,21 @@ pub(super) struct Code {
     pub(super) paths: BTreeSet<Names>,
     pub(super) imports: Vec<Import>,
     pub(super) methods: BTreeSet<String>,
+    /// The functions of `impl` blocks without a trait, by the path of the type.
+    pub(super) functions: Vec<(Names, BTreeSet<String>)>,
     pub(super) has_unsafe: bool,
+    /// The type that `Self` stands for.
+    own: Option<Names>,
 }
 
 impl Code {
+    /// Notes that a function of the type that `Self` stands for is used.
+    fn use_own(&mut self, function: String) {
+        if let Some(own) = &self.own {
+            self.paths.insert([&own[..], &[function]].concat());
+        }
+    }
+
     /// What looks like a path in what a macro or an attribute is given.
     fn scan(&mut self, tokens: TokenStream) {
         let mut path = Names::new();
@@ -164,7 +175,11 @@ impl<'a> Visit<'a> for Code {
     fn visit_path(&mut self, path: &'a syn::Path) {
         let first = path.leading_colon.as_ref().map(|_| String::new());
         let names = path.segments.iter().map(|name| name.ident.to_string());
-        self.paths.insert(first.into_iter().chain(names).collect());
+        let names: Names = first.into_iter().chain(names).collect();
+        match &names[..] {
+            [own, function, ..] if own == "Self" => self.use_own(function.clone()),
+            _ => drop(self.paths.insert(names)),
+        }
         visit::visit_path(self, path);
     }
 
@@ -187,6 +202,9 @@ impl<'a> Visit<'a> for Code {
 
     fn visit_expr_method_call(&mut self, call: &'a syn::ExprMethodCall) {
         self.methods.insert(call.method.to_string());
+        if matches!(&*call.receiver, syn::Expr::Path(value) if value.path.is_ident("self")) {
+            self.use_own(call.method.to_string());
+        }
         visit::visit_expr_method_call(self, call);
     }
 
@@ -202,7 +220,20 @@ impl<'a> Visit<'a> for Code {
 
     fn visit_item_impl(&mut self, item: &'a syn::ItemImpl) {
         self.has_unsafe |= item.unsafety.is_some();
+        let own = path_of(&item.self_ty);
+        if let Some(own) = &own
+            && item.trait_.is_none()
+        {
+            let functions = item.items.iter().filter_map(|item| match item {
+                syn::ImplItem::Fn(item) => Some(item.sig.ident.to_string()),
+                syn::ImplItem::Const(item) => Some(item.ident.to_string()),
+                _ => None,
+            });
+            self.functions.push((own.clone(), functions.collect()));
+        }
+        let outer = std::mem::replace(&mut self.own, own);
         visit::visit_item_impl(self, item);
+        self.own = outer;
     }
 
     fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
@@ -214,6 +245,21 @@ impl<'a> Visit<'a> for Code {
         self.has_unsafe = true;
         visit::visit_item_foreign_mod(self, item);
     }
+}
+
+/// The path of a type, or of the trait of `dyn Trait`.
+fn path_of(of: &syn::Type) -> Option<Names> {
+    let path = match of {
+        syn::Type::Path(of) => &of.path,
+        syn::Type::TraitObject(of) => of.bounds.iter().find_map(|bound| match bound {
+            syn::TypeParamBound::Trait(bound) => Some(&bound.path),
+            _ => None,
+        })?,
+        syn::Type::Paren(of) => return path_of(&of.elem),
+        _ => return None,
+    };
+    let names = path.segments.iter().map(|name| name.ident.to_string());
+    Some(names.collect())
 }
 
 /// The names that an item defines in its module.

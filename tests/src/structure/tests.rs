@@ -23,7 +23,12 @@ impl MadeUp {
 
     /// The circles, each as the names of its files.
     fn circles(&self) -> Vec<String> {
-        let circles = self.code.circles();
+        self.circles_but(&[])
+    }
+
+    /// The circles, where these types may be shared out over files.
+    fn circles_but(&self, units: &[&str]) -> Vec<String> {
+        let circles = self.code.circles(units);
         let short = |path: &Path| path.strip_prefix(self.folder.path()).unwrap().to_owned();
         let names = circles.iter().map(|circle| {
             let files = circle.files.iter().map(|file| short(file));
@@ -69,7 +74,7 @@ fn a_circle_of_three_files_is_found_and_a_file_beside_the_circle_left_out() {
         ("d.rs", "pub fn f() {}"),
     ]);
     assert_eq!(made_up.circles(), ["a.rs b.rs c.rs"]);
-    let circles = made_up.code.circles();
+    let circles = made_up.code.circles(&[]);
     let text = circles[0].describe(made_up.folder.path());
     assert_eq!(
         text,
@@ -219,6 +224,73 @@ fn modules_are_found_in_their_files() {
         "d/e.rs",
     ];
     assert_eq!(files, expected.map(Path::new));
+}
+
+/// Whose functions stand in two files that call each other.
+fn shared_out(call: &str) -> MadeUp {
+    MadeUp::of(&[
+        ("lib.rs", "mod a; mod b; mod c;"),
+        (
+            "a.rs",
+            &format!("pub struct A; impl A {{ fn f(&self) {{ {call} }} }}"),
+        ),
+        (
+            "b.rs",
+            "use crate::a::A; impl A { pub(super) fn g(&self) {} }",
+        ),
+        (
+            "c.rs",
+            "impl A { fn h() {} } pub struct A; fn f() { A::h(); }",
+        ),
+    ])
+}
+
+#[test]
+fn functions_of_a_type_belong_to_the_file_that_has_them() {
+    for call in [
+        "self.g()",
+        "Self::g(self)",
+        "A::g(self)",
+        "crate::a::A::g(self)",
+        "x.map(Self::g)",
+    ] {
+        let made_up = shared_out(call);
+        assert_eq!(made_up.circles(), ["a.rs b.rs"], "{call}");
+        assert!(made_up.circles_but(&["a::A"]).is_empty(), "{call}");
+        assert_eq!(made_up.circles_but(&["c::A"]), ["a.rs b.rs"], "{call}");
+    }
+    for call in ["self.f()", "Self::f(self)", "other.g()", "self.x.g()"] {
+        assert!(shared_out(call).circles().is_empty(), "{call}");
+    }
+}
+
+#[test]
+fn a_unit_is_in_a_circle_with_files_that_it_takes_something_from() {
+    let made_up = MadeUp::of(&[
+        ("lib.rs", "mod a; mod b;"),
+        (
+            "a.rs",
+            "pub struct A; impl A { fn f(&self) { self.g(); crate::b::f() } }",
+        ),
+        (
+            "b.rs",
+            "use crate::a::A; impl A { pub fn g(&self) {} } pub fn f() {}",
+        ),
+    ]);
+    assert_eq!(made_up.circles_but(&["a::A"]), ["a.rs b.rs"]);
+}
+
+#[test]
+fn functions_of_a_trait_object_are_its_own() {
+    let made_up = MadeUp::of(&[
+        ("lib.rs", "mod a; mod b;"),
+        (
+            "a.rs",
+            "pub trait T { fn f(&self); } impl dyn T { fn g(&self) { self.h() } }",
+        ),
+        ("b.rs", "impl dyn crate::a::T { pub fn h(&self) {} }"),
+    ]);
+    assert_eq!(made_up.circles(), ["a.rs b.rs"]);
 }
 
 #[test]
