@@ -9,6 +9,7 @@ mod fault_plan;
 mod input;
 mod memory;
 mod pair;
+mod receives;
 mod side;
 mod startup;
 mod wire;
