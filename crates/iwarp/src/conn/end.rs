@@ -157,10 +157,12 @@ impl Connection {
                 _ => &[],
             },
         };
+        // The peer cannot have refused what has not begun to leave.
+        let begun = self.initiator.next + u64::from(self.tx.has_begun());
         let oldest = |queue: &InitiatorQueue| {
             let open = kinds
                 .iter()
-                .filter_map(|kind| Some((queue.oldest_open(*kind)?, *kind)));
+                .filter_map(|kind| Some((queue.oldest_open(*kind, begun)?, *kind)));
             open.min_by_key(|(at, _)| *at)
         };
         let failed = self
@@ -280,6 +282,7 @@ impl Connection {
         if hopeless && !self.is_in_message() {
             self.initiator.flush(None);
             self.tx.give_up_requests();
+            self.rx.flushed = true;
         }
         if self.initiator.is_idle() && (self.is_fenced() || self.tx.is_drained()) {
             self.enter(Phase::Closed);

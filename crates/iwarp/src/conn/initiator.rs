@@ -280,9 +280,9 @@ impl InitiatorQueue {
         })
     }
 
-    /// The oldest open request of a kind.
-    pub(super) fn oldest_open(&self, kind: RequestKind) -> Option<u64> {
-        (self.done..self.tail).find(|at| {
+    /// The oldest open request of a kind among those before a position.
+    pub(super) fn oldest_open(&self, kind: RequestKind, before: u64) -> Option<u64> {
+        (self.done..self.tail.min(before)).find(|at| {
             let request = self.get(*at);
             request.progress == Progress::Open && request.operation.kind() == kind
         })

@@ -37,6 +37,8 @@ pub(super) struct Rx {
     /// The peer's FIN has come, or waits behind a stalled message.
     pub(super) peer_closed: bool,
     pub(super) end_waits: bool,
+    /// After that no request of ours is carried out any more, though answers may have to leave.
+    pub(super) flushed: bool,
     /// A Read Request that is refused once the earlier ones are answered (RDMAP-034). What follows it is dropped.
     pub(super) refusal: Option<(Fault, TerminatedHeaders)>,
     /// Why the stream failed.
@@ -90,6 +92,7 @@ impl Rx {
             stall: None,
             wanted: fpdu::MIN_LEN,
             peer_closed: false,
+            flushed: false,
             end_waits: false,
             refusal: None,
             cause: None,

@@ -260,6 +260,11 @@ impl Tx {
         self.handed == self.sent
     }
 
+    /// A part of the upcoming request has been made.
+    pub(super) fn has_begun(&self) -> bool {
+        self.current.is_some_and(|current| current.offset > 0)
+    }
+
     /// Everything was made and sent.
     pub(super) fn is_drained(&self) -> bool {
         self.is_all_sent()

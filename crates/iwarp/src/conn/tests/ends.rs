@@ -311,6 +311,36 @@ fn the_peers_fin_is_told_behind_a_send_done_before_it() {
     assert_eq!(statuses(&raw.end, RequestKind::Send), [Success]);
 }
 
+/// AMB-046: a request is not carried out behind others that the end of the connection has flushed, though answers to the peer
+/// may still leave.
+#[test]
+fn iw_023_what_is_posted_behind_flushed_requests_is_flushed() {
+    let mut pair = Pair::ready(Knobs::default());
+    let sinks =
+        [&mut pair.a, &mut pair.b].map(|end| end.mem.register(vec![0; 16], Rights::ALL, PD));
+    let remote = |at: Sge| RemoteAddress {
+        stag: at.token,
+        to: at.address,
+    };
+    let read = |own: usize| Operation::Read {
+        sink: Payload::Sges(&sinks[own..=own]),
+        remote: remote(sinks[1 - own]),
+    };
+    pair.a.post(1, read(0)).unwrap();
+    pair.b.post(2, read(1)).unwrap();
+    let knobs = pair.knobs;
+    pair.b.transmit(&knobs);
+    let asked = pair.a.transmit(&knobs);
+    pair.b.conn.handle_bytes(&asked, &pair.b.mem, OwnQueue);
+    pair.b.conn.handle_stream_end(StreamEnd::Fin, 0);
+    assert!(pair.b.conn.wants_transmit(), "the answer has not left");
+    pair.b.post(3, inline(&[])).unwrap();
+    pair.b.transmit(&knobs);
+    pair.b.collect();
+    assert_eq!(outcomes(&pair.b), [Flushed, Flushed]);
+    assert!(pair.b.conn.write_side_done());
+}
+
 #[test]
 fn iw_023_reads_that_nobody_can_answer_are_flushed() {
     let mut pair = Pair::ready(Knobs::default());
@@ -557,10 +587,15 @@ fn terminate_about(word: &str, vector: &str) -> Vec<u8> {
     octets
 }
 
-/// What becomes of four open requests, the first of them partly sent: a Send, a Read, a Write and a Send.
+/// What becomes of four open requests, all of them made and the first one partly sent: a Send, a Read, a Write and a Send.
 fn ended_by(terminate: &[u8]) -> Vec<WqeStatus> {
+    ended_by_after(100, terminate)
+}
+
+/// The same, with so many octets in the first Send and in the Write.
+fn ended_by_after(octets: usize, terminate: &[u8]) -> Vec<WqeStatus> {
     let mut raw = Raw::initiator();
-    let source = raw.end.mem.register(vec![0; 100_000], Rights::ALL, PD);
+    let source = raw.end.mem.register(vec![0; octets], Rights::ALL, PD);
     let sink = Sge {
         length: 10,
         ..source
@@ -617,6 +652,20 @@ fn a_terminate_ends_the_request_it_speaks_of() {
         }
         let done = ended_by(&terminate_about(word, vector));
         assert_eq!(done, expected, "{word} {vector}");
+    }
+}
+
+/// AMB-007: a Terminate speaks of something that has ended already, not of a request that has not begun to leave.
+#[test]
+fn a_terminate_does_not_end_a_request_that_has_not_begun() {
+    for (word, vector) in [
+        ("0101e000", "D3"),
+        ("1101c000", "D2"),
+        ("01000000", ""),
+        ("11000000", ""),
+    ] {
+        let done = ended_by_after(1_000_000, &terminate_about(word, vector));
+        assert_eq!(done, [Flushed; 4], "{word} {vector}");
     }
 }
 
