@@ -6,5 +6,6 @@ mod wire;
 pub mod world;
 
 pub use conditions::{Chance, Conditions};
+pub use network::Disturbances;
 pub use wire::{Bound, Dialer, Listener, Wire};
 pub use world::World;

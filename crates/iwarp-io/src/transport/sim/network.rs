@@ -111,6 +111,23 @@ pub struct Network {
     /// Bound addresses: of listeners, and of ends that have not connected yet or are connected.
     bound: BTreeSet<SocketAddr>,
     notices: VecDeque<Notice>,
+    disturbances: Disturbances,
+}
+
+/// How often the network has disturbed its streams, as its [`Conditions`] have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Disturbances {
+    /// Segments that came late.
+    pub stalls: u64,
+    /// Streams that were reset.
+    pub resets: u64,
+    /// Directions that were closed.
+    pub half_closes: u64,
+    /// Attempts to connect that were refused.
+    pub refusals: u64,
+    /// Attempts to connect that nobody answered.
+    pub silences: u64,
 }
 
 impl Network {
@@ -126,7 +143,13 @@ impl Network {
             listeners: BTreeMap::new(),
             bound: BTreeSet::new(),
             notices: VecDeque::new(),
+            disturbances: Disturbances::default(),
         }
+    }
+
+    /// How often the network has disturbed its streams.
+    pub fn disturbances(&self) -> Disturbances {
+        self.disturbances
     }
 
     /// The time since the world began.
@@ -393,6 +416,42 @@ impl Network {
         }
     }
 
+    /// What each stream has on its way, a line for each end, for whoever wants to know why nothing happens any more.
+    pub fn describe(&self) -> Vec<String> {
+        let line = |(_, end): (&EndId, &End)| {
+            let End { local, remote, .. } = end;
+            let mut told = match end.phase {
+                Phase::Connecting => vec!["connects".to_owned()],
+                Phase::Broken(error) => vec![format!("broken: {error}")],
+                Phase::Open => Vec::new(),
+            };
+            let octets = [
+                (end.unsent.len(), "not sent"),
+                (end.flying, "on their way"),
+                (end.inbox.len(), "received and not read"),
+            ];
+            let octets = octets.iter().filter(|(count, _)| *count > 0);
+            told.extend(octets.map(|(count, what)| format!("{count} octets {what}")));
+            for (is, what) in [
+                (end.short, "its writer waits for room"),
+                (end.closing, "closed by its program"),
+                (end.ended, "closed by its peer"),
+                (end.orphan, "released by its program"),
+            ] {
+                if is {
+                    told.push(what.to_owned());
+                }
+            }
+            let told = if told.is_empty() {
+                "quiet".to_owned()
+            } else {
+                told.join(", ")
+            };
+            format!("{local} to {remote}: {told}")
+        };
+        self.ends.iter().map(line).collect()
+    }
+
     /// Lets go of an end with a reset.
     pub fn abort(&mut self, end: EndId) {
         let state = self.end_mut(end);
@@ -441,6 +500,7 @@ impl Network {
         };
         let (local, remote) = (state.local, state.remote);
         if self.happens(self.conditions.silence) {
+            self.disturbances.silences += 1;
             return;
         }
         let listener = self
@@ -454,6 +514,7 @@ impl Network {
             return self.schedule(back, Event::Answered(end, Err(Errno::CONNREFUSED)));
         };
         if self.happens(self.conditions.refusal) {
+            self.disturbances.refusals += 1;
             return self.schedule(back, Event::Answered(end, Err(Errno::CONNREFUSED)));
         }
         let mut other = End::new(remote, local, Phase::Open);
@@ -545,9 +606,11 @@ impl Network {
             let drawn = self.draw_length(self.conditions.segment.clone());
             let len = drawn.min(left).min(window);
             if self.happens(self.conditions.reset) {
+                self.disturbances.resets += 1;
                 return self.reset(end);
             }
             if self.happens(self.conditions.half_close) && !self.end(end).closed {
+                self.disturbances.half_closes += 1;
                 let at = self.arrival(end, 0);
                 self.schedule(at, Event::Fin(peer));
                 let state = self.end_mut(end);
@@ -616,6 +679,7 @@ impl Network {
     fn arrival(&mut self, end: EndId, len: usize) -> Duration {
         let mut delay = self.latency();
         if self.happens(self.conditions.stall) {
+            self.disturbances.stalls += 1;
             delay += self.draw_time(self.conditions.stall_time.clone());
         }
         let carried = match self.conditions.bandwidth {
