@@ -536,12 +536,23 @@ impl Qp {
         }
         let (gone, news) = self.disconnect();
         drop(news);
+        self.flush_unconnected();
         if !gone && let Some(this) = self.this.upgrade() {
             self.core.linger(self.id, this);
             // It may have ended before it was put there.
             if self.lock().is_gone() {
                 drop(self.core.unlinger(self.id));
             }
+        }
+    }
+
+    /// Ends the Receives of a queue pair that never was connected (QP-074).
+    fn flush_unconnected(&self) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Fresh | Phase::Claimed) {
+            state.phase = Phase::Disconnected;
+            state.connection.flush();
+            state.work(Edges::empty());
         }
     }
 
