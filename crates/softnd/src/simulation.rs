@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iwarp_io::transport::sim::World;
-pub use iwarp_io::transport::sim::{Chance, Conditions};
+pub use iwarp_io::transport::sim::{Chance, Conditions, Disturbances};
 use netdirect::{Adapter, Error, Result, Status};
 
 use crate::options::Options;
@@ -125,6 +125,16 @@ impl Simulation {
     /// Lets virtual time pass, with all that happens meanwhile.
     pub fn pass(&self, time: Duration) {
         self.world.pass(time);
+    }
+
+    /// What each stream of the network has on its way, a line for each end.
+    pub fn describe(&self) -> Vec<String> {
+        self.world.network(|network| network.describe())
+    }
+
+    /// How often the network has disturbed its streams.
+    pub fn disturbances(&self) -> Disturbances {
+        self.world.network(|network| network.disturbances())
     }
 
     /// Changes what the network does to its streams, from here on.

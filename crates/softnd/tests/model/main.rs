@@ -1,0 +1,125 @@
+//! Two adapters in a simulated network, driven by arbitrary calls, against a plain model of what has to come of them.
+//!
+//! A run follows from its seed alone. It opens two adapters under conditions of its own, makes connections both ways, posts
+//! requests of all kinds, and disconnects, cancels, releases and breaks what it can. The model knows which requests are in
+//! flight, in which order they have to end and with which statuses, and what memory has to hold. A run that ends otherwise panics
+//! and names its seed:
+//!
+//! ```text
+//! SOFTND_SEED=1234 cargo test -p softnd --test model one_seed -- --nocapture
+//! ```
+//!
+//! With `SOFTND_TRACE=1` such a run tells what it does and what comes of it, with `SOFTND_CAPTURE=FILE` it writes what went over the
+//! network.
+//!
+//! `SOFTND_SEEDS=1000000 cargo test --release -p softnd --test model many_seeds` runs that many.
+
+/// Tells what a run does, if `SOFTND_TRACE` is set.
+macro_rules! trace {
+    ($($what:tt)+) => {
+        if *crate::TRACE {
+            eprintln!($($what)+);
+        }
+    };
+}
+
+mod connection;
+mod coverage;
+mod memory;
+mod run;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+
+use coverage::Coverage;
+use run::run;
+
+static TRACE: LazyLock<bool> = LazyLock::new(|| std::env::var_os("SOFTND_TRACE").is_some());
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable} is a number")),
+    )
+}
+
+/// Runs a seed; a panic names it.
+fn checked(seed: u64, coverage: &mut Coverage) {
+    let mut octets = std::env::var_os("SOFTND_CAPTURE").map(|path| (path, Vec::new()));
+    let captured = octets.as_mut().map(|(_, octets)| octets);
+    let done = catch_unwind(AssertUnwindSafe(|| run(seed, coverage, captured)));
+    if let Some((path, octets)) = octets {
+        std::fs::write(path, octets).unwrap();
+    }
+    if let Err(panic) = done {
+        eprintln!(
+            "seed {seed} has failed: SOFTND_SEED={seed} cargo test -p softnd --test model one_seed"
+        );
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn one_seed() {
+    checked(number("SOFTND_SEED").unwrap_or(0), &mut Coverage::default());
+}
+
+/// How many seeds run where nobody says otherwise: as many as a test run has time for.
+const SEEDS: u64 = 500;
+/// So many seeds meet everything that has to be met.
+const ENOUGH: u64 = 500;
+
+#[test]
+fn many_seeds() {
+    let seeds = number("SOFTND_SEEDS").unwrap_or(SEEDS);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let all = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..threads)
+            .map(|first| {
+                let seeds = (first..seeds).step_by(usize::try_from(threads).unwrap());
+                scope.spawn(move || {
+                    let mut coverage = Coverage::default();
+                    for seed in seeds {
+                        checked(seed, &mut coverage);
+                    }
+                    coverage
+                })
+            })
+            .collect();
+        let mut all = Coverage::default();
+        for run in runs {
+            match run.join() {
+                Ok(coverage) => all.add(&coverage),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    println!("{all}");
+    if seeds >= ENOUGH {
+        all.assert_whole();
+    }
+}
+
+/// The same seed gives the same run, octet for octet.
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    let mut octets = 0;
+    for seed in 0..100 {
+        let captures = [(); 2].map(|()| {
+            let mut captured = Vec::new();
+            run(seed, &mut Coverage::default(), Some(&mut captured));
+            captured
+        });
+        let [first, second] = captures;
+        octets += first.len();
+        let differs = first.iter().zip(&second).position(|(a, b)| a != b);
+        assert_eq!(
+            differs, None,
+            "seed {seed}: two runs differ from this octet on"
+        );
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+    assert!(octets > 100_000, "the runs are captured");
+}
