@@ -1,7 +1,7 @@
 //! Parse, print, encode, parse again: FPDU, DDP and RDMAP. What was once understood must come out as it went in.
 
 use iwarp::ddp::{Header, Segment, TaggedHeader, UntaggedHeader};
-use iwarp::mpa::fpdu::{self, Frame};
+use iwarp::mpa::fpdu::{self, Fpdu};
 use iwarp::rdmap::{Describe, Opcode, ReadRequest, Terminate, control};
 
 /// Input: one octet (the lowest bit checks CRCs), then a stream of FPDUs; what is behind the first octet is also taken for a
@@ -21,7 +21,7 @@ pub fn codec(data: &[u8]) {
 fn framing(mut stream: &[u8], crc: bool) {
     loop {
         match fpdu::parse(stream, crc) {
-            Ok(Frame::Complete {
+            Ok(Fpdu::Complete {
                 ulpdu: inner,
                 consumed,
             }) => {
@@ -30,7 +30,7 @@ fn framing(mut stream: &[u8], crc: bool) {
                 framed(inner);
                 stream = &stream[consumed..];
             }
-            Ok(Frame::Incomplete { wanted }) => {
+            Ok(Fpdu::Incomplete { wanted }) => {
                 assert!(wanted > stream.len());
                 return;
             }
@@ -50,12 +50,12 @@ fn framed(ulpdu: &[u8]) {
         let consumed = out.len();
         assert_eq!(
             fpdu::parse(&out, crc),
-            Ok(Frame::Complete { ulpdu, consumed })
+            Ok(Fpdu::Complete { ulpdu, consumed })
         );
         out.pop();
         assert_eq!(
             fpdu::parse(&out, crc),
-            Ok(Frame::Incomplete { wanted: consumed })
+            Ok(Fpdu::Incomplete { wanted: consumed })
         );
     }
 }

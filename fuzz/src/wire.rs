@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use iwarp::ddp::{Segment, TAGGED, UntaggedSegment};
-use iwarp::mpa::fpdu::{self, Frame};
+use iwarp::mpa::fpdu::{self, Fpdu};
 use iwarp::mpa::marker;
 use iwarp::rdmap::Opcode;
 use iwarp::{AtomicRequest, AtomicResponse, ReadRequest, STag};
@@ -83,7 +83,7 @@ impl Wire {
             } else {
                 fpdu::parse(rest, self.crc)
             };
-            let Frame::Complete { ulpdu, consumed } = parsed.expect("a good CRC, good markers")
+            let Fpdu::Complete { ulpdu, consumed } = parsed.expect("a good CRC, good markers")
             else {
                 break;
             };

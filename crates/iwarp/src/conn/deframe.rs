@@ -7,7 +7,7 @@ use super::receives::ReceiveSource;
 use super::rx::Handled;
 use super::terminated::TerminatedHeaders;
 use crate::memory::Memory;
-use crate::mpa::fpdu::{self, Frame};
+use crate::mpa::fpdu::{self, Fpdu};
 use crate::mpa::marker;
 
 impl Connection {
@@ -26,14 +26,14 @@ impl Connection {
         while at < input.len() && self.is_receiving() && !self.is_stalled() {
             let crc = self.config.crc;
             match fpdu::parse(&input[at..], crc) {
-                Ok(Frame::Incomplete { wanted }) => {
+                Ok(Fpdu::Incomplete { wanted }) => {
                     self.rx.wanted = wanted;
                     if !crc {
                         at += self.begin_early(&input[at..], wanted, mem, receives);
                     }
                     break;
                 }
-                Ok(Frame::Complete { ulpdu, consumed }) => {
+                Ok(Fpdu::Complete { ulpdu, consumed }) => {
                     match self.handle_ulpdu(ulpdu, mem, receives) {
                         Ok(Handled::Done) => {}
                         Ok(Handled::Stalled) => {
@@ -63,11 +63,11 @@ impl Connection {
         while at < input.len() && self.is_receiving() && !self.is_stalled() {
             let position = self.position();
             match marker::parse(&input[at..], self.config.crc, position, &mut unmarked) {
-                Ok(Frame::Incomplete { wanted }) => {
+                Ok(Fpdu::Incomplete { wanted }) => {
                     self.rx.wanted = wanted;
                     break;
                 }
-                Ok(Frame::Complete { ulpdu, consumed }) => {
+                Ok(Fpdu::Complete { ulpdu, consumed }) => {
                     match self.handle_apart(ulpdu, mem, receives) {
                         Ok(Handled::Done) => {}
                         Ok(Handled::Stalled) => {

@@ -49,7 +49,7 @@ pub fn mulpdu(emss: u32) -> u32 {
 
 /// What stands at the front of the received octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub enum Fpdu<'a> {
     /// Not yet a whole FPDU.
     Incomplete {
         /// Octets the input must have, counted from its front, before [`parse`] can say more.
@@ -75,19 +75,19 @@ pub enum Frame<'a> {
 /// # Errors
 ///
 /// [`Error::Crc`]; the stream is lost then, nothing behind this point may be delivered (MPA-061).
-pub fn parse(input: &[u8], crc: bool) -> Result<Frame<'_>, Error> {
+pub fn parse(input: &[u8], crc: bool) -> Result<Fpdu<'_>, Error> {
     let Some((length, rest)) = input.split_first_chunk() else {
-        return Ok(Frame::Incomplete { wanted: MIN_LEN });
+        return Ok(Fpdu::Incomplete { wanted: MIN_LEN });
     };
     let ulpdu_len = usize::from(u16::from_be_bytes(*length));
     let consumed = fpdu_len(ulpdu_len);
     let Some((summed, field)) = input.get(..consumed).and_then(<[u8]>::split_last_chunk) else {
-        return Ok(Frame::Incomplete { wanted: consumed });
+        return Ok(Fpdu::Incomplete { wanted: consumed });
     };
     if crc && crc32c(summed) != crc::from_wire(*field) {
         return Err(Error::Crc);
     }
-    Ok(Frame::Complete {
+    Ok(Fpdu::Complete {
         ulpdu: &rest[..ulpdu_len],
         consumed,
     })

@@ -15,7 +15,7 @@
 
 use super::Error;
 use super::crc::{self, Crc, crc32c};
-use super::fpdu::{self, Frame, HEADER_LEN, MIN_LEN};
+use super::fpdu::{self, Fpdu, HEADER_LEN, MIN_LEN};
 
 /// Octets of a marker: two reserved, two of FPDUPTR.
 pub const LEN: usize = 4;
@@ -81,17 +81,17 @@ pub fn parse<'a>(
     crc: bool,
     position: u64,
     unmarked: &'a mut Vec<u8>,
-) -> Result<Frame<'a>, Error> {
+) -> Result<Fpdu<'a>, Error> {
     let (lead, room) = room(position);
     let Some(length) = input.get(lead..).and_then(<[u8]>::first_chunk) else {
-        return Ok(Frame::Incomplete {
+        return Ok(Fpdu::Incomplete {
             wanted: lead + MIN_LEN,
         });
     };
     let ulpdu_len = usize::from(u16::from_be_bytes(*length));
     let consumed = fpdu_len(ulpdu_len, position);
     let Some((summed, field)) = input.get(..consumed).and_then(<[u8]>::split_last_chunk) else {
-        return Ok(Frame::Incomplete { wanted: consumed });
+        return Ok(Fpdu::Incomplete { wanted: consumed });
     };
     if crc && crc32c(summed) != crc::from_wire(*field) {
         return Err(Error::Crc); // MPA-057 to MPA-059
@@ -104,7 +104,7 @@ pub fn parse<'a>(
         return Err(Error::Marker); // MPA-065
     }
     let Some((first, rest)) = frame.split_at_checked(room) else {
-        return Ok(Frame::Complete {
+        return Ok(Fpdu::Complete {
             ulpdu: &frame[HEADER_LEN..HEADER_LEN + ulpdu_len],
             consumed,
         });
@@ -122,7 +122,7 @@ pub fn parse<'a>(
         unmarked.extend_from_slice(behind);
         at += INTERVAL;
     }
-    Ok(Frame::Complete {
+    Ok(Fpdu::Complete {
         ulpdu: &unmarked[HEADER_LEN..HEADER_LEN + ulpdu_len],
         consumed,
     })

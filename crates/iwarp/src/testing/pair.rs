@@ -9,7 +9,7 @@ use crate::conn::{
     TxLimit,
 };
 use crate::memory::{Memory, MessageEnd, Revoked, Scope};
-use crate::mpa::fpdu::{self, Frame};
+use crate::mpa::fpdu::{self, Fpdu};
 use crate::mpa::marker;
 use crate::rdmap::Terminate;
 use crate::types::{Pd, ReadLimits, StreamId};
@@ -376,11 +376,11 @@ pub fn frames(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
     let mut ulpdus = Vec::new();
     while !stream.is_empty() {
         match fpdu::parse(stream, crc).expect("good CRCs") {
-            Frame::Complete { ulpdu, consumed } => {
+            Fpdu::Complete { ulpdu, consumed } => {
                 ulpdus.push(ulpdu.to_vec());
                 stream = &stream[consumed..];
             }
-            Frame::Incomplete { .. } => panic!("a cut FPDU"),
+            Fpdu::Incomplete { .. } => panic!("a cut FPDU"),
         }
     }
     ulpdus
@@ -396,12 +396,12 @@ pub fn marked_frames(mut stream: &[u8], crc: bool, mut position: u64) -> Vec<Vec
     let mut unmarked = Vec::new();
     while !stream.is_empty() {
         match marker::parse(stream, crc, position, &mut unmarked).expect("good CRCs and markers") {
-            Frame::Complete { ulpdu, consumed } => {
+            Fpdu::Complete { ulpdu, consumed } => {
                 ulpdus.push(ulpdu.to_vec());
                 stream = &stream[consumed..];
                 position += consumed as u64;
             }
-            Frame::Incomplete { .. } => panic!("a cut FPDU"),
+            Fpdu::Incomplete { .. } => panic!("a cut FPDU"),
         }
     }
     ulpdus

@@ -676,7 +676,7 @@ fn markers_are_seen_where_the_other_side_asked_for_them() {
                 let payload = |octets: &[u8]| {
                     let mut unmarked = Vec::new();
                     match marker::parse(octets, true, position, &mut unmarked) {
-                        Ok(fpdu::Frame::Complete { ulpdu, .. }) => ulpdu.to_vec(),
+                        Ok(fpdu::Fpdu::Complete { ulpdu, .. }) => ulpdu.to_vec(),
                         other => panic!("{text}: {other:?}"),
                     }
                 };

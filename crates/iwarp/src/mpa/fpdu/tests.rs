@@ -18,7 +18,7 @@ const X2: &str = "00174043 00000000 00000000 00000001 00000000 68656c6c 6f000000
 
 fn complete(input: &[u8], crc: bool) -> (&[u8], usize) {
     match parse(input, crc) {
-        Ok(Frame::Complete { ulpdu, consumed }) => (ulpdu, consumed),
+        Ok(Fpdu::Complete { ulpdu, consumed }) => (ulpdu, consumed),
         other => panic!("{other:?}"),
     }
 }
@@ -93,7 +93,7 @@ fn an_fpdu_cut_anywhere_is_incomplete() {
         };
         assert_eq!(
             parse(&octets[..cut], true),
-            Ok(Frame::Incomplete { wanted }),
+            Ok(Fpdu::Incomplete { wanted }),
             "cut at {cut}"
         );
         assert!(wanted > cut);
@@ -114,7 +114,7 @@ fn lengths_0_and_65535_are_framed() {
     octets = vec![0xff, 0xff];
     assert_eq!(
         parse(&octets, false),
-        Ok(Frame::Incomplete { wanted: MAX_LEN })
+        Ok(Fpdu::Incomplete { wanted: MAX_LEN })
     );
     octets.resize(MAX_LEN + 5, 7);
     let (ulpdu, consumed) = complete(&octets, false);
@@ -171,7 +171,7 @@ proptest! {
         put(&mut octets, &ulpdu, crc);
         prop_assert_eq!(octets.len(), fpdu_len(ulpdu.len()));
         octets.extend_from_slice(&tail);
-        prop_assert_eq!(parse(&octets, crc), Ok(Frame::Complete { ulpdu: &ulpdu, consumed: octets.len() - 3 }));
+        prop_assert_eq!(parse(&octets, crc), Ok(Fpdu::Complete { ulpdu: &ulpdu, consumed: octets.len() - 3 }));
     }
 
     #[test]
@@ -193,11 +193,11 @@ proptest! {
     #[test]
     fn arbitrary_octets_never_yield_more_than_was_given(input in proptest::collection::vec(any::<u8>(), 0..300), crc in any::<bool>()) {
         match parse(&input, crc) {
-            Ok(Frame::Complete { ulpdu, consumed }) => {
+            Ok(Fpdu::Complete { ulpdu, consumed }) => {
                 prop_assert!(consumed <= input.len());
                 prop_assert_eq!(consumed, fpdu_len(ulpdu.len()));
             }
-            Ok(Frame::Incomplete { wanted }) => prop_assert!(wanted > input.len()),
+            Ok(Fpdu::Incomplete { wanted }) => prop_assert!(wanted > input.len()),
             Err(error) => prop_assert!(crc && error == Error::Crc),
         }
     }

@@ -72,12 +72,12 @@ fn ulpdus(mut octets: &[u8], crc: bool, mut position: u64) -> Result<Vec<Vec<u8>
     let (mut out, mut unmarked) = (Vec::new(), Vec::new());
     while !octets.is_empty() {
         match parse(octets, crc, position, &mut unmarked)? {
-            Frame::Complete { ulpdu, consumed } => {
+            Fpdu::Complete { ulpdu, consumed } => {
                 out.push(ulpdu.to_vec());
                 octets = &octets[consumed..];
                 position = position.wrapping_add(consumed as u64);
             }
-            Frame::Incomplete { wanted } => panic!("{wanted} wanted of {}", octets.len()),
+            Fpdu::Incomplete { wanted } => panic!("{wanted} wanted of {}", octets.len()),
         }
     }
     Ok(out)
@@ -202,7 +202,7 @@ fn a_marked_fpdu_cut_anywhere_is_incomplete() {
         for cut in 0..octets.len() {
             let mut unmarked = Vec::new();
             match parse(&octets[..cut], true, position, &mut unmarked) {
-                Ok(Frame::Incomplete { wanted }) => {
+                Ok(Fpdu::Incomplete { wanted }) => {
                     assert!(
                         cut < wanted && wanted <= octets.len(),
                         "{cut} at {position}"
@@ -275,7 +275,7 @@ proptest! {
         crc in any::<bool>(),
     ) {
         let mut unmarked = Vec::new();
-        if let Ok(Frame::Complete { ulpdu, consumed }) =
+        if let Ok(Fpdu::Complete { ulpdu, consumed }) =
             parse(&octets, crc, position & !3, &mut unmarked)
         {
             prop_assert!(ulpdu.len() < consumed && consumed <= octets.len());
