@@ -33,6 +33,8 @@
 //! A simulation belongs to the thread that made it. A wait in another thread ends with
 //! [`INVALID_DEVICE_REQUEST`](Status::INVALID_DEVICE_REQUEST), and connections that another thread uses break.
 
+mod raw;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,6 +48,8 @@ use netdirect::{Adapter, Error, Result, Status};
 
 use crate::options::Options;
 use crate::provider::Provider;
+
+pub use raw::{RawListener, RawStream};
 
 /// What URLs of simulated adapters begin with.
 pub const SCHEME: &str = "softnd+sim://";

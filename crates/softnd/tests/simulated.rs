@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::*;
@@ -130,4 +132,76 @@ fn the_same_seed_and_plans_give_the_same_run() {
         runs.insert(time);
     }
     assert!(runs.len() > 10, "seeds differ");
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn raw_streams_reach_each_other_and_say_how_they_end() {
+    for seed in 0..50 {
+        let simulation = Simulation::new(seed);
+        let listener = simulation.listen_raw(at("10.0.0.2:0")).unwrap();
+        let address = listener.local_addr();
+        let nobody = listener.try_accept().unwrap_err();
+        assert_eq!(nobody.kind(), ErrorKind::WouldBlock);
+        let connect = || {
+            let client = simulation.dial_raw([10, 0, 0, 1], address).unwrap();
+            (client, listener.accept().unwrap())
+        };
+        let (mut client, mut server) = connect();
+        assert_eq!(client.peer_addr(), address);
+        assert_eq!(server.peer_addr(), client.local_addr());
+        // More than the network holds at a time would block for ever in one thread.
+        client.write_all(&[7; 50_000]).unwrap();
+        client.shutdown_write().unwrap();
+        let mut octets = Vec::new();
+        server.read_to_end(&mut octets).unwrap();
+        assert_eq!(octets, [7; 50_000]);
+        let nothing = client.try_read(&mut [0]).unwrap_err();
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        assert_eq!(server.try_write(b"back").unwrap(), 4);
+        drop(server);
+        client.read_to_end(&mut octets).unwrap();
+        assert_eq!(octets[50_000..], *b"back");
+
+        let (client, mut server) = connect();
+        client.reset();
+        let reset = server.read(&mut [0]).unwrap_err();
+        assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[test]
+fn a_raw_stream_that_cannot_go_on_says_why() {
+    let simulation = Simulation::new(1);
+    let dial = |to| {
+        let dialled = simulation.dial_raw([10, 0, 0, 1], at(to));
+        dialled.map(|_| ()).unwrap_err().kind()
+    };
+    assert_eq!(dial("10.0.0.2:9"), ErrorKind::ConnectionRefused);
+    assert_eq!(dial("127.0.0.1:9"), ErrorKind::NetworkUnreachable);
+    assert_eq!(dial("[2001:db8::1]:9"), ErrorKind::NetworkUnreachable);
+    let listener = simulation.listen_raw(at("10.0.0.2:9")).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::Deadlock);
+    let taken = simulation.listen_raw(at("10.0.0.2:9"));
+    assert_eq!(taken.unwrap_err().kind(), ErrorKind::AddrInUse);
+    let mut client = simulation.dial_raw([10, 0, 0, 1], at("10.0.0.2:9"));
+    let stuck = client.as_mut().unwrap().read(&mut [0]).unwrap_err();
+    assert_eq!(stuck.kind(), ErrorKind::Deadlock);
+    let full = client.as_mut().unwrap().write_all(&[0; 1 << 20]);
+    assert_eq!(full.unwrap_err().kind(), ErrorKind::Deadlock);
+    // In another thread it fails as well, whatever it does.
+    let elsewhere = std::thread::scope(|scope| {
+        let calls = || {
+            let to = at("10.0.0.2:9");
+            let dialled = simulation.dial_raw([10, 0, 0, 1], to).map(|_| ());
+            let listened = simulation.listen_raw(at("10.0.0.3:9")).map(|_| ());
+            let read = client.as_mut().unwrap().read(&mut [0]).map(|_| ());
+            [dialled, listened, read].map(|call| call.unwrap_err().kind())
+        };
+        scope.spawn(calls).join().unwrap()
+    });
+    assert_eq!(elsewhere, [ErrorKind::PermissionDenied; 3]);
 }

@@ -259,8 +259,13 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// `EADDRNOTAVAIL`, where a stream between the same two addresses exists.
+    /// `EADDRNOTAVAIL`, where a stream between the same two addresses exists; `ENETUNREACH`, where no route leads from one
+    /// address to the other: between two families there is none, and loopback addresses reach each other only.
     pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<EndId> {
+        let route = |address: SocketAddr| (address.is_ipv4(), address.ip().is_loopback());
+        if route(local) != route(remote) {
+            return Err(Errno::NETUNREACH.into());
+        }
         let taken = |end: &End| {
             end.local == local && end.remote == remote && !matches!(end.phase, Phase::Broken(_))
         };
