@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::*;
 use netdirect::{OpFlags, Overlapped, Status};
 use softnd::Options;
-use softnd::simulation::Simulation;
+use softnd::simulation::{Chance, Simulation};
 
 fn sides(simulation: &Simulation) -> (Side, Side) {
     let side = |host| {
@@ -132,6 +132,23 @@ fn the_same_seed_and_plans_give_the_same_run() {
         runs.insert(time);
     }
     assert!(runs.len() > 10, "seeds differ");
+}
+
+#[test]
+fn a_wait_ends_at_its_limit_and_not_at_the_next_thing_that_happens() {
+    let simulation = Simulation::new(1);
+    simulation.change(|network| network.silence = Chance::ALWAYS);
+    let (side, _) = sides(&simulation);
+    let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+    let _ = connector
+        .connect(&qp, at("10.0.0.2:9"), 0, 0, b"", &connects)
+        .unwrap();
+    // The network is silent until the Connect gives up, which takes much longer.
+    for seconds in 1..=3 {
+        assert_eq!(connects.wait_timeout(Duration::from_secs(1)), None);
+        assert_eq!(simulation.time(), Duration::from_secs(seconds));
+    }
+    assert_eq!(connects.wait(), Status::IO_TIMEOUT);
 }
 
 fn at(text: &str) -> SocketAddr {
