@@ -3,14 +3,13 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, TcpListener};
+use std::io::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
-use common::{ALL, LONG, Pair, Side, connect, log, pair_with, run, status};
+use common::{ALL, LONG, Pair, Side, connect, end, idle, log, now, open_at, raw, run, status};
 use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
-use netdirect::{Adapter, CompletionResult, Counters, MrFlags, OpFlags, Status};
+use netdirect::{Adapter, CompletionResult, Counters, MrFlags, OpFlags, Overlapped, Status};
 use softnd::{Options, Profile};
 
 const ACTS: [&str; 5] = [
@@ -21,11 +20,12 @@ const ACTS: [&str; 5] = [
     "lenient.read_sink",
 ];
 
-/// Options for an adapter whose log lines can be told from those of other tests: by its address.
-fn options(profile: Profile, host: u8) -> Options {
+/// A side whose log lines can be told from those of other tests: by its address.
+fn side(profile: Profile, host: u8) -> Side {
     log::keep();
     let address = IpAddr::from([127, 0, 71, host]);
-    Options::default().profile(profile).addresses([address])
+    let options = Options::default().profile(profile).addresses([address]);
+    Side::of(open_at(address, options))
 }
 
 fn counters(adapter: &Arc<dyn Adapter>) -> Counters {
@@ -58,7 +58,7 @@ fn greet(pair: &Pair) {
 fn amb_009_requests_with_more_sges_than_asked_for() {
     for (profile, host) in [(Profile::Default, 1), (Profile::Strict, 2)] {
         let lenient = profile == Profile::Default;
-        let pair = pair_with(options(profile, host), Options::default());
+        let pair = connect(side(profile, host), Side::new(), 16);
         let adapter = &pair.active.adapter;
         let region = pair.active.region(8, ALL);
         let one = [region.sge(0, 4)];
@@ -96,19 +96,19 @@ fn region_of(pair: &Pair) -> netdirect::Sge {
 
 /// Polls until the counter has this value.
 fn await_count(side: &Side, act: &str, due: u64) {
-    let began = Instant::now();
+    let began = now();
     while counters(&side.adapter).get(act) != Some(due) {
         let mut none = [CompletionResult::default()];
         assert_eq!(side.cq.get_results(&mut none), 0, "{none:?}");
-        assert!(began.elapsed() < LONG, "{act} never became {due}");
-        std::thread::yield_now();
+        assert!(now() - began < LONG, "{act} never became {due}");
+        idle();
     }
 }
 
 #[test]
 fn amb_008_sends_that_wait_for_a_receive() {
     let (act, host) = (ACTS[1], 3);
-    let pair = pair_with(Options::default(), options(Profile::Default, host));
+    let pair = connect(Side::new(), side(Profile::Default, host), 16);
     greet(&pair);
     assert_counted(&pair.passive.adapter, host, act, 0);
     for times in 1..=2 {
@@ -119,7 +119,7 @@ fn amb_008_sends_that_wait_for_a_receive() {
         assert_counted(&pair.passive.adapter, host, act, times);
     }
     let host = 4;
-    let pair = pair_with(Options::default(), options(Profile::Strict, host));
+    let pair = connect(Side::new(), side(Profile::Strict, host), 16);
     let ended = run(|overlapped| {
         let told = pair.active_connector.notify_disconnect(overlapped);
         pair.active_qp.send(1, &[], OpFlags::empty()).unwrap();
@@ -134,7 +134,7 @@ fn amb_040_the_passive_side_sends_first() {
     let act = ACTS[2];
     for (profile, host) in [(Profile::Default, 5), (Profile::Strict, 6)] {
         let lenient = profile == Profile::Default;
-        let pair = pair_with(Options::default(), options(profile, host));
+        let pair = connect(Side::new(), side(profile, host), 16);
         let passive = pair.passive.clone();
         pair.active_qp.receive(1, &[]).unwrap();
         pair.active_qp.receive(2, &[]).unwrap();
@@ -170,20 +170,16 @@ fn mpa2_022_peers_without_the_ready_to_receive_message() {
     let act = ACTS[3];
     for (profile, host) in [(Profile::Default, 7), (Profile::Strict, 8)] {
         let lenient = profile == Profile::Default;
-        let side = Side::with(options(profile, host));
-        let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = server.local_addr().unwrap();
-        let serving = std::thread::spawn(move || {
-            let (mut stream, _) = server.accept().unwrap();
-            let mut request = [0; 24];
-            stream.read_exact(&mut request).unwrap();
-            let mut reply = Vec::new();
-            plain_reply().encode(&mut reply);
-            stream.write_all(&reply).unwrap();
-            let _ = stream.read_to_end(&mut reply);
-        });
-        let (qp, connector) = (side.queue_pair(), side.connector());
-        let connected = run(|overlapped| connector.connect(&qp, address, 1, 1, &[], overlapped));
+        let side = side(profile, host);
+        let (server, address) = raw::server();
+        let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+        let connecting = connector.connect(&qp, address, 1, 1, &[], &connects);
+        let mut stream = server.accept();
+        stream.receive(24);
+        let mut reply = Vec::new();
+        plain_reply().encode(&mut reply);
+        stream.write_all(&reply).unwrap();
+        let connected = end(connecting, &connects);
         let due = if lenient {
             Ok(())
         } else {
@@ -192,7 +188,7 @@ fn mpa2_022_peers_without_the_ready_to_receive_message() {
         assert_eq!(connected, due);
         assert_counted(&side.adapter, host, act, u64::from(lenient));
         drop((connector, qp));
-        serving.join().unwrap();
+        stream.rest();
     }
 }
 
@@ -221,7 +217,7 @@ fn amb_015_reads_into_memory_for_local_writing() {
     let act = ACTS[4];
     for (profile, host) in [(Profile::Default, 9), (Profile::Strict, 10)] {
         let lenient = profile == Profile::Default;
-        let pair = pair_with(options(profile, host), Options::default());
+        let pair = connect(side(profile, host), Side::new(), 16);
         let adapter = &pair.active.adapter;
         let target = pair.passive.region(8, ALL);
         let good = pair.active.region(8, MrFlags::RDMA_READ_SINK);
@@ -255,7 +251,7 @@ fn amb_015_reads_into_memory_for_local_writing() {
 #[test]
 fn a_client_fit_for_adapters_counts_nothing() {
     let host = 11;
-    let pair = pair_with(options(Profile::Default, host), Options::default());
+    let pair = connect(side(Profile::Default, host), Side::new(), 16);
     greet(&pair);
     let (a, b) = (pair.active.region(8, ALL), pair.passive.region(8, ALL));
     let none = OpFlags::empty();

@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
-use common::{Side, connect, end, run};
+use common::raw::{self, server};
+use common::{Side, connect, end, idle, run};
 use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
 use netdirect::{OpFlags, Overlapped, Status};
 use softnd::peer::Peer;
@@ -40,19 +40,6 @@ fn octets(frame: &Frame) -> Vec<u8> {
     octets
 }
 
-/// What comes until the peer ends the stream, in whatever way.
-fn rest(stream: &mut TcpStream) -> Vec<u8> {
-    let mut rest = Vec::new();
-    let _ = stream.read_to_end(&mut rest);
-    rest
-}
-
-fn read(stream: &mut TcpStream, count: usize) -> Vec<u8> {
-    let mut octets = vec![0; count];
-    stream.read_exact(&mut octets).unwrap();
-    octets
-}
-
 /// A listener's side with a request of a hand-made client on it.
 fn offered(
     options: Options,
@@ -60,7 +47,7 @@ fn offered(
 ) -> (
     Side,
     std::sync::Arc<dyn netdirect::Connector>,
-    TcpStream,
+    raw::Peer,
     std::sync::Arc<dyn netdirect::Listener>,
 ) {
     let side = Side::with(options);
@@ -68,17 +55,10 @@ fn offered(
     let connector = side.connector();
     let arrives = Overlapped::new();
     let arrival = listener.get_connection_request(&connector, &arrives);
-    let mut client = TcpStream::connect(address).unwrap();
+    let mut client = raw::dial(address);
     client.write_all(&octets(frame)).unwrap();
     end(arrival, &arrives).unwrap();
     (side, connector, client, listener)
-}
-
-/// A server by hand, and the address to connect to.
-fn server() -> (TcpListener, SocketAddr) {
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = server.local_addr().unwrap();
-    (server, address)
 }
 
 #[test]
@@ -114,9 +94,9 @@ fn mpa_023_a_client_that_sends_no_request_is_closed() {
     let side = Side::with(options);
     let (listener, address) = side.listener(0);
     for begun in [&b""[..], b"MPA ID Req"] {
-        let mut client = TcpStream::connect(address).unwrap();
+        let mut client = raw::dial(address);
         client.write_all(begun).unwrap();
-        assert_eq!(rest(&mut client), b"");
+        assert_eq!(client.rest(), b"");
     }
     // The listener goes on. On a busy machine an honest client may be late as well: it tries again then.
     let active = Side::new();
@@ -129,7 +109,7 @@ fn mpa_023_a_client_that_sends_no_request_is_closed() {
             here = active.connector();
             let _ = here.connect(&qp, address, 1, 1, b"", &connects).unwrap();
         }
-        std::thread::yield_now();
+        idle();
     }
     assert_eq!(arrives.status(), Status::SUCCESS);
 }
@@ -159,60 +139,56 @@ fn iw_065_disconnect_ends_although_the_peer_does_not() {
     let (side, connector, mut client, _listener) = offered(options, &request(1));
     let qp = side.queue_pair();
     run(|overlapped| connector.accept(&qp, 0, 0, b"", overlapped)).unwrap();
-    read(&mut client, 20);
+    client.receive(20);
     run(|overlapped| connector.disconnect(overlapped)).unwrap();
-    assert_eq!(rest(&mut client), b"");
+    assert_eq!(client.rest(), b"");
 }
 
 #[test]
 fn mpa2_010_revision_1_is_tried_once_when_the_peer_closes_on_revision_2() {
     let side = Side::new();
     let (server, address) = server();
-    let serving = std::thread::spawn(move || {
-        let (mut first, _) = server.accept().unwrap();
-        let enhanced = read(&mut first, 24);
-        assert_eq!(enhanced[17], 2, "Rev");
-        drop(first);
-        let (mut second, _) = server.accept().unwrap();
-        let plain = read(&mut second, 20);
-        assert_eq!((plain[16] & 0x10, plain[17]), (0, 1), "S and Rev");
-        let mut reply = request(1);
-        reply.kind = FrameKind::Reply;
-        second.write_all(&octets(&reply)).unwrap();
-        let fpdu = read(&mut second, 20);
-        assert_eq!(
-            fpdu[..4],
-            [0, 14, 0xC1, 0x40],
-            "a zero-length Write opens the fence"
-        );
-    });
-    let (qp, connector) = (side.queue_pair(), side.connector());
-    run(|overlapped| connector.connect(&qp, address, 64, 64, b"", overlapped)).unwrap();
+    let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+    let connecting = connector.connect(&qp, address, 64, 64, b"", &connects);
+    let mut first = server.accept();
+    let enhanced = first.receive(24);
+    assert_eq!(enhanced[17], 2, "Rev");
+    drop(first);
+    let mut second = server.accept();
+    let plain = second.receive(20);
+    assert_eq!((plain[16] & 0x10, plain[17]), (0, 1), "S and Rev");
+    let mut reply = request(1);
+    reply.kind = FrameKind::Reply;
+    second.write_all(&octets(&reply)).unwrap();
+    end(connecting, &connects).unwrap();
     assert_eq!(connector.get_private_data().unwrap(), b"by hand");
     assert_eq!(connector.get_read_limits().unwrap().inbound, 32); // IW-069
     run(|overlapped| connector.complete_connect(overlapped)).unwrap();
-    serving.join().unwrap();
+    let fpdu = second.receive(20);
+    assert_eq!(
+        fpdu[..4],
+        [0, 14, 0xC1, 0x40],
+        "a zero-length Write opens the fence"
+    );
 }
 
 /// Which limits an active side that wants 64 Inbound and 48 outbound Reads is left with by a Reply, and what it sends then.
 fn limits_after(ird: u16, ord: u16) -> (Result<netdirect::ReadLimits, Status>, Vec<u8>) {
     let side = Side::new();
     let (server, address) = server();
-    let serving = std::thread::spawn(move || {
-        let (mut stream, _) = server.accept().unwrap();
-        read(&mut stream, 24);
-        let mut reply = request(2);
-        reply.kind = FrameKind::Reply;
-        let words = reply.enhanced.as_mut().unwrap();
-        (words.ird, words.ord, words.rtr_read) = (ird, ord, false);
-        stream.write_all(&octets(&reply)).unwrap();
-        rest(&mut stream)
-    });
-    let (qp, connector) = (side.queue_pair(), side.connector());
-    let connected = run(|overlapped| connector.connect(&qp, address, 64, 48, b"", overlapped));
+    let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+    let connecting = connector.connect(&qp, address, 64, 48, b"", &connects);
+    let mut stream = server.accept();
+    stream.receive(24);
+    let mut reply = request(2);
+    reply.kind = FrameKind::Reply;
+    let words = reply.enhanced.as_mut().unwrap();
+    (words.ird, words.ord, words.rtr_read) = (ird, ord, false);
+    stream.write_all(&octets(&reply)).unwrap();
+    let connected = end(connecting, &connects);
     let limits = connected.map(|()| connector.get_read_limits().unwrap());
     drop((connector, qp, side));
-    (limits, serving.join().unwrap())
+    (limits, stream.rest())
 }
 
 /// IW-069: "not negotiated" in a Reply stands for 32, each way by itself.
@@ -244,8 +220,8 @@ fn mpa2_019_reads_of_a_peer_that_states_no_limits_are_served() {
     const READS: u8 = 64;
     let side = Side::with(Options::default().crc(false));
     let reads: Vec<u8> = (1..=READS).flat_map(read_request).collect();
-    let responses = |stream: &mut TcpStream| {
-        let octets = read(stream, usize::from(READS) * 20);
+    let responses = |stream: &mut raw::Peer| {
+        let octets = stream.receive(usize::from(READS) * 20);
         assert!(
             octets
                 .chunks(20)
@@ -254,27 +230,22 @@ fn mpa2_019_reads_of_a_peer_that_states_no_limits_are_served() {
     };
 
     let (server, address) = server();
-    let (qp, connector) = (side.queue_pair(), side.connector());
-    let serving = std::thread::spawn({
-        let reads = reads.clone();
-        move || {
-            let (mut stream, _) = server.accept().unwrap();
-            read(&mut stream, 24);
-            let mut reply = request(2);
-            reply.kind = FrameKind::Reply;
-            let words = reply.enhanced.as_mut().unwrap();
-            (words.ird, words.ord, words.rtr_read) = (0x3FFF, 0x3FFF, false);
-            stream.write_all(&octets(&reply)).unwrap();
-            read(&mut stream, 20);
-            stream.write_all(&reads).unwrap();
-            responses(&mut stream);
-        }
-    });
+    let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
     let most = u32::from(READS);
-    run(|overlapped| connector.connect(&qp, address, most, 0, b"", overlapped)).unwrap();
+    let connecting = connector.connect(&qp, address, most, 0, b"", &connects);
+    let mut stream = server.accept();
+    stream.receive(24);
+    let mut reply = request(2);
+    reply.kind = FrameKind::Reply;
+    let words = reply.enhanced.as_mut().unwrap();
+    (words.ird, words.ord, words.rtr_read) = (0x3FFF, 0x3FFF, false);
+    stream.write_all(&octets(&reply)).unwrap();
+    end(connecting, &connects).unwrap();
     assert_eq!(connector.get_read_limits().unwrap().inbound, 32);
     run(|overlapped| connector.complete_connect(overlapped)).unwrap();
-    serving.join().unwrap();
+    stream.receive(20);
+    stream.write_all(&reads).unwrap();
+    responses(&mut stream);
 
     let mut unstated = request(2);
     let words = unstated.enhanced.as_mut().unwrap();
@@ -287,7 +258,7 @@ fn mpa2_019_reads_of_a_peer_that_states_no_limits_are_served() {
         let qp = side.queue_pair();
         run(|overlapped| connector.accept(&qp, most, 0, b"", overlapped)).unwrap();
         let reply = if frame.revision == 1 { 20 } else { 24 };
-        read(&mut client, reply);
+        client.receive(reply);
         client.write_all(&reads).unwrap();
         responses(&mut client);
     }
@@ -311,24 +282,22 @@ fn iw_011_the_inbound_limit_follows_the_reply() {
 }
 
 /// A server that answers a Rev 2 Request with this Reply; what follows it comes back.
-fn answered_by_hand(options: Options, reply: Frame) -> (Result<(), Status>, Vec<u8>) {
+fn answered_by_hand(options: Options, reply: &Frame) -> (Result<(), Status>, Vec<u8>) {
     let side = Side::with(options);
     let (server, address) = server();
-    let serving = std::thread::spawn(move || {
-        let (mut stream, _) = server.accept().unwrap();
-        let request = read(&mut stream, 24);
-        assert_eq!(request[20] & 0x80, 0x80, "A");
-        stream.write_all(&octets(&reply)).unwrap();
-        rest(&mut stream)
-    });
-    let (qp, connector) = (side.queue_pair(), side.connector());
-    let connected = run(|overlapped| connector.connect(&qp, address, 1, 1, b"", overlapped));
+    let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+    let connecting = connector.connect(&qp, address, 1, 1, b"", &connects);
+    let mut stream = server.accept();
+    let request = stream.receive(24);
+    assert_eq!(request[20] & 0x80, 0x80, "A");
+    stream.write_all(&octets(reply)).unwrap();
+    let connected = end(connecting, &connects);
     if connected.is_ok() {
         run(|overlapped| connector.complete_connect(overlapped)).unwrap();
         drop((connector, qp));
     }
     drop(side);
-    (connected, serving.join().unwrap())
+    (connected, stream.rest())
 }
 
 /// MPA2-022: strictly, an answer without A is refused with T 2/0/07 (T6 of the catalogue); by default the
@@ -343,11 +312,11 @@ fn mpa2_022_the_strict_profile_wants_its_a_back() {
         let words = reply.enhanced.as_mut().unwrap();
         (words.peer_to_peer, words.rtr_write, words.rtr_read) = (false, false, false);
         let strict = Options::default().profile(Profile::Strict);
-        let (refused, sent) = answered_by_hand(strict, reply.clone());
+        let (refused, sent) = answered_by_hand(strict, &reply);
         assert_eq!(refused, Err(Status::CONNECTION_REFUSED));
         let code = iwarp::TerminateCode::new(2, 0, 7);
         assert_eq!(sent, iwarp::terminate_frame(code, true, markers)); // MPA2-037
-        let (taken, sent) = answered_by_hand(Options::default(), reply);
+        let (taken, sent) = answered_by_hand(Options::default(), &reply);
         assert_eq!(taken, Ok(()));
         let lead = if markers { 4 } else { 0 };
         assert_eq!(sent[lead..lead + 4], [0, 14, 0xC1, 0x40]);
@@ -394,18 +363,16 @@ fn amb_040_the_passive_side_sends_first() {
 fn request_towards(options: Options) -> Vec<u8> {
     let side = Side::with(options);
     let (server, address) = server();
-    let serving = std::thread::spawn(move || {
-        let (mut stream, _) = server.accept().unwrap();
-        let request = read(&mut stream, 24);
-        let mut reply = request_by_hand_rejected();
-        reply.private_data.clear();
-        stream.write_all(&octets(&reply)).unwrap();
-        request
-    });
-    let (qp, connector) = (side.queue_pair(), side.connector());
-    let failed = run(|overlapped| connector.connect(&qp, address, 1, 1, b"", overlapped));
+    let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+    let connecting = connector.connect(&qp, address, 1, 1, b"", &connects);
+    let mut stream = server.accept();
+    let request = stream.receive(24);
+    let mut reply = request_by_hand_rejected();
+    reply.private_data.clear();
+    stream.write_all(&octets(&reply)).unwrap();
+    let failed = end(connecting, &connects);
     assert_eq!(failed, Err(Status::CONNECTION_REFUSED));
-    serving.join().unwrap()
+    request
 }
 
 fn request_by_hand_rejected() -> Frame {
@@ -445,16 +412,13 @@ fn a_peer_that_is_known_gets_what_it_needs() {
 fn conn_023_a_peer_that_closes_twice_refuses() {
     let side = Side::new();
     let (server, address) = server();
-    let serving = std::thread::spawn(move || {
-        for _ in 0..2 {
-            let (mut stream, _) = server.accept().unwrap();
-            read(&mut stream, 20);
-        }
-    });
-    let (qp, connector) = (side.queue_pair(), side.connector());
-    let failed = run(|overlapped| connector.connect(&qp, address, 0, 0, b"", overlapped));
+    let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+    let connecting = connector.connect(&qp, address, 0, 0, b"", &connects);
+    for _ in 0..2 {
+        server.accept().receive(20);
+    }
+    let failed = end(connecting, &connects);
     assert_eq!(failed, Err(Status::CONNECTION_REFUSED));
-    serving.join().unwrap();
 }
 
 #[test]
@@ -464,23 +428,21 @@ fn iw_004_without_revision_2_the_passive_side_waits_for_the_first_fpdu() {
     assert_eq!(connector.get_private_data().unwrap(), b"by hand");
     let qp = side.queue_pair();
     run(|overlapped| connector.accept(&qp, 0, 0, b"yes", overlapped)).unwrap(); // IW-005
-    let reply = read(&mut client, 23);
+    let reply = client.receive(23);
     assert_eq!(
         (reply[16], reply[17], reply[19]),
         (0, 1, 3),
         "flags, Rev, PD_Length"
     ); // MPA2-036
     qp.send_inline(1, &[b"held"], OpFlags::empty()).unwrap();
-    client.set_nonblocking(true).unwrap();
-    let nothing = client.read(&mut [0]).unwrap_err();
-    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
-    client.set_nonblocking(false).unwrap();
+    let nothing = client.try_read(&mut [0]).unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
     // R1 of the catalogue, with the CRC field unchecked: none was agreed.
     let ready = [
         0, 14, 0xC1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
     client.write_all(&ready).unwrap();
-    let send = read(&mut client, 28);
+    let send = client.receive(28);
     assert_eq!(
         (&send[..4], &send[20..24]),
         (&[0, 22, 0x41, 0x43][..], &b"held"[..])
@@ -518,10 +480,10 @@ fn x16_to_x20_bad_requests_are_closed_without_a_reply() {
         ("X20", edited(|octets| octets[9] = b'p')),
     ];
     for (name, octets) in bad {
-        let mut client = TcpStream::connect(address).unwrap();
+        let mut client = raw::dial(address);
         let _ = client.write_all(&octets); // it may be closed on before all is written
-        let _ = client.shutdown(Shutdown::Write);
-        assert_eq!(rest(&mut client), b"", "{name}");
+        let _ = client.shutdown();
+        assert_eq!(client.rest(), b"", "{name}");
     }
     drop((connect(Side::new(), side, 1), listener));
 }

@@ -1,13 +1,22 @@
 //! What is logged while the tests of a process run.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::{Mutex, Once};
+use std::thread::{self, ThreadId};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
+use super::SIMULATED;
+
 /// Warnings and errors.
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static LINES: Mutex<Vec<Logged>> = Mutex::new(Vec::new());
+
+struct Logged {
+    thread: ThreadId,
+    line: String,
+}
 
 struct Log;
 
@@ -31,21 +40,34 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        LINES.lock().unwrap().push(line.0);
+        LINES.lock().unwrap().push(Logged {
+            thread: thread::current().id(),
+            line: line.0,
+        });
     }
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}
 }
 
-/// From here on the process's lines are kept.
+/// From here on lines are kept: those of the process, or in a simulated network, where nothing happens in other threads, those
+/// of the test's own thread.
 pub fn keep() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| tracing::subscriber::set_global_default(Log).unwrap());
+    thread_local! {
+        static KEPT: Cell<bool> = const { Cell::new(false) };
+    }
+    if !SIMULATED {
+        ONCE.call_once(|| tracing::subscriber::set_global_default(Log).unwrap());
+    } else if !KEPT.replace(true) {
+        std::mem::forget(tracing::subscriber::set_default(Log)); // to the thread's end
+    }
 }
 
 /// The lines that contain all of these words.
 pub fn lines_with(words: &[&str]) -> Vec<String> {
     let lines = LINES.lock().unwrap();
-    let all = |line: &&String| words.iter().all(|word| line.contains(word));
-    lines.iter().filter(all).cloned().collect()
+    let here = |line: &&Logged| !SIMULATED || line.thread == thread::current().id();
+    let all = |line: &String| words.iter().all(|word| line.contains(word));
+    let lines = lines.iter().filter(here).map(|logged| &logged.line);
+    lines.filter(|line| all(line)).cloned().collect()
 }

@@ -1,9 +1,12 @@
 //! What the provider's tests share: sides, connections between them, and waiting for results.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
-pub mod wire;
-
+pub mod ending;
 pub mod log;
+pub mod message;
+pub mod raw;
+pub mod stream;
+pub mod wire;
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +38,11 @@ pub const SIMULATED: bool = matches!(
     [b'o', b'n', b'_', b's', b'i', b'm', ..]
 );
 
+/// The length of a long message: in a simulated network fewer octets are many segments, each of which costs time.
+pub const fn long(octets: usize) -> usize {
+    if SIMULATED { octets / 20 } else { octets }
+}
+
 thread_local! {
     /// The network of this test, which is its thread's.
     static NETWORK: Simulation = Simulation::new(seed());
@@ -65,6 +73,14 @@ pub fn open_at(address: impl Into<IpAddr>, options: Options) -> Arc<dyn Adapter>
     softnd::open(&address.to_string(), options).unwrap()
 }
 
+/// The provider whose adapter has the address 127.0.0.1.
+pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
+    if SIMULATED {
+        return network().provider([[127, 0, 0, 1].into()], options);
+    }
+    softnd::provider(options)
+}
+
 /// The time that limits of waits are told in.
 pub fn now() -> Duration {
     static BEGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
@@ -72,6 +88,16 @@ pub fn now() -> Duration {
         network().time()
     } else {
         BEGIN.elapsed()
+    }
+}
+
+/// What a loop does between two looks at something that no call of softnd is made for: elsewhere the world moves on by itself.
+pub fn idle() {
+    if !SIMULATED {
+        std::thread::yield_now();
+    } else if !network().step() {
+        // Nothing happens any more: limits of time still end.
+        network().pass(Duration::from_millis(1));
     }
 }
 
@@ -196,6 +222,9 @@ impl Region {
 /// Waits for the end of a request. Who waits looks once more when its time is up: what is found only then has woken nobody.
 pub fn wait(overlapped: &Overlapped) -> Status {
     let begun = now();
+    while SIMULATED && wire::relay() && overlapped.poll() == Status::PENDING {
+        assert!(now() - begun < LONG, "it waits for ever");
+    }
     let status = overlapped.wait_timeout(LONG);
     assert!(now() - begun < LONG, "{status:?}, but nobody was woken");
     status.expect("the end of a request")
@@ -223,6 +252,23 @@ pub fn run(start: impl FnOnce(&Overlapped) -> netdirect::Result<Started>) -> Res
 
 pub fn status(result: netdirect::Result<impl std::fmt::Debug>) -> Status {
     result.map_or_else(|error: Error| error.status(), |_| Status::SUCCESS)
+}
+
+/// A peer that asks for a connection, and says who it is.
+pub struct Caller {
+    pub connects: Overlapped,
+    _objects: (Arc<dyn Connector>, Arc<dyn QueuePair>),
+}
+
+impl Caller {
+    pub fn new(side: &Side, to: SocketAddr, name: &[u8]) -> Self {
+        let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+        let _ = connector.connect(&qp, to, 0, 0, name, &connects).unwrap();
+        Self {
+            connects,
+            _objects: (connector, qp),
+        }
+    }
 }
 
 /// Two connected queue pairs.

@@ -1,10 +1,14 @@
-//! What two sides say to each other on the wire: a TCP relay that keeps what passes, and a reader of FPDUs that shares
-//! nothing with the engine.
+//! What two sides say to each other on the wire: a relay that keeps what passes, and a reader of FPDUs that shares nothing
+//! with the engine.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::cell::RefCell;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+use super::SIMULATED;
+use super::raw::{self, Peer, Server};
 
 /// A marker stands at every 512th octet of the stream, counted from its first FPDU (RFC 5044 §4.3).
 const MARKER_EVERY: usize = 512;
@@ -22,16 +26,22 @@ pub struct Relay {
 impl Relay {
     /// Listens on a free port, and connects on to `target`.
     pub fn to(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
+        let (server, address) = raw::server();
         let passed = [Octets::default(), Octets::default()];
+        if SIMULATED {
+            let relay = Simulated::Listening(server, target, passed.clone());
+            RELAYS.with_borrow_mut(|relays| relays.push(relay));
+            return Self { address, passed };
+        }
         let [there, back] = passed.clone();
         thread::spawn(move || {
-            let (active, _) = listener.accept().unwrap();
-            let passive = TcpStream::connect(target).unwrap();
+            let (Peer::Tcp(active), Peer::Tcp(passive)) = (server.accept(), raw::dial(target))
+            else {
+                unreachable!("of the system");
+            };
             let ends = (passive.try_clone().unwrap(), active.try_clone().unwrap());
-            thread::spawn(move || relay(ends.0, ends.1, &back));
-            relay(active, passive, &there);
+            thread::spawn(move || forward(ends.0, ends.1, &back));
+            forward(active, passive, &there);
         });
         Self { address, passed }
     }
@@ -44,7 +54,7 @@ impl Relay {
     }
 }
 
-fn relay(mut from: TcpStream, mut to: TcpStream, passed: &Octets) {
+fn forward(mut from: TcpStream, mut to: TcpStream, passed: &Octets) {
     let mut octets = vec![0; 1 << 16];
     // A side that resets the connection ends the relay too.
     while let Ok(count @ 1..) = from.read(&mut octets) {
@@ -56,6 +66,74 @@ fn relay(mut from: TcpStream, mut to: TcpStream, passed: &Octets) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
+thread_local! {
+    /// The relays of this test in its simulated network, which whoever waits drives.
+    static RELAYS: RefCell<Vec<Simulated>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A relay in a simulated network.
+enum Simulated {
+    Listening(Server, SocketAddr, [Octets; 2]),
+    /// The active and the passive side, and what each of them has sent.
+    Connected([Peer; 2], [Direction; 2]),
+}
+
+struct Direction {
+    passed: Octets,
+    /// Octets that have been passed on.
+    sent: usize,
+    ended: bool,
+}
+
+impl Simulated {
+    fn relay(&mut self) {
+        if let Self::Listening(server, target, passed) = self
+            && let Some(active) = server.try_accept()
+        {
+            let directions = passed.clone().map(|passed| Direction {
+                passed,
+                sent: 0,
+                ended: false,
+            });
+            *self = Self::Connected([active, raw::dial(*target)], directions);
+        }
+        if let Self::Connected([active, passive], [there, back]) = self {
+            there.forward(active, passive);
+            back.forward(passive, active);
+        }
+    }
+}
+
+impl Direction {
+    fn forward(&mut self, from: &mut Peer, to: &mut Peer) {
+        let mut passed = self.passed.lock().unwrap();
+        let mut octets = vec![0; 1 << 16];
+        while !self.ended {
+            match from.try_read(&mut octets) {
+                Ok(count @ 1..) => passed.extend_from_slice(&octets[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                _ => self.ended = true,
+            }
+        }
+        while self.sent < passed.len() {
+            match to.try_write(&passed[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(_) => return,
+            }
+        }
+        if self.ended {
+            let _ = to.shutdown();
+        }
+    }
+}
+
+/// Moves what has arrived at the relays of this test. Whether there is a relay.
+pub fn relay() -> bool {
+    RELAYS.with_borrow_mut(|relays| {
+        relays.iter_mut().for_each(Simulated::relay);
+        !relays.is_empty()
+    })
+}
 /// The octets that each FPDU takes on the wire, markers included, in a stream that begins with its start-up frame.
 ///
 /// # Panics

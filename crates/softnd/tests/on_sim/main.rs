@@ -6,17 +6,35 @@
 
 #[path = "../breakdown.rs"]
 mod breakdown;
+#[path = "../confirm.rs"]
+mod confirm;
+#[path = "../connect.rs"]
+mod connect;
+#[path = "../data.rs"]
+mod data;
+#[path = "../ending.rs"]
+mod ending;
 #[path = "../extensions.rs"]
 mod extensions;
+#[path = "../fairness.rs"]
+mod fairness;
 #[path = "../fault_plans.rs"]
 mod fault_plans;
 #[path = "../fault_streams.rs"]
 mod fault_streams;
 #[path = "../faults.rs"]
 mod faults;
+#[path = "../leniency.rs"]
+mod leniency;
 #[path = "../limits.rs"]
 mod limits;
+#[path = "../removal.rs"]
+mod removal;
 #[path = "../shortage.rs"]
 mod shortage;
+#[path = "../startup.rs"]
+mod startup;
+#[path = "../waiting.rs"]
+mod waiting;
 #[path = "../windows.rs"]
 mod windows;

@@ -1,0 +1,209 @@
+//! A stream of large messages that never ends, and small requests beside it.
+
+use std::sync::Arc;
+
+use netdirect::{CompletionResult, OpFlags, RequestType, Status};
+use softnd::Options;
+
+use super::{ALL, Pair, Region, Side, connect};
+
+/// Octets of a message of the stream.
+pub const BULK: usize = 256 * 1024;
+
+/// Messages of the stream that are always under way: 4 MiB, several times what one visit to a stream may move.
+pub const WINDOW: u64 = 16;
+
+/// Small requests, one after the other.
+pub const SMALL: usize = 64;
+
+/// Messages of the stream that may pass one small request: as many as sockets of large buffers hold, and some more that
+/// visits move. Without fairness there is no such number.
+pub const MOST: u64 = 16 * WINDOW;
+
+/// What the contexts of requests say.
+pub const BULK_CONTEXT: u64 = 1;
+pub const SMALL_CONTEXT: u64 = 2;
+
+/// How the stream moves its data.
+#[derive(Clone, Copy, Debug)]
+pub enum Stream {
+    Write,
+    Send,
+}
+
+/// Who polls the side that the stream goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// The thread that polls the other side as well.
+    Same,
+    /// A thread that does nothing else.
+    Other,
+    /// Nobody: the adapter's own thread makes all progress.
+    Nobody,
+}
+
+/// Another handle of the same side.
+pub fn same(side: &Side) -> Side {
+    Side {
+        adapter: Arc::clone(&side.adapter),
+        file: Arc::clone(&side.file),
+        cq: Arc::clone(&side.cq),
+    }
+}
+
+/// Two connections between the same two sides.
+pub struct Bench {
+    pub bulk: Pair,
+    small: Pair,
+    source: Region,
+    target: Region,
+    stream: Stream,
+    driver: Driver,
+    /// Messages of the stream that are under way, and that have been done ever.
+    under_way: u64,
+    done: u64,
+    /// Small requests that have ended at the side that posted them, and at the other.
+    small_done: [usize; 2],
+}
+
+impl Bench {
+    pub fn new(options: &Options, stream: Stream, driver: Driver) -> Self {
+        let passive = Side::with(options.clone());
+        let apart = same(&passive);
+        Self::between(options, stream, driver, [&passive, &apart])
+    }
+
+    /// The stream goes to the first of two sides of one adapter, small requests to the second one.
+    pub fn between(
+        options: &Options,
+        stream: Stream,
+        driver: Driver,
+        [passive, apart]: [&Side; 2],
+    ) -> Self {
+        let active = &Side::with(options.clone());
+        let mut bench = Self {
+            bulk: connect(same(active), same(passive), 1),
+            small: connect(same(active), same(apart), 1),
+            source: active.region(BULK, ALL),
+            target: passive.region(BULK, ALL),
+            stream,
+            driver,
+            under_way: 0,
+            done: 0,
+            small_done: [0; 2],
+        };
+        (0..WINDOW).for_each(|_| bench.receive_bulk());
+        bench.fill();
+        bench
+    }
+
+    fn receive_bulk(&self) {
+        let sink = [self.target.sge(0, BULK)];
+        self.bulk.passive_qp.receive(BULK_CONTEXT, &sink).unwrap();
+    }
+
+    /// Keeps the stream from ending.
+    fn fill(&mut self) {
+        let data = [self.source.sge(0, BULK)];
+        let (qp, flags) = (&self.bulk.active_qp, OpFlags::empty());
+        while self.under_way < WINDOW {
+            match self.stream {
+                Stream::Write => qp.write(BULK_CONTEXT, &data, self.target.remote(0), flags),
+                Stream::Send => qp.send(BULK_CONTEXT, &data, flags),
+            }
+            .unwrap();
+            self.under_way += 1;
+        }
+    }
+
+    /// Takes once what the completion queues hold that this thread polls.
+    fn poll(&mut self) {
+        let mut results = [CompletionResult::default(); 16];
+        let taken = self.bulk.active.cq.get_results(&mut results);
+        for result in &results[..taken] {
+            assert_eq!(result.status, Status::SUCCESS, "{result:?}");
+            match (result.request_context, self.stream) {
+                (SMALL_CONTEXT, _) => self.small_done[0] += 1,
+                (_, Stream::Write) => self.passed(),
+                // A Send is done when its octets are handed over; it has passed when it has been received.
+                (_, Stream::Send) => {}
+            }
+        }
+        let taken = match self.driver {
+            Driver::Same => self.bulk.passive.cq.get_results(&mut results),
+            Driver::Other | Driver::Nobody => 0,
+        };
+        for result in &results[..taken] {
+            assert_eq!(result.status, Status::SUCCESS, "{result:?}");
+            assert_eq!(result.request_type, RequestType::Receive, "{result:?}");
+            if result.request_context == SMALL_CONTEXT {
+                self.small_done[1] += 1;
+            } else {
+                self.receive_bulk();
+                self.passed();
+            }
+        }
+        self.fill();
+    }
+
+    fn passed(&mut self) {
+        self.under_way -= 1;
+        self.done += 1;
+    }
+
+    /// Polls until so many small requests have ended at each side: how many messages of the stream have passed meanwhile.
+    fn await_small(&mut self, wanted: [usize; 2]) -> u64 {
+        let before = self.done;
+        while self.small_done != wanted {
+            self.poll();
+            let passed = self.done - before;
+            assert!(
+                passed <= MOST,
+                "{passed} of the stream's {:?}s have passed a small request: {:?} of {wanted:?} are done",
+                self.stream,
+                self.small_done
+            );
+        }
+        self.done - before
+    }
+}
+
+/// Requests of 8 octets, one at a time, beside the stream.
+pub fn small_requests_get_through(bench: &mut Bench) {
+    let here = bench.small.active.region(8, ALL);
+    let there = bench.small.passive.region(8, ALL);
+    let (data, sink) = ([here.sge(0, 8)], [there.sge(0, 8)]);
+    // The stream flows before anything else does.
+    while bench.done < WINDOW {
+        bench.poll();
+    }
+    let mut wanted = [0, 0];
+    let mut worst = 0;
+    for at in 0..SMALL {
+        let (active, passive) = (&bench.small.active_qp, &bench.small.passive_qp);
+        let flags = OpFlags::empty();
+        if at % 2 == 0 && bench.driver == Driver::Same {
+            passive.receive(SMALL_CONTEXT, &sink).unwrap();
+            active.send(SMALL_CONTEXT, &data, flags).unwrap();
+            wanted[1] += 1;
+        } else {
+            let from = there.remote(0);
+            active.read(SMALL_CONTEXT, &data, from, flags).unwrap();
+        }
+        wanted[0] += 1;
+        worst = worst.max(bench.await_small(wanted));
+    }
+    println!(
+        "{:?}, {:?}: at most {worst} messages of the stream passed a small request",
+        bench.stream, bench.driver
+    );
+    // And the small requests have not stopped the stream.
+    let before = bench.done;
+    while bench.done < before + WINDOW {
+        bench.poll();
+    }
+}
+
+pub fn without_crc() -> Options {
+    Options::default().crc(false)
+}
