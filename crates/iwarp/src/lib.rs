@@ -17,6 +17,10 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+#[doc(hidden)]
+pub mod planted;
+
 pub mod conn;
 pub mod ddp;
 pub mod memory;

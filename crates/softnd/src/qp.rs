@@ -889,8 +889,14 @@ impl State {
                     result,
                     solicited: completion.solicited,
                 };
+                if iwarp::planted!(ResultLost) && self.results.len() + 1 == RESULTS {
+                    return;
+                }
                 self.results
                     .push((completion.kind == iwarp::RequestKind::Receive, entry));
+                if iwarp::planted!(ResultTwice) && self.results.len() == 3 {
+                    self.results.push(self.results[2]);
+                }
             }
             Event::Ready => {
                 self.signals |= Signals::READY;

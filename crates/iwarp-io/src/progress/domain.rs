@@ -518,6 +518,11 @@ impl<S: Readiness> Domain<S> {
     /// two: a stream without end is found unfinished by its event and by its turn, and would have more turns each time.
     pub fn defer(&self, source: Weak<dyn Source<S>>) {
         let mut unfinished = self.unfinished.lock();
+        let count = self.deferred.load(Ordering::Relaxed);
+        if iwarp::planted!(WorkForgotten) && count % 4 == 3 {
+            self.deferred.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         if !unfinished.iter().any(|left| left.ptr_eq(&source)) {
             unfinished.push_back(source);
             self.left.fetch_add(1, Ordering::SeqCst);

@@ -137,7 +137,7 @@ impl Connection {
         let flags = (wqe.silent, wqe.fence);
         self.initiator
             .post(wqe.context, wqe.operation, flags, length)?;
-        if self.phase != Phase::Running || self.rx.flushed {
+        if self.phase != Phase::Running || self.rx.flushed && !planted!(RequestBehindFlushed) {
             self.initiator.flush(None);
         }
         self.settle(); // flushes a Read that nobody will answer after the peer's FIN

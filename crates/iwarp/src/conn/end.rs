@@ -158,7 +158,11 @@ impl Connection {
             },
         };
         // The peer cannot have refused what has not begun to leave.
-        let begun = self.initiator.next + u64::from(self.tx.has_begun());
+        let begun = if planted!(TerminateEndsAnyRequest) {
+            u64::MAX
+        } else {
+            self.initiator.next + u64::from(self.tx.has_begun())
+        };
         let oldest = |queue: &InitiatorQueue| {
             let open = kinds
                 .iter()

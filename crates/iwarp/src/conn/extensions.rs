@@ -204,7 +204,12 @@ impl Connection {
             return Step::Full;
         }
         let done = match inbound.span {
-            Some(span) => mem.atomic(span, request.op),
+            Some(span) => {
+                if planted!(AtomicTwice) {
+                    let _ = mem.atomic(span, request.op);
+                }
+                mem.atomic(span, request.op)
+            }
             None => Err(AtomicError::Revoked),
         };
         let value = match done {

@@ -284,7 +284,10 @@ impl Connector {
         if matches!(state.phase, Phase::Accepting) {
             self.accepting(state, signals);
         }
-        let end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
+        let mut end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
+        if iwarp::planted!(NotificationLate) {
+            end = Signals::GONE;
+        }
         if signals.intersects(end) {
             state.done.guard = state.guard.take();
         }

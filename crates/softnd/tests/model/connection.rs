@@ -35,6 +35,8 @@ pub(crate) enum Effect {
     None,
     /// The sink at this place holds these octets.
     Read(usize, Vec<u8>),
+    /// It cannot end well.
+    Refused,
     /// The sink at this place holds the value before Atomic `.2` on the peer's word `.1`.
     Atomic(usize, usize, usize),
     /// The window is bound.
@@ -248,6 +250,7 @@ impl Connection {
         let own = memory[at];
         match effect {
             Effect::None => {}
+            Effect::Refused => panic!("a Read through a window that is not bound has ended well"),
             Effect::Read(sink, octets) => {
                 let mut found = vec![0; octets.len()];
                 own.read(*sink, &mut found);

@@ -26,6 +26,8 @@ macro_rules! trace {
 mod connection;
 mod coverage;
 mod memory;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod run;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -703,19 +703,26 @@ impl<'a> Run<'a> {
         let place = peer.targets[0].at - PATTERN + range.start;
         let remote = self.hosts[peer.host].remote(place);
         let expected = pattern(number, peer.host)[range].to_vec();
-        self.read_from(number, at, expected, remote);
+        self.read_from(number, at, Some(expected), remote);
     }
 
-    fn read_from(&mut self, number: usize, at: usize, expected: Vec<u8>, remote: RemoteAddress) {
+    fn read_from(
+        &mut self,
+        number: usize,
+        at: usize,
+        expected: Option<Vec<u8>>,
+        remote: RemoteAddress,
+    ) {
         let host = self.connections[number].ends[at].host;
-        let len = expected.len();
+        // Four octets, if there is nothing to be expected.
+        let len = expected.as_ref().map_or(4, Vec::len);
         let Some(sink) = self.allot(host, len) else {
             return;
         };
         let sges = self.hosts[host].sges(sink, len, len);
         let flags = self.flags();
         let kind = (RequestType::Read, "Read");
-        let effect = Effect::Read(sink, expected);
+        let effect = expected.map_or(Effect::Refused, |octets| Effect::Read(sink, octets));
         self.request((number, at), kind, flags, effect, |qp, context| {
             qp.read(context, &sges, remote, flags)
         });
@@ -781,7 +788,7 @@ impl<'a> Run<'a> {
                     self.coverage.met("fault: stale window");
                     self.connections[number].disturb("a window that is not bound any more");
                     if self.chance(50) {
-                        return self.read_from(number, at, vec![0; 4], remote);
+                        return self.read_from(number, at, None, remote);
                     }
                     return self.write_to(number, at, 1, 0..4, remote);
                 }

@@ -1,0 +1,85 @@
+//! Bugs that can be planted, so that a test can show that it would find them. Only with the feature `planted-bugs`, which nothing
+//! but such tests switches on.
+
+/// Whether a bug is planted: false, and no code at all, without the feature.
+#[doc(hidden)]
+#[cfg(not(feature = "planted-bugs"))]
+#[macro_export]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+
+/// Whether a bug is planted.
+#[doc(hidden)]
+#[cfg(feature = "planted-bugs")]
+#[macro_export]
+macro_rules! planted {
+    ($bug:ident) => {
+        $crate::planted::is_planted($crate::planted::Bug::$bug)
+    };
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use bugs::{Bug, is_planted, plant};
+
+#[cfg(feature = "planted-bugs")]
+mod bugs {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    /// A bug.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    #[non_exhaustive]
+    pub enum Bug {
+        /// A request that is posted behind flushed ones is carried out.
+        RequestBehindFlushed = 1,
+        /// A Terminate ends a request that has not begun.
+        TerminateEndsAnyRequest,
+        /// The last segment of a longer tagged message is not placed.
+        LastSegmentNotPlaced,
+        /// Invalidate leaves the window bound.
+        InvalidateForgotten,
+        /// The length of a received message of several segments is one too small.
+        LengthMiscounted,
+        /// A result is lost that comes as the last of a full row.
+        ResultLost,
+        /// The last of three results that come together comes twice.
+        ResultTwice,
+        /// NotifyDisconnect waits until nothing is left of the stream.
+        NotificationLate,
+        /// An Atomic is carried out twice.
+        AtomicTwice,
+        /// Work that is left for the next driver is forgotten now and then.
+        WorkForgotten,
+    }
+
+    impl Bug {
+        /// All of them.
+        pub const ALL: [Self; 10] = [
+            Self::RequestBehindFlushed,
+            Self::TerminateEndsAnyRequest,
+            Self::LastSegmentNotPlaced,
+            Self::InvalidateForgotten,
+            Self::LengthMiscounted,
+            Self::ResultLost,
+            Self::ResultTwice,
+            Self::NotificationLate,
+            Self::AtomicTwice,
+            Self::WorkForgotten,
+        ];
+    }
+
+    static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+    /// Plants one bug in this process, instead of the one that was planted before.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
+    }
+
+    /// Whether this one is planted.
+    pub fn is_planted(bug: Bug) -> bool {
+        PLANTED.load(Ordering::Relaxed) == bug as u8
+    }
+}

@@ -1,0 +1,37 @@
+//! Each planted bug is found: `cargo test -p softnd --features planted-bugs --test model planted`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+
+use iwarp::planted::{Bug, plant};
+
+use super::coverage::Coverage;
+use super::run::run;
+
+/// So many seeds find each of them.
+const SEEDS: u64 = 1000;
+
+/// All in one test: a bug is planted in the whole process.
+#[test]
+fn planted_bugs_are_found() {
+    let told = take_hook();
+    set_hook(Box::new(|_| {}));
+    let mut found = Vec::new();
+    for bug in Bug::ALL {
+        plant(Some(bug));
+        let seed = (0..SEEDS).find(|seed| {
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                run(*seed, &mut Coverage::default(), None);
+            }));
+            done.is_err()
+        });
+        found.push((bug, seed));
+    }
+    plant(None);
+    set_hook(told);
+    println!("found by the seed: {found:#?}");
+    let missed: Vec<_> = found.iter().filter(|(_, seed)| seed.is_none()).collect();
+    assert!(
+        missed.is_empty(),
+        "not found within {SEEDS} seeds: {missed:?}"
+    );
+}
