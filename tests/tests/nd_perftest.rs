@@ -250,7 +250,7 @@ fn records_of_another_length_are_named() {
     send_one(address, 17);
     turned_away(
         &mut server,
-        "the versions has 17 octets, and with perftest 4.5+0.17 it has 16",
+        "the versions has 17 octets instead of the 16 of perftest 4.5+0.17",
     );
     serves(server, address, "write_bw");
 }

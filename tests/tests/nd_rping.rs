@@ -164,7 +164,7 @@ fn perftest_instead_of_rping_is_named() {
     // perftest's first connection allows no Reads.
     let (mut server, port) = server(&[]);
     nd::run(["perftest", "send_bw", "127.0.0.1", "-p", &port]).assert_failure("connect to");
-    server.wait_for(|line| line.contains("lets nobody read from it").then_some(()));
+    server.wait_for(|line| line.contains("it does not allow Reads").then_some(()));
     client(&port, &["-C", "1"]).finish().assert_success();
     server.finish().assert_success();
 }

@@ -138,7 +138,7 @@ impl<T: Send + 'static> Admission<T> {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             // The acceptor says why before it ends.
             Err(RecvTimeoutError::Disconnected) => Err(Failure::new(
-                "nobody accepts connections any more",
+                "the server has stopped accepting connections",
                 "start the server again",
             )),
         }
@@ -283,7 +283,10 @@ impl<T> Guest<T> {
     ) -> Result<()> {
         endpoint.set_deadline(Some(self.deadline));
         if !self.guests.has(self.id) {
-            return Err(Failure::peer("it gave way to others", "try again"));
+            return Err(Failure::peer(
+                "too many newer connections were waiting",
+                "try again",
+            ));
         }
         match endpoint.accept(limits, private_data)? {
             Status::SUCCESS => Ok(()),
@@ -440,7 +443,9 @@ impl Guests {
     fn remark(&self, text: impl Display) {
         let mut remarks = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(left_out) = remarks.next_minute(Instant::now()) {
-            stderr::note(format_args!("and {left_out} such lines more in a minute"));
+            stderr::note(format_args!(
+                "left out {left_out} more such lines in a minute"
+            ));
         }
         if remarks.may_speak() {
             stderr::note(text);

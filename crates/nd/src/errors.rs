@@ -279,7 +279,7 @@ const TABLE: &[Row] = &[
     row(Status::PENDING, "it has not ended", REPORT),
     row(
         Status::BUFFER_OVERFLOW,
-        "a message or a queue was larger than its room",
+        "a message is too long for its buffer, or a queue has overflowed",
         LIMITS,
     ),
     row(
@@ -290,12 +290,12 @@ const TABLE: &[Row] = &[
     row(Status::NO_MORE_ENTRIES, "the request queue is full", LIMITS),
     row(
         Status::UNSUCCESSFUL,
-        "the adapter gave no closer reason",
+        "the adapter gave no reason",
         "run again with -vv to see more",
     ),
     row(
         Status::ACCESS_VIOLATION,
-        "memory was not registered, or lacks the right",
+        "memory is not registered, or not with the right that is needed",
         "check that both sides run the same version of nd",
     ),
     row(
@@ -351,7 +351,7 @@ const TABLE: &[Row] = &[
     row(
         Status::NOT_SUPPORTED,
         "the adapter cannot do this",
-        "see what it can with `nd info`",
+        "see what it supports with `nd info`",
     ),
     row(
         Status::INTERNAL_ERROR,
@@ -415,7 +415,7 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::REMOTE_ERROR,
-        "the other side could not carry it out",
+        "the request failed on the other side",
         "look at what the other side says",
     ),
     row(
@@ -431,7 +431,7 @@ const TABLE: &[Row] = &[
     row(
         Status::INVALID_BUFFER_SIZE,
         "the private data is longer than a connection request can carry",
-        "shorten it to what `nd info` shows as private data",
+        "shorten it to the length that `nd info` shows for private data",
     ),
     row(
         Status::TOO_MANY_ADDRESSES,
@@ -440,12 +440,12 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::ADDRESS_ALREADY_EXISTS,
-        "such a connection exists already",
+        "a connection with these addresses and ports exists already",
         "use another local or remote port",
     ),
     row(
         Status::CONNECTION_REFUSED,
-        "nobody accepts iWARP connections there",
+        "no program accepts iWARP connections there",
         "start the receiver first, and check address and port: some other service may listen there",
     ),
     row(
@@ -460,7 +460,7 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::NETWORK_UNREACHABLE,
-        "no route leads there",
+        "there is no route to this network",
         "check the address and this machine's network",
     ),
     row(
@@ -481,7 +481,7 @@ const TABLE: &[Row] = &[
     row(
         Status::DEVICE_REMOVED,
         "the adapter was removed",
-        "see which ones are left with `nd info`",
+        "see the remaining adapters with `nd info`",
     ),
     row(
         Status::ADDRESS_ALREADY_ASSOCIATED,
@@ -490,7 +490,7 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::BAD_NETWORK_NAME,
-        "that address stands for no host",
+        "the address does not name a host",
         "name the host to connect to",
     ),
     row(

@@ -330,7 +330,7 @@ fn wrong_plan(error: &dyn Display) -> Failure {
     let text = error.to_string();
     let (what, shown) = text.split_once('\n').unwrap_or((&text, ""));
     let what = format!("cannot use what --fault gives: {what}");
-    Failure::new(what, "the guide to fault plans has the language").showing(shown)
+    Failure::new(what, "see the language in the guide to fault plans").showing(shown)
 }
 
 fn create_capture(path: &Path) -> Result<Capture> {
@@ -433,7 +433,7 @@ mod tests {
             line,
             "cannot use what --fault gives: fault plan, line 1, column 20: \
              expected `refuse`, `hold` or `remove`, found `refused`; \
-             the guide to fault plans has the language"
+             see the language in the guide to fault plans"
         );
         assert_eq!(
             shown,

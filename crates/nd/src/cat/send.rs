@@ -150,7 +150,7 @@ fn refused(link: &Link, doing: &str, status: Status) -> Failure {
         }
         if !words.is_empty() {
             let what = format!(
-                "cannot {doing}: a program that is no `nd cat recv` rejected the connection"
+                "cannot {doing}: a program other than `nd cat recv` rejected the connection"
             );
             return Failure::peer(what, "check the address and the port");
         }

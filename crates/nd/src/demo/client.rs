@@ -481,9 +481,8 @@ impl Client {
 
 fn too_long(failure: Failure) -> Failure {
     match failure.nd_status() {
-        Some(Status::INVALID_BUFFER_SIZE) => {
-            failure.advise("shorten --private-data to what `nd info` shows as MaxCallerData")
-        }
+        Some(Status::INVALID_BUFFER_SIZE) => failure
+            .advise("shorten --private-data to the length that `nd info` shows as MaxCallerData"),
         _ => failure,
     }
 }

@@ -132,12 +132,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn busy(served: Option<Served>) -> Failure {
     let what = match served {
         Some(Served { peer, since }) => format!(
-            "it has been measuring with {peer} for {}, and serves one client at a time",
+            "the server has been measuring with {peer} for {}, and serves one client at a time",
             units::time(since.elapsed())
         ),
-        None => "others were in front, and it serves one client at a time".to_owned(),
+        None => "other clients were first, and the server serves one client at a time".to_owned(),
     };
-    Failure::new(what, "run again when that has ended")
+    Failure::new(what, "run again when the other test has ended")
 }
 
 #[cfg(test)]
@@ -189,10 +189,14 @@ mod tests {
         let text = second.expect("ok").expect_err("not served").to_string();
         let peer = served.map(|served| served.peer.to_string());
         if let Ok(peer) = peer {
-            let why = format!("the other side gave up: it has been measuring with {peer} for ");
+            let why =
+                format!("the other side gave up: the server has been measuring with {peer} for ");
             assert!(text.starts_with(&why), "{text}");
         }
-        assert!(text.ends_with("; run again when that has ended"), "{text}");
+        assert!(
+            text.ends_with("; run again when the other test has ended"),
+            "{text}"
+        );
     }
 
     #[test]

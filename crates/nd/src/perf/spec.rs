@@ -259,7 +259,7 @@ impl Spec {
         }
         if let Some(segment) = self.segment.filter(|segment| *segment < MIN_SEGMENT) {
             return Err(Failure::new(
-                format!("a segment of {segment} bytes is below what TCP takes"),
+                format!("a segment of {segment} bytes is too small for TCP"),
                 format!("choose a --segment of {MIN_SEGMENT} or more"),
             ));
         }

@@ -50,7 +50,7 @@ impl Control {
             let text = one_line(&String::from_utf8_lossy(text));
             return Err(Failure::new(
                 format!(
-                    "the other side is version '{text}' of perftest, and this exchange is that of {VERSION}"
+                    "the other side runs version '{text}' of perftest, and this side needs version {VERSION}"
                 ),
                 "use perftest 4.5+0.17 there, or `nd perftest`",
             ));
@@ -59,8 +59,8 @@ impl Control {
         let cycle = u32::from_be_bytes(cycle).max(CYCLE);
         if cycle > MAX_CYCLE {
             return Err(Failure::new(
-                format!("the other side lets small messages walk through {cycle} octets"),
-                format!("have it use at most {MAX_CYCLE}"),
+                format!("the other side uses a buffer of {cycle} octets for small messages"),
+                format!("use at most {MAX_CYCLE} octets there"),
             ));
         }
         self.swap("sizes of cache lines", CACHE_LINE.to_be_bytes())?;
@@ -101,7 +101,7 @@ fn checked<const N: usize>(what: &str, record: &[u8]) -> Result<[u8; N]> {
     record.try_into().map_err(|_| {
         Failure::new(
             format!(
-                "the other side's record of the {what} has {} octets, and with perftest 4.5+0.17 it has {N}",
+                "the other side's record of the {what} has {} octets instead of the {N} of perftest 4.5+0.17",
                 record.len()
             ),
             "use that version there, with the same test and -R, or `nd perftest`",
@@ -118,7 +118,7 @@ mod tests {
         let failure = checked::<PLACE_RECORD>("places of memory", &[0; 64]).expect_err("too long");
         let text = failure.to_string();
         assert!(
-            text.contains("places of memory has 64 octets") && text.contains("has 56"),
+            text.contains("places of memory has 64 octets") && text.contains("the 56 of perftest"),
             "{text}"
         );
         assert_eq!(checked::<2>("path MTUs", b"5\0").expect("two octets"), MTU);

@@ -182,8 +182,8 @@ fn accept_second(
     let greet = move |request: Request, guest: &Guest<Data>| {
         if guest.peer.ip() != client {
             return Err(Failure::peer(
-                "it is not the client that is being served",
-                "try again when that has ended",
+                "the server serves another client at the moment",
+                "try again when the other test has ended",
             ));
         }
         let connector = Arc::clone(&request.connector);

@@ -176,8 +176,8 @@ impl Plan {
         for (flag, what, wanted, limit) in limits {
             if wanted > limit {
                 return Err(Failure::new(
-                    format!("the adapter cannot do with {wanted} {what}: at most {limit}"),
-                    format!("choose less with {flag}"),
+                    format!("the adapter cannot have {wanted} {what}, only {limit}"),
+                    format!("choose a smaller {flag}"),
                 ));
             }
         }

@@ -87,7 +87,7 @@ fn first_client(
             // That it cannot be told so any more is no new failure.
             let _ = request.connector.reject(&[]);
             return Err(Failure::new(
-                "it lets nobody read from it",
+                "it does not allow Reads",
                 "check that rping or `nd rping` runs there",
             ));
         }

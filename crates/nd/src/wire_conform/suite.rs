@@ -86,7 +86,7 @@ fn select(args: &Suite) -> Result<Selection> {
     for text in &args.only {
         if !iwarp_conform::checks().any(|check| check.is_meant_by(text)) {
             return Err(Failure::new(
-                format!("no check is named '{text}', nor begins so"),
+                format!("no check has the name '{text}' or begins with it"),
                 "see `nd wire-conform --list`",
             ));
         }
