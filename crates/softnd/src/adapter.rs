@@ -339,7 +339,9 @@ impl Remover for Core {
 impl Timed for Core {
     /// Called with no lock held.
     fn expired(&self, _: TimerKey, _: Instant) {
-        for effect in std::mem::take(&mut *self.effects.lock()) {
+        // Unlocked: one effect may bring about another.
+        let effects = std::mem::take(&mut *self.effects.lock());
+        for effect in effects {
             match effect {
                 // The client may have been quicker.
                 PlannedEffect::RemoveDevice => drop(self.remove_device(true)),

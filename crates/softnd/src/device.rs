@@ -128,8 +128,9 @@ impl Device {
 
     /// The plan has it removed: calls fail from now on, and everything ends soon. Called with whatever lock held.
     pub(crate) fn remove_by_plan(&self) {
-        if let Some(remover) = self.remover.get().and_then(Weak::upgrade) {
-            self.removed.store(true, Ordering::SeqCst);
+        if let Some(remover) = self.remover.get().and_then(Weak::upgrade)
+            && !self.removed.swap(true, Ordering::SeqCst)
+        {
             self.troubled.store(true, Ordering::SeqCst);
             remover.remove_soon();
         }

@@ -758,7 +758,7 @@ impl State {
         if let Some(link) = &mut self.link {
             let activity = link.take_activity();
             self.received += activity.octets;
-            if polled && !activity.any && !link.stream().is_faulted() {
+            if polled && !activity.any {
                 return Visit::Finished; // it found nothing: most of them
             }
         }

@@ -245,13 +245,22 @@ fn a_completion_can_break_its_queue() {
 
 #[test]
 fn a_completion_can_remove_the_device() {
-    let pair = pair("when 2nd completion: remove device", "");
-    let ended = Overlapped::new();
-    let _ = pair.active.cq.notify(NotifyType::Errors, &ended).unwrap();
-    send_three(&pair);
-    assert_eq!(ended.wait_timeout(LONG), Some(Status::DEVICE_REMOVED));
-    let results = pair.active.results(2);
-    assert_eq!(contexts(&results), [1, 2]);
+    // The results that the removal brings about are completions as well.
+    for plan in [
+        "when 2nd completion: remove device",
+        "when every other completion: remove device",
+    ] {
+        let pair = pair(plan, "");
+        let ended = Overlapped::new();
+        let _ = pair.active.cq.notify(NotifyType::Errors, &ended).unwrap();
+        for context in 4..=7 {
+            pair.active_qp.receive(context, &[]).unwrap();
+        }
+        send_three(&pair);
+        assert_eq!(ended.wait_timeout(LONG), Some(Status::DEVICE_REMOVED));
+        let results = pair.active.results(2);
+        assert_eq!(contexts(&results), [1, 2]);
+    }
 }
 
 #[test]

@@ -199,9 +199,9 @@ impl Link {
         Some(*token)
     }
 
-    /// Something waits for the socket to take it.
+    /// Something waits for the socket to take it, or may do so because of a fault plan.
     pub(super) fn is_sending(&self) -> bool {
-        self.batch.is_some() || self.stream.is_backlogged()
+        self.batch.is_some() || self.stream.is_faulted()
     }
 
     pub(super) fn take_activity(&mut self) -> Activity {
