@@ -1,4 +1,4 @@
-//! Which of the system's interfaces tells what is ready, and how a user chooses another one.
+//! Which interface of the system tells softnd what is ready, and how a user chooses another one.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// The environment variable that names an interface.
 pub const VARIABLE: &str = "SOFTND_READINESS";
 
-/// An interface to the system's readiness.
+/// An interface of the system that tells which sources are ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// Linux's epoll.
@@ -19,9 +19,9 @@ pub enum Interface {
     KqueueRules,
 }
 
-/// All that there are here, by their names. The first one is used unless another one was asked for.
+/// All interfaces that this system has, by their names. The first one is the default.
 ///
-/// On Windows, where sets of sources have to be made in user space over AFD polling, there is none yet.
+/// Windows has none yet: docs/architecture.md says what one needs there.
 const ALL: &[(&str, Interface)] = &[
     #[cfg(target_os = "linux")]
     ("epoll", Interface::Epoll),
@@ -30,11 +30,11 @@ const ALL: &[(&str, Interface)] = &[
 ];
 
 impl Interface {
-    /// The one that the environment asks for; it is asked once.
+    /// The interface that [`VARIABLE`] names, or the default. The variable is read once in a process.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`, if it asks for one that is not there.
+    /// `InvalidInput`, if the variable names none of them.
     pub fn chosen() -> io::Result<Self> {
         static CHOSEN: OnceLock<Result<Interface, String>> = OnceLock::new();
         let chosen = CHOSEN.get_or_init(|| Self::named(std::env::var_os(VARIABLE).as_deref()));
@@ -51,7 +51,8 @@ impl Interface {
         known.map(|(_, interface)| *interface).ok_or_else(|| {
             let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
             format!(
-                "{VARIABLE} is {name:?}, which is no way to learn what is ready; on this system it can be {}",
+                "the environment variable {VARIABLE} is {name:?}, which names no readiness interface of this system; \
+                 set it to one of {}, or unset it",
                 names.join(", ")
             )
         })
@@ -77,8 +78,8 @@ mod tests {
     fn an_unknown_interface_is_refused_with_a_list_of_those_there_are() {
         assert_eq!(
             Interface::named(Some(OsStr::new("poll"))).unwrap_err(),
-            "SOFTND_READINESS is \"poll\", which is no way to learn what is ready; on this system it can be epoll, mio, \
-             kqueue-rules"
+            "the environment variable SOFTND_READINESS is \"poll\", which names no readiness interface of this system; set \
+             it to one of epoll, mio, kqueue-rules, or unset it"
         );
     }
 }

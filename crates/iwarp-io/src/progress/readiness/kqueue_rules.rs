@@ -1,9 +1,9 @@
 //! Sets of mio that keep to a rule of kqueue's on every system, so that the suites can be run under that rule on Linux.
 //!
-//! A kqueue that is watched by another one is reported when it stops being empty. It stays silent then, whatever else
-//! becomes ready in it, until a thread has waited on it and has taken all that was there. epoll reports a nested set
-//! for every event in it. A thread that leaves events of a nested set where they are so gets by on Linux, and would sleep
-//! for ever on a system with kqueue; over these sets it sleeps for ever as well.
+//! A kqueue inside another kqueue is reported when its first source becomes ready. It is not reported again, whatever else
+//! becomes ready in it, until a thread has waited on it and has taken all events. epoll reports a nested set for every
+//! event in it. A thread that leaves the events in a nested set is therefore woken by the next one on Linux, and would
+//! sleep for ever on a system with kqueue. Over these sets it sleeps for ever on Linux as well.
 
 use std::collections::HashMap;
 use std::io;

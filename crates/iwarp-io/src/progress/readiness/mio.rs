@@ -1,11 +1,11 @@
-//! The readiness interface over mio, which has one for every Unix: kqueue on macOS and the BSDs, epoll on Linux.
+//! The readiness interface over mio, which works on every Unix: over kqueue on macOS and the BSDs, over epoll on Linux.
 //!
-//! mio reports edges only, has no way to mute a source, and one thread at a time waits in a `Poll`. Beyond that:
+//! mio reports edges only, cannot mute a source, and lets one thread at a time wait in a `Poll`. Therefore:
 //!
-//! - A level is registered again right after it was reported, inside the wait: the system looks at it anew, so that it
-//!   is reported again for as long as it is ready, and so that sets around this one see that meanwhile.
+//! - A level is registered again inside the wait, right after it was reported. The system then looks at the source anew, so
+//!   that it is reported again for as long as it is ready, and so that sets around this one become ready as well.
 //! - A muted source is deregistered, and registered again when it is unmuted.
-//! - The set keeps a list of its sources. kqueue says neither that a source was there already nor that there was none.
+//! - The set keeps a list of its sources, because kqueue does not say whether a source was registered.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -156,7 +156,7 @@ impl Mio {
         }
     }
 
-    /// As [`wait`](Readiness::wait); `None` when another thread waits here, which then takes what there is.
+    /// As [`wait`](Readiness::wait); `None` when another thread waits here, which then is told what is ready.
     pub(super) fn wait_alone(
         &self,
         limit: Option<Duration>,
@@ -200,7 +200,7 @@ impl Readiness for Mio {
     }
 
     fn reports_untaken(&self) -> bool {
-        // kqueue does not, and progress made where none was needed does no harm.
+        // kqueue does not. On a system that does, one wait more does no harm.
         cfg!(target_os = "linux")
     }
 
@@ -303,8 +303,8 @@ fn edges(event: &Event) -> Edges {
     edges
 }
 
-/// Makes a set ready from another thread, a pipe: mio's `Waker` is one for each `Poll`, has no descriptor by which a
-/// further set could report it, and is no level.
+/// Makes a set ready from another thread, a pipe. mio's own `Waker` would not do: each `Poll` can have one only, other sets
+/// cannot report it, and it is reported once for each wake.
 #[derive(Debug)]
 pub struct Pipe {
     sender: pipe::Sender,

@@ -60,8 +60,9 @@ pub trait Readiness: Watch<Self> + Sized {
     ///
     /// As [`another`](Self::another).
     fn waker(&self) -> io::Result<Self::Waker>;
-    /// Whether a set in this one is reported for every event in it, also while earlier ones are still in it. Otherwise it is
-    /// reported once, and not again until a thread has waited on it: whoever learns that it is ready has to do that.
+    /// Whether a nested set is reported for every event in it, even while no thread has taken the earlier events. Where this
+    /// is false, a nested set is reported once, and again only after a thread has waited on it: a thread that learns that
+    /// a nested set is ready then has to wait on that set.
     fn reports_untaken(&self) -> bool;
     /// Adds a stream, reported once per edge: for `READ` alone, or for `WRITE` as well. What it is ready for already is
     /// reported too.
@@ -86,9 +87,9 @@ pub trait Readiness: Watch<Self> + Sized {
     fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Takes a source out.
     fn remove(&self, source: &impl Watch<Self>) -> io::Result<()>;
-    /// Waits for at most `limit` (`None`: without limit) and hands what is ready to `each`; returns how often that was, which
-    /// may be 0 before the time is over. A source that can be read and written may be two. While another thread waits on the
-    /// same set, that one may be handed everything; a limit of zero does not wait for it.
+    /// Waits for at most `limit` (`None`: without limit), calls `each` for what is ready, and returns the number of calls. It
+    /// may be 0 before `limit` has passed. A source that can be read and written may be reported by two calls. If another
+    /// thread waits on the same set, that thread may be told everything; a call with a limit of zero then returns at once.
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize>;
 }
 
