@@ -832,8 +832,10 @@ impl State {
             if self.connection.write_side_done() {
                 link.close_write();
             }
-            for status in link.stream().take_broken() {
-                qp.break_queues(&status);
+            if link.stream().is_faulted() {
+                for status in link.stream().take_broken() {
+                    qp.break_queues(&status);
+                }
             }
             if link.is_over() {
                 self.link.take().expect("looked at above").close();

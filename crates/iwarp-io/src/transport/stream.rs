@@ -25,6 +25,8 @@ pub struct Stream {
     /// Octets do not go from registered memory to the wire, nor from there to registered memory: they are recorded or subject to
     /// a fault plan, or the transport cannot do that.
     copies: bool,
+    /// It is recorded, or a fault plan is about it.
+    is_watched: bool,
     local: SocketAddr,
     peer: SocketAddr,
     /// Markers stand in what is sent.
@@ -53,6 +55,7 @@ impl Stream {
         }
         Self {
             copies: flow.is_some() || !wire.reaches_memory(),
+            is_watched: flow.is_some(),
             wire,
             flow,
             faulted: None,
@@ -70,7 +73,7 @@ impl Stream {
         environment: Environment,
         owner: Arc<dyn FaultOwner>,
     ) -> Self {
-        self.copies = true;
+        (self.copies, self.is_watched) = (true, true);
         self.faulted = Some(Box::new(Faulted::new(faults, environment, owner)));
         self
     }
@@ -170,6 +173,14 @@ impl Stream {
     /// `WouldBlock`, or what broke the connection.
     #[inline]
     pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_watched {
+            return self.read_watched(into);
+        }
+        self.wire.read(into)
+    }
+
+    #[cold]
+    fn read_watched(&self, into: &mut [u8]) -> io::Result<usize> {
         if let Some(faulted) = &self.faulted {
             return faulted.read(into, self.below());
         }
