@@ -1,16 +1,27 @@
-//! The text of fault plans.
+//! The text of fault plans, and what a plan does to a stream.
 
-use iwarp_io::faults::{Plan, Rule};
+use std::io;
+use std::time::Instant;
 
-/// Input: the text of a plan; what is no UTF-8 is replaced.
+use iwarp::Role;
+use iwarp_io::faults::{Faults, Plan, Rule};
+
+/// Input: the text of a plan, in which what is no UTF-8 is replaced. Behind an octet of 0 stand the octets of a stream: first how
+/// long the pieces are in which it passes.
 ///
 /// # Panics
 ///
 /// When a property does not hold: that is what fuzzing looks for.
 pub fn fault_plan(data: &[u8]) {
-    let text = String::from_utf8_lossy(data);
+    let mut parts = data.splitn(2, |octet| *octet == 0);
+    let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
     match text.parse::<Plan>() {
-        Ok(plan) => survives(&plan),
+        Ok(plan) => {
+            survives(&plan);
+            if let Some([step, octets @ ..]) = parts.next() {
+                pieces_do_not_matter(&plan, octets, usize::from(*step).max(1));
+            }
+        }
         Err(error) => {
             let line = text.lines().nth(error.line() - 1);
             let line = line.expect("an error is in a line of the text");
@@ -38,4 +49,73 @@ fn survives(plan: &Plan) {
             .expect("a rule of a plan fits into a plan")
     });
     assert_eq!(&made, plan);
+}
+
+/// What passes at one moment, and how that ends, is the same whether a stream comes whole or in pieces.
+fn pieces_do_not_matter(plan: &Plan, octets: &[u8], step: usize) {
+    for role in [Role::Initiator, Role::Responder] {
+        let sent = [octets.len().max(1), step].map(|step| send(plan, role, octets, step));
+        assert_eq!(sent[0], sent[1]);
+        let received = [octets.len().max(1), step].map(|step| receive(plan, role, octets, step));
+        assert_eq!(received[0], received[1]);
+    }
+}
+
+/// What has passed, how it ended, and what each rule has done.
+type Outcome = (Vec<u8>, &'static str, Vec<(usize, u64)>);
+
+fn send(plan: &Plan, role: Role, octets: &[u8], step: usize) -> Outcome {
+    let faults = Faults::new(plan.clone());
+    let now = Instant::now();
+    let mut passed = Vec::new();
+    let mut sink = |octets: &[u8]| {
+        passed.extend_from_slice(octets);
+        Ok(octets.len())
+    };
+    let Some(mut stream) = faults.stream(role, ([127, 0, 0, 1], 1).into()) else {
+        return (octets.to_vec(), "open", Vec::new());
+    };
+    let mut end = "open";
+    for piece in octets.chunks(step) {
+        match stream.write(now, piece, &mut sink) {
+            Err(_) => end = "reset",
+            Ok((_, Some(_))) => end = "held",
+            Ok((_, None)) => {}
+        }
+    }
+    stream.end_sending();
+    match stream.flush(now, sink) {
+        Err(_) => end = "reset",
+        Ok(Some(_)) => end = "held",
+        Ok(None) if stream.has_closed_sending() => end = "closed",
+        Ok(None) => {}
+    }
+    (passed, end, faults.happened().collect())
+}
+
+fn receive(plan: &Plan, role: Role, octets: &[u8], step: usize) -> Outcome {
+    let faults = Faults::new(plan.clone());
+    let now = Instant::now();
+    let Some(mut stream) = faults.stream(role, ([127, 0, 0, 1], 1).into()) else {
+        return (octets.to_vec(), "open", Vec::new());
+    };
+    let mut rest = octets;
+    let mut passed = Vec::new();
+    let mut into = [0; 300];
+    let end = loop {
+        let read = stream.read(now, &mut into, |into| {
+            let (now, later) = rest.split_at(rest.len().min(into.len()).min(step));
+            into[..now.len()].copy_from_slice(now);
+            rest = later;
+            Ok(now.len())
+        });
+        match read {
+            Ok(0) => break "end",
+            Ok(count) => passed.extend_from_slice(&into[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break "held",
+            Err(_) => break "reset",
+        }
+        assert!(passed.len() <= octets.len(), "no more than there is");
+    };
+    (passed, end, faults.happened().collect())
 }
