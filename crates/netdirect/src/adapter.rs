@@ -13,11 +13,11 @@ use crate::{
 
 /// `IND2Adapter`: an open adapter, which creates all other objects.
 ///
-/// Each object keeps its adapter alive, so objects can be released in any order (GEN-020). The overlapped file that is passed to
-/// a `create` method has to belong to this adapter; otherwise the method fails with
-/// [`INVALID_HANDLE`](crate::Status::INVALID_HANDLE) (ADPT-086). Any other object of another adapter or provider is an invalid
-/// parameter (GEN-022). The number in the status `INVALID_PARAMETER_<n>` is the position of the argument in ND2's method, which
-/// counts the interface identifier as its first argument.
+/// Each object keeps its adapter alive, so objects can be released in any order (GEN-020). The overlapped file that is passed
+/// to a `create` method has to belong to this adapter; otherwise the method fails with
+/// [`INVALID_HANDLE`](crate::Status::INVALID_HANDLE) (ADPT-086). Any other object of another adapter or provider is an
+/// invalid parameter (GEN-022). The number in the status `INVALID_PARAMETER_<n>` is the position of the argument in ND2's
+/// method, which counts the interface identifier as its first argument.
 pub trait Adapter: Any + Debug + Send + Sync {
     /// `CreateOverlappedFile`: creates an overlapped file, the parent of objects with overlapped requests.
     ///
@@ -65,8 +65,8 @@ pub trait Adapter: Any + Debug + Send + Sync {
     fn create_memory_region(&self, file: &Arc<dyn OverlappedFile>)
     -> Result<Arc<dyn MemoryRegion>>;
 
-    /// `CreateMemoryWindow`: creates a memory window that is not bound. Windows have no overlapped requests, so the method takes
-    /// no overlapped file.
+    /// `CreateMemoryWindow`: creates a memory window that is not bound. Windows have no overlapped requests, so the method
+    /// takes no overlapped file.
     ///
     /// # Errors
     ///
@@ -85,8 +85,8 @@ pub trait Adapter: Any + Debug + Send + Sync {
     ///   [`max_shared_receive_queue_depth`](AdapterInfo::max_shared_receive_queue_depth).
     /// - [`INVALID_PARAMETER_4`](crate::Status::INVALID_PARAMETER_4): `max_request_sge` is above
     ///   [`max_receive_sge`](AdapterInfo::max_receive_sge).
-    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter has no shared receive queues; its limit for their depth is
-    ///   then 0 (SRQ-001).
+    /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter has no shared receive queues; its limit for their depth
+    ///   is then 0 (SRQ-001).
     /// - [`NO_MEMORY`](crate::Status::NO_MEMORY), [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn create_shared_receive_queue(
@@ -95,10 +95,10 @@ pub trait Adapter: Any + Debug + Send + Sync {
         options: SharedReceiveQueueOptions,
     ) -> Result<Arc<dyn SharedReceiveQueue>>;
 
-    /// `CreateQueuePair`: creates a queue pair. Results of Receives go to `receive_cq`, and all other results to `initiator_cq`.
-    /// Both may be the same queue (ADPT-061). The completion queues may be smaller than the queue pair's depths (ADPT-064).
-    /// The provider may round sizes up (ADPT-060), except a size of 0: a queue of depth 0 refuses every request, and a
-    /// queue for 0 entries refuses every request that has an entry (AMB-036).
+    /// `CreateQueuePair`: creates a queue pair. Results of Receives go to `receive_cq`, and all other results to
+    /// `initiator_cq`. Both may be the same queue (ADPT-061). The completion queues may be smaller than the queue pair's
+    /// depths (ADPT-064). The provider may round sizes up (ADPT-060), except a size of 0: a queue of depth 0 refuses every
+    /// request, and a queue for 0 entries refuses every request that has an entry (AMB-036).
     ///
     /// # Errors
     ///
@@ -118,9 +118,9 @@ pub trait Adapter: Any + Debug + Send + Sync {
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>>;
 
-    /// `CreateQueuePairWithSrq`: as [`create_queue_pair`](Self::create_queue_pair), but Receives come from a shared receive queue.
-    /// The receive sizes in `options` are ignored. A Send of the peer that finds the shared queue empty does not end the
-    /// connection (ADPT-076).
+    /// `CreateQueuePairWithSrq`: as [`create_queue_pair`](Self::create_queue_pair), but Receives come from a shared receive
+    /// queue. The receive sizes in `options` are ignored. A Send of the peer that finds the shared queue empty does not end
+    /// the connection (ADPT-076).
     ///
     /// # Errors
     ///
@@ -157,8 +157,8 @@ pub trait Adapter: Any + Debug + Send + Sync {
     /// [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>>;
 
-    /// Features that ND2 does not have: capabilities, counters, and faults for tests. `None` if the adapter has no such features. ND2
-    /// programs would use `QueryInterface`.
+    /// Features that ND2 does not have: capabilities, counters, and faults for tests. `None` if the adapter has no such
+    /// features. ND2 programs would use `QueryInterface`.
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {
         None
     }

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use crate::{Immediate, OpFlags, RemoteAddress, Result, Sge};
 
-/// The operation of an Atomic on a word of 64 bits in the peer's memory (RFC 7306 section 5.1). The word is a number in the byte
-/// order of the peer's processor.
+/// The operation of an Atomic on a word of 64 bits in the peer's memory (RFC 7306 section 5.1). The word is a number in the
+/// byte order of the peer's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
     /// Adds a number. Each bit set in `mask` is the highest bit of a field; no carry leaves a field. With a mask of 0 the whole
@@ -51,10 +51,10 @@ impl AtomicOp {
 
 /// Requests that ND2 does not have, from [`QueuePair::extensions`](crate::QueuePair::extensions).
 ///
-/// These are initiator requests like Send and Write: they take a place in the initiator queue, complete in the order of posting,
-/// and follow all rules for requests of a [`QueuePair`](crate::QueuePair). The wire protocol has no way to ask whether the peer
-/// supports these requests (RFC 7306 section 1.1), so applications have to agree on their use. A peer that does not support
-/// them ends the connection, as for any unknown message ([`REMOTE_ERROR`](crate::Status::REMOTE_ERROR)).
+/// These are initiator requests like Send and Write: they take a place in the initiator queue, complete in the order of
+/// posting, and follow all rules for requests of a [`QueuePair`](crate::QueuePair). The wire protocol has no way to ask
+/// whether the peer supports these requests (RFC 7306 section 1.1), so applications have to agree on their use. A peer that
+/// does not support them ends the connection, as for any unknown message ([`REMOTE_ERROR`](crate::Status::REMOTE_ERROR)).
 ///
 /// ```
 /// # use netdirect::{AtomicOp, OpFlags, QueuePair, RemoteAddress, Result, Sge};
@@ -85,13 +85,13 @@ pub trait QueuePairExtensions: Debug + Send + Sync {
     ///   `READ_FENCE` and `SEND_AND_SOLICIT_EVENT`.
     fn send_immediate(&self, context: u64, data: Immediate, flags: OpFlags) -> Result<()>;
 
-    /// Changes a word of the peer's memory and fetches its old value, in one indivisible step with regard to all other Atomics on
-    /// the peer's adapter (RFC 7306 section 5). The word's address in the peer's memory has to be a multiple of 8, and the
-    /// peer's token has to allow both reading and writing. An Atomic uses none of the peer's Receives.
+    /// Changes a word of the peer's memory and fetches its old value, in one indivisible step with regard to all other
+    /// Atomics on the peer's adapter (RFC 7306 section 5). The word's address in the peer's memory has to be a multiple of 8,
+    /// and the peer's token has to allow both reading and writing. An Atomic uses none of the peer's Receives.
     ///
-    /// The old value is placed in `sink`: eight octets, in the byte order of this side's processor, in memory that may be the sink
-    /// of a Read. An Atomic counts as a Read for the outbound read limit and for [`READ_FENCE`](OpFlags::READ_FENCE). The
-    /// result has the type [`Atomic`](crate::RequestType::Atomic). The request completes with
+    /// The old value is placed in `sink`: eight octets, in the byte order of this side's processor, in memory that may be the
+    /// sink of a Read. An Atomic counts as a Read for the outbound read limit and for [`READ_FENCE`](OpFlags::READ_FENCE).
+    /// The result has the type [`Atomic`](crate::RequestType::Atomic). The request completes with
     /// [`ACCESS_VIOLATION`](crate::Status::ACCESS_VIOLATION) if the peer refuses the access, with
     /// [`REMOTE_ERROR`](crate::Status::REMOTE_ERROR) if the word is not aligned, and with
     /// [`INVALID_DEVICE_REQUEST`](crate::Status::INVALID_DEVICE_REQUEST) if the outbound read limit is 0.

@@ -16,8 +16,8 @@ use crate::{Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, 
 /// | [`complete_connect`](Self::complete_connect), or [`reject`](Self::reject) | ends with the peer's completion |
 ///
 /// Either side may [`disconnect`](Self::disconnect). If a call fails because of its parameters, before anything was sent, the
-/// connector stays as it was (AMB-005). After any other failure the connector cannot be used again, except where the method says
-/// that a retry is possible.
+/// connector stays as it was (AMB-005). After any other failure the connector cannot be used again, except where the method
+/// says that a retry is possible.
 ///
 /// Releasing a connector before the connection is established abandons the attempt. Releasing it later leaves the connection
 /// open, because the queue pair keeps the connection too.
@@ -42,9 +42,9 @@ pub trait Connector: OverlappedObject {
     /// after [`complete_connect`](Self::complete_connect). A connector that is not bound yet is bound to the adapter's address
     /// and any port (AMB-031).
     ///
-    /// The two limits say how many Reads this side serves (inbound) and issues (outbound) at a time; 0 means that it serves or issues no
-    /// Reads. Limits above those of the adapter are reduced to the adapter's (CONN-027). The private data reaches the peer
-    /// unchanged and may be empty.
+    /// The two limits say how many Reads this side serves (inbound) and issues (outbound) at a time; 0 means that it serves
+    /// or issues no Reads. Limits above those of the adapter are reduced to the adapter's (CONN-027). The private data
+    /// reaches the peer unchanged and may be empty.
     ///
     /// # Errors
     ///
@@ -59,19 +59,20 @@ pub trait Connector: OverlappedObject {
     ///
     /// As the final status, after which Connect can be tried again:
     ///
-    /// - [`CONNECTION_REFUSED`](crate::Status::CONNECTION_REFUSED): there is no listener, its backlog is full, the peer does not
-    ///   speak the protocol, or the peer rejected the connection. After a rejection
+    /// - [`CONNECTION_REFUSED`](crate::Status::CONNECTION_REFUSED): there is no listener, its backlog is full, the peer does
+    ///   not speak the protocol, or the peer rejected the connection. After a rejection
     ///   [`get_private_data`](Self::get_private_data) returns the peer's private data.
     /// - [`NETWORK_UNREACHABLE`](crate::Status::NETWORK_UNREACHABLE), which the call may also return.
     /// - [`HOST_UNREACHABLE`](crate::Status::HOST_UNREACHABLE).
     /// - [`IO_TIMEOUT`](crate::Status::IO_TIMEOUT): the peer does not answer. A slow application on the peer's side does not
     ///   cause this status (CONN-031).
-    /// - [`BAD_NETWORK_NAME`](crate::Status::BAD_NETWORK_NAME): the address is unspecified; the call may also return this status
-    ///   (AMB-032).
+    /// - [`BAD_NETWORK_NAME`](crate::Status::BAD_NETWORK_NAME): the address is unspecified; the call may also return this
+    ///   status (AMB-032).
     ///
     /// As the final status, without another try:
     ///
-    /// - [`ADDRESS_ALREADY_EXISTS`](crate::Status::ADDRESS_ALREADY_EXISTS): a connection with these two addresses and ports exists.
+    /// - [`ADDRESS_ALREADY_EXISTS`](crate::Status::ADDRESS_ALREADY_EXISTS): a connection with these two addresses and ports
+    ///   exists.
     /// - [`CANCELED`](crate::Status::CANCELED): the request was cancelled, or the queue pair was released.
     fn connect(
         &self,
@@ -137,10 +138,10 @@ pub trait Connector: OverlappedObject {
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn reject(&self, private_data: &[u8]) -> Result<()>;
 
-    /// `GetReadLimits`: the read limits as this side sees them. `inbound` is the number of Reads that the peer wants to issue,
-    /// `outbound` the number of Reads that the peer serves. Both are reduced to the limits of both adapters (CONN-080, CONN-081).
-    /// The active side can ask between Connect and CompleteConnect, the passive side between GetConnectionRequest and Accept
-    /// (CONN-083).
+    /// `GetReadLimits`: the read limits as this side sees them. `inbound` is the number of Reads that the peer wants to
+    /// issue, `outbound` the number of Reads that the peer serves. Both are reduced to the limits of both adapters (CONN-080,
+    /// CONN-081). The active side can ask between Connect and CompleteConnect, the passive side between GetConnectionRequest
+    /// and Accept (CONN-083).
     ///
     /// # Errors
     ///
@@ -205,8 +206,8 @@ pub trait Connector: OverlappedObject {
 ///
 /// Releasing a listener cancels its requests and refuses the connections that wait in its backlog (LSTN-033).
 pub trait Listener: OverlappedObject {
-    /// `Bind`: sets the local address. With port 0 the provider picks a port. The unspecified address stands for all addresses of
-    /// this adapter, not for those of other adapters (LSTN-010).
+    /// `Bind`: sets the local address. With port 0 the provider picks a port. The unspecified address stands for all
+    /// addresses of this adapter, not for those of other adapters (LSTN-010).
     ///
     /// # Errors
     ///
@@ -222,8 +223,8 @@ pub trait Listener: OverlappedObject {
     ///
     /// # Errors
     ///
-    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the listener is not bound, or listens already (LSTN-017,
-    ///   LSTN-018).
+    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the listener is not bound, or listens already
+    ///   (LSTN-017, LSTN-018).
     /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES).
     fn listen(&self, backlog: u32) -> Result<()>;
 
@@ -246,8 +247,8 @@ pub trait Listener: OverlappedObject {
     /// - [`INVALID_PARAMETER_1`](crate::Status::INVALID_PARAMETER_1): a connector of another adapter (GEN-022).
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     ///
-    /// As the final status: [`CANCELED`](crate::Status::CANCELED) if the request was cancelled, the listener or the connector was
-    /// released, or the connector was [withdrawn](Self::withdraw).
+    /// As the final status: [`CANCELED`](crate::Status::CANCELED) if the request was cancelled, the listener or the connector
+    /// was released, or the connector was [withdrawn](Self::withdraw).
     fn get_connection_request(
         &self,
         connector: &Arc<dyn Connector>,
@@ -258,9 +259,9 @@ pub trait Listener: OverlappedObject {
     /// connectors in flight. ND2 has no such method. It is for callers who wait for a limited time, or for several things at
     /// once.
     ///
-    /// If the call for this connector is in flight, it ends with [`CANCELED`](crate::Status::CANCELED) before `withdraw` returns. If
-    /// the connector already holds a peer's request that was not answered, the request returns to the listener, ahead of
-    /// all others. In both cases the connector can be used again.
+    /// If the call for this connector is in flight, it ends with [`CANCELED`](crate::Status::CANCELED) before `withdraw`
+    /// returns. If the connector already holds a peer's request that was not answered, the request returns to the listener,
+    /// ahead of all others. In both cases the connector can be used again.
     ///
     /// # Errors
     ///

@@ -7,8 +7,9 @@ use crate::Status;
 
 /// Why a call failed: the ND status, and an explanation for people.
 ///
-/// An `Error` is returned by the call itself. If an overlapped request fails later, its [`Overlapped`](crate::Overlapped) has the
-/// [`Status`]; if a request on a queue pair fails later, its [`CompletionResult`](crate::CompletionResult) has the status.
+/// An `Error` is returned by the call itself. If an overlapped request fails later, its [`Overlapped`](crate::Overlapped) has
+/// the [`Status`]; if a request on a queue pair fails later, its [`CompletionResult`](crate::CompletionResult) has the
+/// status.
 ///
 /// ```
 /// use netdirect::{Error, Status};

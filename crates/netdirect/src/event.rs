@@ -48,7 +48,8 @@ impl Event {
         *self.0.set.lock() = false;
     }
 
-    /// Waits until the event is set, and resets it. Returns true, or false if nothing in a simulation can set the event any more.
+    /// Waits until the event is set, and resets it. Returns true, or false if nothing in a simulation can set the event any
+    /// more.
     pub fn wait(&self) -> bool {
         match self.simulation() {
             Some(simulation) => self.wait_in_simulation(&*simulation, None),

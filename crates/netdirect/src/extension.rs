@@ -70,7 +70,8 @@ pub trait AdapterExtensions: Debug + Send + Sync {
     ///
     /// - [`NOT_SUPPORTED`](Status::NOT_SUPPORTED): the provider cannot inject this fault. The default implementation returns
     ///   this status for all faults.
-    /// - [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the fault contradicts itself, for example with a status that is not an error.
+    /// - [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the fault contradicts itself, for example with a status that is
+    ///   not an error.
     /// - [`INVALID_PARAMETER_1`](Status::INVALID_PARAMETER_1): the fault names an object of another adapter.
     /// - [`DEVICE_REMOVED`](Status::DEVICE_REMOVED): the device was removed.
     fn inject(&self, fault: Fault) -> Result<()> {

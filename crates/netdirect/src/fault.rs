@@ -42,8 +42,8 @@ pub enum Fault {
         /// [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES), or any other error.
         status: Status,
     },
-    /// A completion queue breaks down, with all its queue pairs (CQ-021, CQ-022). When `inject` returns, all its Notify requests
-    /// have ended with `status`, and no further results arrive.
+    /// A completion queue breaks down, with all its queue pairs (CQ-021, CQ-022). When `inject` returns, all its Notify
+    /// requests have ended with `status`, and no further results arrive.
     BreakCompletionQueue {
         /// The queue, one of this adapter's.
         queue: Arc<dyn CompletionQueue>,
@@ -53,8 +53,8 @@ pub enum Fault {
     },
 }
 
-/// The kinds of calls that [`Fault::Call`] can make fail: calls that need memory or another limited resource. The kinds have the
-/// names of ND2's methods.
+/// The kinds of calls that [`Fault::Call`] can make fail: calls that need memory or another limited resource. The kinds have
+/// the names of ND2's methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Call {

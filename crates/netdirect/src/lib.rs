@@ -26,26 +26,27 @@
 //!
 //! Methods have their ND2 names in snake case, and list all their documented statuses. Microsoft's pages leave some cases open.
 //! This project has a catalogue of requirements that decides each of these cases. Identifiers such as CQ-037 or AMB-008 name a
-//! row of the catalogue; the checks of the conformance suite have the same names.
+//! row of the catalogue. The page NetworkDirect rows of the project's book (`docs/nd2-rows.md`) lists them.
 //!
 //! # Where Rust differs
 //!
 //! - Methods return values instead of filling out parameters. A [`Result`] holds an [`Error`] with a status and an explanation.
 //!   An overlapped method returns [`Started`], which is `Pending` or `Done`.
-//! - Nobody has to ask for the size of a buffer first: queries return a `Vec`, a `SocketAddr` or a structure.
+//! - Queries return a `Vec`, a `SocketAddr` or a structure, so the caller need not ask for the size of a buffer first.
 //! - There is no COM. `Arc` counts references, `Any` replaces `QueryInterface`, and all objects are `Send + Sync`. An object is
 //!   released when its last `Arc` is dropped.
-//! - Memory addresses in an [`Sge`] and in Bind are numbers, not pointers. Requests read and write a [`Buffer`], a type that owns
-//!   its memory and is safe to use while the adapter writes the memory. One `unsafe` constructor wraps the application's own memory.
+//! - Memory addresses in an [`Sge`] and in Bind are numbers, not pointers. Requests read and write a [`Buffer`], a type that
+//!   owns its memory and is safe to use while the adapter writes the memory. One `unsafe` constructor wraps the application's
+//!   own memory.
 //! - Inline data is passed as slices to [`send_inline`](QueuePair::send_inline) and [`write_inline`](QueuePair::write_inline),
 //!   because safe code cannot turn a number into a pointer.
 //! - Contexts are `u64`. [`QueuePairOptions`], with defaults, replaces the size arguments of `CreateQueuePair`.
 //! - Waiting does the provider's work: [`Overlapped::wait`] and [`CompletionPort::get`] run the provider in the calling thread.
 //!   An [`Overlapped`] can be awaited as a future. On Unix an [`OverlappedFile`] has a descriptor for event loops.
 //!
-//! The module [`ext`] contains what most applications need on top of the traits. Features that ND2 lacks and some providers have
-//! are found by the `extensions` methods: Atomics and Immediate Data by [`QueuePair::extensions`]; the capabilities of an adapter,
-//! its counters, and faults for tests by [`Adapter::extensions`] and [`Provider::extensions`].
+//! The module [`ext`] contains what most applications need on top of the traits. Features that ND2 lacks and some providers
+//! have are found by the `extensions` methods: Atomics and Immediate Data by [`QueuePair::extensions`]; the capabilities of
+//! an adapter, its counters, and faults for tests by [`Adapter::extensions`] and [`Provider::extensions`].
 //!
 //! # Example
 //!
@@ -84,23 +85,23 @@
 //!
 //! # For providers
 //!
-//! An overlapped method calls [`Overlapped::begin`] and later ends the request by [`PendingOverlapped::complete`]. Any thread may
-//! do so, even before the method has returned `Started::Pending`. This crate does everything else that concerns a request: it
-//! stores the status, sets the event, queues the packet, wakes futures and calls sinks, in a defined order. The provider
-//! supplies an [`OverlappedFile`], through which a waiting thread runs the provider.
+//! An overlapped method calls [`Overlapped::begin`] and later ends the request by [`PendingOverlapped::complete`]. Any thread
+//! may do so, even before the method has returned `Started::Pending`. This crate does everything else that concerns a
+//! request: it stores the status, sets the event, queues the packet, wakes futures and calls sinks, in a defined order. The
+//! provider supplies an [`OverlappedFile`], through which a waiting thread runs the provider.
 //!
 //! Beside the contract of each method, every provider keeps these rules:
 //!
 //! - **Everything progresses without calls.** A request that was started ends, and the peer's Reads and Writes of registered
-//!   memory are served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting and polling
-//!   may speed this up, but are never needed. With hardware the device does the work, and a thread of the provider runs the
-//!   control path. A provider in software uses a thread of its own for both.
-//! - **Futures and events drive nothing.** A task that awaits an [`Overlapped`], and a thread that waits on an [`Event`], do not
-//!   run the provider. By the first rule, the provider ends their requests all the same.
-//! - **A buffer lives until the device has stopped using it.** A registration owns a clone of its [`Buffer`]. It drops the clone
-//!   only when the device can no longer reach the memory: when Deregister has ended, or, if a region is released while
-//!   registered, when the provider has deregistered the memory itself (MR-028). The same holds for a device that was removed or
-//!   does not answer. Memory that such a device may still write is leaked rather than freed.
+//!   memory are served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting and
+//!   polling may speed this up, but are never needed. With hardware the device does the work, and a thread of the provider
+//!   runs the control path. A provider in software uses a thread of its own for both.
+//! - **Futures and events drive nothing.** A task that awaits an [`Overlapped`], and a thread that waits on an [`Event`], do
+//!   not run the provider. By the first rule, the provider ends their requests all the same.
+//! - **A buffer lives until the device has stopped using it.** A registration owns a clone of its [`Buffer`]. It drops the
+//!   clone only when the device can no longer reach the memory: when Deregister has ended, or, if a region is released while
+//!   registered, when the provider has deregistered the memory itself (MR-028). The same holds for a device that was removed
+//!   or does not answer. Memory that such a device may still write is leaked rather than freed.
 //! - **No method panics, and no method blocks** for the peer or the device longer than the call itself takes, except methods
 //!   whose purpose is to wait. If a lower interface blocks, such as a resolver or a driver's call, the provider calls it in a
 //!   thread of its own.

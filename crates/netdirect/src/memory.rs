@@ -9,8 +9,8 @@ use crate::{
 
 /// `IND2MemoryRegion`: a buffer that is registered with the adapter, with certain rights.
 ///
-/// A region holds at most one buffer at a time. One buffer may be registered in several regions (MR-003). All queue pairs of the
-/// adapter can use a region (MR-022).
+/// A region holds at most one buffer at a time. One buffer may be registered in several regions (MR-003). All queue pairs of
+/// the adapter can use a region (MR-022).
 pub trait MemoryRegion: OverlappedObject {
     /// `Register`: registers a buffer. The adapter may read and write the buffer until [`deregister`](Self::deregister) has
     /// ended. The buffer may have any alignment and any size from one octet (MR-012).
@@ -27,15 +27,15 @@ pub trait MemoryRegion: OverlappedObject {
     ///   `max_registration_size`.
     /// - [`INVALID_PARAMETER_3`](crate::Status::INVALID_PARAMETER_3): `flags` (AMB-055).
     /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the region holds a buffer already (AMB-013).
-    /// - [`ACCESS_VIOLATION`](crate::Status::ACCESS_VIOLATION): memory that is not valid. A [`Buffer`] is always valid; only COM
-    ///   clients can pass invalid memory.
+    /// - [`ACCESS_VIOLATION`](crate::Status::ACCESS_VIOLATION): memory that is not valid. A [`Buffer`] is always valid; only
+    ///   COM clients can pass invalid memory.
     /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn register(&self, buffer: &Buffer, flags: MrFlags, overlapped: &Overlapped)
     -> Result<Started>;
 
-    /// `Deregister`: ends the registration. When the request has ended, the adapter no longer reads or writes the buffer, even if
-    /// requests that name it are queued or under way (MR-034). The region can then hold another buffer (MR-029).
+    /// `Deregister`: ends the registration. When the request has ended, the adapter no longer reads or writes the buffer,
+    /// even if requests that name it are queued or under way (MR-034). The region can then hold another buffer (MR-029).
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ pub trait MemoryRegion: OverlappedObject {
 /// region cannot be deregistered (MW-011). Releasing the window unbinds it (MW-014). If a window or a region is released while
 /// Binds and Invalidates of it are queued, they succeed and have no effect.
 pub trait MemoryWindow: Any + Debug + Send + Sync {
-    /// `GetRemoteToken`: the token for the peer's Reads and Writes. Each Bind makes a new token, which is known as soon as Bind has
-    /// returned (MW-008).
+    /// `GetRemoteToken`: the token for the peer's Reads and Writes. Each Bind makes a new token, which is known as soon as
+    /// Bind has returned (MW-008).
     fn get_remote_token(&self) -> RemoteToken;
 }

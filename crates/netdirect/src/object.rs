@@ -5,8 +5,8 @@ use std::fmt::Debug;
 
 use crate::{Overlapped, Result, Status};
 
-/// `IND2Overlapped`: the methods of all objects that have overlapped requests: completion queues, memory regions, shared receive
-/// queues, connectors and listeners.
+/// `IND2Overlapped`: the methods of all objects that have overlapped requests: completion queues, memory regions, shared
+/// receive queues, connectors and listeners.
 pub trait OverlappedObject: Any + Debug + Send + Sync {
     /// `CancelOverlappedRequests`: ends every request of this object that is in flight with [`CANCELED`](Status::CANCELED), in
     /// the order in which the requests were made (TST-032). When the method returns, their packets are in the completion port

@@ -14,7 +14,8 @@ pub trait Provider: Any + Debug + Send + Sync {
     /// The provider's name, for people and reports: one word, such as `softnd`.
     fn name(&self) -> &str;
 
-    /// `QueryAddressList`: all local addresses that this provider serves, with port 0. The list may change at any time (PROV-010).
+    /// `QueryAddressList`: all local addresses that this provider serves, with port 0. The list may change at any time
+    /// (PROV-010).
     ///
     /// # Errors
     ///

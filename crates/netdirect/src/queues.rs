@@ -41,9 +41,9 @@ pub trait CompletionQueue: OverlappedObject {
     /// `Notify`: ends when the next result of this kind arrives. It ends at once if such a result is queued already for which
     /// no Notify has ended yet (CQ-031, CQ-037).
     ///
-    /// All Notify requests in flight end together (CQ-033). If one of them is for [`NotifyType::Any`], any result ends those for
-    /// [`NotifyType::Solicited`] too (CQ-035). A request may end early, with [`SUCCESS`](crate::Status::SUCCESS) and without a
-    /// result of its kind in the queue: if the device cannot tell which results are solicited
+    /// All Notify requests in flight end together (CQ-033). If one of them is for [`NotifyType::Any`], any result ends those
+    /// for [`NotifyType::Solicited`] too (CQ-035). A request may end early, with [`SUCCESS`](crate::Status::SUCCESS) and
+    /// without a result of its kind in the queue: if the device cannot tell which results are solicited
     /// ([`SOLICITED_EVENTS`](crate::Capabilities::SOLICITED_EVENTS)), any result ends it. So callers look into the queue, and
     /// call Notify again if they find nothing.
     ///
@@ -93,20 +93,20 @@ pub trait SharedReceiveQueue: OverlappedObject {
     ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()>;
 
-    /// `Notify`: ends when fewer Receives than the threshold are outstanding. It ends at once if there are fewer already (AMB-052).
-    /// All Notify requests in flight end together (SRQ-024).
+    /// `Notify`: ends when fewer Receives than the threshold are outstanding. It ends at once if there are fewer already
+    /// (AMB-052). All Notify requests in flight end together (SRQ-024).
     ///
     /// # Errors
     ///
     /// Returned by the call: [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     /// [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     ///
-    /// As the final status: [`INTERNAL_ERROR`](crate::Status::INTERNAL_ERROR) if the queue has broken down, with its queue pairs
-    /// (AMB-051); [`CANCELED`](crate::Status::CANCELED).
+    /// As the final status: [`INTERNAL_ERROR`](crate::Status::INTERNAL_ERROR) if the queue has broken down, with its queue
+    /// pairs (AMB-051); [`CANCELED`](crate::Status::CANCELED).
     fn notify(&self, overlapped: &Overlapped) -> Result<Started>;
 
-    /// `Receive`: adds a Receive to the pool. Its queue pairs may be connected or not (SRQ-034). A Receive without entries takes
-    /// an empty message. The call copies the entries.
+    /// `Receive`: adds a Receive to the pool. Its queue pairs may be connected or not (SRQ-034). A Receive without entries
+    /// takes an empty message. The call copies the entries.
     ///
     /// # Errors
     ///
@@ -126,23 +126,24 @@ pub trait SharedReceiveQueue: OverlappedObject {
 /// Each call copies its entries. Whether an entry names registered memory is checked when the request is processed; if not, the
 /// request completes with [`ACCESS_VIOLATION`](crate::Status::ACCESS_VIOLATION) (SGE-004).
 ///
-/// An initiator request is any request but a Receive. Before the connection exists, and after the local side has disconnected,
-/// calls for initiator requests fail with [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID). After an error, and after the peer
-/// has disconnected, the calls succeed and the requests complete with [`CANCELED`](crate::Status::CANCELED) (AMB-046).
+/// An initiator request is any request but a Receive. Before the connection exists, and after the local side has
+/// disconnected, calls for initiator requests fail with [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID). After an
+/// error, and after the peer has disconnected, the calls succeed and the requests complete with
+/// [`CANCELED`](crate::Status::CANCELED) (AMB-046).
 ///
 /// Releasing the last reference to a queue pair disconnects it and cancels all its requests (QP-074).
 pub trait QueuePair: Any + Debug + Send + Sync {
     /// `Flush`: cancels all outstanding requests of this queue pair. They complete with
-    /// [`CANCELED`](crate::Status::CANCELED), possibly after the call has returned (QP-006). The queue pair need not be connected
-    /// (QP-009).
+    /// [`CANCELED`](crate::Status::CANCELED), possibly after the call has returned (QP-006). The queue pair need not be
+    /// connected (QP-009).
     ///
     /// # Errors
     ///
     /// ND2 documents no errors.
     fn flush(&self) -> Result<()>;
 
-    /// `Send`: sends a message, which uses one of the peer's Receives. A Send without entries sends an empty message, which uses
-    /// a Receive too (QP-016).
+    /// `Send`: sends a message, which uses one of the peer's Receives. A Send without entries sends an empty message, which
+    /// uses a Receive too (QP-016).
     ///
     /// # Errors
     ///
@@ -163,12 +164,13 @@ pub trait QueuePair: Any + Debug + Send + Sync {
     /// - [`BUFFER_OVERFLOW`](crate::Status::BUFFER_OVERFLOW): the entries are longer than `max_transfer_length`.
     /// - [`NO_MORE_ENTRIES`](crate::Status::NO_MORE_ENTRIES): the receive queue is full.
     /// - [`DATA_OVERRUN`](crate::Status::DATA_OVERRUN): there are too many entries.
-    /// - [`INVALID_DEVICE_REQUEST`](crate::Status::INVALID_DEVICE_REQUEST): the queue pair uses a shared receive queue (AMB-050).
+    /// - [`INVALID_DEVICE_REQUEST`](crate::Status::INVALID_DEVICE_REQUEST): the queue pair uses a shared receive queue
+    ///   (AMB-050).
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()>;
 
     /// `Bind`: gives the peer access, through a window, to `length` octets at `address` in a region. `flags` has the peer's
-    /// rights: [`ALLOW_READ`](OpFlags::ALLOW_READ), [`ALLOW_WRITE`](OpFlags::ALLOW_WRITE), both, or neither (AMB-010). The region
-    /// needs no remote rights of its own (QP-041).
+    /// rights: [`ALLOW_READ`](OpFlags::ALLOW_READ), [`ALLOW_WRITE`](OpFlags::ALLOW_WRITE), both, or neither (AMB-010). The
+    /// region needs no remote rights of its own (QP-041).
     ///
     /// [`MemoryWindow::get_remote_token`] returns the new token as soon as this call returns (MW-008). The Bind takes effect
     /// before any request that is posted later (QP-044). If the window is bound already, the request completes with
@@ -202,7 +204,8 @@ pub trait QueuePair: Any + Debug + Send + Sync {
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): the queue pair is not connected.
     /// - [`NO_MORE_ENTRIES`](crate::Status::NO_MORE_ENTRIES): the initiator queue is full.
     /// - [`INVALID_PARAMETER_2`](crate::Status::INVALID_PARAMETER_2): the window is not valid.
-    /// - [`INVALID_PARAMETER_3`](crate::Status::INVALID_PARAMETER_3): `flags` has a flag that Invalidate does not take (AMB-055).
+    /// - [`INVALID_PARAMETER_3`](crate::Status::INVALID_PARAMETER_3): `flags` has a flag that Invalidate does not take
+    ///   (AMB-055).
     fn invalidate(
         &self,
         context: u64,
@@ -228,8 +231,8 @@ pub trait QueuePair: Any + Debug + Send + Sync {
     fn read(&self, context: u64, sges: &[Sge], remote: RemoteAddress, flags: OpFlags)
     -> Result<()>;
 
-    /// `Write`: writes the octets of the entries into the peer's memory. The peer's application gets no result (QP-071). A Write
-    /// without entries writes nothing.
+    /// `Write`: writes the octets of the entries into the peer's memory. The peer's application gets no result (QP-071). A
+    /// Write without entries writes nothing.
     ///
     /// If the peer refuses the Write, the connection ends. A Write that is still outstanding then completes with
     /// [`ACCESS_VIOLATION`](crate::Status::ACCESS_VIOLATION). With many adapters the Write has completed with success before,
@@ -251,14 +254,15 @@ pub trait QueuePair: Any + Debug + Send + Sync {
         flags: OpFlags,
     ) -> Result<()>;
 
-    /// `Send` with `ND_OP_FLAG_INLINE`: sends the octets of all slices, one after the other. The call copies the data, which need
-    /// not be in registered memory (QP-023). There may be any number of slices (QP-024). The flag
+    /// `Send` with `ND_OP_FLAG_INLINE`: sends the octets of all slices, one after the other. The call copies the data, which
+    /// need not be in registered memory (QP-023). There may be any number of slices (QP-024). The flag
     /// [`INLINE`](OpFlags::INLINE) is optional.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send), except that [`BUFFER_OVERFLOW`](crate::Status::BUFFER_OVERFLOW) means that the data is longer than
-    /// the queue pair's `inline_data_size` (AMB-048), and that [`DATA_OVERRUN`](crate::Status::DATA_OVERRUN) cannot occur.
+    /// As [`send`](Self::send), except that [`BUFFER_OVERFLOW`](crate::Status::BUFFER_OVERFLOW) means that the data is longer
+    /// than the queue pair's `inline_data_size` (AMB-048), and that [`DATA_OVERRUN`](crate::Status::DATA_OVERRUN) cannot
+    /// occur.
     fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()>;
 
     /// `Write` with `ND_OP_FLAG_INLINE`: writes the octets of all slices into the peer's memory; otherwise as
@@ -276,8 +280,8 @@ pub trait QueuePair: Any + Debug + Send + Sync {
         flags: OpFlags,
     ) -> Result<()>;
 
-    /// Requests that ND2 does not have: Atomics and Immediate Data. `None` if the provider has no such requests. ND2 programs would
-    /// use `QueryInterface`.
+    /// Requests that ND2 does not have: Atomics and Immediate Data. `None` if the provider has no such requests. ND2 programs
+    /// would use `QueryInterface`.
     fn extensions(&self) -> Option<&dyn QueuePairExtensions> {
         None
     }

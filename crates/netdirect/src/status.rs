@@ -5,8 +5,8 @@ use core::fmt;
 /// The outcome of a call, of an overlapped request, or of a request on a queue pair (in ND2 an `HRESULT` with the value of an
 /// `NTSTATUS`).
 ///
-/// The constants have their ND names without the prefix `ND_`. [`Display`](fmt::Display) prints the full ND name, so logs can be
-/// compared with those of hardware providers. No layer changes a status (GEN-012).
+/// The constants have their ND names without the prefix `ND_`. [`Display`](fmt::Display) prints the full ND name, so logs can
+/// be compared with those of hardware providers. No layer changes a status (GEN-012).
 ///
 /// ```
 /// use netdirect::Status;
@@ -190,8 +190,8 @@ statuses! {
     BAD_NETWORK_NAME = 0xC000_00CC, "STATUS_BAD_NETWORK_NAME";
     /// `STATUS_CONNECTION_DISCONNECTED`: a final status of NotifyDisconnect that some providers return and clients accept.
     CONNECTION_DISCONNECTED = 0xC000_020C, "STATUS_CONNECTION_DISCONNECTED";
-    /// `STATUS_POSSIBLE_DEADLOCK`: a wait has ended, because nothing in the [simulation](crate::Simulation) can end the request. The
-    /// request itself is still in flight.
+    /// `STATUS_POSSIBLE_DEADLOCK`: a wait has ended, because nothing in the [simulation](crate::Simulation) can end the
+    /// request. The request itself is still in flight.
     POSSIBLE_DEADLOCK = 0xC000_0194, "STATUS_POSSIBLE_DEADLOCK";
     /// `STATUS_DATA_ERROR`: on InfiniBand, the result of a Send that was longer than the peer's Receive.
     DATA_ERROR = 0xC000_003E, "STATUS_DATA_ERROR";

@@ -24,8 +24,8 @@ bitflags! {
     /// `ND2_ADAPTER_INFO.AdapterFlags` (`ND_ADAPTER_FLAG_…`): what an adapter can do.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct AdapterFlags: u32 {
-        /// `ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED`: data becomes visible in memory in the order of addresses, so an application
-        /// may wait for the last octet of a Write to change (INFO-022).
+        /// `ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED`: data becomes visible in memory in the order of addresses, so an
+        /// application may wait for the last octet of a Write to change (INFO-022).
         const IN_ORDER_DMA_SUPPORTED = 0x0000_0001;
         /// `ND_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED`: notifications of a completion queue can be moderated.
         const CQ_INTERRUPT_MODERATION_SUPPORTED = 0x0000_0004;
@@ -105,8 +105,8 @@ pub enum NotifyType {
     Errors = 0,
     /// `ND_CQ_NOTIFY_ANY`: the next result (CQ-027).
     Any = 1,
-    /// `ND_CQ_NOTIFY_SOLICITED`: the result of a Receive whose message was sent with [`OpFlags::SEND_AND_SOLICIT_EVENT`], and any
-    /// failure (CQ-028, CQ-029). If the device cannot tell these results from others, any result
+    /// `ND_CQ_NOTIFY_SOLICITED`: the result of a Receive whose message was sent with [`OpFlags::SEND_AND_SOLICIT_EVENT`], and
+    /// any failure (CQ-028, CQ-029). If the device cannot tell these results from others, any result
     /// ([`SOLICITED_EVENTS`](crate::Capabilities::SOLICITED_EVENTS)).
     Solicited = 2,
 }
@@ -260,7 +260,8 @@ impl fmt::Display for AdapterId {
 /// `ND2_ADAPTER_INFO`: the identity and the limits of an adapter.
 ///
 /// The limits do not depend on the adapter's load. A call that respects the limits can still fail because resources are
-/// exhausted (ADPT-015). There is no field for `InfoVersion`, because a Rust program always uses the version that it was compiled with.
+/// exhausted (ADPT-015). There is no field for `InfoVersion`, because a Rust program always uses the version that it was
+/// compiled with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdapterInfo {
@@ -331,8 +332,8 @@ pub struct LocalToken(pub u32);
 
 /// The token that gives a peer access to a memory region or window (`UINT32 remoteToken`).
 ///
-/// Applications send a token to the peer as the octets of [`to_bytes`](Self::to_bytes). These octets are the same on machines of
-/// either byte order (MR-032). The value of the integer has no meaning for applications.
+/// Applications send a token to the peer as the octets of [`to_bytes`](Self::to_bytes). These octets are the same on machines
+/// of either byte order (MR-032). The value of the integer has no meaning for applications.
 ///
 /// ```
 /// use netdirect::RemoteToken;
@@ -400,8 +401,8 @@ impl RemoteAddress {
         }
     }
 
-    /// The address `octets` further on, wrapping around at the end of the address space. A provider refuses addresses outside the
-    /// region.
+    /// The address `octets` further on, wrapping around at the end of the address space. A provider refuses addresses outside
+    /// the region.
     #[must_use]
     pub const fn offset(self, octets: u64) -> Self {
         Self {
@@ -413,8 +414,9 @@ impl RemoteAddress {
 
 /// `ND2_SGE`: one local buffer of a request.
 ///
-/// `address` is a number: [`Buffer::address`] plus an offset. No code dereferences this number. When the request is processed, the
-/// provider checks that the entry lies inside the region of `token`. If not, the request completes with an error (SGE-004).
+/// `address` is a number: [`Buffer::address`] plus an offset. No code dereferences this number. When the request is
+/// processed, the provider checks that the entry lies inside the region of `token`. If not, the request completes with an
+/// error (SGE-004).
 ///
 /// The structure has the memory layout of `ND2_SGE` on a 64-bit system, so a COM binding can pass on a client's list unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -655,8 +657,8 @@ pub struct SharedReceiveQueueOptions {
     pub queue_depth: u32,
     /// `maxRequestSge`: the most entries of a Receive. The default is 1.
     pub max_request_sge: u32,
-    /// `notifyThreshold`: a Notify ends when fewer Receives than this are outstanding. With 0, the default, it never ends for this
-    /// reason.
+    /// `notifyThreshold`: a Notify ends when fewer Receives than this are outstanding. With 0, the default, it never ends for
+    /// this reason.
     pub notify_threshold: u32,
     /// `group` and `affinity`: the processors for notifications. By default the provider chooses.
     pub affinity: Affinity,

@@ -16,13 +16,14 @@ const PLACED_FROM: usize = 16 * 1024;
 
 /// Memory that an adapter may read and write at any time. A memory region registers a `Buffer`.
 ///
-/// [`write`](Self::write) and [`read`](Self::read) copy data in and out. A copy runs from the first octet to the last. It stores
-/// words with release ordering, and loads words with acquire ordering. So a reader that sees one octet of a copy also sees
-/// all octets of the same copy before it. If the adapter places data in order, an application can watch the last octet of
-/// an RDMA Write with [`load`](Self::load). A copy does not disturb octets outside its range, even while others write them.
+/// [`write`](Self::write) and [`read`](Self::read) copy data in and out. A copy runs from the first octet to the last. It
+/// stores words with release ordering, and loads words with acquire ordering. So a reader that sees one octet of a copy also
+/// sees all octets of the same copy before it. If the adapter places data in order, an application can watch the last octet
+/// of an RDMA Write with [`load`](Self::load). A copy does not disturb octets outside its range, even while others write
+/// them.
 ///
-/// Clones and [slices](Self::slice) are views of the same memory. The memory lives as long as a view of it exists. A registration
-/// holds a view.
+/// Clones and [slices](Self::slice) are views of the same memory. The memory lives as long as a view of it exists. A
+/// registration holds a view.
 ///
 /// ```
 /// use rdma_buffer::Buffer;
@@ -90,25 +91,25 @@ unsafe impl Send for Foreign {}
 unsafe impl Sync for Foreign {}
 
 impl Buffer {
-    /// The best offset in a page of 4,096 octets for the start of memory that is longer than a few pages and that sockets read
-    /// into or write from. [`new`](Self::new) and [`try_new`](Self::try_new) place buffers of 16 KiB and more at this offset. Code
-    /// that allocates such memory in another way can use [`to_page_offset`](Self::to_page_offset).
+    /// The best offset in a page of 4,096 octets for the start of memory that is longer than a few pages and that sockets
+    /// read into or write from. [`new`](Self::new) and [`try_new`](Self::try_new) place buffers of 16 KiB and more at this
+    /// offset. Code that allocates such memory in another way can use [`to_page_offset`](Self::to_page_offset).
     ///
-    /// The reason is speed. Kernels copy to and from sockets by `rep movsb` if the processor reports that this instruction is fast
-    /// (FSRM). AMD's processors from Zen 3 on report so. But they take up to six times as long if the destination lies 1 to 63
-    /// octets behind the source, modulo 4,096. In a socket's own memory, data often starts at offset 0 of a page, or some 20
-    /// octets behind it, because a header precedes the data. Allocators place large memory at offset 16 of a page, and
-    /// applications that align memory place it at offset 0. Copies between these offsets are often slow. `PAGE_OFFSET` is far
-    /// from all of them. Copies between two buffers at `PAGE_OFFSET` are fast too, because the distance is 0, or minus the
-    /// length of a header.
+    /// The reason is speed. Kernels copy to and from sockets by `rep movsb` if the processor reports that this instruction is
+    /// fast (FSRM). AMD's processors from Zen 3 on report so. But they take up to six times as long if the destination lies 1
+    /// to 63 octets behind the source, modulo 4,096. In a socket's own memory, data often starts at offset 0 of a page, or
+    /// some 20 octets behind it, because a header precedes the data. Allocators place large memory at offset 16 of a page,
+    /// and applications that align memory place it at offset 0. Copies between these offsets are often slow. `PAGE_OFFSET` is
+    /// far from all of them. Copies between two buffers at `PAGE_OFFSET` are fast too, because the distance is 0, or minus
+    /// the length of a header.
     pub const PAGE_OFFSET: usize = 1024;
 
-    /// The length of a page in the sense of [`PAGE_OFFSET`](Self::PAGE_OFFSET), in octets. The processor compares addresses modulo
-    /// 4,096, whatever the size of the system's pages is.
+    /// The length of a page in the sense of [`PAGE_OFFSET`](Self::PAGE_OFFSET), in octets. The processor compares addresses
+    /// modulo 4,096, whatever the size of the system's pages is.
     pub const PAGE: usize = 4096;
 
-    /// The number of octets from `address` to the next address at [`PAGE_OFFSET`](Self::PAGE_OFFSET) of a page, which is less than
-    /// a page.
+    /// The number of octets from `address` to the next address at [`PAGE_OFFSET`](Self::PAGE_OFFSET) of a page, which is less
+    /// than a page.
     #[must_use]
     pub const fn to_page_offset(address: usize) -> usize {
         Self::PAGE_OFFSET.wrapping_sub(address) % Self::PAGE
@@ -132,8 +133,9 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`NoMemory`]: the limits of the process, of the system or of the address space do not allow a buffer of this length. Many
-    /// systems promise more memory than they have. The call then succeeds, and the process fails when it uses the memory.
+    /// [`NoMemory`]: the limits of the process, of the system or of the address space do not allow a buffer of this length.
+    /// Many systems promise more memory than they have. The call then succeeds, and the process fails when it uses the
+    /// memory.
     ///
     /// ```
     /// use rdma_buffer::Buffer;
@@ -154,13 +156,13 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// These conditions have to hold until the last clone and slice of the buffer is dropped, those of registrations included; that
-    /// is, until Deregister has ended and the application has dropped its own:
+    /// These conditions have to hold until the last clone and slice of the buffer is dropped, those of registrations
+    /// included; that is, until Deregister has ended and the application has dropped its own:
     ///
     /// - `ptr` is not null, and is valid for reads and writes of `len` octets. The memory is not freed, remapped or protected.
     /// - The memory is initialised.
-    /// - While the adapter, or a copy through this buffer, may write the memory, there is no reference (`&` or `&mut`) to any part
-    ///   of it, because the compiler assumes that memory behind a reference does not change. Use this buffer to access
+    /// - While the adapter, or a copy through this buffer, may write the memory, there is no reference (`&` or `&mut`) to any
+    ///   part of it, because the compiler assumes that memory behind a reference does not change. Use this buffer to access
     ///   the memory, or atomic or volatile accesses while nothing else accesses it.
     /// - There is no other `Buffer` over any part of the memory, with two exceptions: buffers whose start addresses are equal
     ///   modulo 8 and whose end addresses are equal modulo 8, and buffers that are never accessed at the same time.
@@ -187,8 +189,8 @@ impl Buffer {
         self.as_ptr().addr() as u64
     }
 
-    /// A pointer to the first octet, for providers. As long as a view exists, atomic operations, system calls and devices may write
-    /// through this pointer.
+    /// A pointer to the first octet, for providers. As long as a view exists, atomic operations, system calls and devices may
+    /// write through this pointer.
     pub fn as_ptr(&self) -> *mut u8 {
         self.store.start().wrapping_add(self.offset)
     }
@@ -203,8 +205,8 @@ impl Buffer {
         }
     }
 
-    /// Where whole words lie in the memory of which this is a view. Memory that [`new`](Self::new) has allocated consists of whole
-    /// words, whatever its length is. Memory of the application ends where it ends.
+    /// Where whole words lie in the memory of which this is a view. Memory that [`new`](Self::new) has allocated consists of
+    /// whole words, whatever its length is. Memory of the application ends where it ends.
     pub fn extent(&self) -> Extent {
         self.store.extent()
     }
@@ -225,7 +227,8 @@ impl Buffer {
         }
     }
 
-    /// Copies octets out, from offset `at` on. A copy of memory that is being written at the same time may mix old and new octets.
+    /// Copies octets out, from offset `at` on. A copy of memory that is being written at the same time may mix old and new
+    /// octets.
     ///
     /// # Panics
     ///
@@ -282,8 +285,8 @@ impl Buffer {
         }
     }
 
-    /// Loads one octet with acquire ordering: later loads see everything that was written before this octet, by the same copy or
-    /// earlier ones.
+    /// Loads one octet with acquire ordering: later loads see everything that was written before this octet, by the same copy
+    /// or earlier ones.
     ///
     /// # Panics
     ///

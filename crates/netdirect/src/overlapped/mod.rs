@@ -53,8 +53,8 @@ use crate::{Event, Result, Simulation, Status};
 /// # demo().unwrap();
 /// ```
 ///
-/// A wait is correct after both outcomes, so `let _ = connect(&overlapped)?; overlapped.wait().ok()?` does the same, and so does
-/// [`ext::wait`](crate::ext::wait). With `.await`:
+/// A wait is correct after both outcomes, so `let _ = connect(&overlapped)?; overlapped.wait().ok()?` does the same, and so
+/// does [`ext::wait`](crate::ext::wait). With `.await`:
 ///
 /// ```
 /// # use netdirect::{Overlapped, Result, Started};
@@ -67,9 +67,9 @@ use crate::{Event, Result, Simulation, Status};
 /// ```
 ///
 /// An `Overlapped` serves one request at a time. Starting another request with it while one is in flight fails with
-/// [`Status::INVALID_PARAMETER_MIX`]. After the end of a request, it can be used again on any object (OVL-022). An `Overlapped`
-/// that was never used has the status [`Status::SUCCESS`] (TST-005). A clone is the same `Overlapped`. A request in flight keeps a clone, so
-/// the caller may drop its own.
+/// [`Status::INVALID_PARAMETER_MIX`]. After the end of a request, it can be used again on any object (OVL-022). An
+/// `Overlapped` that was never used has the status [`Status::SUCCESS`] (TST-005). A clone is the same `Overlapped`. A request
+/// in flight keeps a clone, so the caller may drop its own.
 #[derive(Clone, Default)]
 pub struct Overlapped(Arc<Shared>);
 
@@ -116,8 +116,8 @@ struct State {
     next_waker: u64,
 }
 
-/// The overlapped file of an adapter (the `HANDLE` that `IND2Adapter::CreateOverlappedFile` returns): the parent of every object
-/// that has overlapped requests.
+/// The overlapped file of an adapter (the `HANDLE` that `IND2Adapter::CreateOverlappedFile` returns): the parent of every
+/// object that has overlapped requests.
 ///
 /// A file can be associated with one [`CompletionPort`] ([`associate`](#method.associate)). The port then receives packets for
 /// the requests of all objects of this file (ADPT-007), whether these objects were created before or after the association
@@ -134,21 +134,21 @@ struct State {
 /// readable.
 ///
 /// On Windows there is no such descriptor, because an event loop learns which operations have ended, not which descriptors
-/// are ready. There an application gives its requests a [`CompletionSink`](crate::CompletionSink) that posts a packet to the loop's
-/// completion port (`PostQueuedCompletionStatus`), sets an event (`SetEvent`) or posts a message (`PostMessage`). The
+/// are ready. There an application gives its requests a [`CompletionSink`](crate::CompletionSink) that posts a packet to the
+/// loop's completion port (`PostQueuedCompletionStatus`), sets an event (`SetEvent`) or posts a message (`PostMessage`). The
 /// provider's own thread then does the work. Sinks work on Unix too.
 ///
 /// # For providers
 ///
 /// - The file contains an [`Association`] and returns it.
 /// - Each object keeps the file that it was created with, because a client may release the file before its objects (TST-026).
-/// - `wake` and `progress` may be called by any thread. This crate holds no lock during these calls. When a request is completed
-///   within `progress` or `park`, `wake` of the same file is called by the same thread. So complete no request
+/// - `wake` and `progress` may be called by any thread. This crate holds no lock during these calls. When a request is
+///   completed within `progress` or `park`, `wake` of the same file is called by the same thread. So complete no request
 ///   while you hold a lock that `wake` takes.
 /// - No wake-up may be lost: if `wake` starts after a change that makes `done` true, every `park` returns, whether it started
-///   before or starts later. So `park` first registers itself with `wake`, then calls `done`, then sleeps. The `done` functions of
-///   this crate read with sequential consistency and take no lock, so a provider may call them while it holds a lock of its own. Use
-///   either a lock that `wake` takes too, or flags with sequential consistency.
+///   before or starts later. So `park` first registers itself with `wake`, then calls `done`, then sleeps. The `done`
+///   functions of this crate read with sequential consistency and take no lock, so a provider may call them while it holds a
+///   lock of its own. Use either a lock that `wake` takes too, or flags with sequential consistency.
 pub trait OverlappedFile: Any + Debug + Send + Sync {
     /// The completion port with which the file is associated.
     fn association(&self) -> &Association;
@@ -169,14 +169,14 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
     /// A request was completed, perhaps through another file: all threads in `park` of this file call their `done` again.
     fn wake(&self);
 
-    /// A descriptor to watch with `poll`, `epoll`, `mio` and the like; when it is readable, call [`progress`](Self::progress).
-    /// The descriptor is valid as long as the file, and serves no other purpose. `None` in a simulation, because an event loop cannot
-    /// watch simulated time. For Windows see [above](#in-an-event-loop).
+    /// A descriptor to watch with `poll`, `epoll`, `mio` and the like; when it is readable, call
+    /// [`progress`](Self::progress). The descriptor is valid as long as the file, and serves no other purpose. `None` in a
+    /// simulation, because an event loop cannot watch simulated time. For Windows see [above](#in-an-event-loop).
     #[cfg(unix)]
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The simulation that the provider runs in. `None`, the default, for all other providers, whose requests end without calls and
-    /// whose time is the system's.
+    /// The simulation that the provider runs in. `None`, the default, for all other providers, whose requests end without
+    /// calls and whose time is the system's.
     fn simulation(&self) -> Option<Arc<dyn Simulation>> {
         None
     }
@@ -204,13 +204,13 @@ enum Tie {
 
 /// A queue of completions from which any number of threads can take: the I/O completion port of this crate.
 ///
-/// [`associate`](trait.OverlappedFile.html#method.associate) connects an overlapped file with a port. From then on, each request
-/// that returned [`Pending`](crate::Started::Pending) queues a [`Packet`] at its end. The packets are in the order in which the
-/// requests ended (TST-031, TST-032), and each is queued before the call that ends its request returns (TST-030). Applications
-/// can [`post`](Self::post) packets of their own.
+/// [`associate`](trait.OverlappedFile.html#method.associate) connects an overlapped file with a port. From then on, each
+/// request that returned [`Pending`](crate::Started::Pending) queues a [`Packet`] at its end. The packets are in the order in
+/// which the requests ended (TST-031, TST-032), and each is queued before the call that ends its request returns (TST-030).
+/// Applications can [`post`](Self::post) packets of their own.
 ///
-/// While the queue is empty, [`get`](Self::get) runs the providers of the associated files in the calling thread. A clone is the same
-/// port.
+/// While the queue is empty, [`get`](Self::get) runs the providers of the associated files in the calling thread. A clone is
+/// the same port.
 ///
 /// ```
 /// use netdirect::CompletionPort;

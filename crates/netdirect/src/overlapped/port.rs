@@ -39,22 +39,22 @@ impl CompletionPort {
         self.push(packet, None).wake();
     }
 
-    /// Takes the oldest packet (`GetQueuedCompletionStatus`). If there is none, the call waits up to `timeout`, or without a limit
-    /// for `None`. Returns `None` if the time has run out, or if nothing in a [`Simulation`](crate::Simulation) can queue a packet any
-    /// more.
+    /// Takes the oldest packet (`GetQueuedCompletionStatus`). If there is none, the call waits up to `timeout`, or without a
+    /// limit for `None`. Returns `None` if the time has run out, or if nothing in a [`Simulation`](crate::Simulation) can
+    /// queue a packet any more.
     ///
-    /// While there is no packet, the calling thread runs the providers of the associated files. With a limit of zero it does the
-    /// work that is ready, once. Any number of threads may call `get`. Each thread sleeps on one of the files, and the
-    /// threads spread over the files. On a file on which no thread sleeps, the provider's own thread does the work; the packets
-    /// then wake threads that sleep on other files.
+    /// While there is no packet, the calling thread runs the providers of the associated files. With a limit of zero it does
+    /// the work that is ready, once. Any number of threads may call `get`. Each thread sleeps on one of the files, and the
+    /// threads spread over the files. On a file on which no thread sleeps, the provider's own thread does the work; the
+    /// packets then wake threads that sleep on other files.
     ///
     /// A thread that sleeps on a file keeps the file alive until the thread wakes up.
     pub fn get(&self, timeout: Option<Duration>) -> Option<Packet> {
         self.take(timeout, VecDeque::pop_front)
     }
 
-    /// Moves up to `limit` packets to the end of `packets` (`GetQueuedCompletionStatusEx`), and returns their number. Waits for the
-    /// first packet as [`get`](Self::get) does, and returns 0 if the time has run out.
+    /// Moves up to `limit` packets to the end of `packets` (`GetQueuedCompletionStatusEx`), and returns their number. Waits
+    /// for the first packet as [`get`](Self::get) does, and returns 0 if the time has run out.
     pub fn get_many(
         &self,
         packets: &mut Vec<Packet>,

@@ -28,9 +28,9 @@ impl Overlapped {
     /// request that ends within its method ([`Done`](crate::Started::Done) or an error) does not call the sink (GEN-008,
     /// GEN-009).
     ///
-    /// The sink may use any `Overlapped`, including this one, and any completion port, and may start requests. If another thread
-    /// learns the end of a request before the sink is called and starts the next request, the sink may be called for the second
-    /// request first.
+    /// The sink may use any `Overlapped`, including this one, and any completion port, and may start requests. If another
+    /// thread learns the end of a request before the sink is called and starts the next request, the sink may be called for
+    /// the second request first.
     ///
     /// A sink must not own its `Overlapped`: the two would keep each other alive for ever.
     pub fn with_sink(sink: Arc<dyn CompletionSink>) -> Self {
@@ -78,8 +78,8 @@ impl Overlapped {
         self.status() == Status::PENDING
     }
 
-    /// The status, as `GetOverlappedResult` without waiting returns it. If a request is in flight, the call first runs the provider
-    /// once. Suited to programs that ask in a loop (TST-114).
+    /// The status, as `GetOverlappedResult` without waiting returns it. If a request is in flight, the call first runs the
+    /// provider once. Suited to programs that ask in a loop (TST-114).
     pub fn poll(&self) -> Status {
         if let Some(file) = self.file() {
             file.progress();
@@ -93,9 +93,10 @@ impl Overlapped {
         self.status()
     }
 
-    /// Waits for the end of the request in flight and returns its final status. If no request is in flight, the call returns the
-    /// status at once. The calling thread runs the provider. Any number of threads may wait. If the `Overlapped` is used for
-    /// another request before a waiting thread has noticed the end of the first, this thread waits for the other request too.
+    /// Waits for the end of the request in flight and returns its final status. If no request is in flight, the call returns
+    /// the status at once. The calling thread runs the provider. Any number of threads may wait. If the `Overlapped` is used
+    /// for another request before a waiting thread has noticed the end of the first, this thread waits for the other request
+    /// too.
     ///
     /// `wait` does not reset the event of the `Overlapped`: the event stays set until a thread waits on it.
     ///
@@ -109,7 +110,8 @@ impl Overlapped {
         }
     }
 
-    /// As [`wait`](Self::wait), for a limited time. Returns `None` if the time has run out; the request is then still in flight.
+    /// As [`wait`](Self::wait), for a limited time. Returns `None` if the time has run out; the request is then still in
+    /// flight.
     pub fn wait_timeout(&self, limit: Duration) -> Option<Status> {
         let now = self.file().map_or_else(Instant::now, |file| file.now());
         self.wait_until(now.checked_add(limit))
@@ -263,16 +265,16 @@ impl PendingOverlapped {
     /// threads that are parked on the file, and calls the [sink](Overlapped::with_sink). All of this has happened when the
     /// call returns (TST-030).
     ///
-    /// The caller must not hold a lock that [`OverlappedFile::wake`] or any method of the provider takes, because a sink may call
-    /// these methods. Before the call, the object has to be in the state that callers may rely on after the end of the
+    /// The caller must not hold a lock that [`OverlappedFile::wake`] or any method of the provider takes, because a sink may
+    /// call these methods. Before the call, the object has to be in the state that callers may rely on after the end of the
     /// request (OVL-013).
     pub fn complete(mut self, status: Status) {
         self.finish(status, true);
     }
 
-    /// Ends the request without a notification, because its method is going to return [`Done`](crate::Started::Done) or an error.
-    /// The `Overlapped` gets this status (TST-006). No event is set, no packet is queued and no sink is called (GEN-008,
-    /// GEN-009). Threads and tasks that wait for the request already are woken.
+    /// Ends the request without a notification, because its method is going to return [`Done`](crate::Started::Done) or an
+    /// error. The `Overlapped` gets this status (TST-006). No event is set, no packet is queued and no sink is called
+    /// (GEN-008, GEN-009). Threads and tasks that wait for the request already are woken.
     pub fn abandon(mut self, status: Status) {
         self.finish(status, false);
     }
