@@ -114,6 +114,56 @@ fn without_the_plan_the_write_arrives() {
     }
 }
 
+/// More than sockets take at once, both ways: what a transport has not taken leaves when it takes more.
+#[test]
+fn much_data_passes_a_stream_with_a_plan() {
+    const MUCH: usize = 12 << 20;
+    let plan = "when 1000000th FPDU sent: reset; when 1000000th FPDU received: reset";
+    let pair = pair(plan, plan);
+    let regions = [&pair.active, &pair.passive].map(|side| side.region(2 * MUCH, ALL));
+    for (region, octet) in regions.iter().zip([1, 2]) {
+        region.buffer.slice(..MUCH).fill(octet);
+    }
+    let [here, there] = &regions;
+    let whole = |region: &common::Region| [region.sge(0, MUCH)];
+    let none = OpFlags::empty();
+    for qp in [&pair.active_qp, &pair.passive_qp] {
+        qp.receive(1, &[]).unwrap();
+    }
+    pair.active_qp
+        .write(2, &whole(here), there.remote(MUCH), none)
+        .unwrap();
+    pair.passive_qp
+        .write(2, &whole(there), here.remote(MUCH), none)
+        .unwrap();
+    for qp in [&pair.active_qp, &pair.passive_qp] {
+        qp.send(3, &[], none).unwrap();
+    }
+    for side in [&pair.active, &pair.passive] {
+        let results = side.results(3);
+        assert!(
+            results
+                .iter()
+                .all(|result| result.status == Status::SUCCESS)
+        );
+    }
+    assert!(
+        here.buffer
+            .slice(MUCH..)
+            .to_vec()
+            .iter()
+            .all(|octet| *octet == 2)
+    );
+    assert!(
+        there
+            .buffer
+            .slice(MUCH..)
+            .to_vec()
+            .iter()
+            .all(|octet| *octet == 1)
+    );
+}
+
 #[test]
 fn a_flipped_bit_is_found_by_the_crc_unless_that_is_made_good() {
     let pair_of = |plan| {

@@ -237,9 +237,21 @@ impl Link {
         visit
     }
 
-    fn send_batches(&mut self, connection: &mut Connection, core: &Core) -> io::Result<Visit> {
-        if !self.stream.flush()? {
+    /// Sends what a fault plan has held back until now; whether all of it has left.
+    #[cold]
+    fn flush(&mut self) -> io::Result<bool> {
+        if !self.writable && self.stream.is_backlogged() {
+            return Ok(false);
+        }
+        let flushed = self.stream.flush()?;
+        if !flushed {
             self.await_room();
+        }
+        Ok(flushed)
+    }
+
+    fn send_batches(&mut self, connection: &mut Connection, core: &Core) -> io::Result<Visit> {
+        if self.stream.is_faulted() && !self.flush()? {
             return Ok(Visit::Finished);
         }
         let mut budget = BUDGET;
