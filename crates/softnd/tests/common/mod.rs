@@ -19,7 +19,7 @@ use netdirect::{
     QueuePairOptions, RemoteAddress, Sge, Started, Status,
 };
 use softnd::Options;
-use softnd::simulation::Simulation;
+use softnd::simulation::{Chance, Conditions, Simulation};
 
 /// Says on standard error that the running test is skipped, by its name, and why.
 pub fn skip(why: &str) {
@@ -45,13 +45,29 @@ pub const fn long(octets: usize) -> usize {
 
 thread_local! {
     /// The network of this test, which is its thread's.
-    static NETWORK: Simulation = Simulation::new(seed());
+    static NETWORK: Simulation = Simulation::with(seed(), conditions());
 }
 
 /// The seed of simulated networks: `SOFTND_SEED` in the environment, or 1.
 pub fn seed() -> u64 {
     let seed = std::env::var("SOFTND_SEED");
     seed.map_or(1, |seed| seed.parse().expect("SOFTND_SEED is a number"))
+}
+
+/// What simulated networks do to their streams: the default, or with `SOFTND_NETWORK=harsh` in the environment segments of a
+/// few octets, some of which are late.
+fn conditions() -> Conditions {
+    let mut conditions = Conditions::default();
+    match std::env::var("SOFTND_NETWORK").as_deref() {
+        Ok("harsh") => {
+            conditions.segment = 1..=7;
+            conditions.stall = Chance::per_million(200);
+            conditions.stall_time = Duration::from_micros(100)..=Duration::from_millis(5);
+        }
+        Ok(other) => panic!("SOFTND_NETWORK is harsh or not there, and not {other}"),
+        Err(_) => {}
+    }
+    conditions
 }
 
 /// The simulated network of this test.

@@ -4,6 +4,9 @@
     reason = "each file of tests brings its own copy of what they share"
 )]
 
+mod list;
+mod seeds;
+
 #[path = "../breakdown.rs"]
 mod breakdown;
 #[path = "../confirm.rs"]
@@ -24,6 +27,8 @@ mod fault_plans;
 mod fault_streams;
 #[path = "../faults.rs"]
 mod faults;
+#[path = "../half_open.rs"]
+mod half_open;
 #[path = "../leniency.rs"]
 mod leniency;
 #[path = "../limits.rs"]
