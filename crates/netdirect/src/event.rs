@@ -77,15 +77,22 @@ impl Event {
     }
 
     fn wait_in_simulation(&self, simulation: &dyn Simulation, deadline: Option<Instant>) -> bool {
-        loop {
-            if std::mem::take(&mut *self.0.set.lock()) {
+        let take = || std::mem::take(&mut *self.0.set.lock());
+        let late = || deadline.is_some_and(|deadline| deadline <= simulation.now());
+        if take() {
+            return true;
+        }
+        if late() {
+            // Who looks in a loop has to see time pass. That nothing is left to happen is no matter for one look.
+            let _ = simulation.step(None);
+            return take();
+        }
+        while !late() && simulation.step(deadline).is_ok() {
+            if take() {
                 return true;
             }
-            let late = deadline.is_some_and(|deadline| deadline <= simulation.now());
-            if late || simulation.step().is_err() {
-                return std::mem::take(&mut *self.0.set.lock());
-            }
         }
+        take()
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> bool {

@@ -15,11 +15,11 @@ pub trait Simulation: Debug + Send + Sync {
     /// The simulation's time.
     fn now(&self) -> Instant;
 
-    /// Moves the simulation to its next event.
+    /// Moves the simulation to its next event, or to `until` if that comes first.
     ///
     /// # Errors
     ///
     /// [`POSSIBLE_DEADLOCK`](crate::Status::POSSIBLE_DEADLOCK): no event is left. Another status if the calling thread may not
     /// move the simulation.
-    fn step(&self) -> Result<()>;
+    fn step(&self, until: Option<Instant>) -> Result<()>;
 }

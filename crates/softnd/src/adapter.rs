@@ -297,12 +297,12 @@ impl Simulation for Core {
         self.environment.now()
     }
 
-    fn step(&self) -> Result<()> {
+    fn step(&self, until: Option<Instant>) -> Result<()> {
         let Some(world) = self.environment.world() else {
             return Ok(());
         };
         let stepped = world.check_thread().and_then(|()| {
-            if world.step() {
+            if world.step_until(until) {
                 Ok(())
             } else {
                 Err(Stuck.into())

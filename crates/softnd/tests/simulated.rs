@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::*;
-use netdirect::{OpFlags, Overlapped, Status};
+use netdirect::{CompletionPort, Event, NotifyType, OpFlags, Overlapped, Status};
 use softnd::Options;
 use softnd::simulation::{Chance, Simulation};
 
@@ -144,11 +144,51 @@ fn a_wait_ends_at_its_limit_and_not_at_the_next_thing_that_happens() {
         .connect(&qp, at("10.0.0.2:9"), 0, 0, b"", &connects)
         .unwrap();
     // The network is silent until the Connect gives up, which takes much longer.
+    let second = Duration::from_secs(1);
     for seconds in 1..=3 {
-        assert_eq!(connects.wait_timeout(Duration::from_secs(1)), None);
+        assert_eq!(connects.wait_timeout(second), None);
         assert_eq!(simulation.time(), Duration::from_secs(seconds));
     }
+    let port = CompletionPort::new();
+    side.file.associate(&port, 0).unwrap();
+    assert!(port.get(Some(second)).is_none());
+    assert_eq!(simulation.time(), Duration::from_secs(4));
+    let event = Event::new();
+    let told = Overlapped::with_event(&event);
+    let _ = side.cq.notify(NotifyType::Any, &told).unwrap();
+    assert!(!event.wait_timeout(second));
+    assert_eq!(simulation.time(), Duration::from_secs(5));
     assert_eq!(connects.wait(), Status::IO_TIMEOUT);
+}
+
+/// A loop that only looks, in whichever way, sees time pass.
+#[test]
+fn a_look_moves_the_simulation() {
+    let ways: [fn(&Overlapped, &CompletionPort, &Event); 3] = [
+        |connects, _, _| {
+            let _ = connects.poll();
+        },
+        |_, port, _| drop(port.get(Some(Duration::ZERO))),
+        |_, _, event| assert!(!event.wait_timeout(Duration::ZERO)),
+    ];
+    for look in ways {
+        let simulation = Simulation::new(1);
+        simulation.change(|network| network.silence = Chance::ALWAYS);
+        let (side, _) = sides(&simulation);
+        let (port, event) = (CompletionPort::new(), Event::new());
+        side.file.associate(&port, 0).unwrap();
+        let told = Overlapped::with_event(&event);
+        let _ = side.cq.notify(NotifyType::Any, &told).unwrap();
+        let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+        let _ = connector
+            .connect(&qp, at("10.0.0.2:9"), 0, 0, b"", &connects)
+            .unwrap();
+        let looks = (0..1000).take_while(|_| {
+            look(&connects, &port, &event);
+            connects.is_pending()
+        });
+        assert!(looks.count() < 999, "no time passes");
+    }
 }
 
 fn at(text: &str) -> SocketAddr {

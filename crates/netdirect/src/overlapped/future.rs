@@ -72,7 +72,7 @@ impl Finished {
         file.progress();
         let stepped = file.simulation().map_or(Ok(()), |simulation| {
             if self.overlapped.is_pending() {
-                simulation.step()
+                simulation.step(None)
             } else {
                 Ok(())
             }

@@ -129,7 +129,7 @@ impl CompletionPort {
                 for file in self.files() {
                     file.progress();
                 }
-                if self.is_empty() {
+                if self.is_empty() && timeout == Some(Duration::ZERO) {
                     self.step();
                 }
                 return self.pop(&mut pop);
@@ -158,7 +158,7 @@ impl CompletionPort {
     fn step(&self) {
         for file in self.files() {
             if let Some(simulation) = file.simulation() {
-                let _ = simulation.step();
+                let _ = simulation.step(None);
             }
         }
     }

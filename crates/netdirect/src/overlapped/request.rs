@@ -87,7 +87,7 @@ impl Overlapped {
                 && let Some(simulation) = file.simulation()
             {
                 // Time has to pass for a program that asks in a loop. An error does not matter for a single look.
-                let _ = simulation.step();
+                let _ = simulation.step(None);
             }
         }
         self.status()

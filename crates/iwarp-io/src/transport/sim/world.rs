@@ -273,7 +273,12 @@ impl World {
 
     /// Lets the next thing happen: what a poll does that has found nothing. False when nothing is left that could.
     pub fn step(&self) -> bool {
-        let happened = self.advance(None);
+        self.step_until(None)
+    }
+
+    /// As [`step`](Self::step), but no later than `until`: time that has passed counts as something that happens.
+    pub fn step_until(&self, until: Option<Instant>) -> bool {
+        let happened = self.advance(until);
         self.run_tasks();
         happened
     }
