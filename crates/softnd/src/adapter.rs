@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
-use iwarp_io::transport::sim::world::Stuck;
+use iwarp_io::transport::sim::World;
+use iwarp_io::transport::sim::world::{Stuck, Witness};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
 use iwarp_io::{descriptors, sync};
@@ -141,6 +142,10 @@ impl Core {
         let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn Remover>));
         core.device.removed_by(remover);
         core.add_domain(&core.control)?;
+        if let Some(world) = core.environment.world() {
+            let witness: Weak<dyn Witness> = Arc::<Self>::downgrade(&core);
+            world.add_witness(witness);
+        }
         Ok(core)
     }
 
@@ -161,7 +166,13 @@ impl Core {
     #[cold]
     pub(crate) fn cannot_wait(&self, error: &io::Error) -> Error {
         if error.kind() == io::ErrorKind::Deadlock {
-            Error::new(Status::POSSIBLE_DEADLOCK, error.to_string())
+            let waits = self
+                .environment
+                .world()
+                .map_or_else(Vec::new, World::report);
+            let what = format!("{error}; {}", waits.join("; "));
+            tracing::error!(waits = %waits.join("; "), "{error}");
+            Error::new(Status::POSSIBLE_DEADLOCK, what)
         } else {
             Error::new(Status::INVALID_DEVICE_REQUEST, error.to_string())
         }
@@ -308,7 +319,22 @@ impl Simulation for Core {
                 Err(Stuck.into())
             }
         });
-        stepped.map_err(|error| self.cannot_wait(&error))
+        // Who asks in a loop is told often: without the report.
+        stepped.map_err(|error| match error.kind() {
+            io::ErrorKind::Deadlock => Error::new(Status::POSSIBLE_DEADLOCK, error.to_string()),
+            _ => self.cannot_wait(&error),
+        })
+    }
+}
+
+impl Witness for Core {
+    fn waits(&self) -> Vec<String> {
+        let of = self
+            .addresses
+            .first()
+            .map_or_else(String::new, |address| format!("{address}: "));
+        let waits = self.device.waits().into_iter();
+        waits.map(|what| format!("{of}{what}")).collect()
     }
 }
 

@@ -235,6 +235,11 @@ impl Timed for Cq {
 }
 
 impl Removable for Cq {
+    fn waits(&self) -> Option<String> {
+        let waits = self.domain.has_interest();
+        waits.then(|| "Notify waits for a result of a completion queue".to_owned())
+    }
+
     /// Notify requests end with ND_DEVICE_REMOVED (OVL-010). Results stay, and those come that queue pairs flush now.
     fn device_removed(&self) {
         let status = Status::DEVICE_REMOVED;

@@ -21,6 +21,11 @@ pub(crate) trait Removable: Send + Sync {
     /// Ends what is pending with [`Status::DEVICE_REMOVED`]. Called once, with no lock held, when [`Device::present`] fails
     /// already: what begins later finds that out under the object's own lock.
     fn device_removed(&self);
+
+    /// What of this object is in flight and for what it waits, if anything is.
+    fn waits(&self) -> Option<String> {
+        None
+    }
 }
 
 impl FaultOwner for Device {
@@ -134,6 +139,17 @@ impl Device {
             self.troubled.store(true, Ordering::SeqCst);
             remover.remove_soon();
         }
+    }
+
+    /// What of the enlisted objects is in flight, a line each.
+    pub(crate) fn waits(&self) -> Vec<String> {
+        let objects: Vec<_> = {
+            let enlisted = self.enlisted.lock();
+            let objects = enlisted.objects.iter().flatten();
+            objects.map(|(_, object)| object.clone()).collect()
+        };
+        let objects = objects.iter().filter_map(Weak::upgrade);
+        objects.filter_map(|object| object.waits()).collect()
     }
 
     /// Fails once the device is removed (GEN-015).

@@ -558,6 +558,15 @@ impl Qp {
 
     // ---- progress ----
 
+    /// The lock, unless somebody has it.
+    fn try_lock(&self) -> Option<Locked<'_>> {
+        Some(Locked {
+            qp: self,
+            state: Some(self.state.try_lock()?),
+            visit: Visit::Finished,
+        })
+    }
+
     fn lock(&self) -> Locked<'_> {
         Locked {
             qp: self,

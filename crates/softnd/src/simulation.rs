@@ -131,9 +131,10 @@ impl Simulation {
         self.world.pass(time);
     }
 
-    /// What each stream of the network has on its way, a line for each end.
-    pub fn describe(&self) -> Vec<String> {
-        self.world.network(|network| network.describe())
+    /// What waits for what in all adapters of the network, and what each stream has on its way, a line each. A wait that nothing
+    /// can end puts this into the log, at level error, and into its error.
+    pub fn report(&self) -> Vec<String> {
+        self.world.report()
     }
 
     /// How often the network has disturbed its streams.

@@ -54,6 +54,10 @@ fn a_wait_that_nothing_can_end_is_an_error() {
     let _ = listener.get_connection_request(&connector, &asked).unwrap();
     assert_eq!(asked.wait(), Status::POSSIBLE_DEADLOCK);
     assert!(asked.is_pending());
+    // What waits for what is told.
+    let error = side.file.park(&|| false, None).unwrap_err();
+    let listens = "10.0.0.1: GetConnectionRequest, 1 times, waits for a peer";
+    assert!(error.to_string().contains(listens), "{error}");
     // With a limit it ends when its time is up, which takes none of ours.
     assert_eq!(asked.wait_timeout(Duration::from_secs(3600)), None);
     assert!(simulation.time() >= Duration::from_secs(3600));
@@ -261,4 +265,40 @@ fn a_raw_stream_that_cannot_go_on_says_why() {
         scope.spawn(calls).join().unwrap()
     });
     assert_eq!(elsewhere, [ErrorKind::PermissionDenied; 3]);
+}
+
+#[test]
+fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
+    let simulation = Simulation::new(1);
+    let (active, passive) = sides(&simulation);
+    let (listener, address) = passive.listener(0);
+    let (qp, connector) = (active.queue_pair(), active.connector());
+    let connects = Overlapped::new();
+    // The request stands in the listener's queue, and nobody asks for it.
+    let _ = connector
+        .connect(&qp, address, 1, 1, b"", &connects)
+        .unwrap();
+    let _ = connects.wait_timeout(Duration::from_millis(1));
+    let report = simulation.report();
+    let waits = format!("10.0.0.1: Connect waits for {address} to accept or reject");
+    assert!(report.contains(&waits), "{report:#?}");
+    assert!(
+        report.iter().any(|line| line.ends_with("quiet")),
+        "{report:#?}"
+    );
+    drop(listener);
+
+    let pair = connect(active, passive, 4);
+    let told = Overlapped::new();
+    let _ = pair.active_connector.notify_disconnect(&told).unwrap();
+    pair.active_qp.send(1, &[], OpFlags::empty()).unwrap();
+    assert_eq!(pair.active.result().status, Status::SUCCESS);
+    let _ = told.wait_timeout(Duration::from_millis(1));
+    let report = simulation.report().join("; ");
+    for what in [
+        "NotifyDisconnect waits for the end",
+        "a Send of the peer waits for a Receive",
+    ] {
+        assert!(report.contains(what), "{what}: {report}");
+    }
 }

@@ -3,7 +3,7 @@
 //! A parking's set nests the adapter's control set and, once a Notify was armed, the sets of completion queues made with
 //! it. The first thread that waits sleeps in that set itself; every further one in a set of its own which nests it, so that
 //! each can be woken by itself. What a set reports, it reports to one thread: a thread that goes with work undone
-//! [passes it on](Parking::pass_on) to those that still sleep, for the background thread keeps away from what they wait for.
+//! passes it on to those that still sleep, for the background thread keeps away from what they wait for.
 
 use std::io;
 use std::sync::{Arc, Weak};

@@ -28,6 +28,11 @@ impl<T> Turns<T> {
         self.state.lock()
     }
 
+    /// The lock, unless somebody has it. Who has unlocked it looks as after [`lock`](Self::lock).
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.state.try_lock()
+    }
+
     /// Has `visit` look at these edges and at those that others have left, or leaves these to whoever is at it. `visit`
     /// unlocks before it returns; it is called again when more was left meanwhile. Returns what all visits came to.
     pub fn drive(

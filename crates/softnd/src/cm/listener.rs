@@ -317,6 +317,14 @@ impl Listener {
 }
 
 impl Removable for Listener {
+    fn waits(&self) -> Option<String> {
+        let state = self.state.try_lock()?;
+        let (count, address) = (state.waiting.len(), state.address?);
+        (count > 0).then(|| {
+            format!("GetConnectionRequest, {count} times, waits for a peer that asks for a connection at {address}")
+        })
+    }
+
     /// Requests in flight end with ND_DEVICE_REMOVED, and peers that wait are refused (GEN-015).
     fn device_removed(&self) {
         self.state.lock().address = None;

@@ -9,6 +9,12 @@ use crate::status::post_error;
 use iwarp_io::progress::Edges;
 
 impl Removable for Qp {
+    fn waits(&self) -> Option<String> {
+        let state = self.try_lock()?;
+        let stalled = state.connection.is_stalled();
+        stalled.then(|| "a Send of the peer waits for a Receive of a queue pair".to_owned())
+    }
+
     /// The stream is reset, and all outstanding requests complete with ND_CANCELED. Called after the connector was told.
     fn device_removed(&self) {
         let mut state = self.lock();

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,12 @@ use crate::progress::readiness::{Edges, Ready};
 pub trait Task: Send + Sync {
     /// Does what there is to do now, and says when it wants to be called again although nothing became ready.
     fn run(&self) -> Wishes;
+}
+
+/// Somebody who knows what is waited for in a world.
+pub trait Witness: Send + Sync {
+    /// What is in flight and for what it waits, a line each.
+    fn waits(&self) -> Vec<String>;
 }
 
 /// When a [`Task`] wants to be called again.
@@ -112,6 +118,7 @@ struct State {
     members_of: BTreeMap<Source, BTreeSet<u64>>,
     wakers: BTreeMap<u64, bool>,
     tasks: Vec<TaskEntry>,
+    witnesses: Vec<Weak<dyn Witness>>,
     /// How often in a row nothing but a look of a task was left to happen.
     idle_looks: u32,
 }
@@ -142,6 +149,7 @@ impl World {
                 members_of: BTreeMap::new(),
                 wakers: BTreeMap::new(),
                 tasks: Vec::new(),
+                witnesses: Vec::new(),
                 idle_looks: 0,
             }),
         }))
@@ -200,6 +208,22 @@ impl World {
             at.map(|at| state.tasks.remove(at))
         };
         drop(gone); // outside the lock: what the task owns may be sources of this world
+    }
+
+    /// Has somebody asked, whenever a wait cannot end, what is waited for.
+    pub fn add_witness(&self, witness: Weak<dyn Witness>) {
+        let mut state = self.lock();
+        state.witnesses.retain(|known| known.strong_count() > 0);
+        state.witnesses.push(witness);
+    }
+
+    /// What waits for what, as far as witnesses know, and what each stream has on its way.
+    pub fn report(&self) -> Vec<String> {
+        let witnesses = self.lock().witnesses.clone();
+        let witnesses = witnesses.iter().filter_map(Weak::upgrade);
+        let mut lines: Vec<_> = witnesses.flat_map(|witness| witness.waits()).collect();
+        lines.extend(self.lock().network.describe());
+        lines
     }
 
     /// A source is gone: no set has it any more.

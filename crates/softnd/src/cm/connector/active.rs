@@ -51,6 +51,15 @@ enum Step {
 }
 
 impl Attempt {
+    /// What the Connect waits for.
+    pub(super) fn waits(&self) -> String {
+        let to = self.destination;
+        match self.step {
+            Step::Dialing { .. } => format!("Connect waits for a connection to {to}"),
+            _ => format!("Connect waits for {to} to accept or reject"),
+        }
+    }
+
     /// Gives up: the peer sees a reset.
     pub(super) fn reset(self, core: &Core) {
         match self.step {

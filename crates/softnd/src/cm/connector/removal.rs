@@ -6,6 +6,22 @@ use super::{Connector, Phase};
 use crate::device::Removable;
 
 impl Removable for Connector {
+    fn waits(&self) -> Option<String> {
+        let state = self.state.try_lock()?;
+        if state.requests.is_empty() {
+            return None;
+        }
+        let peer = state
+            .peer
+            .map_or_else(|| "its peer".to_owned(), |peer| peer.to_string());
+        Some(match &state.phase {
+            Phase::Connecting(attempt) => attempt.waits(),
+            Phase::Accepting => format!("Accept waits for {peer} to complete its Connect"),
+            Phase::Disconnecting => format!("Disconnect waits for {peer} to close its direction"),
+            _ => format!("NotifyDisconnect waits for the end of the connection with {peer}"),
+        })
+    }
+
     /// All requests end with ND_DEVICE_REMOVED, and the connector knows nothing of a connection any more. A peer that asks
     /// for a connection is refused, any other sees a reset. The stream of a connection is the queue pair's, which is told
     /// next.

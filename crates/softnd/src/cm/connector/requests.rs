@@ -23,6 +23,10 @@ impl Requests {
         self.0.push((Kind::Notification, request));
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn take_step(&mut self) -> impl Iterator<Item = PendingOverlapped> {
         self.take(Kind::Step)
     }
