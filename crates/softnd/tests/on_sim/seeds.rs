@@ -1,7 +1,11 @@
 //! The tests of this program under many seeds: a seed is told by the environment, so that each run is a process of its own.
 
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Seeds that `cargo test` tries at least and at most, beside seed 1 of this run itself. `SOFTND_SEEDS` in the environment is
 /// another number, however long it takes.
@@ -9,6 +13,9 @@ const SEEDS: std::ops::RangeInclusive<u64> = 4..=20;
 
 /// No further seed begins after this time.
 const TIME: Duration = Duration::from_secs(20);
+
+/// Longer than the tests take under one seed on the slowest machine.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Every so many seeds the network is harsh.
 const HARSH: u64 = 4;
@@ -21,11 +28,16 @@ const LONG_MESSAGES: [&str; 4] = [
     "data::sec_038",
 ];
 
-/// The environment in which the [planted failure](planted_failure) fails.
+/// In the environment: that the [planted failure](planted_failure) fails, or if it is `hang` that it hangs.
 const PLANTED: &str = "SOFTND_PLANTED_FAILURE";
 
-/// Runs all tests with a seed, with what else `also` says; what runs again each that has failed, and what was said, if any has.
-fn run(seed: u64, harsh: bool, also: impl FnOnce(&mut Command)) -> Result<(), String> {
+/// Runs all tests with a seed, changed by `also`. If any fails, or hangs until the limit: what repeats it, and what was said.
+fn run(
+    seed: u64,
+    harsh: bool,
+    limit: Duration,
+    also: impl FnOnce(&mut Command),
+) -> Result<(), String> {
     let mut tests = Command::new(std::env::current_exe().unwrap());
     tests.args(["--skip", "seeds::many", "--skip", "seeds::a_failing"]);
     tests.args(["--skip", "list::"]);
@@ -40,7 +52,7 @@ fn run(seed: u64, harsh: bool, also: impl FnOnce(&mut Command)) -> Result<(), St
         }
     }
     also(&mut tests);
-    let done = tests.output().unwrap();
+    let done = output(&mut tests, limit);
     let said = String::from_utf8_lossy(&done.stdout);
     if done.status.success() && said.contains("test result: ok.") {
         return Ok(());
@@ -57,9 +69,25 @@ fn run(seed: u64, harsh: bool, also: impl FnOnce(&mut Command)) -> Result<(), St
     ))
 }
 
-/// The name of a test, of the line that says that it has failed.
+/// Runs a process, and kills it at the limit.
+fn output(command: &mut Command, limit: Duration) -> Output {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = piped.spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    let (ends, ended) = mpsc::channel();
+    thread::spawn(move || ends.send(child.wait_with_output().unwrap()));
+    ended.recv_timeout(limit).unwrap_or_else(|_| {
+        // If it ends at this moment, nothing is there to be killed.
+        let _ = kill_process(pid, Signal::KILL);
+        ended.recv().unwrap()
+    })
+}
+
+/// The name of a test, of the line that says that it has failed or does not end.
 fn failed(line: &str) -> Option<&str> {
-    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+    let line = line.strip_prefix("test ")?;
+    line.strip_suffix(" ... FAILED")
+        .or_else(|| line.strip_suffix(" has been running for over 60 seconds"))
 }
 
 #[test]
@@ -76,27 +104,35 @@ fn many_seeds() {
         if asked.is_none() && seeds >= *SEEDS.start() && begun.elapsed() > TIME {
             break;
         }
-        run(seed, seed % HARSH == 0, |_| {}).unwrap_or_else(|failed| panic!("{failed}"));
+        run(seed, seed % HARSH == 0, LIMIT, |_| {}).unwrap_or_else(|failed| panic!("{failed}"));
         seeds += 1;
     }
     println!("{seeds} seeds in {:?}", begun.elapsed());
 }
 
-/// Fails where it is told to.
+/// Fails or hangs where it is told to.
 #[test]
 fn planted_failure() {
-    assert!(std::env::var_os(PLANTED).is_none(), "as planted");
+    let planted = std::env::var(PLANTED).ok();
+    while planted.as_deref() == Some("hang") {
+        thread::park();
+    }
+    assert!(planted.is_none(), "as planted");
 }
 
 #[test]
 fn a_failing_test_is_named_with_its_seed() {
-    let plant = |tests: &mut Command| {
-        tests.env(PLANTED, "1").arg("planted_failure");
+    let plant = |how| {
+        move |tests: &mut Command| {
+            tests.env(PLANTED, how).arg("planted_failure");
+        }
     };
-    let told = run(77, true, plant).unwrap_err();
+    let told = run(77, true, LIMIT, plant("fail")).unwrap_err();
     let again = "SOFTND_SEED=77 SOFTND_NETWORK=harsh cargo test -p softnd --test on_sim -- --exact seeds::planted_failure\n";
     assert!(
         told.contains(again) && told.contains("as planted"),
         "{told}"
     );
+    let told = run(78, false, Duration::ZERO, plant("hang")).unwrap_err();
+    assert!(told.starts_with("seed 78: signal: 9"), "{told}");
 }
