@@ -1,12 +1,13 @@
 //! What an iWARP connection runs on, apart from the engine and from any face of it.
 //!
-//! [`progress`] decides which thread drives which streams, [`capture`] records what streams carry, [`faults`] says what is to
-//! go wrong, and [`transport::sim`] is a simulated network of byte streams on a virtual clock, which is driven by whoever waits in it, in
-//! one thread, and runs the same way for the same seed.
+//! [`transport`] has the streams: over TCP, or in a simulated network on a virtual clock ([`transport::sim`]), which runs the same way
+//! for the same seed. [`progress`] decides which thread drives which streams, [`endpoint`] reads and sends for one connection,
+//! [`capture`] records what streams carry, and [`faults`] says what is to go wrong. An adapter's [`environment`] gives it its clock.
 #![forbid(unsafe_code)]
 
 pub mod capture;
 pub mod descriptors;
+pub mod endpoint;
 pub mod environment;
 pub mod faults;
 #[macro_use]

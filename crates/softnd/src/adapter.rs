@@ -4,11 +4,10 @@ use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use crossbeam_queue::ArrayQueue;
 use iwarp::{Pd, ReadLimits, StreamId};
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{Stuck, Witness};
@@ -33,13 +32,13 @@ use crate::qp::Qp;
 use crate::status::{fail, shortage};
 use crate::{cq, mr, mw, qp};
 use iwarp_io::capture::FlowRole;
+use iwarp_io::endpoint::buffers::Buffers;
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
 use iwarp_io::progress::background::Background;
 use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::parking::Parking;
 use iwarp_io::progress::timers::{Timed, TimerKey};
-use iwarp_io::socket_buffer::SocketBuffer;
 
 /// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
 pub(crate) const PD: Pd = Pd(1);
@@ -47,8 +46,6 @@ pub(crate) const PD: Pd = Pd(1);
 /// What peers that exchange no read limits are taken to allow (IW-069).
 pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
 
-/// Buffers kept for the next cut FPDU.
-const SPARES: usize = 16;
 /// Addresses remembered for speaking revision 1 only.
 const REMEMBERED_PEERS: usize = 1024;
 
@@ -67,8 +64,8 @@ pub(crate) struct Core {
     pub(crate) control: Arc<Domain>,
     /// Threads parked in any of the adapter's overlapped files.
     pub(crate) parked: Arc<sync::AtomicUsize>,
-    /// Octets of send buffers that wait for their sockets.
-    pub(crate) waiting_octets: Arc<AtomicUsize>,
+    /// What connections send from and receive into.
+    pub(crate) buffers: Buffers,
     /// Faults that wait for a moment when no lock is held.
     effects: Mutex<Vec<PlannedEffect>>,
     background: Arc<Background>,
@@ -76,8 +73,6 @@ pub(crate) struct Core {
     lingering: Mutex<HashMap<StreamId, Arc<Qp>>>,
     next_stream: AtomicU32,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
-    /// Buffers for cut FPDUs; a queue pair has one only while it holds something.
-    spares: ArrayQueue<SocketBuffer>,
 }
 
 impl std::fmt::Debug for Core {
@@ -117,7 +112,7 @@ impl Core {
             Environment::Sim(_) => table.seed(environment.random()?),
             Environment::System => table,
         };
-        let table = Table::with_options(&table).map_err(io::Error::other)?;
+        let table = Arc::new(Table::with_options(&table).map_err(io::Error::other)?);
         let faults = options.faults.clone().map(Faults::new);
         let core = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
@@ -126,18 +121,17 @@ impl Core {
             options,
             transport,
             environment,
-            table: Arc::new(table),
+            buffers: Buffers::new(Arc::clone(&table)),
+            table,
             device: Arc::new(Device::new(faults)),
             effects: Mutex::default(),
             leniency,
             control,
             parked,
             background,
-            waiting_octets: Arc::default(),
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
             revision_1_peers: Mutex::default(),
-            spares: ArrayQueue::new(SPARES),
         });
         let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn Remover>));
         core.device.removed_by(remover);
@@ -231,25 +225,6 @@ impl Core {
             .iter()
             .copied()
             .find(|own| own.is_ipv4() == peer.is_ipv4())
-    }
-
-    /// Sees to it that a buffer is there when it is needed first, which may be long after a connection was made. What
-    /// nobody writes to costs no memory.
-    pub(crate) fn provide_spare(&self, octets: usize) {
-        if self.spares.is_empty() {
-            self.return_spare(SocketBuffer::with_capacity(octets));
-        }
-    }
-
-    /// A buffer for at least `octets`, whatever it holds.
-    pub(crate) fn take_spare(&self, octets: usize) -> SocketBuffer {
-        let spare = self.spares.pop();
-        spare.unwrap_or_else(|| SocketBuffer::with_capacity(octets))
-    }
-
-    pub(crate) fn return_spare(&self, spare: SocketBuffer) {
-        // When the list is full, enough are kept without it.
-        let _ = self.spares.push(spare);
     }
 
     /// Keeps a released queue pair until its connection has ended.
@@ -703,31 +678,4 @@ fn is_an_adapters(call: Call) -> bool {
 pub(crate) fn cannot_happen(fault: &Fault) -> Result<()> {
     let what = format!("softnd cannot have this happen here: {fault:?}");
     Err(Error::new(Status::NOT_SUPPORTED, what))
-}
-
-#[cfg(test)]
-mod tests {
-    use iwarp_io::transport::tcp::Tcp;
-    use netdirect::Buffer;
-
-    use super::*;
-
-    #[test]
-    fn spares_begin_where_copies_are_fast_also_when_they_are_used_again() {
-        let core = Core::new(
-            AdapterId(1),
-            Vec::new(),
-            Options::default(),
-            Transport::Tcp(Tcp::default()),
-        )
-        .unwrap();
-        core.provide_spare(65_544);
-        for octets in [100, 65_544, 200_000, 100] {
-            let mut spare = core.take_spare(65_544);
-            spare.set(&vec![7; octets]);
-            let address = spare.octets().as_ptr().addr();
-            assert_eq!(address % Buffer::PAGE, Buffer::PAGE_OFFSET);
-            core.return_spare(spare);
-        }
-    }
 }

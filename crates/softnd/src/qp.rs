@@ -1,11 +1,7 @@
 //! Queue pairs, ND2's `IND2QueuePair`: the engine's connection, the stream under it, and who drives them.
 
 mod flush;
-mod gather;
 mod handle;
-mod link;
-mod mulpdu;
-mod outbox;
 mod removal;
 
 use std::io;
@@ -26,6 +22,8 @@ use crate::fault_names;
 use crate::leniency::Act;
 use crate::options::Profile;
 use crate::status::{fail, post_error, request_type, result_status};
+use iwarp_io::endpoint::gather::{Gather, Leaves};
+use iwarp_io::endpoint::stream_io::{self, StreamIo, Visit};
 use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Domain, Source, Turn};
@@ -36,10 +34,7 @@ use iwarp_io::transport::stream::Stream;
 
 use flush::Flush;
 pub(crate) use flush::FlushGuard;
-use gather::{Gather, Leaves};
 pub(crate) use handle::Handle;
-pub(crate) use link::EARLY;
-use link::{Link, Visit};
 
 /// Results placed in their queue at a time.
 const RESULTS: usize = 16;
@@ -143,7 +138,7 @@ pub(crate) struct Qp {
 struct State {
     connection: Connection,
     phase: Phase,
-    link: Option<Link>,
+    link: Option<StreamIo>,
     connector: Weak<Connector>,
     /// Results on their way from the engine to the queues, in order.
     results: Vec<(bool, Entry)>,
@@ -325,7 +320,7 @@ impl Qp {
             Start::Open => Phase::Unheard,
             Start::Awaited | Start::Held => Phase::Starting,
         };
-        let mut link = Link::new(stream, start != Start::Held, &self.core);
+        let mut link = StreamIo::new(stream, start != Start::Held, &self.core.buffers);
         state.results.reserve(RESULTS);
         let attached = self.attach(&mut link, start.drivers());
         if attached.is_err() && initiator {
@@ -354,7 +349,7 @@ impl Qp {
         state.into_news()
     }
 
-    fn attach(&self, link: &mut Link, drivers: Drivers) -> io::Result<()> {
+    fn attach(&self, link: &mut StreamIo, drivers: Drivers) -> io::Result<()> {
         let this: Weak<dyn Source> = self.this.clone();
         match drivers {
             Drivers::Queues => {
@@ -447,7 +442,7 @@ impl Qp {
             phase => return Err(removal::refused(phase)),
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
-        let most = link::batch_octets(&state.connection) as u64;
+        let most = stream_io::batch_octets(&state.connection) as u64;
         match state.gather.add(polls, (octets, most), || self.core.now()) {
             Leaves::Now => {
                 state.send();
@@ -615,7 +610,7 @@ impl Qp {
             let unfinished = state.work(self, edges) == Visit::Unfinished;
             let turn = Turn {
                 unfinished,
-                blocked: state.link.as_ref().is_some_and(Link::is_sending),
+                blocked: state.link.as_ref().is_some_and(StreamIo::is_sending),
                 octets: std::mem::take(&mut state.received),
             };
             self.release(state);
@@ -734,7 +729,7 @@ impl Timed for Qp {
             state.cut(self, StreamEnd::Reset, 0);
         }
         state.connection.handle_timeout(now);
-        let held = state.link.as_ref().map(Link::stream);
+        let held = state.link.as_ref().map(StreamIo::stream);
         if let Some(stream) = held.filter(|stream| stream.is_faulted()) {
             stream.awake(now);
             return state.work(Edges::KICK | Edges::READ | Edges::WRITE);
@@ -757,13 +752,17 @@ impl State {
             link.note(edges);
         }
         // A poll has nothing to send but what the socket did not take: posts see to themselves.
-        let polled = edges == Edges::READ && !self.link.as_ref().is_some_and(Link::is_sending);
+        let polled = edges == Edges::READ && !self.link.as_ref().is_some_and(StreamIo::is_sending);
         let sent = if polled {
             Visit::Finished
         } else {
-            self.step(qp, |link, connection| link.transmit(connection, &qp.core))
+            self.step(qp, |link, connection| {
+                link.transmit(connection, &qp.core.buffers)
+            })
         };
-        let received = self.step(qp, |link, connection| link.receive(connection, &qp.core));
+        let received = self.step(qp, |link, connection| {
+            link.receive(connection, &qp.core.buffers)
+        });
         if let Some(link) = &mut self.link {
             let activity = link.take_activity();
             self.received += activity.octets;
@@ -775,7 +774,9 @@ impl State {
         if !self.connection.wants_transmit() {
             return sent.and(received);
         }
-        let answered = self.step(qp, |link, connection| link.transmit(connection, &qp.core));
+        let answered = self.step(qp, |link, connection| {
+            link.transmit(connection, &qp.core.buffers)
+        });
         self.settle(qp);
         sent.and(received).and(answered)
     }
@@ -783,7 +784,9 @@ impl State {
     /// Sends what was posted; what was received meanwhile waits for its own turn.
     fn send(&mut self, qp: &Qp) -> Visit {
         self.gather.left();
-        let sent = self.step(qp, |link, connection| link.transmit(connection, &qp.core));
+        let sent = self.step(qp, |link, connection| {
+            link.transmit(connection, &qp.core.buffers)
+        });
         self.settle(qp);
         sent
     }
@@ -792,7 +795,7 @@ impl State {
     fn step(
         &mut self,
         qp: &Qp,
-        act: impl FnOnce(&mut Link, &mut Connection) -> io::Result<Visit>,
+        act: impl FnOnce(&mut StreamIo, &mut Connection) -> io::Result<Visit>,
     ) -> Visit {
         let Some(link) = &mut self.link else {
             return Visit::Finished;

@@ -27,8 +27,6 @@ const IN_A_CIRCLE: &[&str] = &[
     "crates/softnd/src/qp.rs",
     "crates/softnd/src/qp/flush.rs",
     "crates/softnd/src/qp/handle.rs",
-    "crates/softnd/src/qp/link.rs",
-    "crates/softnd/src/qp/outbox.rs",
     "crates/softnd/src/qp/removal.rs",
 ];
 

@@ -31,6 +31,7 @@ use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
 use crate::qp::{self, Drivers, FlushGuard, Qp, Signals};
 use crate::status::{bind_error, fail};
+use iwarp_io::endpoint::stream_io::EARLY;
 use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
@@ -508,7 +509,7 @@ impl Connector {
             receive_wait: options.effective_receive_wait(),
             private_payload: stream.copies(),
             confirm_writes: options.confirm_writes,
-            early: crate::qp::EARLY,
+            early: EARLY,
         }
     }
 }

@@ -10,17 +10,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iwarp::TxBatch;
 
-use iwarp_io::socket_buffer::SocketBuffer;
+use super::buffers::{COPIED, LONGEST_FPDU};
+use crate::socket_buffer::SocketBuffer;
 
 /// FPDUs in one batch at most.
 pub(super) const BATCH_FPDUS: usize = 128;
 /// Room for copies in one batch.
-const BATCH_OCTETS: usize = super::link::COPIED;
+const BATCH_OCTETS: usize = COPIED;
 /// Full-size buffers wait for their sockets until they come to this.
 const WAITING_MOST: usize = 32 * 1024 * 1024;
 /// Then there is room for one FPDU of any length.
 const SMALL_FPDUS: usize = 1;
-const SMALL_OCTETS: usize = super::link::LONGEST_FPDU;
+const SMALL_OCTETS: usize = LONGEST_FPDU;
 
 thread_local! {
     static BATCHES: RefCell<Vec<TxBatch>> = const { RefCell::new(Vec::new()) };
@@ -33,14 +34,14 @@ fn new_batch(octets: usize, fpdus: usize) -> TxBatch {
 
 /// One stream's share of what waits in its adapter.
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub(super) struct TxBuffers {
     /// Octets of the buffers of all streams that wait for their sockets.
     total: Arc<AtomicUsize>,
     /// Those of this one.
     waiting: usize,
 }
 
-impl Outbox {
+impl TxBuffers {
     pub(super) fn new(total: Arc<AtomicUsize>) -> Self {
         Self { total, waiting: 0 }
     }
@@ -79,7 +80,7 @@ impl Outbox {
     }
 }
 
-impl Drop for Outbox {
+impl Drop for TxBuffers {
     fn drop(&mut self) {
         self.keeps(None);
     }
@@ -87,7 +88,7 @@ impl Drop for Outbox {
 
 #[cfg(test)]
 mod tests {
-    use netdirect::Buffer;
+    use rdma_buffer::Buffer;
 
     use super::*;
 
@@ -96,12 +97,12 @@ mod tests {
         let total = Arc::new(AtomicUsize::new(0));
         let mut waiting = Vec::new();
         for _ in 0..2 * WAITING_MOST / BATCH_OCTETS {
-            let mut outbox = Outbox::new(Arc::clone(&total));
-            let batch = outbox.take();
+            let mut tx_buffers = TxBuffers::new(Arc::clone(&total));
+            let batch = tx_buffers.take();
             assert_eq!(batch.address() % Buffer::PAGE, Buffer::PAGE_OFFSET);
-            outbox.keeps(Some(&batch));
-            outbox.keeps(Some(&batch));
-            waiting.push((outbox, batch));
+            tx_buffers.keeps(Some(&batch));
+            tx_buffers.keeps(Some(&batch));
+            waiting.push((tx_buffers, batch));
         }
         let large = waiting
             .iter()
@@ -109,12 +110,12 @@ mod tests {
         assert_eq!(large.count(), WAITING_MOST.div_ceil(BATCH_OCTETS));
         let sum: usize = waiting.iter().map(|(_, batch)| batch.capacity()).sum();
         assert_eq!(total.load(Ordering::Relaxed), sum);
-        for (mut outbox, batch) in waiting {
-            outbox.keeps(None);
-            outbox.give_back(batch);
+        for (mut tx_buffers, batch) in waiting {
+            tx_buffers.keeps(None);
+            tx_buffers.give_back(batch);
         }
         assert_eq!(total.load(Ordering::Relaxed), 0);
-        let outbox = Outbox::new(total);
-        assert!(outbox.take().capacity() >= BATCH_OCTETS);
+        let tx_buffers = TxBuffers::new(total);
+        assert!(tx_buffers.take().capacity() >= BATCH_OCTETS);
     }
 }

@@ -7,25 +7,23 @@ use std::sync::{Arc, Weak};
 use iwarp::{Connection, DirectPlacement, OwnQueue, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
+use super::buffers::{Buffers, COPIED};
 use super::mulpdu::Mulpdu;
-use super::outbox::{BATCH_FPDUS, Outbox};
-use crate::adapter::Core;
-use iwarp_io::progress::Edges;
-use iwarp_io::progress::domain::{Domain, Source};
-use iwarp_io::socket_buffer::SocketBuffer;
-use iwarp_io::transport::stream::Stream;
+use super::tx_buffers::{BATCH_FPDUS, TxBuffers};
+use crate::progress::Edges;
+use crate::progress::domain::{Domain, Source};
+use crate::socket_buffer::SocketBuffer;
+use crate::transport::stream::Stream;
 
-/// What one read takes at most; also all that a visit may leave with the queue pair.
+/// What one read takes at most; also all that a visit may leave with the connection.
 const STAGING: usize = 256 * 1024;
 /// What one visit reads or sends at most, so that one stream cannot keep a driver from the others.
 const BUDGET: usize = 512 * 1024;
-/// What one call of the engine puts into a batch: of copies as much as is worth summing before it is sent, and of payload
-/// that is sent from its region as much as one system call takes.
-pub(super) const COPIED: usize = 1088 * 1024;
+/// What one call of the engine puts into a batch of payload that is sent from its region: as much as one system call takes.
 const IN_PLACE: usize = 2112 * 1024;
 
 thread_local! {
-    /// Belongs to the driving thread, not to the queue pair: ten thousand idle ones cost nothing.
+    /// Belongs to the driving thread, not to the connection: ten thousand idle ones cost nothing.
     static STAGED: RefCell<Option<SocketBuffer>> = const { RefCell::new(None) };
 }
 
@@ -40,7 +38,7 @@ fn with_staging<T>(act: impl FnOnce(&mut [u8]) -> T) -> T {
 const LONG: usize = 8 * 1024;
 
 /// FPDUs of at least this length are placed while they arrive, where there are no CRCs (`StreamConfig::early`).
-pub(crate) const EARLY: usize = LONG;
+pub const EARLY: usize = LONG;
 
 /// From this length on it pays to read payload straight to its place, and for so many octets after the stream was quiet.
 /// It saves a copy that nothing hides while one message goes at a time. In a long stream there is always more to take in,
@@ -52,11 +50,8 @@ const DIRECT_MOST: usize = 512 * 1024;
 /// whole short ones.
 const BEHIND: usize = 16 * 1024;
 
-/// The longest FPDU that can be cut: length, ULPDU, pad and CRC.
-pub(super) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
-
 /// What a batch holds at most; so much is worth a call, however many requests it is.
-pub(super) const fn batch_octets(connection: &Connection) -> usize {
+pub const fn batch_octets(connection: &Connection) -> usize {
     if connection.copies() {
         COPIED
     } else {
@@ -78,7 +73,7 @@ fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize
 
 /// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Visit {
+pub enum Visit {
     /// Everything was done that can be done without a new edge.
     Finished,
     /// The budget ended it.
@@ -86,7 +81,9 @@ pub(super) enum Visit {
 }
 
 impl Visit {
-    pub(super) fn and(self, other: Self) -> Self {
+    /// Unfinished if one of the two is.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
         if self == Self::Unfinished {
             self
         } else {
@@ -97,15 +94,15 @@ impl Visit {
 
 /// What happened on a stream since it was last asked.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Activity {
+pub struct Activity {
     /// Octets received.
-    pub(super) octets: usize,
+    pub octets: usize,
     /// Anything at all was received or sent.
-    pub(super) any: bool,
+    pub any: bool,
 }
 
-/// A stream and what belongs to its use by one queue pair.
-pub(super) struct Link {
+/// A stream and what belongs to its use by one connection.
+pub struct StreamIo {
     stream: Stream,
     domains: Vec<(Arc<Domain>, u64)>,
     /// What the domains report: `WRITE` only once the socket has been full.
@@ -113,7 +110,7 @@ pub(super) struct Link {
     mulpdu: Mulpdu,
     /// FPDUs that the socket has not taken yet.
     batch: Option<TxBatch>,
-    outbox: Outbox,
+    tx_buffers: TxBuffers,
     /// The length of the last FPDU that a read has cut, if it was a long one.
     usual: usize,
     /// What came last was read straight to its place.
@@ -129,19 +126,20 @@ pub(super) struct Link {
     write_closed: bool,
     activity: Activity,
     /// Off: what comes in stays in the transport.
-    pub(super) reading: bool,
+    pub reading: bool,
 }
 
-impl Link {
-    pub(super) fn new(stream: Stream, reading: bool, core: &Core) -> Self {
-        core.provide_spare(LONGEST_FPDU);
+impl StreamIo {
+    /// Takes over a stream, which no domain drives yet; with `reading` off, what comes in stays in the transport.
+    pub fn new(stream: Stream, reading: bool, buffers: &Buffers) -> Self {
+        buffers.provide_spare();
         Self {
             mulpdu: Mulpdu::of(&stream),
             stream,
             domains: Vec::with_capacity(3),
             reported: Edges::READ,
             batch: None,
-            outbox: Outbox::new(Arc::clone(&core.waiting_octets)),
+            tx_buffers: TxBuffers::new(Arc::clone(&buffers.waiting)),
             usual: 0,
             directly: false,
             since_quiet: 0,
@@ -156,12 +154,13 @@ impl Link {
         }
     }
 
-    pub(super) fn stream(&self) -> &Stream {
+    /// The stream.
+    pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
     /// Has the stream driven from these domains, and from no others. Where that fails, those of before stay.
-    pub(super) fn move_to<'a>(
+    pub fn move_to<'a>(
         &mut self,
         domains: impl Iterator<Item = &'a Arc<Domain>> + Clone,
         source: &Weak<dyn Source>,
@@ -183,12 +182,12 @@ impl Link {
     }
 
     /// Has the set of a domain not report the stream for a while; false when it does not anyway.
-    pub(super) fn leave_set(&self, domain: &Domain) -> bool {
+    pub fn leave_set(&self, domain: &Domain) -> bool {
         self.token_in(domain).is_some() && domain.leave(&self.stream)
     }
 
     /// Takes [`leave_set`](Self::leave_set) back; false when that fails.
-    pub(super) fn rejoin_set(&self, domain: &Domain) -> bool {
+    pub fn rejoin_set(&self, domain: &Domain) -> bool {
         let token = self.token_in(domain);
         token.is_none_or(|token| domain.rejoin(&self.stream, token, self.reported))
     }
@@ -200,15 +199,17 @@ impl Link {
     }
 
     /// Something waits for the socket to take it, or may do so because of a fault plan.
-    pub(super) fn is_sending(&self) -> bool {
+    pub fn is_sending(&self) -> bool {
         self.batch.is_some() || self.stream.is_faulted()
     }
 
-    pub(super) fn take_activity(&mut self) -> Activity {
+    /// What happened since this was asked last.
+    pub fn take_activity(&mut self) -> Activity {
         std::mem::take(&mut self.activity)
     }
 
-    pub(super) fn note(&mut self, edges: Edges) {
+    /// This became possible on the stream.
+    pub fn note(&mut self, edges: Edges) {
         self.readable |= edges.contains(Edges::READ);
         self.writable |= edges.contains(Edges::WRITE);
         self.hangup |= edges.contains(Edges::HANGUP);
@@ -227,13 +228,13 @@ impl Link {
     }
 
     /// Sends until the engine has nothing more, the socket takes no more, or the budget is spent.
-    pub(super) fn transmit(
+    pub fn transmit(
         &mut self,
         connection: &mut Connection,
-        core: &Core,
+        buffers: &Buffers,
     ) -> io::Result<Visit> {
-        let visit = self.send_batches(connection, core);
-        self.outbox.keeps(self.batch.as_ref());
+        let visit = self.send_batches(connection, buffers);
+        self.tx_buffers.keeps(self.batch.as_ref());
         visit
     }
 
@@ -250,14 +251,18 @@ impl Link {
         Ok(flushed)
     }
 
-    fn send_batches(&mut self, connection: &mut Connection, core: &Core) -> io::Result<Visit> {
+    fn send_batches(
+        &mut self,
+        connection: &mut Connection,
+        buffers: &Buffers,
+    ) -> io::Result<Visit> {
         if self.stream.is_faulted() && !self.flush()? {
             return Ok(Visit::Finished);
         }
         let mut budget = BUDGET;
         loop {
             if let Some(empty) = self.batch.take_if(|batch| batch.is_empty()) {
-                self.outbox.give_back(empty);
+                self.tx_buffers.give_back(empty);
             }
             if self.batch.is_none() && !connection.wants_transmit() {
                 return Ok(Visit::Finished);
@@ -266,15 +271,15 @@ impl Link {
                 return Ok(Visit::Unfinished);
             }
             if self.batch.is_none() {
-                let mut batch = self.outbox.take();
+                let mut batch = self.tx_buffers.take();
                 let limit = TxLimit {
                     octets: batch_octets(connection),
                     fpdus: BATCH_FPDUS,
                     mulpdu: self.mulpdu.get(&self.stream),
                 };
-                connection.poll_transmit(&*core.table, limit, &mut batch);
+                connection.poll_transmit(buffers.table(), limit, &mut batch);
                 if batch.is_empty() {
-                    self.outbox.give_back(batch);
+                    self.tx_buffers.give_back(batch);
                     return Ok(Visit::Finished);
                 }
                 self.batch = Some(batch);
@@ -285,7 +290,7 @@ impl Link {
             if !self.writable || self.write_closed {
                 return Ok(Visit::Finished);
             }
-            let (octets, sent) = self.stream.send(&core.table, batch)?;
+            let (octets, sent) = self.stream.send(buffers.table(), batch)?;
             connection.handle_transmitted(batch);
             self.mulpdu.sent(octets);
             self.activity.any = true;
@@ -300,39 +305,35 @@ impl Link {
     }
 
     /// Reads and hands to the engine until nothing is there, a Receive is missing, or the budget is spent.
-    pub(super) fn receive(
-        &mut self,
-        connection: &mut Connection,
-        core: &Core,
-    ) -> io::Result<Visit> {
+    pub fn receive(&mut self, connection: &mut Connection, buffers: &Buffers) -> io::Result<Visit> {
         if !self.reading || self.read_ended {
             return Ok(Visit::Finished);
         }
         with_staging(|staging| {
-            let mut have = self.unhold(staging, core);
-            let visit = self.read_into(staging, &mut have, connection, core);
-            self.hold(&staging[..have], core);
+            let mut have = self.unhold(staging, buffers);
+            let visit = self.read_into(staging, &mut have, connection, buffers);
+            self.hold(&staging[..have], buffers);
             visit
         })
     }
 
     /// Moves what was held to the front of the staging buffer; returns how much that is.
-    fn unhold(&mut self, staging: &mut [u8], core: &Core) -> usize {
+    fn unhold(&mut self, staging: &mut [u8], buffers: &Buffers) -> usize {
         let Some(held) = self.held.take() else {
             return 0;
         };
         let have = held.octets().len();
         staging[..have].copy_from_slice(held.octets());
-        core.return_spare(held);
+        buffers.return_spare(held);
         have
     }
 
     /// Keeps what the engine has not consumed until more comes.
-    fn hold(&mut self, rest: &[u8], core: &Core) {
+    fn hold(&mut self, rest: &[u8], buffers: &Buffers) {
         if rest.is_empty() {
             return;
         }
-        let mut held = core.take_spare(LONGEST_FPDU);
+        let mut held = buffers.take_spare();
         held.set(rest);
         self.held = Some(held);
     }
@@ -342,12 +343,12 @@ impl Link {
         staging: &mut [u8],
         have: &mut usize,
         connection: &mut Connection,
-        core: &Core,
+        buffers: &Buffers,
     ) -> io::Result<Visit> {
         let mut budget = BUDGET;
         loop {
             if *have > 0 {
-                let used = connection.handle_bytes(&staging[..*have], &*core.table, OwnQueue);
+                let used = connection.handle_bytes(&staging[..*have], buffers.table(), OwnQueue);
                 staging.copy_within(used..*have, 0);
                 *have -= used;
             }
@@ -363,7 +364,7 @@ impl Link {
             if budget == 0 {
                 return Ok(Visit::Unfinished);
             }
-            match self.read_some(staging, have, connection, core) {
+            match self.read_some(staging, have, connection, buffers) {
                 Ok((0, _)) => {
                     self.read_ended = true;
                     self.activity.any = true;
@@ -394,13 +395,13 @@ impl Link {
         staging: &mut [u8],
         have: &mut usize,
         connection: &mut Connection,
-        core: &Core,
+        buffers: &Buffers,
     ) -> io::Result<(usize, usize)> {
         if let Some(direct) = self.direct_placement(*have, connection) {
             let (place, len) = (direct.place(), direct.place().len() as usize);
             self.directly = true;
             let behind = &mut staging[..BEHIND];
-            if let Some(count) = self.stream.read_to_place(&core.table, place, behind)? {
+            if let Some(count) = self.stream.read_to_place(buffers.table(), place, behind)? {
                 let placed = place.len().min(u32::try_from(count).unwrap_or(u32::MAX));
                 direct.placed(placed);
                 *have = count.saturating_sub(len);
@@ -433,7 +434,7 @@ impl Link {
     }
 
     /// Drops what has not begun to leave.
-    pub(super) fn drop_unsent(&mut self, connection: &mut Connection) {
+    pub fn drop_unsent(&mut self, connection: &mut Connection) {
         if let Some(batch) = &mut self.batch {
             batch.keep_cut_only();
             connection.handle_transmitted(batch);
@@ -441,7 +442,7 @@ impl Link {
     }
 
     /// Ends our direction, once everything handed out has left.
-    pub(super) fn close_write(&mut self) {
+    pub fn close_write(&mut self) {
         let unsent = self.batch.as_ref().is_some_and(|batch| !batch.is_empty());
         if !unsent && !self.write_closed && !self.stream.is_backlogged() {
             self.stream.close_write();
@@ -450,7 +451,7 @@ impl Link {
     }
 
     /// Both directions have ended.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.read_ended && self.write_closed
     }
 
@@ -460,11 +461,13 @@ impl Link {
         }
     }
 
-    pub(super) fn close(mut self) {
+    /// Lets go of the stream in good order.
+    pub fn close(mut self) {
         self.leave();
     }
 
-    pub(super) fn reset(mut self) {
+    /// Ends the stream with a reset.
+    pub fn reset(mut self) {
         self.leave();
         self.stream.reset();
     }
@@ -472,7 +475,7 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use netdirect::Buffer;
+    use rdma_buffer::Buffer;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! How long FPDUs may be.
 
-use iwarp_io::transport::stream::Stream;
+use crate::transport::stream::Stream;
 
 /// The longest ULPDU that the path takes, which changes while a connection lives (MPA-080): routes do, and as long as the
 /// peer's window is small TCP makes segments of half of it at most.

@@ -21,7 +21,7 @@ const REQUESTS: u32 = 96;
 
 /// What was posted since the last poll.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Gather {
+pub struct Gather {
     polls: u32,
     posted: u32,
     /// What was posted before that, if the polls follow each other closely.
@@ -34,17 +34,19 @@ pub(super) struct Gather {
 
 /// What becomes of a request just posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaves {
+pub enum Leaves {
+    /// In a call of its own, or with those held back before it.
     Now,
-    /// With the next ones; `first` when nothing was held back before it.
+    /// With the next ones.
     Later {
+        /// Nothing was held back before it.
         first: bool,
     },
 }
 
 impl Gather {
     /// A request of `octets` was posted, after so many polls of its completion queue; `most` octets are worth a call.
-    pub(super) fn add(
+    pub fn add(
         &mut self,
         polls: u32,
         (octets, most): (u64, u64),
@@ -80,7 +82,7 @@ impl Gather {
 
     /// A request has left at once. The time that took is none that the client let pass. What is the first one after a
     /// poll asks for no time, nor does the next.
-    pub(super) fn sent(&mut self, clock: impl FnOnce() -> Instant) {
+    pub fn sent(&mut self, clock: impl FnOnce() -> Instant) {
         if self.posted >= AT_ONCE {
             self.looked = Some(clock());
         }
@@ -93,7 +95,7 @@ impl Gather {
     }
 
     /// Everything posted so far is on its way.
-    pub(super) fn left(&mut self) {
+    pub fn left(&mut self) {
         self.held = 0;
         self.octets = 0;
     }
