@@ -302,3 +302,33 @@ fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
         assert!(report.contains(what), "{what}: {report}");
     }
 }
+
+/// AMB-031: a port that nobody has chosen, and that an ended connection to the same peer still holds, is passed over.
+#[test]
+fn connects_in_quick_succession_find_free_ports() {
+    // More than a few of so many ports are drawn twice.
+    const CONNECTS: usize = 800;
+    let simulation = Simulation::new(1);
+    simulation.change(|conditions| conditions.time_wait = Duration::from_secs(24 * 3600));
+    let (active, passive) = sides(&simulation);
+    let (listener, address) = passive.listener(0);
+    for _ in 0..CONNECTS {
+        let (own, other) = (active.queue_pair(), passive.queue_pair());
+        let (connector, peer) = (active.connector(), passive.connector());
+        let (asks, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
+        let asking = listener.get_connection_request(&peer, &asks);
+        let connecting = connector.connect(&own, address, 1, 1, b"", &connects);
+        end(asking, &asks).unwrap();
+        let accepting = peer.accept(&other, 1, 1, b"", &accepts);
+        end(connecting, &connects).unwrap();
+        run(|overlapped| connector.complete_connect(overlapped)).unwrap();
+        end(accepting, &accepts).unwrap();
+        let (here, there) = (Overlapped::new(), Overlapped::new());
+        let disconnecting = connector.disconnect(&here);
+        let told = peer.notify_disconnect(&there);
+        end(told, &there).unwrap();
+        let answered = run(|overlapped| peer.disconnect(overlapped));
+        answered.unwrap();
+        end(disconnecting, &here).unwrap();
+    }
+}

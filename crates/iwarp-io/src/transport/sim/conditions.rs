@@ -41,6 +41,9 @@ pub struct Conditions {
     pub segment: RangeInclusive<usize>,
     /// How many octets an end takes from its writer before any of them is delivered, and how many it keeps for its reader.
     pub buffer: usize,
+    /// For how long the two addresses of a stream that was closed in good order cannot be used again for another one, at the end that
+    /// closed first (TIME-WAIT).
+    pub time_wait: Duration,
     /// How often a segment is late by a time from [`stall_time`](Self::stall_time).
     pub stall: Chance,
     /// How long a stall is.
@@ -62,6 +65,7 @@ impl Default for Conditions {
             bandwidth: 0,
             segment: 1..=1460,
             buffer: 64 * 1024,
+            time_wait: Duration::from_secs(60),
             stall: Chance::NEVER,
             stall_time: Duration::from_millis(1)..=Duration::from_millis(100),
             reset: Chance::NEVER,

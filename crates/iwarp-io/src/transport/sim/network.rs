@@ -62,6 +62,8 @@ struct End {
     flying: usize,
     /// The writer has closed, once everything written is on its way.
     closing: bool,
+    /// It closed before its peer did.
+    first: bool,
     /// FIN is on its way, or was dropped with all that follows.
     closed: bool,
     /// The network drops what is written from here on.
@@ -112,6 +114,8 @@ pub struct Network {
     bound: BTreeSet<SocketAddr>,
     notices: VecDeque<Notice>,
     disturbances: Disturbances,
+    /// Addresses of streams that have ended, at the end that closed first, and until when they cannot be used again (TIME-WAIT).
+    waiting: BTreeMap<(SocketAddr, SocketAddr), Duration>,
 }
 
 /// How often the network has disturbed its streams, as its [`Conditions`] have it.
@@ -144,6 +148,7 @@ impl Network {
             bound: BTreeSet::new(),
             notices: VecDeque::new(),
             disturbances: Disturbances::default(),
+            waiting: BTreeMap::new(),
         }
     }
 
@@ -269,7 +274,9 @@ impl Network {
         let taken = |end: &End| {
             end.local == local && end.remote == remote && !matches!(end.phase, Phase::Broken(_))
         };
-        if self.ends.values().any(taken) {
+        let waits = self.waiting.get(&(local, remote));
+        let waits = waits.is_some_and(|until| *until > self.now);
+        if waits || self.ends.values().any(taken) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         let end = self.insert(End::new(local, remote, Phase::Connecting));
@@ -400,7 +407,9 @@ impl Network {
 
     /// Ends the direction of this end, behind what was written.
     pub fn close_write(&mut self, end: EndId) {
-        self.end_mut(end).closing = true;
+        let state = self.end_mut(end);
+        state.closing = true;
+        state.first = !state.ended;
         self.pump(end);
     }
 
@@ -413,6 +422,7 @@ impl Network {
         if self.end(end).inbox.is_empty() && self.end(end).phase == Phase::Open {
             let state = self.end_mut(end);
             state.orphan = true;
+            state.first |= !state.closing && !state.ended;
             state.closing = true;
             self.pump(end);
             self.bury(end);
@@ -664,6 +674,11 @@ impl Network {
             let Some(gone) = self.ends.remove(&end) else {
                 return;
             };
+            if gone.first && !broken {
+                self.waiting.retain(|_, until| *until > self.now);
+                let until = self.now + self.conditions.time_wait;
+                self.waiting.insert((gone.local, gone.remote), until);
+            }
             if let Some(peer) = gone.peer
                 && let Some(peer) = self.ends.get_mut(&peer)
             {
@@ -780,6 +795,7 @@ impl End {
             unsent: VecDeque::new(),
             flying: 0,
             closing: false,
+            first: false,
             closed: false,
             swallowed: false,
             short: false,
