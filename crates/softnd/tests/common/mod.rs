@@ -55,12 +55,13 @@ pub fn seed() -> u64 {
 }
 
 /// What simulated networks do to their streams: the default, or with `SOFTND_NETWORK=harsh` in the environment segments of a
-/// few octets, some of which are late.
+/// few octets, some of which are late, and small buffers.
 fn conditions() -> Conditions {
     let mut conditions = Conditions::default();
     match std::env::var("SOFTND_NETWORK").as_deref() {
         Ok("harsh") => {
             conditions.segment = 1..=7;
+            conditions.buffer = 16 * 1024;
             conditions.stall = Chance::per_million(200);
             conditions.stall_time = Duration::from_micros(100)..=Duration::from_millis(5);
         }

@@ -21,11 +21,12 @@ const LIMIT: Duration = Duration::from_secs(600);
 const HARSH: u64 = 4;
 
 /// Tests that move so much data that they take long in segments of a few octets.
-const LONG_MESSAGES: [&str; 4] = [
+const LONG_MESSAGES: [&str; 5] = [
     "fairness::",
     "data::ddp_049",
     "data::mpa_032",
     "data::sec_038",
+    "fault_streams::much_data",
 ];
 
 /// In the environment: that the [planted failure](planted_failure) fails, or if it is `hang` that it hangs.
