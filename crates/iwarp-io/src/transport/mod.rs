@@ -5,6 +5,8 @@
 //! [`Wire`]. [`Stream`](stream::Stream) is a wire with its capture.
 
 mod faulted;
+#[cfg(test)]
+pub mod pipe;
 pub mod ports;
 pub mod sim;
 pub mod stream;
@@ -27,6 +29,9 @@ pub enum Transport {
     Tcp(tcp::Tcp),
     /// A simulated network.
     Sim(sim::World),
+    /// A pipe, for tests.
+    #[cfg(test)]
+    Pipe(pipe::Pipes),
 }
 
 impl Transport {
@@ -35,6 +40,8 @@ impl Transport {
         match self {
             Self::Tcp(_) => Environment::System,
             Self::Sim(world) => Environment::Sim(world.clone()),
+            #[cfg(test)]
+            Self::Pipe(_) => Environment::System,
         }
     }
 
@@ -47,6 +54,8 @@ impl Transport {
         Ok(match self {
             Self::Tcp(tcp) => Bound::Tcp(tcp.bind(address)?),
             Self::Sim(world) => Bound::Sim(sim::Bound::new(world, address)?),
+            #[cfg(test)]
+            Self::Pipe(pipes) => Bound::Pipe(pipes.bind(address)?),
         })
     }
 }
@@ -58,6 +67,9 @@ pub enum Bound {
     Tcp(tcp::Bound),
     /// Of a simulated network.
     Sim(sim::Bound),
+    /// A pipe, for tests.
+    #[cfg(test)]
+    Pipe(pipe::Bound),
 }
 
 impl Bound {
@@ -70,6 +82,8 @@ impl Bound {
         match self {
             Self::Tcp(bound) => bound.local(),
             Self::Sim(bound) => Ok(bound.local()),
+            #[cfg(test)]
+            Self::Pipe(bound) => Ok(bound.local()),
         }
     }
 
@@ -82,6 +96,8 @@ impl Bound {
         Ok(match self {
             Self::Tcp(bound) => Dialer::Tcp(bound.connect(remote)?),
             Self::Sim(bound) => Dialer::Sim(bound.connect(remote)?),
+            #[cfg(test)]
+            Self::Pipe(bound) => Dialer::Pipe(bound.connect(remote)?),
         })
     }
 
@@ -94,6 +110,8 @@ impl Bound {
         Ok(match self {
             Self::Tcp(bound) => Listener::Tcp(bound.listen()?),
             Self::Sim(bound) => Listener::Sim(bound.listen()?),
+            #[cfg(test)]
+            Self::Pipe(bound) => Listener::Pipe(bound.listen()?),
         })
     }
 }
@@ -105,6 +123,9 @@ pub enum Dialer {
     Tcp(tcp::Dialer),
     /// In a simulated network.
     Sim(sim::Dialer),
+    /// A pipe, for tests.
+    #[cfg(test)]
+    Pipe(pipe::Dialer),
 }
 
 impl Dialer {
@@ -117,6 +138,8 @@ impl Dialer {
         match self {
             Self::Tcp(dialer) => dialer.is_connected(edges),
             Self::Sim(dialer) => dialer.is_connected(),
+            #[cfg(test)]
+            Self::Pipe(_) => Ok(true),
         }
     }
 
@@ -129,6 +152,8 @@ impl Dialer {
         Ok(match self {
             Self::Tcp(dialer) => Wire::Tcp(dialer.into_wire()?),
             Self::Sim(dialer) => Wire::Sim(dialer.into_wire()),
+            #[cfg(test)]
+            Self::Pipe(dialer) => Wire::Pipe(dialer.into_wire()),
         })
     }
 
@@ -137,6 +162,8 @@ impl Dialer {
         match self {
             Self::Tcp(dialer) => dialer.reset(),
             Self::Sim(dialer) => dialer.reset(),
+            #[cfg(test)]
+            Self::Pipe(dialer) => drop(dialer),
         }
     }
 }
@@ -146,6 +173,8 @@ impl Watch<Set> for Dialer {
         match self {
             Self::Tcp(dialer) => dialer.id(),
             Self::Sim(dialer) => SourceId::Sim(dialer.source()),
+            #[cfg(test)]
+            Self::Pipe(dialer) => dialer.id(),
         }
     }
 }
@@ -157,6 +186,9 @@ pub enum Listener {
     Tcp(tcp::Listener),
     /// In a simulated network.
     Sim(sim::Listener),
+    /// A pipe, for tests.
+    #[cfg(test)]
+    Pipe(pipe::Listener),
 }
 
 impl Listener {
@@ -169,6 +201,8 @@ impl Listener {
         Ok(match self {
             Self::Tcp(listener) => Wire::Tcp(listener.accept()?),
             Self::Sim(listener) => Wire::Sim(listener.accept()?),
+            #[cfg(test)]
+            Self::Pipe(listener) => Wire::Pipe(listener.accept()?),
         })
     }
 
@@ -177,6 +211,8 @@ impl Listener {
         match self {
             Self::Tcp(listener) => listener.is_somebody_there(),
             Self::Sim(listener) => listener.is_somebody_there(),
+            #[cfg(test)]
+            Self::Pipe(listener) => listener.is_somebody_there(),
         }
     }
 }
@@ -186,6 +222,8 @@ impl Watch<Set> for Listener {
         match self {
             Self::Tcp(listener) => listener.id(),
             Self::Sim(listener) => SourceId::Sim(listener.source()),
+            #[cfg(test)]
+            Self::Pipe(listener) => listener.id(),
         }
     }
 }
@@ -197,6 +235,9 @@ pub enum Wire {
     Tcp(tcp::Wire),
     /// In a simulated network.
     Sim(sim::Wire),
+    /// A pipe, for tests.
+    #[cfg(test)]
+    Pipe(pipe::Wire),
 }
 
 impl Wire {
@@ -205,6 +246,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.addresses(),
             Self::Sim(wire) => wire.addresses(),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.addresses(),
         }
     }
 
@@ -213,6 +256,8 @@ impl Wire {
         match self {
             Self::Tcp(_) => None,
             Self::Sim(wire) => Some(wire.world()),
+            #[cfg(test)]
+            Self::Pipe(_) => None,
         }
     }
 
@@ -221,6 +266,8 @@ impl Wire {
         match self {
             Self::Tcp(_) => true,
             Self::Sim(_) => false,
+            #[cfg(test)]
+            Self::Pipe(_) => true,
         }
     }
 
@@ -229,6 +276,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.segment(),
             Self::Sim(wire) => wire.segment(),
+            #[cfg(test)]
+            Self::Pipe(_) => None,
         }
     }
 
@@ -237,6 +286,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.incoming_core(),
             Self::Sim(_) => None,
+            #[cfg(test)]
+            Self::Pipe(_) => None,
         }
     }
 
@@ -250,6 +301,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.read(into),
             Self::Sim(wire) => wire.read(into),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.read(into),
         }
     }
 
@@ -268,6 +321,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.read_to_place(table, place, rest),
             Self::Sim(_) => Ok(None),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.read_to_place(table, place, rest),
         }
     }
 
@@ -280,6 +335,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.peek(),
             Self::Sim(wire) => wire.peek(),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.peek(),
         }
     }
 
@@ -292,6 +349,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.write(octets),
             Self::Sim(wire) => wire.write(octets),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.write(octets),
         }
     }
 
@@ -305,6 +364,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.send(table, batch),
             Self::Sim(wire) => wire.send(batch),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.send(table, batch),
         }
     }
 
@@ -317,6 +378,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.close_write(),
             Self::Sim(wire) => wire.close_write(),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.close_write(),
         }
     }
 
@@ -325,6 +388,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.break_off(),
             Self::Sim(wire) => wire.break_off(),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.break_off(),
         }
     }
 
@@ -333,6 +398,8 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.reset(),
             Self::Sim(wire) => wire.reset(),
+            #[cfg(test)]
+            Self::Pipe(wire) => drop(wire),
         }
     }
 }
@@ -342,6 +409,11 @@ impl Watch<Set> for Wire {
         match self {
             Self::Tcp(wire) => wire.id(),
             Self::Sim(wire) => SourceId::Sim(wire.source()),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.id(),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! What every transport keeps to.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::ports::bind;
+use super::*;
+use crate::progress::readiness::Readiness;
+use crate::transport::sim::{Conditions, World};
+use crate::transport::tcp::Tcp;
+
+fn transports() -> [Transport; 3] {
+    [
+        Transport::Tcp(Tcp::default()),
+        Transport::Sim(World::new(1, Conditions::default())),
+        Transport::Pipe(pipe::Pipes::default()),
+    ]
+}
+
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+/// Only to end a hang.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Waits until the set reports something.
+fn wait(set: &Set) {
+    let count = set.wait(Some(LONG), |_| {}).unwrap();
+    assert!(count > 0, "nothing was reported");
+}
+
+fn would_block<T: std::fmt::Debug>(result: io::Result<T>) {
+    assert_eq!(result.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
+/// Two ends of a connection, and a set that reports the first one.
+fn connected(transport: &Transport) -> (Wire, Wire, Set) {
+    let set = transport.environment().set().unwrap();
+    let address = std::net::SocketAddr::new(HERE, 0);
+    let listening = bind(transport, address).unwrap().listen().unwrap();
+    // The listener tells nobody its address; whoever has bound it knows.
+    let target = bind(transport, address).unwrap();
+    let at = target.local().unwrap();
+    drop((listening, target));
+    let listening = transport.bind(at).unwrap().listen().unwrap();
+    set.add_stream(&listening, 1, Edges::READ).unwrap();
+    assert!(!listening.is_somebody_there());
+    would_block(listening.accept());
+
+    let from = bind(transport, address).unwrap();
+    let local = from.local().unwrap();
+    let dialer = from.connect(at).unwrap();
+    let dials = transport.environment().set().unwrap();
+    dials
+        .add_stream(&dialer, 2, Edges::READ | Edges::WRITE)
+        .unwrap();
+    wait(&dials);
+    assert!(dialer.is_connected(Edges::WRITE).unwrap());
+    let active = dialer.into_wire().unwrap();
+    wait(&set);
+    assert!(listening.is_somebody_there());
+    let passive = listening.accept().unwrap();
+    assert_eq!(active.addresses(), (local, at));
+    assert_eq!(passive.addresses(), (at, local));
+    set.remove(&listening).unwrap();
+    set.add_stream(&active, 3, Edges::READ).unwrap();
+    (active, passive, set)
+}
+
+#[test]
+fn octets_arrive_in_order_and_then_the_end() {
+    for transport in transports() {
+        let (active, passive, set) = connected(&transport);
+        would_block(active.peek());
+        would_block(active.read(&mut [0; 8]));
+        assert_eq!(passive.write(b"hello, ").unwrap(), 7);
+        assert_eq!(passive.write(b"world").unwrap(), 5);
+        passive.close_write().unwrap();
+        let mut read = Vec::new();
+        loop {
+            let mut octets = [0; 5];
+            match active.read(&mut octets) {
+                Ok(0) => break,
+                Ok(count) => read.extend_from_slice(&octets[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(&set),
+                Err(error) => panic!("{transport:?}: {error}"),
+            }
+        }
+        assert_eq!(read, b"hello, world");
+        assert_eq!(active.peek().unwrap(), 0);
+        // The other direction goes on.
+        assert_eq!(active.write(b"bye").unwrap(), 3);
+    }
+}
+
+#[test]
+fn a_full_wire_takes_no_more_until_it_is_read() {
+    for transport in transports() {
+        let (active, passive, set) = connected(&transport);
+        let mut sent = 0;
+        while let Ok(count) = active.write(&[7; 4096]) {
+            sent += count;
+        }
+        would_block(active.write(&[7]));
+        set.change_stream(&active, 3, Edges::READ | Edges::WRITE)
+            .unwrap();
+        let reads = transport.environment().set().unwrap();
+        reads.add_stream(&passive, 4, Edges::READ).unwrap();
+        let mut read = 0;
+        while read < sent {
+            match passive.read(&mut [0; 65536]) {
+                Ok(count) => read += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(&reads),
+                Err(error) => panic!("{transport:?}: {error}"),
+            }
+        }
+        wait(&set);
+        assert!(active.write(&[7]).is_ok());
+    }
+}
+
+#[test]
+fn whoever_is_reset_or_refused_learns_it() {
+    for transport in transports() {
+        let (active, passive, set) = connected(&transport);
+        passive.reset();
+        let end = loop {
+            match active.read(&mut [0; 8]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(&set),
+                other => break other,
+            }
+        };
+        // A pipe knows no resets: its end is the end.
+        let is_pipe = matches!(transport, Transport::Pipe(_));
+        assert_eq!(end.is_ok_and(|count| count == 0), is_pipe, "{transport:?}");
+
+        let address = std::net::SocketAddr::new(HERE, 0);
+        let nobody = bind(&transport, address).unwrap();
+        let at = nobody.local().unwrap();
+        drop(nobody);
+        let dialed = bind(&transport, address).unwrap().connect(at);
+        let refused = dialed.and_then(|dialer| {
+            let dials = transport.environment().set()?;
+            dials.add_stream(&dialer, 2, Edges::READ | Edges::WRITE)?;
+            wait(&dials);
+            dialer.is_connected(Edges::WRITE | Edges::HANGUP)
+        });
+        assert!(refused.is_err(), "{transport:?}: {refused:?}");
+    }
+}
