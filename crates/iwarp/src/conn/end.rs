@@ -159,14 +159,15 @@ impl Connection {
         };
         // The peer cannot have refused what has not begun to leave.
         let begun = if planted!(TerminateEndsAnyRequest) {
-            u64::MAX
+            (u64::MAX, u64::MAX)
         } else {
-            self.initiator.next + u64::from(self.tx.has_begun())
+            let next = self.initiator.next + u64::from(self.tx.has_begun());
+            (next, self.tx.sent())
         };
         let oldest = |queue: &InitiatorQueue| {
             let open = kinds
                 .iter()
-                .filter_map(|kind| Some((queue.oldest_open(*kind, begun)?, *kind)));
+                .filter_map(|kind| Some((queue.oldest_open(*kind, begun.0, begun.1)?, *kind)));
             open.min_by_key(|(at, _)| *at)
         };
         let failed = self

@@ -280,12 +280,20 @@ impl InitiatorQueue {
         })
     }
 
-    /// The oldest open request of a kind among those before a position.
-    pub(super) fn oldest_open(&self, kind: RequestKind, before: u64) -> Option<u64> {
-        (self.done..self.tail.min(before)).find(|at| {
-            let request = self.get(*at);
-            request.progress == Progress::Open && request.operation.kind() == kind
-        })
+    /// The oldest open request of a kind among those before a position, but only if some of its
+    /// octets can have left, because all before it have: the transport has taken the stream up to the offset `sent`.
+    pub(super) fn oldest_open(&self, kind: RequestKind, before: u64, sent: u64) -> Option<u64> {
+        let mut ends = 0;
+        for at in self.done..self.tail.min(before) {
+            let request = self.get(at);
+            if request.progress == Progress::Open && request.operation.kind() == kind {
+                return (ends < sent).then_some(at);
+            }
+            if !request.operation.is_local() {
+                ends = ends.max(request.end);
+            }
+        }
+        None
     }
 
     /// The peer has refused this Write. A peer handles a stream in order: it has placed the Writes before this one, and has
