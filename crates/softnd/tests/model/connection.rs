@@ -79,6 +79,11 @@ pub(crate) enum Failed {
     All,
 }
 
+/// It brings data back.
+fn is_answered(kind: RequestType) -> bool {
+    [RequestType::Read, RequestType::Atomic].contains(&kind)
+}
+
 /// The peer has no part in it.
 fn is_local(kind: RequestType) -> bool {
     [RequestType::Bind, RequestType::Invalidate].contains(&kind)
@@ -157,7 +162,8 @@ impl Connection {
         let fits = match failed {
             Failed::No => true,
             // What was sent behind a Read has ended as its octets have, whatever becomes of the Read.
-            Failed::Answers => !success || !end.waits_for_peer(result),
+            // The peer may have refused a later Write, and so have told that it has placed those before it.
+            Failed::Answers => !success || !is_answered(kind),
             // Nor do local requests wait for those before them to have left.
             Failed::All => status == Status::CANCELED || success && is_local(kind),
         };
