@@ -157,17 +157,11 @@ impl Connection {
                 _ => &[],
             },
         };
-        // The peer cannot have refused what has not begun to leave.
-        let begun = if planted!(TerminateEndsAnyRequest) {
-            (u64::MAX, u64::MAX)
-        } else {
-            let next = self.initiator.next + u64::from(self.tx.has_begun());
-            (next, self.tx.sent())
-        };
+        let leaving = self.leaving();
         let oldest = |queue: &InitiatorQueue| {
             let open = kinds
                 .iter()
-                .filter_map(|kind| Some((queue.oldest_open(*kind, begun.0, begun.1)?, *kind)));
+                .filter_map(|kind| Some((queue.oldest_open(*kind, leaving)?, *kind)));
             open.min_by_key(|(at, _)| *at)
         };
         let failed = self
@@ -184,6 +178,16 @@ impl Connection {
         self.end(Cause::Terminated(terminate), failed);
     }
 
+    /// The position behind the last request that has begun, and how much of the stream the transport has taken: the peer cannot have
+    /// refused what lies behind.
+    fn leaving(&self) -> (u64, u64) {
+        if planted!(TerminateEndsAnyRequest) {
+            return (u64::MAX, u64::MAX);
+        }
+        let next = self.initiator.next + u64::from(self.tx.has_begun());
+        (next, self.tx.sent())
+    }
+
     /// The open Write that a Terminate names, if one does.
     fn refused_write(&mut self, terminate: &Terminate) -> Option<(u64, RequestKind)> {
         let (Some(Opcode::Write), Some(Header::Tagged(header))) =
@@ -198,7 +202,9 @@ impl Connection {
         // Some peers count the payload alone (OPEN-07): then this is less than it was, and still inside the right Write.
         let length = terminate.segment_length.unwrap_or(0);
         let payload = usize::from(length).saturating_sub(TaggedHeader::LEN);
-        let at = self.initiator.open_write_to(place, payload as u64)?;
+        let at = self
+            .initiator
+            .open_write_to(place, payload as u64, self.leaving())?;
         self.initiator.refuse(at);
         Some((at, RequestKind::Write))
     }

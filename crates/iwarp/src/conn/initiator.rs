@@ -280,20 +280,26 @@ impl InitiatorQueue {
         })
     }
 
-    /// The oldest open request of a kind among those before a position, but only if some of its
-    /// octets can have left, because all before it have: the transport has taken the stream up to the offset `sent`.
-    pub(super) fn oldest_open(&self, kind: RequestKind, before: u64, sent: u64) -> Option<u64> {
+    /// The open requests before a position of which octets can have left, because everything before them has: the transport has
+    /// taken the stream up to the offset `sent`.
+    fn leaving(&self, (before, sent): (u64, u64)) -> impl Iterator<Item = (u64, &Request)> {
         let mut ends = 0;
-        for at in self.done..self.tail.min(before) {
+        let begun = (self.done..self.tail.min(before)).map_while(move |at| {
             let request = self.get(at);
-            if request.progress == Progress::Open && request.operation.kind() == kind {
-                return (ends < sent).then_some(at);
-            }
+            let begun = ends < sent;
             if !request.operation.is_local() {
                 ends = ends.max(request.end);
             }
-        }
-        None
+            begun.then_some((at, request))
+        });
+        begun.filter(|(_, request)| request.progress == Progress::Open)
+    }
+
+    /// The oldest open request of a kind among those that are [leaving](Self::leaving).
+    pub(super) fn oldest_open(&self, kind: RequestKind, leaving: (u64, u64)) -> Option<u64> {
+        let mut open = self.leaving(leaving);
+        let oldest = open.find(|(_, request)| request.operation.kind() == kind);
+        oldest.map(|(at, _)| at)
     }
 
     /// The peer has refused this Write. A peer handles a stream in order: it has placed the Writes before this one, and has
@@ -309,19 +315,23 @@ impl InitiatorQueue {
         }
     }
 
-    /// The oldest open Write that has been started and covers `octets` of the peer's memory, at least one, from `place` on.
-    pub(super) fn open_write_to(&self, place: RemoteAddress, octets: u64) -> Option<u64> {
-        (self.done..self.tail.min(self.next + 1)).find(|at| {
-            let request = self.get(*at);
+    /// The oldest open Write that is [leaving](Self::leaving) and covers so many octets of the peer's memory, at least one.
+    pub(super) fn open_write_to(
+        &self,
+        place: RemoteAddress,
+        octets: u64,
+        leaving: (u64, u64),
+    ) -> Option<u64> {
+        let mut open = self.leaving(leaving);
+        let covering = open.find(|(_, request)| {
             let Operation::Write { remote, .. } = request.operation else {
                 return false;
             };
             let offset = place.to.wrapping_sub(remote.to);
             let end = offset.checked_add(octets.max(1));
-            request.progress == Progress::Open
-                && remote.stag == place.stag
-                && end.is_some_and(|end| end <= request.length.into())
-        })
+            remote.stag == place.stag && end.is_some_and(|end| end <= request.length.into())
+        });
+        covering.map(|(at, _)| at)
     }
 
     /// Flushes all open requests, sent or not, except for one that fails with a status of its own (DDP-087, RDMAP-085).

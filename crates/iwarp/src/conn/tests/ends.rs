@@ -662,6 +662,37 @@ fn a_terminate_ends_the_request_it_speaks_of() {
     }
 }
 
+/// AMB-007: a Write that waits behind a fence cannot have been refused, wherever the refused one went.
+#[test]
+fn a_terminate_does_not_end_a_write_that_waits_behind_a_fence() {
+    // Where the Terminate has it.
+    let header = ulpdu("D2");
+    let named = RemoteAddress {
+        stag: STag(u32::from_be_bytes(header[2..6].try_into().unwrap())),
+        to: u64::from_be_bytes(header[6..14].try_into().unwrap()),
+    };
+    for fence in [false, true] {
+        let mut raw = Raw::initiator();
+        let source = raw.end.mem.register(vec![0; 100], Rights::ALL, PD);
+        let write = Operation::Write {
+            data: Payload::Sges(&[source]),
+            remote: named,
+        };
+        raw.end.post(1, read(&[source], 0)).unwrap();
+        let fenced = InitiatorWqe {
+            fence,
+            ..wqe(2, write)
+        };
+        raw.end.conn.post_initiator(fenced).unwrap();
+        // The Read Request, and ten octets of what follows it.
+        raw.knobs.write = 62;
+        raw.transmit();
+        raw.ulpdu(&terminate_about("1101c000", "D2"));
+        let expected = if fence { Flushed } else { RemoteAccess };
+        assert_eq!(outcomes(&raw.end), [Flushed, expected]);
+    }
+}
+
 #[test]
 fn amb_007_nothing_is_open_when_the_terminate_comes() {
     let mut pair = Pair::ready(Knobs::default());
