@@ -160,13 +160,10 @@ impl Core {
     #[cold]
     pub(crate) fn cannot_wait(&self, error: &io::Error) -> Error {
         if error.kind() == io::ErrorKind::Deadlock {
-            let waits = self
-                .environment
-                .world()
-                .map_or_else(Vec::new, World::report);
-            let what = format!("{error}; {}", waits.join("; "));
-            tracing::error!(waits = %waits.join("; "), "{error}");
-            Error::new(Status::POSSIBLE_DEADLOCK, what)
+            let world = self.environment.world();
+            let waits = world.map_or_else(Vec::new, World::report).join("; ");
+            tracing::error!(waits, "{error}");
+            Error::new(Status::POSSIBLE_DEADLOCK, format!("{error}; {waits}"))
         } else {
             Error::new(Status::INVALID_DEVICE_REQUEST, error.to_string())
         }

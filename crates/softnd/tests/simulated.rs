@@ -56,7 +56,7 @@ fn a_wait_that_nothing_can_end_is_an_error() {
     assert!(asked.is_pending());
     // What waits for what is told.
     let error = side.file.park(&|| false, None).unwrap_err();
-    let listens = "10.0.0.1: GetConnectionRequest, 1 times, waits for a peer";
+    let listens = "10.0.0.1: GetConnectionRequest (1 in flight) waits for a peer";
     assert!(error.to_string().contains(listens), "{error}");
     // With a limit it ends when its time is up, which takes none of ours.
     assert_eq!(asked.wait_timeout(Duration::from_secs(3600)), None);
@@ -331,4 +331,31 @@ fn connects_in_quick_succession_find_free_ports() {
         answered.unwrap();
         end(disconnecting, &here).unwrap();
     }
+}
+
+/// Another thread that polls or steps finds nothing, and moves nothing: the run stays that of the seed.
+#[test]
+fn another_thread_does_not_move_a_simulation() {
+    let simulation = Simulation::new(1);
+    let (active, passive) = sides(&simulation);
+    let (_listener, address) = passive.listener(0);
+    let (qp, connector) = (active.queue_pair(), active.connector());
+    let connects = Overlapped::new();
+    let _ = connector
+        .connect(&qp, address, 1, 1, b"", &connects)
+        .unwrap();
+    let before = simulation.time();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut results = [netdirect::CompletionResult::default(); 4];
+            for _ in 0..10 {
+                assert_eq!(active.cq.get_results(&mut results), 0);
+                assert!(!simulation.step());
+            }
+            simulation.pass(Duration::from_secs(1));
+            assert_eq!(connects.poll(), Status::PENDING);
+        });
+    });
+    assert_eq!(simulation.time(), before);
+    assert!(simulation.step(), "its own thread goes on");
 }

@@ -321,7 +321,7 @@ impl Removable for Listener {
         let state = self.state.try_lock()?;
         let (count, address) = (state.waiting.len(), state.address?);
         (count > 0).then(|| {
-            format!("GetConnectionRequest, {count} times, waits for a peer that asks for a connection at {address}")
+            format!("GetConnectionRequest ({count} in flight) waits for a peer that connects to {address}")
         })
     }
 

@@ -178,6 +178,15 @@ impl World {
         ))
     }
 
+    /// Whether the calling thread may move the clock; the log says so if not.
+    fn is_ours(&self) -> bool {
+        let checked = self.check_thread();
+        if let Err(error) = &checked {
+            limited!(error, %error, "a simulation stands still for another thread");
+        }
+        checked.is_ok()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock()
     }
@@ -289,7 +298,7 @@ impl World {
     /// Lets time pass, with all that happens meanwhile.
     pub fn pass(&self, time: Duration) {
         let end = self.now() + time;
-        while self.now() < end {
+        while self.now() < end && self.is_ours() {
             self.advance(Some(end));
             self.run_tasks();
         }
@@ -302,6 +311,9 @@ impl World {
 
     /// As [`step`](Self::step), but no later than `until`: time that has passed counts as something that happens.
     pub fn step_until(&self, until: Option<Instant>) -> bool {
+        if !self.is_ours() {
+            return false;
+        }
         let happened = self.advance(until);
         self.run_tasks();
         happened
