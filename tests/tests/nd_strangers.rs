@@ -10,7 +10,7 @@ use netdirect::{
     Adapter, Affinity, CompletionQueue, Connector, Overlapped, OverlappedFile, QueuePair,
     QueuePairOptions, Started, Status, ext,
 };
-use softnd_tests::nd::{self, Nd};
+use softnd_tests::nd::{self, Finished, Nd};
 use softnd_tests::{args, proxy};
 
 /// More than a listener's backlog of 128 holds.
@@ -107,32 +107,21 @@ fn silent_on(address: SocketAddr) -> Vec<Silent> {
     (0..3).map(|_| Silent::connected(address)).collect()
 }
 
+/// A short measurement with the server at this address.
+fn run_perf(address: SocketAddr) -> Finished {
+    let choices =
+        "--turns 3 --duration 0.006 --op send --test rate --size 8 --mode event --crc off";
+    let address = address.to_string();
+    let command = ["perf", "run", &address].into_iter();
+    nd::run(command.chain(choices.split(' ')))
+}
+
 #[test]
 fn perf_serves_beside_idle_connections() {
     let (mut server, address) = listening(&["perf", "serve"]);
     let idle = idle(address);
-    let address = address.to_string();
-    let client = [
-        "perf",
-        "run",
-        &address,
-        "--turns",
-        "3",
-        "--duration",
-        "0.006",
-        "--op",
-        "send",
-        "--test",
-        "rate",
-        "--size",
-        "8",
-        "--mode",
-        "event",
-        "--crc",
-        "off",
-    ];
     for _ in 0..2 {
-        nd::run(client).assert_success();
+        run_perf(address).assert_success();
     }
     assert_dropped(idle);
     // Not a line for each of them.
@@ -147,28 +136,8 @@ fn perf_serves_when_descriptors_run_out() {
     let mut server = nd::start_after("ulimit -n 40", ["perf", "serve"]);
     let address = server.address();
     let idle = idle(address);
-    let address = address.to_string();
-    let client = [
-        "perf",
-        "run",
-        &address,
-        "--turns",
-        "3",
-        "--duration",
-        "0.006",
-        "--op",
-        "send",
-        "--test",
-        "rate",
-        "--size",
-        "8",
-        "--mode",
-        "event",
-        "--crc",
-        "off",
-    ];
     assert_dropped(idle);
-    nd::run(client).assert_success();
+    run_perf(address).assert_success();
 }
 
 #[test]

@@ -35,12 +35,9 @@ fn would_block<T: std::fmt::Debug>(result: io::Result<T>) {
 fn connected(transport: &Transport) -> (Wire, Wire, Set) {
     let set = transport.environment().set().unwrap();
     let address = std::net::SocketAddr::new(HERE, 0);
-    let listening = bind(transport, address).unwrap().listen().unwrap();
-    // The listener tells nobody its address; whoever has bound it knows.
-    let target = bind(transport, address).unwrap();
-    let at = target.local().unwrap();
-    drop((listening, target));
-    let listening = transport.bind(at).unwrap().listen().unwrap();
+    let bound = bind(transport, address).unwrap();
+    let at = bound.local().unwrap();
+    let listening = bound.listen().unwrap();
     set.add_stream(&listening, 1, Edges::READ).unwrap();
     assert!(!listening.is_somebody_there());
     would_block(listening.accept());
