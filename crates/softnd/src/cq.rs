@@ -4,7 +4,6 @@ mod held;
 mod queue;
 mod ring;
 
-use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -14,11 +13,10 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::adapter::Core;
+use crate::core::{Breakable, Core};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::fault_names;
 use crate::file::File;
-use crate::qp::Qp;
 use crate::status::{fail, shortage};
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
@@ -36,35 +34,10 @@ pub(crate) struct Entry {
     pub(crate) solicited: bool,
 }
 
-/// A queue that a thread polls.
-struct Polled {
-    address: usize,
-    cq: Weak<Cq>,
-    /// It was polled since the thread slept last.
-    lately: bool,
-}
-
-thread_local! {
-    static POLLED: RefCell<Vec<Polled>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Queues remembered of one thread; one that polls more of them leaves the oldest to the background thread's ticks.
-const REMEMBERED: usize = 8;
-
-/// This thread goes to sleep: the background thread takes over the queues that it has polled, unless what it sleeps over
-/// drives them. A client that holds both ends of a connection in one thread would wait for ticks otherwise.
-pub(crate) fn stop_polling() {
-    // Taken out: the last reference to a queue may go here.
-    let mut polled = POLLED.take();
-    for known in polled.iter_mut().filter(|known| known.lately) {
-        known.lately = false;
-        if let Some(cq) = known.cq.upgrade()
-            && !cq.domain.is_waited_for()
-        {
-            cq.core.hand_over(&cq.domain);
-        }
-    }
-    POLLED.set(polled);
+/// What ends when one of its completion queues breaks down: a queue pair.
+pub(crate) trait Feeder: Send + Sync {
+    /// The queue has broken down. Called with no lock held.
+    fn queue_broke(&self);
 }
 
 /// The queue itself, shared by its handle and by the queue pairs that feed it.
@@ -75,7 +48,7 @@ pub(crate) struct Cq {
     file_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<PendingOverlapped>,
-    queue_pairs: Mutex<Vec<Weak<Qp>>>,
+    queue_pairs: Mutex<Vec<Weak<dyn Feeder>>>,
     /// A fault plan is about this queue.
     held: Option<HeldResults<Entry>>,
     this: Weak<Self>,
@@ -101,33 +74,12 @@ impl Cq {
         OverlappedFile::wake(&*self.file);
     }
 
-    fn polled(self: &Arc<Self>) {
-        self.domain.polled();
-        let address = Arc::as_ptr(self).addr();
-        POLLED.with_borrow_mut(|polled| {
-            if let Some(known) = polled.iter_mut().find(|known| known.address == address) {
-                known.lately = true;
-                return;
-            }
-            // Their addresses are not used again as long as they are remembered.
-            polled.retain(|known| known.cq.strong_count() > 0);
-            if polled.len() == REMEMBERED {
-                polled.remove(0);
-            }
-            polled.push(Polled {
-                address,
-                cq: Arc::downgrade(self),
-                lately: true,
-            });
-        });
-    }
-
     /// It has overflowed: it and its queue pairs are dead.
     pub(crate) fn is_broken(&self) -> bool {
         self.queue.is_broken()
     }
 
-    pub(crate) fn attach(&self, qp: Weak<Qp>) {
+    pub(crate) fn attach(&self, qp: Weak<dyn Feeder>) {
         let mut queue_pairs = self.queue_pairs.lock();
         queue_pairs.retain(|qp| qp.strong_count() > 0);
         queue_pairs.push(qp);
@@ -196,13 +148,6 @@ impl Cq {
         }
     }
 
-    /// Breaks the queue down with all its queue pairs, as an overflow does.
-    pub(crate) fn break_down(&self, status: Status) {
-        if let Some(firing) = self.queue.break_down(status, |waits| self.interest(waits)) {
-            self.deliver(firing);
-        }
-    }
-
     fn cancel(&self) {
         for request in self.queue.cancel(|waits| self.interest(waits)) {
             request.complete(Status::CANCELED);
@@ -214,6 +159,15 @@ fn both(one: Option<Firing>, other: Option<Firing>) -> Option<Firing> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.and(other)),
         (one, other) => one.or(other),
+    }
+}
+
+impl Breakable for Cq {
+    /// Breaks the queue down with all its queue pairs, as an overflow does.
+    fn break_down(&self, status: Status) {
+        if let Some(firing) = self.queue.break_down(status, |waits| self.interest(waits)) {
+            self.deliver(firing);
+        }
     }
 }
 
@@ -363,7 +317,7 @@ impl CompletionQueue for Handle {
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
         let cq = &self.0;
-        cq.polled();
+        cq.core.polled(&cq.domain);
         let taken = cq.queue.take(results);
         // Who finds results has something better to do than to ask the streams for more; the next poll does.
         if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use netdirect::{Association, OverlappedFile, Result, Simulation};
 
-use crate::adapter::Core;
-use crate::cq;
+use crate::core::Core;
 use iwarp_io::progress::parking::Parking;
+use iwarp_io::progress::polling;
 
 /// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl OverlappedFile for File {
     }
 
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> Result<()> {
-        let parked = self.parking.park(done, deadline, cq::stop_polling);
+        let parked = self.parking.park(done, deadline, polling::stop);
         parked.map_err(|error| self.core.cannot_wait(&error))
     }
 

@@ -13,6 +13,7 @@
 
 mod adapter;
 mod cm;
+mod core;
 mod cq;
 mod device;
 mod fault_names;
@@ -35,8 +36,8 @@ use netdirect::{Adapter, Error, Result, Status};
 
 pub use iwarp_io::capture;
 pub use iwarp_io::faults;
-pub use limits::Limits;
-pub use options::{LONGEST_PRIVATE_DATA, Options, Profile, Timeouts};
+pub use limits::{LONGEST_PRIVATE_DATA, Limits};
+pub use options::{Options, Profile, Timeouts};
 
 /// What URLs of this provider begin with.
 pub const SCHEME: &str = "softnd+tcp://";

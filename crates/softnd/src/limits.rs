@@ -3,6 +3,9 @@
 /// The deepest completion queue there can be.
 pub(crate) const MAX_COMPLETION_QUEUE_DEPTH: u32 = 1 << 17;
 
+/// The longest private data an adapter can be told to take: 512 octets less the four of RFC 6581.
+pub const LONGEST_PRIVATE_DATA: u32 = 508;
+
 /// What an adapter can do at most, as it says in [`netdirect::AdapterInfo`]. The defaults are the largest values that this
 /// provider knows; smaller ones show a client what it will meet on an adapter that can do less.
 ///

@@ -10,7 +10,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::adapter::{Core, PD};
+use crate::core::{Core, PD};
 use crate::file::File;
 use crate::status::fail;
 

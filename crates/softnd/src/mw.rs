@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use netdirect::{Error, MemoryWindow, RemoteToken, Result, Status};
 
-use crate::adapter::{Core, PD};
+use crate::core::{Core, PD};
 
 /// A window: rights over part of a region, given to one queue pair by its Bind request.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use netdirect::ReadLimits;
 
 use crate::cm::half_open::HalfOpenLimits;
 use crate::fault_names;
-use crate::limits::Limits;
+use crate::limits::{LONGEST_PRIVATE_DATA, Limits};
 use crate::peer::Peer;
 use iwarp_io::capture::Capture;
 use iwarp_io::faults::{Plan, PlanError};
@@ -77,9 +77,6 @@ impl Timeouts {
         }
     }
 }
-
-/// The longest private data an adapter can be told to take: 512 octets less the four of RFC 6581.
-pub const LONGEST_PRIVATE_DATA: u32 = 508;
 
 /// Half-open connections of a listener, unless told otherwise.
 const HALF_OPEN: usize = 1024;

@@ -80,7 +80,7 @@ impl Peer {
     #[must_use]
     pub const fn needs(self) -> Needs {
         let any = Needs {
-            private_data: crate::LONGEST_PRIVATE_DATA,
+            private_data: crate::limits::LONGEST_PRIVATE_DATA,
             peer_to_peer: false,
             markers: true,
             revision_1_fallback: true,

@@ -10,7 +10,8 @@ use iwarp_io::transport::sim::World;
 use iwarp_io::transport::tcp::Tcp;
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
 
-use crate::adapter::{self, cannot_happen, serves};
+use crate::adapter::{self, cannot_happen};
+use crate::core::serves;
 use crate::device::Device;
 use crate::fault_names;
 use crate::options::Options;

@@ -15,9 +15,8 @@ use iwarp::{
 };
 use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
 
-use crate::adapter::{Core, PD};
-use crate::cm::connector::Connector;
-use crate::cq::{Cq, Entry, Firing};
+use crate::core::{Breakable, Core, PD};
+use crate::cq::{Cq, Entry, Feeder, Firing};
 use crate::fault_names;
 use crate::leniency::Act;
 use crate::options::Profile;
@@ -56,6 +55,15 @@ bitflags::bitflags! {
         /// Nothing is left of the stream, and all results have been placed.
         const GONE = 32;
     }
+}
+
+/// Who makes and ends the connection of a queue pair: a connector. Called with no lock of the queue pair held.
+pub(crate) trait ConnectionOwner: Send + Sync {
+    /// Something has happened to the connection.
+    fn signalled(&self, signals: Signals);
+
+    /// The client has released the queue pair.
+    fn queue_pair_released(&self);
 }
 
 /// Where a queue pair stands with its connection.
@@ -139,7 +147,7 @@ struct State {
     connection: Connection,
     phase: Phase,
     link: Option<StreamIo>,
-    connector: Weak<Connector>,
+    connector: Option<Weak<dyn ConnectionOwner>>,
     /// Results on their way from the engine to the queues, in order.
     results: Vec<(bool, Entry)>,
     /// Notifications that placed results have set off; delivered when the lock is released.
@@ -215,7 +223,7 @@ impl Qp {
             max_transfer: limits.transfer_length,
         };
         let id = core.next_stream();
-        Arc::new_cyclic(|this| {
+        Arc::new_cyclic(|this: &Weak<Self>| {
             receive_cq.attach(this.clone());
             if !Arc::ptr_eq(&receive_cq, &initiator_cq) {
                 initiator_cq.attach(this.clone());
@@ -224,7 +232,7 @@ impl Qp {
                 connection: Connection::new(sizes, Scope { pd: PD, stream: id }),
                 phase: Phase::Fresh,
                 link: None,
-                connector: Weak::new(),
+                connector: None,
                 results: Vec::new(),
                 firings: Firings::default(),
                 signals: Signals::empty(),
@@ -260,7 +268,7 @@ impl Qp {
     // ---- what the connector does with it ----
 
     /// Reserves the queue pair for a connection attempt.
-    pub(crate) fn claim(&self, connector: Weak<Connector>) -> Result<()> {
+    pub(crate) fn claim(&self, connector: Weak<dyn ConnectionOwner>) -> Result<()> {
         let mut state = self.lock();
         match state.phase {
             Phase::Fresh => {}
@@ -279,7 +287,7 @@ impl Qp {
             Phase::Removed => return Err(removal::removed()),
         }
         state.phase = Phase::Claimed;
-        state.connector = connector;
+        state.connector = Some(connector);
         Ok(())
     }
 
@@ -288,7 +296,7 @@ impl Qp {
         let mut state = self.lock();
         if state.phase == Phase::Claimed {
             state.phase = Phase::Fresh;
-            state.connector = Weak::new();
+            state.connector = None;
         }
     }
 
@@ -405,22 +413,13 @@ impl Qp {
         state.into_news()
     }
 
-    /// One of its completion queues has overflowed: it ends, or cannot be connected any more (IW-041).
-    pub(crate) fn queue_broke(&self) {
-        let mut state = self.lock();
-        state.cut(self, StreamEnd::Reset, 0);
-        if matches!(state.phase, Phase::Fresh | Phase::Claimed) {
-            state.phase = Phase::Ended;
-        }
-        state.work(Edges::empty());
-    }
-
     /// A fault plan breaks both queues down, when no lock is held any more.
     #[cold]
     fn break_queues(&self, status: &str) {
         if let Some(status) = fault_names::status(status) {
             for queue in [&self.receive_cq, &self.initiator_cq] {
-                self.core.break_soon(Arc::downgrade(queue), status);
+                let queue = Arc::downgrade(&(Arc::clone(queue) as Arc<dyn Breakable>));
+                self.core.break_soon(queue, status);
             }
         }
     }
@@ -525,7 +524,7 @@ impl Qp {
 
     /// The client has released its last reference (QP-074).
     fn released(&self) {
-        let connector = self.lock().connector.upgrade();
+        let connector = self.lock().connector();
         if let Some(connector) = connector {
             connector.queue_pair_released();
         }
@@ -587,7 +586,7 @@ impl Qp {
         let connector = if signals.is_empty() {
             None
         } else {
-            state.connector.upgrade()
+            state.connector()
         };
         drop(state);
         if let Some(firing) = firings.receive {
@@ -718,6 +717,18 @@ impl Source for Qp {
     }
 }
 
+impl Feeder for Qp {
+    /// The connection ends, or the queue pair cannot be connected any more (IW-041).
+    fn queue_broke(&self) {
+        let mut state = self.lock();
+        state.cut(self, StreamEnd::Reset, 0);
+        if matches!(state.phase, Phase::Fresh | Phase::Claimed) {
+            state.phase = Phase::Ended;
+        }
+        state.work(Edges::empty());
+    }
+}
+
 impl Timed for Qp {
     fn expired(&self, key: TimerKey, now: Instant) {
         let mut state = self.lock();
@@ -739,6 +750,10 @@ impl Timed for Qp {
 }
 
 impl State {
+    fn connector(&self) -> Option<Arc<dyn ConnectionOwner>> {
+        self.connector.as_ref()?.upgrade()
+    }
+
     /// Something is to be told when the lock has been released.
     fn has_news(&self) -> bool {
         !self.firings.is_empty() || !self.signals.is_empty()

@@ -10,6 +10,7 @@ pub mod domain;
 mod loom_model;
 mod nearness;
 pub mod parking;
+pub mod polling;
 pub mod readiness;
 pub mod set;
 pub mod timers;

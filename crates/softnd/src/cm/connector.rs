@@ -26,10 +26,10 @@ use parking_lot::{Mutex, MutexGuard};
 use super::greeting::Arrival;
 use super::listener::Listener;
 use super::{Done, Exchange};
-use crate::adapter::{Core, downcast};
+use crate::core::{Core, downcast};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
-use crate::qp::{self, Drivers, FlushGuard, Qp, Signals};
+use crate::qp::{self, ConnectionOwner, Drivers, FlushGuard, Qp, Signals};
 use crate::status::{bind_error, fail};
 use iwarp_io::endpoint::stream_io::EARLY;
 use iwarp_io::limited;
@@ -259,12 +259,6 @@ impl Connector {
 
     // ---- what the queue pair and the deadlines tell ----
 
-    /// Called by the queue pair, with no lock of its own held.
-    pub(crate) fn signalled(&self, signals: Signals) {
-        self.signals.fetch_or(signals.bits(), Ordering::SeqCst);
-        self.attend();
-    }
-
     fn attend(&self) {
         // Who finds the connector locked leaves signals to the holder, who looks for them after it has unlocked. With a fence
         // on both sides, one of the two sees what the other has done.
@@ -311,7 +305,7 @@ impl Connector {
     }
 
     /// The client has released its queue pair (CONN-018, CONN-052, CONN-110).
-    pub(crate) fn queue_pair_released(&self) {
+    fn lose_queue_pair(&self) {
         let mut state = self.lock();
         match state.phase {
             Phase::Connecting(_) | Phase::Accepting => {
@@ -542,6 +536,18 @@ impl Drop for Locked<'_> {
         drop(self.state.take());
         done.deliver();
         self.connector.attend();
+    }
+}
+
+impl ConnectionOwner for Connector {
+    fn signalled(&self, signals: Signals) {
+        self.signals.fetch_or(signals.bits(), Ordering::SeqCst);
+        self.attend();
+    }
+
+    /// An attempt to connect is given up; a connection ends for the client (CONN-018, CONN-052, CONN-110).
+    fn queue_pair_released(&self) {
+        self.lose_queue_pair();
     }
 }
 

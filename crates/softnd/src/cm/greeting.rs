@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::listener::Listener;
 use super::{Exchange, Heard, send_reject};
-use crate::adapter::Core;
+use crate::core::Core;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};

@@ -17,7 +17,7 @@ use super::Done;
 use super::connector::{self, Connector};
 use super::greeting::{Arrival, Greeting};
 use super::half_open::{HalfOpen, HalfOpenLimits};
-use crate::adapter::{Core, downcast};
+use crate::core::{Core, downcast};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
 use crate::status::{bind_error, bind_status, fail};

@@ -13,7 +13,7 @@ use iwarp::ReadLimits;
 use iwarp::mpa::startup::{self, Frame, FrameKind, FrameReader, StartupError};
 use netdirect::{PendingOverlapped, Status};
 
-use crate::adapter::Core;
+use crate::core::Core;
 use crate::qp::{FlushGuard, News};
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Domain, Source};

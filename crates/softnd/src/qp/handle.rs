@@ -10,7 +10,7 @@ use netdirect::{
 use smallvec::SmallVec;
 
 use super::{Qp, foreign};
-use crate::adapter::{Core, downcast};
+use crate::core::{Core, downcast};
 use crate::cq::Cq;
 use crate::device::{Enlistment, Rank, Removable};
 use crate::mr::Region;

@@ -15,8 +15,8 @@ use iwarp_io::transport::Dialer;
 use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
 use super::{Answered, Binding, Connector, Phase, State};
-use crate::adapter::{Core, UNSTATED_READ_LIMIT};
 use crate::cm::{Exchange, Heard};
+use crate::core::{Core, UNSTATED_READ_LIMIT};
 use crate::leniency::Act;
 use crate::options::Profile;
 use crate::qp::{Qp, Start};

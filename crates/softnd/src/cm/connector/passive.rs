@@ -7,8 +7,8 @@ use iwarp::mpa::startup::{self, Acceptance, FrameKind, ReadyKinds, peer_limits};
 use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
 use super::{Arrival, Connector, Listener, Offered, Phase, State};
-use crate::adapter::UNSTATED_READ_LIMIT;
 use crate::cm::{Exchange, send_reject};
+use crate::core::UNSTATED_READ_LIMIT;
 use crate::qp::{Drivers, Qp, Signals, Start};
 use crate::status::fail;
 use iwarp_io::limited;

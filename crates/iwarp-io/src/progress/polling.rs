@@ -1,0 +1,64 @@
+//! Which domains a thread polls, so that somebody else drives them when the thread goes to sleep.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use super::background::Background;
+use super::domain::Domain;
+
+/// A domain that a thread polls.
+struct Polled {
+    address: usize,
+    domain: Weak<Domain>,
+    /// The thread that serves the domain when nobody attends to it.
+    background: Weak<Background>,
+    /// It was polled since the thread slept last.
+    lately: bool,
+}
+
+thread_local! {
+    static POLLED: RefCell<Vec<Polled>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Domains remembered of one thread; a thread that polls more of them leaves the oldest to the background thread's ticks.
+const REMEMBERED: usize = 8;
+
+/// This thread polls a domain.
+pub fn polled(domain: &Arc<Domain>, background: &Arc<Background>) {
+    domain.polled();
+    let address = Arc::as_ptr(domain).addr();
+    POLLED.with_borrow_mut(|polled| {
+        if let Some(known) = polled.iter_mut().find(|known| known.address == address) {
+            known.lately = true;
+            return;
+        }
+        // The address of a domain is not used again as long as the domain is remembered.
+        polled.retain(|known| known.domain.strong_count() > 0);
+        if polled.len() == REMEMBERED {
+            polled.remove(0);
+        }
+        polled.push(Polled {
+            address,
+            domain: Arc::downgrade(domain),
+            background: Arc::downgrade(background),
+            lately: true,
+        });
+    });
+}
+
+/// This thread goes to sleep: the background thread takes over the domains that this thread has polled, unless what it
+/// sleeps over drives them. A client that holds both ends of a connection in one thread would wait for ticks otherwise.
+pub fn stop() {
+    // Taken out: the last reference to a domain may go here.
+    let mut polled = POLLED.take();
+    for known in polled.iter_mut().filter(|known| known.lately) {
+        known.lately = false;
+        if let (Some(domain), Some(background)) =
+            (known.domain.upgrade(), known.background.upgrade())
+            && !domain.is_waited_for()
+        {
+            background.hand_over(&domain);
+        }
+    }
+    POLLED.set(polled);
+}

@@ -1,0 +1,372 @@
+//! What all objects of one opened adapter share.
+
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use iwarp::{Pd, ReadLimits, StreamId};
+use iwarp_io::capture::FlowRole;
+use iwarp_io::endpoint::buffers::Buffers;
+use iwarp_io::environment::Environment;
+use iwarp_io::faults::Faults;
+use iwarp_io::progress::background::Background;
+use iwarp_io::progress::domain::Domain;
+use iwarp_io::progress::parking::Parking;
+use iwarp_io::progress::polling;
+use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::transport::sim::World;
+use iwarp_io::transport::sim::world::{Stuck, Witness};
+use iwarp_io::transport::stream::Stream;
+use iwarp_io::transport::{Transport, Wire};
+use iwarp_io::{descriptors, sync};
+use iwarp_mem::{Table, TableOptions};
+use netdirect::{AdapterId, Error, Result, Simulation, Status};
+use parking_lot::Mutex;
+
+use crate::device::{Device, Removable, Remover};
+use crate::leniency::{Act, Leniency};
+use crate::options::{Options, Profile};
+
+/// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
+pub(crate) const PD: Pd = Pd(1);
+
+/// What peers that exchange no read limits are taken to allow (IW-069).
+pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
+
+/// Addresses remembered for speaking revision 1 only.
+const REMEMBERED_PEERS: usize = 1024;
+
+/// What all objects of one opened adapter share.
+pub(crate) struct Core {
+    this: Weak<Self>,
+    pub(crate) id: AdapterId,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) options: Options,
+    pub(crate) transport: Transport,
+    pub(crate) environment: Environment,
+    pub(crate) table: Arc<Table>,
+    pub(crate) device: Arc<Device>,
+    pub(crate) leniency: Arc<Leniency>,
+    /// Connection set-up and tear-down.
+    pub(crate) control: Arc<Domain>,
+    /// Threads parked in any of the adapter's overlapped files.
+    pub(crate) parked: Arc<sync::AtomicUsize>,
+    /// What connections send from and receive into.
+    pub(crate) buffers: Buffers,
+    /// Faults that wait for a moment when no lock is held.
+    effects: Mutex<Vec<PlannedEffect>>,
+    background: Arc<Background>,
+    /// Queue pairs that the client has released and whose connections have not ended yet.
+    lingering: Mutex<HashMap<StreamId, Arc<dyn Removable>>>,
+    next_stream: AtomicU32,
+    revision_1_peers: Mutex<HashSet<IpAddr>>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("id", &self.id)
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    pub(crate) fn new(
+        id: AdapterId,
+        addresses: Vec<IpAddr>,
+        options: Options,
+        transport: Transport,
+    ) -> io::Result<Arc<Self>> {
+        descriptors::allow();
+        let parked = Arc::new(sync::AtomicUsize::new(0));
+        let environment = transport.environment();
+        let control = Arc::new(Domain::new(environment.set()?, Arc::clone(&parked)));
+        control.add_interest(); // every parked thread drives it
+        control.set_armed(true); // no overlapped file is without it
+        let background = Background::start(&environment)?;
+        let strict = options.profile == Profile::Strict;
+        let leniency = Arc::new(Leniency::new(addresses.first().copied()));
+        let table = TableOptions::default()
+            .strict_sinks(strict)
+            .capacity(options.limits.memory_tokens)
+            .on_lenient_sink({
+                let leniency = Arc::clone(&leniency);
+                move |stag| leniency.tell(Act::ReadSink, Some(stag))
+            });
+        let table = match environment {
+            // What a peer could guess in a simulation, it could be told as well.
+            Environment::Sim(_) => table.seed(environment.random()?),
+            Environment::System => table,
+        };
+        let table = Arc::new(Table::with_options(&table).map_err(io::Error::other)?);
+        let faults = options.faults.clone().map(Faults::new);
+        let core = Arc::new_cyclic(|this: &Weak<Self>| Self {
+            this: this.clone(),
+            id,
+            addresses,
+            options,
+            transport,
+            environment,
+            buffers: Buffers::new(Arc::clone(&table)),
+            table,
+            device: Arc::new(Device::new(faults)),
+            effects: Mutex::default(),
+            leniency,
+            control,
+            parked,
+            background,
+            lingering: Mutex::default(),
+            next_stream: AtomicU32::new(1),
+            revision_1_peers: Mutex::default(),
+        });
+        let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn Remover>));
+        core.device.removed_by(remover);
+        core.add_domain(&core.control)?;
+        if let Some(world) = core.environment.world() {
+            let witness: Weak<dyn Witness> = Arc::<Self>::downgrade(&core);
+            world.add_witness(witness);
+        }
+        Ok(core)
+    }
+
+    pub(crate) fn add_domain(&self, domain: &Arc<Domain>) -> io::Result<()> {
+        self.background.add(domain)
+    }
+
+    pub(crate) fn remove_domain(&self, domain: &Domain) {
+        self.background.remove(domain);
+    }
+
+    /// Counts a poll of a domain by this thread.
+    pub(crate) fn polled(&self, domain: &Arc<Domain>) {
+        polling::polled(domain, &self.background);
+    }
+
+    /// What a wait in a simulation ends with that cannot go on.
+    #[cold]
+    pub(crate) fn cannot_wait(&self, error: &io::Error) -> Error {
+        if error.kind() == io::ErrorKind::Deadlock {
+            let world = self.environment.world();
+            let waits = world.map_or_else(Vec::new, World::report).join("; ");
+            tracing::error!(waits, "{error}");
+            Error::new(Status::POSSIBLE_DEADLOCK, format!("{error}; {waits}"))
+        } else {
+            Error::new(Status::INVALID_DEVICE_REQUEST, error.to_string())
+        }
+    }
+
+    /// Makes sure that unfinished work is taken up even if its driver never comes back.
+    pub(crate) fn notice(&self, domain: &Domain) {
+        self.background.notice(domain);
+    }
+
+    /// A place for threads to wait in.
+    pub(crate) fn parking(&self) -> io::Result<Parking> {
+        let environment = self.environment.clone();
+        Parking::new(&self.control, &self.background, &self.parked, environment)
+    }
+
+    /// The processors that notifications come from, unless they go to a thread that waits: one bit for each of the first 64.
+    pub(crate) fn processors(&self) -> Option<u64> {
+        self.background.processors()
+    }
+
+    /// The time.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.environment.now()
+    }
+
+    pub(crate) fn set_timer(&self, at: Instant, target: Weak<dyn Timed>) -> TimerKey {
+        self.background.set_timer(at, target)
+    }
+
+    pub(crate) fn cancel_timer(&self, key: TimerKey) {
+        self.background.timers.cancel(key);
+    }
+
+    pub(crate) fn read_limits(&self) -> ReadLimits {
+        ReadLimits {
+            ird: self.options.read_limit,
+            ord: self.options.read_limit,
+        }
+    }
+
+    pub(crate) fn next_stream(&self) -> StreamId {
+        StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether connections may use the local address: one of the adapter's, or another of the loopback network where
+    /// the adapter has one of it.
+    pub(crate) fn serves(&self, address: IpAddr) -> bool {
+        serves(&self.addresses, address)
+    }
+
+    /// The local address for connections to `peer`.
+    pub(crate) fn address_towards(&self, peer: IpAddr) -> Option<IpAddr> {
+        self.addresses
+            .iter()
+            .copied()
+            .find(|own| own.is_ipv4() == peer.is_ipv4())
+    }
+
+    /// Keeps a released queue pair until its connection has ended.
+    pub(crate) fn linger(&self, id: StreamId, qp: Arc<dyn Removable>) {
+        self.lingering.lock().insert(id, qp);
+    }
+
+    /// The connection of a queue pair has ended. The caller drops what is returned when it holds no lock.
+    #[must_use]
+    pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<dyn Removable>> {
+        self.lingering.lock().remove(&id)
+    }
+
+    /// The stream of a connection that was just established.
+    pub(crate) fn stream(&self, wire: Wire, role: iwarp::Role) -> Stream {
+        let flow_role = match role {
+            iwarp::Role::Initiator => FlowRole::Active,
+            iwarp::Role::Responder => FlowRole::Passive,
+        };
+        let stream = Stream::new(wire, flow_role, self.options.capture.as_ref());
+        let faults = self.device.faults();
+        match faults.and_then(|faults| faults.stream(role, stream.peer())) {
+            None => stream,
+            Some(faults) => {
+                let owner: Arc<Device> = Arc::clone(&self.device);
+                stream.with_faults(faults, self.environment.clone(), owner)
+            }
+        }
+    }
+
+    /// Removes the device from under the adapter (GEN-015).
+    pub(crate) fn remove_device(&self, planned: bool) -> Result<()> {
+        self.device.remove(planned)?;
+        // Those that their client has let go of are not enlisted any more. Who was on the way here is found in either place.
+        let lingering: Vec<_> = self.lingering.lock().values().cloned().collect();
+        for qp in lingering {
+            qp.device_removed();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn speaks_revision_1_only(&self, peer: IpAddr) -> bool {
+        self.revision_1_peers.lock().contains(&peer)
+    }
+
+    pub(crate) fn remember_revision_1(&self, peer: IpAddr) {
+        let mut peers = self.revision_1_peers.lock();
+        if peers.len() < REMEMBERED_PEERS {
+            peers.insert(peer);
+        }
+    }
+}
+
+impl Simulation for Core {
+    fn now(&self) -> Instant {
+        self.environment.now()
+    }
+
+    fn step(&self, until: Option<Instant>) -> Result<()> {
+        let Some(world) = self.environment.world() else {
+            return Ok(());
+        };
+        let stepped = world.check_thread().and_then(|()| {
+            if world.step_until(until) {
+                Ok(())
+            } else {
+                Err(Stuck.into())
+            }
+        });
+        // Who asks in a loop is told often: without the report.
+        stepped.map_err(|error| match error.kind() {
+            io::ErrorKind::Deadlock => Error::new(Status::POSSIBLE_DEADLOCK, error.to_string()),
+            _ => self.cannot_wait(&error),
+        })
+    }
+}
+
+impl Witness for Core {
+    fn waits(&self) -> Vec<String> {
+        let of = self
+            .addresses
+            .first()
+            .map_or_else(String::new, |address| format!("{address}: "));
+        let waits = self.device.waits().into_iter();
+        waits.map(|what| format!("{of}{what}")).collect()
+    }
+}
+
+/// Something that can break down for good: a completion queue.
+pub(crate) trait Breakable: Send + Sync {
+    /// Breaks down, with everything that depends on it. Called with no lock held.
+    fn break_down(&self, status: Status);
+}
+
+/// What a plan has happen to more than one stream.
+enum PlannedEffect {
+    RemoveDevice,
+    BreakQueue(Weak<dyn Breakable>, Status),
+}
+
+impl Core {
+    /// A plan has a completion queue break down, when no lock is held any more.
+    pub(crate) fn break_soon(&self, queue: Weak<dyn Breakable>, status: Status) {
+        self.perform_soon(PlannedEffect::BreakQueue(queue, status));
+    }
+
+    fn perform_soon(&self, effect: PlannedEffect) {
+        self.effects.lock().push(effect);
+        self.set_timer(self.now(), self.this.clone());
+    }
+}
+
+impl Remover for Core {
+    fn remove_soon(&self) {
+        self.perform_soon(PlannedEffect::RemoveDevice);
+    }
+}
+
+impl Timed for Core {
+    /// Called with no lock held.
+    fn expired(&self, _: TimerKey, _: Instant) {
+        // Unlocked: one effect may bring about another.
+        let effects = std::mem::take(&mut *self.effects.lock());
+        for effect in effects {
+            match effect {
+                // The client may have been quicker.
+                PlannedEffect::RemoveDevice => drop(self.remove_device(true)),
+                PlannedEffect::BreakQueue(queue, status) => {
+                    if let Some(queue) = queue.upgrade() {
+                        queue.break_down(status);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.background.stop();
+    }
+}
+
+pub(crate) fn serves(own: &[IpAddr], address: IpAddr) -> bool {
+    own.contains(&address)
+        || matches!(address, IpAddr::V4(v4) if v4.is_loopback())
+            && own.iter().any(|own| own.is_ipv4() && own.is_loopback())
+}
+
+/// The provider's own object behind a trait object, if it is one and `ours` says so (GEN-022).
+pub(crate) fn downcast<T: Any + Send + Sync>(
+    object: Arc<dyn Any + Send + Sync>,
+    ours: impl FnOnce(&T) -> bool,
+) -> Option<Arc<T>> {
+    let object = object.downcast::<T>().ok()?;
+    ours(&object).then_some(object)
+}
