@@ -7,6 +7,7 @@
 
 pub mod capture;
 pub mod descriptors;
+pub mod driver;
 pub mod endpoint;
 pub mod environment;
 pub mod faults;

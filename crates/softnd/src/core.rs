@@ -9,20 +9,16 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use iwarp::{Pd, ReadLimits, StreamId};
-use iwarp_io::capture::FlowRole;
+use iwarp_io::descriptors;
+use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::buffers::Buffers;
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
-use iwarp_io::progress::background::Background;
-use iwarp_io::progress::domain::Domain;
-use iwarp_io::progress::parking::Parking;
-use iwarp_io::progress::polling;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{Stuck, Witness};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
-use iwarp_io::{descriptors, sync};
 use iwarp_mem::{Table, TableOptions};
 use netdirect::{AdapterId, Error, Result, Simulation, Status};
 use parking_lot::Mutex;
@@ -46,20 +42,12 @@ pub(crate) struct Core {
     pub(crate) id: AdapterId,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) options: Options,
-    pub(crate) transport: Transport,
-    pub(crate) environment: Environment,
+    pub(crate) driver: Arc<Driver>,
     pub(crate) table: Arc<Table>,
     pub(crate) device: Arc<Device>,
     pub(crate) leniency: Arc<Leniency>,
-    /// Connection set-up and tear-down.
-    pub(crate) control: Arc<Domain>,
-    /// Threads parked in any of the adapter's overlapped files.
-    pub(crate) parked: Arc<sync::AtomicUsize>,
-    /// What connections send from and receive into.
-    pub(crate) buffers: Buffers,
     /// Faults that wait for a moment when no lock is held.
     effects: Mutex<Vec<PlannedEffect>>,
-    background: Arc<Background>,
     /// Queue pairs that the client has released and whose connections have not ended yet.
     lingering: Mutex<HashMap<StreamId, Arc<dyn Removable>>>,
     next_stream: AtomicU32,
@@ -83,12 +71,7 @@ impl Core {
         transport: Transport,
     ) -> io::Result<Arc<Self>> {
         descriptors::allow();
-        let parked = Arc::new(sync::AtomicUsize::new(0));
         let environment = transport.environment();
-        let control = Arc::new(Domain::new(environment.set()?, Arc::clone(&parked)));
-        control.add_interest(); // every parked thread drives it
-        control.set_armed(true); // no overlapped file is without it
-        let background = Background::start(&environment)?;
         let strict = options.profile == Profile::Strict;
         let leniency = Arc::new(Leniency::new(addresses.first().copied()));
         let table = TableOptions::default()
@@ -104,90 +87,43 @@ impl Core {
             Environment::System => table,
         };
         let table = Arc::new(Table::with_options(&table).map_err(io::Error::other)?);
+        let buffers = Buffers::new(Arc::clone(&table));
+        let driver = Driver::start(transport, buffers, options.capture.clone())?;
         let faults = options.faults.clone().map(Faults::new);
         let core = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             id,
             addresses,
             options,
-            transport,
-            environment,
-            buffers: Buffers::new(Arc::clone(&table)),
+            driver: Arc::new(driver),
             table,
             device: Arc::new(Device::new(faults)),
             effects: Mutex::default(),
             leniency,
-            control,
-            parked,
-            background,
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
             revision_1_peers: Mutex::default(),
         });
         let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn Remover>));
         core.device.removed_by(remover);
-        core.add_domain(&core.control)?;
-        if let Some(world) = core.environment.world() {
+        if let Some(world) = core.driver.environment.world() {
             let witness: Weak<dyn Witness> = Arc::<Self>::downgrade(&core);
             world.add_witness(witness);
         }
         Ok(core)
     }
 
-    pub(crate) fn add_domain(&self, domain: &Arc<Domain>) -> io::Result<()> {
-        self.background.add(domain)
-    }
-
-    pub(crate) fn remove_domain(&self, domain: &Domain) {
-        self.background.remove(domain);
-    }
-
-    /// Counts a poll of a domain by this thread.
-    pub(crate) fn polled(&self, domain: &Arc<Domain>) {
-        polling::polled(domain, &self.background);
-    }
-
     /// What a wait in a simulation ends with that cannot go on.
     #[cold]
     pub(crate) fn cannot_wait(&self, error: &io::Error) -> Error {
         if error.kind() == io::ErrorKind::Deadlock {
-            let world = self.environment.world();
+            let world = self.driver.environment.world();
             let waits = world.map_or_else(Vec::new, World::report).join("; ");
             tracing::error!(waits, "{error}");
             Error::new(Status::POSSIBLE_DEADLOCK, format!("{error}; {waits}"))
         } else {
             Error::new(Status::INVALID_DEVICE_REQUEST, error.to_string())
         }
-    }
-
-    /// Makes sure that unfinished work is taken up even if its driver never comes back.
-    pub(crate) fn notice(&self, domain: &Domain) {
-        self.background.notice(domain);
-    }
-
-    /// A place for threads to wait in.
-    pub(crate) fn parking(&self) -> io::Result<Parking> {
-        let environment = self.environment.clone();
-        Parking::new(&self.control, &self.background, &self.parked, environment)
-    }
-
-    /// The processors that notifications come from, unless they go to a thread that waits: one bit for each of the first 64.
-    pub(crate) fn processors(&self) -> Option<u64> {
-        self.background.processors()
-    }
-
-    /// The time.
-    #[inline]
-    pub(crate) fn now(&self) -> Instant {
-        self.environment.now()
-    }
-
-    pub(crate) fn set_timer(&self, at: Instant, target: Weak<dyn Timed>) -> TimerKey {
-        self.background.set_timer(at, target)
-    }
-
-    pub(crate) fn cancel_timer(&self, key: TimerKey) {
-        self.background.timers.cancel(key);
     }
 
     pub(crate) fn read_limits(&self) -> ReadLimits {
@@ -228,19 +164,8 @@ impl Core {
 
     /// The stream of a connection that was just established.
     pub(crate) fn stream(&self, wire: Wire, role: iwarp::Role) -> Stream {
-        let flow_role = match role {
-            iwarp::Role::Initiator => FlowRole::Active,
-            iwarp::Role::Responder => FlowRole::Passive,
-        };
-        let stream = Stream::new(wire, flow_role, self.options.capture.as_ref());
-        let faults = self.device.faults();
-        match faults.and_then(|faults| faults.stream(role, stream.peer())) {
-            None => stream,
-            Some(faults) => {
-                let owner: Arc<Device> = Arc::clone(&self.device);
-                stream.with_faults(faults, self.environment.clone(), owner)
-            }
-        }
+        let owner: Arc<Device> = Arc::clone(&self.device);
+        self.driver.stream(wire, role, self.device.faults(), owner)
     }
 
     /// Removes the device from under the adapter (GEN-015).
@@ -268,11 +193,11 @@ impl Core {
 
 impl Simulation for Core {
     fn now(&self) -> Instant {
-        self.environment.now()
+        self.driver.now()
     }
 
     fn step(&self, until: Option<Instant>) -> Result<()> {
-        let Some(world) = self.environment.world() else {
+        let Some(world) = self.driver.environment.world() else {
             return Ok(());
         };
         let stepped = world.check_thread().and_then(|()| {
@@ -321,7 +246,7 @@ impl Core {
 
     fn perform_soon(&self, effect: PlannedEffect) {
         self.effects.lock().push(effect);
-        self.set_timer(self.now(), self.this.clone());
+        self.driver.set_timer(self.driver.now(), self.this.clone());
     }
 }
 
@@ -347,12 +272,6 @@ impl Timed for Core {
                 }
             }
         }
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        self.background.stop();
     }
 }
 

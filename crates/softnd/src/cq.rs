@@ -110,8 +110,8 @@ impl Cq {
                 }
             }
         };
-        if let Some(at) = held.place(entries, || self.core.now(), put, effect) {
-            self.core.set_timer(at, self.this.clone());
+        if let Some(at) = held.place(entries, || self.core.driver.now(), put, effect) {
+            self.core.driver.set_timer(at, self.this.clone());
         }
         firing
     }
@@ -180,7 +180,7 @@ impl Timed for Cq {
         let mut firing = None;
         let put = |entry| firing = both(firing.take(), self.put(std::iter::once(entry)));
         if let Some(at) = held.release(now, put) {
-            self.core.set_timer(at, self.this.clone());
+            self.core.driver.set_timer(at, self.this.clone());
         }
         if let Some(firing) = firing {
             self.deliver(firing);
@@ -211,7 +211,7 @@ impl Drop for Cq {
         self.file
             .parking
             .remove_queue(&self.domain, self.file_token);
-        self.core.remove_domain(&self.domain);
+        self.core.driver.remove_domain(&self.domain);
     }
 }
 
@@ -224,11 +224,8 @@ pub(crate) struct Handle(
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, file: Arc<File>, depth: u32) -> Result<Self> {
-        let set = core.environment.set();
-        let set = set.map_err(shortage("cannot create a completion queue"))?;
-        let domain = Arc::new(Domain::new(set, file.parking.parked()));
-        core.add_domain(&domain)
-            .map_err(shortage("cannot create a completion queue"))?;
+        let domain = core.driver.domain(&file.parking);
+        let domain = domain.map_err(shortage("cannot create a completion queue"))?;
         let file_token = file.parking.add_queue(&domain);
         let device = Arc::clone(&core.device);
         let queue_pairs = Mutex::default();
@@ -265,7 +262,7 @@ impl CompletionQueue for Handle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
         self.0.core.device.present()?; // CQ-007
         // A thread that waits is notified where it runs; everybody else by the background thread (CQ-003, CQ-009).
-        match self.0.core.processors() {
+        match self.0.core.driver.processors() {
             Some(mask) => Ok(Affinity { group: 0, mask }),
             None => fail(
                 Status::NOT_SUPPORTED,
@@ -317,18 +314,18 @@ impl CompletionQueue for Handle {
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
         let cq = &self.0;
-        cq.core.polled(&cq.domain);
+        cq.core.driver.polled(&cq.domain);
         let taken = cq.queue.take(results);
         // Who finds results has something better to do than to ask the streams for more; the next poll does.
         if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {
             return taken;
         }
         if cq.domain.poll() {
-            cq.core.notice(&cq.domain);
+            cq.core.driver.notice(&cq.domain);
         }
         let taken = taken + cq.queue.take(&mut results[taken..]);
         if taken == 0 {
-            cq.core.environment.polled_in_vain();
+            cq.core.driver.environment.polled_in_vain();
         }
         taken
     }

@@ -20,7 +20,7 @@ pub(crate) struct File {
 
 impl File {
     pub(crate) fn new(core: Arc<Core>) -> std::io::Result<Self> {
-        let parking = core.parking()?;
+        let parking = core.driver.parking()?;
         Ok(Self {
             core,
             association: Association::default(),
@@ -57,6 +57,6 @@ impl OverlappedFile for File {
 
     fn simulation(&self) -> Option<Arc<dyn Simulation>> {
         let core = self.core.clone();
-        core.environment.world().is_some().then_some(core)
+        core.driver.environment.world().is_some().then_some(core)
     }
 }

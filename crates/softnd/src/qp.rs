@@ -328,7 +328,7 @@ impl Qp {
             Start::Open => Phase::Unheard,
             Start::Awaited | Start::Held => Phase::Starting,
         };
-        let mut link = StreamIo::new(stream, start != Start::Held, &self.core.buffers);
+        let mut link = StreamIo::new(stream, start != Start::Held, &self.core.driver.buffers);
         state.results.reserve(RESULTS);
         let attached = self.attach(&mut link, start.drivers());
         if attached.is_err() && initiator {
@@ -364,7 +364,7 @@ impl Qp {
                 let domains = [&self.receive_cq.domain, &self.initiator_cq.domain];
                 link.move_to(domains.into_iter(), &this)
             }
-            Drivers::Control => link.move_to(std::iter::once(&self.core.control), &this),
+            Drivers::Control => link.move_to(std::iter::once(&self.core.driver.control), &this),
         }
     }
 
@@ -442,16 +442,19 @@ impl Qp {
         }
         state.connection.post_initiator(wqe).map_err(post_error)?;
         let most = stream_io::batch_octets(&state.connection) as u64;
-        match state.gather.add(polls, (octets, most), || self.core.now()) {
+        match state
+            .gather
+            .add(polls, (octets, most), || self.core.driver.now())
+        {
             Leaves::Now => {
                 state.send();
-                state.gather.sent(|| self.core.now());
+                state.gather.sent(|| self.core.driver.now());
             }
             Leaves::Later { first: false } => {}
             Leaves::Later { first: true } => {
                 drop(state);
                 self.initiator_cq.domain.defer(self.this.clone());
-                self.core.notice(&self.initiator_cq.domain);
+                self.core.driver.notice(&self.initiator_cq.domain);
                 self.initiator_cq.wake();
             }
         }
@@ -572,7 +575,7 @@ impl Qp {
     /// A budget ended the work: the next driver goes on, the background thread at the latest.
     fn defer(&self) {
         self.receive_cq.domain.defer(self.this.clone());
-        self.core.notice(&self.receive_cq.domain);
+        self.core.driver.notice(&self.receive_cq.domain);
         self.receive_cq.wake();
     }
 
@@ -772,11 +775,11 @@ impl State {
             Visit::Finished
         } else {
             self.step(qp, |link, connection| {
-                link.transmit(connection, &qp.core.buffers)
+                link.transmit(connection, &qp.core.driver.buffers)
             })
         };
         let received = self.step(qp, |link, connection| {
-            link.receive(connection, &qp.core.buffers)
+            link.receive(connection, &qp.core.driver.buffers)
         });
         if let Some(link) = &mut self.link {
             let activity = link.take_activity();
@@ -790,7 +793,7 @@ impl State {
             return sent.and(received);
         }
         let answered = self.step(qp, |link, connection| {
-            link.transmit(connection, &qp.core.buffers)
+            link.transmit(connection, &qp.core.driver.buffers)
         });
         self.settle(qp);
         sent.and(received).and(answered)
@@ -800,7 +803,7 @@ impl State {
     fn send(&mut self, qp: &Qp) -> Visit {
         self.gather.left();
         let sent = self.step(qp, |link, connection| {
-            link.transmit(connection, &qp.core.buffers)
+            link.transmit(connection, &qp.core.driver.buffers)
         });
         self.settle(qp);
         sent
@@ -949,7 +952,7 @@ impl State {
             Event::Ended => {}
             Event::Stalled => {
                 qp.core.leniency.count(Act::ReceiveWait); // AMB-008
-                self.stall = self.connection.poll_timeout(qp.core.now());
+                self.stall = self.connection.poll_timeout(qp.core.driver.now());
             }
         }
     }
@@ -968,7 +971,7 @@ impl State {
                 .options
                 .timeouts
                 .disconnect
-                .map(|limit| qp.core.now() + limit);
+                .map(|limit| qp.core.driver.now() + limit);
         }
     }
 
@@ -988,9 +991,9 @@ impl State {
             return;
         }
         if let Some((_, key)) = self.timer.take() {
-            qp.core.cancel_timer(key);
+            qp.core.driver.cancel_timer(key);
         }
-        self.timer = wanted.map(|at| (at, qp.core.set_timer(at, qp.this.clone())));
+        self.timer = wanted.map(|at| (at, qp.core.driver.set_timer(at, qp.this.clone())));
     }
 }
 

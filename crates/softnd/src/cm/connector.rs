@@ -195,13 +195,14 @@ impl Connector {
         self.clear_timer(state);
         state.timer = limit.map(|limit| {
             self.core
-                .set_timer(self.core.now() + limit, self.this.clone())
+                .driver
+                .set_timer(self.core.driver.now() + limit, self.this.clone())
         });
     }
 
     fn clear_timer(&self, state: &mut State) {
         if let Some(key) = state.timer.take() {
-            self.core.cancel_timer(key);
+            self.core.driver.cancel_timer(key);
         }
     }
 
@@ -238,7 +239,8 @@ impl Connector {
     }
 
     fn binding(&self, address: SocketAddr) -> Result<Binding> {
-        let bound = ports::bind(&self.core.transport, address).map_err(|why| bind_error(&why))?;
+        let bound =
+            ports::bind(&self.core.driver.transport, address).map_err(|why| bind_error(&why))?;
         Ok(Binding {
             local: bound.local().unwrap_or(address),
             bound,

@@ -53,7 +53,7 @@ impl Greeting {
             let mut state = this.state.lock();
             // Another thread may have read the whole Request already.
             if state.exchange.is_some() && state.request.is_none() {
-                state.timer = Some(core.set_timer(core.now() + limit, target));
+                state.timer = Some(core.driver.set_timer(core.driver.now() + limit, target));
             }
         }
         Ok(this)
@@ -84,7 +84,7 @@ impl Greeting {
         });
         let mut state = this.state.lock();
         let source = Arc::downgrade(&(Arc::clone(&this) as Arc<dyn Source>));
-        let exchange = Exchange::new(stream, &core.control, source, FrameKind::Request)?;
+        let exchange = Exchange::new(stream, &core.driver.control, source, FrameKind::Request)?;
         state.exchange = Some(exchange);
         state.request = request;
         drop(state);
@@ -133,7 +133,7 @@ impl Greeting {
 
     fn cancel_timer(&self, state: &mut State) {
         if let Some(key) = state.timer.take() {
-            self.core.cancel_timer(key);
+            self.core.driver.cancel_timer(key);
         }
     }
 

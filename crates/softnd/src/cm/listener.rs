@@ -133,7 +133,7 @@ impl Listener {
         }
         let covered = self.covered(address)?;
         self.core.device.admit(Call::BindListener)?;
-        let bound = ports::bind_all(&self.core.transport, &covered, address.port());
+        let bound = ports::bind_all(&self.core.driver.transport, &covered, address.port());
         let (bound, port) = bound.map_err(|why| bind_error(&why))?;
         state.bound = bound;
         state.address = Some(SocketAddr::new(address.ip(), port));

@@ -142,7 +142,7 @@ impl Exchange {
         if let Some(at) = self.stream.wake_at() {
             let wake = Arc::new(Wake(self.source.clone()));
             let target: Weak<Wake> = Arc::downgrade(&wake);
-            core.set_timer(at, target);
+            core.driver.set_timer(at, target);
             self.wake = Some(wake);
         }
     }

@@ -64,7 +64,7 @@ impl Attempt {
     pub(super) fn reset(self, core: &Core) {
         match self.step {
             Step::Dialing { dialer, token } => {
-                core.control.remove(&dialer, token);
+                core.driver.control.remove(&dialer, token);
                 dialer.reset();
             }
             Step::Reply(exchange) => exchange.reset(),
@@ -243,7 +243,11 @@ impl Connector {
     fn dial_now(&self, state: &mut State) {
         let dialing = self.dialer(state).and_then(|dialer| {
             let edges = Edges::READ | Edges::WRITE;
-            let token = self.core.control.add(&dialer, self.source(), edges)?;
+            let token = self
+                .core
+                .driver
+                .control
+                .add(&dialer, self.source(), edges)?;
             Ok(Step::Dialing { dialer, token })
         });
         match (dialing, &mut state.phase) {
@@ -320,13 +324,13 @@ impl Connector {
         });
         match sent {
             Ok(stream) => {
-                attempt.requested = Some(self.core.now());
+                attempt.requested = Some(self.core.driver.now());
                 state.peer = Some(stream.peer());
                 state.local = Some(stream.local());
                 let reader = FrameReader::new(FrameKind::Reply);
                 let mut exchange = Box::new(Exchange {
                     stream,
-                    control: Arc::clone(&self.core.control),
+                    control: Arc::clone(&self.core.driver.control),
                     token,
                     reader,
                     source: self.source(),
@@ -346,9 +350,9 @@ impl Connector {
             return;
         };
         let started = matches!(&attempt.step, Step::Reply(exchange) if exchange.reader.started());
-        let soon = attempt
-            .requested
-            .is_some_and(|at| self.core.now().saturating_duration_since(at) < FALLBACK_WITHIN);
+        let soon = attempt.requested.is_some_and(|at| {
+            self.core.driver.now().saturating_duration_since(at) < FALLBACK_WITHIN
+        });
         let towards = self.core.options.towards(attempt.destination.ip());
         let fallback =
             towards.revision_1_fallback && attempt.offer.revision == 2 && !started && soon;

@@ -51,7 +51,7 @@ impl Connector {
         // Watched for the peer's end while the client thinks.
         match Exchange::new(
             stream,
-            &self.core.control,
+            &self.core.driver.control,
             self.source(),
             FrameKind::Request,
         ) {

@@ -42,7 +42,7 @@ pub(super) struct Sockets {
 impl Listener {
     /// Has connections to a socket reported, those that wait already as well.
     pub(super) fn report(&self, socket: &transport::Listener) -> io::Result<u64> {
-        let control = &self.core.control;
+        let control = &self.core.driver.control;
         control.add(socket, self.this.clone(), Edges::READ)
     }
 
@@ -59,11 +59,11 @@ impl Listener {
         // Nobody is woken for what comes meanwhile.
         for (socket, token) in &mut sockets.listening {
             if let Some(token) = token.take() {
-                self.core.control.remove(socket, token);
+                self.core.driver.control.remove(socket, token);
             }
         }
-        let end = self.core.now() + pause;
-        sockets.pause = Some(self.core.set_timer(end, self.this.clone()));
+        let end = self.core.driver.now() + pause;
+        sockets.pause = Some(self.core.driver.set_timer(end, self.this.clone()));
     }
 
     /// After a pause, has new connections reported again; how long to pause if that fails.
@@ -150,9 +150,9 @@ impl Listener {
                 None
             }
         };
-        let end = time.and_then(|time| self.core.now().checked_add(time));
+        let end = time.and_then(|time| self.core.driver.now().checked_add(time));
         let held = &mut self.state.lock().held;
-        let timer = end.map(|end| self.core.set_timer(end, self.this.clone()));
+        let timer = end.map(|end| self.core.driver.set_timer(end, self.this.clone()));
         held.push((connection, timer));
     }
 
@@ -205,11 +205,11 @@ impl Listener {
         let sockets = std::mem::take(&mut *self.sockets.lock());
         drop(std::mem::take(&mut self.state.lock().held));
         if let Some(key) = sockets.pause {
-            self.core.cancel_timer(key);
+            self.core.driver.cancel_timer(key);
         }
         for (socket, token) in &sockets.listening {
             if let Some(token) = token {
-                self.core.control.remove(socket, *token);
+                self.core.driver.control.remove(socket, *token);
             }
         }
     }
@@ -241,7 +241,7 @@ impl Timed for Listener {
         // The end of a pause, or before that, because a descriptor is free.
         let mut sockets = self.sockets.lock();
         if let Some(key) = sockets.pause.take() {
-            self.core.cancel_timer(key);
+            self.core.driver.cancel_timer(key);
         }
         self.admit(&mut sockets);
         drop(sockets);
@@ -251,6 +251,8 @@ impl Timed for Listener {
 
 impl Starved for Listener {
     fn descriptor_freed(&self) {
-        self.core.set_timer(self.core.now(), self.this.clone());
+        self.core
+            .driver
+            .set_timer(self.core.driver.now(), self.this.clone());
     }
 }
