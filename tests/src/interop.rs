@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use iwarp_conform::{Deviations, Switch};
+use iwarp_conform::Deviations;
 
 use crate::dissect::{Packet, Severity};
 
@@ -269,10 +269,10 @@ impl Report<'_> {
         page.push_str("\n| what siw does otherwise | |\n|---|---|\n");
         for deviation in &self.deviations.deviation {
             let mut notes = String::new();
-            match deviation.crc {
-                Some(Switch::On) => notes.push_str("; with CRC only"),
-                Some(Switch::Off) => notes.push_str("; without CRC only"),
-                None => {}
+            match deviation.when.get("crc").and_then(|crc| crc.as_str()) {
+                Some("on") => notes.push_str("; with CRC only"),
+                Some("off") => notes.push_str("; without CRC only"),
+                _ => {}
             }
             if let Some(why) = &deviation.intermittent {
                 let _ = write!(notes, "; comes and goes: {why}");

@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use crate::conn::{Conn, Limits, Log, Seen, describe};
-use crate::outcome::{Step, Stop, fail};
 use crate::service::{Answer, Command, Offer, Region};
 use crate::wire::{Enhanced, ReadRequest, Segment, StartFrame, flag, opcode};
+use conform_report::{Step, Stop, fail};
 
 /// What the suite asks for.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,8 @@ pub struct Plan {
 /// What is known of the target from the first connection.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
+    /// It was the Initiator.
+    pub initiator: bool,
     /// It speaks the Send protocol.
     pub service: bool,
     /// CRCs are in use.

@@ -1,16 +1,8 @@
 //! What a check is.
 
-use crate::bench::Bench;
-use crate::outcome::Verdict;
+use conform_report::{About, Level, Verdict};
 
-/// The weight of a row (RFC 2119); `Derived` rows follow from the documents without standing in them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// A failure is a failure.
-    Must,
-    /// A failure counts with `--strict` only.
-    Should,
-}
+use crate::bench::Bench;
 
 /// Who can be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,19 +146,21 @@ impl Check {
         }
     }
 
-    /// Whether `--only` with this text means the check: a name, a row of it, or the beginning of either.
+    /// The check in the words of reports.
+    pub fn about(&self) -> About {
+        About {
+            name: self.name,
+            also: self.also,
+            section: self.section.title(),
+            level: self.level,
+            title: self.title,
+        }
+    }
+
+    /// Whether `--only` with this text means the check: a family of rows (`MPA`), or the beginning of the check's name or of
+    /// one of its rows (`MPA-02`).
     pub fn is_meant_by(&self, text: &str) -> bool {
-        let begins = |name: &str| {
-            let rest = name.strip_prefix(text);
-            // MPA-00 means MPA-001 too, but MPA means nothing of MPA2, nor RDMAP of RDMAPX.
-            rest.is_some_and(|rest| {
-                !matches!(
-                    (text, rest.as_bytes()),
-                    ("MPA", [b'2', ..]) | ("RDMAP", [b'X', ..])
-                )
-            })
-        };
-        begins(self.name) || self.rows().any(begins)
+        self.about().is_meant_by(text)
     }
 }
 

@@ -11,9 +11,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::inbound::{Fault, Inbound};
-use crate::outcome::{Step, Stop, fail};
 use crate::service::Offer;
 use crate::wire::{Fpdu, Markers, Segment, StartFrame, hex, pad_length};
+use conform_report::{Step, Stop, fail};
 
 /// How long the suite waits.
 #[derive(Clone, Copy, Debug)]

@@ -1,51 +1,24 @@
-//! What is known of a peer: data, with reasons and sources, so that a run shows what is new.
+//! The deviations that come with the suite, and the conditions under which a deviation may show.
 
-use serde::Deserialize;
+use std::ops::Deref;
+
+use conform_report::{About, Deviation, Known};
 
 use crate::check::Check;
 
 /// The files that come with the suite, by name.
 const SHIPPED: &[(&str, &str)] = &[("siw-6.1", include_str!("../deviations/siw-6.1.toml"))];
 
-/// Known deviations of one peer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Deviations {
-    /// The peer, in words.
-    #[serde(default)]
-    pub peer: String,
-    /// What it does.
-    #[serde(default)]
-    pub deviation: Vec<Deviation>,
-}
+/// Known deviations of one peer. A deviation may have the condition `crc`, which is `on` or `off`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Deviations(conform_report::Deviations);
 
-/// One of them.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Deviation {
-    /// The check that fails, or the row all of whose checks may.
-    pub check: String,
-    /// What the peer does.
-    pub reason: String,
-    /// How that is known.
-    pub source: String,
-    /// Only where CRCs are in use, or only where they are not.
-    pub crc: Option<Switch>,
-    /// Why it does not show each time: the check may as well pass.
-    pub intermittent: Option<String>,
-    /// The peer does not survive the check, which is left out unless it is named in full.
-    #[serde(default)]
-    pub fatal: bool,
-}
+impl Deref for Deviations {
+    type Target = conform_report::Deviations;
 
-/// What is in use, or is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Switch {
-    /// It is.
-    On,
-    /// It is not.
-    Off,
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Deviations {
@@ -55,18 +28,12 @@ impl Deviations {
     ///
     /// What is wrong with it: syntax, unknown keys, checks that do not exist.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let read: Self = toml::from_str(text).map_err(|error| error.to_string())?;
-        for deviation in &read.deviation {
-            let name = &deviation.check;
-            if !crate::checks::all().any(|check| deviation.is_about(check)) {
-                return Err(format!("there is no check or row '{name}'"));
-            }
-            let unexplained = deviation.intermittent.as_deref() == Some("");
-            if deviation.reason.is_empty() || deviation.source.is_empty() || unexplained {
-                return Err(format!("'{name}' lacks its reason or its source"));
-            }
-        }
-        Ok(read)
+        let checks: Vec<About> = crate::checks::all().map(Check::about).collect();
+        let known = Known {
+            checks: &checks,
+            conditions: &[("crc", &["on", "off"])],
+        };
+        conform_report::Deviations::parse(text, known).map(Self)
     }
 
     /// The file that comes with the suite under this name.
@@ -95,21 +62,8 @@ impl Deviations {
 
     /// What is known of a check, with CRCs in use or not.
     pub fn about(&self, check: &Check, crc: bool) -> Option<&Deviation> {
-        let crc = if crc { Switch::On } else { Switch::Off };
-        self.deviation.iter().find(|deviation| {
-            deviation.is_about(check) && deviation.crc.is_none_or(|only| only == crc)
-        })
-    }
-}
-
-impl Deviation {
-    /// Why the check is known to fail, and how that is known.
-    pub fn words(&self) -> String {
-        format!("{} ({})", self.reason, self.source)
-    }
-
-    fn is_about(&self, check: &Check) -> bool {
-        check.name == self.check || check.row() == self.check
+        let crc = if crc { "on" } else { "off" };
+        self.0.about(&check.about(), &[("crc", crc)])
     }
 }
 
@@ -126,26 +80,6 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let one = |check: &str, reason: &str| {
-            format!(
-                "peer = \"x\"\n[[deviation]]\ncheck = \"{check}\"\nreason = \"{reason}\"\nsource = \"y\"\n"
-            )
-        };
-        assert!(Deviations::parse(&one("MPA-021.garbage", "it")).is_ok());
-        for (text, hint) in [
-            (one("MPA-999", "it"), "MPA-999"),
-            (one("MPA-021", ""), "reason"),
-            (one("MPA-021", "it") + "intermittent = \"\"\n", "reason"),
-            (one("MPA-021", "it") + "crc = \"maybe\"\n", "maybe"),
-            ("[[deviation]]\nfoo = 1\n".to_owned(), "foo"),
-        ] {
-            let error = Deviations::parse(&text).expect_err(&text);
-            assert!(error.contains(hint), "{error}");
-        }
-    }
-
-    #[test]
     fn a_deviation_may_depend_on_crcs() {
         let text = "peer = 'x'\n[[deviation]]\ncheck = 'MPA-060'\nreason = 'it'\nsource = 'y'\ncrc = 'on'\n";
         let read = Deviations::parse(text).expect(text);
@@ -154,5 +88,6 @@ mod tests {
             .expect("a check");
         assert!(read.about(check, true).is_some());
         assert!(read.about(check, false).is_none());
+        assert!(Deviations::parse(&text.replace("'on'", "'maybe'")).is_err());
     }
 }

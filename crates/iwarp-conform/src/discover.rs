@@ -2,7 +2,7 @@
 
 use crate::bench::Bench;
 use crate::checks;
-use crate::outcome::{Step, Stop};
+use conform_report::{Step, Stop};
 
 impl Bench {
     /// The first connections: what the target can do.

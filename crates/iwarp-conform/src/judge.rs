@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use crate::conn::{Conn, End, Seen, describe};
-use crate::outcome::{Pass, Step, Verdict, fail};
 use crate::wire::{Code, Segment, Terminate, hex, opcode};
+use conform_report::{Pass, Step, Verdict, fail};
 
 /// How a stream ended that the suite has spoilt.
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ pub(crate) fn sample(conn: &mut Conn, codes: &[Code]) -> Step<(Segment, Terminat
     match ending(conn, &expected)? {
         // Which code it has is another check's business.
         Ending::Terminate(segment, terminate) => Ok((segment, terminate)),
-        Ending::Closed(end) => Err(crate::outcome::Stop::Skip(format!(
+        Ending::Closed(end) => Err(conform_report::Stop::Skip(format!(
             "{end:?} instead of the {expected}: there is nothing to look at"
         ))),
     }

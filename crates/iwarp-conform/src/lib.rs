@@ -27,7 +27,6 @@ mod deviations;
 mod discover;
 mod inbound;
 mod judge;
-mod outcome;
 pub mod report;
 pub mod rows;
 mod run;
@@ -35,10 +34,12 @@ pub mod service;
 pub mod wire;
 
 pub use bench::{Bench, Facts, Plan, Wants};
-pub use check::{Check, Level, Need, Role, Section};
+pub use check::{Check, Need, Role, Section};
 pub use checks::all as checks;
+pub use conform_report::{
+    About, Deviation, Entry, Failure, Level, Outcome, Pass, Step, Stop, Verdict,
+};
 pub use conn::{Conn, End, Limits, Log, Seen};
-pub use deviations::{Deviation, Deviations, Switch};
+pub use deviations::Deviations;
 pub use inbound::{Fault, Inbound};
-pub use outcome::{Pass, Step, Stop, Verdict};
-pub use run::{Entry, Failure, Outcome, Run, Selection, run, words};
+pub use run::{Run, Selection, run, words};

@@ -2,68 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use conform_report::{Entry, Failure, Outcome, Stop, Suite};
+use serde_json::{Map, Value, json as value};
+
 use crate::bench::{Bench, Facts};
-use crate::check::{Check, Level, Need};
-use crate::checks;
+use crate::check::{Check, Need};
 use crate::deviations::Deviations;
-use crate::outcome::{Pass, Stop};
 use crate::service::RegionKind;
-
-/// How a check came out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As it has to be.
-    Pass,
-    /// As well as can be told.
-    Weak(String),
-    /// Not so.
-    Fail(Failure),
-    /// Not so, as is known of this peer.
-    Known(Failure, String),
-    /// As it has to be, though this peer is known for something else.
-    Mended(String),
-    /// It could not be made.
-    Skip(String),
-}
-
-/// What was expected, what was seen instead, and what went over the wire before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failure {
-    /// What the row asks for.
-    pub expected: String,
-    /// What the target did.
-    pub seen: String,
-    /// Octets and events, the last ones.
-    pub wire: Vec<String>,
-}
-
-/// One check with its outcome.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The check.
-    pub check: &'static Check,
-    /// How it came out.
-    pub outcome: Outcome,
-    /// How long it took, the probe not counted.
-    pub took: Duration,
-}
+use crate::{checks, rows};
 
 /// What a whole run found.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// Who was checked, in words.
-    pub target: String,
-    /// The target was the Initiator.
-    pub initiator: bool,
-    /// What is known of the target.
-    pub facts: Facts,
-    /// A failing SHOULD counts.
-    pub strict: bool,
-    /// The checks, in their order.
-    pub entries: Vec<Entry>,
-    /// The target was gone: nothing ran behind this.
-    pub lost: Option<String>,
-}
+pub type Run = conform_report::Run<Facts>;
 
 /// What to run, and how to judge it.
 #[derive(Clone, Debug, Default)]
@@ -88,36 +37,51 @@ impl Selection {
     }
 }
 
-impl Entry {
-    /// Whether the outcome makes the run a failure.
-    pub fn counts(&self, strict: bool) -> bool {
-        match self.outcome {
-            Outcome::Fail(_) => strict || self.check.level == Level::Must,
-            Outcome::Weak(_) => strict,
-            Outcome::Pass | Outcome::Known(..) | Outcome::Mended(_) | Outcome::Skip(_) => false,
-        }
-    }
-}
+impl Suite for Facts {
+    const TITLE: &'static str = "Wire conformance of";
+    const TRACE: &'static str = "wire";
+    const REMARK: &'static str = "remark";
+    const REMARK_ALWAYS: bool = false;
+    const MENDED: &'static str = "no longer deviates";
 
-impl Run {
-    /// Checks that failed, those known not counted.
-    pub fn failures(&self) -> impl Iterator<Item = &Entry> {
-        self.entries
-            .iter()
-            .filter(|entry| entry.counts(self.strict))
+    fn head(&self, target: &str, object: &mut Map<String, Value>) {
+        let role = if self.initiator {
+            "initiator"
+        } else {
+            "responder"
+        };
+        object.insert("target".into(), target.into());
+        object.insert("role".into(), role.into());
+        let facts = value!({
+            "service": self.service,
+            "crc": self.crc,
+            "markers_from_target": self.markers_in,
+            "markers_to_target": self.markers_out,
+            "enhanced": self.enhanced,
+            "peer_to_peer": self.peer_to_peer,
+            "atomics": self.atomics,
+            "immediate_data": self.immediate,
+            "notes": self.notes,
+        });
+        object.insert("facts".into(), facts);
     }
 
-    /// Nothing failed, and the target is still there.
-    pub fn succeeded(&self) -> bool {
-        self.lost.is_none() && self.failures().next().is_none()
+    fn preface(&self) -> String {
+        let role = if self.initiator {
+            "Initiator"
+        } else {
+            "Responder"
+        };
+        format!("The target was the {role}.")
     }
 
-    /// How many entries have an outcome that satisfies `wanted`.
-    pub fn count(&self, wanted: impl Fn(&Outcome) -> bool) -> usize {
-        self.entries
-            .iter()
-            .filter(|entry| wanted(&entry.outcome))
-            .count()
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn rule(&self, row: &str) -> Option<String> {
+        let found = rows::all().find(|known| known.id == row);
+        found.map(|row| row.rule.to_owned())
     }
 }
 
@@ -139,15 +103,17 @@ pub fn run(
             format!("no connection can be made: expected {expected}, saw {seen}")
         }
     })?;
+    let initiator = bench.target_is_initiator();
     let mut run = Run {
         target,
-        initiator: bench.target_is_initiator(),
-        facts: bench.facts.clone(),
+        facts: Facts {
+            initiator,
+            ..bench.facts.clone()
+        },
         strict: selection.strict,
         entries: Vec::new(),
         lost: None,
     };
-    let initiator = run.initiator;
     for check in checks::all().filter(|check| check.is_about(initiator) && selection.takes(check)) {
         let entry = one(bench, check, selection);
         let ran = !matches!(entry.outcome, Outcome::Skip(_));
@@ -171,7 +137,7 @@ pub fn run(
 /// Makes one check.
 fn one(bench: &mut Bench, check: &'static Check, selection: &Selection) -> Entry {
     let entry = |outcome, took| Entry {
-        check,
+        check: check.about(),
         outcome,
         took,
     };
@@ -193,35 +159,10 @@ fn one(bench: &mut Bench, check: &'static Check, selection: &Selection) -> Entry
     let began = Instant::now();
     let verdict = (check.run)(bench);
     let took = began.elapsed();
-    let outcome = match (verdict, known) {
-        (Ok(_), Some(known)) if known.intermittent.is_none() => Outcome::Mended(known.words()),
-        (Ok(Pass::Right), _) => Outcome::Pass,
-        (Ok(Pass::Weak(why)), _) => Outcome::Weak(why),
-        (Err(Stop::Skip(why)), _) => Outcome::Skip(why),
-        (Err(stop), known) => {
-            let failure = failure(stop, bench.log.take());
-            match known {
-                Some(known) => Outcome::Known(failure, known.words()),
-                None => Outcome::Fail(failure),
-            }
-        }
-    };
+    let outcome = Outcome::judge(verdict, known, |stop| {
+        Failure::of(stop, "a connection to make the check on", bench.log.take())
+    });
     entry(outcome, took)
-}
-
-fn failure(stop: Stop, wire: Vec<String>) -> Failure {
-    match stop {
-        Stop::Fail { expected, seen } => Failure {
-            expected,
-            seen,
-            wire,
-        },
-        Stop::Broken(why) | Stop::Skip(why) => Failure {
-            expected: "a connection to make the check on".to_owned(),
-            seen: why,
-            wire,
-        },
-    }
 }
 
 /// A new connection works: the target has survived what was done to it. One that restarts its server gets some time.

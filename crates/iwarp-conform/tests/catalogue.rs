@@ -80,7 +80,7 @@ fn the_page_is_up_to_date() {
         .split_once("<!-- generated from here on -->\n\n")
         .unwrap();
     assert!(
-        generated == report::markdown(),
+        generated == report::page(),
         "write what `nd wire-conform --list --format markdown` prints behind the mark in {}",
         page.display()
     );

@@ -17,8 +17,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // The driver knows no type of NetworkDirect: another face will stand on it.
     ("iwarp-io", &["iwarp", "iwarp-mem", "rdma-buffer"]),
     ("softnd", &["iwarp-io", "netdirect"]),
+    ("conform-report", &[]),
     // An encoder of its own: a mistake of the engine cannot hide in both ends.
-    ("iwarp-conform", &[]),
+    ("iwarp-conform", &["conform-report"]),
     ("nd", &["iwarp-conform", "netdirect", "softnd"]),
     ("softnd-tests", &["iwarp-conform", "netdirect", "softnd"]),
     (

@@ -3,9 +3,9 @@
 pub(super) use crate::bench::Bench;
 pub(super) use crate::check::{Check, Need, Section, check};
 pub(super) use crate::conn::{Conn, Seen};
-pub(super) use crate::outcome::{Pass, Step, Stop, Verdict, ensure, fail};
 pub(super) use crate::service::{Answer, Command, Region, RegionKind, Report};
 pub(super) use crate::wire::{AtomicRequest, ReadRequest, Segment, opcode};
+pub(super) use conform_report::{Pass, Step, Stop, Verdict, ensure, fail};
 
 /// What a region holds from some place on, asked for on a connection of its own.
 pub(super) fn peek(bench: &mut Bench, region: u16, offset: u64, length: u16) -> Step<Vec<u8>> {

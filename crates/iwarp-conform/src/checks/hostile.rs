@@ -6,8 +6,8 @@ use super::common::{Check, Need, Pass, Section, Verdict, check, fail};
 use crate::bench::Bench;
 use crate::conn::{Conn, Seen, describe};
 use crate::judge::{Ending, ending};
-use crate::outcome::Step;
 use crate::wire::{Fpdu, Segment, StartFrame, flag, hex};
+use conform_report::Step;
 
 const S: Section = Section::Hostile;
 

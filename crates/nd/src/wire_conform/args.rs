@@ -35,7 +35,7 @@ pub(crate) struct Suite {
     #[arg(long, value_name = "ADDR", conflicts_with = "target")]
     pub(crate) listen: Option<String>,
 
-    /// Only these checks, by name or row or the beginning of either, such as MPA-021 or RDMAP (may be repeated)
+    /// Only these checks, by family, row or name or the beginning of the latter, such as RDMAP or MPA-021 (may be repeated)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
@@ -116,7 +116,7 @@ pub(crate) enum Format {
     Junit,
     /// One page that needs no other file
     Html,
-    /// With --list: the tables of the documentation
+    /// Tables of Markdown; with --list those of the documentation
     Markdown,
 }
 

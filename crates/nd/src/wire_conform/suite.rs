@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 
-use iwarp_conform::{Bench, Deviations, Limits, Section, Selection, Wants, report};
+use iwarp_conform::{Bench, Deviations, Limits, Selection, Wants, report};
 
 use super::args::{Format, Suite, Switch};
 use crate::errors::{Failure, Result};
@@ -19,19 +19,13 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
         list(args, &selection)?;
         return Ok(true);
     }
-    if args.format == Format::Markdown {
-        return Err(Failure::new(
-            "the format markdown is for --list only",
-            "use text, json, junit or html for a report",
-        ));
-    }
     let (mut bench, target) = bench(args)?;
     let paint = if output::colours_wanted() {
         report::Paint::on()
     } else {
         report::Paint::off()
     };
-    let mut section: Option<Section> = None;
+    let mut section: Option<&str> = None;
     let mut broken = None;
     let found = iwarp_conform::run(&mut bench, target, &selection, |entry| {
         if args.format != Format::Text || broken.is_some() {
@@ -54,10 +48,11 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
         return Err(failure);
     }
     match args.format {
-        Format::Text | Format::Markdown => write(&report::summary(&found, paint))?,
+        Format::Text => write(&report::summary(&found, paint))?,
         Format::Json => write(&report::json(&found))?,
         Format::Junit => write(&report::junit(&found))?,
         Format::Html => write(&report::html(&found))?,
+        Format::Markdown => write(&report::markdown(&found))?,
     }
     Ok(found.succeeded())
 }
@@ -71,7 +66,7 @@ fn write(text: &str) -> Result<()> {
 
 fn list(args: &Suite, selection: &Selection) -> Result<()> {
     match args.format {
-        Format::Markdown => write(&report::markdown()),
+        Format::Markdown => write(&report::page()),
         Format::Text => write(&report::list(
             iwarp_conform::checks().filter(|check| selection.takes(check)),
         )),

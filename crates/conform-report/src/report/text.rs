@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::words::{remark, word};
-use crate::check::{Level, Section};
-use crate::run::{Entry, Outcome, Run};
+use crate::about::Level;
+use crate::outcome::Outcome;
+use crate::run::{Entry, Run, Suite};
 
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +34,8 @@ impl Paint {
 }
 
 /// What stands above a section's checks.
-pub fn header(section: Section, paint: Paint) -> String {
-    format!("\n{}\n", paint.code("1", section.title()))
+pub fn header(section: &str, paint: Paint) -> String {
+    format!("\n{}\n", paint.code("1", section))
 }
 
 /// One check: mark, name, rule, and what was wrong.
@@ -59,8 +60,8 @@ pub fn line(entry: &Entry, paint: Paint) -> String {
             // Writing to a String cannot fail.
             let _ = writeln!(out, "{indent}expected  {}", failure.expected);
             let _ = writeln!(out, "{indent}saw       {}", failure.seen);
-            for wire in &failure.wire {
-                let _ = writeln!(out, "{indent}{}", paint.code("2", wire));
+            for event in &failure.trace {
+                let _ = writeln!(out, "{indent}{}", paint.code("2", event));
             }
         }
         Outcome::Pass => {}
@@ -71,10 +72,54 @@ pub fn line(entry: &Entry, paint: Paint) -> String {
     out
 }
 
+/// How many checks of each section came out how, a line for each section.
+pub fn matrix<F>(run: &Run<F>, paint: Paint) -> String {
+    let heads = ["checks", "passed", "failed", "known", "skipped"];
+    let mut sections: Vec<(&str, [usize; 5])> = Vec::new();
+    for entry in &run.entries {
+        let section = entry.check.section;
+        let at = sections.iter().position(|(name, _)| *name == section);
+        let at = at.unwrap_or_else(|| {
+            sections.push((section, [0; 5]));
+            sections.len() - 1
+        });
+        let column = match &entry.outcome {
+            Outcome::Fail(_) => 2,
+            Outcome::Known(..) => 3,
+            Outcome::Skip(_) => 4,
+            Outcome::Pass | Outcome::Weak(_) | Outcome::Mended(_) => 1,
+        };
+        sections[at].1[0] += 1;
+        sections[at].1[column] += 1;
+    }
+    let width = sections.iter().map(|(name, _)| name.chars().count()).max();
+    let width = width.unwrap_or(0);
+    let mut out = format!("\n{:width$}", "");
+    for head in heads {
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(out, "  {head:>7}");
+    }
+    out.push('\n');
+    for (name, counts) in sections {
+        let _ = write!(out, "{name:width$}");
+        for (column, count) in counts.into_iter().enumerate() {
+            let shown = match (column, count) {
+                (1.., 0) => format!("{:>7}", ""),
+                _ => format!("{count:>7}"),
+            };
+            let code = ["0", "32", "31;1", "36", "2"][column];
+            let _ = write!(out, "  {}", paint.code(code, &shown));
+        }
+        out.truncate(out.trim_end_matches(' ').len());
+        out.push('\n');
+    }
+    out
+}
+
 /// How many of what, and whether that is well.
-pub fn summary(run: &Run, paint: Paint) -> String {
+pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
     let mut out = String::from("\n");
-    for note in &run.facts.notes {
+    for note in run.facts.notes() {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "note: {note}");
     }
@@ -95,7 +140,7 @@ pub fn summary(run: &Run, paint: Paint) -> String {
             (Outcome::Fail(_), Level::Must) => "failed",
             (Outcome::Pass, _) => "passed",
             (Outcome::Skip(_), _) => "skipped",
-            (other, _) => word(other),
+            (other, _) => word::<F>(other),
         };
         match counts.iter_mut().find(|(word, _)| *word == counted) {
             Some((_, count)) => *count += 1,
@@ -118,7 +163,7 @@ pub fn summary(run: &Run, paint: Paint) -> String {
 }
 
 /// The whole report.
-pub fn text(run: &Run, paint: Paint) -> String {
+pub fn text<F: Suite>(run: &Run<F>, paint: Paint) -> String {
     let mut out = String::new();
     let mut section = None;
     for entry in &run.entries {

@@ -1,15 +1,16 @@
 //! Words that several reports use.
 
-use crate::run::Outcome;
+use crate::outcome::Outcome;
+use crate::run::Suite;
 
 /// The outcome in one word.
-pub(super) fn word(outcome: &Outcome) -> &'static str {
+pub(super) fn word<F: Suite>(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Pass => "pass",
         Outcome::Weak(_) => "weak",
         Outcome::Fail(_) => "fail",
         Outcome::Known(..) => "known",
-        Outcome::Mended(_) => "no longer deviates",
+        Outcome::Mended(_) => F::MENDED,
         Outcome::Skip(_) => "skip",
     }
 }

@@ -1,0 +1,21 @@
+//! What the conformance suites share: how a check can end, what is known of a peer, and reports for people and programs.
+//!
+//! A suite has checks of its own, each of which describes itself as an [`About`]. The suite makes an [`Entry`] of each check
+//! that it ran and collects them in a [`Run`]; [`report`] writes the run as text, JSON, JUnit XML, HTML or Markdown. What
+//! differs between suites is the trait [`Suite`].
+//!
+//! This crate makes no check and knows no protocol.
+
+#![forbid(unsafe_code)]
+
+mod about;
+mod deviations;
+mod outcome;
+pub mod report;
+pub mod rows;
+mod run;
+
+pub use about::{About, Level};
+pub use deviations::{Deviation, Deviations, Known};
+pub use outcome::{Failure, Outcome, Pass, Step, Stop, Verdict, ensure, fail};
+pub use run::{Entry, Run, Suite};

@@ -1,0 +1,112 @@
+//! What a run of a suite found.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::about::{About, Level};
+use crate::deviations::Deviation;
+use crate::outcome::{Failure, Outcome, Pass, Stop, Verdict};
+
+/// One check with its outcome.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The check.
+    pub check: About,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What a whole run found.
+#[derive(Clone, Debug)]
+pub struct Run<F> {
+    /// Who was checked, in words.
+    pub target: String,
+    /// What is known of the target.
+    pub facts: F,
+    /// A failing SHOULD counts.
+    pub strict: bool,
+    /// The checks, in their order.
+    pub entries: Vec<Entry>,
+    /// The target was gone: nothing ran behind this.
+    pub lost: Option<String>,
+}
+
+/// What reports of one suite have of their own. Implemented by what the suite knows of a target.
+pub trait Suite {
+    /// What stands before the target in headings: `Wire conformance of`.
+    const TITLE: &'static str;
+    /// The key under which JSON has the trace of a failure.
+    const TRACE: &'static str;
+    /// The key under which JSON has what there is to say of an outcome.
+    const REMARK: &'static str;
+    /// Whether JSON has this key also where there is nothing to say.
+    const REMARK_ALWAYS: bool;
+    /// The word for a check that passed though the target is known for something else.
+    const MENDED: &'static str;
+
+    /// Adds the keys that JSON has in the object of the run, beside those of all suites.
+    fn head(&self, target: &str, object: &mut Map<String, Value>);
+
+    /// A sentence that stands above the report, or nothing.
+    fn preface(&self) -> String;
+
+    /// What else is to be said of the target.
+    fn notes(&self) -> &[String];
+
+    /// What the catalogue says in this row.
+    fn rule(&self, row: &str) -> Option<String>;
+}
+
+impl Entry {
+    /// Whether the outcome makes the run a failure.
+    pub fn counts(&self, strict: bool) -> bool {
+        match self.outcome {
+            Outcome::Fail(_) => strict || self.check.level == Level::Must,
+            Outcome::Weak(_) => strict,
+            Outcome::Pass | Outcome::Known(..) | Outcome::Mended(_) | Outcome::Skip(_) => false,
+        }
+    }
+}
+
+impl Outcome {
+    /// Weighs how a check ended against what is known of the peer. `failure` makes the failure of what stopped it.
+    pub fn judge(
+        verdict: Verdict,
+        known: Option<&Deviation>,
+        failure: impl FnOnce(Stop) -> Failure,
+    ) -> Self {
+        match (verdict, known) {
+            (Ok(_), Some(known)) if known.intermittent.is_none() => Self::Mended(known.words()),
+            (Ok(Pass::Right), _) => Self::Pass,
+            (Ok(Pass::Weak(why)), _) => Self::Weak(why),
+            (Err(Stop::Skip(why)), _) => Self::Skip(why),
+            (Err(stop), Some(known)) => Self::Known(failure(stop), known.words()),
+            (Err(stop), None) => Self::Fail(failure(stop)),
+        }
+    }
+}
+
+impl<F> Run<F> {
+    /// Checks that failed, those known not counted.
+    pub fn failures(&self) -> impl Iterator<Item = &Entry> {
+        self.entries
+            .iter()
+            .filter(|entry| entry.counts(self.strict))
+    }
+
+    /// Nothing failed, and the target is still there.
+    pub fn succeeded(&self) -> bool {
+        self.lost.is_none() && self.failures().next().is_none()
+    }
+
+    /// How many entries have an outcome that satisfies `wanted`.
+    pub fn count(&self, wanted: impl Fn(&Outcome) -> bool) -> usize {
+        self.entries
+            .iter()
+            .filter(|entry| wanted(&entry.outcome))
+            .count()
+    }
+}
