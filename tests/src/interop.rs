@@ -258,7 +258,7 @@ impl Report<'_> {
         let fpdus: usize = self.fpdus.values().sum();
         let _ = writeln!(
             page,
-            "\n{passed} of {} cases passed, in {} s with the start of the guest; tshark dissected {fpdus} FPDUs of theirs \
+            "\n{passed} of {} cases passed, in {} s, the start of the guest included. tshark dissected their {fpdus} FPDUs \
              without a fault.",
             self.cases.len(),
             self.time.as_secs()
@@ -266,7 +266,7 @@ impl Report<'_> {
         for section in &SECTIONS {
             self.section(&mut page, section);
         }
-        page.push_str("\n| what siw does otherwise | |\n|---|---|\n");
+        page.push_str("\n| check | what siw does |\n|---|---|\n");
         for deviation in &self.deviations.deviation {
             let mut notes = String::new();
             match deviation.when.get("crc").and_then(|crc| crc.as_str()) {
@@ -275,7 +275,7 @@ impl Report<'_> {
                 _ => {}
             }
             if let Some(why) = &deviation.intermittent {
-                let _ = write!(notes, "; comes and goes: {why}");
+                let _ = write!(notes, "; not in every run, because {why}");
             }
             let _ = writeln!(
                 page,
@@ -331,21 +331,24 @@ struct Section {
 const INTRODUCTION: &str = "\
 # Interoperation with the kernel's siw
 
-Written by the test `siw` of the package `softnd-tests`, which boots a guest and lets softnd talk to the soft-iWARP
-driver of the Linux kernel over TCP: programs of other projects, unchanged, on one side, softnd on the other. All
-traffic is captured and dissected by tshark: each connection has to begin with an MPA Request and Reply, every FPDU to
-be dissected, every CRC to be good where CRC is on, messages to be as many as the case needs, and a Terminate to be
-there only where the case provokes it.
+The test `siw` of the package `softnd-tests` writes this page. It boots a guest, in which softnd talks over TCP to the soft-iWARP
+driver of the Linux kernel. On the side of the driver run unchanged programs of other projects. tshark captures and dissects all
+traffic. A case passes only if
+
+- each connection begins with an MPA Request and Reply,
+- every FPDU can be dissected, and every CRC is good where CRC is on,
+- there are as many messages as the case needs,
+- there is a Terminate only where the case provokes one.
 
 To repeat it, on Debian 12 as root:
 
 ```sh
 tests/interop/guest/make        # once
-cargo make interop              # and SOFTND_REPORT=1 cargo make interop, to write this page anew
+cargo make interop              # SOFTND_REPORT=1 cargo make interop also rewrites this page
 ```
 
-Speeds are those of a machine with two emulated processors, which took turns with other work: they show that data moved
-and that the other program could measure it, no more. [Performance](performance.md) has those that count.
+The speeds come from a machine with two emulated processors, which did other work at the same time. They show only that data moved
+and that the other program could measure the speed. [Performance](performance.md) has the figures to compare.
 
 ";
 
@@ -353,44 +356,44 @@ const SECTIONS: [Section; 5] = [
     Section {
         title: "rping",
         text: "\
-`nd rping` as client and as server, with `rping` of rdma-core on siw: 100 pings each, every octet compared by both
-sides. `p2p` is siw's `peer_to_peer`, `crc-on` its `mpa_crc_required` where it is the client; sizes end where rping's do,
-one octet below 64 KiB.",
+`nd rping` runs as client and as server, with `rping` of rdma-core on siw as the other side. Each case has 100 pings, and both sides
+compare every octet. `p2p` is siw's option `peer_to_peer`. `crc-on` is its option `mpa_crc_required` where siw is the client. The
+largest size is that of rping, one octet below 64 KiB.",
         prefixes: &["nd-rping-client/", "nd-rping-server/"],
         figure: " time |",
     },
     Section {
         title: "perftest",
         text: "\
-`nd perftest` as client and as server, with the six programs of perftest on siw, 100 messages each. The figure is
-perftest's own (of bandwidth the average, of latency the typical value); but a server of `ib_read_lat` measures nothing,
-so that there it is nd's. `ib_write_lat` as the client on siw without `peer_to_peer` is not possible: its server writes
-first, and RFC 5044 section 7.1.2 forbids that before the client has said something.",
+`nd perftest` runs as client and as server, with the six programs of perftest on siw as the other side. Each case has 100 messages.
+The figure is perftest's: the average bandwidth or the typical latency. A server of `ib_read_lat` measures nothing, so there the
+figure is nd's. There is no case with `ib_write_lat` as the client on siw without `peer_to_peer`, because its server writes first.
+RFC 5044 section 7.1.2 forbids this before the client has sent something.",
         prefixes: &["nd-perftest-client/", "nd-perftest-server/"],
         figure: " figure |",
     },
     Section {
         title: "softnd connects, rping listens",
-        text: "Also what rping never does: accesses that the other side has to refuse.",
+        text: "These cases also provoke what rping never does: accesses that the other side has to refuse.",
         prefixes: &["softnd-connects/"],
         figure: "",
     },
     Section {
         title: "rping connects, softnd listens",
-        text: "The same the other way round, with CRC asked for by one side only, rejections and early ends.",
+        text: "These are the same cases in the other direction. Further cases have CRC asked for by one side only, rejections and early ends.",
         prefixes: &["siw-connects/"],
         figure: "",
     },
     Section {
         title: "The conformance suite, siw as the target",
         text: "\
-`nd wire-conform` against siw as MPA Responder, with a small verbs program that speaks the Send protocol of
-[the suite](wire-conformance.md) as the application (`tests/interop/guest/siw_target.c`). What fails has to be what
-`crates/iwarp-conform/deviations/siw-6.1.toml` knows of siw, and all of that has to be seen; it is listed below. The last case
-is about what takes the target's listener away, and passes when it does. Captures of the suite are dissected, but most of what
-the suite sends is wrong on purpose, so that Wireshark's remarks are not judged. The suite ends connections as soon as the Reply
-is there, which this kernel does not survive on two processors (a `BUG` in `cm_work_handler`): siw meets it on one, and the
-last case, which needs two, in a guest of its own.",
+`nd wire-conform` runs against siw as MPA Responder. The application on siw is a small verbs program that speaks the Send protocol
+of [the suite](wire-conformance.md) (`tests/interop/guest/siw_target.c`). The checks that fail have to be exactly those that
+`crates/iwarp-conform/deviations/siw-6.1.toml` lists for siw; the table below shows this list. The last case provokes the loss of the
+target's listener, and passes when the listener is lost. tshark dissects the captures of the suite, but its remarks are not judged,
+because most of what the suite sends is wrong on purpose. The suite ends connections as soon as it has the Reply. This kernel crashes
+then if it has two processors (a `BUG` in `cm_work_handler`). The guest therefore has one processor, and the last case, which needs
+two, runs in a guest of its own.",
         prefixes: &[CONFORMANCE],
         figure: " checks |",
     },
