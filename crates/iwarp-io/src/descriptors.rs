@@ -1,6 +1,7 @@
-//! Descriptors as something that runs out: how many there may be, and who waits for one.
+//! Shortage of descriptors: how many the process may have, and who waits for one.
 //!
-//! The limit is the process's, and so is the list of those who wait, whatever adapter they belong to.
+//! The limit holds for the process. The list of waiters is therefore one for the process too, whatever adapters they belong
+//! to.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Somebody who could go on with one more descriptor.
+/// Something that can go on once it gets one more descriptor.
 pub trait Starved: Send + Sync {
-    /// A descriptor may be free. Called with any lock held, so that it takes none but those of timers.
+    /// Called when a descriptor may be free. The caller may hold any lock, so the implementation takes no locks but those
+    /// of timers.
     fn descriptor_freed(&self);
 }
 
@@ -18,14 +20,14 @@ static WAITING: Mutex<Vec<Weak<dyn Starved>>> = Mutex::new(Vec::new());
 /// The list is not empty.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// What macOS allows a process at most, whatever it says the maximum is (`OPEN_MAX`).
+/// The largest limit that macOS accepts for a process, whatever maximum it reports (`OPEN_MAX`).
 const MOST: Option<u64> = if cfg!(target_vendor = "apple") {
     Some(10_240)
 } else {
     None
 };
 
-/// Every connected queue pair has a descriptor: allows the process as many as it may allow itself.
+/// Raises the process's soft limit of descriptors to the hard limit, because every connected queue pair has a descriptor.
 pub fn allow() {
     let mut limit = getrlimit(Resource::Nofile);
     let maximum = limit.maximum.into_iter().chain(MOST).min();
@@ -46,7 +48,7 @@ pub fn limit() -> usize {
     })
 }
 
-/// Has `starved` told once, when the next of our sockets has been closed.
+/// Notifies `starved` once, when the next of our sockets has been closed.
 pub fn wait(starved: Weak<dyn Starved>) {
     let mut waiting = WAITING.lock();
     waiting.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&starved));
@@ -54,7 +56,8 @@ pub fn wait(starved: Weak<dyn Starved>) {
     ANY.store(true, Ordering::SeqCst);
 }
 
-/// Belongs behind a socket in its structure: says that it was closed, when it was.
+/// Tells the waiters that a socket was closed. A structure has this field behind its socket, so that the socket is dropped
+/// first.
 #[derive(Debug)]
 pub struct Freed;
 
@@ -73,7 +76,7 @@ fn tell() {
         ANY.store(false, Ordering::SeqCst);
         std::mem::take(&mut *waiting)
     };
-    // Without the lock: the last reference to one of them may be the one that is made here.
+    // The lock is not held here, because the reference made here may be the last one to a waiter.
     for starved in waiting {
         if let Some(starved) = starved.upgrade() {
             starved.descriptor_freed();

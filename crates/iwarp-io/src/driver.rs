@@ -1,4 +1,4 @@
-//! What drives all connections of one adapter: its transport, its clock, its deadlines, and the threads that make progress.
+//! The driver of all connections of one adapter: transport, clock, deadlines, and the threads that make progress.
 
 use std::io;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! What an adapter lives in: the system, with its clock and descriptors, or a simulated world.
+//! The environment of an adapter: the system, with its clock and descriptors, or a simulated world.
 
 use std::io;
 use std::time::Instant;
@@ -31,7 +31,7 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// Those of the system, when it has no descriptors or memory left; of [`Set::of_system`].
+    /// Those of [`Set::of_system`], and those of the system when it has no descriptors or memory left.
     pub fn set(&self) -> io::Result<Set> {
         Ok(match self {
             Self::System => Set::of_system()?,
@@ -39,7 +39,7 @@ impl Environment {
         })
     }
 
-    /// A random number: one that nobody can tell beforehand, or, in a simulated world, one that follows from its seed.
+    /// A random number: one that nobody can predict, or, in a simulated world, one that follows from its seed.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Environment {
         }
     }
 
-    /// The simulated world, if it is one.
+    /// The simulated world, if the environment is one.
     pub fn world(&self) -> Option<&World> {
         match self {
             Self::System => None,
@@ -59,8 +59,8 @@ impl Environment {
         }
     }
 
-    /// Called by a poll that has found nothing. In a simulated world the next thing happens then: nobody else moves its
-    /// clock.
+    /// Called by a poll that has found nothing. In a simulated world the next event happens then, because nobody else moves
+    /// the world's clock.
     #[inline]
     pub fn polled_in_vain(&self) {
         if let Self::Sim(world) = self {

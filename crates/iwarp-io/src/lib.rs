@@ -1,8 +1,9 @@
-//! What an iWARP connection runs on, apart from the engine and from any face of it.
+//! The driver of iWARP connections: everything between the engine and the interface that applications use.
 //!
-//! [`transport`] has the streams: over TCP, or in a simulated network on a virtual clock ([`transport::sim`]), which runs the same way
-//! for the same seed. [`progress`] decides which thread drives which streams, [`endpoint`] reads and sends for one connection,
-//! [`capture`] records what streams carry, and [`faults`] says what is to go wrong. An adapter's [`environment`] gives it its clock.
+//! [`transport`] has the streams: over TCP, or in a simulated network with a virtual clock ([`transport::sim`]). A
+//! simulation runs the same way for the same seed. [`progress`] decides which thread drives which streams, [`endpoint`]
+//! reads and sends for one connection, [`capture`] records what streams carry, and [`faults`] says what is to go wrong. An
+//! adapter's [`environment`] gives it its clock.
 #![forbid(unsafe_code)]
 
 pub mod capture;

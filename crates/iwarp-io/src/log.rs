@@ -1,15 +1,15 @@
-//! Log lines that a peer, or a shortage, can provoke again and again: one per cause and minute, with a count of the
-//! others.
+//! Limits the log lines that a peer, or a shortage, can provoke again and again: one line per cause and minute, with a
+//! count of the lines left out.
 //!
-//! A cause is a place in the code: where [`limited!`] stands. Lines of level debug are not limited, because whoever asks
-//! for them wants them all; nor are those that each need a call of the local client.
+//! A cause is a place in the code, where [`limited!`] stands. Lines of level debug are not limited, because whoever asks
+//! for these lines wants all of them. Lines that each need a call of the local client are not limited either.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The time for which a line speaks.
+/// The time after a line in which its cause writes no other line.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// One cause of log lines.
@@ -30,7 +30,7 @@ impl Cause {
         }))
     }
 
-    /// Whether a line may be written now; the answer is how many were left out since the last one, if any.
+    /// Whether a line may be written now, and if so, how many lines were left out since the last one.
     pub fn line(&self, now: Instant) -> Option<Option<NonZeroU64>> {
         let mut state = self.0.lock();
         let recent = |written| now.saturating_duration_since(written) < QUIET;
@@ -44,7 +44,7 @@ impl Cause {
 }
 
 /// Writes a log line of the level named first, unless this place has written one within the last minute. The field
-/// `left_out` of the next line tells how many were not written.
+/// `left_out` of the next line is the number of lines that were not written.
 #[macro_export]
 macro_rules! limited {
     ($level:ident, $($line:tt)+) => {{

@@ -11,7 +11,7 @@ pub struct SocketBuffer {
 }
 
 impl SocketBuffer {
-    /// No octets, and room for so many. Room that nobody writes to costs no memory.
+    /// An empty buffer with room for so many octets. Room that nobody writes to costs no memory.
     pub fn with_capacity(octets: usize) -> Self {
         let mut bytes: Vec<u8> = Vec::with_capacity(octets + Buffer::PAGE - 1);
         let from = Buffer::to_page_offset(bytes.as_ptr().addr());
@@ -19,7 +19,7 @@ impl SocketBuffer {
         Self { bytes, from }
     }
 
-    /// So many octets, all zero.
+    /// A buffer of so many octets, all zero.
     pub fn zeroed(octets: usize) -> Self {
         let mut bytes = vec![0; octets + Buffer::PAGE - 1];
         let from = Buffer::to_page_offset(bytes.as_ptr().addr());
@@ -27,17 +27,17 @@ impl SocketBuffer {
         Self { bytes, from }
     }
 
-    /// What it holds.
+    /// The octets of the buffer.
     pub fn octets(&self) -> &[u8] {
         &self.bytes[self.from..]
     }
 
-    /// What it holds, to be changed.
+    /// The octets of the buffer, to be changed.
     pub fn octets_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.from..]
     }
 
-    /// Holds these octets instead of those before, in the same memory if there is room.
+    /// Replaces the octets of the buffer, in the same memory if there is room.
     pub fn set(&mut self, octets: &[u8]) {
         if self.bytes.capacity() - self.from < octets.len() {
             *self = Self::with_capacity(octets.len());

@@ -13,10 +13,10 @@ mod imp {
     };
     pub use std::thread::yield_now;
 
-    /// Between unlocking and a sequentially consistent load of what others leave behind who found the lock taken: has the
-    /// load come after. Processors keep that order by themselves: x86 because unlocking is a locked instruction, ARM because
-    /// a load-acquire waits for the store-release before it, others because such a load begins with a fence. The
-    /// language's rules do not promise it, and a fence would cost every poll some 10 ns.
+    /// Orders an unlocking before a sequentially consistent load that follows. The load reads what threads left behind that
+    /// found the lock taken. Processors keep this order by themselves: x86 because unlocking is a locked instruction, ARM
+    /// because a load-acquire waits for the store-release before it, others because such a load begins with a fence. The
+    /// language's rules do not promise this order. A fence would promise it, but would cost every poll some 10 ns.
     #[inline]
     pub fn after_unlocking() {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -29,8 +29,8 @@ mod imp {
     pub use loom::sync::atomic::{Ordering, fence};
     pub use loom::thread::yield_now;
 
-    /// An atomic of loom's. Its sequentially consistent writes are followed by a fence, since loom knows no other total order
-    /// than that of fences, and stores among them are exchanges, since loom may place a store before an exchange that has
+    /// An atomic of loom. A fence follows its sequentially consistent writes, because loom has a total order of fences
+    /// only. Its sequentially consistent stores are exchanges, because loom may place a store before an exchange that has
     /// not seen it.
     macro_rules! atomic {
         ($name:ident, $value:ty) => {
@@ -110,7 +110,7 @@ mod imp {
         };
     }
 
-    /// Loom knows the language's rules alone.
+    /// Loom models only the rules of the language, so this needs a fence.
     pub fn after_unlocking() {
         fence(Ordering::SeqCst);
     }

@@ -1,6 +1,6 @@
-//! Where one direction of a stream is cut: at the ends of start-up frames (RFC 5044 §7.1) and FPDUs (RFC 5044 §4.4).
+//! Cuts one direction of a stream at the ends of start-up frames (RFC 5044 §7.1) and FPDUs (RFC 5044 §4.4).
 //!
-//! This reads lengths and nothing else; whether a frame is right is for the engine and the dissector to say.
+//! This module reads lengths and nothing else. The engine and the dissector judge whether a frame is right.
 
 use iwarp::mpa::{fpdu, marker};
 
@@ -8,23 +8,23 @@ use iwarp::mpa::{fpdu, marker};
 const STARTUP_HEADER: usize = 20;
 const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
 const REPLY_KEY: &[u8; 16] = b"MPA ID Rep Frame";
-/// M of the flags octet: its sender wants to receive markers.
+/// M of the flags octet: the sender of the frame wants to receive markers.
 const MARKERS: u8 = 0x80;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Startup,
     Fpdus,
-    /// Not MPA: cut anywhere.
+    /// The stream is not MPA, and may be cut anywhere.
     Unknown,
 }
 
-/// Collects one direction and gives it back in units.
+/// Collects the octets of one direction and gives them back in units.
 pub(super) struct Cutter {
     framing: Framing,
-    /// The other side asked for markers: what follows the start-up frame has them.
+    /// The other side asked for markers: the octets behind the start-up frame contain them.
     markers: bool,
     asks_for_markers: bool,
-    /// Octets of FPDUs and markers given out.
+    /// Octets of FPDUs and markers that were given out.
     position: u64,
     held: Vec<u8>,
     /// Octets of `held` that were given out.
@@ -57,7 +57,7 @@ impl Cutter {
         self.held.extend_from_slice(octets);
     }
 
-    /// The next whole start-up frame or FPDU; octets without framing as many as there are. Never empty.
+    /// The next whole start-up frame or FPDU. Of a stream without framing, all octets that are held. Never empty.
     pub(super) fn next_unit(&mut self) -> Option<&[u8]> {
         let rest = &self.held[self.taken..];
         if rest.is_empty() {
@@ -88,7 +88,7 @@ impl Cutter {
         Some(&self.held[from..self.taken])
     }
 
-    /// True once this direction's start-up frame asked for markers in the other one.
+    /// True once this direction's start-up frame has asked for markers in the other direction.
     pub(super) const fn asks_for_markers(&self) -> bool {
         self.asks_for_markers
     }
@@ -98,7 +98,7 @@ impl Cutter {
         self.markers = true;
     }
 
-    /// From here on the stream is given out as it comes, what is held first.
+    /// From here on the stream is given out as it comes, beginning with the octets that are held.
     pub(super) const fn give_up(&mut self) {
         self.framing = Framing::Unknown;
     }
@@ -108,7 +108,7 @@ enum Length {
     Known(usize),
     /// Too few octets to tell.
     Unknown,
-    /// These octets begin no such frame.
+    /// The octets are not the beginning of such a frame.
     Foreign,
 }
 

@@ -12,7 +12,7 @@ const IPV4_HEADER: u16 = 20;
 const IPV6_HEADER: u16 = 40;
 const TCP_HEADER: u16 = 20;
 const DONT_FRAGMENT: u16 = 0x4000;
-/// Announced in every segment. With `WINDOW_SCALE` it is 8 MiB, far more than a flow leaves unacknowledged.
+/// The window that every segment announces. With `WINDOW_SCALE` it is 8 MiB, far more than a flow leaves unacknowledged.
 const WINDOW: u16 = 0xFFFF;
 const WINDOW_SCALE: u8 = 7;
 /// Maximum segment size, four octets; no-operation; window scale, three octets (RFC 9293 §3.2, RFC 7323 §2.2).
@@ -36,13 +36,13 @@ impl Flags {
         self.0 & 0x02 != 0
     }
 
-    /// What the bits take of the sequence space: SYN and FIN one octet each (RFC 9293 §3.4).
+    /// How many octets of the sequence space the bits take: SYN and FIN one each (RFC 9293 §3.4).
     pub(super) const fn length(self) -> u32 {
         (self.0 & 0x03 != 0) as u32
     }
 }
 
-/// What changes from segment to segment.
+/// The fields that change from segment to segment.
 pub(super) struct Header {
     pub(super) side: Side,
     pub(super) flags: Flags,
@@ -158,7 +158,7 @@ fn ethernet(out: &mut Vec<u8>, source: &[u8], target: &[u8], ethertype: u16) {
     put_u16(out, ethertype);
 }
 
-/// A MAC address for an IP address: locally administered, its last four octets tell hosts apart.
+/// A MAC address for an IP address: a locally administered one, whose last four octets tell hosts apart.
 fn station(ip: &[u8]) -> [u8; 6] {
     let mut mac = [0x02, 0x6E, 0, 0, 0, 0]; // 0x6E: "n"
     for (at, octet) in ip.iter().enumerate() {
@@ -222,7 +222,7 @@ impl Ends {
     }
 }
 
-/// The Internet checksum, RFC 1071. Pieces must be of even length, but the last.
+/// The Internet checksum, RFC 1071. All pieces but the last must be of even length.
 #[derive(Default)]
 struct Checksum(u64);
 

@@ -4,13 +4,14 @@
 //! module wraps them into Ethernet, IP and TCP headers of its own making. Addresses, ports, octets, their order and the
 //! times are the real ones; sequence numbers, windows, acknowledgements and the cut into segments are synthesized.
 //!
-//! A stream is cut where its start-up frames and FPDUs end (RFC 5044 §4.4, §7.1), one of them per captured segment: the
-//! picture of a sender that keeps FPDUs aligned to segments (RFC 5044 §5.1). How the socket calls happened to cut the
-//! stream says nothing about the wire, and a dissector's heuristic overlooks an FPDU of which fewer than 20 octets begin
-//! a segment. Octets of a cut FPDU are held back until its rest has come, or until the stream ends; a marker between
-//! two FPDUs belongs to the second. A stream that is not MPA is written as it comes.
+//! Each captured segment holds one start-up frame or FPDU (RFC 5044 §4.4, §7.1), as if the sender kept FPDUs aligned to
+//! segments (RFC 5044 §5.1). The stream is not cut where the socket calls cut it, because their cuts say nothing about the
+//! wire, and because a dissector's heuristic overlooks an FPDU of which fewer than 20 octets begin a segment. Octets of an
+//! incomplete FPDU are held back until the rest of the FPDU has come, or until the stream ends. A marker between two FPDUs
+//! belongs to the second. A stream that is not MPA is written as it comes.
 //!
-//! Capturing costs a copy and a lock for the whole file; an adapter without capture has no [`Flow`] and pays nothing.
+//! Capturing costs a copy of all octets, and a lock for the whole file. An adapter without capture has no [`Flow`] and pays
+//! nothing.
 
 mod cut;
 mod frame;
@@ -48,12 +49,12 @@ pub enum FlowRole {
 
 /// A pcapng file (or any writer) that takes the frames of any number of [`Flow`]s.
 ///
-/// Cheap to clone; all clones write to the same file, from any thread. The file grows by whole blocks, so that it can be
-/// read while it is being written; what has been captured is in it after [`flush`](Self::flush), after a flow ended, and
-/// when the last clone and the last flow are gone.
+/// A `Capture` is cheap to clone. All clones write to the same file, from any thread. The file grows by whole blocks, so
+/// that it can be read while it is being written. Everything captured so far is in the file after [`flush`](Self::flush),
+/// after the end of a flow, and when the last clone and the last flow are gone.
 ///
-/// A failing writer never disturbs the streams: the first error ends the capture, is kept, and is what every later
-/// `flush` returns.
+/// A failing writer never disturbs the streams. The first error ends the capture, and every later `flush` returns this
+/// error.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -78,7 +79,7 @@ struct Shared {
     flows: AtomicU32,
 }
 
-/// Time of day that never runs backwards: Wireshark computes negative deltas otherwise.
+/// Time of day that never runs backwards, because Wireshark would show negative differences otherwise.
 struct Clock {
     /// Nanoseconds since 1970 at `started`.
     origin: u64,
@@ -103,10 +104,10 @@ impl Clock {
 }
 
 impl Capture {
-    /// Creates the file, or empties the one that is there, and writes the pcapng section header.
+    /// Creates the file, or empties an existing one, and writes the pcapng section header.
     ///
     /// # Errors
-    /// Whatever creating or writing the file gives.
+    /// The error of creating or writing the file.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::to_writer(File::create(path)?)
     }
@@ -116,7 +117,7 @@ impl Capture {
     /// The writer needs no buffer of its own.
     ///
     /// # Errors
-    /// What writing the section header gives.
+    /// The error of writing the section header.
     pub fn to_writer(writer: impl io::Write + Send + 'static) -> io::Result<Self> {
         let sink = Sink::new(Box::new(writer))?;
         Ok(Self {
@@ -130,8 +131,8 @@ impl Capture {
 
     /// Begins to capture one TCP connection. Nothing is written before [`Flow::opened`] or the first octets.
     pub fn flow(&self, local: SocketAddr, peer: SocketAddr, role: FlowRole) -> Flow {
-        // Initial sequence numbers differ from flow to flow, so that Wireshark tells two connections between the same
-        // ports apart. The factor is odd: 2^32 flows pass before one comes again.
+        // Initial sequence numbers differ from flow to flow, so that Wireshark tells two connections between the same ports
+        // apart. The factor is odd, so a number returns only after 2^32 flows.
         let serial = self.shared.flows.fetch_add(1, Ordering::Relaxed);
         let first = serial.wrapping_mul(0x9E37_79B1).wrapping_add(0x1000_0000);
         Flow {
@@ -147,7 +148,7 @@ impl Capture {
         }
     }
 
-    /// Hands everything captured so far to the writer.
+    /// Passes everything captured so far to the writer.
     ///
     /// # Errors
     /// The first error the writer ever gave; nothing was written after it.
@@ -167,9 +168,9 @@ impl fmt::Debug for Capture {
 
 /// One TCP connection in a [`Capture`].
 ///
-/// Every method only records; none fails. Calls that TCP rules out (octets of a side that has sent its FIN, anything
-/// after a reset) record nothing. Dropping a flow writes what it held back of a cut FPDU, but no FIN: a connection that
-/// is forgotten looks forgotten.
+/// The methods only record, and never fail. Calls that TCP rules out (octets of a side that has sent its FIN, anything
+/// after a reset) record nothing. Dropping a flow writes the octets of an incomplete FPDU that were held back, but no FIN,
+/// so that the capture shows a connection without an end.
 pub struct Flow {
     shared: Arc<Shared>,
     ends: Ends,
@@ -204,8 +205,8 @@ struct Half {
     cutter: Cutter,
 }
 
-/// How far the other side's acknowledgements may lag before one is written for itself: far below the window that the
-/// synthesized headers announce, or the dissector would call the window full.
+/// How far the other side's acknowledgements may lag before a segment is written for the acknowledgement alone. This is far
+/// below the window that the synthesized headers announce, so that the dissector does not call the window full.
 const ACKNOWLEDGE_EVERY: u32 = 256 << 10;
 
 impl Half {
@@ -229,38 +230,38 @@ impl State {
     }
 }
 
-/// The time of a simulated world, which began with the year 2000.
+/// The time in a simulated world, which begins with the year 2000.
 fn nanoseconds_in(world: &World) -> u64 {
     const BEGIN: u64 = 946_684_800_000_000_000;
     BEGIN.saturating_add(u64::try_from(world.time().as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl Flow {
-    /// Has the clock of a simulated world tell the times of this flow.
+    /// Takes the times of this flow from the clock of a simulated world.
     #[must_use]
     pub fn in_world(mut self, world: World) -> Self {
         self.world = Some(world);
         self
     }
 
-    /// The TCP connection is established: writes the three frames of its handshake.
+    /// Records that the TCP connection is established: writes the three frames of the handshake.
     ///
     /// A second call does nothing; the other methods imply the first.
     pub fn opened(&self) {
         self.open(&mut self.state.lock());
     }
 
-    /// The socket took these octets, one after the other.
+    /// Records octets that the socket took, in this order.
     pub fn sent(&self, octets: &[&[u8]]) {
         self.record(Side::Local, octets);
     }
 
-    /// The socket gave these octets.
+    /// Records octets that the socket gave.
     pub fn received(&self, octets: &[u8]) {
         self.record(Side::Peer, &[octets]);
     }
 
-    /// `by` has closed its direction: FIN, and the other side's acknowledgement.
+    /// Records that `by` has closed its direction: a FIN, and the other side's acknowledgement.
     pub fn closed(&self, by: Side) {
         let state = &mut *self.state.lock();
         self.open(state);
@@ -274,7 +275,7 @@ impl Flow {
         self.write_through();
     }
 
-    /// `by` has reset the connection: RST, the last frame of this flow.
+    /// Records that `by` has reset the connection: an RST, the last frame of this flow.
     pub fn reset(&self, by: Side) {
         let state = &mut *self.state.lock();
         self.open(state);
@@ -322,7 +323,7 @@ impl Flow {
         state.half(side).cutter = cutter;
     }
 
-    /// Writes what is held back of a cut frame, because nothing more will come.
+    /// Writes the octets of an incomplete frame that are held back, because nothing more will come.
     fn release(&self, state: &mut State, side: Side) {
         let mut cutter = std::mem::take(&mut state.half(side).cutter);
         cutter.give_up();
@@ -362,7 +363,7 @@ impl Flow {
         half.next = half.next.wrapping_add(length).wrapping_add(flags.length());
 
         let mut sink = self.shared.sink.lock();
-        // Read under the lock: blocks and their times have one order.
+        // The clock is read under the lock, so that blocks and their times have the same order.
         let now = match &self.world {
             Some(world) => nanoseconds_in(world),
             None => self.shared.clock.nanoseconds(),
@@ -372,9 +373,9 @@ impl Flow {
         });
     }
 
-    /// The end of a flow is worth a system call: whoever opens the file next sees it.
+    /// Spends a system call at the end of a flow, so that whoever opens the file next sees this end.
     fn write_through(&self) {
-        // The error is kept by the sink and returned by `Capture::flush`.
+        // The sink keeps the error, and `Capture::flush` returns it.
         let _ = self.shared.sink.lock().flush();
     }
 }

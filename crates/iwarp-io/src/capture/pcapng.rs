@@ -1,6 +1,6 @@
 //! The pcapng container: one section, one Ethernet interface, Enhanced Packet Blocks.
 //!
-//! Written after draft-ietf-opsawg-pcapng; little-endian on every machine.
+//! The format is that of draft-ietf-opsawg-pcapng, little-endian on every machine.
 
 use std::io;
 
@@ -22,18 +22,18 @@ const NANOSECONDS: u8 = 9;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// The writer is called when this much has gathered.
+/// How many octets gather before the writer is called.
 const WRITE_FROM: usize = 64 << 10;
 
 /// Blocks on their way into a writer.
 pub(super) struct Sink {
     writer: Box<dyn io::Write + Send>,
-    /// Whole blocks that the writer has not had yet.
+    /// Whole blocks that the writer has not got yet.
     blocks: Vec<u8>,
     failed: Option<Failure>,
 }
 
-/// `io::Error` is no `Clone`; this is what of it can be given out again and again.
+/// The parts of an `io::Error` that can be returned more than once, because `io::Error` is not `Clone`.
 struct Failure {
     os_error: Option<i32>,
     kind: io::ErrorKind,
@@ -127,7 +127,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error.
+        // Nobody is left to report an error to.
         let _ = self.flush();
     }
 }
@@ -197,7 +197,7 @@ fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// The upper half first: not the order of a little-endian 64-bit number.
+/// Writes the upper half first, unlike a little-endian 64-bit number.
 fn put_u64_halves(out: &mut Vec<u8>, value: u64) {
     let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
     out.extend_from_slice(&[e, f, g, h, a, b, c, d]);

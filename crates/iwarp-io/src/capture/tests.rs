@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{Capture, Flow, FlowRole, Side};
 
-/// A writer whose octets can be looked at.
+/// A writer whose octets a test can read.
 #[derive(Clone, Default)]
 struct Shelf(Arc<Mutex<Vec<u8>>>);
 
@@ -474,7 +474,7 @@ fn the_file_grows_by_whole_blocks_and_has_the_rest_after_drop() {
     assert_eq!(shelf.frames().len(), 7);
 }
 
-/// Takes so many octets, then the disk is full.
+/// A writer that takes so many octets and then fails, as a full disk does.
 struct Full(usize);
 
 impl Write for Full {
@@ -553,7 +553,7 @@ fn threads_share_one_file() {
     );
 }
 
-/// What every capture of one flow keeps to: numbers without gaps, nothing acknowledged that was not there.
+/// Checks what holds for every capture of one flow: numbers have no gaps, and nothing is acknowledged that was not sent.
 /// Returns the two streams.
 fn check_stream(frames: &[Frame]) -> [Vec<u8>; 2] {
     let mut next = [frames[0].sequence, frames[1].sequence];
