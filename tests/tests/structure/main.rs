@@ -18,7 +18,10 @@ fn root() -> PathBuf {
 /// The folders of the packages below `crates`.
 fn folders() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("crates")).unwrap();
-    let mut folders: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let folders = entries.map(|entry| entry.unwrap().path());
+    let mut folders: Vec<_> = folders
+        .filter(|folder| folder.join("Cargo.toml").is_file())
+        .collect();
     folders.sort();
     folders
 }
