@@ -9,6 +9,7 @@ pub mod dissect;
 pub mod guest;
 pub mod interop;
 pub mod nd;
+pub mod nd_rows;
 pub mod proxy;
 pub mod structure;
 pub mod tool;

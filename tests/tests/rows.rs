@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use softnd_tests::nd_rows::{self, GROUPS, MARK, Row, Unproven};
+
 /// The names that rows begin with, and the pages that explain them.
-const ND2: [&str; 17] = [
+const ND2: [&str; 18] = [
     "ADPT", "AMB", "CONN", "CQ", "DLL", "GEN", "INFO", "IW", "LSTN", "MR", "MW", "OVL", "PROV",
-    "QP", "RES", "SRQ", "TST",
+    "QP", "RES", "SGE", "SRQ", "TST",
 ];
 const WIRE: [&str; 8] = [
     "DDP", "MPA", "MPA2", "OPEN", "PEER", "RDMAP", "RDMAPX", "SEC",
@@ -100,12 +102,109 @@ fn each_is_explained(groups: &[&str], pages: &[&str]) {
 
 #[test]
 fn each_row_of_networkdirect_that_is_cited_is_explained() {
-    each_is_explained(&ND2, &["nd2-rows.md"]);
+    each_is_explained(&ND2, &["nd-conformance.md"]);
 }
 
 #[test]
 fn each_row_of_the_wire_that_is_cited_is_explained() {
     each_is_explained(&WIRE, &["wire-conformance.md", "wire-rows.md", "peers.md"]);
+}
+
+/// All rows of NetworkDirect, in the order of the catalogue.
+fn nd_rows() -> Vec<Row> {
+    let groups = GROUPS.iter();
+    groups
+        .flat_map(|(name, _)| nd_rows::group(&root(), name))
+        .collect()
+}
+
+#[test]
+fn rows_of_networkdirect_are_numbered_without_a_gap() {
+    for (name, _) in GROUPS {
+        assert!(ND2.contains(&name), "{name}");
+        for (at, row) in nd_rows::group(&root(), name).iter().enumerate() {
+            assert_eq!(row.id, format!("{name}-{:03}", at + 1));
+        }
+    }
+    let folder = root().join("crates/netdirect-conform/rows");
+    let mut found = Vec::new();
+    files(&folder, "toml", &mut found);
+    assert_eq!(found.len(), GROUPS.len(), "each file is a known group");
+    assert_eq!(nd_rows().len(), 833);
+}
+
+#[test]
+fn rows_of_networkdirect_say_who_does_what() {
+    /// A text that begins so leaves its subject to the row before.
+    const POINTERS: [&str; 12] = [
+        "And", "As", "But", "Else", "It", "So", "That", "Then", "These", "They", "This", "Those",
+    ];
+    const KINDS: [&str; 9] = [
+        "API", "API/ASY", "ASY", "SEM", "IMP", "FLD", "TST", "DRV", "AMB",
+    ];
+    for Row {
+        id,
+        kind,
+        status,
+        text,
+        softnd,
+        unproven,
+        because,
+    } in nd_rows()
+    {
+        assert!(KINDS.contains(&kind.as_str()), "{id}: {kind}");
+        assert_eq!(id.starts_with("AMB"), kind == "AMB", "{id}: {kind}");
+        assert!(text.len() >= 20, "{id}: {text}");
+        let first = text.split(' ').next().unwrap();
+        assert!(!POINTERS.contains(&first), "{id}: {text}");
+        assert_eq!(unproven.is_some(), because.is_some(), "{id}");
+        for text in [Some(&text), softnd.as_ref(), because.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            let first = text.chars().next().unwrap();
+            assert!(
+                first.is_uppercase()
+                    || first.is_numeric()
+                    || first == '`'
+                    || text.starts_with("softnd"),
+                "{id}: {text}"
+            );
+            assert!(
+                text.ends_with('.') && !text.contains("  ") && !text.contains('|'),
+                "{id}: {text}"
+            );
+        }
+        let names = status.iter().flat_map(|status| status.split([' ', ',']));
+        for name in names.filter(|name| !name.is_empty() && *name != "or") {
+            let known = ["ND_", "STATUS_", "E_", "S_"]
+                .iter()
+                .any(|start| name.starts_with(start));
+            assert!(known, "{id}: {name}");
+        }
+    }
+}
+
+/// Each row that no program proves makes what all others say worth less.
+#[test]
+fn few_rows_of_networkdirect_cannot_be_proven() {
+    let unproven = nd_rows().into_iter().filter_map(|row| row.unproven);
+    let unproven: Vec<Unproven> = unproven.collect();
+    assert!(unproven.len() <= 140, "{}", unproven.len());
+    let wire = unproven.iter().filter(|why| **why == Unproven::Wire);
+    assert!(wire.count() <= 10);
+}
+
+#[test]
+fn the_page_of_rows_is_up_to_date() {
+    let path = root().join("docs/nd-conformance.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (_, generated) = text.split_once(MARK).unwrap();
+    assert!(
+        generated == nd_rows::page(&root()),
+        "docs/nd-conformance.md is not what the rows say: run `cargo make nd-conformance`, or \
+         `cargo run -p softnd-tests --bin nd_conformance`"
+    );
 }
 
 /// The engine serves any interface above it: its sources, but for their tests, name RFCs and rows of the wire only.
