@@ -1,8 +1,8 @@
 //! The driver of iWARP connections: everything between the engine and the interface that applications use.
 //!
 //! [`transport`] has the streams: over TCP, or in a simulated network with a virtual clock ([`transport::sim`]). A
-//! simulation runs the same way for the same seed. [`progress`] decides which thread drives which streams, [`endpoint`]
-//! reads and sends for one connection, [`capture`] records what streams carry, and [`faults`] says what is to go wrong. An
+//! simulation runs the same way for the same seed. [`progress`] decides which thread drives which streams, an
+//! [`endpoint`] is one connection in use, [`capture`] records what streams carry, and [`faults`] says what is to go wrong. An
 //! adapter's [`environment`] gives it its clock.
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,11 @@ pub mod environment;
 pub mod faults;
 #[macro_use]
 pub mod log;
+pub mod memory;
 pub mod progress;
 pub mod socket_buffer;
 pub mod sync;
 pub mod transport;
+
+#[doc(hidden)]
+pub use iwarp::planted;

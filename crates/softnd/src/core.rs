@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use iwarp::{Pd, ReadLimits, StreamId};
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::buffers::Buffers;
+use iwarp_io::endpoint::{ReadLimits, Role, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
+use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{Stuck, Witness};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
-use iwarp_mem::{Table, TableOptions};
 use netdirect::{AdapterId, Error, Result, Simulation, Status};
 use parking_lot::Mutex;
 
@@ -163,7 +163,7 @@ impl Core {
     }
 
     /// The stream of a connection that was just established.
-    pub(crate) fn stream(&self, wire: Wire, role: iwarp::Role) -> Stream {
+    pub(crate) fn stream(&self, wire: Wire, role: Role) -> Stream {
         let owner: Arc<Device> = Arc::clone(&self.device);
         self.driver.stream(wire, role, self.device.faults(), owner)
     }

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iwarp::STag;
+use iwarp_io::memory::STag;
 use netdirect::Counters;
 
 /// A lenient act.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use iwarp_mem::{RegisterError, Registration, Rights};
+use iwarp_io::memory::{RegisterError, Registration, Rights};
 use netdirect::{
     Buffer, Call, Error, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile,
     OverlappedObject, RemoteToken, Result, Started, Status,

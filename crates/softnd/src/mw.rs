@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use iwarp_io::memory;
 use netdirect::{Error, MemoryWindow, RemoteToken, Result, Status};
 
 use crate::core::{Core, PD};
@@ -10,7 +11,7 @@ use crate::core::{Core, PD};
 #[derive(Debug)]
 pub(crate) struct Window {
     core: Arc<Core>,
-    pub(crate) window: iwarp_mem::Window,
+    pub(crate) window: memory::Window,
 }
 
 impl Window {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use iwarp::{PostError, RequestKind, WqeStatus};
+use iwarp_io::endpoint::{PostError, RequestKind, WqeStatus};
 use iwarp_io::transport::ports::BindError;
 use netdirect::{Error, RequestType, Status};
 use rustix::io::Errno;

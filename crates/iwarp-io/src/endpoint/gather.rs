@@ -21,7 +21,7 @@ const REQUESTS: u32 = 96;
 
 /// What was posted since the last poll.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gather {
+pub(super) struct Gather {
     polls: u32,
     posted: u32,
     /// What was posted before that, if the polls follow each other closely.
@@ -34,7 +34,7 @@ pub struct Gather {
 
 /// What becomes of a request just posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaves {
+pub(super) enum Leaves {
     /// In a call of its own, or with those held back before it.
     Now,
     /// With the next ones.
@@ -46,7 +46,7 @@ pub enum Leaves {
 
 impl Gather {
     /// A request of `octets` was posted, after so many polls of its completion queue; `most` octets are worth a call.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         polls: u32,
         (octets, most): (u64, u64),
@@ -82,7 +82,7 @@ impl Gather {
 
     /// A request has left at once. The time that took is none that the client let pass. What is the first one after a
     /// poll asks for no time, nor does the next.
-    pub fn sent(&mut self, clock: impl FnOnce() -> Instant) {
+    pub(super) fn sent(&mut self, clock: impl FnOnce() -> Instant) {
         if self.posted >= AT_ONCE {
             self.looked = Some(clock());
         }
@@ -95,7 +95,7 @@ impl Gather {
     }
 
     /// Everything posted so far is on its way.
-    pub fn left(&mut self) {
+    pub(super) fn left(&mut self) {
         self.held = 0;
         self.octets = 0;
     }

@@ -1,10 +1,10 @@
-//! The stream of a connected queue pair: from the socket into the engine and back.
+//! The stream of an endpoint: from the socket into the engine and back.
 
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use iwarp::{Connection, DirectPlacement, OwnQueue, StreamEnd, TxBatch, TxLimit};
+use iwarp::{Connection, DirectPlacement, ReceiveSource, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
 use super::buffers::{Buffers, COPIED};
@@ -304,14 +304,20 @@ impl StreamIo {
         }
     }
 
-    /// Reads and hands to the engine until nothing is there, a Receive is missing, or the budget is spent.
-    pub fn receive(&mut self, connection: &mut Connection, buffers: &Buffers) -> io::Result<Visit> {
+    /// Reads and hands to the engine until nothing is there, a Receive is missing, or the budget is spent. Receives that were
+    /// not posted to the connection come from `receives`.
+    pub fn receive(
+        &mut self,
+        connection: &mut Connection,
+        buffers: &Buffers,
+        receives: impl ReceiveSource,
+    ) -> io::Result<Visit> {
         if !self.reading || self.read_ended {
             return Ok(Visit::Finished);
         }
         with_staging(|staging| {
             let mut have = self.unhold(staging, buffers);
-            let visit = self.read_into(staging, &mut have, connection, buffers);
+            let visit = self.read_into(staging, &mut have, connection, buffers, receives);
             self.hold(&staging[..have], buffers);
             visit
         })
@@ -344,11 +350,12 @@ impl StreamIo {
         have: &mut usize,
         connection: &mut Connection,
         buffers: &Buffers,
+        receives: impl ReceiveSource,
     ) -> io::Result<Visit> {
         let mut budget = BUDGET;
         loop {
             if *have > 0 {
-                let used = connection.handle_bytes(&staging[..*have], buffers.table(), OwnQueue);
+                let used = connection.handle_bytes(&staging[..*have], buffers.table(), receives);
                 staging.copy_within(used..*have, 0);
                 *have -= used;
             }

@@ -29,7 +29,7 @@ use super::{Done, Exchange};
 use crate::core::{Core, downcast};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
-use crate::qp::{self, ConnectionOwner, Drivers, FlushGuard, Qp, Signals};
+use crate::qp::{self, Claim, ConnectionOwner, Drivers, FlushGuard, Qp, Signals};
 use crate::status::{bind_error, fail};
 use iwarp_io::endpoint::stream_io::EARLY;
 use iwarp_io::limited;
@@ -479,14 +479,16 @@ impl Connector {
 
     /// The client's queue pair, if it is one of this adapter's (CONN-062).
     fn queue_pair(&self, qp: &Arc<dyn QueuePair>) -> Result<Arc<Qp>> {
-        downcast::<qp::Handle>(qp.clone(), |qp| Arc::ptr_eq(qp.0.core(), &self.core))
-            .map(|qp| Arc::clone(&qp.0))
-            .ok_or_else(|| {
-                Error::new(
-                    Status::INVALID_PARAMETER_1,
-                    "the queue pair is not one of this adapter's",
-                )
-            })
+        downcast::<qp::Handle>(qp.clone(), |qp| {
+            Arc::ptr_eq(qp.0.owner().core(), &self.core)
+        })
+        .map(|qp| Arc::clone(&qp.0))
+        .ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER_1,
+                "the queue pair is not one of this adapter's",
+            )
+        })
     }
 
     /// How the stream runs once the start-up is over.

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use iwarp::{BindError, InitiatorWqe, Operation, Payload, STag};
+use iwarp_io::endpoint::{self as engine, InitiatorWqe, Operation, Payload};
+use iwarp_io::memory::{BindError, STag};
 use netdirect::{
-    AtomicOp, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair, QueuePairExtensions,
-    QueuePairOptions, RemoteAddress, Result, Sge, Status,
+    AtomicOp, Error, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair,
+    QueuePairExtensions, QueuePairOptions, RemoteAddress, Result, Sge, Status,
 };
 use smallvec::SmallVec;
 
-use super::{Qp, foreign};
+use super::Qp;
 use crate::core::{Core, downcast};
 use crate::cq::Cq;
 use crate::device::{Enlistment, Rank, Removable};
@@ -35,7 +36,7 @@ impl Handle {
         options: &QueuePairOptions,
     ) -> Result<Self> {
         let device = Arc::clone(&core.device);
-        let qp = Qp::new(core, receive, initiator, options);
+        let qp = super::new(core, receive, initiator, options);
         let this = Arc::downgrade(&(Arc::clone(&qp) as Arc<dyn Removable>));
         Ok(Self(qp, device.enlist(Rank::QueuePair, this)?))
     }
@@ -43,29 +44,30 @@ impl Handle {
     fn post(&self, context: u64, operation: Operation<Payload<'_>>, flags: OpFlags) -> Result<()> {
         let silent = flags.contains(OpFlags::SILENT_SUCCESS);
         let fence = flags.contains(OpFlags::READ_FENCE);
-        self.0.post(InitiatorWqe {
+        let wqe = InitiatorWqe {
             context,
             operation,
             silent,
             fence,
-        })
+        };
+        self.0.post(wqe).map_err(super::refused)
     }
 
     /// Posts with the engine's form of an SGE list.
     fn with_sges(
         &self,
         sges: &[Sge],
-        post: impl FnOnce(&[iwarp::Sge]) -> Result<()>,
+        post: impl FnOnce(&[engine::Sge]) -> Result<()>,
     ) -> Result<()> {
-        with_sges(sges, post, |count| self.0.posted_sges(count))
+        with_sges(sges, post, |count| self.0.owner().posted_sges(count))
     }
 
     fn region(&self, region: &Arc<dyn MemoryRegion>) -> Result<Arc<Region>> {
         downcast::<Region>(region.clone(), |region| {
-            Arc::ptr_eq(region.core(), &self.0.core)
+            Arc::ptr_eq(region.core(), self.0.owner().core())
         })
         .ok_or_else(|| {
-            foreign(
+            Error::new(
                 Status::INVALID_PARAMETER_2,
                 "the memory region is not one of this adapter's",
             )
@@ -74,21 +76,21 @@ impl Handle {
 
     fn window(&self, window: &Arc<dyn MemoryWindow>, status: Status) -> Result<Arc<Window>> {
         downcast::<Window>(window.clone(), |window| {
-            Arc::ptr_eq(window.core(), &self.0.core)
+            Arc::ptr_eq(window.core(), self.0.owner().core())
         })
-        .ok_or_else(|| foreign(status, "the memory window is not one of this adapter's"))
+        .ok_or_else(|| Error::new(status, "the memory window is not one of this adapter's"))
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.released();
+        super::released(&self.0);
     }
 }
 
 /// The engine's form of an SGE.
-fn engine(sge: &Sge) -> iwarp::Sge {
-    iwarp::Sge {
+fn sge(sge: &Sge) -> engine::Sge {
+    engine::Sge {
         token: STag(sge.token.0),
         address: sge.address,
         length: sge.length,
@@ -98,14 +100,14 @@ fn engine(sge: &Sge) -> iwarp::Sge {
 /// Calls `post` with the engine's form of an SGE list, and `several` when it has taken more than one.
 fn with_sges(
     sges: &[Sge],
-    post: impl FnOnce(&[iwarp::Sge]) -> Result<()>,
+    post: impl FnOnce(&[engine::Sge]) -> Result<()>,
     several: impl FnOnce(usize),
 ) -> Result<()> {
     match sges {
         [] => post(&[]),
-        [one] => post(&[engine(one)]),
+        [one] => post(&[sge(one)]),
         more => {
-            let more: SmallVec<[_; INLINE_SGES]> = more.iter().map(engine).collect();
+            let more: SmallVec<[_; INLINE_SGES]> = more.iter().map(sge).collect();
             post(&more)?;
             several(more.len());
             Ok(())
@@ -113,8 +115,8 @@ fn with_sges(
     }
 }
 
-fn remote(address: RemoteAddress) -> iwarp::RemoteAddress {
-    iwarp::RemoteAddress {
+fn remote(address: RemoteAddress) -> engine::RemoteAddress {
+    engine::RemoteAddress {
         stag: STag(u32::from_be(address.token.0)),
         to: address.address,
     }
@@ -157,8 +159,10 @@ impl QueuePair for Handle {
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
-        let post = |sges: &[_]| self.0.post_receive(context, sges);
-        with_sges(sges, post, |count| self.0.posted_receive_sges(count))
+        let post = |sges: &[_]| self.0.post_receive(context, sges).map_err(super::refused);
+        with_sges(sges, post, |count| {
+            self.0.owner().posted_receive_sges(count)
+        })
     }
 
     fn bind(
@@ -182,7 +186,7 @@ impl QueuePair for Handle {
                     .prepare(registration, address, length, read, write)
             })
             .ok_or_else(|| {
-                foreign(
+                Error::new(
                     Status::INVALID_PARAMETER_2,
                     "the memory region is not registered",
                 )
@@ -310,13 +314,13 @@ impl QueuePairExtensions for Handle {
     ) -> Result<()> {
         allow(flags, ALWAYS, Status::INVALID_PARAMETER_5)?;
         let op = match op {
-            AtomicOp::FetchAdd { add, mask } => iwarp::AtomicOp::FetchAdd { add, mask },
+            AtomicOp::FetchAdd { add, mask } => engine::AtomicOp::FetchAdd { add, mask },
             AtomicOp::CompareSwap {
                 compare,
                 compare_mask,
                 swap,
                 swap_mask,
-            } => iwarp::AtomicOp::CompareSwap {
+            } => engine::AtomicOp::CompareSwap {
                 compare,
                 compare_mask,
                 swap,
@@ -325,7 +329,7 @@ impl QueuePairExtensions for Handle {
         };
         let operation = Operation::Atomic {
             op,
-            sink: Payload::Sges(&[engine(sink)]),
+            sink: Payload::Sges(&[self::sge(sink)]),
             remote: remote(target),
         };
         self.post(context, operation, flags)

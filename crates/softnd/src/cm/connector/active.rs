@@ -19,7 +19,7 @@ use crate::cm::{Exchange, Heard};
 use crate::core::{Core, UNSTATED_READ_LIMIT};
 use crate::leniency::Act;
 use crate::options::Profile;
-use crate::qp::{Qp, Start};
+use crate::qp::{Claim, Qp, Start};
 use crate::status::{connect_status, fail, is_taken};
 
 /// A peer that closes on revision 2 within this time, without an octet, may speak revision 1 only.

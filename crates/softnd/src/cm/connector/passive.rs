@@ -9,7 +9,7 @@ use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 use super::{Arrival, Connector, Listener, Offered, Phase, State};
 use crate::cm::{Exchange, send_reject};
 use crate::core::UNSTATED_READ_LIMIT;
-use crate::qp::{Drivers, Qp, Signals, Start};
+use crate::qp::{Claim, Drivers, Qp, Signals, Start};
 use crate::status::fail;
 use iwarp_io::limited;
 

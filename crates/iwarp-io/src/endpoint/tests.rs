@@ -1,0 +1,585 @@
+//! Endpoints of an owner that is no queue pair of NetworkDirect: it keeps completions in a list, and both its endpoints may draw
+//! Receives from one pool.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Mutex;
+
+use iwarp::{Markers, Ready};
+use rdma_buffer::Buffer;
+
+use super::buffers::Buffers;
+use super::stream_io::EARLY;
+use super::*;
+use crate::capture::FlowRole;
+use crate::memory::{Pd, Registration, Rights, Table};
+use crate::progress::parking::Parking;
+use crate::transport::Transport;
+use crate::transport::pipe::Pipes;
+use crate::transport::ports::bind;
+use crate::transport::sim::{Conditions, World};
+
+const PD: Pd = Pd(7);
+/// Only to end a hang.
+const LONG: Duration = Duration::from_secs(60);
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+const SIZES: QueueSizes = QueueSizes {
+    initiator_depth: 16,
+    receive_depth: 16,
+    initiator_sges: 1,
+    receive_sges: 1,
+    read_sges: 1,
+    inline: 64,
+    max_transfer: 1 << 20,
+};
+
+fn config(role: Role) -> StreamConfig {
+    StreamConfig {
+        role,
+        crc: true,
+        markers: Markers::NONE,
+        limits: ReadLimits { ird: 4, ord: 4 },
+        ready: Some(Ready::Write),
+        receive_wait: Duration::MAX,
+        private_payload: false,
+        confirm_writes: false,
+        early: EARLY,
+    }
+}
+
+/// Receives that any endpoint of a test may draw.
+type Pool = Arc<Mutex<VecDeque<(u64, Sge)>>>;
+
+#[derive(Clone, Copy)]
+struct Draw<'a>(&'a Pool);
+
+impl ReceiveSource for Draw<'_> {
+    fn draw(self, slot: ReceiveSlot<'_>) {
+        if let Some((context, sge)) = self.0.lock().unwrap().pop_front() {
+            slot.fill(context, &[sge]).unwrap();
+        }
+    }
+}
+
+/// What an owner was told.
+#[derive(Default)]
+struct Told {
+    completions: Vec<Completion>,
+    signals: Signals,
+    /// How many completions there were when the end was told.
+    before_the_end: Option<usize>,
+    stalls: usize,
+    speaks_first: usize,
+}
+
+/// See the [module](self).
+struct Plain {
+    domain: Arc<Domain>,
+    pool: Pool,
+    told: Mutex<Told>,
+    /// Called for each completion of a Receive, with no lock held.
+    answer: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+    polite: bool,
+}
+
+#[derive(Default)]
+struct PlainState {
+    kept: Vec<Completion>,
+    placed: Vec<Completion>,
+}
+
+impl Plain {
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap()
+    }
+}
+
+impl Owner for Plain {
+    type State = PlainState;
+    type Notices = (Vec<Completion>, Signals);
+    type Receives<'a> = Draw<'a>;
+
+    fn receives(&self) -> Draw<'_> {
+        Draw(&self.pool)
+    }
+
+    fn domain(&self, _: Queue) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    fn wake(&self, _: Queue) {}
+
+    fn completed(&self, state: &mut PlainState, completion: Completion) {
+        state.kept.push(completion);
+    }
+
+    fn place(&self, state: &mut PlainState) {
+        state.placed.append(&mut state.kept);
+    }
+
+    fn has_notices(state: &PlainState) -> bool {
+        !state.placed.is_empty()
+    }
+
+    fn take_notices(&self, state: &mut PlainState, signals: Signals) -> Self::Notices {
+        assert!(state.kept.is_empty(), "completions were not placed");
+        (std::mem::take(&mut state.placed), signals)
+    }
+
+    fn deliver(&self, (completions, signals): Self::Notices) {
+        for completion in completions {
+            self.told().completions.push(completion);
+            let received =
+                completion.status == WqeStatus::Success && completion.kind == RequestKind::Receive;
+            let answer = self.answer.lock().unwrap().clone();
+            if let Some(answer) = answer.filter(|_| received) {
+                answer();
+            }
+        }
+        let mut told = self.told();
+        told.signals |= signals;
+        if signals.intersects(Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET) {
+            let count = told.completions.len();
+            told.before_the_end.get_or_insert(count);
+        }
+    }
+
+    fn stalled(&self, _: &mut PlainState) {
+        self.told().stalls += 1;
+    }
+
+    fn may_speak_first(&self, _: &mut PlainState) -> bool {
+        self.told().speaks_first += 1;
+        !self.polite
+    }
+}
+
+/// One end: an endpoint with a page of memory.
+struct End {
+    endpoint: Arc<Endpoint<Plain>>,
+    buffer: Buffer,
+    region: Registration,
+}
+
+impl End {
+    fn sge(&self, at: u64, length: u32) -> Sge {
+        Sge {
+            token: self.region.stag(),
+            address: self.region.base() + at,
+            length,
+        }
+    }
+
+    fn receive(&self, context: u64, at: u64) {
+        let sge = self.sge(at, 8);
+        self.endpoint.post_receive(context, &[sge]).unwrap();
+    }
+
+    fn post(&self, context: u64, operation: Operation<Payload<'_>>) -> Result<(), Refused> {
+        self.endpoint.post(InitiatorWqe {
+            context,
+            operation,
+            silent: false,
+            fence: false,
+        })
+    }
+
+    fn send(&self, context: u64, octets: &[u8; 8]) -> Result<(), Refused> {
+        let data = Payload::Inline(&[octets]);
+        let operation = Operation::Send {
+            data,
+            solicited: false,
+            invalidate: None,
+        };
+        self.post(context, operation)
+    }
+
+    /// The ends of requests: contexts, and whether they succeeded.
+    fn ends(&self) -> Vec<(u64, bool)> {
+        let told = self.endpoint.owner().told();
+        let ends = told.completions.iter();
+        ends.map(|end| (end.context, end.status == WqeStatus::Success))
+            .collect()
+    }
+
+    fn has_ended(&self, context: u64) -> bool {
+        self.ends().iter().any(|(of, _)| *of == context)
+    }
+
+    fn signals(&self) -> Signals {
+        self.endpoint.owner().told().signals
+    }
+}
+
+/// An adapter, and what becomes of it meanwhile.
+struct Net {
+    world: Option<World>,
+    driver: Arc<Driver>,
+    domain: Arc<Domain>,
+    table: Arc<Table>,
+    pool: Pool,
+    next: std::cell::Cell<u32>,
+    _parking: Parking,
+}
+
+impl Net {
+    fn over(transport: Transport) -> Self {
+        let world = transport.environment().world().cloned();
+        let table = Arc::new(Table::new());
+        let driver = Driver::start(transport, Buffers::new(Arc::clone(&table)), None).unwrap();
+        let parking = driver.parking().unwrap();
+        Self {
+            world,
+            domain: driver.domain(&parking).unwrap(),
+            driver: Arc::new(driver),
+            table,
+            pool: Pool::default(),
+            next: 1.into(),
+            _parking: parking,
+        }
+    }
+
+    fn simulated() -> Self {
+        Self::over(Transport::Sim(World::new(1, Conditions::default())))
+    }
+
+    fn each() -> [Self; 2] {
+        [
+            Self::simulated(),
+            Self::over(Transport::Pipe(Pipes::default())),
+        ]
+    }
+
+    fn world(&self) -> &World {
+        self.world.as_ref().expect("a simulation")
+    }
+
+    /// Waits. Nobody drives anything but the background thread.
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let end = Instant::now() + LONG;
+        while !is_so() {
+            match &self.world {
+                Some(world) => assert!(world.step(), "nothing will ever happen: {what}"),
+                None => std::thread::yield_now(),
+            }
+            assert!(Instant::now() < end, "in vain: {what}");
+        }
+    }
+
+    fn end_with(&self, polite: bool) -> End {
+        let buffer = Buffer::new(4096);
+        let all = Rights::LOCAL_WRITE | Rights::REMOTE_READ | Rights::REMOTE_WRITE;
+        let region = self.table.register(&buffer, all, PD).unwrap();
+        let stream = StreamId(self.next.get());
+        self.next.set(stream.0 + 1);
+        let options = EndpointOptions {
+            sizes: SIZES,
+            scope: Scope { pd: PD, stream },
+            end_within: Some(END_WITHIN),
+        };
+        let owner = Plain {
+            domain: Arc::clone(&self.domain),
+            pool: Arc::clone(&self.pool),
+            told: Mutex::default(),
+            answer: Mutex::default(),
+            polite,
+        };
+        let driver = Arc::clone(&self.driver);
+        End {
+            endpoint: Endpoint::new(driver, options, owner, PlainState::default()),
+            buffer,
+            region,
+        }
+    }
+
+    fn end(&self) -> End {
+        self.end_with(false)
+    }
+
+    fn streams(&self) -> (Stream, Stream) {
+        let transport = &self.driver.transport;
+        let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        let bound = bind(transport, local).unwrap();
+        let at = bound.local().unwrap();
+        let listener = bound.listen().unwrap();
+        let dialer = bind(transport, local).unwrap().connect(at).unwrap();
+        self.until("connected", || dialer.is_connected(Edges::WRITE).unwrap());
+        self.until("accepted", || listener.is_somebody_there());
+        let passive = listener.accept().unwrap();
+        let active = dialer.into_wire().unwrap();
+        (
+            Stream::new(active, FlowRole::Active, None),
+            Stream::new(passive, FlowRole::Passive, None),
+        )
+    }
+
+    /// Connects two ends, the first one as the Initiator.
+    fn connect(&self, active: &End, passive: &End, start: Start) {
+        let (from, to) = self.streams();
+        let (started, news) = passive.endpoint.start(to, config(Role::Responder), start);
+        started.unwrap();
+        drop(news);
+        let start = Start::Open;
+        let (started, news) = active.endpoint.start(from, config(Role::Initiator), start);
+        started.unwrap();
+        drop(news);
+    }
+
+    fn pair(&self) -> (End, End) {
+        let (active, passive) = (self.end(), self.end());
+        self.connect(&active, &passive, Start::Awaited);
+        self.until("ready", || passive.signals().contains(Signals::READY));
+        drop(passive.endpoint.drive_from(Drivers::Queues));
+        (active, passive)
+    }
+}
+
+#[test]
+fn sends_reads_and_the_end_reach_the_owners() {
+    for net in Net::each() {
+        let (active, passive) = (net.end(), net.end());
+        passive.receive(1, 0);
+        net.connect(&active, &passive, Start::Awaited);
+        active.send(2, b"hello...").unwrap();
+        net.until("sent", || active.has_ended(2) && passive.has_ended(1));
+        net.until("ready", || passive.signals().contains(Signals::READY));
+        drop(passive.endpoint.drive_from(Drivers::Queues));
+
+        let mut received = [0; 8];
+        passive.buffer.read(0, &mut received);
+        assert_eq!(&received, b"hello...");
+        let from = passive.sge(0, 8);
+        let read = Operation::Read {
+            sink: Payload::Sges(&[active.sge(100, 8)]),
+            remote: RemoteAddress {
+                stag: from.token,
+                to: from.address,
+            },
+        };
+        active.post(3, read).unwrap();
+        net.until("read", || active.has_ended(3));
+        active.buffer.read(100, &mut received);
+        assert_eq!(&received, b"hello...");
+
+        passive.receive(4, 0);
+        active.receive(5, 0);
+        let (gone, news) = active.endpoint.disconnect();
+        assert!(!gone);
+        drop(news);
+        net.until("the end is told", || {
+            passive.signals().contains(Signals::PEER_CLOSED)
+        });
+        drop(passive.endpoint.disconnect());
+        for (end, last) in [(&active, 5), (&passive, 4)] {
+            net.until("flushed", || end.has_ended(last));
+            net.until("gone", || end.signals().contains(Signals::GONE));
+            assert!(end.endpoint.is_gone());
+            assert!(!end.signals().contains(Signals::FAILED));
+        }
+        assert_eq!(active.ends(), [(2, true), (3, true), (5, false)]);
+        assert_eq!(passive.ends(), [(1, true), (4, false)]);
+    }
+}
+
+#[test]
+fn whose_peer_has_gone_is_told_once_and_gets_all_requests_back() {
+    let net = Net::simulated();
+    let (active, passive) = net.pair();
+    active.receive(1, 0);
+    drop(passive.endpoint.abort());
+    assert!(passive.signals().contains(Signals::RESET | Signals::GONE));
+    let gone = || active.signals().contains(Signals::RESET | Signals::GONE);
+    net.until("gone", gone);
+    // What is posted now comes back.
+    active.send(2, b"too late").unwrap();
+    active.receive(3, 0);
+    assert_eq!(active.ends(), [(1, false), (2, false), (3, false)]);
+    // And nothing of it can be started again.
+    let (stream, peer) = net.streams();
+    let config = config(Role::Initiator);
+    let (started, news) = active.endpoint.start(stream, config, Start::Open);
+    drop(news);
+    assert_eq!(started.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    let is_reset =
+        || matches!(peer.read(&mut [0]), Err(error) if error.kind() != io::ErrorKind::WouldBlock);
+    net.until("the stream is reset", is_reset);
+}
+
+#[test]
+fn owners_are_told_with_no_lock_held() {
+    for net in Net::each() {
+        let (active, passive) = net.pair();
+        let passive = Arc::new(passive);
+        for at in 0..4 {
+            passive.receive(at, 8 * at);
+            active.receive(at, 8 * at);
+        }
+        // Answers from within the call that tells it.
+        let answering = Arc::downgrade(&passive);
+        let answer = move || answering.upgrade().unwrap().send(10, b"answered").unwrap();
+        *passive.endpoint.owner().answer.lock().unwrap() = Some(Arc::new(answer));
+        for at in 0..4 {
+            active.send(20 + at, b"question").unwrap();
+        }
+        net.until("answered", || active.has_ended(3));
+        assert!(active.ends().iter().all(|(_, succeeded)| *succeeded));
+        passive.endpoint.owner().answer.lock().unwrap().take();
+    }
+}
+
+#[test]
+fn what_arrives_while_the_endpoint_is_locked_is_taken_up_by_whoever_unlocks_it() {
+    let net = Net::simulated();
+    let (active, passive) = net.pair();
+    passive.receive(1, 0);
+    active.send(2, b"knocking").unwrap();
+    passive.endpoint.with(|_, _| {
+        net.world().pass(Duration::from_secs(1)); // the background thread looks, and goes
+        assert!(passive.ends().is_empty());
+        assert_eq!(passive.endpoint.is_stalled(), None);
+    });
+    assert_eq!(passive.ends(), [(1, true)]);
+    assert_eq!(passive.endpoint.is_stalled(), Some(false));
+}
+
+#[test]
+fn a_post_waits_for_whoever_has_locked_the_endpoint() {
+    let net = Net::over(Transport::Pipe(Pipes::default()));
+    let (active, passive) = net.pair();
+    passive.receive(1, 0);
+    let about = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        active.endpoint.with(|_, _| {
+            scope.spawn(|| {
+                about.wait();
+                active.send(2, b"patience").unwrap();
+            });
+            about.wait();
+            assert!(active.ends().is_empty());
+        });
+    });
+    net.until("sent", || active.has_ended(2) && passive.has_ended(1));
+}
+
+#[test]
+fn flushed_requests_are_seen_after_the_owner_has_let_go_of_its_guard() {
+    let net = Net::simulated();
+    let (active, passive) = (net.end(), net.end());
+    active.receive(1, 0);
+    let guard = active.endpoint.guard_flush();
+    net.connect(&active, &passive, Start::Awaited);
+    net.until("ready", || passive.signals().contains(Signals::READY));
+    active.send(2, b"no place").unwrap();
+    drop(passive.endpoint.abort());
+    net.until("told", || active.signals().contains(Signals::RESET));
+    assert!(!active.has_ended(1) && !active.signals().contains(Signals::GONE));
+    let again = Arc::clone(&guard);
+    drop(guard);
+    assert!(!active.has_ended(1), "there is another one");
+    drop(again);
+    assert!(active.has_ended(1) && active.signals().contains(Signals::GONE));
+    let told = active.endpoint.owner().told();
+    assert!(told.before_the_end.unwrap() < told.completions.len());
+}
+
+#[test]
+fn an_endpoint_that_is_shut_refuses_everything() {
+    let net = Net::simulated();
+    let (active, passive) = net.pair();
+    let unconnected = net.end();
+    for end in [&active, &unconnected] {
+        end.receive(1, 0);
+        drop(end.endpoint.shut());
+        assert_eq!(end.ends(), [(1, false)]);
+        assert_eq!(end.send(2, b"refused."), Err(Refused::Shut));
+        let sge = end.sge(0, 8);
+        assert_eq!(end.endpoint.post_receive(3, &[sge]), Err(Refused::Shut));
+        assert!(end.endpoint.is_gone());
+    }
+    net.until("gone", || passive.signals().contains(Signals::GONE));
+}
+
+#[test]
+fn a_polite_owner_does_not_speak_first() {
+    let net = Net::simulated();
+    let (active, passive) = (net.end(), net.end_with(true));
+    active.receive(1, 0);
+    passive.receive(1, 0);
+    net.connect(&active, &passive, Start::Awaited);
+    net.until("ready", || passive.signals().contains(Signals::READY));
+    assert_eq!(passive.send(2, b"refused."), Err(Refused::SpeaksFirst));
+    active.send(2, b"welcome.").unwrap();
+    net.until("sent", || passive.has_ended(1));
+    passive.send(3, b"thanks..").unwrap();
+    passive.send(4, b"twice...").unwrap();
+    net.until("answered", || active.has_ended(1));
+    assert_eq!(passive.endpoint.owner().told().speaks_first, 1);
+}
+
+#[test]
+fn what_comes_in_stays_in_the_transport_until_the_client_agrees() {
+    let net = Net::simulated();
+    let (active, passive) = (net.end(), net.end());
+    passive.receive(1, 0);
+    net.connect(&active, &passive, Start::Held);
+    active.send(2, b"too soon").unwrap();
+    net.world().pass(Duration::from_secs(1));
+    assert!(passive.signals().is_empty() && passive.ends().is_empty());
+    let refused = Err(Refused::Request(PostError::NotConnected));
+    assert_eq!(passive.send(3, b"refused."), refused);
+    drop(passive.endpoint.open());
+    net.until("sent", || passive.has_ended(1));
+}
+
+#[test]
+fn a_peer_that_does_not_end_its_direction_is_reset_in_time() {
+    let net = Net::simulated();
+    let (active, passive) = (net.end(), net.end());
+    net.connect(&active, &passive, Start::Held);
+    drop(active.endpoint.disconnect());
+    net.world().pass(END_WITHIN / 2);
+    assert!(!active.endpoint.is_gone());
+    net.world().pass(END_WITHIN);
+    assert!(active.signals().contains(Signals::RESET | Signals::GONE));
+}
+
+#[test]
+fn an_endpoint_that_never_was_connected_gives_its_receives_back() {
+    let net = Net::simulated();
+    let end = net.end();
+    end.receive(1, 0);
+    let (gone, news) = end.endpoint.disconnect();
+    assert!(gone);
+    drop(news);
+    assert_eq!(end.ends(), [(1, false)]);
+    assert!(end.signals().is_empty());
+}
+
+#[test]
+fn endpoints_draw_receives_from_what_their_owners_share() {
+    for net in Net::each() {
+        let pairs = [net.pair(), net.pair()];
+        let memory = net.end();
+        let put = |context| {
+            let sge = memory.sge(8 * context, 8);
+            net.pool.lock().unwrap().push_back((context, sge));
+        };
+        put(1);
+        put(2);
+        for (active, _) in &pairs {
+            active.send(9, b"whoever.").unwrap();
+        }
+        let drawn = || pairs.iter().map(|(_, passive)| passive.ends().len()).sum();
+        net.until("received", || 2_usize == drawn());
+        assert!(net.pool.lock().unwrap().is_empty());
+        // Where none is left, the owner is told, and has those driven that wait when it has another one.
+        let (active, passive) = &pairs[0];
+        active.send(10, b"later...").unwrap();
+        net.until("stalled", || passive.endpoint.owner().told().stalls == 1);
+        put(3);
+        passive.endpoint.ready(Edges::KICK);
+        net.until("received", || passive.has_ended(3));
+        assert_eq!(memory.buffer.to_vec()[24..32], *b"later...");
+    }
+}

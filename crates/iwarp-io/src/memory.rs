@@ -1,0 +1,6 @@
+//! Registered memory, as the owner of endpoints needs it.
+
+pub use iwarp::{BindError, Pd, STag, WindowId};
+pub use iwarp_mem::{
+    Busy, OnLenientSink, RegisterError, Registration, Rights, Table, TableOptions, Window,
+};
