@@ -101,3 +101,13 @@ fn mutations_of_startup() {
 fn mutations_of_fault_plan() {
     run("fault_plan", 20_000, softnd_fuzz::fault_plan);
 }
+
+#[test]
+fn mutations_of_initiator() {
+    run("initiator", 20_000, softnd_fuzz::initiator);
+}
+
+#[test]
+fn mutations_of_responder() {
+    run("responder", 20_000, softnd_fuzz::responder);
+}

@@ -45,3 +45,13 @@ fn corpus_of_startup() {
 fn corpus_of_fault_plan() {
     replay("fault_plan", softnd_fuzz::fault_plan);
 }
+
+#[test]
+fn corpus_of_initiator() {
+    replay("initiator", softnd_fuzz::initiator);
+}
+
+#[test]
+fn corpus_of_responder() {
+    replay("responder", softnd_fuzz::responder);
+}

@@ -16,6 +16,7 @@ pub mod faults;
 pub mod log;
 pub mod memory;
 pub mod progress;
+pub mod setup;
 pub mod socket_buffer;
 pub mod sync;
 pub mod transport;

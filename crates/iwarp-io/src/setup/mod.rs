@@ -1,0 +1,30 @@
+//! Connection set-up: the MPA start-up exchange, as two machines without a socket and without a clock.
+//!
+//! An [`Initiator`] begins when its transport has connected, a [`Responder`] when it has accepted a stream. Octets and time go
+//! into them; frames, deadlines and outcomes come out. Whoever drives one reads no more octets than it [wants](Machine::wanted), so
+//! that what stands behind a start-up frame stays in the transport.
+//!
+//! ```text
+//!  Initiator                                        Responder
+//!  handle_connected ──────── Request ───────────▸ handle_bytes: Requested
+//!  handle_bytes: Agreed ◂─────── Reply ────────── accept, reject
+//!  complete, SendReady ── ready-to-receive message ──▸ handle_ready: Connected
+//! ```
+//!
+//! The ready-to-receive message is an FPDU, which the engine's connection sends and receives.
+
+mod initiator;
+mod machine;
+mod responder;
+
+pub use iwarp::mpa::startup::{
+    Acceptance, Agreed, ConcludeError, Frame, MAX_FRAME, Offer, ReadyKinds, StartupError,
+};
+pub use iwarp::{ReadLimits, Role, StreamConfig, StreamEnd};
+
+pub use initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome};
+pub use machine::Machine;
+pub use responder::{Accepted, Responder, ResponderConfig, ResponderFailure, ResponderOutcome};
+
+#[cfg(test)]
+mod tests;
