@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The text of a [`Plan`](super::Plan) is wrong at one place.
 ///
-/// Printed it has the place, what was expected there, and the line itself with a caret under the place:
+/// When printed, the error shows the place, what was expected there, and the line with a caret under the place:
 ///
 /// ```
 /// let error = "when 1st Write send: reset".parse::<iwarp_io::faults::Plan>().unwrap_err();
@@ -78,7 +78,7 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// Why a plan could not be had from where it was said to be.
+/// Why a plan could not be loaded.
 #[derive(Debug)]
 pub enum LoadError {
     /// The file cannot be read.
@@ -88,9 +88,9 @@ pub enum LoadError {
         /// Why.
         error: std::io::Error,
     },
-    /// The text is no plan.
+    /// The text is not a plan.
     Text {
-        /// The path of the file, unless the text was given itself.
+        /// The path of the file, unless the text itself was given.
         path: Option<String>,
         /// What is wrong with it.
         error: PlanError,

@@ -1,6 +1,5 @@
-//! What passes on one direction of a stream: start-up frames (RFC 5044 §7.1) and FPDUs (RFC 5044 §4.1), told apart by their
-//! lengths, and messages, told apart by the control octets of DDP and RDMAP. Whether a frame is right is for its receiver
-//! to say.
+//! Finds what passes on one direction of a stream: start-up frames (RFC 5044 §7.1) and FPDUs (RFC 5044 §4.1) by their
+//! lengths, and messages by the control octets of DDP and RDMAP. The receiver of a frame judges whether the frame is right.
 
 use std::ops::Range;
 
@@ -13,13 +12,13 @@ use super::plan::{Field, Kind};
 
 /// Octets of a start-up frame before its Private Data.
 const STARTUP_HEADER: usize = 20;
-/// `PD_Length` in it.
+/// `PD_Length` in a start-up frame.
 const PD_LENGTH: Range<usize> = 18..20;
-/// The DDP headers, with what RDMAP has in them.
+/// The lengths of the DDP headers, with RDMAP's part in them.
 const TAGGED: usize = 14;
 const UNTAGGED: usize = 18;
 
-/// Where one direction of a stream stands.
+/// The position in one direction of a stream.
 #[derive(Debug)]
 pub(super) struct Framer {
     state: State,
@@ -28,7 +27,7 @@ pub(super) struct Framer {
     markers: bool,
     /// The first FPDU is the ready-to-receive message.
     ready_first: bool,
-    /// The first Read Response answers it.
+    /// The first Read Response answers the ready-to-receive message.
     ready_answered: bool,
     /// Octets since the start-up, markers included.
     position: u64,
@@ -38,14 +37,14 @@ pub(super) struct Framer {
 enum State {
     Startup,
     Fpdus,
-    /// Not MPA: nothing in it is told apart.
+    /// The stream is not MPA, and has no frames.
     Foreign,
 }
 
 /// What the next octets are.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Too few to tell.
+    /// Too few octets to tell.
     Partial,
     Frame(Frame),
     Foreign,
@@ -56,13 +55,13 @@ pub(super) enum Next {
 pub(super) struct Frame {
     /// `None` is an FPDU of no known message.
     pub(super) kind: Option<Kind>,
-    /// It is a Read Request.
+    /// The message is a Read Request.
     pub(super) reads: bool,
-    /// The last one of its message.
+    /// The last FPDU of its message.
     pub(super) last: bool,
     /// Octets on the wire, a marker before the FPDU included.
     pub(super) len: usize,
-    /// Where the markers are, if there are some: the position of the first octet.
+    /// With markers, the position of the first octet, which tells where the markers are.
     marked: Option<u64>,
     length: Range<usize>,
     header: Range<usize>,
@@ -97,7 +96,7 @@ impl Framer {
         self.ready_answered = true;
     }
 
-    /// What these octets begin with, which follow the frames that have [passed](Self::passed).
+    /// What `octets` begin with. They follow the frames that have [passed](Self::passed).
     pub(super) fn next(&mut self, octets: &[u8]) -> Next {
         let next = match self.state {
             State::Startup => startup(self.startup, octets),
@@ -209,12 +208,13 @@ fn kind(opcode: Opcode) -> Kind {
     }
 }
 
-/// Where the octet `at` of an FPDU without its markers stands in it with them; `marked` is the position where the FPDU begins.
+/// The offset of an octet in an FPDU with markers, if its offset without the markers is `at`. `marked` is the position
+/// where the FPDU begins.
 fn on_wire(at: usize, marked: Option<u64>) -> usize {
     let Some(position) = marked else {
         return at;
     };
-    // A marker stands before it where an FPDU that ends with this octet would have it.
+    // A marker stands before the octet where an FPDU that ends with this octet would have the marker.
     let interval = marker::INTERVAL as u64;
     let mut wire = at;
     let mut next = (interval - position % interval) % interval; // offset of the next marker
@@ -226,7 +226,7 @@ fn on_wire(at: usize, marked: Option<u64>) -> usize {
 }
 
 impl Frame {
-    /// Which octet of the frame has this bit of a field, and the bit in it.
+    /// The octet of the frame that has this bit of a field, and the bit in this octet.
     fn bit(&self, bit: u32, of: Field) -> Option<(usize, u8)> {
         let field = match of {
             Field::Length => &self.length,
@@ -239,15 +239,15 @@ impl Frame {
         (field.contains(&at) && wire < self.len).then_some((wire, 0x80 >> (bit % 8)))
     }
 
-    /// What has to be inverted, octet by octet, to invert this bit. With `good_crc` that is what the CRC needs as well.
+    /// The bits to be inverted, octet by octet, to invert this bit. With `good_crc` they include the bits of the CRC.
     pub(super) fn flip(&self, bit: u32, of: Field, good_crc: bool) -> Vec<(usize, u8)> {
         let Some((at, mask)) = self.bit(bit, of) else {
             return Vec::new();
         };
         let mut flips = vec![(at, mask)];
         if good_crc && self.crc.len() == crc::LEN {
-            // The CRC field stands last, and no marker in it. CRCs are linear: the difference of two depends on the difference of
-            // what they sum alone.
+            // The CRC field is last, and contains no marker. CRCs are linear: the difference of two CRCs depends only on
+            // the difference of the octets that they cover.
             let end = self.len - crc::LEN;
             let mut difference = vec![0; end];
             let unchanged = crc::crc32c(&difference);

@@ -1,4 +1,4 @@
-//! One direction of a stream with faults: octets go in, and come out changed, later, or no more.
+//! One direction of a stream with faults: octets go in, and come out changed, later, or not at all.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use super::frames::{Frame, Framer, Next};
 use super::plan::{Action, Direction, Event, Kind, Place, Rule, Scope, Unit, Which};
 use super::run::{Effect, Faults, is_in_scope};
 
-/// Octets that have left may stay in the buffer up to so many before the rest is moved to its front.
+/// How many octets that have left may stay in the buffer before the rest is moved to the front.
 const SLACK: usize = 64 * 1024;
 
-/// Which stream this is, for the log.
+/// Identifies the stream in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub(super) number: u64,
@@ -26,17 +26,17 @@ pub(super) struct Identity {
 pub(super) struct Half {
     faults: Arc<Faults>,
     identity: Identity,
-    /// The rules that look at it.
+    /// The rules that apply to this direction.
     rules: Vec<Watched>,
     framer: Framer,
     /// The start-up frame as it arrives at its receiver.
     heard: FrameReader,
     asks_for_markers: bool,
-    /// Its start-up frame is a Reply by which the Initiator sends a ready-to-receive message.
+    /// The start-up frame of this direction is a Reply, after which the Initiator sends a ready-to-receive message.
     grants_ready: bool,
-    /// Its ready-to-receive message is a Read.
+    /// The ready-to-receive message of this direction is a Read.
     ready_reads: bool,
-    /// The messages under way, by their kind.
+    /// The messages that have begun and not ended, by their kind.
     messages: Vec<Message>,
     octets: Vec<u8>,
     /// Octets at the front that have passed already.
@@ -44,7 +44,7 @@ pub(super) struct Half {
     /// Octets behind those that may pass.
     cleared: usize,
     frame: Option<Passing>,
-    /// Rules whose place has been reached, once everything cleared has passed.
+    /// Rules whose place is reached once everything cleared has passed.
     due: VecDeque<usize>,
     gate: Gate,
     /// Nothing more goes in.
@@ -58,15 +58,15 @@ struct Watched {
     count: u64,
 }
 
-/// A message of which FPDUs are still to come.
+/// A message with FPDUs still to come.
 #[derive(Debug)]
 struct Message {
     kind: Kind,
     /// FPDUs that have passed or begun to.
     fpdus: u64,
-    /// Octets of those before the one that passes.
+    /// Octets of the FPDUs before the current one.
     octets: u64,
-    /// The rules, by their place in `rules`, that select it.
+    /// The rules that select the message, by their place in `rules`.
     selected: Vec<usize>,
 }
 
@@ -74,9 +74,9 @@ struct Message {
 #[derive(Debug)]
 struct Passing {
     frame: Frame,
-    /// Octets of it that were cleared.
+    /// Octets of the frame that were cleared.
     cleared: usize,
-    /// Where something is done, and by which rule: the nearest first.
+    /// The places where something is done, with the rule: the nearest first.
     stops: VecDeque<(usize, usize)>,
     flips: Vec<(usize, u8)>,
 }
@@ -85,7 +85,7 @@ struct Passing {
 enum Gate {
     Open,
     Until(Instant),
-    /// Held for ever, or until what was set off has ended the stream.
+    /// Held for ever, or until the effect that a rule started has ended the stream.
     Shut,
     /// The direction has ended.
     Closed,
@@ -105,9 +105,9 @@ impl Gate {
 pub(super) enum Step {
     /// The [octets](Half::passing) may pass.
     Pass,
-    /// There is nothing that could pass.
+    /// No octets are left that could pass.
     Starved,
-    /// Nothing passes before then, or ever.
+    /// Nothing passes before this time, or ever if there is none.
     Wait(Option<Instant>),
     /// The direction has ended.
     Closed,
@@ -159,12 +159,13 @@ impl Half {
         !self.rules.is_empty()
     }
 
-    /// Octets that have gone in and not passed.
+    /// Octets that have gone in and have not passed.
     pub(super) fn backlog(&self) -> usize {
         self.octets.len() - self.gone
     }
 
-    /// Learns from the other direction what the two start-up frames and the ready-to-receive message say of this one.
+    /// Learns from the other direction what the two start-up frames and the ready-to-receive message say about this
+    /// direction.
     pub(super) fn learn_from(&mut self, other: &mut Self) {
         if other.asks_for_markers {
             self.framer.expect_markers();
@@ -189,7 +190,7 @@ impl Half {
         self.octets.extend_from_slice(octets);
     }
 
-    /// Nothing more goes in: what is too short for a frame passes as it is.
+    /// Nothing more goes in. Octets that are too short for a frame pass unchanged.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
@@ -202,12 +203,12 @@ impl Half {
         self.gate == Gate::Closed
     }
 
-    /// When something may pass again that waits now.
+    /// When the octets that are held now may pass.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         self.gate.until()
     }
 
-    /// Lets pass what is held until `now` or a time before.
+    /// Lets octets pass that are held until `now` or an earlier time.
     pub(super) fn awake(&mut self, now: Instant) {
         if self.gate.until().is_some_and(|at| at <= now) {
             self.gate = Gate::Open;
@@ -219,7 +220,7 @@ impl Half {
         &self.octets[self.gone..self.gone + self.cleared]
     }
 
-    /// So many of them have passed.
+    /// So many of these octets have passed.
     pub(super) fn passed(&mut self, count: usize) {
         self.gone += count;
         self.cleared -= count;
@@ -249,7 +250,7 @@ impl Half {
         }
     }
 
-    /// Does what a rule says whose place has been reached.
+    /// Carries out a rule whose place has been reached.
     fn act(&mut self, index: usize, now: Instant) -> Option<Step> {
         let faults = Arc::clone(&self.faults);
         let Identity { number, peer } = self.identity;
@@ -266,7 +267,7 @@ impl Half {
                 Some(Step::Closed)
             }
             Action::Hold(time, _) => {
-                // A time that the clock cannot hold is for ever.
+                // A time that the clock cannot represent counts as for ever.
                 let end = time.and_then(|time| now.checked_add(time));
                 self.gate = end.map_or(Gate::Shut, Gate::Until);
                 None
@@ -279,12 +280,12 @@ impl Half {
                 self.gate = Gate::Shut;
                 Some(Step::Effect(Effect::RemoveDevice))
             }
-            // Done while octets are cleared, or not on streams.
+            // These are done while octets are cleared, or not on streams.
             Action::Flip { .. } | Action::Refuse | Action::Fail(_) => None,
         }
     }
 
-    /// Clears octets up to the next place where something is done, or as many as there are.
+    /// Clears octets up to the next place where a rule does something, or all octets if there is no such place.
     fn clear(&mut self) {
         while self.due.is_empty() {
             let from = self.gone + self.cleared;
@@ -337,7 +338,7 @@ impl Half {
         }
     }
 
-    /// A frame begins to pass: counts it, and finds out what is to be done in it.
+    /// A frame begins to pass: counts it, and finds out what the rules do in the frame.
     fn begin(&mut self, frame: Frame) -> Passing {
         let mut stops = Vec::new();
         let mut flips = Vec::new();
@@ -399,7 +400,7 @@ impl Half {
         }
     }
 
-    /// The message that a frame belongs to, taken out of those under way, and whether the frame is its first.
+    /// Whether a frame is the first of its message, and the message, taken out of the list of messages that have begun.
     fn message(&mut self, frame: &Frame) -> (bool, Option<Message>) {
         let Some(kind) = frame.kind else {
             return (false, None);
@@ -440,7 +441,7 @@ impl Half {
 }
 
 impl Watched {
-    /// Counts an event; whether it is one that is meant.
+    /// Counts an event, and returns whether the rule means this event.
     fn selects(&mut self, faults: &Faults, scope: Scope, which: Which) -> bool {
         let number = if scope == Scope::All {
             faults.count_all(self.index)
@@ -452,24 +453,24 @@ impl Watched {
     }
 }
 
-/// What a frame is of what a rule is about.
+/// The part of the unit that a frame is, where a rule is about FPDUs, messages or frames.
 #[derive(Clone, Copy, Debug)]
 struct Whole {
-    /// Octets that came before the frame.
+    /// Octets of the unit before the frame.
     before: u64,
     first: bool,
     last: bool,
 }
 
 impl Whole {
-    /// The frame is all of it.
+    /// The frame is the whole unit.
     const FRAME: Self = Self {
         before: 0,
         first: true,
         last: true,
     };
 
-    /// Behind which octet of the frame, which has `len`, the place is.
+    /// The octet of a frame of `len` octets behind which the place is.
     fn stop(self, place: Place, len: usize) -> Option<usize> {
         match place {
             Place::End => self.last.then_some(len),

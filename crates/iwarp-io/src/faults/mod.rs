@@ -1,8 +1,8 @@
-//! Fault plans: what is to go wrong, and when, said in the words of the protocol.
+//! Fault plans: which faults happen, and when, in the words of the protocol.
 //!
 //! A [`Plan`] is a list of rules, read from text or made one by one. `docs/guide/faults.md` has the language.
 //!
-//! Nothing here knows whom the streams belong to: the names of calls and of statuses are words, which the owner resolves
+//! This module does not know who owns the streams: names of calls and of statuses are words, which the owner resolves
 //! ([`Plan::check_names`]).
 
 mod error;

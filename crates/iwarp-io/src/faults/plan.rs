@@ -1,4 +1,4 @@
-//! What a plan says, as values.
+//! The values of which a plan consists.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use super::error::{LoadError, PlanError};
 
-/// Which of the things of one kind, in their order and counted from 1.
+/// Which things of one kind are meant, counted from 1 in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Which {
     /// `2nd`: this one.
     Nth(u64),
     /// `every 3rd`: the 3rd, the 6th, the 9th. `every other` is `every 2nd`.
     Every(u64),
-    /// `from 5th on`: this one and all behind it.
+    /// `from 5th on`: this one and all after it.
     From(u64),
     /// `each`.
     Each,
-    /// `last`: of the FPDUs of a message the one with the L bit.
+    /// `last`: the FPDU of a message that has the L bit.
     Last,
 }
 
 impl Which {
-    /// Whether the one with this number is meant, which is the last one if `last`.
+    /// Whether the thing with this number is meant. `last` says whether it is the last one.
     #[must_use]
     pub fn selects(self, number: u64, last: bool) -> bool {
         match self {
@@ -42,8 +42,8 @@ pub enum Kind {
     MpaRequest,
     /// The Responder's start-up frame.
     MpaReply,
-    /// The ready-to-receive message of RFC 6581 §9, whatever it is: a Write, Read or Send of no octets that the two sides have agreed
-    /// on. It is none of the messages below, and neither is the Read Response to it.
+    /// The ready-to-receive message of RFC 6581 §9: the Write, Read or Send of no octets that the two sides have agreed on.
+    /// It does not count as one of the messages below, and neither does the Read Response to it.
     Ready,
     /// RDMA Write.
     Write,
@@ -61,7 +61,7 @@ pub enum Kind {
     AtomicResponse,
     /// Terminate.
     Terminate,
-    /// Any RDMAP message but the ready-to-receive message.
+    /// Any RDMAP message except the ready-to-receive message.
     Any,
 }
 
@@ -100,20 +100,20 @@ impl Kind {
         }
     }
 
-    /// One of the two frames of the start-up.
+    /// Whether this is one of the two start-up frames.
     #[must_use]
     pub const fn is_startup(self) -> bool {
         matches!(self, Self::MpaRequest | Self::MpaReply)
     }
 
-    /// Whether a message of the kind `other`, which is one kind, is of this kind.
+    /// Whether a message of the kind `other` is of this kind. `other` is not `Any`.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {
         self == other || self == Self::Any && !other.is_startup() && other != Self::Ready
     }
 }
 
-/// Which way octets go.
+/// The direction in which octets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// To the peer.
@@ -125,22 +125,22 @@ pub enum Direction {
 /// What passes on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// FPDUs, whatever they carry.
+    /// FPDUs of any message.
     Fpdu(Which),
     /// Whole messages.
     Message(Which, Kind),
     /// FPDUs, counted within messages.
     FpduOf {
-        /// Which of the message's.
+        /// Which FPDUs of the message.
         fpdu: Which,
-        /// Which of the messages.
+        /// Which messages.
         of: Which,
-        /// The kind of those.
+        /// The kind of these messages.
         kind: Kind,
     },
 }
 
-/// What has to happen for a fault to happen.
+/// An event at which a fault happens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
@@ -152,11 +152,11 @@ pub enum Event {
     Accept(Which),
     /// A result is about to be placed in a completion queue.
     Completion(Which),
-    /// The owner is asked for something, by a call of this name.
+    /// The owner's client makes a call of this name.
     Call(Which, String),
 }
 
-/// Over what events are counted.
+/// What events are counted over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// On each stream or queue from 1.
@@ -168,12 +168,12 @@ pub enum Scope {
     All,
 }
 
-/// Which peers an event counts for.
+/// The peers whose events count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// All with this address.
+    /// All peers with this address.
     Address(IpAddr),
-    /// The one with this address and port.
+    /// The peer with this address and port.
     Port(SocketAddr),
 }
 
@@ -219,13 +219,13 @@ impl Field {
     }
 }
 
-/// At which octet of what passes something is done.
+/// The octet of the passing unit at which an action is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Behind the last one.
+    /// Behind the last octet.
     #[default]
     End,
-    /// Behind so many; 0 is before the first one. What is shorter has no such place, and nothing is done.
+    /// Behind so many octets; 0 is before the first octet. If the unit is shorter, the action is not done.
     Octet(u64),
 }
 
@@ -235,25 +235,27 @@ pub enum Place {
 pub enum Action {
     /// The connection is reset.
     Reset(Place),
-    /// The direction ends there, and what would follow is thrown away.
+    /// The direction ends there, and the octets behind are thrown away.
     Close(Place),
-    /// Nothing follows for this time, or for ever. Held are a direction of a stream, an attempt to connect, a peer that waits to be
-    /// accepted, or the results of a queue.
+    /// Nothing more happens for this time, or for ever. The action holds a direction of a stream, an attempt to connect, a
+    /// peer that waits to be accepted, or the results of a queue.
     Hold(Option<Duration>, Place),
-    /// A bit is inverted: bit 0 is the most significant one of the first octet. In a message it is one of its first FPDU.
+    /// A bit is inverted. Bit 0 is the most significant bit of the first octet. In a message the bit is one of its first
+    /// FPDU.
     Flip {
         /// Which bit.
         bit: u32,
-        /// Of what.
+        /// The field that has the bit.
         of: Field,
-        /// The CRC is made to fit what was changed, so that the receiver does not find out by it.
+        /// The CRC is changed as well, so that the receiver finds it correct.
         good_crc: bool,
     },
-    /// The connection does not come about.
+    /// The connection is refused.
     Refuse,
     /// A call fails with the status of this name.
     Fail(String),
-    /// The completion queue breaks down with the status of this name: the one of the event, or those that the stream feeds.
+    /// A completion queue breaks down with the status of this name: the queue of the event, or the queues that the stream
+    /// feeds.
     BreakQueue(String, Place),
     /// The device is removed.
     RemoveDevice(Place),
@@ -284,7 +286,7 @@ impl Action {
         Self::Hold(Some(time), Place::End)
     }
 
-    /// [`Flip`](Self::Flip), and a CRC that does not fit any more.
+    /// [`Flip`](Self::Flip), which leaves the CRC wrong.
     #[must_use]
     pub const fn flip(bit: u32, of: Field) -> Self {
         Self::Flip {
@@ -294,7 +296,7 @@ impl Action {
         }
     }
 
-    /// The same at another place. Actions that have no place stay as they are.
+    /// The same action at another place. Actions without a place stay as they are.
     #[must_use]
     pub fn after_octet(mut self, octets: u64) -> Self {
         if let Some(place) = self.place_mut() {
@@ -314,7 +316,7 @@ impl Action {
         }
     }
 
-    /// Where it is done. Actions that have no place are done as a whole.
+    /// The place of the action. Actions without a place have `End`.
     #[must_use]
     pub fn place(&self) -> Place {
         match self {
@@ -328,18 +330,18 @@ impl Action {
     }
 }
 
-/// One line of a plan: when what happens, what is done.
+/// One rule of a plan: an event, and the action that is done when it happens.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// When.
+    /// The event.
     pub(super) event: Event,
-    /// Over what it is counted.
+    /// What the event is counted over.
     pub(super) scope: Scope,
-    /// For whom.
+    /// The peer that the event has to concern, if any.
     pub(super) peer: Option<Peer>,
-    /// What.
+    /// The action.
     pub(super) action: Action,
-    /// Where it was read; not part of what it says.
+    /// Where the rule was read. This is not part of the rule's meaning.
     pub(super) origin: Origin,
 }
 
@@ -347,9 +349,9 @@ pub struct Rule {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Origin {
     pub(super) line: usize,
-    /// The whole line, with other rules that may stand on it.
+    /// The whole line, which may have other rules as well.
     pub(super) text: String,
-    /// Where the names stand that only the owner knows.
+    /// The columns of the names that only the owner knows.
     pub(super) call: usize,
     pub(super) status: usize,
 }
@@ -370,7 +372,7 @@ impl PartialEq for Rule {
 impl Eq for Rule {}
 
 impl Rule {
-    /// A rule for each stream or queue, whoever the peer is.
+    /// A rule that counts on each stream or queue, for all peers.
     #[must_use]
     pub fn new(event: Event, action: Action) -> Self {
         Self {
@@ -382,21 +384,21 @@ impl Rule {
         }
     }
 
-    /// Counts otherwise.
+    /// Changes what events are counted over.
     #[must_use]
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }
 
-    /// Only for this peer.
+    /// Restricts the rule to this peer.
     #[must_use]
     pub fn with_peer(mut self, peer: Peer) -> Self {
         self.peer = Some(peer);
         self
     }
 
-    /// The line of the text, counted from 1; of a plan that was not read, the number of the rule.
+    /// The line of the text, counted from 1. If the plan was not read from text, the number of the rule.
     #[must_use]
     pub fn line(&self) -> usize {
         self.origin.line
@@ -421,18 +423,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan by which nothing goes wrong.
+    /// A plan without rules.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a rule behind those that there are.
+    /// Adds a rule behind the others.
     ///
     /// # Errors
     ///
-    /// As for text: the action does not go with the event, or a number or name is out of range. The error shows the rule as it
-    /// would stand in a text.
+    /// The errors of a text: the action does not fit the event, or a number or name is out of range. The error shows the
+    /// rule as text.
     pub fn with_rule(mut self, rule: Rule) -> Result<Self, PlanError> {
         let text = rule.to_string();
         let checked: Self = text.parse()?;
@@ -447,11 +449,12 @@ impl Plan {
         Ok(self)
     }
 
-    /// The plan that an environment variable or an argument gives: its text, or `@` and the file that has it.
+    /// Loads the plan that an environment variable or an argument gives: the text of the plan, or `@` and the name of a
+    /// file with the text.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or the text is no plan.
+    /// The file cannot be read, or the text is not a plan.
     pub fn load(given: &str) -> Result<Self, LoadError> {
         let (text, path) = match given.strip_prefix('@') {
             None => (given.to_owned(), None),
@@ -467,22 +470,22 @@ impl Plan {
             .map_err(|error| LoadError::Text { path, error })
     }
 
-    /// Its rules in their order.
+    /// The rules in their order.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
         self.rules.iter()
     }
 
-    /// Whether it has no rule.
+    /// Whether the plan has no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Has the owner look at the names that it alone knows, of calls and of statuses.
+    /// Lets the owner check the names that only the owner knows: those of calls and of statuses.
     ///
     /// # Errors
     ///
-    /// The first name that one of the two refuses. They are to say what was expected.
+    /// The first name that one of the two functions refuses. The functions return what they expected.
     pub fn check_names(
         &self,
         call: impl Fn(&str) -> Result<(), String>,
@@ -506,7 +509,7 @@ impl Plan {
 }
 
 impl fmt::Display for Plan {
-    /// The text of the plan, a rule a line.
+    /// The text of the plan, one rule per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))
     }

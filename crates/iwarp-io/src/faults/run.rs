@@ -1,4 +1,4 @@
-//! A plan in use: what all streams, queues and calls of its owner share.
+//! A plan in use. All streams, queues and calls of the owner share it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,42 +9,42 @@ use super::plan::{Action, Event, Peer, Plan, Rule, Scope, Which};
 
 /// A plan in use by one owner.
 ///
-/// The owner tells it what is about to happen, and does what it says. Each thing that happens is counted here and logged, with the
-/// line of the plan.
+/// The owner reports each event before it happens, and does what the answer says. Each fault is counted here, and logged
+/// with the line of the plan.
 #[derive(Debug)]
 pub struct Faults {
     plan: Plan,
-    /// For each rule how many events it has counted, where these are counted over everything.
+    /// For each rule that counts over everything, how many events it has counted.
     counts: Vec<AtomicU64>,
     happened: Vec<AtomicU64>,
     streams: AtomicU64,
     queues: AtomicU64,
 }
 
-/// What is to be done with an attempt to connect, a peer that has connected, or a result.
+/// What the owner has to do with an attempt to connect, a peer that has connected, or a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Refuse the connection.
     Refuse,
     /// Hold it, for this time or for ever.
     Hold(Option<Duration>),
-    /// Something happens to what it belongs to.
+    /// Carry out an effect on the device or on completion queues.
     Effect(Effect),
 }
 
-/// What happens to more than a stream.
+/// An effect beyond one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The device is removed.
     RemoveDevice,
-    /// The completion queue breaks down, or those that a stream feeds, with the status of this name.
+    /// The completion queue, or the queues that a stream feeds, break down with the status of this name.
     BreakQueue(String),
 }
 
-/// What becomes of a call.
+/// The fault of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallFault<'a> {
-    /// It fails with the status of this name.
+    /// The call fails with the status of this name.
     Fail(&'a str),
     /// The device is removed.
     RemoveDevice,
@@ -59,7 +59,7 @@ pub struct QueueFaults {
 }
 
 impl Faults {
-    /// Begins to count. The owner has [looked at the names](Plan::check_names).
+    /// Begins to count. The owner has [checked the names](Plan::check_names) before.
     #[must_use]
     pub fn new(plan: Plan) -> Arc<Self> {
         let zeros = || plan.rules.iter().map(|_| AtomicU64::new(0)).collect();
@@ -78,14 +78,14 @@ impl Faults {
         &self.plan
     }
 
-    /// How often each rule has had something happen, by the line of the rule.
+    /// How often each rule has caused a fault, by the line of the rule.
     pub fn happened(&self) -> impl Iterator<Item = (usize, u64)> {
         let counts = self.happened.iter();
         let lines = self.plan.rules.iter().map(Rule::line);
         lines.zip(counts.map(|count| count.load(Ordering::Relaxed)))
     }
 
-    /// A connection to this peer is about to be opened.
+    /// Reports that a connection to this peer is about to be opened.
     #[must_use]
     pub fn connect(&self, peer: SocketAddr) -> Option<Verdict> {
         self.attempt(peer, |event| match event {
@@ -94,7 +94,7 @@ impl Faults {
         })
     }
 
-    /// This peer has opened a connection, and a listener is about to take it.
+    /// Reports that this peer has opened a connection, which a listener is about to take.
     #[must_use]
     pub fn accept(&self, peer: SocketAddr) -> Option<Verdict> {
         self.attempt(peer, |event| match event {
@@ -103,7 +103,7 @@ impl Faults {
         })
     }
 
-    /// Counts for all rules; the first one that selects the event decides.
+    /// Counts the event for all rules. The first rule that selects the event decides.
     fn attempt(
         &self,
         peer: SocketAddr,
@@ -124,7 +124,8 @@ impl Faults {
         })
     }
 
-    /// A call of the owner's is about to take what it needs. `is` says whether a name of the plan means the call.
+    /// Reports that a call of the owner is about to take the resources that it needs. `is` says whether a name of the plan
+    /// means this call.
     #[must_use]
     pub fn call(&self, is: impl Fn(&str) -> bool) -> Option<CallFault<'_>> {
         let mut due = None;
@@ -144,19 +145,19 @@ impl Faults {
         })
     }
 
-    /// Whether any rule is about calls: else [`call`](Self::call) need not be asked.
+    /// Whether any rule is about calls. Otherwise the owner need not ask [`call`](Self::call).
     #[must_use]
     pub fn has_calls(&self) -> bool {
         let mut rules = self.plan.rules.iter();
         rules.any(|rule| matches!(rule.event, Event::Call(..)))
     }
 
-    /// The number of a stream that was just established.
+    /// The number for a stream that was just established.
     pub(super) fn next_stream(&self) -> u64 {
         count(&self.streams)
     }
 
-    /// A completion queue was created; `None` if nothing is planned for it.
+    /// Reports that a completion queue was created. `None` if no rule is about it.
     #[must_use]
     pub fn queue(self: &Arc<Self>) -> Option<QueueFaults> {
         let number = count(&self.queues);
@@ -177,12 +178,12 @@ impl Faults {
         wanted.is_none_or(|wanted| wanted.is(peer))
     }
 
-    /// Counts an event over everything.
+    /// Counts an event of a rule that counts over everything.
     pub(super) fn count_all(&self, index: usize) -> u64 {
         count(&self.counts[index])
     }
 
-    /// Something happens by this rule.
+    /// Notes that this rule has caused a fault.
     pub(super) fn note(&self, index: usize, connection: Option<u64>, peer: Option<SocketAddr>) {
         self.happened[index].fetch_add(1, Ordering::Relaxed);
         let rule = &self.plan.rules[index];
@@ -192,7 +193,7 @@ impl Faults {
 }
 
 impl QueueFaults {
-    /// A result is about to be placed.
+    /// Reports that a result is about to be placed.
     #[must_use]
     pub fn completion(&self) -> Option<Verdict> {
         let mut due = None;
@@ -216,7 +217,7 @@ impl QueueFaults {
     }
 }
 
-/// Whether a rule looks at the stream or queue of this number.
+/// Whether a rule with this scope applies to the stream or queue with this number.
 pub(super) fn is_in_scope(scope: Scope, number: u64) -> bool {
     match scope {
         Scope::Each | Scope::All => true,
@@ -229,13 +230,13 @@ fn count(of: &AtomicU64) -> u64 {
     of.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// What an action comes to that is not done on a stream.
+/// The verdict for an action that is not done on a stream.
 fn verdict(action: &Action) -> Verdict {
     match action {
         Action::Hold(time, _) => Verdict::Hold(*time),
         Action::BreakQueue(status, _) => Verdict::Effect(Effect::BreakQueue(status.clone())),
         Action::RemoveDevice(_) => Verdict::Effect(Effect::RemoveDevice),
-        // The others do not go with such events.
+        // The other actions do not fit such events.
         Action::Refuse
         | Action::Reset(_)
         | Action::Close(_)

@@ -1,4 +1,4 @@
-//! A stream with faults: both of its directions, between whoever uses the stream and the transport.
+//! A stream with faults: both directions, between the user of the stream and the transport.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::half::{Half, Identity, Step};
 use super::plan::Direction;
 use super::run::{Effect, Faults};
 
-/// What a plan does to one stream. Does no I/O: the transport is given to each call.
+/// What a plan does to one stream. This does no I/O: each call gets the transport as an argument.
 #[derive(Debug)]
 pub struct StreamFaults {
     sent: Half,
@@ -21,9 +21,9 @@ pub struct StreamFaults {
     effects: Vec<Effect>,
 }
 
-/// Who is told what a plan does to more than a stream.
+/// The receiver of effects beyond one stream.
 pub trait FaultOwner: std::fmt::Debug + Send + Sync {
-    /// The device is removed: soon, because the caller may hold locks.
+    /// Removes the device. The removal happens soon after the call, because the caller may hold locks.
     fn remove_device(&self);
 }
 
@@ -32,12 +32,13 @@ pub trait FaultOwner: std::fmt::Debug + Send + Sync {
 pub enum Blocked {
     /// The transport takes no more for now.
     Full,
-    /// They are held until then, or for ever.
+    /// The octets are held until this time, or for ever.
     Held(Option<Instant>),
 }
 
 impl Faults {
-    /// A connection with this peer was established, in which this side has this role; `None` if nothing is planned for it.
+    /// Reports that a connection with this peer was established, in which this side has this role. `None` if no rule is
+    /// about it.
     #[must_use]
     pub fn stream(self: &Arc<Self>, role: Role, peer: SocketAddr) -> Option<StreamFaults> {
         let (own, peers) = match role {
@@ -64,8 +65,8 @@ impl StreamFaults {
     ///
     /// # Errors
     ///
-    /// Those of `source`; `WouldBlock` also when octets are held; `ConnectionReset` when the stream is [reset](Self::is_reset) by the
-    /// plan, which the caller then does to the transport.
+    /// Those of `source`. `WouldBlock` also if octets are held. `ConnectionReset` if the plan [resets](Self::is_reset) the
+    /// stream; the caller then resets the transport.
     pub fn read(
         &mut self,
         now: Instant,
@@ -98,7 +99,8 @@ impl StreamFaults {
                 Step::Effect(effect) => self.effects.push(effect),
                 Step::Starved if self.received.is_ended() => return Ok(0),
                 Step::Starved => {
-                    // What is held back counts: nothing behind what was asked for is taken from the transport.
+                    // Octets that are held back count, so that the transport is not asked for more octets than the caller
+                    // wants.
                     let backlog = self.received.backlog();
                     let room = into.len().saturating_sub(backlog).max(1);
                     let octets = &mut into[..room];
@@ -111,7 +113,8 @@ impl StreamFaults {
         }
     }
 
-    /// Whether there is something to [`read`](Self::read), without the transport: `None` if only that can tell.
+    /// Whether there is something to [`read`](Self::read), without asking the transport. `None` if only the transport can
+    /// tell.
     pub fn is_readable(&mut self, now: Instant) -> Option<bool> {
         if self.reset {
             return Some(true);
@@ -132,8 +135,8 @@ impl StreamFaults {
         }
     }
 
-    /// Sends octets, unless some that were taken before have not left: then none are taken, and why is returned. What is taken leaves
-    /// now, or with a later call. `sink` writes to the transport.
+    /// Sends octets, unless octets taken before have not left. In this case no octets are taken, and the reason is
+    /// returned. Octets that are taken leave now, or with a later call. `sink` writes to the transport.
     ///
     /// # Errors
     ///
@@ -153,7 +156,7 @@ impl StreamFaults {
         Ok((octets.len(), blocked))
     }
 
-    /// Sends what was taken and has not left; why some of it stays.
+    /// Sends the octets that were taken and have not left. Returns why some of them stay.
     ///
     /// # Errors
     ///
@@ -186,25 +189,25 @@ impl StreamFaults {
         }
     }
 
-    /// Nothing more will be sent: a part of a frame that waits for the rest leaves with the next [`flush`](Self::flush).
+    /// Nothing more will be sent. Part of a frame that waits for the rest leaves with the next [`flush`](Self::flush).
     pub fn end_sending(&mut self) {
         self.sent.end();
     }
 
-    /// Whether the plan has ended the direction to the peer, which the caller does to the transport.
+    /// Whether the plan has ended the direction to the peer. The caller then ends this direction of the transport.
     #[must_use]
     pub fn has_closed_sending(&self) -> bool {
         self.sent.is_closed()
     }
 
-    /// When something is held no longer, in either direction.
+    /// When the next hold ends, in either direction.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         let both = [self.sent.wake_at(), self.received.wake_at()];
         both.into_iter().flatten().min()
     }
 
-    /// Ends the holds that end at `now` or before: [`wake_at`](Self::wake_at) tells of later ones alone from then on.
+    /// Ends the holds that end at `now` or before. From then on [`wake_at`](Self::wake_at) returns only later ones.
     pub fn awake(&mut self, now: Instant) {
         self.sent.awake(now);
         self.received.awake(now);
@@ -216,13 +219,13 @@ impl StreamFaults {
         self.reset
     }
 
-    /// What has to happen to more than the stream: the caller does that when it holds no lock.
+    /// The effects beyond the stream. The caller carries them out when it holds no lock.
     #[must_use]
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Everything has passed that was received: what the plan does behind it is done now, and not when somebody reads again.
+    /// All received octets have passed. What the plan does behind them is done now, not at the next read.
     fn follow(&mut self, now: Instant) {
         match self.received.step(now) {
             Step::Reset => self.reset = true,

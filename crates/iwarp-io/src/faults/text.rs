@@ -178,7 +178,7 @@ struct Word<'a> {
     column: usize,
 }
 
-/// What stands between two semicolons.
+/// The words between two semicolons.
 #[derive(Debug, Default)]
 struct Clause<'a> {
     words: Vec<Word<'a>>,
@@ -240,7 +240,7 @@ struct Reader<'a> {
 type Read<T> = Result<T, PlanError>;
 
 impl<'a> Reader<'a> {
-    /// The error that something else was expected here.
+    /// The error that `what` was expected here.
     fn expected<T>(&self, what: &str) -> Read<T> {
         let found = match self.words.first() {
             Some(word) => format!("found `{}`", word.text),
@@ -285,7 +285,7 @@ impl<'a> Reader<'a> {
         self.words = &self.words[1..];
     }
 
-    /// A number in decimal digits; `what` is expected else.
+    /// A number in decimal digits. `what` goes into the error.
     fn number<T: FromStr>(&mut self, what: &str) -> Read<T> {
         let number = self.peek(0).and_then(digits).and_then(|n| n.parse().ok());
         match number {
@@ -611,13 +611,13 @@ fn is_hexadecimal(digits: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Whether a word can be the name of a call or of a status. Of a status it can also be its bits.
+/// Whether a word can be the name of a call or of a status. A status can also be given by its bits.
 fn is_name(word: &str) -> bool {
     let rest = |c: char| c.is_ascii_alphanumeric() || c == '_';
     word.starts_with(|c: char| c.is_ascii_alphabetic()) && word.chars().all(rest)
 }
 
-/// What events of this sort are counted on: the word for one, and that for several.
+/// What events of this sort are counted on: the word in the singular and in the plural.
 fn counted_on(event: &Event) -> Option<(&'static str, &'static str)> {
     match event {
         Event::Passing(..) => Some(("connection", "connections")),
@@ -636,7 +636,7 @@ fn has_peer(event: &Event) -> bool {
 /// The first words of the actions that events of this sort can have.
 fn actions(event: &Event) -> &'static [&'static str] {
     match event {
-        // Before the start-up is over, nobody knows which queues a stream will feed.
+        // Before the start-up is over, it is unknown which queues a stream will feed.
         Event::Passing(Unit::Message(_, kind), _) if kind.is_startup() => {
             &["reset", "close", "hold", "flip", "remove"]
         }
@@ -647,7 +647,7 @@ fn actions(event: &Event) -> &'static [&'static str] {
     }
 }
 
-/// What may stand behind an event of which these parts were read.
+/// What may stand behind an event when these parts were read.
 fn behind_event(event: &Event, scope: Scope, peer: Option<Peer>) -> String {
     let mut what = Vec::new();
     if scope == Scope::Each && peer.is_none() && counted_on(event).is_some() {

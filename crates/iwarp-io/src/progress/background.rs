@@ -1,13 +1,13 @@
 //! The background thread of an adapter: serves the domains that nobody attends, and the deadlines.
 //!
-//! It holds every domain in its own set. An event on a domain that is attended, by polls or by a parked thread, is left
-//! to those; the domain is then taken out of the set and looked at in ticks of 1 ms, doubling to 16 ms while they go on, to
-//! 4 ms where requests are held back for the next poll. When a tick finds nobody any more, the thread takes over: after
-//! two ticks, at most 32 ms.
+//! The thread holds every domain in its own set. If a domain is attended, by polls or by a parked thread, the thread leaves
+//! an event on the domain to these. It then takes the domain out of its set and looks at the domain in ticks of 1 ms. The
+//! ticks double to 16 ms while the domain stays attended, to 4 ms where requests are held back for the next poll. When a
+//! tick finds that nobody attends the domain any more, the thread takes over: after two ticks, at most 32 ms.
 //!
-//! So a domain is in the set or watched in ticks, or both; never neither. One that cannot be put back into the set, for
-//! want of memory or of the system's allowance for such entries, stays watched, is served in every tick, and is put back as
-//! soon as that works.
+//! So a domain is in the set, or watched in ticks, or both, and never neither. If a domain cannot be put back into the set,
+//! because memory or the system's allowance for such entries is short, the domain stays watched, is served in every tick,
+//! and is put back as soon as that works.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
 /// The longest tick while there are requests that wait for a poll, or streams that only ticks find.
 const HELD_TICK: Duration = Duration::from_millis(4);
-/// How long work may wait that was left where nobody polls.
+/// How long unfinished work of a domain may wait where nobody polls.
 const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.
@@ -38,20 +38,20 @@ pub struct Background<S: Readiness = Set> {
     set: S,
     waker: S::Waker,
     domains: Mutex<Tokens<Weak<Domain<S>>>>,
-    /// Domains with work that no edge will report, found by somebody who may not come back.
+    /// Domains with work that no edge will report. The thread that found the work may not come back to the domain.
     noticed: Mutex<Vec<u64>>,
-    /// Domains whose poller has gone to sleep over something else.
+    /// Domains whose polling thread has gone to sleep over something else.
     handed_over: Mutex<Vec<u64>>,
     /// The deadlines that the thread looks after.
     pub timers: Timers,
     stop: AtomicBool,
-    /// The thread, once it runs.
+    /// The ID of the thread, once the thread runs.
     thread: OnceLock<ThreadId>,
 }
 
 impl Background {
-    /// Starts the thread; it ends after [`stop`](Self::stop). In a simulated world it is a task of the world, which runs it
-    /// between two waits.
+    /// Starts the thread, which ends after [`stop`](Self::stop). In a simulated world the thread is a task of the world,
+    /// which runs the task between two waits.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Background {
         std::thread::Builder::new()
             .name("softnd".into())
             .spawn(move || {
-                // Nobody else sets it.
+                // No other code sets the ID.
                 let _ = shared.thread.set(nearness::this_thread());
                 Thread::new(shared).run();
             })?;
@@ -82,7 +82,7 @@ impl Background {
         }
     }
 
-    /// Has the thread end.
+    /// Makes the thread end.
     pub fn stop(&self) {
         self.end();
         if let Set::Sim(set) = &self.set {
@@ -96,7 +96,7 @@ struct Simulated(World, Mutex<Thread<Set>>);
 
 impl Task for Simulated {
     fn run(&self) -> Wishes {
-        // Whoever waits in a call that this task has made drives the world as well.
+        // If this fails, the task itself has made the call that waits here and drives the world.
         let Some(mut thread) = self.1.try_lock() else {
             return Wishes::default();
         };
@@ -129,13 +129,13 @@ impl<S: Readiness> Background<S> {
         }))
     }
 
-    /// Has the thread end, where it is a thread.
+    /// Makes the thread end, unless it is a task of a simulated world.
     pub(super) fn end(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// Adds a domain, to be served whenever nobody else does.
+    /// Adds a domain, which the thread serves whenever nobody else does.
     pub fn add(&self, domain: &Arc<Domain<S>>) -> io::Result<()> {
         let token = self.domains.lock().insert(Arc::downgrade(domain));
         self.set
@@ -145,8 +145,8 @@ impl<S: Readiness> Background<S> {
         Ok(())
     }
 
-    /// Takes a domain out. If the thread is putting it back at this moment, it stays in the set until it is dropped, and
-    /// what is reported of it finds nobody.
+    /// Takes a domain out. If the thread is putting the domain back at this moment, the domain stays in the set until it is
+    /// dropped, and reports of it find no domain.
     pub fn remove(&self, domain: &Domain<S>) {
         if let Some(token) = domain.background_token() {
             let _ = self.set.remove(domain.set());
@@ -164,7 +164,7 @@ impl<S: Readiness> Background<S> {
         }
     }
 
-    /// Takes over a domain that was polled till now, without waiting for a tick to find out.
+    /// Takes over a domain whose polls have ended, without waiting until a tick finds this.
     pub fn hand_over(&self, domain: &Domain<S>) {
         if let Some(token) = domain.background_token()
             && domain.polls_end()
@@ -197,12 +197,12 @@ pub(super) struct Thread<S: Readiness> {
     shared: Arc<Background<S>>,
     /// The domains that are looked at in every tick: those that others attend, and those that cannot be reported.
     watched: BTreeMap<u64, Watched>,
-    /// Domains that had more to do than one turn takes: each has one in every round, so that a stream without end keeps
+    /// Domains with more to do than fits in one turn. Each gets one turn in every round, so that an endless stream keeps
     /// this thread neither from the other domains nor from the deadlines.
     busy: Vec<u64>,
     tick: Duration,
     next_tick: Option<Instant>,
-    /// What the set has reported, and emptied notices, to be swapped with the full ones.
+    /// The tokens that the set has reported, and an empty list of notices to be swapped with the full list.
     ready: Vec<u64>,
     notices: Vec<u64>,
     nearness: Nearness,
@@ -213,7 +213,7 @@ pub(super) struct Thread<S: Readiness> {
 struct Watched {
     /// See [`Domain::unfinished_counts`].
     counts: (u32, u32),
-    /// It is in the set all the same.
+    /// The domain is in the set as well.
     reported: bool,
 }
 
@@ -257,7 +257,7 @@ impl<S: Readiness> Thread<S> {
         self.work(limit, clock)
     }
 
-    /// Does what there is to do, after a wait of at most `limit` for something.
+    /// Waits at most `limit`, then does what there is to do.
     fn work(&mut self, limit: Option<Duration>, clock: impl Fn() -> Instant) -> io::Result<()> {
         let busy = std::mem::take(&mut self.busy);
         let mut ready = std::mem::take(&mut self.ready);
@@ -280,15 +280,15 @@ impl<S: Readiness> Thread<S> {
         Ok(())
     }
 
-    /// Work was left behind by somebody who may not come back.
+    /// Takes the notices of work that was left behind by threads that may not come back.
     fn take_notice(&mut self, now: Instant) {
-        // Swapped, not taken: whoever notices something does not have to allocate.
+        // Swapped, not taken, so that a thread that adds a notice does not have to allocate.
         std::mem::swap(&mut self.notices, &mut *self.shared.noticed.lock());
         let mut notices = std::mem::take(&mut self.notices);
         for token in notices.drain(..) {
             if let Some(domain) = self.shared.domain(token) {
                 self.entry(token, &domain);
-                // Whoever has polled till now comes back from the call that it is in: there is no hurry.
+                // The polling thread comes back from its call and polls again, so there is no hurry.
                 let wait = if domain.seems_attended() {
                     FIRST_TICK
                 } else {
@@ -304,7 +304,7 @@ impl<S: Readiness> Thread<S> {
     fn take_handed_over(&mut self) {
         let tokens = std::mem::take(&mut *self.shared.handed_over.lock());
         for token in tokens {
-            // One that is not watched is reported, or was just noticed and has its tick soon.
+            // A domain that is not watched is reported by the set, or was just noticed and has its tick soon.
             if let Some(domain) = self.shared.domain(token)
                 && self.watched.contains_key(&token)
                 && !domain.is_attended()
@@ -323,7 +323,7 @@ impl<S: Readiness> Thread<S> {
         self.go_on(token);
     }
 
-    /// What is known of a watched domain, which it is from here on.
+    /// The entry of a watched domain. The domain is watched from here on.
     fn entry(&mut self, token: u64, domain: &Domain<S>) -> &mut Watched {
         self.watched.entry(token).or_insert_with(|| Watched {
             counts: domain.unfinished_counts(),
@@ -331,8 +331,8 @@ impl<S: Readiness> Thread<S> {
         })
     }
 
-    /// Leaves a domain to those who attend it. It is taken out of the set meanwhile: an event on it would cost its
-    /// receivers a look here even while it is not armed.
+    /// Leaves a domain to the threads that attend it, and takes the domain out of the set meanwhile. Otherwise each event
+    /// on the domain would cost its receivers a look at this set, even while the entry is not armed.
     fn watch(&mut self, token: u64, domain: &Domain<S>) {
         domain.set_watched(true);
         let entry = self.entry(token, domain);
@@ -349,7 +349,7 @@ impl<S: Readiness> Thread<S> {
         self.nearness.served(|| domain.incoming_core());
     }
 
-    /// A domain has something to do, which is left to those who attend it.
+    /// A domain has something to do. If somebody attends the domain, the work is left to them.
     fn go_on(&mut self, token: u64) {
         if let Some(domain) = self.shared.domain(token) {
             if domain.is_attended() {
@@ -360,18 +360,19 @@ impl<S: Readiness> Thread<S> {
         }
     }
 
-    /// Nobody attends a domain any more: it is back in the set before it is driven, so that nothing is lost between.
+    /// Nobody attends a domain any more. The domain goes back into the set before it is driven, so that no event is lost in
+    /// between.
     fn take_over(&mut self, token: u64, domain: &Domain<S>, watched: Watched) {
         domain.set_watched(false);
         let back = watched.reported || self.put_back(token, domain);
         domain.recall();
         self.serve(token, domain);
         if !back {
-            // Its streams are driven all the same, only in ticks.
+            // The streams of the domain are driven nevertheless, but only in ticks.
             domain.set_watched(true);
             self.entry(token, domain).reported = false;
         } else if domain.is_apart() {
-            // The same of a stream: polls find what it receives.
+            // The same for a stream that is not in the set: polls find what it receives.
             let _ = domain.poll();
             domain.set_watched(true);
             self.entry(token, domain);
@@ -404,9 +405,9 @@ impl<S: Readiness> Thread<S> {
         self.next_tick = (!self.watched.is_empty()).then(|| now + self.tick);
     }
 
-    /// Looks at the domains that others attend, and takes over those that nobody attends any more. The others it leaves
-    /// alone: who polls takes up what is unfinished, and would find the queue pair locked by a thread that perhaps waits for
-    /// the core which the poller spins on.
+    /// Looks at the domains that others attend, and takes over those that nobody attends any more. It leaves the other
+    /// domains alone, because a polling thread takes up unfinished work itself. If this thread drove such a domain, the
+    /// poller could find a queue pair locked by this thread while this thread waits for the core on which the poller spins.
     fn look(&mut self) {
         let mut most = LAST_TICK;
         let mut watched = std::mem::take(&mut self.watched);
@@ -421,7 +422,7 @@ impl<S: Readiness> Thread<S> {
             let counts = domain.unfinished_counts();
             let left = counts.0 != watched.counts.0;
             let resumed = counts.1 != watched.counts.1;
-            // Where requests are held back for the next poll, that has to come soon, or this thread does.
+            // Where requests are held back for the next poll, either this poll comes soon or this thread takes over.
             most = most.min(if domain.has_unfinished() && !resumed {
                 FIRST_TICK
             } else if left {
@@ -433,7 +434,7 @@ impl<S: Readiness> Thread<S> {
             true
         });
         if !self.watched.is_empty() {
-            // Taken over a moment ago, and still not reported or attended again.
+            // The domain was taken over a moment ago, and is neither reported by the set nor attended again.
             most = most.min(HELD_TICK);
         }
         watched.append(&mut self.watched);

@@ -13,52 +13,54 @@ use crate::sync::{
 
 /// Something that can make progress when its stream is ready.
 pub trait Source<S: Readiness = Set>: Send + Sync {
-    /// Makes what progress is possible.
+    /// Makes as much progress as is possible.
     fn ready(&self, edges: Edges) -> Turn;
 
-    /// The core on which the kernel took in what came last, where that is known.
+    /// The core on which the kernel took in the last data, where that is known.
     fn incoming_core(&self) -> Option<usize> {
         None
     }
 
-    /// Takes its stream out of the domain's set; false when it has none there.
+    /// Takes the source's stream out of the domain's set. False if the source has no stream there.
     fn leave(&self, _domain: &Domain<S>) -> bool {
         false
     }
 
-    /// Puts its stream back into the domain's set, where whatever it is ready for is reported; false when that fails.
+    /// Puts the source's stream back into the domain's set, which then reports whatever the stream is ready for. False if
+    /// that fails.
     fn rejoin(&self, _domain: &Domain<S>) -> bool {
         true
     }
 }
 
-/// What one turn of a source came to.
+/// The result of one turn of a source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
-    /// A budget ended it, and more could be done at once.
+    /// A budget ended the turn, and more could be done at once.
     pub unfinished: bool,
-    /// Something waits until it can be written.
+    /// Octets wait until the socket takes data again.
     pub blocked: bool,
     /// Octets received.
     pub octets: usize,
 }
 
-/// Sources that had traffic lately: polls ask them directly, which is cheaper than asking the set.
+/// Sources that had traffic lately. Polls ask these directly, because that is cheaper than asking the set.
 struct Hot<S: Readiness> {
     sources: Vec<HotSource<S>>,
-    /// Grows with every poll, and with what it received: when it reaches [`LOOK`], the set has its turn.
+    /// Grows with every poll, and with the octets that the poll received. When it reaches [`LOOK`], the next poll asks the
+    /// set.
     since_look: usize,
 }
 
 struct HotSource<S: Readiness> {
     source: Weak<dyn Source<S>>,
-    /// By which the domain knows it. It may have gone to another domain since.
+    /// The token of the source in this domain. The source may have gone to another domain since.
     token: u64,
     /// Polls in a row that found nothing.
     idle: u32,
-    /// Polls that found something, since it is in the set.
+    /// Polls that found something, since the source is in the set.
     found: u32,
-    /// It is not in the set: polls alone find what it receives, and nothing has to be reported of it.
+    /// The source is not in the set. Only polls find what it receives, and the set has nothing to report.
     apart: bool,
 }
 
@@ -71,7 +73,7 @@ impl<S: Readiness> HotSource<S> {
         }
     }
 
-    /// Puts the stream back, if it was taken out; false when that fails.
+    /// Puts the stream back, if it was taken out. False if that fails.
     fn rejoin(&mut self, domain: &Domain<S>) -> bool {
         self.found = 0;
         if self.apart {
@@ -86,11 +88,11 @@ impl<S: Readiness> HotSource<S> {
     }
 }
 
-/// What asking the hot sources came to.
+/// The result of asking the hot sources.
 #[derive(Clone, Copy, Debug, Default)]
 struct Probe {
     octets: usize,
-    /// The set is to be looked at.
+    /// The set has to be asked now.
     look: bool,
     /// A source has left the set.
     left: bool,
@@ -98,20 +100,21 @@ struct Probe {
 
 /// How far a woken thread has looked, see [`Domain::is_behind`].
 const UP_TO_DATE: u8 = 0;
-/// Every source is hot and was asked once; the end of a stream may share the event with data.
+/// Every source is hot and was asked once. They have to be asked again, because the end of a stream may share an event with
+/// data.
 const REPROBE: u8 = 1;
 /// The set may hold events that nobody has taken.
 const UNLOOKED: u8 = 2;
 
-/// Hot sources at most.
+/// The largest number of hot sources.
 const HOT: usize = 8;
-/// Polls without traffic after which a source is hot no more.
+/// Polls without traffic after which a source is no longer hot.
 const COLD: u32 = if cfg!(loom) { 3 } else { 256 };
-/// Polls with traffic after which a source leaves the set, as long as polling goes on. To report a stream costs its sender
-/// several per cent of a short round trip, and who polls all the time needs no report.
+/// Polls with traffic after which a source leaves the set, as long as polling goes on. Each report of a stream costs its
+/// sender several per cent of a short round trip, and a thread that polls all the time needs no report.
 const STEADY: u32 = if cfg!(loom) { 1 } else { 32 };
-/// Polls of the hot sources before the set is looked at again; received octets count as [`WEIGHT`] says, so that bulk
-/// streams do not keep small requests on others waiting.
+/// Polls of the hot sources before the set is asked again. Received octets count as well, in units of [`WEIGHT`], so that
+/// bulk streams do not keep small requests on other streams waiting.
 const LOOK: usize = if cfg!(loom) { 2 } else { 32 };
 const WEIGHT: usize = 16 * 1024;
 
@@ -119,18 +122,18 @@ const WEIGHT: usize = 16 * 1024;
 pub struct Domain<S: Readiness = Set> {
     set: S,
     sources: Mutex<Tokens<Weak<dyn Source<S>>>>,
-    /// Sources that have spent their edge and not finished: looked at again before the set is.
+    /// Sources that have used up their edge and have not finished. They get a turn before the set is asked.
     unfinished: Mutex<VecDeque<Weak<dyn Source<S>>>>,
-    /// How many `unfinished` holds, for looks without its lock.
+    /// How many sources `unfinished` holds, to be read without the lock.
     left: AtomicUsize,
     /// Counts the times that `unfinished` was taken up.
     resumed: AtomicU32,
-    /// Counts what was left in it.
+    /// Counts the sources that were put into `unfinished`.
     deferred: AtomicU32,
     hot: Mutex<Hot<S>>,
     /// Hot sources that are not in the set.
     apart: AtomicUsize,
-    /// They are to be put back by whoever holds `hot`.
+    /// The thread that holds `hot` has to put these sources back.
     recalled: AtomicBool,
     /// Counts polls, so that the background thread can tell whether somebody does its work.
     polls: AtomicU32,
@@ -138,7 +141,7 @@ pub struct Domain<S: Readiness = Set> {
     seen: AtomicU32,
     /// Requests that make a parked thread drive this domain.
     interest: AtomicUsize,
-    /// Threads parked where this domain is driven from.
+    /// Threads parked in the parking that drives this domain.
     parked: Arc<AtomicUsize>,
     /// The set that parked threads sleep in reports this domain.
     armed: AtomicBool,
@@ -159,7 +162,8 @@ impl<S: Readiness> std::fmt::Debug for Domain<S> {
 }
 
 impl<S: Readiness> Domain<S> {
-    /// Makes a domain without sources over an empty set; `parked` counts the threads that sleep where it is driven from.
+    /// Makes a domain without sources over an empty set. `parked` counts the threads that sleep in the parking which drives
+    /// the domain.
     pub fn new(set: S, parked: Arc<AtomicUsize>) -> Self {
         Self {
             set,
@@ -190,7 +194,7 @@ impl<S: Readiness> Domain<S> {
         &self.set
     }
 
-    /// Adds a stream, reported for these edges; the token takes it out again.
+    /// Adds a stream, which the set reports for these edges. The returned token takes the stream out again.
     pub fn add(
         &self,
         stream: &impl Watch<S>,
@@ -204,7 +208,7 @@ impl<S: Readiness> Domain<S> {
         Ok(token)
     }
 
-    /// Takes a stream out. An event for it that is already on its way to a driver finds nobody.
+    /// Takes a stream out. An event for the stream that is already on its way to a driver finds no source.
     pub fn remove(&self, stream: &impl Watch<S>, token: u64) {
         let _ = self.set.remove(stream);
         let source = self.sources.lock().remove(token);
@@ -230,7 +234,7 @@ impl<S: Readiness> Domain<S> {
             limited!(error, %error, "a readiness set failed");
         }
         if count == BATCH {
-            // More may be ready, and nobody is told of it again.
+            // More may be ready, and the set will not report it again.
             self.behind.fetch_max(UNLOOKED, Ordering::SeqCst);
         }
         for ready in &batch[..count] {
@@ -248,8 +252,8 @@ impl<S: Readiness> Domain<S> {
         self.sources.lock().get(token)?.upgrade()
     }
 
-    /// Progress for somebody who polls: the hot sources first, the set now and then. True when the background thread has
-    /// to look after this domain from now on.
+    /// Progress for a thread that polls: asks the hot sources first, and the set now and then. True if the background
+    /// thread has to look after this domain from now on.
     #[must_use]
     pub fn poll(&self) -> bool {
         if self.has_unfinished() {
@@ -268,7 +272,7 @@ impl<S: Readiness> Domain<S> {
             }
             probe
         });
-        // Whoever comes second finds the first one at work on them.
+        // If another thread holds the hot sources, that thread asks them.
         let probe = probe.unwrap_or(Probe {
             look: true,
             ..Probe::default()
@@ -279,8 +283,8 @@ impl<S: Readiness> Domain<S> {
         probe
     }
 
-    /// Progress for somebody who was woken by the set: the hot sources at once, the rest before the next sleep. On a system
-    /// that does not report the set again while events are left in it, all of them at once.
+    /// Progress for a thread that the set has woken: asks the hot sources at once, and the set before the next sleep. On a
+    /// system that does not report the set again while events are left in it, asks the set at once too.
     pub fn woken(&self) {
         if !self.set.reports_untaken() {
             self.progress(); // notes what it has left
@@ -290,14 +294,14 @@ impl<S: Readiness> Domain<S> {
             self.resume();
         }
         let asked = self.with_hot(|hot| {
-            // What woke us may have been room to send.
+            // The thread may have been woken because there is room to send.
             self.probe(hot, Edges::READ | Edges::WRITE, false);
             let behind = if self.are_all_in(hot) {
                 REPROBE
             } else {
                 UNLOOKED
             };
-            // Still under the lock: a poll that takes this back has asked after us.
+            // This is done under the lock, so that only a poll that asks after this thread takes it back.
             self.behind.fetch_max(behind, Ordering::SeqCst);
         });
         if asked.is_none() {
@@ -305,7 +309,7 @@ impl<S: Readiness> Domain<S> {
         }
     }
 
-    /// Whether all streams of this domain are among the hot ones, where some may be that have left the domain.
+    /// Whether all streams of this domain are hot. The hot sources may include some that have left the domain.
     fn are_all_in(&self, hot: &Hot<S>) -> bool {
         let sources = self.sources.lock();
         let known = hot.sources.iter();
@@ -313,12 +317,13 @@ impl<S: Readiness> Domain<S> {
         known.count() >= sources.len()
     }
 
-    /// Work waits that nothing will report: left by a budget, or not looked at since [`woken`](Self::woken).
+    /// Whether work waits that nothing will report, because a budget ended a turn, or because [`woken`](Self::woken) has
+    /// not asked everything.
     pub fn is_behind(&self) -> bool {
         self.has_unfinished() || self.behind.load(Ordering::SeqCst) != UP_TO_DATE
     }
 
-    /// Does what [`is_behind`](Self::is_behind) speaks of.
+    /// Does the work that [`is_behind`](Self::is_behind) reports.
     pub fn catch_up(&self) {
         match self.behind.load(Ordering::SeqCst) {
             UNLOOKED => {
@@ -340,7 +345,7 @@ impl<S: Readiness> Domain<S> {
         if self.behind.load(Ordering::SeqCst) != level {
             return; // most polls, to which the write below would be dear
         }
-        // Only from that level: a thread that was woken meanwhile has more to look at.
+        // Only from that level, because a thread that was woken meanwhile has more to look at.
         let _ = self
             .behind
             .compare_exchange(level, UP_TO_DATE, Ordering::SeqCst, Ordering::SeqCst);
@@ -374,7 +379,7 @@ impl<S: Readiness> Domain<S> {
             } else if steady && !hot.apart && !turn.blocked && hot.found >= STEADY {
                 hot.leave(&source, self);
                 probe.left = true;
-                // Somebody may have begun to wait without seeing that.
+                // A thread may have begun to wait without seeing that streams left the set.
                 if self.has_interest() {
                     hot.rejoin(self);
                 }
@@ -382,7 +387,7 @@ impl<S: Readiness> Domain<S> {
             hot.idle < COLD
         });
         *since_look += 1 + probe.octets / WEIGHT;
-        // Where something has come, its receiver has something better to do than to wait for a look at the set.
+        // If data has come, the set is asked later, because the receiver should not wait for that.
         let due = if probe.octets > 0 { 4 * LOOK } else { LOOK };
         probe.look = sources.is_empty() || *since_look >= due;
         if probe.look {
@@ -391,7 +396,8 @@ impl<S: Readiness> Domain<S> {
         probe
     }
 
-    /// Does something with the hot sources, unless another thread is at them, and what that thread was asked for meanwhile.
+    /// Calls `act` with the hot sources, unless another thread holds them. Afterwards does what other threads have asked
+    /// for meanwhile.
     fn with_hot<T>(&self, act: impl FnOnce(&mut Hot<S>) -> T) -> Option<T> {
         let done = act(&mut *self.hot.try_lock()?);
         after_unlocking();
@@ -399,11 +405,11 @@ impl<S: Readiness> Domain<S> {
         Some(done)
     }
 
-    /// Has all streams reported by the set again: somebody sleeps on it from now on, or serves it unpolled.
+    /// Puts all streams back into the set, because from now on a thread sleeps on the set, or serves it without polling.
     pub fn recall(&self) {
         if self.is_apart() {
             self.recalled.store(true, Ordering::SeqCst);
-            // Who holds the lock may have looked before that, and gone since.
+            // The holder of the lock may have looked before the store, and have unlocked since.
             fence(Ordering::SeqCst);
             self.answer_recall();
         }
@@ -411,7 +417,7 @@ impl<S: Readiness> Domain<S> {
 
     fn answer_recall(&self) {
         while self.recalled.load(Ordering::SeqCst) {
-            // Who holds the lock looks here again after it has let go.
+            // The holder of the lock looks here again after unlocking.
             let Some(mut hot) = self.hot.try_lock() else {
                 return;
             };
@@ -425,7 +431,7 @@ impl<S: Readiness> Domain<S> {
         }
     }
 
-    /// Streams have left the set: polls alone find what they receive.
+    /// Whether streams have left the set, so that only polls find what they receive.
     pub(super) fn is_apart(&self) -> bool {
         self.apart.load(Ordering::SeqCst) > 0
     }
@@ -435,7 +441,7 @@ impl<S: Readiness> Domain<S> {
         self.set.remove(stream).is_ok()
     }
 
-    /// Changes what a stream is reported for, unless it has left the set.
+    /// Changes the edges for which the set reports a stream, unless the stream has left the set.
     pub fn report(&self, stream: &impl Watch<S>, token: u64, edges: Edges) {
         match self.set.change_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -445,7 +451,7 @@ impl<S: Readiness> Domain<S> {
         }
     }
 
-    /// Puts a stream back into the set; false when that fails.
+    /// Puts a stream back into the set. False if that fails.
     pub fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
         match self.set.add_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -456,7 +462,7 @@ impl<S: Readiness> Domain<S> {
         }
     }
 
-    /// A source has received something: the next polls ask it directly.
+    /// Makes a source hot that has received something: the next polls ask it directly.
     fn warm(&self, source: &Arc<dyn Source<S>>, token: u64) {
         let source = Arc::downgrade(source);
         self.with_hot(|hot| {
@@ -486,7 +492,7 @@ impl<S: Readiness> Domain<S> {
 
     /// The core from which one of the sources had its last traffic.
     pub fn incoming_core(&self) -> Option<usize> {
-        // Any of them will do; the last one was idle before the others were.
+        // Any of the sources will do; the last one became idle before the others.
         let source = self.with_hot(|hot| hot.sources.last()?.source.upgrade())??;
         source.incoming_core()
     }
@@ -500,7 +506,8 @@ impl<S: Readiness> Domain<S> {
     }
 
     fn resume(&self) {
-        // Only what was there at the start: a source that is again not finished has its next turn in the next call.
+        // Only the sources that were there at the start: a source that is unfinished again has its next turn in the next
+        // call.
         let count = self.left.load(Ordering::SeqCst);
         for _ in 0..count {
             let next = self.unfinished.lock().pop_front();
@@ -514,8 +521,8 @@ impl<S: Readiness> Domain<S> {
         self.resumed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Leaves a source for the next call of [`progress`](Self::progress). One that is left already has one turn there and not
-    /// two: a stream without end is found unfinished by its event and by its turn, and would have more turns each time.
+    /// Leaves a source for the next call of [`progress`](Self::progress). A source that is left twice still gets one turn
+    /// there, because both the event and the turn of an endless stream leave it, and it would get more turns each time.
     pub fn defer(&self, source: Weak<dyn Source<S>>) {
         let mut unfinished = self.unfinished.lock();
         let count = self.deferred.load(Ordering::Relaxed);
@@ -538,39 +545,39 @@ impl<S: Readiness> Domain<S> {
         )
     }
 
-    /// Work is waiting that no edge will report.
+    /// Whether work is waiting that no edge will report.
     pub fn has_unfinished(&self) -> bool {
         self.left.load(Ordering::SeqCst) > 0
     }
 
-    /// Called by every poll. Where two threads poll at once, both may count as one: what matters is that the count changes
+    /// Called by every poll. Two threads that poll at once may count as one, because it only matters that the count changes
     /// while somebody polls.
     pub fn polled(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// How often it was polled.
+    /// How often the domain was polled.
     pub fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
     }
 
-    /// Whoever polled this domain polls no more for now: nobody attends it until somebody polls again. True if the
-    /// background thread has to be told, as it keeps away.
+    /// The thread that polled this domain stops polling for now, so nobody attends the domain until the next poll. True if
+    /// the background thread has to be told, because it keeps away from the domain.
     pub fn polls_end(&self) -> bool {
         self.seen.store(self.polls(), Ordering::Relaxed);
         self.watched.load(Ordering::SeqCst)
     }
 
-    /// Whether somebody polled since the background thread asked last, or sleeps where this domain is driven from and would
-    /// be woken. Asked by the background thread alone.
+    /// Whether a thread has polled since the background thread asked last, or a parked thread would be woken by this
+    /// domain. Only the background thread calls this.
     pub fn is_attended(&self) -> bool {
         let polls = self.polls.load(Ordering::Relaxed);
         let polled = self.seen.swap(polls, Ordering::Relaxed) != polls;
         polled || self.is_driven_by_sleepers()
     }
 
-    /// As [`is_attended`](Self::is_attended), asked by the way: the next question has the same answer.
+    /// As [`is_attended`](Self::is_attended), but without a side effect: the next call of that method has the same answer.
     pub(super) fn seems_attended(&self) -> bool {
         let polls = self.polls.load(Ordering::Relaxed);
         self.seen.load(Ordering::Relaxed) != polls || self.is_driven_by_sleepers()
@@ -580,7 +587,7 @@ impl<S: Readiness> Domain<S> {
         self.is_waited_for() && !self.has_unfinished()
     }
 
-    /// Whether a thread sleeps that this domain would wake.
+    /// Whether a thread sleeps which this domain would wake.
     pub fn is_waited_for(&self) -> bool {
         self.has_interest()
             && self.parked.load(Ordering::SeqCst) > 0

@@ -1,8 +1,8 @@
 //! Progress: which thread drives which streams, and how it learns that they are ready.
 //!
-//! Whoever waits drives: a poll of a completion queue drives that queue's set, a thread that waits in a [`parking`]
-//! drives the control set and the completion queues armed there, and the [`background`] thread serves only what nobody
-//! attends. `loom_model` runs all of them over a model of sets.
+//! The thread that waits is the thread that drives. A poll of a completion queue drives that queue's set. A thread that
+//! waits in a [`parking`] drives the control set and the completion queues armed there. The [`background`] thread serves
+//! only the domains that nobody attends. `loom_model` runs all of them over a model of sets.
 
 pub mod background;
 pub mod domain;

@@ -1,22 +1,23 @@
-//! On which core the background thread runs.
+//! Chooses the core on which the background thread runs.
 //!
-//! The kernel wakes a thread on the core it last ran on, unless another one is idle. When every application spins and no
-//! core is idle, that may be the core on which its own application spins, and the thread waits until that one is told to
-//! give way. On the core that the data comes from it runs at once: whoever sent on this machine has just made a system
-//! call there, and an interrupt of a network adapter has just been served there. So now and then the thread compares the
-//! two, and moves. It is not bound: it may run wherever it was allowed to before.
+//! The kernel wakes a thread on the core on which the thread last ran, unless another core is idle. When every application
+//! spins and no core is idle, this may be the core on which the thread's own application spins. The thread then waits until
+//! the kernel makes the application give way. On the core that the data comes from, the thread runs at once, because a
+//! sender on this machine has just made a system call there, or an interrupt of a network adapter has just been served
+//! there. So now and then the thread compares the two cores, and moves. The thread is not bound to the core, and may still
+//! run wherever it was allowed to run before.
 
-/// How often the two are compared, in events: often at first, seldom where it changes nothing.
+/// How often the two cores are compared, in events: often at first, seldom where a move changes nothing.
 const OFTEN: u32 = 8;
 const SELDOM: u32 = 1024;
 
-/// Keeps the calling thread where its data comes from.
+/// Keeps the calling thread on the core that its data comes from.
 #[derive(Debug)]
 pub(crate) struct Nearness {
-    /// Events until the next look.
+    /// Events until the next comparison.
     left: u32,
     every: u32,
-    /// The last look led to a move.
+    /// The last comparison led to a move.
     moved: bool,
 }
 
@@ -29,7 +30,7 @@ impl Nearness {
         }
     }
 
-    /// An event was served; `source` tells the core that its data came from.
+    /// Called when an event was served. `source` returns the core that the data came from.
     pub(crate) fn served(&mut self, source: impl FnOnce() -> Option<usize>) {
         self.count(source, system::current, system::move_to);
     }
@@ -45,7 +46,7 @@ impl Nearness {
             return;
         }
         let away = source().filter(|core| *core != here());
-        // A move that did not last was in vain: the system prefers another core.
+        // The last move did not last, because the system prefers another core.
         self.every = match away {
             Some(_) if self.moved => (self.every * 2).min(SELDOM),
             _ => OFTEN,
@@ -62,7 +63,7 @@ mod system {
     use parking_lot::Mutex;
     use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-    /// Held while a thread is allowed on one core only, for as long as it takes to move there.
+    /// Held while a thread is allowed on one core only, which lasts as long as the move to this core.
     static MOVING: Mutex<()> = Mutex::new(());
 
     pub(crate) type ThreadId = rustix::thread::Pid;
@@ -86,7 +87,7 @@ mod system {
         sched_getcpu()
     }
 
-    /// Moves the calling thread, if it may run there.
+    /// Moves the calling thread to a core, if the thread may run there.
     pub(super) fn move_to(core: usize) -> bool {
         let _moving = MOVING.lock();
         let Ok(allowed) = sched_getaffinity(None) else {
@@ -98,12 +99,13 @@ mod system {
         let mut only = CpuSet::new();
         only.set(core);
         let moved = sched_setaffinity(None, &only).is_ok();
-        // Its narrower set must not last. The wider one was in force a moment ago, so that nothing can be wrong with it.
+        // The thread must not keep the set of one core. Restoring the wider set cannot fail, because this set was in force
+        // a moment ago.
         moved && sched_setaffinity(None, &allowed).is_ok()
     }
 }
 
-/// Nowhere else is it known which core data came in on, so that there is nothing to compare.
+/// On other systems it is unknown which core data came in on, so there is nothing to compare.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub(crate) type ThreadId = ();
@@ -127,7 +129,7 @@ mod system {
 mod tests {
     use super::*;
 
-    /// Events until the core of the data is asked for.
+    /// Events until the core of the data is asked for next.
     fn until_look(
         nearness: &mut Nearness,
         from: Option<usize>,

@@ -1,9 +1,10 @@
-//! Where threads wait for requests and make progress meanwhile: the waiting of an overlapped file.
+//! The place where threads wait for requests and make progress meanwhile. An overlapped file has one.
 //!
-//! A parking's set nests the adapter's control set and, once a Notify was armed, the sets of completion queues made with
-//! it. The first thread that waits sleeps in that set itself; every further one in a set of its own which nests it, so that
-//! each can be woken by itself. What a set reports, it reports to one thread: a thread that goes with work undone
-//! passes it on to those that still sleep, for the background thread keeps away from what they wait for.
+//! A parking's set nests the adapter's control set and, once a Notify was armed, the sets of the completion queues made
+//! with the file. The first thread that waits sleeps in that set itself. Every further thread sleeps in a set of its own
+//! that nests the parking's set, so that each thread can be woken by itself. A set reports an event to one thread only. So
+//! a thread that stops waiting with work undone passes the work on to the threads that still sleep, because the background
+//! thread keeps away from what these threads wait for.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -20,10 +21,10 @@ const CONTROL: u64 = RESERVED;
 const CALLED: u64 = RESERVED + 1;
 const INSIDE: u64 = RESERVED + 2;
 
-/// A longer sleep is cut to this: whoever has a later deadline sleeps again.
+/// A longer sleep is cut to an hour. A thread with a later deadline then sleeps again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// Where threads wait, see the [module](self).
+/// The place where threads wait, see the [module](self).
 pub struct Parking<S: Readiness = Set> {
     set: S,
     front: Front<S>,
@@ -32,7 +33,7 @@ pub struct Parking<S: Readiness = Set> {
     parked: Arc<AtomicUsize>,
     /// Threads parked in any of the adapter's parkings.
     parked_anywhere: Arc<AtomicUsize>,
-    /// A thread that went has left work undone.
+    /// A thread that stopped waiting has left work undone.
     passed_on: AtomicBool,
     outside: Outside<S>,
     queues: Mutex<Tokens<Queue<S>>>,
@@ -41,19 +42,19 @@ pub struct Parking<S: Readiness = Set> {
     environment: Environment,
 }
 
-/// What threads are told that wait outside of [`Parking::park`]. They have a set of their own around the parking's: in
-/// there, a thread that parks could take their wake-up away.
+/// Wakes threads that wait outside of [`Parking::park`]. They wait on a set of their own around the parking's set, because
+/// in the parking's set a parked thread could take their wake-up away.
 struct Outside<S: Readiness> {
     set: S,
     waker: S::Waker,
-    /// The set was handed out.
+    /// Whether the set was handed out.
     exposed: AtomicBool,
 }
 
-/// What makes one sleeper wake up.
+/// Wakes one sleeping thread.
 struct Bell<S: Readiness> {
     waker: S::Waker,
-    /// Whoever takes this back, with `slots` locked, has to wake the sleeper.
+    /// The thread that sets this to false, with `slots` locked, has to wake the sleeper.
     asleep: AtomicBool,
 }
 
@@ -63,7 +64,7 @@ struct Front<S: Readiness> {
     bell: Bell<S>,
 }
 
-/// Where a thread is that looks at the parking's set.
+/// Where a thread sleeps when it waits for the parking's set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Front,
@@ -75,7 +76,7 @@ struct Slots<S: Readiness> {
     parked: Vec<Arc<Slot<S>>>,
 }
 
-/// Where a further thread sleeps.
+/// The place of a further thread that sleeps.
 struct Slot<S: Readiness> {
     set: S,
     bell: Bell<S>,
@@ -90,10 +91,10 @@ struct Queue<S: Readiness> {
 /// Whether the parking's set reports a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
-    /// No Notify was armed yet: the queue is not in the set.
+    /// No Notify was armed yet, so the queue is not in the set.
     Never,
     Yes,
-    /// It became ready while no Notify was armed.
+    /// The queue became ready while no Notify was armed.
     Muted,
 }
 
@@ -123,7 +124,7 @@ impl<S: Readiness> Bell<S> {
     }
 }
 
-/// The end of a wait, but for errors that end no wait: whoever waits looks again, and so it is only told of.
+/// The result of a wait. An error that need not end the wait is only logged, because the waiting thread looks again.
 fn bearable(waited: io::Result<usize>) -> io::Result<()> {
     match waited {
         Err(error) if is_final(&error) => Err(error),
@@ -135,7 +136,7 @@ fn bearable(waited: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Whether waiting again would end in the same way: of a simulated world alone.
+/// Whether waiting again would end with the same error. Only a simulated world has such errors.
 fn is_final(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -144,8 +145,8 @@ fn is_final(error: &io::Error) -> bool {
 }
 
 impl<S: Readiness> Parking<S> {
-    /// A place to wait in for what `control` and the queues that are added later report; `parked_anywhere` counts the threads
-    /// that wait in any parking of the adapter.
+    /// A place to wait for reports of `control`, and of the queues that are added later. `parked_anywhere` counts the
+    /// threads that wait in any parking of the adapter.
     ///
     /// # Errors
     ///
@@ -192,8 +193,8 @@ impl<S: Readiness> Parking<S> {
         Arc::clone(&self.parked)
     }
 
-    /// Adds a completion queue's domain, not heard of until [`arm`](Self::arm): while it is only polled, its events cost
-    /// nothing here.
+    /// Adds a completion queue's domain. The parking's set does not report the domain until [`arm`](Self::arm), so that a
+    /// queue that is only polled causes no cost here.
     pub fn add_queue(&self, domain: &Arc<Domain<S>>) -> u64 {
         self.queues.lock().insert(Queue {
             domain: Arc::downgrade(domain),
@@ -208,8 +209,9 @@ impl<S: Readiness> Parking<S> {
         queues.remove(token);
     }
 
-    /// A request waits for a queue, in whose domain the interest was added before: whatever becomes ready there wakes the
-    /// threads that park here. Where that cannot be had, the background thread goes on to see to the queue.
+    /// A request waits for a queue: from now on, events of the queue's domain wake the threads that park here. The caller
+    /// has added the interest to the domain before. If the set cannot report the domain, the background thread goes on
+    /// serving the queue.
     pub fn arm(&self, domain: &Domain<S>, token: u64) {
         domain.recall();
         let mut queues = self.queues.lock();
@@ -233,7 +235,7 @@ impl<S: Readiness> Parking<S> {
         }
     }
 
-    /// The set has reported a queue. One that no request waits for is not to be reported again.
+    /// The set has reported a queue. A queue that no request waits for is muted, so that the set does not report it again.
     fn reported(&self, token: u64) -> Option<Arc<Domain<S>>> {
         let mut queues = self.queues.lock();
         let queue = queues.get_mut(token)?;
@@ -247,7 +249,7 @@ impl<S: Readiness> Parking<S> {
         None
     }
 
-    /// The next queue from a place on that a request waits for.
+    /// The next queue, from a position on, that a request waits for.
     fn awaited(&self, from: usize) -> Option<(usize, Arc<Domain<S>>)> {
         let queues = self.queues.lock();
         let domains = queues
@@ -267,7 +269,8 @@ impl<S: Readiness> Parking<S> {
         }
     }
 
-    /// Unfinished work of a domain is noticed by the background thread, unless this thread comes back to it sooner.
+    /// Tells the background thread of unfinished work of a domain, in case this thread does not come back to the domain
+    /// sooner.
     fn notice(&self, domain: &Domain<S>) {
         if domain.has_unfinished() {
             self.background.notice(domain);
@@ -301,7 +304,7 @@ impl<S: Readiness> Parking<S> {
         slots.idle.push(slot);
     }
 
-    /// Sleeps until something is ready or was completed elsewhere.
+    /// Sleeps until something is ready, or another thread has completed something.
     fn sleep(
         &self,
         slot: Option<&Slot<S>>,
@@ -310,10 +313,11 @@ impl<S: Readiness> Parking<S> {
     ) -> io::Result<()> {
         let bell = slot.map_or(&self.front.bell, |slot| &slot.bell);
         bell.asleep.store(true, Ordering::SeqCst);
-        // From here on awake: what this thread completes itself is no reason to wake it.
+        // From here on the thread is awake. Requests that it completes itself must not wake it.
         let wake_up = || {
             if !bell.asleep.swap(false, Ordering::SeqCst) {
-                // Who woke it holds the lock until the waker is ready, so that none becomes so later.
+                // The thread that woke this one holds the lock until the waker is ready, so that the waker does not become
+                // ready later.
                 drop(self.slots.lock());
                 bell.waker.clear();
             }
@@ -361,13 +365,13 @@ impl<S: Readiness> Parking<S> {
             self.notice(&self.control);
         }
         if called && place != Place::Front {
-            // The thread in front was woken and has not run yet: until then every other one is.
+            // The thread in front was woken and has not run yet. Until it runs, every other thread is woken as well.
             yield_now();
         }
         Ok(())
     }
 
-    /// Drives everything that a thread which waits here has to drive.
+    /// Drives everything that a thread waiting here has to drive.
     fn drive(&self) -> io::Result<()> {
         self.look(Place::Elsewhere, Some(Duration::ZERO), || {})?;
         self.each_awaited(|domain| {
@@ -385,7 +389,7 @@ impl<S: Readiness> Parking<S> {
         }
         let mut driven = self.drive();
         if exposed && !self.outside.set.reports_untaken() {
-            // Whoever waits for the set from outside never waits on the set itself.
+            // A thread that waits from outside never waits on the set itself.
             let waited = self.outside.set.wait(Some(Duration::ZERO), |_| {});
             driven = driven.and(waited.map(drop));
         }
@@ -400,7 +404,7 @@ impl<S: Readiness> Parking<S> {
     ///
     /// # Errors
     ///
-    /// In a simulated world, when nothing is left that could end the wait, or another thread than the world's own waits.
+    /// In a simulated world, if nothing is left that could end the wait, or if the waiting thread is not the world's own.
     pub fn park(
         &self,
         done: &dyn Fn() -> bool,
@@ -426,12 +430,12 @@ impl<S: Readiness> Parking<S> {
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.parked_anywhere.fetch_add(1, Ordering::SeqCst);
         begin();
-        // The clock is looked at only when there was something else to see than what is waited for.
+        // The clock is read only if the thread woke for something other than what it waits for.
         let too_late = || deadline.is_some_and(|deadline| self.environment.now() >= deadline);
         let mut outcome = Ok(());
         while !done() {
             if self.passed_on.load(Ordering::SeqCst) {
-                // Before the queues are looked at: what is passed on later is seen before the next sleep.
+                // Cleared before the queues are looked at, so that work passed on later is seen before the next sleep.
                 self.passed_on.store(false, Ordering::SeqCst);
             }
             let mut behind = false;
@@ -472,7 +476,7 @@ impl<S: Readiness> Parking<S> {
         outcome
     }
 
-    /// This thread goes. Where others are parked, what it has left undone is theirs.
+    /// This thread stops waiting. If others are parked, they take over the work that it has left undone.
     fn go(&self) {
         if self.parked.load(Ordering::SeqCst) > 0 {
             let mut behind = false;
@@ -483,9 +487,9 @@ impl<S: Readiness> Parking<S> {
         }
     }
 
-    /// Has one of the parked threads look for work that is undone.
+    /// Makes one of the parked threads look for work that is undone.
     fn pass_on(&self) {
-        // Seen by a thread that is about to sleep.
+        // A thread that is about to sleep sees this.
         self.passed_on.store(true, Ordering::SeqCst);
         let slots = self.slots.lock();
         if !self.front.bell.ring() {
@@ -507,12 +511,12 @@ impl<S: Readiness> Parking<S> {
         }
     }
 
-    /// The set to be watched from outside: when it is ready, [`progress`](Self::progress) is to be called.
+    /// The set to be watched from outside. When it is ready, the watching thread has to call [`progress`](Self::progress).
     pub fn outside(&self) -> &S {
         if !self.outside.exposed.swap(true, Ordering::SeqCst)
             && let Err(error) = self.outside.set.add_level(&self.set, INSIDE)
         {
-            // It is told all the same of what is completed, which the background thread then does.
+            // The descriptor still reports completed requests, and the background thread then makes the progress.
             limited!(error, %error, "a file's descriptor does not report what is ready");
         }
         &self.outside.set

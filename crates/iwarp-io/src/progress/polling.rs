@@ -1,4 +1,4 @@
-//! Which domains a thread polls, so that somebody else drives them when the thread goes to sleep.
+//! Remembers which domains a thread polls, so that the background thread drives them when the thread goes to sleep.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ struct Polled {
     domain: Weak<Domain>,
     /// The thread that serves the domain when nobody attends to it.
     background: Weak<Background>,
-    /// It was polled since the thread slept last.
+    /// The thread has polled the domain since the thread slept last.
     lately: bool,
 }
 
@@ -20,10 +20,10 @@ thread_local! {
     static POLLED: RefCell<Vec<Polled>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Domains remembered of one thread; a thread that polls more of them leaves the oldest to the background thread's ticks.
+/// How many domains are remembered for one thread. If a thread polls more, the background thread's ticks find the oldest.
 const REMEMBERED: usize = 8;
 
-/// This thread polls a domain.
+/// Remembers that this thread polls a domain.
 pub fn polled(domain: &Arc<Domain>, background: &Arc<Background>) {
     domain.polled();
     let address = Arc::as_ptr(domain).addr();
@@ -46,10 +46,11 @@ pub fn polled(domain: &Arc<Domain>, background: &Arc<Background>) {
     });
 }
 
-/// This thread goes to sleep: the background thread takes over the domains that this thread has polled, unless what it
-/// sleeps over drives them. A client that holds both ends of a connection in one thread would wait for ticks otherwise.
+/// Called when this thread goes to sleep. The background thread takes over the domains that this thread has polled, unless
+/// the parking in which the thread sleeps drives them. Otherwise a client that holds both ends of a connection in one
+/// thread would wait for ticks.
 pub fn stop() {
-    // Taken out: the last reference to a domain may go here.
+    // The list is taken out because the last reference to a domain may be dropped here.
     let mut polled = POLLED.take();
     for known in polled.iter_mut().filter(|known| known.lately) {
         known.lately = false;

@@ -1,4 +1,4 @@
-//! The sets that an adapter waits on: of the system's descriptors, or of a simulated world's sources.
+//! The sets that an adapter waits on: sets of the system's descriptors, or of a simulated world's sources.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,26 +15,26 @@ use crate::transport::sim::world::{Mode, SimSet, SimWaker, Source};
 /// A set of sources.
 #[derive(Debug)]
 pub enum Set {
-    /// Of descriptors, by epoll.
+    /// Descriptors, over epoll.
     #[cfg(target_os = "linux")]
     Epoll(Epoll),
-    /// Of descriptors, by mio.
+    /// Descriptors, over mio.
     Mio(Mio),
-    /// Of descriptors, by mio, kept to a rule of kqueue's.
+    /// Descriptors, over mio with a rule of kqueue.
     KqueueRules(KqueueRules),
-    /// Of a simulated world.
+    /// One of a simulated world.
     Sim(SimSet),
 }
 
 /// What makes a [`Set`] ready from elsewhere.
 #[derive(Debug)]
 pub enum Waker {
-    /// A counter of the system's.
+    /// An eventfd.
     #[cfg(target_os = "linux")]
     Epoll(EventFd),
     /// A pipe.
     Mio(Pipe),
-    /// Of a simulated world.
+    /// One of a simulated world.
     Sim(SimWaker),
 }
 
@@ -43,18 +43,19 @@ pub enum Waker {
 pub enum SourceId<'a> {
     /// A descriptor of the system.
     Descriptor(BorrowedFd<'a>),
-    /// A set of descriptors that is kept to a rule of kqueue's.
+    /// A set of descriptors with a rule of kqueue.
     KqueueRules(&'a KqueueRules),
     /// A source of a simulated world.
     Sim(Source),
 }
 
 impl Set {
-    /// An empty set of the system's descriptors, by the interface that the environment of the process asks for.
+    /// An empty set of the system's descriptors, over the interface that the process's environment asks for.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`, if it asks for one that is not there; those of the system, when it has no descriptors or memory left.
+    /// `InvalidInput`, if it asks for an interface that does not exist; those of the system, when it has no descriptors or
+    /// memory left.
     pub fn of_system() -> io::Result<Self> {
         Ok(match Interface::chosen()? {
             #[cfg(target_os = "linux")]
@@ -76,7 +77,7 @@ impl Set {
     }
 }
 
-/// Whatever has a descriptor is known by it.
+/// The set knows everything that has a descriptor by this descriptor.
 impl<T: AsFd> Watch<Set> for T {
     fn id(&self) -> SourceId<'_> {
         SourceId::Descriptor(self.as_fd())

@@ -1,4 +1,4 @@
-//! Deadlines: what the background thread has to look at, and when.
+//! Deadlines: what the background thread has to call, and when.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// Something that wants to be called at a time.
 pub trait Timed: Send + Sync {
-    /// The deadline set under `key` has passed. The target may have changed its mind meanwhile and has to look.
+    /// The deadline set under `key` has passed. The target may not need the call any more, and has to check that.
     fn expired(&self, key: TimerKey, now: Instant);
 }
 
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Timers {
-    /// Sets a deadline. True when the background thread sleeps longer than that and has to be woken.
+    /// Sets a deadline. True if the background thread would sleep longer and has to be woken.
     #[must_use]
     pub fn add(&self, at: Instant, target: Weak<dyn Timed>) -> (TimerKey, bool) {
         let mut state = self.state.lock();
@@ -40,7 +40,7 @@ impl Timers {
         state.queue.insert(key, target);
         let earlier = state.planned.is_none_or(|planned| at < planned);
         if earlier {
-            // One wake-up is enough, whatever is added before the thread plans again.
+            // One wake-up is enough, no matter how many deadlines are added before the thread plans again.
             state.planned = Some(at);
         }
         (key, earlier)
@@ -51,9 +51,9 @@ impl Timers {
         self.state.lock().queue.remove(&key);
     }
 
-    /// Until when the background thread may sleep, which it promises to wake for: the next deadline, or sooner where it has
-    /// promised that before. Most deadlines are taken back long before they pass and followed by later ones; so those
-    /// find a promise that is good enough, and nobody has to be woken for them.
+    /// The time until which the background thread may sleep. The thread promises to wake then: at the next deadline, or
+    /// sooner where it has promised that before. Most deadlines are taken back long before they pass, and later ones
+    /// follow. The later ones find a promise that is early enough, so that they wake nobody.
     pub fn plan(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         let next = state.queue.first_key_value().map(|(key, _)| key.0);
@@ -130,17 +130,17 @@ mod tests {
         assert!(wake);
         assert_eq!(timers.plan(at(0)), Some(at(10)));
         timers.cancel(first);
-        // The thread was woken by something else, and sleeps again until it has promised to look.
+        // Something else has woken the thread. It sleeps again until the time that it has promised.
         assert_eq!(timers.plan(at(1)), Some(at(10)));
         let (second, wake) = timers.add(at(11), target());
         assert!(!wake);
         assert_eq!(timers.plan(at(2)), Some(at(10)));
-        // A sooner one is worth a call.
+        // An earlier deadline wakes the thread.
         let (third, wake) = timers.add(at(5), target());
         assert!(wake);
         timers.cancel(third);
         assert_eq!(timers.plan(at(2)), Some(at(5)));
-        // Once the promise is kept, what is left counts.
+        // Once the thread has woken as promised, only the remaining deadlines count.
         assert_eq!(timers.plan(at(5)), Some(at(11)));
         timers.cancel(second);
         assert_eq!(timers.plan(at(11)), None);

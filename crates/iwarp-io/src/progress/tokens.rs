@@ -2,8 +2,9 @@
 
 use slab::Slab;
 
-/// Values by tokens that sets report them by. A report, or a note of another thread's, may be older than the value in its
-/// place: so a token bears a serial number besides its place, and that of a value which was taken out finds nothing.
+/// Values with the tokens by which sets report them. A report, or a notice of another thread, may be older than the value
+/// that now has the same place. So a token has a serial number besides the place, and the token of a value that was taken
+/// out finds nothing.
 #[derive(Debug)]
 pub(crate) struct Tokens<T> {
     entries: Slab<(u32, T)>,
@@ -13,7 +14,7 @@ pub(crate) struct Tokens<T> {
 /// Where the serial number stands in a token.
 const SERIAL: u32 = 32;
 
-/// Tokens from here on are never given out: they are free for other things that a set reports.
+/// Tokens from here on are never given out. They are free for other things that a set reports.
 pub(crate) const RESERVED: u64 = !0 << SERIAL;
 
 impl<T> Default for Tokens<T> {
@@ -53,7 +54,7 @@ impl<T> Tokens<T> {
         self.entries.len()
     }
 
-    /// All values, with their places; those of removed ones are used again.
+    /// All values, with their places. The places of removed values are used again.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.entries
             .iter()

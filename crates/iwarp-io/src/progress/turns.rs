@@ -1,11 +1,11 @@
-//! Who drives a source: one thread at a time, and nobody waits for it.
+//! Ensures that one thread at a time drives a source, and that no other thread waits for it.
 
 use super::Edges;
 use super::domain::Turn;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, after_unlocking, fence};
 
-/// A lock for what one thread drives at a time. A driver that finds it locked leaves its edges behind and goes: every
-/// holder, however short it holds the lock, looks for them when it has unlocked.
+/// A lock for something that one thread drives at a time. A driver that finds it locked leaves its edges behind and
+/// returns. Every holder looks for such edges after it has unlocked, however short it held the lock.
 #[derive(Debug)]
 pub struct Turns<T> {
     /// Edges that nobody has looked at yet.
@@ -14,7 +14,7 @@ pub struct Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Unlocked, with nothing left behind.
+    /// Makes an open lock, with no edges left behind.
     pub fn new(state: T) -> Self {
         Self {
             left: AtomicU8::new(0),
@@ -22,30 +22,31 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Waits for the lock. Who has unlocked it looks whether [something was left](Self::has_left) meanwhile, and then
+    /// Waits for the lock. After unlocking, the caller checks whether [edges were left](Self::has_left) meanwhile, and then
     /// [drives](Self::drive).
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.state.lock()
     }
 
-    /// The lock, unless somebody has it. Who has unlocked it looks as after [`lock`](Self::lock).
+    /// The lock, unless another thread holds it. After unlocking, the caller does as after [`lock`](Self::lock).
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.state.try_lock()
     }
 
-    /// Has `visit` look at these edges and at those that others have left, or leaves these to whoever is at it. `visit`
-    /// unlocks before it returns; it is called again when more was left meanwhile. Returns what all visits came to.
+    /// Calls `visit` with these edges and those that others have left, or leaves these edges to the holder of the lock.
+    /// `visit` unlocks before it returns. It is called again if more edges were left meanwhile. Returns the result of all
+    /// visits.
     pub fn drive(
         &self,
         mut edges: Edges,
         mut visit: impl FnMut(MutexGuard<'_, T>, Edges) -> Turn,
     ) -> Turn {
         let mut all = Turn::default();
-        // Mostly nobody is at it, and nothing is left to anybody.
+        // In most cases the lock is free, and no edges are left behind.
         let mut held = self.state.try_lock();
         if held.is_none() {
             self.left.fetch_or(edges.bits(), Ordering::SeqCst);
-            // Who holds the lock may have looked for edges before that, and gone since.
+            // The holder of the lock may have looked for edges before that, and have unlocked since.
             fence(Ordering::SeqCst);
             held = self.state.try_lock();
         }
@@ -55,7 +56,7 @@ impl<T> Turns<T> {
             }
             let turn = visit(state, edges);
             all = Turn {
-                // What one visit has left, the next one may not have looked at.
+                // The next visit may not have looked at the work that one visit has left.
                 unfinished: all.unfinished || turn.unfinished,
                 blocked: turn.blocked,
                 octets: all.octets + turn.octets,
@@ -70,7 +71,7 @@ impl<T> Turns<T> {
         all
     }
 
-    /// Somebody who did not get the lock has left edges: asked by everybody who has unlocked it.
+    /// Whether a thread that did not get the lock has left edges. Every holder asks this after it has unlocked.
     pub fn has_left(&self) -> bool {
         after_unlocking();
         self.left.load(Ordering::SeqCst) != 0

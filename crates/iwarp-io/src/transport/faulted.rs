@@ -24,7 +24,7 @@ pub(super) struct Faulted {
 #[derive(Debug)]
 struct State {
     faults: StreamFaults,
-    /// Octets that were taken have not left.
+    /// Octets were taken that have not left.
     backlogged: bool,
     /// The wire was told that our direction has ended.
     closed: bool,
@@ -32,7 +32,7 @@ struct State {
     broken: Vec<String>,
 }
 
-/// Where octets really go, and what is recorded of them.
+/// The wire below the plan, and the capture that records what the wire carries.
 #[derive(Clone, Copy)]
 pub(super) struct Below<'a> {
     pub(super) wire: &'a Wire,
@@ -87,7 +87,7 @@ impl Faulted {
         }
     }
 
-    /// Has the plan do something, and passes on what happens to more than the stream.
+    /// Lets the plan do something, and passes on effects beyond the stream.
     fn act<T>(&self, below: Below<'_>, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = self.environment.now();
         let mut state = self.state.lock();
@@ -125,7 +125,7 @@ impl Faulted {
         }
     }
 
-    /// Sends a frame: all of it is taken, unless what was sent before still waits.
+    /// Sends a frame. The whole frame is taken, unless octets sent before still wait.
     pub(super) fn send_frame(&self, frame: &[u8], below: Below<'_>) -> io::Result<()> {
         let (count, blocked) = self.write(frame, below)?;
         if count < frame.len() || blocked == Some(Blocked::Full) {
@@ -144,7 +144,7 @@ impl Faulted {
     }
 
     pub(super) fn send(&self, batch: &mut TxBatch, below: Below<'_>) -> io::Result<(u64, Sent)> {
-        // The engine hands out copies only, because the stream copies.
+        // The engine yields copies only, because the stream copies.
         let mut octets = Vec::new();
         for (piece, _) in batch.pieces() {
             let PieceRef::Bytes(bytes) = piece else {
@@ -161,7 +161,7 @@ impl Faulted {
         Ok((count as u64, sent))
     }
 
-    /// Sends what was taken and has not left; whether everything has.
+    /// Sends the octets that were taken and have not left. Returns whether all have left.
     pub(super) fn flush(&self, below: Below<'_>) -> io::Result<bool> {
         self.act(below, |state, now| {
             let blocked = state.faults.flush(now, |octets| below.write(octets))?;
@@ -172,7 +172,7 @@ impl Faulted {
 
     pub(super) fn close_write(&self, below: Below<'_>) {
         self.state.lock().faults.end_sending();
-        // What cannot leave any more is lost with the connection.
+        // Octets that cannot leave any more are lost with the connection.
         let _ = self.flush(below);
         if !std::mem::replace(&mut self.state.lock().closed, true) {
             below.close_write();

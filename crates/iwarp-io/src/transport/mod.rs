@@ -22,7 +22,7 @@ use crate::environment::Environment;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 
-/// How an adapter reaches others.
+/// The transport of an adapter.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// The system's TCP.
@@ -35,7 +35,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// What an adapter with this transport lives in.
+    /// The environment of an adapter with this transport.
     pub fn environment(&self) -> Environment {
         match self {
             Self::Tcp(_) => Environment::System,
@@ -60,7 +60,7 @@ impl Transport {
     }
 }
 
-/// A local address that is reserved until this is dropped, or used.
+/// A local address that is reserved until this is dropped or used.
 #[derive(Debug)]
 pub enum Bound {
     /// Of TCP.
@@ -91,7 +91,7 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// What is known at once of why there can be no connection; `EADDRNOTAVAIL` or `EADDRINUSE` when the two addresses have one.
+    /// An error that is known at once. `EADDRNOTAVAIL` or `EADDRINUSE` if the two addresses already have a connection.
     pub fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
         Ok(match self {
             Self::Tcp(bound) => Dialer::Tcp(bound.connect(remote)?),
@@ -116,7 +116,7 @@ impl Bound {
     }
 }
 
-/// An attempt to connect. Dropping it gives it up.
+/// An attempt to connect. Dropping it gives the attempt up.
 #[derive(Debug)]
 pub enum Dialer {
     /// Over TCP.
@@ -129,11 +129,11 @@ pub enum Dialer {
 }
 
 impl Dialer {
-    /// Whether there is a connection, given what was reported of the attempt.
+    /// Whether the connection is established, given the edges that were reported of the attempt.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// Why the attempt failed.
     pub fn is_connected(&self, edges: Edges) -> io::Result<bool> {
         match self {
             Self::Tcp(dialer) => dialer.is_connected(edges),
@@ -143,11 +143,11 @@ impl Dialer {
         }
     }
 
-    /// The connection, once there is one. It has the dialer's place in every set.
+    /// The connection, once it is established. It takes the dialer's place in every set.
     ///
     /// # Errors
     ///
-    /// Those of the transport; a peer that has gone is one.
+    /// Those of the transport, also if the peer has gone.
     pub fn into_wire(self) -> io::Result<Wire> {
         Ok(match self {
             Self::Tcp(dialer) => Wire::Tcp(dialer.into_wire()?),
@@ -157,7 +157,7 @@ impl Dialer {
         })
     }
 
-    /// Gives the attempt up so that the peer sees a reset, if it sees anything.
+    /// Gives the attempt up. If the peer has seen the attempt, it sees a reset.
     pub fn reset(self) {
         match self {
             Self::Tcp(dialer) => dialer.reset(),
@@ -179,7 +179,7 @@ impl Watch<Set> for Dialer {
     }
 }
 
-/// Where peers connect to.
+/// A socket to which peers connect.
 #[derive(Debug)]
 pub enum Listener {
     /// Over TCP.
@@ -192,11 +192,11 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Lets in the peer that has waited longest.
+    /// Accepts the peer that has waited longest.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when nobody waits, `ConnectionAborted` when the peer has gone, and those of the transport.
+    /// `WouldBlock` if no peer waits, `ConnectionAborted` if the peer has gone, and those of the transport.
     pub fn accept(&self) -> io::Result<Wire> {
         Ok(match self {
             Self::Tcp(listener) => Wire::Tcp(listener.accept()?),
@@ -228,7 +228,7 @@ impl Watch<Set> for Listener {
     }
 }
 
-/// A connection's octets, as the transport carries them. Dropping it closes it.
+/// The octets of a connection, as the transport carries them. Dropping it closes the connection.
 #[derive(Debug)]
 pub enum Wire {
     /// Over TCP.
@@ -251,7 +251,7 @@ impl Wire {
         }
     }
 
-    /// The simulated world that it is in.
+    /// The simulated world of the connection, if it is in one.
     pub fn world(&self) -> Option<&sim::World> {
         match self {
             Self::Tcp(_) => None,
@@ -261,7 +261,7 @@ impl Wire {
         }
     }
 
-    /// Whether it can send from registered memory and receive into it. If not, all octets pass through buffers.
+    /// Whether the transport can send from registered memory and receive into it. If not, all octets pass through buffers.
     pub fn reaches_memory(&self) -> bool {
         match self {
             Self::Tcp(_) => true,
@@ -281,7 +281,7 @@ impl Wire {
         }
     }
 
-    /// The core on which the kernel took in what came last, where that is known.
+    /// The core on which the kernel took in the last data, where that is known.
     pub fn incoming_core(&self) -> Option<usize> {
         match self {
             Self::Tcp(wire) => wire.incoming_core(),
@@ -291,7 +291,7 @@ impl Wire {
         }
     }
 
-    /// Reads what is there, at most `into.len()` octets; 0 is the peer's end.
+    /// Reads what has arrived, at most `into.len()` octets. 0 is the end of the peer's direction.
     ///
     /// # Errors
     ///
@@ -306,8 +306,9 @@ impl Wire {
         }
     }
 
-    /// As [`read`](Self::read), the first octets into registered memory at `place` and those behind it into `rest`;
-    /// nothing is read, and nothing returned, if that memory is gone or the transport [cannot](Self::reaches_memory).
+    /// As [`read`](Self::read), but puts the first octets into registered memory at `place` and the others into `rest`. If
+    /// the memory is gone, or the transport [cannot do this](Self::reaches_memory), nothing is read, and `None` is
+    /// returned.
     ///
     /// # Errors
     ///
@@ -326,11 +327,11 @@ impl Wire {
         }
     }
 
-    /// Looks whether the peer has sent something or gone, without taking it.
+    /// Checks whether octets, or the end of the peer's direction, have arrived, without taking them.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when neither.
+    /// `WouldBlock` if neither has arrived.
     pub fn peek(&self) -> io::Result<usize> {
         match self {
             Self::Tcp(wire) => wire.peek(),
@@ -340,7 +341,7 @@ impl Wire {
         }
     }
 
-    /// Sends what it can of these octets; returns how many.
+    /// Sends as many of these octets as possible, and returns how many.
     ///
     /// # Errors
     ///
@@ -354,7 +355,7 @@ impl Wire {
         }
     }
 
-    /// Sends what it can of a batch.
+    /// Sends as much of a batch as possible.
     ///
     /// # Errors
     ///
@@ -369,7 +370,7 @@ impl Wire {
         }
     }
 
-    /// Ends our direction behind what was sent.
+    /// Ends our direction, behind everything that was sent.
     ///
     /// # Errors
     ///
@@ -383,7 +384,7 @@ impl Wire {
         }
     }
 
-    /// Has the connection end with a reset now, or when the wire is dropped.
+    /// Makes the connection end with a reset, now or when the wire is dropped.
     pub(super) fn break_off(&self) {
         match self {
             Self::Tcp(wire) => wire.break_off(),

@@ -1,5 +1,5 @@
-//! Streams between two ends of one process, over pairs of connected sockets: the third transport, for tests, which shows what a
-//! transport has to bring.
+//! Streams between two ends of one process, over pairs of connected sockets. This third transport exists for tests. It
+//! shows what a transport has to provide.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
@@ -25,7 +25,7 @@ struct State {
     listening: BTreeMap<SocketAddr, Waiting>,
 }
 
-/// Who waits to be accepted, and a socket that is readable for each of them.
+/// The connections that wait to be accepted, and a socket that is readable for each of them.
 #[derive(Debug)]
 struct Waiting {
     peers: VecDeque<(UnixStream, SocketAddr)>,
@@ -91,7 +91,7 @@ impl Drop for Bound {
     }
 }
 
-/// A connection, which there is at once.
+/// A connection, which is established at once.
 #[derive(Debug)]
 pub struct Dialer(Wire);
 

@@ -1,4 +1,4 @@
-//! Local ports: the range for ports that nobody has chosen, and addresses that share one port.
+//! Local ports: the ephemeral range, and addresses that share one port.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{Bound, Transport};
 
-/// Where ports come from that nobody has chosen (IW-052).
+/// The range from which a port is picked for port 0 (IW-052).
 pub const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 
 /// Why no address could be bound.
@@ -17,7 +17,7 @@ pub const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 pub enum BindError {
     /// The transport refuses this address.
     Refused(SocketAddr, io::Error),
-    /// A port cannot be picked without a random number.
+    /// The system has no random number, without which no port can be picked.
     Random(io::Error),
     /// Every port of the [range](EPHEMERAL) is in use on one of the addresses.
     NoPort,
@@ -55,8 +55,8 @@ pub fn bind_all(
     addresses: &[IpAddr],
     port: u16,
 ) -> Result<(Vec<Bound>, u16), BindError> {
-    // Nobody can tell beforehand where the search for a free port begins (RFC 6056), and two processes do not run into each
-    // other all the way, as they would if they began at the same port.
+    // The search for a free port begins at a port that nobody can predict (RFC 6056). So two processes do not collide at
+    // every port, as they would if they began at the same one.
     let start = match port {
         0 => transport
             .environment()
@@ -67,7 +67,7 @@ pub fn bind_all(
     find(transport, addresses, port, start)
 }
 
-/// The addresses with `port`; with port 0 with the first port that is free on all of them, from the `start`-th on.
+/// The addresses with `port`. If that is 0, the first port that is free on all addresses, from the `start`-th port on.
 fn find(
     transport: &Transport,
     addresses: &[IpAddr],
@@ -86,7 +86,7 @@ fn find(
         let port = EPHEMERAL.start() + offset;
         match bind_each(transport, addresses, port) {
             Ok(bound) => return Ok((bound, port)),
-            // LSTN-009: free on all of the addresses, or not to be had.
+            // LSTN-009: the port has to be free on all addresses.
             Err((_, error)) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {}
             Err((address, error)) => {
                 let unasked = SocketAddr::new(address.ip(), 0);
@@ -97,7 +97,7 @@ fn find(
     Err(BindError::NoPort)
 }
 
-/// All the addresses, or the one that cannot be had.
+/// Binds to all the addresses, or returns the address that cannot be bound.
 fn bind_each(
     transport: &Transport,
     addresses: &[IpAddr],
@@ -148,7 +148,7 @@ mod tests {
             for (bound, ip) in bound.iter().zip(addresses) {
                 assert_eq!(bound.local().unwrap(), SocketAddr::new(ip, port));
             }
-            // A port that was asked for by its number is not replaced by another.
+            // A port that the caller chose is not replaced by another.
             let refused = find(&transport, &addresses, taken, 0).unwrap_err();
             let address = addresses[1].to_string();
             assert!(refused.to_string().contains(&address), "{refused}");

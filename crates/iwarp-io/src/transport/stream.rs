@@ -1,4 +1,4 @@
-//! A connection's stream: a wire, what is recorded of it, and what MPA asks of it.
+//! A connection's stream: a wire, its capture, and what MPA asks of the wire.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,14 +22,14 @@ pub struct Stream {
     wire: Wire,
     flow: Option<Flow>,
     faulted: Option<Box<Faulted>>,
-    /// Octets do not go from registered memory to the wire, nor from there to registered memory: they are recorded or subject to
-    /// a fault plan, or the transport cannot do that.
+    /// Octets do not move directly between registered memory and the wire, because they are recorded, or subject to a fault
+    /// plan, or because the transport cannot do that.
     copies: bool,
-    /// It is recorded, or a fault plan is about it.
+    /// The stream is recorded, or a fault plan applies to it.
     is_watched: bool,
     local: SocketAddr,
     peer: SocketAddr,
-    /// Markers stand in what is sent.
+    /// The sent octets contain markers.
     markers: bool,
 }
 
@@ -65,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// Puts what a fault plan does to the stream between it and its wire. What is recorded is what the wire carries.
+    /// Puts a fault plan between the stream and its wire. The capture records what the wire carries.
     #[must_use]
     pub fn with_faults(
         mut self,
@@ -85,13 +85,13 @@ impl Stream {
         }
     }
 
-    /// Whether a fault plan is about the stream.
+    /// Whether a fault plan applies to the stream.
     #[inline]
     pub fn is_faulted(&self) -> bool {
         self.faulted.is_some()
     }
 
-    /// Sends what a fault plan has held back until now; whether all of it has left.
+    /// Sends what a fault plan has held back until now. Returns whether all of it has left.
     ///
     /// # Errors
     ///
@@ -104,27 +104,27 @@ impl Stream {
         }
     }
 
-    /// Octets that were taken to be sent have not left, because a fault plan holds them or did so.
+    /// Whether octets that were taken have not left, because a fault plan holds or held them.
     #[inline]
     pub fn is_backlogged(&self) -> bool {
         let faulted = self.faulted.as_ref();
         faulted.is_some_and(|faulted| faulted.is_backlogged())
     }
 
-    /// When a fault plan holds back no longer what it holds now.
+    /// When the fault plan releases what it holds now.
     #[inline]
     pub fn wake_at(&self) -> Option<Instant> {
         self.faulted.as_ref()?.wake_at()
     }
 
-    /// The holds that end at `now` or before have ended.
+    /// Ends the holds that end at `now` or before.
     pub fn awake(&self, now: Instant) {
         if let Some(faulted) = &self.faulted {
             faulted.awake(now);
         }
     }
 
-    /// Statuses with which a fault plan has broken the queues that the stream feeds, since this was asked last.
+    /// The statuses with which a fault plan has broken the queues that the stream feeds, since the last call.
     pub fn take_broken(&self) -> Vec<String> {
         let faulted = self.faulted.as_ref();
         faulted.map_or_else(Vec::new, |faulted| faulted.take_broken())
@@ -145,14 +145,14 @@ impl Stream {
         self.copies
     }
 
-    /// The peer wants markers in what is sent from here on.
+    /// The peer wants markers in everything that is sent from here on.
     pub fn send_markers(&mut self) {
         self.markers = true;
     }
 
     /// The largest ULPDU that the path's segment size allows (MPA-082).
     pub fn mulpdu(&self) -> u32 {
-        // MPA-088: where it is not known, what every path carries, 576 octets less the headers.
+        // MPA-088: where the segment size is unknown, it is what every path carries, 576 octets less the headers.
         let segment = self.wire.segment().unwrap_or(536);
         if self.markers {
             iwarp::mpa::marker::mulpdu(segment)
@@ -161,12 +161,12 @@ impl Stream {
         }
     }
 
-    /// The core on which the kernel took in what came last.
+    /// The core on which the kernel took in the last data.
     pub fn incoming_core(&self) -> Option<usize> {
         self.wire.incoming_core()
     }
 
-    /// Reads what is there, at most `into.len()` octets; 0 is the peer's end.
+    /// Reads what has arrived, at most `into.len()` octets. 0 is the end of the peer's direction.
     ///
     /// # Errors
     ///
@@ -189,8 +189,9 @@ impl Stream {
         Ok(count)
     }
 
-    /// As [`read`](Self::read), the first octets into registered memory at `place` and those behind it into `rest`;
-    /// nothing is read, and nothing returned, if that memory is gone. Not where the stream [copies](Self::copies).
+    /// As [`read`](Self::read), but puts the first octets into registered memory at `place` and the others into `rest`. If
+    /// the memory is gone, nothing is read, and `None` is returned. Not to be called where the stream
+    /// [copies](Self::copies).
     ///
     /// # Errors
     ///
@@ -213,11 +214,11 @@ impl Stream {
         }
     }
 
-    /// Looks whether the peer has sent something or gone, without taking it.
+    /// Checks whether octets, or the end of the peer's direction, have arrived, without taking them.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when neither.
+    /// `WouldBlock` if neither has arrived.
     pub fn peek(&self) -> io::Result<usize> {
         match &self.faulted {
             None => self.wire.peek(),
@@ -229,7 +230,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// What broke the connection. What the empty send buffer of a connection at its start does not take at once is an error.
+    /// What broke the connection. It is also an error if the send buffer, which is empty at the start of a connection, does
+    /// not take the whole frame at once.
     pub fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
         if let Some(faulted) = &self.faulted {
             return faulted.send_frame(frame, self.below());
@@ -244,7 +246,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends what it can of a batch.
+    /// Sends as much of a batch as possible.
     ///
     /// # Errors
     ///
@@ -266,7 +268,7 @@ impl Stream {
         table: &Table,
         batch: &mut TxBatch,
     ) -> io::Result<(u64, Sent)> {
-        // With a capture on, the engine hands out copies only, so all octets are here to be recorded.
+        // With a capture on, the engine yields copies only, so that all octets can be recorded here.
         let mut octets = Vec::new();
         for (piece, _) in batch.pieces() {
             if let PieceRef::Bytes(bytes) = piece {
@@ -283,7 +285,7 @@ impl Stream {
         Ok((count, sent))
     }
 
-    /// Ends our direction; what was sent before, a Terminate too, arrives first (RDMAP-074).
+    /// Ends our direction. Everything sent before, a Terminate included, arrives first (RDMAP-074).
     pub fn close_write(&self) {
         if let Some(faulted) = &self.faulted {
             return faulted.close_write(self.below());

@@ -1,4 +1,4 @@
-//! TCP by the system's sockets.
+//! TCP over the system's sockets.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use crate::descriptors::Freed;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 
-/// Connections that the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
+/// How many connections the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
 const SYSTEM_BACKLOG: i32 = i32::MAX;
 
 /// TCP with its options.
@@ -31,10 +31,11 @@ impl Tcp {
         Self { segment }
     }
 
-    /// Reserves a local address so that a port in use is noticed, and one that only old connections in TIME-WAIT hold is not.
+    /// Reserves a local address. A port in use is refused. A port that only old connections in TIME-WAIT hold is not.
     ///
-    /// Address reuse is asked for when the plain attempt fails, and taken back at once: a live socket then still refuses
-    /// later binds, with reuse or without. Before a connection ends it is switched on again, by [`release`].
+    /// If the plain attempt fails, a second attempt asks for address reuse, and switches it off again at once. A live
+    /// socket then still refuses later binds, with reuse or without. [`release`] switches reuse on again before a
+    /// connection ends.
     pub(super) fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
         match socket.bind(&address.into()) {
@@ -62,7 +63,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     #[cfg(target_vendor = "apple")]
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    // socket(2) has no flag for that there.
+    // On this system socket(2) has no flag for that.
     #[cfg(target_vendor = "apple")]
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
@@ -144,7 +145,7 @@ impl Listener {
     pub(super) fn accept(&self) -> io::Result<Wire> {
         let (socket, _) = self.0.accept()?;
         Wire::new(socket).map_err(|error| {
-            // The peer is gone already, if not the descriptors are.
+            // Either the peer has gone already, or no descriptors are left.
             tracing::debug!(%error, "an accepted connection was gone at once");
             io::ErrorKind::ConnectionAborted.into()
         })
@@ -166,7 +167,7 @@ pub struct Wire {
     tcp: TcpStream,
     local: SocketAddr,
     peer: SocketAddr,
-    /// Behind the socket, and so dropped after it.
+    /// This field stands behind the socket, so that it is dropped after the socket.
     _freed: Freed,
 }
 
@@ -218,7 +219,8 @@ impl Wire {
     #[inline]
     pub(super) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            // As a bare system call: the standard library's is a point where threads can be cancelled, which costs.
+            // This is a bare system call, because the standard library's call is a cancellation point of threads, which
+            // costs time.
             match rustix::net::recv(&self.tcp, &mut *into, RecvFlags::empty()) {
                 Err(Errno::INTR) => {}
                 Ok((count, _)) => return Ok(count),
@@ -264,7 +266,7 @@ impl Wire {
     }
 }
 
-/// What all our connections want of TCP.
+/// The options that all our connections set on TCP.
 fn tune(tcp: &TcpStream, peer: IpAddr) -> io::Result<()> {
     tcp.set_nodelay(true)?; // MPA-085: the end of a batch is not held back until the next FPDU
     let socket = SockRef::from(tcp);
@@ -276,8 +278,8 @@ fn tune(tcp: &TcpStream, peer: IpAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a connection on this machine use a congestion control that does not pace, as bbr does, where nothing can be
-/// congested. A system that refuses both, or has neither, does no harm.
+/// Switches a connection within this machine to a congestion control that does not pace, as bbr does, because nothing can
+/// be congested there. If the system refuses both or has neither, the connection works nevertheless.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 fn do_not_pace(socket: &SockRef<'_>) {
     let _ = socket

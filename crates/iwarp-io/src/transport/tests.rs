@@ -1,4 +1,4 @@
-//! What every transport keeps to.
+//! The contract of every transport.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn whoever_is_reset_or_refused_learns_it() {
                 other => break other,
             }
         };
-        // A pipe knows no resets: its end is the end.
+        // A pipe has no resets: an end looks like the orderly end of the stream.
         let is_pipe = matches!(transport, Transport::Pipe(_));
         assert_eq!(end.is_ok_and(|count| count == 0), is_pipe, "{transport:?}");
 

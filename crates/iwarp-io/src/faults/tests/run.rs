@@ -1,4 +1,4 @@
-//! What is counted over streams, queues, attempts and calls.
+//! How events are counted over streams, queues, attempts and calls.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

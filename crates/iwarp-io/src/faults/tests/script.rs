@@ -1,4 +1,4 @@
-//! What goes over a stream in the tests: a start-up frame and FPDUs of every kind, and where each begins and ends.
+//! The octets that go over a stream in the tests: a start-up frame and FPDUs of every kind, with the place where each ends.
 
 use iwarp::STag;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ pub(super) struct Script {
     ends: Vec<usize>,
 }
 
-/// FPDUs of each message, one by one: the opcode, the octets of payload of each FPDU.
+/// The FPDUs of each message: the opcode, and the octets of payload of each FPDU.
 const MESSAGES: [(Opcode, &[usize]); 13] = [
     (Opcode::Write, &[0]),
     (Opcode::Write, &[20, 5]),
@@ -33,7 +33,7 @@ const MESSAGES: [(Opcode, &[usize]); 13] = [
 ];
 
 impl Script {
-    /// As long FPDUs as above, each longer by `more` octets of payload.
+    /// The FPDUs of [`MESSAGES`], each longer by `more` octets of payload.
     pub(super) fn new(startup: FrameKind, markers: bool, more: usize) -> Self {
         let mut octets = startup_frame(startup, false, b"hello");
         let start = octets.len();
@@ -54,7 +54,7 @@ impl Script {
         Self { octets, ends }
     }
 
-    /// Behind the frame with this number; the start-up frame is number 0, and FPDUs count from 1.
+    /// The place behind the frame with this number. The start-up frame is number 0, and FPDUs count from 1.
     pub(super) fn end(&self, frame: usize) -> usize {
         self.ends[frame]
     }
@@ -129,7 +129,7 @@ pub(super) static READY: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
     })
 });
 
-/// What answers a Read of no octets.
+/// The Read Response to a Read of no octets.
 pub(super) fn empty_read_response() -> Vec<u8> {
     let mut octets = Vec::new();
     fpdu::put(&mut octets, &ulpdu(Opcode::ReadResponse, true, 0), true);

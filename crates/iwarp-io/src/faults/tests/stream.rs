@@ -1,4 +1,5 @@
-//! Each event and each action on a stream, cut at every octet: the effect with the plan, and none without.
+//! Each event and each action on a stream that is cut at every octet: the effect with the plan, and no effect without the
+//! plan.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,14 +29,14 @@ fn stream(text: &str, role: Role) -> StreamFaults {
         .expect("a rule for the stream")
 }
 
-/// How things went.
+/// What happened behind the octets that passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum After {
-    /// Nothing is wrong with what passed.
+    /// Everything passed.
     Rest,
     Reset,
     Closed,
-    /// Held, until so long after the start.
+    /// The rest is held until so long after the start.
     Held(Option<Duration>),
 }
 
@@ -47,7 +48,7 @@ struct Outcome {
     effects: Vec<Effect>,
 }
 
-/// Has a direction carry the pieces, all at one moment.
+/// Makes a direction carry the pieces, all at one moment.
 fn carry(stream: &mut StreamFaults, direction: Direction, pieces: &[&[u8]]) -> Outcome {
     let now = Instant::now();
     let mut passed = Vec::new();
@@ -140,7 +141,7 @@ fn cuts(octets: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
     whole.chain(singly).chain(in_two)
 }
 
-/// Has the plan run in both directions and all pieces: `text` has `DIR` where `sent` or `received` goes.
+/// Runs the plan in both directions, with all cuts. In `text`, `DIR` stands for `sent` or `received`.
 fn check(text: &str, due: impl Fn(&Script) -> Outcome) {
     for (direction, role, startup) in [
         (Direction::Sent, Role::Initiator, FrameKind::Request),
@@ -159,7 +160,7 @@ fn check(text: &str, due: impl Fn(&Script) -> Outcome) {
         let script = Script::new(startup, false, 0);
         let due = due(&script);
         let plan: Plan = text.parse().unwrap_or_else(|error| panic!("{error}"));
-        // The two roles differ in their start-up frames alone.
+        // The two roles differ only in their start-up frames.
         let all = role == Role::Initiator;
         for pieces in cuts(&script.octets).take(if all { usize::MAX } else { 2 }) {
             let mut stream = Faults::new(plan.clone()).stream(role, peer()).unwrap();
@@ -576,7 +577,7 @@ fn what_is_not_mpa_passes() {
             (&octets[..], After::Rest)
         );
     }
-    // The first wrong octet is not held back.
+    // An octet that cannot belong to a frame is not held back.
     let mut stream = stream("when each FPDU received: reset", Role::Responder);
     let mut into = [0; 20];
     let mut once = true;
@@ -693,7 +694,7 @@ fn markers_are_seen_where_the_other_side_asked_for_them() {
     assert!(Script::new(FrameKind::Request, true, 0).frames() == 21);
 }
 
-/// Has a direction carry octets, behind which more will follow.
+/// Makes a direction carry octets, behind which more will follow.
 fn pass_on(stream: &mut StreamFaults, direction: Direction, octets: &[u8]) {
     let (now, mut rest) = (Instant::now(), octets);
     if direction == Direction::Sent {
@@ -713,7 +714,7 @@ fn pass_on(stream: &mut StreamFaults, direction: Direction, octets: &[u8]) {
     while stream.read(now, &mut into, &mut source).is_ok() {}
 }
 
-/// RFC 6581 §9: the ready-to-receive message is no message of the application's, nor is the answer to it.
+/// RFC 6581 §9: neither the ready-to-receive message nor the answer to it is a message of the application.
 #[test]
 fn the_ready_to_receive_message_is_a_kind_of_its_own() {
     for (at, ready) in READY.iter().enumerate() {
@@ -751,7 +752,7 @@ fn the_ready_to_receive_message_is_a_kind_of_its_own() {
                 assert_eq!(outcome.passed, octets[..due], "{event}");
                 assert_eq!(outcome.after, After::Reset, "{event}");
             }
-            // The first Read Response answers a Read, where the message is one.
+            // The first Read Response answers the ready-to-receive message, if this message is a Read.
             let script = Script::new(FrameKind::Reply, false, 0);
             let mut stream = start(&format!("when 1st Read Response {back}: reset"));
             pass_on(&mut stream, direction, ready);

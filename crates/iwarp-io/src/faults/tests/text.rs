@@ -1,4 +1,4 @@
-//! The text of plans: what it means, what is wrong with others, and that nothing is lost in printing.
+//! The text of plans: its meaning, the errors in wrong texts, and that printing loses nothing.
 
 use std::time::Duration;
 
@@ -625,7 +625,7 @@ proptest! {
     fn what_can_be_made_is_read_as_it_was_made(rules in prop::collection::vec(rule(), 0..20)) {
         let mut plan = Plan::new();
         for rule in rules {
-            // Of those that go with no event or are out of range the reader is the judge.
+            // The reader of the text decides which rules fit no event or are out of range.
             plan = plan.clone().with_rule(rule).unwrap_or(plan);
         }
         let text = plan.to_string();

@@ -20,7 +20,7 @@ impl AsFd for Epoll {
     }
 }
 
-/// Whatever has a descriptor is known by it.
+/// The set knows everything that has a descriptor by this descriptor.
 impl<T: AsFd> Watch<Epoll> for T {
     fn id(&self) -> BorrowedFd<'_> {
         self.as_fd()
@@ -122,7 +122,7 @@ impl Readiness for Epoll {
         });
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
         let (ready, _) = match epoll::wait(&self.0, &mut events[..], limit.as_ref()) {
-            // A signal is as good as nothing ready: every caller looks again by itself.
+            // A signal counts as nothing ready, because every caller looks again by itself.
             Err(rustix::io::Errno::INTR) => return Ok(0),
             other => other?,
         };
@@ -180,7 +180,7 @@ impl Wake<Epoll> for EventFd {
 
     fn clear(&self) {
         let mut count = [0; 8];
-        // Nothing to read means that it was clear.
+        // If there is nothing to read, the counter was clear.
         let _ = rustix::io::read(&self.0, &mut count);
     }
 }

@@ -1,4 +1,4 @@
-//! Which interface of the system tells softnd what is ready, and how a user chooses another one.
+//! The choice of the system's readiness interface, and how a user changes it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,13 +15,13 @@ pub enum Interface {
     Epoll,
     /// mio, over whatever the system has.
     Mio,
-    /// mio, kept to a rule of kqueue's: for tests on a system that has another one.
+    /// mio with a rule of kqueue, for tests on systems without kqueue.
     KqueueRules,
 }
 
 /// All interfaces that this system has, by their names. The first one is the default.
 ///
-/// Windows has none yet: docs/architecture.md says what one needs there.
+/// Windows has no interface yet. docs/architecture.md says what is needed there.
 const ALL: &[(&str, Interface)] = &[
     #[cfg(target_os = "linux")]
     ("epoll", Interface::Epoll),
@@ -34,7 +34,7 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// `InvalidInput`, if the variable names none of them.
+    /// `InvalidInput`, if the variable names no known interface.
     pub fn chosen() -> io::Result<Self> {
         static CHOSEN: OnceLock<Result<Interface, String>> = OnceLock::new();
         let chosen = CHOSEN.get_or_init(|| Self::named(std::env::var_os(VARIABLE).as_deref()));

@@ -1,9 +1,9 @@
-//! Sets of mio that keep to a rule of kqueue's on every system, so that the suites can be run under that rule on Linux.
+//! Sets of mio that follow a rule of kqueue on every system, so that the tests can be run under that rule on Linux.
 //!
 //! A kqueue inside another kqueue is reported when its first source becomes ready. It is not reported again, whatever else
 //! becomes ready in it, until a thread has waited on it and has taken all events. epoll reports a nested set for every
 //! event in it. A thread that leaves the events in a nested set is therefore woken by the next one on Linux, and would
-//! sleep for ever on a system with kqueue. Over these sets it sleeps for ever on Linux as well.
+//! sleep for ever on a system with kqueue. Over these sets the thread sleeps for ever on Linux as well.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,7 +29,7 @@ pub struct KqueueRules {
 /// Counts the times that a set was emptied.
 #[derive(Debug, Default)]
 struct Waits {
-    /// Threads that wait on it.
+    /// Threads that wait on the set.
     waiting: AtomicUsize,
     /// Waits that left nothing behind.
     emptied: AtomicU64,
@@ -39,7 +39,7 @@ struct Waits {
 #[derive(Debug)]
 struct Nested {
     waits: Arc<Waits>,
-    /// How often it had been emptied when it was reported last.
+    /// How often the set had been emptied when it was reported last.
     reported: Option<u64>,
 }
 
@@ -47,11 +47,11 @@ struct Nested {
 #[derive(Clone, Copy, Debug)]
 pub struct Id<'a> {
     descriptor: BorrowedFd<'a>,
-    /// If it is a set.
+    /// The waits of the source, if the source is a set.
     waits: Option<&'a Arc<Waits>>,
 }
 
-/// Whatever has a descriptor is known by it.
+/// The set knows everything that has a descriptor by this descriptor.
 impl<T: AsFd> Watch<KqueueRules> for T {
     fn id(&self) -> Id<'_> {
         Id {
@@ -95,7 +95,7 @@ impl KqueueRules {
         let Some(nested) = nested.get_mut(&token) else {
             return true;
         };
-        // A thread that waits there at this moment may have taken what was there before.
+        // A thread that waits on the nested set at this moment may have taken the earlier events.
         let waiting = nested.waits.waiting.load(Ordering::SeqCst) > 0;
         let emptied = nested.waits.emptied.load(Ordering::SeqCst);
         let before = nested.reported.replace(emptied);
@@ -129,7 +129,7 @@ impl Readiness for KqueueRules {
     }
 
     fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        // It is looked at anew after each report, as on a system with kqueue.
+        // The set is examined anew after each report, as on a system with kqueue.
         self.set.add_level(&source.id().descriptor, token)
     }
 
@@ -179,14 +179,14 @@ impl Readiness for KqueueRules {
                     each(ready);
                 }
             });
-            // In this order: between the two a report more does no harm.
+            // In this order, because one more report between the two does no harm.
             if matches!(waited, Ok(Some(count)) if count < BATCH) {
                 self.waits.emptied.fetch_add(1, Ordering::SeqCst);
             }
             self.waits.waiting.fetch_sub(1, Ordering::SeqCst);
             let found = waited?.unwrap_or(0);
             left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            // A thread goes on sleeping over what kqueue would not have reported.
+            // The thread sleeps on if kqueue would not have reported the event.
             if reported > 0 || found == 0 || left == Some(Duration::ZERO) {
                 return Ok(reported);
             }

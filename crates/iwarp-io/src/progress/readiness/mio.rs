@@ -2,8 +2,8 @@
 //!
 //! mio reports edges only, cannot mute a source, and lets one thread at a time wait in a `Poll`. Therefore:
 //!
-//! - A level is registered again inside the wait, right after it was reported. The system then looks at the source anew, so
-//!   that it is reported again for as long as it is ready, and so that sets around this one become ready as well.
+//! - A level is registered again inside the wait, right after its report. The system then examines the source anew. So the
+//!   source is reported again for as long as it is ready, and sets around this set become ready as well.
 //! - A muted source is deregistered, and registered again when it is unmuted.
 //! - The set keeps a list of its sources, because kqueue does not say whether a source was registered.
 
@@ -23,12 +23,13 @@ use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 /// A set of sources, mio's `Poll`. It takes two descriptors.
 #[derive(Debug)]
 pub struct Mio {
-    /// Locked by the thread that waits.
+    /// The waiting thread holds the lock.
     poll: Mutex<(Poll, Events)>,
-    /// For all other calls, which are made while a thread waits as well. Its descriptor is the one by which other sets know this one.
+    /// For all other calls, which other threads make while one waits. Other sets know this set by the registry's
+    /// descriptor.
     registry: Registry,
     sources: Mutex<Sources>,
-    /// The set has had a level: each wait looks whether it has reported one.
+    /// The set has had a level. If so, each wait checks whether it has reported one.
     any_level: AtomicBool,
 }
 
@@ -44,13 +45,13 @@ struct Sources {
 struct Registered {
     token: u64,
     interest: Interest,
-    /// It stays reported for as long as it is ready.
+    /// The source is a level: it is reported for as long as it is ready.
     level: bool,
-    /// It is not registered with the system for now.
+    /// The source is not registered with the system for now.
     muted: bool,
 }
 
-/// A token as mio has them.
+/// Converts a token to mio's type.
 fn system_token(token: u64) -> io::Result<Token> {
     let cut = |_| {
         io::Error::new(
@@ -67,7 +68,7 @@ impl AsFd for Mio {
     }
 }
 
-/// Whatever has a descriptor is known by it.
+/// The set knows everything that has a descriptor by this descriptor.
 impl<T: AsFd> Watch<Mio> for T {
     fn id(&self) -> BorrowedFd<'_> {
         self.as_fd()
@@ -95,14 +96,14 @@ impl Mio {
         let descriptor = source.as_raw_fd();
         let token = system_token(new.token)?;
         let mut sources = self.sources.lock();
-        // An entry under another token is of a source that was closed without being taken out. The system has forgotten it,
-        // and has given its number to this one.
+        // An entry under another token belongs to a source that was closed without being taken out. The system has
+        // forgotten that source, and has given its number to the new one.
         let old = sources.registered.get(&descriptor);
         if old.is_some_and(|old| old.token == new.token) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if new.level {
-            // Before a wait can report it. That wait then needs the lock to register it again.
+            // Set before a wait can report the source. That wait then needs the lock to register the source again.
             self.any_level.store(true, Ordering::SeqCst);
         }
         self.registry
@@ -115,7 +116,7 @@ impl Mio {
         Ok(())
     }
 
-    /// Has the system look at a source anew, which may be muted.
+    /// Makes the system examine a source anew, which may be muted.
     fn look_anew(&self, source: BorrowedFd<'_>, now: Registered) -> io::Result<()> {
         let descriptor = source.as_raw_fd();
         let token = system_token(now.token)?;
@@ -134,7 +135,7 @@ impl Mio {
         Ok(())
     }
 
-    /// Registers a source again that was reported, if it is a level: the system looks at it anew.
+    /// Registers a reported source again, if it is a level, so that the system examines the source anew.
     fn rearm(&self, token: Token) -> io::Result<()> {
         let sources = self.sources.lock();
         let level = sources.levels.iter().find(|(level, _)| *level == token);
@@ -147,7 +148,7 @@ impl Mio {
         }
     }
 
-    /// The right to wait, unless another thread has it for longer than `limit`.
+    /// The right to wait. `None` if another thread has it for longer than `limit`.
     fn turn(&self, limit: Option<Duration>) -> Option<MutexGuard<'_, (Poll, Events)>> {
         match limit {
             None => Some(self.poll.lock()),
@@ -156,7 +157,7 @@ impl Mio {
         }
     }
 
-    /// As [`wait`](Readiness::wait); `None` when another thread waits here, which then is told what is ready.
+    /// As [`wait`](Readiness::wait). `None` if another thread waits here; that thread then learns what is ready.
     pub(super) fn wait_alone(
         &self,
         limit: Option<Duration>,
@@ -167,7 +168,7 @@ impl Mio {
         };
         let (poll, events) = &mut *turn;
         match poll.poll(events, limit) {
-            // A signal is as good as nothing ready: every caller looks again by itself.
+            // A signal counts as nothing ready, because every caller looks again by itself.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Some(0)),
             other => other?,
         }
@@ -200,7 +201,7 @@ impl Readiness for Mio {
     }
 
     fn reports_untaken(&self) -> bool {
-        // kqueue does not. On a system that does, one wait more does no harm.
+        // kqueue does not. On a system that does, one more wait does no harm.
         cfg!(target_os = "linux")
     }
 
@@ -303,8 +304,8 @@ fn edges(event: &Event) -> Edges {
     edges
 }
 
-/// Makes a set ready from another thread, a pipe. mio's own `Waker` would not do: each `Poll` can have one only, other sets
-/// cannot report it, and it is reported once for each wake.
+/// A pipe that makes a set ready from another thread. mio's own `Waker` would not do, because each `Poll` can have only
+/// one, other sets cannot report it, and it is reported once for each wake.
 #[derive(Debug)]
 pub struct Pipe {
     sender: pipe::Sender,
@@ -317,16 +318,16 @@ impl Pipe {
         Ok(Self { sender, receiver })
     }
 
-    /// Makes it ready.
+    /// Makes the pipe ready.
     pub fn wake(&self) {
         // The only failure is a full pipe, which is ready already.
         let _ = (&self.sender).write(&[1]);
     }
 
-    /// Makes it unready again.
+    /// Makes the pipe unready again.
     pub fn clear(&self) {
         let mut wakes = [0; 64];
-        // A short read has emptied it. Nothing to read means that it was clear.
+        // A short read has emptied the pipe. If there is nothing to read, the pipe was clear.
         while (&self.receiver)
             .read(&mut wakes)
             .is_ok_and(|count| count == wakes.len())

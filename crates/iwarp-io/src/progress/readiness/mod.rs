@@ -1,7 +1,8 @@
-//! Which sources are ready: sets of them, and how one thread makes a set ready for another.
+//! Readiness: sets of sources that tell which sources are ready, and wakers by which one thread makes a set ready for
+//! another.
 //!
-//! Everything that knows an operating system's readiness interface sits behind [`Readiness`] and [`Wake`]; the rest of the
-//! crate sees sets of sources, edges and wake-ups.
+//! [`Readiness`] and [`Wake`] hide the operating system's readiness interface. The rest of the crate sees sets of sources,
+//! edges and wake-ups.
 
 #[cfg(target_os = "linux")]
 pub mod epoll;
@@ -22,9 +23,10 @@ bitflags::bitflags! {
         const READ = 1;
         /// The socket takes data again after a short write, or a connect has finished.
         const WRITE = 2;
-        /// The peer has closed or reset: read until the end is seen, a short read does not mean drained.
+        /// The peer has closed or reset the stream. Read until the end of the stream, because a short read does not mean
+        /// that the socket is empty.
         const HANGUP = 4;
-        /// Somebody left work behind while the source was locked.
+        /// Another thread left work behind while the source was locked.
         const KICK = 8;
     }
 }
@@ -32,7 +34,7 @@ bitflags::bitflags! {
 /// One ready source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The name under which it was added.
+    /// The token under which the source was added.
     pub token: u64,
     /// What became possible.
     pub edges: Edges,
@@ -48,13 +50,13 @@ pub trait Readiness: Watch<Self> + Sized {
     /// What makes a set ready from another thread.
     type Waker: Wake<Self>;
 
-    /// An empty set of the same kind.
+    /// Makes an empty set of the same kind.
     ///
     /// # Errors
     ///
     /// Those of the system, when it has no descriptors or memory left.
     fn another(&self) -> io::Result<Self>;
-    /// A waker for sets of this kind, which is not ready.
+    /// Makes a waker for sets of this kind, which is not ready.
     ///
     /// # Errors
     ///
@@ -64,45 +66,48 @@ pub trait Readiness: Watch<Self> + Sized {
     /// is false, a nested set is reported once, and again only after a thread has waited on it: a thread that learns that
     /// a nested set is ready then has to wait on that set.
     fn reports_untaken(&self) -> bool;
-    /// Adds a stream, reported once per edge: for `READ` alone, or for `WRITE` as well. What it is ready for already is
-    /// reported too.
+    /// Adds a stream, which is reported once per edge: for `READ` alone, or for `WRITE` as well. If the stream is ready
+    /// already, that is reported too.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` for a source that is in the set, here and in the other methods that add one; the system's.
+    /// `AlreadyExists` for a source that is in the set already, here and in the other methods that add one; the errors of
+    /// the system.
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
-    /// Changes what a stream is reported for; readiness is looked at anew.
+    /// Changes the edges for which a stream is reported, and examines its readiness anew.
     ///
     /// # Errors
     ///
-    /// `NotFound` for a source that is not in the set, here and in the other methods that need one; the system's.
+    /// `NotFound` for a source that is not in the set, here and in the other methods that need one; the errors of the
+    /// system.
     fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
     /// Adds a source that stays reported for as long as it is ready.
     fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
-    /// Adds a set, reported whenever something becomes ready in it, and at once when something is ready already.
+    /// Adds a set. It is reported whenever something becomes ready in it, and at once if something is ready already.
     fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Keeps a set added by [`add_set`](Self::add_set) from being reported.
     fn mute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
-    /// Takes [`mute`](Self::mute) back; readiness is looked at anew.
+    /// Takes [`mute`](Self::mute) back, and examines readiness anew.
     fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Takes a source out.
     fn remove(&self, source: &impl Watch<Self>) -> io::Result<()>;
-    /// Waits for at most `limit` (`None`: without limit), calls `each` for what is ready, and returns the number of calls. It
-    /// may be 0 before `limit` has passed. A source that can be read and written may be reported by two calls. If another
-    /// thread waits on the same set, that thread may be told everything; a call with a limit of zero then returns at once.
+    /// Waits for at most `limit` (`None`: without limit), calls `each` for what is ready, and returns the number of calls.
+    /// It may be 0 before `limit` has passed. A source that can be read and written may be reported by two calls. If
+    /// another thread waits on the same set, that thread may get all reports. A call with a limit of zero then returns at
+    /// once.
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize>;
 }
 
 /// Something that a set can report.
 pub trait Watch<S: Readiness> {
-    /// What the set knows it by.
+    /// What the set knows the source by.
     fn id(&self) -> S::Id<'_>;
 }
 
 /// Makes sets ready from another thread.
 pub trait Wake<S: Readiness>: Watch<S> + Sized {
-    /// Makes it ready. Many wakes before one [`clear`](Self::clear) count as one.
+    /// Makes the waker ready. Many wakes before one [`clear`](Self::clear) count as one.
     fn wake(&self);
-    /// Makes it unready again.
+    /// Makes the waker unready again.
     fn clear(&self);
 }

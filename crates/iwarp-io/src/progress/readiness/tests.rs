@@ -1,4 +1,4 @@
-//! What all sets of the system's descriptors have in common, and where they differ.
+//! What is the same for all sets of the system's descriptors, and where they differ.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ fn ready<S: Readiness>(set: &S) -> Vec<u64> {
     all_ready(set).iter().map(|ready| ready.token).collect()
 }
 
-/// The only source that is ready, and for what.
+/// The only source that is ready, and its edges.
 fn only<S: Readiness>(set: &S) -> (u64, Edges) {
     let all = all_ready(set);
     let edges = all.iter().fold(Edges::empty(), |all, one| all | one.edges);
@@ -54,7 +54,7 @@ fn a_nested_set_is_reported_once_per_event_and_can_be_muted<S: Readiness>(outer:
     outer.mute(&inner, 2).unwrap();
     outer.unmute(&inner, 2).unwrap();
     assert_eq!(ready(outer), [2]);
-    // What is there already is reported at once, also to a further set.
+    // Data that is there already is reported at once, also by a further set.
     let another = outer.another().unwrap();
     another.add_set(&inner, 3).unwrap();
     assert_eq!(ready(&another), [3]);
@@ -84,7 +84,7 @@ fn wakes_count_once_and_are_cleared_once<S: Readiness>(set: &S) {
     assert_eq!(ready(set), []);
 }
 
-/// A set that was looked at without anything being done about it is still ready to the sets around it.
+/// A set whose report nobody has acted on is still ready to the sets around it.
 fn a_level_is_seen_from_outside_after_it_was_reported<S: Readiness>(inner: &S) {
     let [outer, outmost] = [(); 2].map(|()| inner.another().unwrap());
     let waker = inner.waker().unwrap();
@@ -113,7 +113,7 @@ where
     assert_eq!(ready(set), []);
     theirs.write_all(b"2").unwrap();
     assert_eq!(only(set), (1, Edges::READ));
-    // A change looks at the stream anew.
+    // A change examines the stream anew.
     set.change_stream(&ours, 1, Edges::READ | Edges::WRITE)
         .unwrap();
     assert_eq!(only(set), (1, Edges::READ | Edges::WRITE));
@@ -128,7 +128,7 @@ where
     assert!(only(set).1.contains(Edges::READ | Edges::HANGUP));
 }
 
-/// Whoever has taken a stream out or put it in learns that it was so, whatever the system says.
+/// Adding a stream twice, or removing it twice, is an error on every system.
 fn a_set_knows_its_sources<S: Readiness>(set: &S)
 where
     UnixStream: Watch<S>,
@@ -144,13 +144,13 @@ where
     assert_eq!(kind(set.change_stream(&stream, 1, Edges::READ)), missing);
     assert_eq!(kind(set.mute(&stream, 1)), missing);
     assert_eq!(kind(set.unmute(&stream, 1)), missing);
-    // It has not come back by being changed.
+    // The change has not put the stream back.
     assert_eq!(twice(set), Ok(()));
 }
 
-/// A source that is closed leaves its sets; another one that is given its number has nothing to do with it.
+/// A source that is closed leaves its sets. Another source that gets the same descriptor number is not taken for it.
 fn a_closed_source_is_in_no_set<S: Readiness>(outer: &S) {
-    // Others open and close descriptors at the same time: one of many rounds gets the number again.
+    // Other tests open and close descriptors at the same time. In one of many rounds the new source gets the number.
     for token in 0..100 {
         let inner = outer.another().unwrap();
         let waker = outer.waker().unwrap();
@@ -163,7 +163,7 @@ fn a_closed_source_is_in_no_set<S: Readiness>(outer: &S) {
     }
 }
 
-/// A thread that looks without waiting is not held up by one that sleeps.
+/// A sleeping thread does not hold up a thread that looks without waiting.
 fn a_look_ends_while_another_thread_sleeps<S: Readiness + Sync>(set: &S)
 where
     S::Waker: Sync,
@@ -233,7 +233,7 @@ over_each!(
     a_wait_ends_when_its_time_is_over,
 );
 
-/// A thread that sleeps over a set under kqueue's rule sleeps on while what was reported in it grows.
+/// Under kqueue's rule a thread that sleeps over a nested set sleeps on while more becomes ready in that set.
 #[test]
 fn an_untaken_set_ends_no_sleep_under_kqueues_rule() {
     let outer = super::kqueue_rules::KqueueRules::new().unwrap();
@@ -243,14 +243,14 @@ fn an_untaken_set_ends_no_sleep_under_kqueues_rule() {
     outer.add_set(&inner, 2).unwrap();
     theirs.write_all(b"1").unwrap();
     assert_eq!(ready(&outer), [2]);
-    // The stream is read, and the set is not waited on.
+    // The test reads the stream, and does not wait on the set.
     assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
     theirs.write_all(b"2").unwrap();
     let (limit, begun) = (Duration::from_millis(3), std::time::Instant::now());
     let waited = outer.wait(Some(limit), |ready| panic!("{ready:?}"));
     assert_eq!(waited.unwrap(), 0);
     assert!(begun.elapsed() >= limit);
-    // From here on it is reported as before.
+    // From here on the set is reported as before.
     assert_eq!(ready(&inner), [1]);
     theirs.write_all(b"3").unwrap();
     assert_eq!(ready(&outer), [2]);

@@ -1,4 +1,5 @@
-//! A network of byte streams on a virtual clock, as a state machine: time goes in, what changed for each end comes out.
+//! A network of byte streams on a virtual clock, as a state machine: the caller passes the time in, and gets what changed
+//! for each end.
 //!
 //! Streams behave as TCP's do where a program can tell: octets arrive in order and in pieces of any length, a writer is held
 //! back by what its reader has not read, FIN comes behind the data, a reset comes behind what was already on its way, and an
@@ -17,7 +18,7 @@ use rustix::io::Errno;
 use super::conditions::{Chance, Conditions};
 use crate::progress::readiness::Edges;
 
-/// Where ports come from that nobody has chosen (IW-052).
+/// The range from which a port is picked for port 0 (IW-052).
 const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 
 /// One end of a stream. No number is used twice.
@@ -41,7 +42,7 @@ pub enum Notice {
     Arrived(ListenerId),
 }
 
-/// How far an end has come.
+/// The phase of an end's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Connecting,
@@ -56,13 +57,13 @@ struct End {
     remote: SocketAddr,
     peer: Option<EndId>,
     phase: Phase,
-    /// Written, and not on its way yet.
+    /// Octets written that are not on their way yet.
     unsent: VecDeque<u8>,
     /// Octets on their way to the peer.
     flying: usize,
     /// The writer has closed, once everything written is on its way.
     closing: bool,
-    /// It closed before its peer did.
+    /// This end closed before its peer did.
     first: bool,
     /// FIN is on its way, or was dropped with all that follows.
     closed: bool,
@@ -70,15 +71,15 @@ struct End {
     swallowed: bool,
     /// A write was cut short: the writer waits for room.
     short: bool,
-    /// When what was sent last arrives: nothing that follows arrives before.
+    /// When the last sent octets arrive. Nothing sent later arrives earlier.
     last_arrival: Duration,
-    /// When the link has carried what was sent last.
+    /// When the link has carried the last sent octets.
     busy_until: Duration,
-    /// Arrived, and not read.
+    /// Octets that have arrived and were not read.
     inbox: VecDeque<u8>,
     /// The peer's FIN has arrived.
     ended: bool,
-    /// The program has let go of it: it lives on until the last octet has left.
+    /// The program has released the end, which lives on until its last octet has left.
     orphan: bool,
 }
 
@@ -162,12 +163,12 @@ impl Network {
         self.now
     }
 
-    /// When the next thing happens in the network.
+    /// When the next event of the network happens.
     pub fn next_event(&self) -> Option<Duration> {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Goes on to a time, which must not be in the past, with everything that happens until then.
+    /// Advances to a time, which must not be in the past, and carries out everything that happens until then.
     pub fn advance(&mut self, to: Duration) {
         debug_assert!(to >= self.now, "time does not run backwards");
         while let Some(first) = self.events.first_entry()
@@ -222,14 +223,14 @@ impl Network {
         Err(Errno::ADDRINUSE.into())
     }
 
-    /// Gives a bound address back that neither a listener nor an end uses.
+    /// Releases a bound address that neither a listener nor an end uses.
     pub fn unbind(&mut self, address: SocketAddr) {
         self.bound.remove(&address);
     }
 
     // ---- listeners ----
 
-    /// Listens on a bound address; more than `backlog` peers that wait are refused.
+    /// Listens on a bound address. When `backlog` peers wait, further peers are refused.
     pub fn listen(&mut self, address: SocketAddr, backlog: usize) -> ListenerId {
         self.serial += 1;
         let id = ListenerId(self.serial);
@@ -247,7 +248,7 @@ impl Network {
         self.listeners.get_mut(&listener)?.waiting.pop_front()
     }
 
-    /// Listens no more: peers that wait are reset.
+    /// Stops listening. Peers that wait are reset.
     pub fn close_listener(&mut self, listener: ListenerId) {
         let Some(gone) = self.listeners.remove(&listener) else {
             return;
@@ -413,8 +414,8 @@ impl Network {
         self.pump(end);
     }
 
-    /// Lets go of an end in good order: what was written still leaves, unread octets make it a reset. An end that was let go of
-    /// before is left alone.
+    /// Releases an end in good order: written octets still leave. If unread octets are there, the stream is reset instead.
+    /// An end that was released before stays unchanged.
     pub fn close(&mut self, end: EndId) {
         if self.ends.get(&end).is_none_or(|state| state.orphan) {
             return;
@@ -431,7 +432,7 @@ impl Network {
         }
     }
 
-    /// What each stream has on its way, a line for each end, for whoever wants to know why nothing happens any more.
+    /// What each stream has on its way, one line for each end. This shows why nothing happens any more.
     pub fn describe(&self) -> Vec<String> {
         let line = |(_, end): (&EndId, &End)| {
             let End { local, remote, .. } = end;
@@ -467,7 +468,7 @@ impl Network {
         self.ends.iter().map(line).collect()
     }
 
-    /// Lets go of an end with a reset.
+    /// Releases an end with a reset.
     pub fn abort(&mut self, end: EndId) {
         let state = self.end_mut(end);
         let was_open = state.phase == Phase::Open;
@@ -574,7 +575,7 @@ impl Network {
         };
         match state.phase {
             Phase::Broken(_) => {}
-            // Nobody will read them: the writer learns that (RFC 9293 §3.5.2).
+            // Nobody will read these octets, and the writer learns that (RFC 9293 §3.5.2).
             _ if state.orphan => self.abort(end),
             _ => {
                 state.inbox.extend(octets);
@@ -600,7 +601,7 @@ impl Network {
         self.bury(end);
     }
 
-    /// Puts on its way what an end has written, as far as its reader has room for it.
+    /// Sends what an end has written, as far as its reader has room.
     fn pump(&mut self, end: EndId) {
         loop {
             let Some(state) = self.ends.get(&end) else {
@@ -643,7 +644,7 @@ impl Network {
         self.after_pump(end);
     }
 
-    /// Room is reported to a writer that waits for it, and FIN leaves behind the last octet.
+    /// Reports room to a writer that waits for it, and sends FIN behind the last octet.
     fn after_pump(&mut self, end: EndId) {
         let buffer = self.conditions.buffer;
         let state = self.end_mut(end);
@@ -663,7 +664,7 @@ impl Network {
         self.bury(end);
     }
 
-    /// Forgets an end that its program has let go of and that has nothing left to do.
+    /// Forgets an end that its program has released and that has nothing left to do.
     fn bury(&mut self, end: EndId) {
         let Some(state) = self.ends.get(&end) else {
             return;
@@ -695,7 +696,7 @@ impl Network {
 
     // ---- time and chance ----
 
-    /// When something of `len` octets that leaves now arrives.
+    /// When a segment of `len` octets that leaves now arrives.
     fn arrival(&mut self, end: EndId, len: usize) -> Duration {
         let mut delay = self.latency();
         if self.happens(self.conditions.stall) {
@@ -723,7 +724,8 @@ impl Network {
     }
 
     fn happens(&mut self, chance: Chance) -> bool {
-        // Without a draw where nothing is left to chance: switching a disturbance on changes a run, leaving it off does not.
+        // No random number is drawn for a disturbance that is off, so that adding a disturbance to the code does not change
+        // runs without it.
         match chance {
             Chance::NEVER => false,
             chance => self.draw(0..=999_999) < u64::from(chance.millionths()),
@@ -750,7 +752,7 @@ impl Network {
         usize::try_from(drawn).unwrap_or(usize::MAX).max(1)
     }
 
-    /// A number of a range; its start where the range is empty.
+    /// A number of a range. If the range is empty, its start.
     fn draw(&mut self, range: RangeInclusive<u64>) -> u64 {
         let span = range.end().saturating_sub(*range.start());
         if span == 0 {
@@ -767,7 +769,7 @@ impl Network {
         id
     }
 
-    /// An end that its program has not let go of.
+    /// An end that its program has not released.
     fn end(&self, end: EndId) -> &End {
         &self.ends[&end]
     }
@@ -778,7 +780,7 @@ impl Network {
             .expect("an end lives until its program lets go of it")
     }
 
-    /// Streams that exist, of which tests want to know that none is forgotten.
+    /// The number of streams that exist. Tests check that none is left over.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.ends.len()

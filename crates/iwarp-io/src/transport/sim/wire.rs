@@ -13,7 +13,7 @@ use super::world::{SimEnd, Source, World};
 #[derive(Debug)]
 pub struct Bound {
     world: World,
-    /// `None` once it is used.
+    /// `None` once the address is used.
     address: Option<SocketAddr>,
     local: SocketAddr,
 }
@@ -55,7 +55,7 @@ impl Bound {
     }
 }
 
-/// Connections that the network holds until they are accepted, for one listener.
+/// How many connections the network holds for one listener until they are accepted.
 const BACKLOG: usize = 4096;
 
 impl Drop for Bound {

@@ -1,8 +1,8 @@
-//! The world that simulated adapters live in: its clock, its network, and who is told what became ready.
+//! The world of simulated adapters: clock, network, and the sets that learn what became ready.
 //!
-//! A world belongs to the thread that made it. Whoever waits in it drives it: a wait that finds nothing ready moves the clock
-//! to the next thing that happens, until what is waited for has happened or the wait's own limit is reached. When nothing is
-//! left that can happen, the wait ends with [`Stuck`].
+//! A world belongs to the thread that made it. A wait drives the world: if nothing is ready, the wait moves the clock from
+//! event to event, until the awaited event has happened or the wait's own limit is reached. When nothing is left that can
+//! happen, the wait ends with [`Stuck`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -18,32 +18,32 @@ use super::conditions::Conditions;
 use super::network::{EndId, ListenerId, Network, Notice};
 use crate::progress::readiness::{Edges, Ready};
 
-/// What a thread of its own does for an adapter on a real network: the world calls it between two waits.
+/// Work that a thread of its own does for an adapter on a real network. The world calls the task between two waits.
 pub trait Task: Send + Sync {
-    /// Does what there is to do now, and says when it wants to be called again although nothing became ready.
+    /// Does what there is to do now, and returns when the task wants to be called again if nothing becomes ready.
     fn run(&self) -> Wishes;
 }
 
-/// Somebody who knows what is waited for in a world.
+/// Something that knows what the waits in a world wait for.
 pub trait Witness: Send + Sync {
-    /// What is in flight and for what it waits, a line each.
+    /// The requests in flight and what they wait for, one line each.
     fn waits(&self) -> Vec<String>;
 }
 
 /// When a [`Task`] wants to be called again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// Something is due then.
+    /// When a deadline of the task is due.
     pub deadline: Option<Instant>,
-    /// It looks then whether something was left to it. A world in which nothing else than such looks happens for
-    /// [`LOOKS`] times in a row is stuck.
+    /// When the task wants to check whether work was left to it. If nothing but such checks happens in a world [`LOOKS`]
+    /// times in a row, the world is stuck.
     pub look: Option<Instant>,
 }
 
-/// Looks after which a task that has found nothing to do does not find anything later either.
+/// After so many checks that found nothing, a task will not find anything later either.
 pub const LOOKS: u32 = 64;
 
-/// Nothing can happen in a world any more, and somebody waits.
+/// A wait cannot end, because nothing can happen in the world any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck;
 
@@ -67,7 +67,7 @@ pub struct World(Arc<Inner>);
 
 struct Inner {
     owner: ThreadId,
-    /// The real time at which the clock stood when the world was made: only so that virtual times have a type.
+    /// The real time when the world was made. It is used only to express virtual times as `Instant`s.
     epoch: Instant,
     state: Mutex<State>,
 }
@@ -99,7 +99,7 @@ struct Member {
     token: u64,
     mode: Mode,
     muted: bool,
-    /// What was not reported yet.
+    /// Edges that were not reported yet.
     pending: Edges,
 }
 
@@ -119,13 +119,13 @@ struct State {
     wakers: BTreeMap<u64, bool>,
     tasks: Vec<TaskEntry>,
     witnesses: Vec<Weak<dyn Witness>>,
-    /// How often in a row nothing but a look of a task was left to happen.
+    /// How often in a row nothing but a check of a task was left to happen.
     idle_looks: u32,
 }
 
 struct TaskEntry {
     task: Arc<dyn Task>,
-    /// The set whose readiness is a reason to call it.
+    /// The set whose readiness is a reason to call the task.
     set: u64,
     wishes: Wishes,
 }
@@ -167,7 +167,7 @@ impl World {
 
     /// # Errors
     ///
-    /// Another thread than the one that made the world: a run would no longer be determined by its seed.
+    /// An error if the calling thread did not make the world, because the seed would then no longer determine the run.
     pub fn check_thread(&self) -> io::Result<()> {
         if std::thread::current().id() == self.0.owner {
             return Ok(());
@@ -178,7 +178,7 @@ impl World {
         ))
     }
 
-    /// Whether the calling thread may move the clock; the log says so if not.
+    /// Whether the calling thread may move the clock. If not, the log says so.
     fn is_ours(&self) -> bool {
         let checked = self.check_thread();
         if let Err(error) = &checked {
@@ -191,7 +191,7 @@ impl World {
         self.0.state.lock()
     }
 
-    /// Does something with the network, and tells the sets what that made ready.
+    /// Calls `act` with the network, and tells the sets what became ready.
     pub fn network<T>(&self, act: impl FnOnce(&mut Network) -> T) -> T {
         let mut state = self.lock();
         let done = act(&mut state.network);
@@ -199,8 +199,8 @@ impl World {
         done
     }
 
-    /// Calls a task whenever its set becomes ready, and at the times that it wishes for, until it is
-    /// [taken out](Self::remove_task).
+    /// Calls a task whenever its set becomes ready, and at the times that the task wishes for, until it is [taken
+    /// out](Self::remove_task).
     pub fn add_task(&self, task: Arc<dyn Task>, set: &SimSet) {
         self.lock().tasks.push(TaskEntry {
             task,
@@ -219,14 +219,14 @@ impl World {
         drop(gone); // outside the lock: what the task owns may be sources of this world
     }
 
-    /// Has somebody asked, whenever a wait cannot end, what is waited for.
+    /// Adds a witness, which is asked what the waits wait for whenever a wait cannot end.
     pub fn add_witness(&self, witness: Weak<dyn Witness>) {
         let mut state = self.lock();
         state.witnesses.retain(|known| known.strong_count() > 0);
         state.witnesses.push(witness);
     }
 
-    /// What waits for what, as far as witnesses know, and what each stream has on its way.
+    /// What the waits wait for, as far as witnesses know, and what each stream has on its way.
     pub fn report(&self) -> Vec<String> {
         let witnesses = self.lock().witnesses.clone();
         let witnesses = witnesses.iter().filter_map(Weak::upgrade);
@@ -235,7 +235,7 @@ impl World {
         lines
     }
 
-    /// A source is gone: no set has it any more.
+    /// Removes a source that no longer exists from all sets.
     pub fn vanish(&self, source: Source) {
         self.lock().vanish(source);
     }
@@ -245,7 +245,7 @@ impl World {
         self.lock().network.random()
     }
 
-    /// Moves the clock to the next thing that happens, at `until` at the latest. False when nothing is left that could.
+    /// Moves the clock to the next event, or to `until` if this is earlier. False if no event is left.
     fn advance(&self, until: Option<Instant>) -> bool {
         let mut state = self.lock();
         let now = state.network.now();
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, with all that happens meanwhile.
+    /// Lets time pass, and carries out all that happens meanwhile.
     pub fn pass(&self, time: Duration) {
         let end = self.now() + time;
         while self.now() < end && self.is_ours() {
@@ -304,12 +304,12 @@ impl World {
         }
     }
 
-    /// Lets the next thing happen: what a poll does that has found nothing. False when nothing is left that could.
+    /// Lets the next event happen, as a poll does that has found nothing. False if no event is left.
     pub fn step(&self) -> bool {
         self.step_until(None)
     }
 
-    /// As [`step`](Self::step), but no later than `until`: time that has passed counts as something that happens.
+    /// As [`step`](Self::step), but no later than `until`. If only time has passed, that counts as an event.
     pub fn step_until(&self, until: Option<Instant>) -> bool {
         if !self.is_ours() {
             return false;
@@ -345,7 +345,7 @@ impl State {
         }
     }
 
-    /// A source became ready: the sets that it is in note that, and so do the sets that those are in.
+    /// Notes in the sets of a source that it became ready, and in the sets that contain those sets.
     fn signal(&mut self, source: Source, edges: Edges) {
         let sets = self.members_of.get(&source).cloned().unwrap_or_default();
         for id in sets {
@@ -356,7 +356,7 @@ impl State {
                 continue;
             };
             if let Mode::Edge(wanted) = member.mode {
-                // A hang-up is reported whatever was asked for, as the system does.
+                // A hang-up is always reported, as the system does.
                 if !edges.intersects(wanted | Edges::HANGUP) {
                     continue;
                 }
@@ -374,7 +374,7 @@ impl State {
         }
     }
 
-    /// What a source is ready for now, of which its sets are told when it is added.
+    /// What a source is ready for now. A set reports this when the source is added.
     fn readiness(&mut self, source: Source) -> Edges {
         match source {
             Source::End(end) => self.network.readiness(end),
@@ -472,7 +472,7 @@ impl SimSet {
         }
     }
 
-    /// The world that the set lives in.
+    /// The world of the set.
     pub fn world(&self) -> &World {
         &self.world
     }
@@ -482,11 +482,11 @@ impl SimSet {
         Source::Set(self.id)
     }
 
-    /// Adds a source; what it is ready for already is reported.
+    /// Adds a source. If it is ready already, that is reported.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`: it is in the set.
+    /// `AlreadyExists` if the source is in the set already.
     pub fn add(&self, source: Source, token: u64, mode: Mode) -> io::Result<()> {
         let mut state = self.world.lock();
         let state = &mut *state;
@@ -508,11 +508,11 @@ impl SimSet {
         Ok(())
     }
 
-    /// Reports a source in another way; what it is ready for is reported again.
+    /// Changes how a source is reported. If it is ready, that is reported again.
     ///
     /// # Errors
     ///
-    /// `NotFound`: it is not in the set.
+    /// `NotFound` if the source is not in the set.
     pub fn change(&self, source: Source, mode: Mode, muted: bool) -> io::Result<()> {
         let mut state = self.world.lock();
         let state = &mut *state;
@@ -531,7 +531,7 @@ impl SimSet {
         Ok(())
     }
 
-    /// Only this set is told again.
+    /// Only this set reports the source again.
     fn look_anew(&self, state: &mut State, source: Source) {
         let edges = state.readiness(source);
         let others = state.members_of.remove(&source).unwrap_or_default();
@@ -546,18 +546,18 @@ impl SimSet {
     ///
     /// # Errors
     ///
-    /// `NotFound`: it is not in the set.
+    /// `NotFound` if the source is not in the set.
     pub fn remove(&self, source: Source) -> io::Result<()> {
         let mut state = self.world.lock();
         state.forget(self.id, source)
     }
 
-    /// Waits for at most `limit` of virtual time, hands what is ready to `each`, and returns how much that was. With a limit
-    /// of zero the world stands still.
+    /// Waits for at most `limit` of virtual time, calls `each` for what is ready, and returns the number of calls. With a
+    /// limit of zero the world stands still.
     ///
     /// # Errors
     ///
-    /// Another thread than the world's own; [`Stuck`].
+    /// An error if the calling thread is not the world's own; [`Stuck`].
     pub fn wait(
         &self,
         limit: Option<Duration>,
@@ -574,7 +574,8 @@ impl SimSet {
             if !self.world.advance(deadline) {
                 return Err(Stuck.into());
             }
-            // Sometimes a waiting thread is faster than the background thread, and sometimes it is not.
+            // On a real network, sometimes the waiting thread is faster than the background thread, and sometimes it is
+            // slower.
             let mut state = self.world.lock();
             let waits = state.is_ready(self.id) && state.network.coin();
             drop(state);
@@ -621,7 +622,7 @@ impl State {
         }
     }
 
-    /// A source is gone: no set has it any more.
+    /// Removes a source that no longer exists from all sets.
     fn vanish(&mut self, source: Source) {
         for id in self.members_of.remove(&source).unwrap_or_default() {
             if let Some(set) = self.sets.get_mut(&id) {
@@ -677,12 +678,12 @@ impl Drop for SimWaker {
     }
 }
 
-/// One end of a stream, as long as its program holds it.
+/// One end of a stream, held by its program.
 #[derive(Debug)]
 pub struct SimEnd {
     world: World,
     id: EndId,
-    /// Letting go of it is a reset.
+    /// Dropping the end resets the stream.
     broken: AtomicBool,
 }
 
@@ -706,16 +707,16 @@ impl SimEnd {
         Source::End(self.id)
     }
 
-    /// The world that the end lives in.
+    /// The world of the end.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Does something with the network and this end.
+    /// Calls `act` with the network and this end.
     ///
     /// # Errors
     ///
-    /// Those of `act`, and that of a thread which is not the world's own.
+    /// Those of `act`, and an error if the calling thread is not the world's own.
     pub fn with<T>(&self, act: impl FnOnce(&mut Network, EndId) -> io::Result<T>) -> io::Result<T> {
         self.world.check_thread()?;
         self.world.network(|network| act(network, self.id))
@@ -726,7 +727,7 @@ impl SimEnd {
         self.break_off();
     }
 
-    /// Has the stream end with a reset when this is dropped.
+    /// Makes the stream end with a reset when this is dropped.
     pub fn break_off(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }

@@ -23,7 +23,7 @@ fn pair(seed: u64, conditions: Conditions) -> (Network, EndId, EndId) {
     (network, active, passive)
 }
 
-/// Goes on until nothing happens any more.
+/// Advances until nothing happens any more.
 fn run(network: &mut Network) {
     while let Some(at) = network.next_event() {
         network.advance(at);
@@ -117,7 +117,7 @@ fn nobody_listens_the_backlog_is_full_and_addresses_are_taken() {
     assert_eq!(refusal(&network, second), Some(Errno::CONNREFUSED));
     let again = network.connect(local, server).unwrap_err();
     assert_eq!(errno(again), Some(Errno::ADDRNOTAVAIL));
-    // A listener that goes resets those that it has not accepted.
+    // A listener that closes resets the peers that it has not accepted.
     network.close_listener(listener);
     run(&mut network);
     assert_eq!(
@@ -238,7 +238,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The octet at a place of a stream.
+/// The octet at a position of a stream.
 fn octet(at: u64) -> u8 {
     at.to_le_bytes()[0]
 }

@@ -74,18 +74,18 @@ fn who_waits_moves_the_clock_to_what_happens_next() {
     assert_eq!(tokens(&set, None), [1]);
     assert_eq!(tokens(&set, None), [2]);
     assert!(world.time() > Duration::ZERO);
-    // A limit in time is kept to the nanosecond, and costs none of ours.
+    // A limit is kept to the nanosecond of virtual time, and takes no real time.
     let before = world.time();
     let hour = Duration::from_secs(3600);
     assert_eq!(tokens(&set, Some(hour)), []);
     assert_eq!(world.time(), before + hour);
-    // Nothing is left that could happen.
+    // No event is left.
     let stuck = set.wait(None, 64, |_| {}).unwrap_err();
     assert_eq!(stuck.kind(), io::ErrorKind::Deadlock);
     assert!(stuck.get_ref().unwrap().is::<Stuck>());
 }
 
-/// Counts its calls, and wishes for the next one after a second, as often as it was told.
+/// A task that counts its calls, and wishes for the next call after a second, so many times.
 struct Clockwork {
     world: World,
     calls: AtomicU32,
@@ -116,7 +116,7 @@ fn tasks_run_when_their_set_is_ready_and_when_they_wish() {
     let waker = SimWaker::new(&world);
     own.add(waker.source(), 1, ONCE).unwrap();
     waker.wake();
-    // The set of the task is not emptied by it here, so it runs with every step.
+    // Here the task does not empty its set, so it runs with every step.
     assert!(world.step());
     assert_eq!(task.calls.load(Ordering::Relaxed), 1);
     assert_eq!(tokens(&own, NOW), [1]);
