@@ -14,8 +14,8 @@ use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use super::cpu_placement::{self, CpuPlacement, ThreadId};
 use super::domain::Domain;
-use super::nearness::{self, Nearness, ThreadId};
 use super::timers::Timers;
 use super::tokens::{RESERVED, Tokens};
 use super::{Readiness, Set, Wake};
@@ -68,7 +68,7 @@ impl Background {
             .name("softnd".into())
             .spawn(move || {
                 // No other code sets the ID.
-                let _ = shared.thread.set(nearness::this_thread());
+                let _ = shared.thread.set(cpu_placement::this_thread());
                 Thread::new(shared).run();
             })?;
         Ok(this)
@@ -78,7 +78,7 @@ impl Background {
     pub fn processors(&self) -> Option<u64> {
         match self.set {
             Set::Sim(_) => None,
-            _ => nearness::allowed(*self.thread.wait()),
+            _ => cpu_placement::allowed(*self.thread.wait()),
         }
     }
 
@@ -205,7 +205,7 @@ pub(super) struct Thread<S: Readiness> {
     /// The tokens that the set has reported, and an empty list of notices to be swapped with the full list.
     ready: Vec<u64>,
     notices: Vec<u64>,
-    nearness: Nearness,
+    cpu_placement: CpuPlacement,
 }
 
 /// A domain that is looked at in every tick, as it was at the last look.
@@ -227,7 +227,7 @@ impl<S: Readiness> Thread<S> {
             next_tick: None,
             ready: Vec::new(),
             notices: Vec::with_capacity(16),
-            nearness: Nearness::new(),
+            cpu_placement: CpuPlacement::new(),
         }
     }
 
@@ -346,7 +346,7 @@ impl<S: Readiness> Thread<S> {
         if domain.progress() && !self.busy.contains(&token) {
             self.busy.push(token);
         }
-        self.nearness.served(|| domain.incoming_core());
+        self.cpu_placement.served(|| domain.incoming_core());
     }
 
     /// A domain has something to do. If somebody attends the domain, the work is left to them.

@@ -5,10 +5,10 @@
 //! only the domains that nobody attends. `loom_model` runs all of them over a model of sets.
 
 pub mod background;
+mod cpu_placement;
 pub mod domain;
 #[cfg(all(test, loom))]
 mod loom_model;
-mod nearness;
 pub mod parking;
 pub mod polling;
 pub mod readiness;

@@ -13,7 +13,7 @@ const SELDOM: u32 = 1024;
 
 /// Keeps the calling thread on the core that its data comes from.
 #[derive(Debug)]
-pub(crate) struct Nearness {
+pub(crate) struct CpuPlacement {
     /// Events until the next comparison.
     left: u32,
     every: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Nearness {
     moved: bool,
 }
 
-impl Nearness {
+impl CpuPlacement {
     pub(crate) fn new() -> Self {
         Self {
             left: OFTEN,
@@ -131,14 +131,14 @@ mod tests {
 
     /// Events until the core of the data is asked for next.
     fn until_look(
-        nearness: &mut Nearness,
+        cpu_placement: &mut CpuPlacement,
         from: Option<usize>,
         here: usize,
     ) -> (u32, Option<usize>) {
         let (mut events, mut looked, mut target) = (0, false, None);
         while !looked {
             events += 1;
-            nearness.count(
+            cpu_placement.count(
                 || {
                     looked = true;
                     from
@@ -155,17 +155,20 @@ mod tests {
 
     #[test]
     fn moves_that_do_not_last_become_rare() {
-        let mut nearness = Nearness::new();
-        assert_eq!(until_look(&mut nearness, Some(1), 1), (OFTEN, None));
-        assert_eq!(until_look(&mut nearness, None, 1), (OFTEN, None));
-        assert_eq!(until_look(&mut nearness, Some(0), 1), (OFTEN, Some(0)));
+        let mut cpu_placement = CpuPlacement::new();
+        assert_eq!(until_look(&mut cpu_placement, Some(1), 1), (OFTEN, None));
+        assert_eq!(until_look(&mut cpu_placement, None, 1), (OFTEN, None));
+        assert_eq!(until_look(&mut cpu_placement, Some(0), 1), (OFTEN, Some(0)));
         let mut every = OFTEN;
         while every < SELDOM {
-            assert_eq!(until_look(&mut nearness, Some(0), 1), (every, Some(0)));
+            assert_eq!(until_look(&mut cpu_placement, Some(0), 1), (every, Some(0)));
             every *= 2;
         }
-        assert_eq!(until_look(&mut nearness, Some(0), 1), (SELDOM, Some(0)));
-        assert_eq!(until_look(&mut nearness, Some(1), 1), (SELDOM, None));
-        assert_eq!(until_look(&mut nearness, Some(0), 1), (OFTEN, Some(0)));
+        assert_eq!(
+            until_look(&mut cpu_placement, Some(0), 1),
+            (SELDOM, Some(0))
+        );
+        assert_eq!(until_look(&mut cpu_placement, Some(1), 1), (SELDOM, None));
+        assert_eq!(until_look(&mut cpu_placement, Some(0), 1), (OFTEN, Some(0)));
     }
 }
