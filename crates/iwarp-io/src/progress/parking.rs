@@ -85,15 +85,15 @@ struct Slot<S: Readiness> {
 /// A completion queue made with the file.
 struct Queue<S: Readiness> {
     domain: Weak<Domain<S>>,
-    heard: Heard,
+    membership: SetMembership,
 }
 
 /// Whether the parking's set reports a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum SetMembership {
     /// No Notify was armed yet, so the queue is not in the set.
-    Never,
-    Yes,
+    Absent,
+    Reported,
     /// The queue became ready while no Notify was armed.
     Muted,
 }
@@ -198,7 +198,7 @@ impl<S: Readiness> Parking<S> {
     pub fn add_queue(&self, domain: &Arc<Domain<S>>) -> u64 {
         self.queues.lock().insert(Queue {
             domain: Arc::downgrade(domain),
-            heard: Heard::Never,
+            membership: SetMembership::Absent,
         })
     }
 
@@ -218,14 +218,14 @@ impl<S: Readiness> Parking<S> {
         let Some(queue) = queues.get_mut(token) else {
             return;
         };
-        let heard = match queue.heard {
-            Heard::Yes => return,
-            Heard::Never => self.set.add_set(domain.set(), token),
-            Heard::Muted => self.set.unmute(domain.set(), token),
+        let membership = match queue.membership {
+            SetMembership::Reported => return,
+            SetMembership::Absent => self.set.add_set(domain.set(), token),
+            SetMembership::Muted => self.set.unmute(domain.set(), token),
         };
-        match heard {
+        match membership {
             Ok(()) => {
-                queue.heard = Heard::Yes;
+                queue.membership = SetMembership::Reported;
                 domain.set_armed(true);
             }
             Err(error) => {
@@ -244,7 +244,7 @@ impl<S: Readiness> Parking<S> {
             return Some(domain);
         }
         if self.set.mute(domain.set(), token).is_ok() {
-            queue.heard = Heard::Muted;
+            queue.membership = SetMembership::Muted;
         }
         None
     }
