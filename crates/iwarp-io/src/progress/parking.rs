@@ -27,7 +27,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 /// The place where threads wait, see the [module](self).
 pub struct Parking<S: Readiness = Set> {
     set: S,
-    front: Front<S>,
+    front: FrontSleeper<S>,
     slots: Mutex<Slots<S>>,
     /// Threads parked here.
     parked: Arc<AtomicUsize>,
@@ -35,7 +35,7 @@ pub struct Parking<S: Readiness = Set> {
     parked_anywhere: Arc<AtomicUsize>,
     /// A thread that stopped waiting has left work undone.
     passed_on: AtomicBool,
-    outside: Outside<S>,
+    outside: OutsideWaiters<S>,
     queues: Mutex<Tokens<Queue<S>>>,
     control: Arc<Domain<S>>,
     background: Arc<Background<S>>,
@@ -44,7 +44,7 @@ pub struct Parking<S: Readiness = Set> {
 
 /// Wakes threads that wait outside of [`Parking::park`]. They wait on a set of their own around the parking's set, because
 /// in the parking's set a parked thread could take their wake-up away.
-struct Outside<S: Readiness> {
+struct OutsideWaiters<S: Readiness> {
     set: S,
     waker: S::Waker,
     /// Whether the set was handed out.
@@ -52,21 +52,21 @@ struct Outside<S: Readiness> {
 }
 
 /// Wakes one sleeping thread.
-struct Bell<S: Readiness> {
+struct SleeperWaker<S: Readiness> {
     waker: S::Waker,
     /// The thread that sets this to false, with `slots` locked, has to wake the sleeper.
     asleep: AtomicBool,
 }
 
 /// The place of the thread that sleeps in the parking's own set.
-struct Front<S: Readiness> {
+struct FrontSleeper<S: Readiness> {
     taken: AtomicBool,
-    bell: Bell<S>,
+    waker: SleeperWaker<S>,
 }
 
 /// Where a thread sleeps when it waits for the parking's set.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SleepPlace {
     Front,
     Elsewhere,
 }
@@ -79,7 +79,7 @@ struct Slots<S: Readiness> {
 /// The place of a further thread that sleeps.
 struct Slot<S: Readiness> {
     set: S,
-    bell: Bell<S>,
+    waker: SleeperWaker<S>,
 }
 
 /// A completion queue made with the file.
@@ -106,7 +106,7 @@ impl<S: Readiness> std::fmt::Debug for Parking<S> {
     }
 }
 
-impl<S: Readiness> Bell<S> {
+impl<S: Readiness> SleeperWaker<S> {
     fn new(set: &S) -> io::Result<Self> {
         Ok(Self {
             waker: set.waker()?,
@@ -115,7 +115,7 @@ impl<S: Readiness> Bell<S> {
     }
 
     /// Wakes the sleeper, if it sleeps. Called with `slots` locked.
-    fn ring(&self) -> bool {
+    fn wake(&self) -> bool {
         let asleep = self.asleep.swap(false, Ordering::SeqCst);
         if asleep {
             self.waker.wake();
@@ -158,13 +158,13 @@ impl<S: Readiness> Parking<S> {
         environment: Environment,
     ) -> io::Result<Self> {
         let set = control.set().another()?;
-        let front = Front {
+        let front = FrontSleeper {
             taken: AtomicBool::new(false),
-            bell: Bell::new(&set)?,
+            waker: SleeperWaker::new(&set)?,
         };
-        set.add_level(&front.bell.waker, CALLED)?;
+        set.add_level(&front.waker.waker, CALLED)?;
         set.add_level(control.set(), CONTROL)?;
-        let outside = Outside {
+        let outside = OutsideWaiters {
             set: set.another()?,
             waker: set.waker()?,
             exposed: AtomicBool::new(false),
@@ -284,10 +284,10 @@ impl<S: Readiness> Parking<S> {
             None => {
                 let slot = Slot {
                     set: self.set.another()?,
-                    bell: Bell::new(&self.set)?,
+                    waker: SleeperWaker::new(&self.set)?,
                 };
                 slot.set.add_level(&self.set, INSIDE)?;
-                slot.set.add_level(&slot.bell.waker, CALLED)?;
+                slot.set.add_level(&slot.waker.waker, CALLED)?;
                 Arc::new(slot)
             }
         };
@@ -311,15 +311,15 @@ impl<S: Readiness> Parking<S> {
         done: &dyn Fn() -> bool,
         deadline: Option<Instant>,
     ) -> io::Result<()> {
-        let bell = slot.map_or(&self.front.bell, |slot| &slot.bell);
-        bell.asleep.store(true, Ordering::SeqCst);
+        let waker = slot.map_or(&self.front.waker, |slot| &slot.waker);
+        waker.asleep.store(true, Ordering::SeqCst);
         // From here on the thread is awake. Requests that it completes itself must not wake it.
         let wake_up = || {
-            if !bell.asleep.swap(false, Ordering::SeqCst) {
+            if !waker.asleep.swap(false, Ordering::SeqCst) {
                 // The thread that woke this one holds the lock until the waker is ready, so that the waker does not become
                 // ready later.
                 drop(self.slots.lock());
-                bell.waker.clear();
+                waker.waker.clear();
             }
         };
         if done() || self.passed_on.load(Ordering::SeqCst) {
@@ -335,12 +335,17 @@ impl<S: Readiness> Parking<S> {
                 wake_up();
                 bearable(waited)
             }
-            None => self.look(Place::Front, limit, wake_up),
+            None => self.look(SleepPlace::Front, limit, wake_up),
         }
     }
 
     /// Waits for what the parking's set reports, calls `then`, and drives what was reported.
-    fn look(&self, place: Place, limit: Option<Duration>, then: impl FnOnce()) -> io::Result<()> {
+    fn look(
+        &self,
+        place: SleepPlace,
+        limit: Option<Duration>,
+        then: impl FnOnce(),
+    ) -> io::Result<()> {
         let mut queues = [None; BATCH];
         let mut count = 0;
         let (mut control, mut called) = (false, false);
@@ -364,7 +369,7 @@ impl<S: Readiness> Parking<S> {
             self.control.progress();
             self.notice(&self.control);
         }
-        if called && place != Place::Front {
+        if called && place != SleepPlace::Front {
             // The thread in front was woken and has not run yet. Until it runs, every other thread is woken as well.
             yield_now();
         }
@@ -373,7 +378,7 @@ impl<S: Readiness> Parking<S> {
 
     /// Drives everything that a thread waiting here has to drive.
     fn drive(&self) -> io::Result<()> {
-        self.look(Place::Elsewhere, Some(Duration::ZERO), || {})?;
+        self.look(SleepPlace::Elsewhere, Some(Duration::ZERO), || {})?;
         self.each_awaited(|domain| {
             domain.progress();
             self.notice(domain);
@@ -450,9 +455,9 @@ impl<S: Readiness> Parking<S> {
             if behind {
                 // A busy queue does not keep the others and the control set waiting.
                 let place = if in_front {
-                    Place::Front
+                    SleepPlace::Front
                 } else {
-                    Place::Elsewhere
+                    SleepPlace::Elsewhere
                 };
                 outcome = self.look(place, Some(Duration::ZERO), || {});
             } else {
@@ -492,8 +497,8 @@ impl<S: Readiness> Parking<S> {
         // A thread that is about to sleep sees this.
         self.passed_on.store(true, Ordering::SeqCst);
         let slots = self.slots.lock();
-        if !self.front.bell.ring() {
-            let _ = slots.parked.iter().any(|slot| slot.bell.ring());
+        if !self.front.waker.wake() {
+            let _ = slots.parked.iter().any(|slot| slot.waker.wake());
         }
     }
 
@@ -501,9 +506,9 @@ impl<S: Readiness> Parking<S> {
     pub fn wake(&self) {
         if self.parked.load(Ordering::SeqCst) > 0 {
             let slots = self.slots.lock();
-            self.front.bell.ring();
+            self.front.waker.wake();
             for slot in &slots.parked {
-                slot.bell.ring();
+                slot.waker.wake();
             }
         }
         if self.outside.exposed.load(Ordering::SeqCst) {
