@@ -141,7 +141,7 @@ impl Capture {
             role,
             world: None,
             state: Mutex::new(State {
-                phase: Phase::New,
+                phase: FlowPhase::New,
                 local: Half::starting_at(first),
                 peer: Half::starting_at(first ^ 0x5555_5555),
             }),
@@ -181,14 +181,14 @@ pub struct Flow {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum FlowPhase {
     New,
     Open,
     Reset,
 }
 
 struct State {
-    phase: Phase,
+    phase: FlowPhase,
     local: Half,
     peer: Half,
 }
@@ -265,7 +265,7 @@ impl Flow {
     pub fn closed(&self, by: Side) {
         let state = &mut *self.state.lock();
         self.open(state);
-        if state.phase == Phase::Reset || state.half(by).closed {
+        if state.phase == FlowPhase::Reset || state.half(by).closed {
             return;
         }
         self.release(state, by);
@@ -279,21 +279,21 @@ impl Flow {
     pub fn reset(&self, by: Side) {
         let state = &mut *self.state.lock();
         self.open(state);
-        if state.phase == Phase::Reset {
+        if state.phase == FlowPhase::Reset {
             return;
         }
         self.release(state, by.other());
         self.release(state, by);
         self.segment(state, by, Flags::RST, &[]);
-        state.phase = Phase::Reset;
+        state.phase = FlowPhase::Reset;
         self.write_through();
     }
 
     fn open(&self, state: &mut State) {
-        if state.phase != Phase::New {
+        if state.phase != FlowPhase::New {
             return;
         }
-        state.phase = Phase::Open;
+        state.phase = FlowPhase::Open;
         let opener = match self.role {
             FlowRole::Active => Side::Local,
             FlowRole::Passive => Side::Peer,
@@ -306,7 +306,7 @@ impl Flow {
     fn record(&self, side: Side, octets: &[&[u8]]) {
         let state = &mut *self.state.lock();
         self.open(state);
-        if state.phase == Phase::Reset || state.half(side).closed {
+        if state.phase == FlowPhase::Reset || state.half(side).closed {
             return;
         }
         // Taken out, because writing a segment needs the whole state.
@@ -383,7 +383,7 @@ impl Flow {
 impl Drop for Flow {
     fn drop(&mut self) {
         let state = &mut *self.state.lock();
-        if state.phase == Phase::Open {
+        if state.phase == FlowPhase::Open {
             self.release(state, Side::Local);
             self.release(state, Side::Peer);
         }
