@@ -142,8 +142,8 @@ impl Capture {
             world: None,
             state: Mutex::new(State {
                 phase: FlowPhase::New,
-                local: Half::starting_at(first),
-                peer: Half::starting_at(first ^ 0x5555_5555),
+                local: FlowDirection::starting_at(first),
+                peer: FlowDirection::starting_at(first ^ 0x5555_5555),
             }),
         }
     }
@@ -189,12 +189,12 @@ enum FlowPhase {
 
 struct State {
     phase: FlowPhase,
-    local: Half,
-    peer: Half,
+    local: FlowDirection,
+    peer: FlowDirection,
 }
 
 /// One direction of the stream.
-struct Half {
+struct FlowDirection {
     /// Sequence number of the next octet.
     next: u32,
     /// The acknowledgement number this side sent last.
@@ -209,7 +209,7 @@ struct Half {
 /// below the window that the synthesized headers announce, so that the dissector does not call the window full.
 const ACKNOWLEDGE_EVERY: u32 = 256 << 10;
 
-impl Half {
+impl FlowDirection {
     fn starting_at(next: u32) -> Self {
         Self {
             next,
@@ -222,7 +222,7 @@ impl Half {
 }
 
 impl State {
-    fn half(&mut self, side: Side) -> &mut Half {
+    fn half(&mut self, side: Side) -> &mut FlowDirection {
         match side {
             Side::Local => &mut self.local,
             Side::Peer => &mut self.peer,
