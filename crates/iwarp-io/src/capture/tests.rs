@@ -11,9 +11,9 @@ use super::{Capture, Flow, FlowRole, Side};
 
 /// A writer whose octets a test can read.
 #[derive(Clone, Default)]
-struct Shelf(Arc<Mutex<Vec<u8>>>);
+struct SharedWriter(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Shelf {
+impl Write for SharedWriter {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         self.0.lock().extend_from_slice(octets);
         Ok(octets.len())
@@ -24,7 +24,7 @@ impl Write for Shelf {
     }
 }
 
-impl Shelf {
+impl SharedWriter {
     fn frames(&self) -> Vec<Frame> {
         read_back(&self.0.lock())
     }
@@ -194,11 +194,11 @@ fn v4() -> (SocketAddr, SocketAddr) {
     )
 }
 
-fn flow_over(ends: (SocketAddr, SocketAddr), role: FlowRole) -> (Shelf, Capture, Flow) {
-    let shelf = Shelf::default();
-    let capture = Capture::to_writer(shelf.clone()).unwrap();
+fn flow_over(ends: (SocketAddr, SocketAddr), role: FlowRole) -> (SharedWriter, Capture, Flow) {
+    let writer = SharedWriter::default();
+    let capture = Capture::to_writer(writer.clone()).unwrap();
     let flow = capture.flow(ends.0, ends.1, role);
-    (shelf, capture, flow)
+    (writer, capture, flow)
 }
 
 fn request() -> Vec<u8> {
@@ -228,7 +228,7 @@ fn flags_of(frames: &[Frame]) -> Vec<(Side, u8)> {
 
 #[test]
 fn an_active_flow_begins_and_ends_like_tcp() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
     flow.opened();
     flow.sent(&[&request()]);
     flow.received(&reply());
@@ -236,7 +236,7 @@ fn an_active_flow_begins_and_ends_like_tcp() {
     flow.closed(Side::Peer);
     capture.flush().unwrap();
 
-    let frames = shelf.frames();
+    let frames = writer.frames();
     let (local, peer) = (Side::Local, Side::Peer);
     let expected = [
         (local, SYN),
@@ -269,10 +269,10 @@ fn an_active_flow_begins_and_ends_like_tcp() {
 
 #[test]
 fn a_passive_flow_is_opened_by_the_peer() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Passive);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Passive);
     flow.received(&request());
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     assert_eq!(
         flags_of(&frames[..3]),
         [
@@ -286,10 +286,10 @@ fn a_passive_flow_is_opened_by_the_peer() {
 
 #[test]
 fn stations_are_local_unicast_and_tell_hosts_apart() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
     flow.opened();
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     let [source, target] = frames[0].stations;
     assert_eq!(
         (source[0] & 3, target[0] & 3),
@@ -306,24 +306,24 @@ fn ipv6_and_mapped_addresses_are_written_as_what_they_are() {
         "[fd00::1]:40000".parse().unwrap(),
         "[fd00::2]:7174".parse().unwrap(),
     );
-    let (shelf, capture, flow) = flow_over(v6, FlowRole::Active);
+    let (writer, capture, flow) = flow_over(v6, FlowRole::Active);
     flow.sent(&[&request()]);
     capture.flush().unwrap();
-    assert_eq!((shelf.frames()[3].source, shelf.frames()[3].target), v6);
+    assert_eq!((writer.frames()[3].source, writer.frames()[3].target), v6);
 
     let mapped = (
         "[::ffff:127.0.0.1]:40000".parse().unwrap(),
         "[::ffff:127.0.0.2]:7174".parse().unwrap(),
     );
-    let (shelf, capture, flow) = flow_over(mapped, FlowRole::Active);
+    let (writer, capture, flow) = flow_over(mapped, FlowRole::Active);
     flow.sent(&[&request()]);
     capture.flush().unwrap();
-    assert_eq!((shelf.frames()[3].source, shelf.frames()[3].target), v4());
+    assert_eq!((writer.frames()[3].source, writer.frames()[3].target), v4());
 }
 
 #[test]
 fn one_fpdu_makes_one_segment_however_the_socket_cut_it() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
     flow.sent(&[&request()]);
     flow.received(&reply());
     let units = [fpdu(&[7; 14]), fpdu(&[8; 1000]), fpdu(&[9; 17])];
@@ -332,7 +332,7 @@ fn one_fpdu_makes_one_segment_however_the_socket_cut_it() {
     }
     flow.received(&units.concat());
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     let payloads: Vec<_> = frames[5..]
         .iter()
         .map(|frame| frame.payload.clone())
@@ -347,24 +347,24 @@ fn a_cut_fpdu_is_written_when_the_stream_ends() {
         |flow: Flow| flow.reset(Side::Peer),
         drop,
     ] {
-        let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
+        let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
         flow.sent(&[&request()]);
         flow.received(&reply());
         flow.sent(&[&fpdu(&[7; 100])[..30]]);
         end(flow);
         capture.flush().unwrap();
-        assert_eq!(shelf.frames()[5].payload, fpdu(&[7; 100])[..30]);
+        assert_eq!(writer.frames()[5].payload, fpdu(&[7; 100])[..30]);
     }
 }
 
 #[test]
 fn what_is_not_mpa_is_written_as_it_comes() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Passive);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Passive);
     flow.received(b"GET / HTTP/1.1\r\n");
     flow.received(b"\r\n");
     flow.received(&[0; 200_000]);
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     let lengths: Vec<_> = frames[3..]
         .iter()
         .map(|frame| frame.payload.len())
@@ -378,7 +378,7 @@ fn what_is_not_mpa_is_written_as_it_comes() {
 
 #[test]
 fn a_direction_with_markers_is_cut_at_its_fpdus() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
     let mut wants_markers = reply();
     wants_markers[16] |= 0x80;
     flow.sent(&[&request()]);
@@ -393,7 +393,7 @@ fn a_direction_with_markers_is_cut_at_its_fpdus() {
     }
     flow.received(&[0, 14, 0]);
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     let sent: Vec<usize> = frames[5..]
         .iter()
         .map(|frame| frame.payload.len())
@@ -405,7 +405,7 @@ fn a_direction_with_markers_is_cut_at_its_fpdus() {
 
 #[test]
 fn nothing_follows_a_reset_or_ones_own_fin() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
     flow.closed(Side::Peer);
     flow.received(b"late");
     flow.closed(Side::Peer);
@@ -415,7 +415,7 @@ fn nothing_follows_a_reset_or_ones_own_fin() {
     flow.reset(Side::Peer);
     flow.closed(Side::Local);
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     assert_eq!(frames.len(), 7);
     assert_eq!(
         (frames[5].by, frames[5].payload.len()),
@@ -427,14 +427,14 @@ fn nothing_follows_a_reset_or_ones_own_fin() {
 
 #[test]
 fn sequence_numbers_wrap_and_a_one_way_stream_is_acknowledged() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
     flow.state.lock().local.next = u32::MAX - 100_000;
     flow.sent(&[b"not MPA"]);
     for _ in 0..20 {
         flow.sent(&[&[5; 65495]]);
     }
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     let pure: Vec<_> = frames[3..]
         .iter()
         .filter(|frame| frame.payload.is_empty())
@@ -449,29 +449,32 @@ fn sequence_numbers_wrap_and_a_one_way_stream_is_acknowledged() {
 
 #[test]
 fn flows_differ_in_their_first_sequence_numbers() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
     let second = capture.flow(v4().0, v4().1, FlowRole::Active);
     flow.opened();
     second.opened();
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     assert_ne!(frames[0].sequence, frames[3].sequence);
 }
 
 #[test]
 fn the_file_grows_by_whole_blocks_and_has_the_rest_after_drop() {
-    let (shelf, capture, flow) = flow_over(v4(), FlowRole::Active);
-    assert_eq!(shelf.frames().len(), 0, "the header is there at once");
+    let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
+    assert_eq!(writer.frames().len(), 0, "the header is there at once");
     flow.sent(&[b"not MPA"]);
-    assert_eq!(shelf.frames().len(), 0);
+    assert_eq!(writer.frames().len(), 0);
     for _ in 0..3 {
         flow.sent(&[&[5; 40_000]]);
-        assert!(shelf.frames().len() <= 7);
+        assert!(writer.frames().len() <= 7);
     }
     drop(capture);
-    assert!(shelf.frames().len() < 7, "the flow still holds the capture");
+    assert!(
+        writer.frames().len() < 7,
+        "the flow still holds the capture"
+    );
     drop(flow);
-    assert_eq!(shelf.frames().len(), 7);
+    assert_eq!(writer.frames().len(), 7);
 }
 
 /// A writer that takes so many octets and then fails, as a full disk does.
@@ -527,8 +530,8 @@ fn create_says_why_it_cannot() {
 
 #[test]
 fn threads_share_one_file() {
-    let shelf = Shelf::default();
-    let capture = Capture::to_writer(shelf.clone()).unwrap();
+    let writer = SharedWriter::default();
+    let capture = Capture::to_writer(writer.clone()).unwrap();
     std::thread::scope(|scope| {
         for port in 1..=4 {
             let flow = capture.flow(
@@ -545,7 +548,7 @@ fn threads_share_one_file() {
         }
     });
     capture.flush().unwrap();
-    let frames = shelf.frames();
+    let frames = writer.frames();
     assert_eq!(frames.len(), 4 * (3 + 400));
     assert!(
         frames.is_sorted_by_key(|frame| frame.nanoseconds),
@@ -603,7 +606,7 @@ proptest! {
         start in any::<u32>(),
     ) {
         let role = if passive { FlowRole::Passive } else { FlowRole::Active };
-        let (shelf, capture, flow) = flow_over(v4(), role);
+        let (writer, capture, flow) = flow_over(v4(), role);
         flow.state.lock().local.next = start;
         let (mut out, mut inward) = (&ours[..], &theirs[..]);
         for (send, length, piece) in cuts {
@@ -621,7 +624,7 @@ proptest! {
         flow.closed(Side::Peer);
         flow.closed(Side::Local);
         capture.flush().unwrap();
-        let frames = shelf.frames();
+        let frames = writer.frames();
         let [sent, received] = check_stream(&frames);
         prop_assert_eq!(sent, ours);
         prop_assert_eq!(received, theirs);
