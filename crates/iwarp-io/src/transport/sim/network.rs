@@ -91,7 +91,7 @@ struct Listening {
 }
 
 #[derive(Debug)]
-enum Event {
+enum NetworkEvent {
     /// An attempt to connect reaches the other side.
     Asked(EndId),
     /// The other side's answer is back.
@@ -107,7 +107,7 @@ pub struct Network {
     now: Duration,
     random: Xoshiro256PlusPlus,
     conditions: Conditions,
-    events: BTreeMap<(Duration, u64), Event>,
+    events: BTreeMap<(Duration, u64), NetworkEvent>,
     serial: u64,
     ends: BTreeMap<EndId, End>,
     listeners: BTreeMap<ListenerId, Listening>,
@@ -282,7 +282,7 @@ impl Network {
         }
         let end = self.insert(End::new(local, remote, Phase::Connecting));
         let at = self.now + self.latency();
-        self.schedule(at, Event::Asked(end));
+        self.schedule(at, NetworkEvent::Asked(end));
         Ok(end)
     }
 
@@ -477,7 +477,7 @@ impl Network {
         state.unsent.clear();
         if was_open && let Some(peer) = self.end(end).peer {
             let at = self.arrival(end, 0);
-            self.schedule(at, Event::Reset(peer));
+            self.schedule(at, NetworkEvent::Reset(peer));
         }
         self.bury(end);
     }
@@ -492,12 +492,12 @@ impl Network {
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: NetworkEvent) {
         match event {
-            Event::Asked(end) => self.asked(end),
-            Event::Answered(end, answer) => self.answered(end, answer),
-            Event::Data(end, octets) => self.arrived(end, &octets),
-            Event::Fin(end) => {
+            NetworkEvent::Asked(end) => self.asked(end),
+            NetworkEvent::Answered(end, answer) => self.answered(end, answer),
+            NetworkEvent::Data(end, octets) => self.arrived(end, &octets),
+            NetworkEvent::Fin(end) => {
                 if let Some(state) = self.ends.get_mut(&end) {
                     state.ended = true;
                     self.notices.push_back(Notice::Readable(end));
@@ -505,7 +505,7 @@ impl Network {
                     self.bury(end);
                 }
             }
-            Event::Reset(end) => self.break_end(end, Errno::CONNRESET),
+            NetworkEvent::Reset(end) => self.break_end(end, Errno::CONNRESET),
         }
     }
 
@@ -527,11 +527,11 @@ impl Network {
         let room = room.map(|(id, _)| *id);
         let back = self.now + self.latency();
         let Some(listener) = room else {
-            return self.schedule(back, Event::Answered(end, Err(Errno::CONNREFUSED)));
+            return self.schedule(back, NetworkEvent::Answered(end, Err(Errno::CONNREFUSED)));
         };
         if self.happens(self.conditions.refusal) {
             self.disturbances.refusals += 1;
-            return self.schedule(back, Event::Answered(end, Err(Errno::CONNREFUSED)));
+            return self.schedule(back, NetworkEvent::Answered(end, Err(Errno::CONNREFUSED)));
         }
         let mut other = End::new(remote, local, Phase::Open);
         other.peer = Some(end);
@@ -543,7 +543,7 @@ impl Network {
             listening.waiting.push_back(other);
         }
         self.notices.push_back(Notice::Arrived(listener));
-        self.schedule(back, Event::Answered(end, Ok(())));
+        self.schedule(back, NetworkEvent::Answered(end, Ok(())));
     }
 
     fn answered(&mut self, end: EndId, answer: Result<(), Errno>) {
@@ -628,7 +628,7 @@ impl Network {
             if self.happens(self.conditions.half_close) && !self.end(end).closed {
                 self.disturbances.half_closes += 1;
                 let at = self.arrival(end, 0);
-                self.schedule(at, Event::Fin(peer));
+                self.schedule(at, NetworkEvent::Fin(peer));
                 let state = self.end_mut(end);
                 (state.closed, state.swallowed) = (true, true);
             }
@@ -639,7 +639,7 @@ impl Network {
                 continue;
             }
             state.flying += len;
-            self.schedule(at, Event::Data(peer, octets));
+            self.schedule(at, NetworkEvent::Data(peer, octets));
         }
         self.after_pump(end);
     }
@@ -658,7 +658,7 @@ impl Network {
             self.end_mut(end).closed = true;
             if let Some(peer) = peer {
                 let at = self.arrival(end, 0);
-                self.schedule(at, Event::Fin(peer));
+                self.schedule(at, NetworkEvent::Fin(peer));
             }
         }
         self.bury(end);
@@ -714,7 +714,7 @@ impl Network {
         state.last_arrival
     }
 
-    fn schedule(&mut self, at: Duration, event: Event) {
+    fn schedule(&mut self, at: Duration, event: NetworkEvent) {
         self.serial += 1;
         self.events.insert((at, self.serial), event);
     }
