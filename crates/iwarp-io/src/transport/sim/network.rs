@@ -44,7 +44,7 @@ pub enum Notice {
 
 /// The phase of an end's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum EndPhase {
     Connecting,
     Open,
     /// Broken, with the error that the next call reports.
@@ -56,7 +56,7 @@ struct End {
     local: SocketAddr,
     remote: SocketAddr,
     peer: Option<EndId>,
-    phase: Phase,
+    phase: EndPhase,
     /// Octets written that are not on their way yet.
     unsent: VecDeque<u8>,
     /// Octets on their way to the peer.
@@ -273,14 +273,14 @@ impl Network {
             return Err(Errno::NETUNREACH.into());
         }
         let taken = |end: &End| {
-            end.local == local && end.remote == remote && !matches!(end.phase, Phase::Broken(_))
+            end.local == local && end.remote == remote && !matches!(end.phase, EndPhase::Broken(_))
         };
         let waits = self.waiting.get(&(local, remote));
         let waits = waits.is_some_and(|until| *until > self.now);
         if waits || self.ends.values().any(taken) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
-        let end = self.insert(End::new(local, remote, Phase::Connecting));
+        let end = self.insert(End::new(local, remote, EndPhase::Connecting));
         let at = self.now + self.latency();
         self.schedule(at, NetworkEvent::Asked(end));
         Ok(end)
@@ -293,9 +293,9 @@ impl Network {
     /// The reason for which it failed.
     pub fn connected(&self, end: EndId) -> io::Result<()> {
         match self.end(end).phase {
-            Phase::Connecting => Err(io::ErrorKind::WouldBlock.into()),
-            Phase::Open => Ok(()),
-            Phase::Broken(error) => Err(error.into()),
+            EndPhase::Connecting => Err(io::ErrorKind::WouldBlock.into()),
+            EndPhase::Open => Ok(()),
+            EndPhase::Broken(error) => Err(error.into()),
         }
     }
 
@@ -342,7 +342,7 @@ impl Network {
         let end = self.end(end);
         match end.phase {
             _ if !end.inbox.is_empty() => Ok(end.inbox.len()),
-            Phase::Broken(error) => Err(error.into()),
+            EndPhase::Broken(error) => Err(error.into()),
             _ if end.ended => Ok(0),
             _ => Err(io::ErrorKind::WouldBlock.into()),
         }
@@ -354,12 +354,12 @@ impl Network {
             return Edges::empty();
         };
         let mut ready = Edges::empty();
-        if end.phase == Phase::Connecting {
+        if end.phase == EndPhase::Connecting {
             return ready;
         }
         ready.set(Edges::READ, !end.inbox.is_empty());
         ready.set(Edges::WRITE, end.unsent.len() < self.conditions.buffer);
-        if end.ended || matches!(end.phase, Phase::Broken(_)) {
+        if end.ended || matches!(end.phase, EndPhase::Broken(_)) {
             ready |= Edges::HANGUP | Edges::READ | Edges::WRITE;
         }
         ready
@@ -380,9 +380,9 @@ impl Network {
         let buffer = self.conditions.buffer;
         let end = self.end_mut(end);
         match end.phase {
-            Phase::Broken(_) => return Err(Errno::PIPE.into()),
+            EndPhase::Broken(_) => return Err(Errno::PIPE.into()),
             _ if end.closing => return Err(Errno::PIPE.into()),
-            Phase::Connecting | Phase::Open => {}
+            EndPhase::Connecting | EndPhase::Open => {}
         }
         let room = buffer.saturating_sub(end.unsent.len());
         if room == 0 {
@@ -420,7 +420,7 @@ impl Network {
         if self.ends.get(&end).is_none_or(|state| state.orphan) {
             return;
         }
-        if self.end(end).inbox.is_empty() && self.end(end).phase == Phase::Open {
+        if self.end(end).inbox.is_empty() && self.end(end).phase == EndPhase::Open {
             let state = self.end_mut(end);
             state.orphan = true;
             state.first |= !state.closing && !state.ended;
@@ -437,9 +437,9 @@ impl Network {
         let line = |(_, end): (&EndId, &End)| {
             let End { local, remote, .. } = end;
             let mut told = match end.phase {
-                Phase::Connecting => vec!["connects".to_owned()],
-                Phase::Broken(error) => vec![format!("broken: {error}")],
-                Phase::Open => Vec::new(),
+                EndPhase::Connecting => vec!["connects".to_owned()],
+                EndPhase::Broken(error) => vec![format!("broken: {error}")],
+                EndPhase::Open => Vec::new(),
             };
             let octets = [
                 (end.unsent.len(), "not sent"),
@@ -471,8 +471,8 @@ impl Network {
     /// Releases an end with a reset.
     pub fn abort(&mut self, end: EndId) {
         let state = self.end_mut(end);
-        let was_open = state.phase == Phase::Open;
-        state.phase = Phase::Broken(Errno::CONNRESET);
+        let was_open = state.phase == EndPhase::Open;
+        state.phase = EndPhase::Broken(Errno::CONNRESET);
         state.orphan = true;
         state.unsent.clear();
         if was_open && let Some(peer) = self.end(end).peer {
@@ -533,7 +533,7 @@ impl Network {
             self.disturbances.refusals += 1;
             return self.schedule(back, NetworkEvent::Answered(end, Err(Errno::CONNREFUSED)));
         }
-        let mut other = End::new(remote, local, Phase::Open);
+        let mut other = End::new(remote, local, EndPhase::Open);
         other.peer = Some(end);
         // Nothing of the new end arrives before the answer does.
         other.last_arrival = back;
@@ -550,12 +550,12 @@ impl Network {
         let Some(state) = self.ends.get_mut(&end) else {
             return;
         };
-        if state.phase != Phase::Connecting {
+        if state.phase != EndPhase::Connecting {
             return;
         }
         match answer {
             Ok(()) => {
-                state.phase = Phase::Open;
+                state.phase = EndPhase::Open;
                 self.notices.push_back(Notice::Writable(end));
                 self.pump(end);
             }
@@ -574,7 +574,7 @@ impl Network {
             return;
         };
         match state.phase {
-            Phase::Broken(_) => {}
+            EndPhase::Broken(_) => {}
             // Nobody will read these octets, and the writer learns that (RFC 9293 §3.5.2).
             _ if state.orphan => self.abort(end),
             _ => {
@@ -591,8 +591,8 @@ impl Network {
         let Some(state) = self.ends.get_mut(&end) else {
             return;
         };
-        if !matches!(state.phase, Phase::Broken(_)) {
-            state.phase = Phase::Broken(error);
+        if !matches!(state.phase, EndPhase::Broken(_)) {
+            state.phase = EndPhase::Broken(error);
             state.unsent.clear();
             self.notices.push_back(Notice::Readable(end));
             self.notices.push_back(Notice::Writable(end));
@@ -607,7 +607,7 @@ impl Network {
             let Some(state) = self.ends.get(&end) else {
                 return;
             };
-            let Some(peer) = state.peer.filter(|_| state.phase == Phase::Open) else {
+            let Some(peer) = state.peer.filter(|_| state.phase == EndPhase::Open) else {
                 return;
             };
             let unread = self.ends.get(&peer).map_or(0, |peer| peer.inbox.len());
@@ -669,7 +669,7 @@ impl Network {
         let Some(state) = self.ends.get(&end) else {
             return;
         };
-        let broken = matches!(state.phase, Phase::Broken(_));
+        let broken = matches!(state.phase, EndPhase::Broken(_));
         let done = broken || state.closed && state.ended;
         if state.orphan && done {
             let Some(gone) = self.ends.remove(&end) else {
@@ -788,7 +788,7 @@ impl Network {
 }
 
 impl End {
-    fn new(local: SocketAddr, remote: SocketAddr, phase: Phase) -> Self {
+    fn new(local: SocketAddr, remote: SocketAddr, phase: EndPhase) -> Self {
         Self {
             local,
             remote,
