@@ -104,7 +104,7 @@ struct Member {
 }
 
 #[derive(Debug, Default)]
-struct Set {
+struct SetState {
     members: BTreeMap<Source, Member>,
     /// Members with something pending, the longest wait first.
     order: VecDeque<Source>,
@@ -113,7 +113,7 @@ struct Set {
 struct State {
     network: Network,
     serial: u64,
-    sets: BTreeMap<u64, Set>,
+    sets: BTreeMap<u64, SetState>,
     /// The sets that each source is a member of.
     members_of: BTreeMap<Source, BTreeSet<u64>>,
     wakers: BTreeMap<u64, bool>,
@@ -464,7 +464,7 @@ impl SimSet {
     pub fn new(world: &World) -> Self {
         let mut state = world.lock();
         let id = state.next_serial();
-        state.sets.insert(id, Set::default());
+        state.sets.insert(id, SetState::default());
         drop(state);
         Self {
             world: world.clone(),
