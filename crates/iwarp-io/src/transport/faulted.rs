@@ -34,12 +34,12 @@ struct State {
 
 /// The wire below the plan, and the capture that records what the wire carries.
 #[derive(Clone, Copy)]
-pub(super) struct Below<'a> {
+pub(super) struct RecordedWire<'a> {
     pub(super) wire: &'a Wire,
     pub(super) flow: Option<&'a Flow>,
 }
 
-impl Below<'_> {
+impl RecordedWire<'_> {
     fn read(self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.wire.read(into)?;
         match self.flow {
@@ -88,7 +88,7 @@ impl Faulted {
     }
 
     /// Lets the plan do something, and passes on effects beyond the stream.
-    fn act<T>(&self, below: Below<'_>, act: impl FnOnce(&mut State, Instant) -> T) -> T {
+    fn act<T>(&self, below: RecordedWire<'_>, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = self.environment.now();
         let mut state = self.state.lock();
         let outcome = act(&mut state, now);
@@ -110,14 +110,14 @@ impl Faulted {
         outcome
     }
 
-    pub(super) fn read(&self, into: &mut [u8], below: Below<'_>) -> io::Result<usize> {
+    pub(super) fn read(&self, into: &mut [u8], below: RecordedWire<'_>) -> io::Result<usize> {
         self.act(below, |state, now| {
             let source = |into: &mut [u8]| below.read(into);
             state.faults.read(now, into, source)
         })
     }
 
-    pub(super) fn peek(&self, below: Below<'_>) -> io::Result<usize> {
+    pub(super) fn peek(&self, below: RecordedWire<'_>) -> io::Result<usize> {
         match self.act(below, |state, now| state.faults.is_readable(now)) {
             Some(true) => Ok(1),
             Some(false) => Err(io::ErrorKind::WouldBlock.into()),
@@ -126,7 +126,7 @@ impl Faulted {
     }
 
     /// Sends a frame. The whole frame is taken, unless octets sent before still wait.
-    pub(super) fn send_frame(&self, frame: &[u8], below: Below<'_>) -> io::Result<()> {
+    pub(super) fn send_frame(&self, frame: &[u8], below: RecordedWire<'_>) -> io::Result<()> {
         let (count, blocked) = self.write(frame, below)?;
         if count < frame.len() || blocked == Some(Blocked::Full) {
             return Err(io::ErrorKind::WriteZero.into());
@@ -134,7 +134,11 @@ impl Faulted {
         Ok(())
     }
 
-    fn write(&self, octets: &[u8], below: Below<'_>) -> io::Result<(usize, Option<Blocked>)> {
+    fn write(
+        &self,
+        octets: &[u8],
+        below: RecordedWire<'_>,
+    ) -> io::Result<(usize, Option<Blocked>)> {
         self.act(below, |state, now| {
             let sink = |octets: &[u8]| below.write(octets);
             let (count, blocked) = state.faults.write(now, octets, sink)?;
@@ -143,7 +147,11 @@ impl Faulted {
         })
     }
 
-    pub(super) fn send(&self, batch: &mut TxBatch, below: Below<'_>) -> io::Result<(u64, Sent)> {
+    pub(super) fn send(
+        &self,
+        batch: &mut TxBatch,
+        below: RecordedWire<'_>,
+    ) -> io::Result<(u64, Sent)> {
         // The engine yields copies only, because the stream copies.
         let mut octets = Vec::new();
         for (piece, _) in batch.pieces() {
@@ -162,7 +170,7 @@ impl Faulted {
     }
 
     /// Sends the octets that were taken and have not left. Returns whether all have left.
-    pub(super) fn flush(&self, below: Below<'_>) -> io::Result<bool> {
+    pub(super) fn flush(&self, below: RecordedWire<'_>) -> io::Result<bool> {
         self.act(below, |state, now| {
             let blocked = state.faults.flush(now, |octets| below.write(octets))?;
             state.settle(blocked, below);
@@ -170,7 +178,7 @@ impl Faulted {
         })
     }
 
-    pub(super) fn close_write(&self, below: Below<'_>) {
+    pub(super) fn close_write(&self, below: RecordedWire<'_>) {
         self.state.lock().faults.end_sending();
         // Octets that cannot leave any more are lost with the connection.
         let _ = self.flush(below);
@@ -197,7 +205,7 @@ impl Faulted {
 }
 
 impl State {
-    fn settle(&mut self, blocked: Option<Blocked>, below: Below<'_>) {
+    fn settle(&mut self, blocked: Option<Blocked>, below: RecordedWire<'_>) {
         self.backlogged = blocked.is_some();
         if self.faults.has_closed_sending() && !std::mem::replace(&mut self.closed, true) {
             below.close_write();

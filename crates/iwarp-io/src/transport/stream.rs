@@ -9,7 +9,7 @@ use iwarp::{PieceRef, Span, TxBatch};
 use iwarp_mem::{Table, io::Sent};
 
 use super::Wire;
-use super::faulted::{Below, Faulted};
+use super::faulted::{Faulted, RecordedWire};
 use crate::capture::{Capture, Flow, FlowRole, Side};
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, StreamFaults};
@@ -78,8 +78,8 @@ impl Stream {
         self
     }
 
-    fn below(&self) -> Below<'_> {
-        Below {
+    fn below(&self) -> RecordedWire<'_> {
+        RecordedWire {
             wire: &self.wire,
             flow: self.flow.as_ref(),
         }
