@@ -27,7 +27,7 @@ pub(super) struct Half {
     faults: Arc<Faults>,
     identity: Identity,
     /// The rules that apply to this direction.
-    rules: Vec<Watched>,
+    rules: Vec<CountedRule>,
     framer: Framer,
     /// The start-up frame as it arrives at its receiver.
     heard: FrameReader,
@@ -53,7 +53,7 @@ pub(super) struct Half {
 
 /// A rule, and how many of its events this stream has had.
 #[derive(Debug)]
-struct Watched {
+struct CountedRule {
     index: usize,
     count: u64,
 }
@@ -124,7 +124,7 @@ impl Half {
         startup: FrameKind,
     ) -> Self {
         let looks = |(index, rule): (usize, &Rule)| {
-            let watched = Watched { index, count: 0 };
+            let watched = CountedRule { index, count: 0 };
             let concerned = matches!(rule.event, Event::Passing(_, of) if of == direction)
                 && is_in_scope(rule.scope, identity.number)
                 && faults.concerns(index, identity.peer);
@@ -440,7 +440,7 @@ impl Half {
     }
 }
 
-impl Watched {
+impl CountedRule {
     /// Counts an event, and returns whether the rule means this event.
     fn selects(&mut self, faults: &Faults, scope: Scope, which: Which) -> bool {
         let number = if scope == Scope::All {
