@@ -196,7 +196,7 @@ impl<S: Readiness> Background<S> {
 pub(super) struct Thread<S: Readiness> {
     shared: Arc<Background<S>>,
     /// The domains that are looked at in every tick: those that others attend, and those that cannot be reported.
-    watched: BTreeMap<u64, Watched>,
+    watched: BTreeMap<u64, WatchedDomain>,
     /// Domains with more to do than fits in one turn. Each gets one turn in every round, so that an endless stream keeps
     /// this thread neither from the other domains nor from the deadlines.
     busy: Vec<u64>,
@@ -210,7 +210,7 @@ pub(super) struct Thread<S: Readiness> {
 
 /// A domain that is looked at in every tick, as it was at the last look.
 #[derive(Clone, Copy)]
-struct Watched {
+struct WatchedDomain {
     /// See [`Domain::unfinished_counts`].
     counts: (u32, u32),
     /// The domain is in the set as well.
@@ -324,8 +324,8 @@ impl<S: Readiness> Thread<S> {
     }
 
     /// The entry of a watched domain. The domain is watched from here on.
-    fn entry(&mut self, token: u64, domain: &Domain<S>) -> &mut Watched {
-        self.watched.entry(token).or_insert_with(|| Watched {
+    fn entry(&mut self, token: u64, domain: &Domain<S>) -> &mut WatchedDomain {
+        self.watched.entry(token).or_insert_with(|| WatchedDomain {
             counts: domain.unfinished_counts(),
             reported: true,
         })
@@ -362,7 +362,7 @@ impl<S: Readiness> Thread<S> {
 
     /// Nobody attends a domain any more. The domain goes back into the set before it is driven, so that no event is lost in
     /// between.
-    fn take_over(&mut self, token: u64, domain: &Domain<S>, watched: Watched) {
+    fn take_over(&mut self, token: u64, domain: &Domain<S>, watched: WatchedDomain) {
         domain.set_watched(false);
         let back = watched.reported || self.put_back(token, domain);
         domain.recall();
