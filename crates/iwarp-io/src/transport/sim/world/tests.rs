@@ -86,13 +86,13 @@ fn who_waits_moves_the_clock_to_what_happens_next() {
 }
 
 /// A task that counts its calls, and wishes for the next call after a second, so many times.
-struct Clockwork {
+struct PeriodicTask {
     world: World,
     calls: AtomicU32,
     most: u32,
 }
 
-impl Task for Clockwork {
+impl Task for PeriodicTask {
     fn run(&self) -> Wishes {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let deadline = (calls < self.most).then(|| self.world.now() + Duration::from_secs(1));
@@ -107,7 +107,7 @@ impl Task for Clockwork {
 fn tasks_run_when_their_set_is_ready_and_when_they_wish() {
     let world = world();
     let (set, own) = (SimSet::new(&world), SimSet::new(&world));
-    let task = Arc::new(Clockwork {
+    let task = Arc::new(PeriodicTask {
         world: world.clone(),
         calls: AtomicU32::new(0),
         most: 3,
