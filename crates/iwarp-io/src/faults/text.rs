@@ -180,14 +180,14 @@ struct Word<'a> {
 
 /// The words between two semicolons.
 #[derive(Debug, Default)]
-struct Clause<'a> {
+struct RuleText<'a> {
     words: Vec<Word<'a>>,
     /// The column behind the last word.
     end: usize,
 }
 
 /// Cuts a line at white space and at `;`, up to a comment. A `:` at the end of a word is a word.
-fn clauses(line: &str) -> Vec<Clause<'_>> {
+fn clauses(line: &str) -> Vec<RuleText<'_>> {
     let code = comment_start(line).map_or(line, |at| &line[..at]);
     let mut clauses = Vec::new();
     let mut column = 1;
@@ -214,7 +214,7 @@ fn clauses(line: &str) -> Vec<Clause<'_>> {
             rest = behind;
         }
         column += rest.chars().count() + 1;
-        clauses.push(Clause { words, end });
+        clauses.push(RuleText { words, end });
     }
     clauses
 }
