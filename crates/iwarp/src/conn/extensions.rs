@@ -12,7 +12,7 @@ use super::frame::{self, Budget};
 use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
 use super::terminated::TerminatedHeaders;
-use super::tx::{Asked, Asker, Inbound, Outbound, Step};
+use super::tx::{Asked, Asker, Inbound, Outbound, TransmitProgress};
 use super::work::WqeStatus;
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
 use crate::memory::{Access, AtomicError, LocalAccess, Memory, MessageEnd, Revoked};
@@ -135,20 +135,20 @@ impl Connection {
         mem: &impl Memory,
         budget: &mut Budget,
         out: &mut TxBatch,
-    ) -> Step {
+    ) -> TransmitProgress {
         if self.begun(mem, LocalAccess::Read).is_none() {
-            return Step::Again;
+            return TransmitProgress::Again;
         }
         let ulp = control(Opcode::immediate(solicited));
         // RDMAPX-003: no Invalidate STag
         let header = UntaggedHeader::new(true, ulp, 0, Qn::SEND, self.tx.send_msn, 0);
         if !self.put_small(header.as_bytes(), &data, budget, out) {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // RDMAPX-022
         self.counters.sent.immediates += 1;
         self.finish_current();
-        Step::Again
+        TransmitProgress::Again
     }
 
     /// The Atomic that is the upcoming request.
@@ -159,9 +159,9 @@ impl Connection {
         mem: &impl Memory,
         budget: &mut Budget,
         out: &mut TxBatch,
-    ) -> Step {
+    ) -> TransmitProgress {
         if self.begun(mem, LocalAccess::ReadSink).is_none() {
-            return Step::Again;
+            return TransmitProgress::Again;
         }
         let at = self.initiator.next;
         let request = AtomicRequest {
@@ -170,7 +170,7 @@ impl Connection {
             target,
         };
         if !self.put_request(Opcode::AtomicRequest, &request.to_bytes(), budget, out) {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         self.counters.sent.atomic_requests += 1;
         self.tx.reads.push_back(Outbound {
@@ -184,7 +184,7 @@ impl Connection {
         });
         self.tx.unconfirmed = 0; // its answer confirms the Writes before it
         self.finish_current();
-        Step::Again
+        TransmitProgress::Again
     }
 
     /// Carries out the peer's Atomic that is next to be answered, and answers it.
@@ -196,12 +196,12 @@ impl Connection {
         mem: &impl Memory,
         budget: &mut Budget,
         out: &mut TxBatch,
-    ) -> Step {
+    ) -> TransmitProgress {
         // Nothing is done that cannot be answered.
         if !budget.admits(UntaggedHeader::LEN, RESPONSE_LEN)
             || !frame::fits(out, budget, UntaggedHeader::LEN, RESPONSE_LEN, None)
         {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         let done = match inbound.span {
             Some(span) => {
@@ -220,7 +220,7 @@ impl Connection {
                     AtomicError::Misaligned => OperationError::Stream.into(), // RDMAPX-010
                 };
                 self.fail_with(fault, Some(inbound.about(0)), None);
-                return Step::Again;
+                return TransmitProgress::Again;
             }
         };
         let response = AtomicResponse {
@@ -233,12 +233,12 @@ impl Connection {
         if !self.put_small(header.as_bytes(), &response.to_bytes(), budget, out) {
             debug_assert!(false, "there was room");
             self.fail(Fault::Local, None);
-            return Step::Again;
+            return TransmitProgress::Again;
         }
         self.tx.atomic_msn = self.tx.atomic_msn.wrapping_add(1);
         self.counters.sent.atomic_responses += 1;
         self.tx.answered();
-        Step::Again
+        TransmitProgress::Again
     }
 }
 

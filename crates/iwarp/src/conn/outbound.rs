@@ -8,7 +8,7 @@ use super::batch::{TxBatch, TxLimit};
 use super::connection::Connection;
 use super::frame::Budget;
 use super::phase::{Failing, Phase};
-use super::tx::{Asker, Source, Step};
+use super::tx::{Asker, Source, TransmitProgress};
 use super::work::Operation;
 use crate::memory::Memory;
 
@@ -36,9 +36,9 @@ impl Connection {
                 Some(Source::Response) => self.send_response(mem, &mut budget, out),
                 Some(Source::Confirmation) => self.send_confirmation(&mut budget, out),
                 Some(Source::Own) => self.send_own(mem, &mut budget, out),
-                None => Step::Full,
+                None => TransmitProgress::Full,
             };
-            if step == Step::Full {
+            if step == TransmitProgress::Full {
                 return budget.fpdus();
             }
         }

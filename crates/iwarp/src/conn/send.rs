@@ -4,7 +4,7 @@ use super::batch::{MAX_PARTS, TxBatch};
 use super::connection::Connection;
 use super::frame::{self, Budget, Framing};
 use super::phase::Failing;
-use super::tx::{Asked, Asker, Current, Last, Outbound, Step};
+use super::tx::{Asked, Asker, Current, Last, Outbound, TransmitProgress};
 use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
@@ -37,7 +37,7 @@ impl Connection {
         mem: &impl Memory,
         budget: &mut Budget,
         out: &mut TxBatch,
-    ) -> Step {
+    ) -> TransmitProgress {
         let message = match self.initiator.get(self.initiator.next).operation {
             Operation::Send {
                 solicited,
@@ -106,7 +106,7 @@ impl Connection {
         self.tx.current
     }
 
-    fn finish_local(&mut self, result: Result<(), BindError>) -> Step {
+    fn finish_local(&mut self, result: Result<(), BindError>) -> TransmitProgress {
         match result {
             Ok(()) => self.initiator.finish_local(),
             // Not LocalAccess: no memory was to be read or written.
@@ -114,7 +114,7 @@ impl Connection {
                 self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest));
             }
         }
-        Step::Again
+        TransmitProgress::Again
     }
 
     /// Makes the next segment of the Send or Write under way. Segments cover the message in rising order (DDP-042, DDP-046);
@@ -126,9 +126,9 @@ impl Connection {
         mem: &impl Memory,
         budget: &mut Budget,
         out: &mut TxBatch,
-    ) -> Step {
+    ) -> TransmitProgress {
         let Some(current) = self.begun_here(mem, LocalAccess::Read) else {
-            return Step::Again;
+            return TransmitProgress::Again;
         };
         let at = self.initiator.next;
         let request = self.initiator.get(at);
@@ -153,7 +153,7 @@ impl Connection {
             None => most.min(budget.copied_at_most(header_len)),
         };
         if !budget.admits(header_len, len) || !frame::fits(out, budget, header_len, len, in_place) {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         let last = len == left; // DDP-021
         let (tagged, untagged);
@@ -201,7 +201,7 @@ impl Connection {
             }
             Err(Revoked) => self.tx.failing = Some(Failing::Cut(WqeStatus::LocalAccess)),
         }
-        Step::Again
+        TransmitProgress::Again
     }
 
     /// `len` octets of the message under way are made.
@@ -248,9 +248,9 @@ impl Connection {
         mem: &impl Memory,
         budget: &mut Budget,
         out: &mut TxBatch,
-    ) -> Step {
+    ) -> TransmitProgress {
         let Some(mut current) = self.begun(mem, LocalAccess::ReadSink) else {
-            return Step::Again;
+            return TransmitProgress::Again;
         };
         let at = self.initiator.next;
         let length = self.initiator.get(at).length;
@@ -278,7 +278,7 @@ impl Connection {
         };
         let last = size == length - current.offset;
         if !self.put_read_request(ReadRequest { sink, size, source }, budget, out) {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         self.tx.reads.push_back(Outbound {
             asker: Asker::Request(at),
@@ -298,7 +298,7 @@ impl Connection {
             self.tx.current = Some(current);
             self.tx.response_turn = true;
         }
-        Step::Again
+        TransmitProgress::Again
     }
 
     fn put_read_request(
@@ -330,7 +330,11 @@ impl Connection {
     }
 
     /// RFC 6581 section 9.2, as a zero-length message.
-    pub(super) fn send_ready_message(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+    pub(super) fn send_ready_message(
+        &mut self,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> TransmitProgress {
         let made = match self.tx.ready {
             None => return out_of_turn(),
             Some(Ready::Write) => {
@@ -353,24 +357,28 @@ impl Connection {
             }
         };
         if !made {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         self.tx.ready = None;
-        Step::Again
+        TransmitProgress::Again
     }
 
     /// Makes a Read of no octets behind the Writes made so far. The peer answers when it has placed them (RFC 5040 section
     /// 5.5).
     #[cold]
     #[inline(never)]
-    pub(super) fn send_confirmation(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+    pub(super) fn send_confirmation(
+        &mut self,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> TransmitProgress {
         let before = Asker::Confirmation(self.initiator.next);
         if !self.put_empty_read(before, budget, out) {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         self.tx.unconfirmed = 0;
         self.tx.response_turn = true;
-        Step::Again
+        TransmitProgress::Again
     }
 
     /// A Read of no octets, which belongs to no request.
@@ -403,7 +411,7 @@ impl Connection {
         mem: &impl Memory,
         budget: &mut Budget,
         out: &mut TxBatch,
-    ) -> Step {
+    ) -> TransmitProgress {
         let Some(&response) = self.tx.responses.front() else {
             return out_of_turn();
         };
@@ -421,7 +429,7 @@ impl Connection {
         if !budget.admits(TaggedHeader::LEN, len)
             || !frame::fits(out, budget, TaggedHeader::LEN, len, in_place.then_some(1))
         {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         let last = len == left; // DDP-021
         // RDMAP-035: the sink is copied, not interpreted.
@@ -452,7 +460,7 @@ impl Connection {
             // The source was deregistered under the Read: RDMAP-066, RDMAP-079.
             let about = response.inbound.about(response.made);
             self.fail_with(ProtectionError::InvalidSTag.into(), Some(about), None);
-            return Step::Again;
+            return TransmitProgress::Again;
         };
         let start = self.tx.handed;
         self.made(budget, octets, len);
@@ -465,25 +473,29 @@ impl Connection {
         } else if let Some(response) = self.tx.responses.front_mut() {
             response.made += len;
         }
-        Step::Again
+        TransmitProgress::Again
     }
 
     /// The last FPDU of the stream (RDMAP-071).
-    pub(super) fn send_terminate(&mut self, budget: &mut Budget, out: &mut TxBatch) -> Step {
+    pub(super) fn send_terminate(
+        &mut self,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> TransmitProgress {
         let Some(last) = self.tx.terminate else {
             return out_of_turn();
         };
         let (octets, len) = last.terminate.to_bytes();
         let start = self.tx.handed;
         if !self.put_small(TERMINATE_HEADER.as_bytes(), &octets[..len], budget, out) {
-            return Step::Full;
+            return TransmitProgress::Full;
         }
         self.tx.terminate = Some(Last {
             made_at: Some(start),
             ..last
         });
         self.counters.sent.terminates += 1;
-        Step::Again
+        TransmitProgress::Again
     }
 
     /// A message of one segment whose payload is made here.
@@ -537,9 +549,9 @@ impl Connection {
 
 /// Nothing is there to make an FPDU from. `next_source` never chooses such a source.
 #[cold]
-fn out_of_turn() -> Step {
+fn out_of_turn() -> TransmitProgress {
     debug_assert!(false, "nothing is there to be sent");
-    Step::Full
+    TransmitProgress::Full
 }
 
 /// Untagged, QN 2, MSN 1, MO 0, L 1, Invalidate STag zero (RDMAP-007, RDMAP-008, RDMAP-070).

@@ -152,7 +152,7 @@ pub(super) enum Source {
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum TransmitProgress {
     Again,
     /// The limit or the batch is exhausted.
     Full,
