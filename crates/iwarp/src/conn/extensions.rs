@@ -12,7 +12,7 @@ use super::frame::{self, Budget};
 use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
 use super::terminated::TerminatedHeaders;
-use super::tx::{Asked, Asker, Inbound, Outbound, TransmitProgress};
+use super::tx::{Asked, Asker, InboundRequest, Outbound, TransmitProgress};
 use super::work::WqeStatus;
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
 use crate::memory::{Access, AtomicError, LocalAccess, Memory, MessageEnd, Revoked};
@@ -77,7 +77,7 @@ impl Connection {
         }
         match mem.check(request.target, AtomicOp::LEN, Access::Atomic, self.scope) {
             Ok(span) => {
-                self.tx.answer(Inbound {
+                self.tx.answer(InboundRequest {
                     header: segment.header(),
                     asked: Asked::Atomic(request),
                     span: Some(span),
@@ -191,7 +191,7 @@ impl Connection {
     #[inline(never)]
     pub(super) fn send_atomic_response(
         &mut self,
-        inbound: Inbound,
+        inbound: InboundRequest,
         request: AtomicRequest,
         mem: &impl Memory,
         budget: &mut Budget,

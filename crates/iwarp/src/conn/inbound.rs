@@ -14,7 +14,7 @@ use super::rx::{
     Handled, SendUnderWay, Stall, TaggedUnderWay, check_header_length, check_untagged,
 };
 use super::terminated::TerminatedHeaders;
-use super::tx::{Asked, Asker, Inbound};
+use super::tx::{Asked, Asker, InboundRequest};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
@@ -440,7 +440,7 @@ impl Connection {
                 Err(error) => return self.refuse_request(read_refused(error).into(), ulpdu),
             },
         };
-        self.tx.answer(Inbound {
+        self.tx.answer(InboundRequest {
             header: segment.header(),
             asked: Asked::Read(request),
             span,

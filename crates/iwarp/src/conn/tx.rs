@@ -114,7 +114,7 @@ pub(super) enum Asked {
 
 /// One Read or Atomic Request of the peer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inbound {
+pub(super) struct InboundRequest {
     pub(super) header: UntaggedHeader,
     pub(super) asked: Asked,
     pub(super) span: Option<Span>,
@@ -124,14 +124,14 @@ pub(super) struct Inbound {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Response {
-    pub(super) inbound: Inbound,
+    pub(super) inbound: InboundRequest,
     pub(super) made: u32,
 }
 
 /// FPDUs of one answer in a row. All have the same length of payload, except perhaps the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    pub(super) inbound: Inbound,
+    pub(super) inbound: InboundRequest,
     /// Where the run stands in the stream.
     pub(super) start: u64,
     pub(super) end: u64,
@@ -205,7 +205,7 @@ impl Tx {
     }
 
     /// Queues a request of the peer. Requests are answered in the order in which they came (RDMAP-101, RDMAPX-013).
-    pub(super) fn answer(&mut self, inbound: Inbound) {
+    pub(super) fn answer(&mut self, inbound: InboundRequest) {
         self.atomics += usize::from(matches!(inbound.asked, Asked::Atomic(_)));
         self.responses.push_back(Response { inbound, made: 0 });
     }
@@ -356,7 +356,7 @@ impl Tx {
     }
 }
 
-impl Inbound {
+impl InboundRequest {
     /// What a Terminate says about this request after `made` octets of the answer (RDMAPX-026).
     pub(super) fn about(&self, made: u32) -> TerminatedHeaders {
         let (length, read) = match self.asked {
