@@ -12,7 +12,7 @@ use super::frame::{self, Budget};
 use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
 use super::terminated::TerminatedHeaders;
-use super::tx::{Asked, Asker, InboundRequest, Outbound, TransmitProgress};
+use super::tx::{Asked, Asker, InboundRequest, OutboundRequest, TransmitProgress};
 use super::work::WqeStatus;
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
 use crate::memory::{Access, AtomicError, LocalAccess, Memory, MessageEnd, Revoked};
@@ -173,7 +173,7 @@ impl Connection {
             return TransmitProgress::Full;
         }
         self.counters.sent.atomic_requests += 1;
-        self.tx.reads.push_back(Outbound {
+        self.tx.reads.push_back(OutboundRequest {
             asker: Asker::Request(at),
             sink: RemoteAddress::default(),
             span: self.tx.spans.first().copied(),

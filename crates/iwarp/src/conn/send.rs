@@ -4,7 +4,7 @@ use super::batch::{MAX_PARTS, TxBatch};
 use super::connection::Connection;
 use super::frame::{self, Budget, Framing};
 use super::phase::Failing;
-use super::tx::{Asked, Asker, Current, Last, Outbound, TransmitProgress};
+use super::tx::{Asked, Asker, Current, Last, OutboundRequest, TransmitProgress};
 use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
@@ -280,7 +280,7 @@ impl Connection {
         if !self.put_read_request(ReadRequest { sink, size, source }, budget, out) {
             return TransmitProgress::Full;
         }
-        self.tx.reads.push_back(Outbound {
+        self.tx.reads.push_back(OutboundRequest {
             asker: Asker::Request(at),
             sink,
             span,
@@ -391,7 +391,7 @@ impl Connection {
         };
         let made = self.put_read_request(request, budget, out);
         if made {
-            self.tx.reads.push_back(Outbound {
+            self.tx.reads.push_back(OutboundRequest {
                 asker,
                 sink: NOWHERE,
                 span: None,

@@ -33,7 +33,7 @@ pub(super) struct Tx {
     /// The checked buffers of the request under way.
     pub(super) spans: Vec<Span>,
     /// Our Reads and Atomics on the wire, in order.
-    pub(super) reads: VecDeque<Outbound>,
+    pub(super) reads: VecDeque<OutboundRequest>,
     /// The peer's Reads and Atomics to answer, in order.
     pub(super) responses: VecDeque<Response>,
     /// How many of them are Atomics.
@@ -71,7 +71,7 @@ pub(super) struct Current {
 
 /// One of our Read or Atomic Requests on the wire.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outbound {
+pub(super) struct OutboundRequest {
     /// What it is for.
     pub(super) asker: Asker,
     pub(super) sink: RemoteAddress,
@@ -242,7 +242,7 @@ impl Tx {
         self.responses.is_empty() && self.ready.is_none() && self.unconfirmed == 0
     }
 
-    pub(super) fn take_read(&mut self) -> Option<Outbound> {
+    pub(super) fn take_read(&mut self) -> Option<OutboundRequest> {
         self.reads.pop_front()
     }
 
@@ -350,7 +350,7 @@ impl Tx {
 
     pub(super) fn footprint(&self) -> usize {
         self.spans.capacity() * size_of::<Span>()
-            + self.reads.capacity() * size_of::<Outbound>()
+            + self.reads.capacity() * size_of::<OutboundRequest>()
             + self.responses.capacity() * size_of::<Response>()
             + self.runs.capacity() * size_of::<Run>()
     }
