@@ -39,7 +39,7 @@ pub(super) struct Tx {
     /// How many of them are Atomics.
     atomics: usize,
     /// Which octets of the stream belong to which answer, where they are read in place.
-    pub(super) runs: VecDeque<Run>,
+    pub(super) runs: VecDeque<ResponseRun>,
     /// Writes made since the last Request whose answer will confirm them.
     pub(super) unconfirmed: u32,
     /// An answer is sent before the next message of our own.
@@ -130,7 +130,7 @@ pub(super) struct Response {
 
 /// FPDUs of one answer in a row. All have the same length of payload, except perhaps the last.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct ResponseRun {
     pub(super) inbound: InboundRequest,
     /// Where the run stands in the stream.
     pub(super) start: u64,
@@ -339,7 +339,7 @@ impl Tx {
                 return;
             }
         }
-        self.runs.push_back(Run {
+        self.runs.push_back(ResponseRun {
             inbound: response.inbound,
             start,
             end: self.handed,
@@ -352,7 +352,7 @@ impl Tx {
         self.spans.capacity() * size_of::<Span>()
             + self.reads.capacity() * size_of::<OutboundRequest>()
             + self.responses.capacity() * size_of::<Response>()
-            + self.runs.capacity() * size_of::<Run>()
+            + self.runs.capacity() * size_of::<ResponseRun>()
     }
 }
 
