@@ -4,7 +4,7 @@ use super::batch::{MAX_PARTS, TxBatch};
 use super::connection::Connection;
 use super::frame::{self, Budget, Framing};
 use super::phase::Failing;
-use super::tx::{Asked, Asker, Current, Last, OutboundRequest, TransmitProgress};
+use super::tx::{Asked, Asker, Current, OutboundRequest, QueuedTerminate, TransmitProgress};
 use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
@@ -490,7 +490,7 @@ impl Connection {
         if !self.put_small(TERMINATE_HEADER.as_bytes(), &octets[..len], budget, out) {
             return TransmitProgress::Full;
         }
-        self.tx.terminate = Some(Last {
+        self.tx.terminate = Some(QueuedTerminate {
             made_at: Some(start),
             ..last
         });

@@ -48,14 +48,14 @@ pub(super) struct Tx {
     pub(super) handed: u64,
     pub(super) sent: u64,
     pub(super) failing: Option<Failing>,
-    pub(super) terminate: Option<Last>,
+    pub(super) terminate: Option<QueuedTerminate>,
     /// Payload is copied, never read in place.
     pub(super) copies: bool,
 }
 
 /// The Terminate, and where in the stream it stands once it is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Last {
+pub(super) struct QueuedTerminate {
     pub(super) terminate: Terminate,
     pub(super) made_at: Option<u64>,
 }
@@ -190,7 +190,7 @@ impl Tx {
     }
 
     pub(super) const fn queue_terminate(&mut self, terminate: Terminate) {
-        self.terminate = Some(Last {
+        self.terminate = Some(QueuedTerminate {
             terminate,
             made_at: None,
         });
@@ -201,7 +201,7 @@ impl Tx {
     }
 
     pub(super) const fn terminate_is_due(&self) -> bool {
-        matches!(self.terminate, Some(Last { made_at: None, .. }))
+        matches!(self.terminate, Some(QueuedTerminate { made_at: None, .. }))
     }
 
     /// Queues a request of the peer. Requests are answered in the order in which they came (RDMAP-101, RDMAPX-013).
