@@ -4,7 +4,9 @@ use super::batch::{MAX_PARTS, TxBatch};
 use super::connection::Connection;
 use super::frame::{self, Budget, Framing};
 use super::phase::Failing;
-use super::tx::{Asked, Asker, Current, OutboundRequest, QueuedTerminate, TransmitProgress};
+use super::tx::{
+    Asked, Asker, OutboundRequest, QueuedTerminate, RequestProgress, TransmitProgress,
+};
 use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{BindError, LocalAccess, Memory, Revoked, Span};
@@ -71,13 +73,17 @@ impl Connection {
     /// How far the upcoming request has come. If it has not begun, its buffers are checked and it begins; `None` when a
     /// buffer does not pass.
     #[inline(never)]
-    pub(super) fn begun(&mut self, mem: &impl Memory, need: LocalAccess) -> Option<Current> {
+    pub(super) fn begun(
+        &mut self,
+        mem: &impl Memory,
+        need: LocalAccess,
+    ) -> Option<RequestProgress> {
         self.begun_here(mem, need)
     }
 
     /// As [`begun`](Self::begun), inlined for Sends and Writes, because a call per FPDU can be measured.
     #[inline(always)]
-    fn begun_here(&mut self, mem: &impl Memory, need: LocalAccess) -> Option<Current> {
+    fn begun_here(&mut self, mem: &impl Memory, need: LocalAccess) -> Option<RequestProgress> {
         if self.tx.current.is_some() {
             return self.tx.current;
         }
@@ -102,7 +108,7 @@ impl Connection {
         if need == LocalAccess::ReadSink {
             self.initiator.open_reads += 1;
         }
-        self.tx.current = Some(Current::default());
+        self.tx.current = Some(RequestProgress::default());
         self.tx.current
     }
 
@@ -205,7 +211,7 @@ impl Connection {
     }
 
     /// `len` octets of the message under way are made.
-    fn advance(&mut self, message: Message, mut current: Current, len: u32, last: bool) {
+    fn advance(&mut self, message: Message, mut current: RequestProgress, len: u32, last: bool) {
         if !last {
             current.offset += len;
             current.skip += len;
@@ -576,7 +582,7 @@ pub fn terminate_frame(code: TerminateCode, crc: bool, markers: bool) -> Vec<u8>
 }
 
 /// The parts of buffers that hold the next `len` octets of a message.
-fn pieces(spans: &[Span], current: Current, len: u32) -> impl Iterator<Item = Span> {
+fn pieces(spans: &[Span], current: RequestProgress, len: u32) -> impl Iterator<Item = Span> {
     let mut skip = current.skip;
     let mut left = len;
     spans[current.part.min(spans.len())..]

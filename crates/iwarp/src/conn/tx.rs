@@ -29,7 +29,7 @@ pub(super) struct Tx {
     pub(super) read_msn: u32,
     pub(super) atomic_msn: u32,
     /// How far the request under way has come.
-    pub(super) current: Option<Current>,
+    pub(super) current: Option<RequestProgress>,
     /// The checked buffers of the request under way.
     pub(super) spans: Vec<Span>,
     /// Our Reads and Atomics on the wire, in order.
@@ -61,7 +61,7 @@ pub(super) struct QueuedTerminate {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Current {
+pub(super) struct RequestProgress {
     /// Octets of the request done.
     pub(super) offset: u32,
     /// The SGE to go on with, and how many octets of it are done.
