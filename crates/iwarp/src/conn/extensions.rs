@@ -12,7 +12,7 @@ use super::frame::{self, Budget};
 use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
 use super::terminated::TerminatedHeaders;
-use super::tx::{Asked, Asker, InboundRequest, OutboundRequest, TransmitProgress};
+use super::tx::{Asked, InboundRequest, OutboundRequest, RequestPurpose, TransmitProgress};
 use super::work::WqeStatus;
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
 use crate::memory::{Access, AtomicError, LocalAccess, Memory, MessageEnd, Revoked};
@@ -113,7 +113,7 @@ impl Connection {
         if response.id != id {
             return Err(OperationError::Unspecified.into()); // RDMAPX-012
         }
-        let slot = asked.asker.request();
+        let slot = asked.purpose.request();
         let octets = response.value.to_ne_bytes();
         if mem.place(span, &octets, MessageEnd::Last) == Err(Revoked) {
             // The client has deregistered the sink under its own Atomic.
@@ -174,7 +174,7 @@ impl Connection {
         }
         self.counters.sent.atomic_requests += 1;
         self.tx.reads.push_back(OutboundRequest {
-            asker: Asker::Request(at),
+            purpose: RequestPurpose::Request(at),
             sink: RemoteAddress::default(),
             span: self.tx.spans.first().copied(),
             size: AtomicOp::LEN,

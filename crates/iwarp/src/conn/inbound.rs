@@ -14,7 +14,7 @@ use super::rx::{
     Handled, SendUnderWay, Stall, TaggedUnderWay, check_header_length, check_untagged,
 };
 use super::terminated::TerminatedHeaders;
-use super::tx::{Asked, Asker, InboundRequest};
+use super::tx::{Asked, InboundRequest, RequestPurpose};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
@@ -219,7 +219,11 @@ impl Connection {
             && mem.place(place, segment.payload, end(segment.last)) == Err(Revoked)
         {
             // The client has deregistered the sink under its own Read.
-            let slot = self.tx.reads.front().and_then(|read| read.asker.request());
+            let slot = self
+                .tx
+                .reads
+                .front()
+                .and_then(|read| read.purpose.request());
             let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
             let about = self.about(ulpdu);
             self.fail_with(TaggedError::InvalidSTag.into(), about, failed);
@@ -241,10 +245,10 @@ impl Connection {
         let Some(read) = self.tx.take_read() else {
             return;
         };
-        match read.asker {
-            Asker::Ready => {}
-            Asker::Confirmation(before) => self.initiator.confirm(before),
-            Asker::Request(at) => {
+        match read.purpose {
+            RequestPurpose::Ready => {}
+            RequestPurpose::Confirmation(before) => self.initiator.confirm(before),
+            RequestPurpose::Request(at) => {
                 self.initiator.confirm(at);
                 if read.last {
                     self.initiator.finish_read(at);

@@ -8,7 +8,7 @@ use super::batch::{TxBatch, TxLimit};
 use super::connection::Connection;
 use super::frame::Budget;
 use super::phase::{Failing, Phase};
-use super::tx::{Asker, Source, TransmitProgress};
+use super::tx::{RequestPurpose, Source, TransmitProgress};
 use super::work::Operation;
 use crate::memory::Memory;
 
@@ -163,7 +163,7 @@ impl Connection {
             .tx
             .reads
             .front()
-            .is_some_and(|read| read.asker == Asker::Ready);
+            .is_some_and(|read| read.purpose == RequestPurpose::Ready);
         let open = self.tx.reads.len() - usize::from(ready);
         ord == 0 || (open < ord && !(ready && ord == 1))
     }

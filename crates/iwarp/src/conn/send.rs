@@ -5,7 +5,7 @@ use super::connection::Connection;
 use super::frame::{self, Budget, Framing};
 use super::phase::Failing;
 use super::tx::{
-    Asked, Asker, OutboundRequest, QueuedTerminate, RequestProgress, TransmitProgress,
+    Asked, OutboundRequest, QueuedTerminate, RequestProgress, RequestPurpose, TransmitProgress,
 };
 use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
@@ -287,7 +287,7 @@ impl Connection {
             return TransmitProgress::Full;
         }
         self.tx.reads.push_back(OutboundRequest {
-            asker: Asker::Request(at),
+            purpose: RequestPurpose::Request(at),
             sink,
             span,
             size,
@@ -350,7 +350,7 @@ impl Connection {
                 self.counters.sent.writes += u64::from(made);
                 made
             }
-            Some(Ready::Read) => self.put_empty_read(Asker::Ready, budget, out),
+            Some(Ready::Read) => self.put_empty_read(RequestPurpose::Ready, budget, out),
             Some(Ready::Send) => {
                 let ulp = control(Opcode::Send);
                 let header = UntaggedHeader::new(true, ulp, 0, Qn::SEND, self.tx.send_msn, 0);
@@ -378,7 +378,7 @@ impl Connection {
         budget: &mut Budget,
         out: &mut TxBatch,
     ) -> TransmitProgress {
-        let before = Asker::Confirmation(self.initiator.next);
+        let before = RequestPurpose::Confirmation(self.initiator.next);
         if !self.put_empty_read(before, budget, out) {
             return TransmitProgress::Full;
         }
@@ -389,7 +389,12 @@ impl Connection {
 
     /// A Read of no octets, which belongs to no request.
     #[inline(never)]
-    fn put_empty_read(&mut self, asker: Asker, budget: &mut Budget, out: &mut TxBatch) -> bool {
+    fn put_empty_read(
+        &mut self,
+        purpose: RequestPurpose,
+        budget: &mut Budget,
+        out: &mut TxBatch,
+    ) -> bool {
         let request = ReadRequest {
             sink: NOWHERE,
             size: 0,
@@ -398,7 +403,7 @@ impl Connection {
         let made = self.put_read_request(request, budget, out);
         if made {
             self.tx.reads.push_back(OutboundRequest {
-                asker,
+                purpose,
                 sink: NOWHERE,
                 span: None,
                 size: 0,

@@ -73,7 +73,7 @@ pub(super) struct RequestProgress {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutboundRequest {
     /// What it is for.
-    pub(super) asker: Asker,
+    pub(super) purpose: RequestPurpose,
     pub(super) sink: RemoteAddress,
     pub(super) span: Option<Span>,
     pub(super) size: u32,
@@ -86,7 +86,7 @@ pub(super) struct OutboundRequest {
 
 /// What a Read or Atomic Request of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(super) enum RequestPurpose {
     /// It is the ready-to-receive message.
     Ready,
     /// The request at this position.
@@ -95,7 +95,7 @@ pub(super) enum Asker {
     Confirmation(u64),
 }
 
-impl Asker {
+impl RequestPurpose {
     /// The request it belongs to.
     pub(super) const fn request(self) -> Option<u64> {
         match self {
