@@ -12,7 +12,7 @@ use super::frame::{self, Budget};
 use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
 use super::terminated::TerminatedHeaders;
-use super::tx::{Asked, InboundRequest, OutboundRequest, RequestPurpose, TransmitProgress};
+use super::tx::{InboundRequest, OutboundRequest, RequestHeader, RequestPurpose, TransmitProgress};
 use super::work::WqeStatus;
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
 use crate::memory::{Access, AtomicError, LocalAccess, Memory, MessageEnd, Revoked};
@@ -79,7 +79,7 @@ impl Connection {
             Ok(span) => {
                 self.tx.answer(InboundRequest {
                     header: segment.header(),
-                    asked: Asked::Atomic(request),
+                    asked: RequestHeader::Atomic(request),
                     span: Some(span),
                     is_ready: false,
                 });

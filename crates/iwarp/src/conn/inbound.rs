@@ -14,7 +14,7 @@ use super::rx::{
     Handled, SendUnderWay, Stall, TaggedUnderWay, check_header_length, check_untagged,
 };
 use super::terminated::TerminatedHeaders;
-use super::tx::{Asked, InboundRequest, RequestPurpose};
+use super::tx::{InboundRequest, RequestHeader, RequestPurpose};
 use super::work::WqeStatus;
 use crate::ddp::{Qn, Segment, TaggedError, TaggedSegment, UntaggedError, UntaggedSegment};
 use crate::memory::{Access, LocalAccess, Memory, MessageEnd, Revoked, Span};
@@ -446,7 +446,7 @@ impl Connection {
         };
         self.tx.answer(InboundRequest {
             header: segment.header(),
-            asked: Asked::Read(request),
+            asked: RequestHeader::Read(request),
             span,
             is_ready,
         });

@@ -5,7 +5,8 @@ use super::connection::Connection;
 use super::frame::{self, Budget, Framing};
 use super::phase::Failing;
 use super::tx::{
-    Asked, OutboundRequest, QueuedTerminate, RequestProgress, RequestPurpose, TransmitProgress,
+    OutboundRequest, QueuedTerminate, RequestHeader, RequestProgress, RequestPurpose,
+    TransmitProgress,
 };
 use super::work::{Operation, WqeStatus};
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
@@ -427,8 +428,8 @@ impl Connection {
             return out_of_turn();
         };
         let ReadRequest { sink, size, .. } = match response.inbound.asked {
-            Asked::Read(request) => request,
-            Asked::Atomic(request) => {
+            RequestHeader::Read(request) => request,
+            RequestHeader::Atomic(request) => {
                 return self.send_atomic_response(response.inbound, request, mem, budget, out);
             }
         };

@@ -107,7 +107,7 @@ impl RequestPurpose {
 
 /// What the peer asks for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestHeader {
     Read(ReadRequest),
     Atomic(AtomicRequest),
 }
@@ -116,7 +116,7 @@ pub(super) enum Asked {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InboundRequest {
     pub(super) header: UntaggedHeader,
-    pub(super) asked: Asked,
+    pub(super) asked: RequestHeader,
     pub(super) span: Option<Span>,
     /// It is the peer's ready-to-receive message.
     pub(super) is_ready: bool,
@@ -206,7 +206,7 @@ impl Tx {
 
     /// Queues a request of the peer. Requests are answered in the order in which they came (RDMAP-101, RDMAPX-013).
     pub(super) fn answer(&mut self, inbound: InboundRequest) {
-        self.atomics += usize::from(matches!(inbound.asked, Asked::Atomic(_)));
+        self.atomics += usize::from(matches!(inbound.asked, RequestHeader::Atomic(_)));
         self.responses.push_back(Response { inbound, made: 0 });
     }
 
@@ -228,7 +228,8 @@ impl Tx {
     /// The oldest answer is made in full.
     pub(super) fn answered(&mut self) {
         let answer = self.responses.pop_front();
-        let atomic = answer.is_some_and(|answer| matches!(answer.inbound.asked, Asked::Atomic(_)));
+        let atomic =
+            answer.is_some_and(|answer| matches!(answer.inbound.asked, RequestHeader::Atomic(_)));
         self.atomics -= usize::from(atomic);
         self.response_turn = false;
     }
@@ -360,8 +361,8 @@ impl InboundRequest {
     /// What a Terminate says about this request after `made` octets of the answer (RDMAPX-026).
     pub(super) fn about(&self, made: u32) -> TerminatedHeaders {
         let (length, read) = match self.asked {
-            Asked::Read(request) => (READ_REQUEST_LEN, Some(request.advanced(made))),
-            Asked::Atomic(_) => (ATOMIC_REQUEST_LEN, None),
+            RequestHeader::Read(request) => (READ_REQUEST_LEN, Some(request.advanced(made))),
+            RequestHeader::Atomic(_) => (ATOMIC_REQUEST_LEN, None),
         };
         TerminatedHeaders {
             header: Header::Untagged(self.header),
