@@ -24,12 +24,12 @@
 //! them in, `placement` those whose payload is placed while they arrive; `outbound` says what is sent next, `send` makes
 //! FPDUs; `extensions` has both halves of RFC 7306, `end` every way a stream can end.
 
+mod arriving;
 mod batch;
 mod config;
 mod connection;
 mod counters;
 mod deframe;
-mod early;
 mod end;
 mod event;
 mod extensions;

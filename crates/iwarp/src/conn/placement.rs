@@ -8,8 +8,8 @@
 //! show the segment as it came. Its last octets wait until all of it is here, so that the last word of a message is stored
 //! last and in one piece.
 
+use super::arriving::{ArrivingFpdu, KEPT};
 use super::connection::Connection;
-use super::early::{Early, KEPT};
 use super::fault::Fault;
 use super::frame::to_u32;
 use super::receives::{OwnQueue, ReceiveSource};
@@ -129,14 +129,14 @@ impl Connection {
         input: &[u8],
         mem: &impl Memory,
         receives: impl ReceiveSource,
-    ) -> Option<Early> {
+    ) -> Option<ArrivingFpdu> {
         let (length, ulpdu) = input.split_first_chunk()?;
         let length = u16::from_be_bytes(*length);
         let (header, _) = Header::split(ulpdu).ok()?;
         let size = usize::from(length).checked_sub(header.as_bytes().len())?;
         let size = u32::try_from(size).ok().filter(|size| *size > KEPT)?;
         let opcode = Opcode::parse(header.ulp_control()).ok()?;
-        let early = Early {
+        let early = ArrivingFpdu {
             header,
             opcode,
             length,
@@ -172,7 +172,7 @@ impl Connection {
             }
             _ => return None,
         };
-        Some(Early { target, ..early })
+        Some(ArrivingFpdu { target, ..early })
     }
 
     /// Places what has come of the FPDU under way, if one is; returns how many octets are done with.
@@ -210,7 +210,7 @@ impl Connection {
 
     fn handle_piece(
         &mut self,
-        early: &Early,
+        early: &ArrivingFpdu,
         payload: &[u8],
         mem: &impl Memory,
     ) -> Result<Handled, Fault> {

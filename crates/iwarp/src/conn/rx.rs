@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::early::Early;
+use super::arriving::ArrivingFpdu;
 use super::fault::Fault;
 use super::phase::Cause;
 use super::terminated::TerminatedHeaders;
@@ -29,7 +29,7 @@ pub(super) struct Rx {
     /// Buffers of the current Receive, once the first payload has come.
     pub(super) spans: Vec<Span>,
     /// The FPDU that is placed while it arrives, until its end is here.
-    pub(super) early: Option<Early>,
+    pub(super) early: Option<ArrivingFpdu>,
     /// A good FPDU has come.
     pub(super) seen: bool,
     pub(super) stall: Option<Stall>,

@@ -12,7 +12,7 @@ pub(super) const KEPT: u32 = 8;
 
 /// An FPDU whose header is here and was checked, and whose payload still arrives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Early {
+pub(super) struct ArrivingFpdu {
     pub(super) header: Header,
     pub(super) opcode: Opcode,
     /// Octets of the ULPDU.
@@ -24,7 +24,7 @@ pub(super) struct Early {
     pub(super) target: Option<Span>,
 }
 
-impl Early {
+impl ArrivingFpdu {
     pub(super) const fn about(&self) -> TerminatedHeaders {
         TerminatedHeaders {
             header: self.header,
