@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::event::{Event, Notice};
 use super::fault::Fault;
 use super::initiator::InitiatorQueue;
-use super::phase::{Cause, Failing, Phase};
+use super::phase::{Cause, FailingRequest, Phase};
 use super::terminated::TerminatedHeaders;
 use super::work::{RequestKind, WqeStatus};
 use crate::ddp::{Header, TaggedHeader, UntaggedError};
@@ -266,10 +266,12 @@ impl Connection {
     #[cold]
     fn settle_what_waits(&mut self) {
         match self.tx.failing {
-            Some(Failing::Unstarted(status)) if self.initiator.done == self.initiator.next => {
+            Some(FailingRequest::Unstarted(status))
+                if self.initiator.done == self.initiator.next =>
+            {
                 return self.fail(Fault::Local, Some((self.initiator.next, status)));
             }
-            Some(Failing::Cut(status)) if self.tx.is_all_sent() => {
+            Some(FailingRequest::Cut(status)) if self.tx.is_all_sent() => {
                 return self.fail(Fault::Local, Some((self.initiator.next, status)));
             }
             _ => {}

@@ -7,7 +7,7 @@
 use super::batch::{TxBatch, TxLimit};
 use super::connection::Connection;
 use super::frame::Budget;
-use super::phase::{Failing, Phase};
+use super::phase::{FailingRequest, Phase};
 use super::tx::{RequestPurpose, Source, TransmitProgress};
 use super::work::Operation;
 use crate::memory::Memory;
@@ -68,7 +68,7 @@ impl Connection {
         if self.tx.has_only_requests() && self.initiator.upcoming().is_none() {
             return None;
         }
-        if matches!(self.tx.failing, Some(Failing::Cut(_))) {
+        if matches!(self.tx.failing, Some(FailingRequest::Cut(_))) {
             return None; // `settle` ends the stream when everything is sent
         }
         if self.is_fenced() {

@@ -3,7 +3,7 @@
 use super::batch::{MAX_PARTS, TxBatch};
 use super::connection::Connection;
 use super::frame::{self, Budget, Framing};
-use super::phase::Failing;
+use super::phase::FailingRequest;
 use super::tx::{
     OutboundRequest, QueuedTerminate, RequestHeader, RequestProgress, RequestPurpose,
     TransmitProgress,
@@ -90,7 +90,7 @@ impl Connection {
         }
         let at = self.initiator.next;
         if need == LocalAccess::ReadSink && self.config.limits.ord == 0 {
-            self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest)); // RFC 5040 section 6.1
+            self.tx.failing = Some(FailingRequest::Unstarted(WqeStatus::InvalidRequest)); // RFC 5040 section 6.1
             return None;
         }
         self.tx.spans.clear();
@@ -101,7 +101,7 @@ impl Connection {
             };
             let Ok(span) = span else {
                 self.tx.spans.clear();
-                self.tx.failing = Some(Failing::Unstarted(WqeStatus::LocalAccess));
+                self.tx.failing = Some(FailingRequest::Unstarted(WqeStatus::LocalAccess));
                 return None;
             };
             self.tx.spans.push(span);
@@ -118,7 +118,7 @@ impl Connection {
             Ok(()) => self.initiator.finish_local(),
             // Not LocalAccess: no memory was to be read or written.
             Err(BindError::InvalidState | BindError::Access) => {
-                self.tx.failing = Some(Failing::Unstarted(WqeStatus::InvalidRequest));
+                self.tx.failing = Some(FailingRequest::Unstarted(WqeStatus::InvalidRequest));
             }
         }
         TransmitProgress::Again
@@ -204,9 +204,9 @@ impl Connection {
             }
             Err(Revoked) if current.offset == 0 => {
                 self.tx.current = None;
-                self.tx.failing = Some(Failing::Unstarted(WqeStatus::LocalAccess));
+                self.tx.failing = Some(FailingRequest::Unstarted(WqeStatus::LocalAccess));
             }
-            Err(Revoked) => self.tx.failing = Some(Failing::Cut(WqeStatus::LocalAccess)),
+            Err(Revoked) => self.tx.failing = Some(FailingRequest::Cut(WqeStatus::LocalAccess)),
         }
         TransmitProgress::Again
     }

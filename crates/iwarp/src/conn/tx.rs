@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::phase::Failing;
+use super::phase::FailingRequest;
 use super::terminated::TerminatedHeaders;
 use crate::ddp::{Header, TaggedHeader, UntaggedHeader};
 use crate::memory::Span;
@@ -47,7 +47,7 @@ pub(super) struct Tx {
     /// Octets of the stream made, and taken by the transport.
     pub(super) handed: u64,
     pub(super) sent: u64,
-    pub(super) failing: Option<Failing>,
+    pub(super) failing: Option<FailingRequest>,
     pub(super) terminate: Option<QueuedTerminate>,
     /// Payload is copied, never read in place.
     pub(super) copies: bool,
