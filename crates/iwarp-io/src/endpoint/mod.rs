@@ -23,10 +23,10 @@ mod gather;
 mod mulpdu;
 mod owner;
 mod state;
-pub mod stream_io;
+mod stream_io;
 mod tx_buffers;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::io;
@@ -34,7 +34,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp::{Connection, TerminateCode, mpa, terminate_frame};
+use iwarp::{TerminateCode, mpa, terminate_frame};
 
 pub use iwarp::{
     AtomicOp, Completion, InitiatorWqe, Operation, OwnQueue, Payload, PostError, QueueSizes,
@@ -43,6 +43,7 @@ pub use iwarp::{
 };
 pub use owner::{Owner, Queue, Signals};
 pub use state::Phase;
+pub use stream_io::EARLY;
 
 use crate::driver::Driver;
 use crate::limited;
@@ -124,9 +125,7 @@ pub struct Endpoint<O: Owner> {
 
 impl<O: Owner> std::fmt::Debug for Endpoint<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Endpoint")
-            .field("id", &self.fixed.id)
-            .finish_non_exhaustive()
+        f.debug_struct("Endpoint").finish_non_exhaustive()
     }
 }
 
@@ -138,16 +137,15 @@ impl<O: Owner> Endpoint<O> {
         owner: O,
         state: O::State,
     ) -> Arc<Self> {
-        let connection = Connection::new(options.sizes, options.scope);
+        let state = State::new(options.sizes, options.scope, state);
         Arc::new_cyclic(|this: &Weak<Self>| Self {
             fixed: Fixed {
                 owner,
                 driver,
-                id: options.scope.stream,
                 end_within: options.end_within,
                 timed: this.clone(),
             },
-            state: Turns::new(State::new(connection, state)),
+            state: Turns::new(state),
             this: this.clone(),
         })
     }
@@ -317,6 +315,18 @@ impl<O: Owner> Endpoint<O> {
         state.connection.flush(); // also where there never was a stream
         state.work(Edges::empty());
         state.into_news()
+    }
+
+    /// Makes the endpoint one that never was connected, under another name, so that nothing that was bound for the peer before
+    /// is open to the next one. Receives that have not completed are forgotten. False, and nothing is done, while anything is
+    /// left of a stream, while a [`FlushGuard`] exists, and on an endpoint that is shut.
+    pub fn renew(&self, stream: StreamId) -> bool {
+        let mut state = self.lock();
+        let may = state.is_gone() && state.flush == Flush::Free && state.phase != Phase::Shut;
+        if may {
+            state.renew(stream);
+        }
+        may
     }
 
     // ---- what the client does with it ----
@@ -587,11 +597,7 @@ impl<O: Owner> Timed for Endpoint<O> {
             state.timer = None;
         }
         if state.deadline.is_some_and(|deadline| deadline <= now) {
-            tracing::debug!(
-                stream = ?self.fixed.id,
-                "the peer did not end the connection in time; reset"
-            );
-            state.cut(&self.fixed);
+            state.overdue(&self.fixed);
         }
         state.connection.handle_timeout(now);
         let held = state.io.as_ref().map(StreamIo::stream);

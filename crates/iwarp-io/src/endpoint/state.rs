@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp::{Connection, Event, StreamEnd, StreamId};
+use iwarp::{Connection, Event, QueueSizes, Scope, StreamEnd, StreamId};
 
 use super::gather::Gather;
 use super::owner::{Owner, Signals};
@@ -59,7 +59,6 @@ pub(super) enum Flush {
 pub(super) struct Fixed<O> {
     pub(super) owner: O,
     pub(super) driver: Arc<Driver>,
-    pub(super) id: StreamId,
     /// How long the peer may take to end its direction.
     pub(super) end_within: Option<Duration>,
     /// The endpoint.
@@ -70,6 +69,7 @@ pub(super) struct Fixed<O> {
 pub(super) struct State<O: Owner> {
     pub(super) owner: O::State,
     pub(super) connection: Connection,
+    scope: Scope,
     pub(super) phase: Phase,
     pub(super) io: Option<StreamIo>,
     pub(super) signals: Signals,
@@ -87,10 +87,11 @@ pub(super) struct State<O: Owner> {
 }
 
 impl<O: Owner> State<O> {
-    pub(super) fn new(connection: Connection, owner: O::State) -> Self {
+    pub(super) fn new(sizes: QueueSizes, scope: Scope, owner: O::State) -> Self {
         Self {
             owner,
-            connection,
+            connection: Connection::new(sizes, scope),
+            scope,
             phase: Phase::Idle,
             io: None,
             signals: Signals::empty(),
@@ -102,6 +103,17 @@ impl<O: Owner> State<O> {
             deadline: None,
             timer: None,
         }
+    }
+
+    /// Makes the endpoint one that never was connected, and calls it `stream`. Nothing is left of the stream before.
+    pub(super) fn renew(&mut self, stream: StreamId) {
+        let sizes = *self.connection.sizes();
+        self.scope.stream = stream;
+        self.connection = Connection::new(sizes, self.scope);
+        self.phase = Phase::Idle;
+        self.stall = None;
+        self.gather = Gather::default();
+        self.deadline = None;
     }
 
     /// Something is to be told when the lock has been released.
@@ -181,6 +193,15 @@ impl<O: Owner> State<O> {
         self.io.is_none() && !self.over
     }
 
+    /// The stream did not end in time: it is reset.
+    pub(super) fn overdue(&mut self, fixed: &Fixed<O>) {
+        tracing::debug!(
+            stream = ?self.scope.stream,
+            "the peer did not end the connection in time; reset"
+        );
+        self.cut(fixed);
+    }
+
     /// Ends the stream here and now, by a reset.
     pub(super) fn cut(&mut self, fixed: &Fixed<O>) {
         if let Some(io) = self.io.take() {
@@ -243,11 +264,11 @@ impl<O: Owner> State<O> {
                 self.set_deadline(fixed);
             }
             Event::Fault(fault) => {
-                tracing::debug!(stream = ?fixed.id, ?fault, "the connection failed");
+                tracing::debug!(stream = ?self.scope.stream, ?fault, "the connection failed");
                 self.fail(Signals::FAILED, fixed);
             }
             Event::Terminated(terminate) => {
-                tracing::debug!(stream = ?fixed.id, ?terminate, "the peer terminated the connection");
+                tracing::debug!(stream = ?self.scope.stream, ?terminate, "the peer terminated the connection");
                 self.fail(Signals::FAILED | Signals::TERMINATED, fixed);
             }
             Event::Ended => {}

@@ -51,7 +51,7 @@ const DIRECT_MOST: usize = 512 * 1024;
 const BEHIND: usize = 16 * 1024;
 
 /// What a batch holds at most; so much is worth a call, however many requests it is.
-pub const fn batch_octets(connection: &Connection) -> usize {
+pub(super) const fn batch_octets(connection: &Connection) -> usize {
     if connection.copies() {
         COPIED
     } else {
@@ -73,7 +73,7 @@ fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize
 
 /// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visit {
+pub(super) enum Visit {
     /// Everything was done that can be done without a new edge.
     Finished,
     /// The budget ended it.
@@ -83,7 +83,7 @@ pub enum Visit {
 impl Visit {
     /// Unfinished if one of the two is.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         if self == Self::Unfinished {
             self
         } else {
@@ -94,15 +94,15 @@ impl Visit {
 
 /// What happened on a stream since it was last asked.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Activity {
+pub(super) struct Activity {
     /// Octets received.
-    pub octets: usize,
+    pub(super) octets: usize,
     /// Anything at all was received or sent.
-    pub any: bool,
+    pub(super) any: bool,
 }
 
 /// A stream and what belongs to its use by one connection.
-pub struct StreamIo {
+pub(super) struct StreamIo {
     stream: Stream,
     domains: Vec<(Arc<Domain>, u64)>,
     /// What the domains report: `WRITE` only once the socket has been full.
@@ -126,12 +126,12 @@ pub struct StreamIo {
     write_closed: bool,
     activity: Activity,
     /// Off: what comes in stays in the transport.
-    pub reading: bool,
+    pub(super) reading: bool,
 }
 
 impl StreamIo {
     /// Takes over a stream, which no domain drives yet; with `reading` off, what comes in stays in the transport.
-    pub fn new(stream: Stream, reading: bool, buffers: &Buffers) -> Self {
+    pub(super) fn new(stream: Stream, reading: bool, buffers: &Buffers) -> Self {
         buffers.provide_spare();
         Self {
             mulpdu: Mulpdu::of(&stream),
@@ -155,12 +155,12 @@ impl StreamIo {
     }
 
     /// The stream.
-    pub fn stream(&self) -> &Stream {
+    pub(super) fn stream(&self) -> &Stream {
         &self.stream
     }
 
     /// Has the stream driven from these domains, and from no others. Where that fails, those of before stay.
-    pub fn move_to<'a>(
+    pub(super) fn move_to<'a>(
         &mut self,
         domains: impl Iterator<Item = &'a Arc<Domain>> + Clone,
         source: &Weak<dyn Source>,
@@ -182,12 +182,12 @@ impl StreamIo {
     }
 
     /// Has the set of a domain not report the stream for a while; false when it does not anyway.
-    pub fn leave_set(&self, domain: &Domain) -> bool {
+    pub(super) fn leave_set(&self, domain: &Domain) -> bool {
         self.token_in(domain).is_some() && domain.leave(&self.stream)
     }
 
     /// Takes [`leave_set`](Self::leave_set) back; false when that fails.
-    pub fn rejoin_set(&self, domain: &Domain) -> bool {
+    pub(super) fn rejoin_set(&self, domain: &Domain) -> bool {
         let token = self.token_in(domain);
         token.is_none_or(|token| domain.rejoin(&self.stream, token, self.reported))
     }
@@ -199,17 +199,17 @@ impl StreamIo {
     }
 
     /// Something waits for the socket to take it, or may do so because of a fault plan.
-    pub fn is_sending(&self) -> bool {
+    pub(super) fn is_sending(&self) -> bool {
         self.batch.is_some() || self.stream.is_faulted()
     }
 
     /// What happened since this was asked last.
-    pub fn take_activity(&mut self) -> Activity {
+    pub(super) fn take_activity(&mut self) -> Activity {
         std::mem::take(&mut self.activity)
     }
 
     /// This became possible on the stream.
-    pub fn note(&mut self, edges: Edges) {
+    pub(super) fn note(&mut self, edges: Edges) {
         self.readable |= edges.contains(Edges::READ);
         self.writable |= edges.contains(Edges::WRITE);
         self.hangup |= edges.contains(Edges::HANGUP);
@@ -228,7 +228,7 @@ impl StreamIo {
     }
 
     /// Sends until the engine has nothing more, the socket takes no more, or the budget is spent.
-    pub fn transmit(
+    pub(super) fn transmit(
         &mut self,
         connection: &mut Connection,
         buffers: &Buffers,
@@ -306,7 +306,7 @@ impl StreamIo {
 
     /// Reads and hands to the engine until nothing is there, a Receive is missing, or the budget is spent. Receives that were
     /// not posted to the connection come from `receives`.
-    pub fn receive(
+    pub(super) fn receive(
         &mut self,
         connection: &mut Connection,
         buffers: &Buffers,
@@ -441,7 +441,7 @@ impl StreamIo {
     }
 
     /// Drops what has not begun to leave.
-    pub fn drop_unsent(&mut self, connection: &mut Connection) {
+    pub(super) fn drop_unsent(&mut self, connection: &mut Connection) {
         if let Some(batch) = &mut self.batch {
             batch.keep_cut_only();
             connection.handle_transmitted(batch);
@@ -449,7 +449,7 @@ impl StreamIo {
     }
 
     /// Ends our direction, once everything handed out has left.
-    pub fn close_write(&mut self) {
+    pub(super) fn close_write(&mut self) {
         let unsent = self.batch.as_ref().is_some_and(|batch| !batch.is_empty());
         if !unsent && !self.write_closed && !self.stream.is_backlogged() {
             self.stream.close_write();
@@ -458,7 +458,7 @@ impl StreamIo {
     }
 
     /// Both directions have ended.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.read_ended && self.write_closed
     }
 
@@ -469,12 +469,12 @@ impl StreamIo {
     }
 
     /// Lets go of the stream in good order.
-    pub fn close(mut self) {
+    pub(super) fn close(mut self) {
         self.leave();
     }
 
     /// Ends the stream with a reset.
-    pub fn reset(mut self) {
+    pub(super) fn reset(mut self) {
         self.leave();
         self.stream.reset();
     }

@@ -9,7 +9,6 @@ use iwarp::{Markers, Ready};
 use rdma_buffer::Buffer;
 
 use super::buffers::Buffers;
-use super::stream_io::EARLY;
 use super::*;
 use crate::capture::FlowRole;
 use crate::memory::{Pd, Registration, Rights, Table};
@@ -554,6 +553,42 @@ fn an_endpoint_that_never_was_connected_gives_its_receives_back() {
     drop(news);
     assert_eq!(end.ends(), [(1, false)]);
     assert!(end.signals().is_empty());
+}
+
+#[test]
+fn an_endpoint_of_which_nothing_is_left_can_be_used_again() {
+    let net = Net::simulated();
+    let (active, passive) = net.pair();
+    for round in 0..3 {
+        let first = u64::from(10 * round);
+        for end in [&active, &passive] {
+            assert!(!end.endpoint.renew(StreamId(9)), "it is connected");
+            end.receive(first, 0);
+        }
+        active.send(first + 1, b"as usual").unwrap();
+        net.until("sent", || passive.has_ended(first));
+        drop(active.endpoint.disconnect());
+        let is_told = || passive.signals().contains(Signals::PEER_CLOSED);
+        net.until("the end is told", is_told);
+        drop(passive.endpoint.disconnect());
+        for (end, stream) in [(&active, 100), (&passive, 200)] {
+            net.until("gone", || end.signals().contains(Signals::GONE));
+            let guard = end.endpoint.guard_flush();
+            assert!(!end.endpoint.renew(StreamId(9)), "it is guarded");
+            drop(guard);
+            assert!(end.endpoint.renew(StreamId(stream + round)));
+            end.endpoint.owner().told().signals = Signals::empty();
+            let refused = Err(Refused::Request(PostError::NotConnected));
+            assert_eq!(end.send(9, b"refused."), refused);
+            end.receive(999, 0); // forgotten
+            assert!(end.endpoint.renew(StreamId(stream + 50 + round)));
+        }
+        net.connect(&active, &passive, Start::Awaited);
+        net.until("ready", || passive.signals().contains(Signals::READY));
+    }
+    assert!(!active.has_ended(999) && !passive.has_ended(999));
+    drop(active.endpoint.shut());
+    assert!(!active.endpoint.renew(StreamId(9)), "it is shut");
 }
 
 #[test]

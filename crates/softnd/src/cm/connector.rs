@@ -31,7 +31,7 @@ use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
 use crate::qp::{self, Claim, ConnectionOwner, Drivers, FlushGuard, Qp, Signals};
 use crate::status::{bind_error, fail};
-use iwarp_io::endpoint::stream_io::EARLY;
+use iwarp_io::endpoint::EARLY;
 use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
