@@ -237,7 +237,7 @@ fn amb_015_reads_into_memory_for_local_writing() {
                 (read(&narrow), read(&narrow)),
                 (Status::SUCCESS, Status::SUCCESS)
             );
-            let token = iwarp::STag(narrow.token().0).to_string();
+            let token = iwarp_io::memory::STag(narrow.token().0).to_string();
             let lines = log::lines_with(&["127.0.71.9", &token]);
             assert_eq!(lines.len(), 1, "the line names the memory: {token}");
         } else {

@@ -30,7 +30,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 ];
 
 /// Dependencies beyond [`MAY_DEPEND_ON`] that are on their way out. Lines are deleted and never added: the test says which.
-const FOR_NOW: &[(&str, &str)] = &[("softnd", "iwarp"), ("softnd", "iwarp-mem")];
+const FOR_NOW: &[(&str, &str)] = &[("softnd", "iwarp")];
 
 /// Dependencies beyond [`MAY_DEPEND_ON`] of the tests of a crate.
 const OF_TESTS: &[(&str, &str)] = &[

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
-use iwarp::planted::{Bug, plant};
+use iwarp_io::planted::{Bug, plant};
 
 use super::coverage::Coverage;
 use super::run::run;
