@@ -499,6 +499,7 @@ fn a_command_line_that_makes_no_sense() {
         ),
         (&["inof"], "unrecognized subcommand 'inof'"),
         (&["info", "--bogus\n"], "'--bogus\\n'"),
+        (&["conform"], "see `nd conform --help`"),
         (&["wire-conform"], "see `nd wire-conform --help`"),
         (&["perf", "run"], "see `nd perf run --help`"),
     ] {

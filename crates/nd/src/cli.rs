@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cat::args::Cat;
+use crate::conform::args::Conform;
 use crate::demo::args::{DemoArgs, DemoServerArgs};
 use crate::errors::{Failure, one_line};
 use crate::perf::args::Perf;
@@ -107,6 +108,8 @@ pub(crate) enum Command {
     /// Measures latency, bandwidth and message rate, and compares them with a bare TCP socket
     #[command(subcommand)]
     Perf(Perf),
+    /// Checks whether a provider follows NetworkDirect, by what its clients see
+    Conform(Conform),
     /// Checks whether an iWARP stack or adapter follows the standards, by what it sends
     WireConform(WireConform),
     /// Measures with a program of perftest, such as ib_send_bw, or with itself, on the other side

@@ -9,7 +9,8 @@
 //!   `interrupt`;
 //! - arguments that several commands have, and the providers: `args`, `provider`;
 //! - connections: `session`, `admission`, `mailbox`, `peer`;
-//! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `wire_conform`;
+//! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `conform`,
+//!   `wire_conform`;
 //! - the command line: `cli`.
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod admission;
 mod args;
 mod cat;
 mod cli;
+mod conform;
 mod demo;
 mod errors;
 mod info;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Cat(Cat::Send(args)) => cat::send(args),
         Command::Cat(Cat::Recv(args)) => cat::recv(args),
         Command::Perf(command) => perf::run(command, cli.verbose),
+        Command::Conform(args) => return conform::run(args),
         Command::WireConform(command) => return wire_conform::run(command),
         Command::Perftest(args) => perftest::run(args),
         Command::Rping(args) => rping::run(args, cli.verbose > 0),

@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use netdirect::{Adapter, AdapterId, Error, Provider, Status};
 use softnd::capture::Capture;
@@ -18,21 +19,40 @@ use crate::args::{AdapterArgs, Stack};
 use crate::errors::{Failure, Result};
 
 /// The table. Where no URL says otherwise, the first line serves.
-const SCHEMES: &[Scheme] = &[Scheme {
-    name: "softnd+tcp",
-    example: EXAMPLE,
-    what: "iWARP in software, over the TCP sockets of the system",
-    takes: &[
-        Choice::Capture,
-        Choice::Fault,
-        Choice::NoCrc,
-        Choice::Peer,
-        Choice::Segment,
-        Choice::Markers,
-    ],
-    start: softnd_tcp,
-    open: by_address,
-}];
+const SCHEMES: &[Scheme] = &[
+    Scheme {
+        name: "softnd+tcp",
+        example: EXAMPLE,
+        what: "iWARP in software, over the TCP sockets of the system",
+        takes: &[
+            Choice::Capture,
+            Choice::Fault,
+            Choice::NoCrc,
+            Choice::Peer,
+            Choice::Segment,
+            Choice::Markers,
+        ],
+        place: Place::Machine,
+        start: softnd_tcp,
+        address: by_address,
+    },
+    Scheme {
+        name: "softnd+sim",
+        example: "softnd+sim://seed=7",
+        what: "the same in a simulated network, which ends with the process",
+        takes: &[
+            Choice::Capture,
+            Choice::Fault,
+            Choice::NoCrc,
+            Choice::Peer,
+            Choice::Segment,
+            Choice::Markers,
+        ],
+        place: Place::Simulation,
+        start: softnd_sim,
+        address: first_address,
+    },
+];
 
 /// A URL as it may be typed on any machine.
 pub(crate) const EXAMPLE: &str = "softnd+tcp://127.0.0.1";
@@ -47,9 +67,20 @@ struct Scheme {
     what: &'static str,
     /// The choices that its adapters know. The others are refused where they are made.
     takes: &'static [Choice],
-    start: fn(&AdapterOptions) -> Result<Started>,
-    /// Opens the adapter that has the name.
-    open: fn(&dyn Provider, &str) -> netdirect::Result<Arc<dyn Adapter>>,
+    place: Place,
+    /// Makes the provider, for the name in a URL if there is one.
+    start: fn(&AdapterOptions, Option<&str>) -> Result<Started>,
+    /// An address of the adapter that has the name.
+    address: fn(&dyn Provider, &str) -> netdirect::Result<SocketAddr>,
+}
+
+/// Where the adapters of a scheme are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// They are those of this machine, and are listed without a URL.
+    Machine,
+    /// Each provider has a simulated network of its own, with several adapters.
+    Simulation,
 }
 
 /// What can be chosen about adapters beyond what the traits have words for. Not every provider has a use for each.
@@ -95,6 +126,10 @@ pub(crate) struct AdapterOptions {
     /// Whether a peer that closes on MPA revision 2 is tried again with revision 1. A provider without MPA of its own
     /// never does that, so this is no choice that could be refused.
     pub(crate) revision_1_fallback: bool,
+    /// Whether the provider is to be as narrow as the narrowest adapter. A provider without profiles stays as it is.
+    pub(crate) strict: bool,
+    /// All time limits towards peers. Whoever asks for them looks first whether the scheme has such options.
+    pub(crate) time_limits: Option<Duration>,
 }
 
 impl Default for AdapterOptions {
@@ -107,6 +142,8 @@ impl Default for AdapterOptions {
             segment: None,
             markers: false,
             revision_1_fallback: true,
+            strict: false,
+            time_limits: None,
         }
     }
 }
@@ -168,21 +205,27 @@ impl Debug for Scheme {
 impl Backend {
     /// The provider of the URL, or of no URL in particular. Creates the capture file, if one is wanted.
     pub(crate) fn new(url: Option<&str>, options: &AdapterOptions) -> Result<Self> {
-        let scheme = match url {
-            Some(url) => find(SCHEMES, url)?.0,
-            None => &SCHEMES[0],
+        let (scheme, name) = match url {
+            Some(url) => find(SCHEMES, url).map(|(scheme, name)| (scheme, Some(name)))?,
+            None => (&SCHEMES[0], None),
         };
-        Self::start(scheme, options)
+        Self::start(scheme, name, options)
     }
 
-    /// Every provider that there is.
+    /// Every provider that this machine has.
     pub(crate) fn all(options: &AdapterOptions) -> impl Iterator<Item = Result<Self>> {
-        SCHEMES.iter().map(|scheme| Self::start(scheme, options))
+        let schemes = SCHEMES.iter();
+        let schemes = schemes.filter(|scheme| scheme.place == Place::Machine);
+        schemes.map(|scheme| Self::start(scheme, None, options))
     }
 
-    fn start(scheme: &'static Scheme, options: &AdapterOptions) -> Result<Self> {
+    fn start(
+        scheme: &'static Scheme,
+        name: Option<&str>,
+        options: &AdapterOptions,
+    ) -> Result<Self> {
         check(scheme, options)?;
-        let Started { provider, capture } = (scheme.start)(options)?;
+        let Started { provider, capture } = (scheme.start)(options, name)?;
         Ok(Self {
             scheme,
             provider,
@@ -194,16 +237,44 @@ impl Backend {
         self.provider.as_ref()
     }
 
+    /// The provider, shared.
+    pub(crate) fn shared(&self) -> Arc<dyn Provider> {
+        Arc::clone(&self.provider)
+    }
+
     /// Opens the adapter that the URL names. The URL is the one that led to this provider.
     pub(crate) fn open(&self, url: &str) -> Result<Arc<dyn Adapter>> {
+        let address = self.address(url)?;
+        let id = self.provider.resolve_address(address);
+        let opened = id.and_then(|id| self.provider.open_adapter(id));
+        opened.map_err(|error| self.not_opened(url, &error))
+    }
+
+    /// An address of the adapter that the URL names. The URL is the one that led to this provider.
+    pub(crate) fn address(&self, url: &str) -> Result<SocketAddr> {
         let (_, name) = find(SCHEMES, url)?;
-        (self.scheme.open)(self.provider(), name).map_err(|error| {
-            let advice = format!(
-                "write it as {}, with an adapter that `nd info` shows",
-                self.scheme.example
-            );
-            Failure::nd(format_args!("open {url}"), &error).advise(advice)
-        })
+        let address = (self.scheme.address)(self.provider(), name);
+        address.map_err(|error| self.not_opened(url, &error))
+    }
+
+    /// An address for the other end of connections with the adapter at `address`: in a simulated network that of another
+    /// adapter, else the same one.
+    pub(crate) fn other_end(&self, address: SocketAddr) -> SocketAddr {
+        let others = match self.scheme.place {
+            Place::Machine => Vec::new(),
+            Place::Simulation => self.provider.query_address_list().unwrap_or_default(),
+        };
+        let mut others = others.into_iter().filter(|other| *other != address);
+        others.next().unwrap_or(address)
+    }
+
+    fn not_opened(&self, url: &str, error: &Error) -> Failure {
+        let adapter = match self.scheme.place {
+            Place::Machine => ", with an adapter that `nd info` shows",
+            Place::Simulation => "",
+        };
+        let advice = format!("write it as {}{adapter}", self.scheme.example);
+        Failure::nd(format_args!("open {url}"), error).advise(advice)
     }
 
     /// Opens the adapter that the provider knows by this number; `address` is one of its addresses.
@@ -273,18 +344,29 @@ pub(crate) fn help() -> String {
     text
 }
 
+/// Whether the URL is of a network that only this process has, and that no other adapter reaches.
+pub(crate) fn is_simulated(url: &str) -> Result<bool> {
+    find(SCHEMES, url).map(|(scheme, _)| scheme.place == Place::Simulation)
+}
+
 /// For schemes whose names are addresses: `127.0.0.1`, `::1`, `[::1]`; a port behind it is passed over.
-fn by_address(provider: &dyn Provider, name: &str) -> netdirect::Result<Arc<dyn Adapter>> {
+fn by_address(_: &dyn Provider, name: &str) -> netdirect::Result<SocketAddr> {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let address = match (bare.parse::<IpAddr>(), name.parse::<SocketAddr>()) {
-        (Ok(ip), _) => SocketAddr::new(ip, 0),
-        (_, Ok(address)) => address,
+    match (bare.parse::<IpAddr>(), name.parse::<SocketAddr>()) {
+        (Ok(ip), _) => Ok(SocketAddr::new(ip, 0)),
+        (_, Ok(address)) => Ok(address),
         _ => {
             let what = format!("{name:?} is not an address");
-            return Err(Error::new(Status::INVALID_ADDRESS, what));
+            Err(Error::new(Status::INVALID_ADDRESS, what))
         }
-    };
-    provider.open_adapter(provider.resolve_address(address)?)
+    }
+}
+
+/// For schemes whose names describe a network: its first adapter.
+fn first_address(provider: &dyn Provider, _: &str) -> netdirect::Result<SocketAddr> {
+    let addresses = provider.query_address_list()?;
+    let first = addresses.first().copied();
+    first.ok_or_else(|| Error::new(Status::INVALID_ADDRESS, "the network has no adapter"))
 }
 
 impl Flush for Capture {
@@ -293,7 +375,22 @@ impl Flush for Capture {
     }
 }
 
-fn softnd_tcp(options: &AdapterOptions) -> Result<Started> {
+fn softnd_tcp(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
+    let (chosen, capture) = softnd_options(options)?;
+    Ok(Started {
+        provider: softnd::provider(chosen),
+        capture,
+    })
+}
+
+fn softnd_sim(options: &AdapterOptions, name: Option<&str>) -> Result<Started> {
+    let (chosen, capture) = softnd_options(options)?;
+    let provider = softnd::simulation::provider(name.unwrap_or_default(), chosen);
+    let provider = provider.map_err(|error| Failure::nd("simulate a network", &error))?;
+    Ok(Started { provider, capture })
+}
+
+fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<Box<dyn Flush>>)> {
     let AdapterOptions {
         capture,
         fault,
@@ -302,12 +399,27 @@ fn softnd_tcp(options: &AdapterOptions) -> Result<Started> {
         segment,
         markers,
         revision_1_fallback,
+        strict,
+        time_limits,
     } = options;
     let mut chosen = softnd::Options::default()
         .crc(*crc)
         .peer(peer.map_or(Peer::Any, known_peer))
         .markers(*markers)
         .revision_1_fallback(*revision_1_fallback);
+    if *strict {
+        chosen = chosen.profile(softnd::Profile::Strict);
+    }
+    if let Some(limit) = *time_limits {
+        chosen = chosen.timeouts(|limits| {
+            limits.connect = Some(limit);
+            limits.reply = Some(limit);
+            limits.request = Some(limit);
+            limits.ready = Some(limit);
+            limits.hold_ready = Some(limit);
+            limits.disconnect = Some(limit);
+        });
+    }
     if let Some(segment) = segment {
         chosen = chosen.segment(*segment);
     }
@@ -319,10 +431,7 @@ fn softnd_tcp(options: &AdapterOptions) -> Result<Started> {
     if let Some(capture) = &capture {
         chosen = chosen.capture(capture.clone());
     }
-    Ok(Started {
-        provider: softnd::provider(chosen),
-        capture: capture.map(|capture| Box::new(capture) as _),
-    })
+    Ok((chosen, capture.map(|capture| Box::new(capture) as _)))
 }
 
 /// What is wrong with a fault plan, and below that the place.
@@ -397,6 +506,8 @@ mod tests {
             segment: Some(1448),
             markers: true,
             revision_1_fallback: false,
+            strict: true,
+            time_limits: None,
         };
         assert_eq!(all.made().count(), first.takes.len());
         assert!(check(&first, &all).is_ok());

@@ -175,6 +175,31 @@ pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     simulation.open(address, options)
 }
 
+/// A provider in a new simulated network, which the calling thread moves. `name` is the part of a URL behind the [`SCHEME`]:
+/// `seed=7`, and what else [`Conditions`] have. The network has two adapters: the first has the address that the name asks for,
+/// or 10.0.0.1.
+///
+/// # Errors
+///
+/// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS) for a name of another form.
+pub fn provider(name: &str, options: Options) -> Result<Arc<dyn netdirect::Provider>> {
+    let asked = Asked::parse(name).map_err(|what| {
+        let what = format!("{SCHEME}{name}: {what}");
+        Error::new(Status::INVALID_ADDRESS, what)
+    })?;
+    let first = asked.address.unwrap_or(IpAddr::from([10, 0, 0, 1]));
+    let second = match first {
+        IpAddr::V4(_) => [IpAddr::from([10, 0, 0, 2]), IpAddr::from([10, 0, 0, 3])],
+        IpAddr::V6(_) => [
+            IpAddr::from([0xFD00, 0, 0, 0, 0, 0, 0, 2]),
+            IpAddr::from([0xFD00, 0, 0, 0, 0, 0, 0, 3]),
+        ],
+    };
+    let second = second.into_iter().find(|second| *second != first);
+    let simulation = Simulation::with(asked.seed, asked.conditions);
+    Ok(simulation.provider([first].into_iter().chain(second), options))
+}
+
 /// What a URL asks for.
 #[derive(Debug)]
 struct Asked {
@@ -318,6 +343,25 @@ mod tests {
             let what = Asked::parse(text).unwrap_err();
             assert!(what.contains(named), "{text}: {what}");
         }
+    }
+
+    #[test]
+    fn a_provider_by_url_has_a_network_with_two_adapters() {
+        let addresses = |name| {
+            let provider = provider(name, Options::default()).unwrap();
+            let addresses = provider.query_address_list().unwrap();
+            addresses
+                .iter()
+                .map(|address| address.ip().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(addresses("seed=1"), ["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(
+            addresses("seed=1,address=10.0.0.2"),
+            ["10.0.0.2", "10.0.0.3"]
+        );
+        assert_eq!(addresses("seed=1,address=::9"), ["::9", "fd00::2"]);
+        assert!(provider("seven", Options::default()).is_err());
     }
 
     #[test]

@@ -20,7 +20,12 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("conform-report", &[]),
     // An encoder of its own: a mistake of the engine cannot hide in both ends.
     ("iwarp-conform", &["conform-report"]),
-    ("nd", &["iwarp-conform", "netdirect", "softnd"]),
+    // A client of any provider.
+    ("netdirect-conform", &["conform-report", "netdirect"]),
+    (
+        "nd",
+        &["iwarp-conform", "netdirect", "netdirect-conform", "softnd"],
+    ),
     ("softnd-tests", &["iwarp-conform", "netdirect", "softnd"]),
     (
         "softnd-benches",
@@ -36,6 +41,8 @@ const FOR_NOW: &[(&str, &str)] = &[("softnd", "iwarp")];
 const OF_TESTS: &[(&str, &str)] = &[
     // The Memory of the engine's tests is copied to and from.
     ("rdma-buffer", "iwarp"),
+    // The suite is checked with a provider, whole and broken.
+    ("netdirect-conform", "softnd"),
 ];
 
 /// One dependency of one package of the workspace.

@@ -1,0 +1,258 @@
+//! `nd conform`: the conformance suite for providers of NetworkDirect, against any provider.
+
+pub(crate) mod args;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use netdirect_conform::{
+    Deviations, End, Ends, Entry, Limits, Profile, Run, Selection, Step, Stop, Target, Wants,
+    deviations, report,
+};
+
+use self::args::{Conform, Format};
+use crate::errors::{Failure, Result};
+use crate::output;
+use crate::provider::{self, AdapterOptions, Backend};
+
+/// Exit status when nothing could be checked: wrong usage, or adapters that cannot be opened.
+const NOTHING_CHECKED: u8 = 2;
+
+/// Runs the suite: 0 when all passed or was known, 1 on failures, 2 when nothing could be checked.
+pub(crate) fn run(args: &Conform) -> ExitCode {
+    match check(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) if failure.is_unread() => failure.report(),
+        Err(failure) => {
+            let _ = failure.report();
+            ExitCode::from(NOTHING_CHECKED)
+        }
+    }
+}
+
+/// Whether everything passed or was known.
+fn check(args: &Conform) -> Result<bool> {
+    let selection = select(args)?;
+    if args.list {
+        list(args, &selection)?;
+        return Ok(true);
+    }
+    let target = target(args)?;
+    let mut shown = Shown::new(args, &selection);
+    let found = netdirect_conform::run(&target, &selection, |entry| shown.entry(entry));
+    let found = found.map_err(|why| {
+        Failure::new(
+            format!("cannot check {}: {why}", target.name()),
+            "check the URL, and with `nd info` that there is such an adapter",
+        )
+    })?;
+    shown.end(args, &found)?;
+    Ok(found.succeeded())
+}
+
+/// What is seen while the suite runs: the checks where the report is not on standard output, and a bar on standard error.
+struct Shown {
+    lines: bool,
+    paint: report::Paint,
+    section: Option<&'static str>,
+    bar: ProgressBar,
+    broken: Option<Failure>,
+}
+
+impl Shown {
+    fn new(args: &Conform, selection: &Selection) -> Self {
+        let checks = netdirect_conform::checks().filter(|check| selection.takes(check));
+        let bar = ProgressBar::new(checks.count() as u64);
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        bar.tick();
+        Self {
+            lines: args.format == Format::Text || args.output.is_some(),
+            paint: if output::colours_wanted() {
+                report::Paint::on()
+            } else {
+                report::Paint::off()
+            },
+            section: None,
+            bar,
+            broken: None,
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        if self.lines && self.broken.is_none() {
+            let mut text = String::new();
+            if self.section.replace(entry.check.section) != Some(entry.check.section) {
+                text.push_str(&report::header(entry.check.section, self.paint));
+            }
+            text.push_str(&report::line(entry, self.paint));
+            self.broken = self.bar.suspend(|| write(&text)).err();
+        }
+        self.bar.set_message(entry.check.name);
+        self.bar.inc(1);
+    }
+
+    fn end(self, args: &Conform, found: &Run) -> Result<()> {
+        self.bar.finish_and_clear();
+        if let Some(failure) = self.broken {
+            return Err(failure);
+        }
+        if self.lines {
+            write(&report::end(found, self.paint))?;
+        }
+        match &args.output {
+            Some(path) => save(path, &form(args.format, found)),
+            None if args.format == Format::Text => Ok(()),
+            None => write(&form(args.format, found)),
+        }
+    }
+}
+
+fn form(format: Format, found: &Run) -> String {
+    match format {
+        Format::Text => report::text(found, report::Paint::off()),
+        Format::Json => report::json(found),
+        Format::Junit => report::junit(found),
+        Format::Html => report::html(found),
+        Format::Markdown => report::markdown(found),
+    }
+}
+
+fn write(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::stdout(&error))
+}
+
+fn save(path: &Path, text: &str) -> Result<()> {
+    let doing = format!("write the report {}", path.display());
+    fs::write(path, text).map_err(|error| Failure::io(doing, &error))
+}
+
+fn list(args: &Conform, selection: &Selection) -> Result<()> {
+    let checks = netdirect_conform::checks().filter(|check| selection.takes(check));
+    let text = match args.format {
+        Format::Markdown => report::page(checks),
+        Format::Text => report::list(checks),
+        Format::Json | Format::Junit | Format::Html => {
+            return Err(Failure::new(
+                "a list is written as text or markdown",
+                "use --format text or --format markdown with --list",
+            ));
+        }
+    };
+    match &args.output {
+        Some(path) => save(path, &text),
+        None => write(&text),
+    }
+}
+
+fn select(args: &Conform) -> Result<Selection> {
+    for text in &args.only {
+        let is_meant = |check: &netdirect_conform::Check| check.about().is_meant_by(text);
+        if !netdirect_conform::checks().any(is_meant) {
+            return Err(Failure::new(
+                format!("no check has the name '{text}' or begins with it"),
+                "see `nd conform --list`",
+            ));
+        }
+    }
+    Ok(Selection {
+        only: args.only.clone(),
+        profile: profile(args.profile),
+        one_adapter: args.one_adapter,
+        deviations: args
+            .deviations
+            .as_deref()
+            .map_or_else(|| Ok(Deviations::default()), known)?,
+        jobs: args.jobs.get(),
+        limits: Limits::default().scaled(args.time_scale),
+    })
+}
+
+fn profile(chosen: args::Profile) -> Profile {
+    match chosen {
+        args::Profile::Default => Profile::Default,
+        args::Profile::Strict => Profile::Strict,
+    }
+}
+
+fn known(path: &Path) -> Result<Deviations> {
+    let doing = || format!("read the deviations {}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| Failure::io(doing(), &error))?;
+    deviations(&text).map_err(|why| {
+        Failure::new(
+            format!(
+                "the deviations {} are not well-formed: {why}",
+                path.display()
+            ),
+            "each entry needs a check or a row, a reason and a source",
+        )
+    })
+}
+
+/// The adapters are opened anew for each check. They are opened here once, so that a wrong URL is told as everywhere.
+fn target(args: &Conform) -> Result<Target> {
+    let url = args.url.clone().unwrap_or_default();
+    let peer = args.peer.clone();
+    if let Some(peer) = &peer {
+        for url in [&url, peer] {
+            if provider::is_simulated(url)? {
+                return Err(Failure::new(
+                    format!("{url} has a network of its own, which no other adapter reaches"),
+                    "leave out --peer",
+                ));
+            }
+        }
+    }
+    let wants = Wants {
+        profile: profile(args.profile),
+        time_limits: None,
+    };
+    let _ = ends(&url, peer.as_deref(), &wants)?;
+    let own = peer.clone();
+    Ok(Target::new(
+        url.clone(),
+        peer,
+        move |wants: &Wants| -> Step<Ends> {
+            let ends = ends(&url, own.as_deref(), wants);
+            ends.map_err(|failure| Stop::Broken(failure.to_string()))
+        },
+    ))
+}
+
+/// The adapters of a check.
+fn ends(url: &str, peer: Option<&str>, wants: &Wants) -> Result<Ends> {
+    let options = AdapterOptions {
+        strict: wants.profile == Profile::Strict,
+        time_limits: wants.time_limits,
+        ..AdapterOptions::default()
+    };
+    let backend = Backend::new(Some(url), &options)?;
+    let address = backend.address(url)?;
+    let far = match peer {
+        None => End {
+            provider: backend.shared(),
+            address: backend.other_end(address),
+        },
+        Some(peer) => {
+            let backend = Backend::new(Some(peer), &options)?;
+            End {
+                address: backend.address(peer)?,
+                provider: backend.shared(),
+            }
+        }
+    };
+    let near = End {
+        provider: backend.shared(),
+        address,
+    };
+    Ok(Ends { near, far })
+}

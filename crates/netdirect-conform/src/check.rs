@@ -1,0 +1,136 @@
+//! What a check is.
+
+use std::time::Duration;
+
+use conform_report::{About, Level, Verdict};
+
+use crate::bench::Bench;
+use crate::need::Need;
+
+/// The interfaces of ND2, in the order in which their checks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Interface {
+    /// `IND2Provider`.
+    Provider,
+    /// `IND2Adapter` and `ND2_ADAPTER_INFO`.
+    Adapter,
+    /// `IND2Overlapped`, and what all objects have in common.
+    Overlapped,
+    /// `IND2MemoryRegion`.
+    MemoryRegion,
+    /// `IND2MemoryWindow`.
+    MemoryWindow,
+    /// `IND2CompletionQueue`.
+    CompletionQueue,
+    /// `IND2QueuePair`, `ND2_SGE` and `ND2_RESULT`.
+    QueuePair,
+    /// `IND2SharedReceiveQueue`.
+    SharedReceiveQueue,
+    /// `IND2Connector`.
+    Connector,
+    /// `IND2Listener`.
+    Listener,
+    /// What ND2 means over iWARP.
+    Iwarp,
+    /// What programs that exist expect of every provider.
+    Clients,
+}
+
+impl Interface {
+    /// The heading of the interface.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Provider => "Provider",
+            Self::Adapter => "Adapter",
+            Self::Overlapped => "Overlapped requests",
+            Self::MemoryRegion => "Memory regions",
+            Self::MemoryWindow => "Memory windows",
+            Self::CompletionQueue => "Completion queues",
+            Self::QueuePair => "Queue pairs",
+            Self::SharedReceiveQueue => "Shared receive queues",
+            Self::Connector => "Connectors",
+            Self::Listener => "Listeners",
+            Self::Iwarp => "ND2 over iWARP",
+            Self::Clients => "What clients expect",
+        }
+    }
+}
+
+/// One check: one question, answered on objects of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// The row that the check proves, a dot, and what about it: `MR-012.one-octet`.
+    pub name: &'static str,
+    /// Further rows that it proves.
+    pub also: &'static [&'static str],
+    /// Where it belongs.
+    pub interface: Interface,
+    /// What the check does, in one sentence.
+    pub title: &'static str,
+    /// What has to be there.
+    pub needs: &'static [Need],
+    /// The time limits that the provider is to have towards peers, if the check waits for one.
+    pub time_limits: Option<Duration>,
+    /// Makes the check.
+    pub run: fn(&Bench) -> Verdict,
+}
+
+impl Check {
+    /// The check in the words of reports.
+    pub fn about(&self) -> About {
+        About {
+            name: self.name,
+            also: self.also,
+            section: self.interface.title(),
+            level: Level::Must,
+            title: self.title,
+        }
+    }
+
+    /// The row in the name.
+    pub fn row(&self) -> &'static str {
+        self.about().row()
+    }
+
+    /// All rows of the check.
+    pub fn rows(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.about().rows()
+    }
+
+    /// Further rows that the check proves.
+    pub(crate) const fn also(mut self, rows: &'static [&'static str]) -> Self {
+        self.also = rows;
+        self
+    }
+
+    /// What has to be there.
+    pub(crate) const fn needs(mut self, needs: &'static [Need]) -> Self {
+        self.needs = needs;
+        self
+    }
+
+    /// The provider is to have these time limits towards peers.
+    #[allow(dead_code, reason = "for checks of time limits")]
+    pub(crate) const fn time_limits(mut self, limits: Duration) -> Self {
+        self.time_limits = Some(limits);
+        self
+    }
+}
+
+/// A check without needs.
+pub(crate) const fn check(
+    interface: Interface,
+    name: &'static str,
+    title: &'static str,
+    run: fn(&Bench) -> Verdict,
+) -> Check {
+    Check {
+        name,
+        also: &[],
+        interface,
+        title,
+        needs: &[],
+        time_limits: None,
+        run,
+    }
+}

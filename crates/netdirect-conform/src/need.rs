@@ -1,0 +1,82 @@
+//! What checks need, and what they expect.
+
+use std::fmt;
+
+/// How much a provider lets its clients get away with. Some expectations differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Runs every client known.
+    #[default]
+    Default,
+    /// As narrow as the narrowest adapter.
+    Strict,
+}
+
+impl Profile {
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Strict => "strict",
+        }
+    }
+}
+
+/// What a check needs. A provider that lacks it is not checked, and the report says what it lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The near adapter has memory windows.
+    Windows,
+    /// The far adapter has memory windows.
+    FarWindows,
+    /// The near adapter can tell which results are solicited.
+    Solicited,
+    /// The near adapter has shared receive queues.
+    SharedReceiveQueues,
+    /// The near adapter has none.
+    NoSharedReceiveQueues,
+    /// The near adapter can resize completion queues.
+    Resize,
+    /// The near adapter cannot.
+    NoResize,
+    /// The near adapter takes inline data.
+    Inline,
+    /// The near adapter can connect to the far one: they are different adapters, or connections to the own address work.
+    Connections,
+    /// Faults can be injected into the near adapter.
+    Faults,
+    /// Both ends are adapters of one provider, opened twice.
+    TwoOfOneProvider,
+    /// The two ends were opened separately.
+    TwoAdapters,
+    /// The run uses the default profile.
+    DefaultProfile,
+    /// The run uses the strict profile.
+    StrictProfile,
+}
+
+impl fmt::Display for Need {
+    /// What is missing, in words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Windows => "the adapter lacks the capability MEMORY_WINDOWS",
+            Self::FarWindows => "the far adapter lacks the capability MEMORY_WINDOWS",
+            Self::Solicited => "the adapter lacks the capability SOLICITED_EVENTS",
+            Self::SharedReceiveQueues => {
+                "the adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)"
+            }
+            Self::NoSharedReceiveQueues => "the adapter has shared receive queues",
+            Self::Resize => "the adapter lacks the flag CQ_RESIZE_SUPPORTED",
+            Self::NoResize => "the adapter has the flag CQ_RESIZE_SUPPORTED",
+            Self::Inline => "the adapter takes no inline data (MaxInlineDataSize is 0)",
+            Self::Connections => {
+                "the adapter lacks the flag LOOPBACK_CONNECTIONS_SUPPORTED, and both ends are this adapter"
+            }
+            Self::Faults => "the provider lacks fault injection (AdapterExtensions::inject)",
+            Self::TwoOfOneProvider => "the two ends belong to different providers",
+            Self::TwoAdapters => "one adapter is used for both ends",
+            Self::DefaultProfile => "the run is not of the default profile",
+            Self::StrictProfile => "the run is not of the strict profile",
+        })
+    }
+}

@@ -1,0 +1,349 @@
+//! Makes the checks, each in a thread of its own.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use conform_report::{
+    About, Deviations, Entry, Failure, Known, Outcome, Stop, Suite, Verdict, fail,
+};
+use netdirect::Capabilities;
+use serde_json::{Map, Value, json as value};
+
+use crate::bench::Bench;
+use crate::check::Check;
+use crate::checks;
+use crate::limits::Limits;
+use crate::need::Profile;
+use crate::rows;
+use crate::steps::Steps;
+use crate::target::{Target, Wants};
+
+/// What to run, and how to judge it.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Families, rows, names, or beginnings of the latter two; empty for all.
+    pub only: Vec<String>,
+    /// The profile, which some expectations depend on.
+    pub profile: Profile,
+    /// One adapter is used for both ends.
+    pub one_adapter: bool,
+    /// What is known of the provider.
+    pub deviations: Deviations,
+    /// How many checks run at the same time.
+    pub jobs: usize,
+    /// How long to wait.
+    pub limits: Limits,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self {
+            only: Vec::new(),
+            profile: Profile::default(),
+            one_adapter: false,
+            deviations: Deviations::default(),
+            jobs: 1,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Selection {
+    /// Whether a check is to be run.
+    pub fn takes(&self, check: &Check) -> bool {
+        let about = check.about();
+        self.only.is_empty() || self.only.iter().any(|text| about.is_meant_by(text))
+    }
+
+    fn wants(&self, check: Option<&Check>) -> Wants {
+        Wants {
+            profile: self.profile,
+            time_limits: check.and_then(|check| check.time_limits),
+        }
+    }
+}
+
+/// Reads known deviations of a provider. A deviation may have the condition `profile`.
+///
+/// # Errors
+///
+/// What is wrong with the text: syntax, unknown keys, checks that do not exist.
+pub fn deviations(text: &str) -> Result<Deviations, String> {
+    let checks: Vec<About> = checks::all().map(Check::about).collect();
+    let names = [Profile::Default.name(), Profile::Strict.name()];
+    let known = Known {
+        checks: &checks,
+        conditions: &[("profile", &names)],
+    };
+    Deviations::parse(text, known)
+}
+
+/// What is known of the target of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The name of the near provider.
+    pub provider: String,
+    /// The far provider if it is another one: as the run was told to open it.
+    pub peer: Option<String>,
+    /// One adapter was used for both ends.
+    pub one_adapter: bool,
+    /// The profile of the run.
+    pub profile: Profile,
+    /// The capabilities of the near adapter, by their names.
+    pub capabilities: Vec<String>,
+    /// Remarks for the report.
+    pub notes: Vec<String>,
+}
+
+/// What a whole run found.
+pub type Run = conform_report::Run<Facts>;
+
+impl Suite for Facts {
+    const TITLE: &'static str = "NetworkDirect conformance of";
+    const TRACE: &'static str = "steps";
+    const REMARK: &'static str = "detail";
+    const REMARK_ALWAYS: bool = true;
+    const MENDED: &'static str = "pass";
+
+    fn head(&self, target: &str, object: &mut Map<String, Value>) {
+        let facts = value!({
+            "name": self.provider,
+            "capabilities": self.capabilities,
+            "notes": self.notes,
+        });
+        for (key, value) in [
+            ("provider", value!(target)),
+            ("peer", value!(self.peer)),
+            ("one_adapter", value!(self.one_adapter)),
+            ("profile", value!(self.profile.name())),
+            ("facts", facts),
+        ] {
+            object.insert(key.to_owned(), value);
+        }
+    }
+
+    fn preface(&self) -> String {
+        let ends = match (&self.peer, self.one_adapter) {
+            (Some(peer), _) => format!("the peer was {peer}"),
+            (None, true) => "one adapter was used for both ends".to_owned(),
+            (None, false) => "both ends were adapters of this provider".to_owned(),
+        };
+        format!("Profile {}; {ends}.", self.profile.name())
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn rule(&self, row: &str) -> Option<String> {
+        rows::find(row).map(|row| row.text.clone())
+    }
+}
+
+/// Runs what is selected. `progress` hears of each entry, in the order of the checks.
+///
+/// # Errors
+///
+/// When the adapters cannot be opened at all: what the trouble is.
+pub fn run(
+    target: &Target,
+    selection: &Selection,
+    progress: impl FnMut(&Entry),
+) -> Result<Run, String> {
+    run_these(checks::all(), target, selection, progress)
+}
+
+/// Runs what is selected of these checks, which need not be those of the suite.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_these(
+    checks: impl Iterator<Item = &'static Check>,
+    target: &Target,
+    selection: &Selection,
+    mut progress: impl FnMut(&Entry),
+) -> Result<Run, String> {
+    let facts = discover(target, selection)?;
+    let checks: Vec<&'static Check> = checks.filter(|check| selection.takes(check)).collect();
+    let mut entries = Vec::with_capacity(checks.len());
+    let next = AtomicUsize::new(0);
+    let (sender, made) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..selection.jobs.clamp(1, checks.len().max(1)) {
+            let (sender, next, checks) = (sender.clone(), &next, &checks);
+            scope.spawn(move || {
+                while let Some(check) = checks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let entry = one(target, check, selection);
+                    // The receiver lives as long as this scope.
+                    let _ = sender.send(entry);
+                }
+            });
+        }
+        drop(sender);
+        let mut early: BTreeMap<&'static str, Entry> = BTreeMap::new();
+        for entry in made {
+            early.insert(entry.check.name, entry);
+            while let Some(check) = checks.get(entries.len())
+                && let Some(entry) = early.remove(check.name)
+            {
+                progress(&entry);
+                entries.push(entry);
+            }
+        }
+    });
+    Ok(Run {
+        target: target.name().to_owned(),
+        facts,
+        strict: false,
+        entries,
+        lost: None,
+    })
+}
+
+/// Opens the adapters for once, to see what they are.
+fn discover(target: &Target, selection: &Selection) -> Result<Facts, String> {
+    let (target, selection) = (target.clone(), selection.clone());
+    let limit = selection.limits.check;
+    let within = within(limit, "the adapters", move || {
+        let Selection {
+            one_adapter,
+            limits,
+            ..
+        } = selection;
+        let wants = selection.wants(None);
+        let bench = Bench::open(&target, &wants, one_adapter, limits, &Steps::default());
+        let bench = bench.map_err(|stop| match stop {
+            Stop::Fail { expected, seen } => format!("expected {expected}, saw {seen}"),
+            Stop::Skip(why) | Stop::Broken(why) => why,
+        })?;
+        let capabilities = bench.near.adapter.capabilities();
+        Ok(Facts {
+            provider: bench.near.provider.name().to_owned(),
+            peer: target.peer().map(str::to_owned),
+            one_adapter,
+            profile: selection.profile,
+            capabilities: names(capabilities),
+            notes: Vec::new(),
+        })
+    });
+    within.unwrap_or_else(|late| Err(late.words("opening the adapters")))
+}
+
+fn names(capabilities: Capabilities) -> Vec<String> {
+    capabilities
+        .iter_names()
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+/// Makes one check.
+fn one(target: &Target, check: &'static Check, selection: &Selection) -> Entry {
+    let about = check.about();
+    let conditions = [("profile", selection.profile.name())];
+    let known = selection.deviations.about(&about, &conditions);
+    let named = selection.only.iter().any(|text| text == check.name);
+    if let Some(fatal) = known.filter(|known| known.fatal && !named) {
+        let reason = fatal.words();
+        let name = check.name;
+        return Entry {
+            check: about,
+            outcome: Outcome::Skip(format!(
+                "the provider would not survive it: {reason}; --only {name} makes it"
+            )),
+            took: Duration::ZERO,
+        };
+    }
+    let steps = Steps::default();
+    let began = Instant::now();
+    let verdict = make(target, check, selection, &steps);
+    let took = began.elapsed();
+    let outcome = Outcome::judge(verdict, known, |stop| {
+        Failure::of(stop, "an adapter to make the check on", steps.trace())
+    });
+    Entry {
+        check: about,
+        outcome,
+        took,
+    }
+}
+
+fn make(target: &Target, check: &'static Check, selection: &Selection, steps: &Steps) -> Verdict {
+    let wants = selection.wants(Some(check));
+    let (one_adapter, limits) = (selection.one_adapter, selection.limits);
+    let (target, own) = (target.clone(), steps.clone());
+    let within = within(limits.check, check.name, move || {
+        let bench = Bench::open(&target, &wants, one_adapter, limits, &own)?;
+        if let Some(need) = bench.lacks(check.needs) {
+            return Err(Stop::Skip(need.to_string()));
+        }
+        let verdict = (check.run)(&bench);
+        if verdict.is_ok() {
+            own.begin("release all objects");
+        }
+        drop(bench);
+        verdict
+    });
+    within.unwrap_or_else(|late| Err(fail("an end of the check", late.words(&steps.current()))))
+}
+
+/// Why a thread has not returned.
+#[derive(Debug)]
+enum Late {
+    Panic(String),
+    Hang(Duration),
+    Thread(String),
+}
+
+impl Late {
+    fn words(&self, step: &str) -> String {
+        match self {
+            Self::Panic(what) => format!("a panic in the step \"{step}\": {what}"),
+            Self::Hang(limit) => format!(
+                "a hang in the step \"{step}\": the call has not returned within {} s",
+                limit.as_secs_f64()
+            ),
+            Self::Thread(why) => format!("no thread could be started: {why}"),
+        }
+    }
+}
+
+/// Does something in a thread of its own. A thread that does not return in time is left behind.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Late> {
+    let (sender, done) = mpsc::sync_channel(1);
+    let work = move || {
+        let result = catch_unwind(AssertUnwindSafe(work));
+        // Nobody listens any more when the time has run out.
+        let _ = sender.send(result);
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    let thread = thread.map_err(|error| Late::Thread(error.to_string()))?;
+    match done.recv_timeout(limit) {
+        Ok(result) => {
+            let _ = thread.join();
+            result.map_err(|panic| Late::Panic(message(&*panic)))
+        }
+        Err(RecvTimeoutError::Timeout) => Err(Late::Hang(limit)),
+        Err(RecvTimeoutError::Disconnected) => Err(Late::Panic("without a message".to_owned())),
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "without a message".to_owned()
+    }
+}

@@ -1,0 +1,107 @@
+//! What is checked: how the adapters of a check are opened.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conform_report::Step;
+use netdirect::Provider;
+
+use crate::need::Profile;
+
+/// One end: a provider, and the address of one of its adapters.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// The provider.
+    pub provider: Arc<dyn Provider>,
+    /// An address of the adapter; the port does not matter.
+    pub address: SocketAddr,
+}
+
+/// Both ends of a check.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    /// The end that is checked.
+    pub near: End,
+    /// The other end: the peer of the near one.
+    pub far: End,
+}
+
+/// What a check asks of the provider that it is made with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// The profile of the run, for providers that have profiles.
+    pub profile: Profile,
+    /// Time limits towards peers, for providers whose limits are options. Without, the provider's own are used.
+    pub time_limits: Option<Duration>,
+}
+
+type Open = dyn Fn(&Wants) -> Step<Ends> + Send + Sync;
+
+/// What is checked.
+#[derive(Clone)]
+pub struct Target {
+    name: String,
+    peer: Option<String>,
+    open: Arc<Open>,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("name", &self.name)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    /// A target that is called `name` in reports. `open` makes the providers, once for each check and in the thread of the
+    /// check. `peer` is the name of the far provider if it is another one.
+    pub fn new(
+        name: impl Into<String>,
+        peer: Option<String>,
+        open: impl Fn(&Wants) -> Step<Ends> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            peer,
+            open: Arc::new(open),
+        }
+    }
+
+    /// The adapter of one provider that has this address, which all checks share. The provider keeps its own profile and time
+    /// limits.
+    pub fn of(provider: &Arc<dyn Provider>, address: SocketAddr) -> Self {
+        let end = End {
+            provider: Arc::clone(provider),
+            address,
+        };
+        Self::new(provider.name(), None, move |_| {
+            Ok(Ends {
+                near: end.clone(),
+                far: end.clone(),
+            })
+        })
+    }
+
+    /// The name in reports.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of the far provider, if it is another one.
+    pub fn peer(&self) -> Option<&str> {
+        self.peer.as_deref()
+    }
+
+    /// Makes the providers.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop::Broken`](conform_report::Stop::Broken) if they cannot be made, and a skip if they cannot be made as wanted.
+    pub fn open(&self, wants: &Wants) -> Step<Ends> {
+        (self.open)(wants)
+    }
+}

@@ -1,0 +1,185 @@
+//! `nd conform` as a program: exit statuses, reports, and that softnd passes over TCP and in a simulated network.
+
+use std::fs;
+
+use serde_json::Value;
+use softnd_tests::{args, nd, tool};
+
+/// Runs the suite, which has to pass, and returns the words of the outcomes with their numbers.
+fn passes(url: &str, more: &[&str]) -> Vec<Value> {
+    let line = ["conform", url, "--format", "json", "--jobs", "4"];
+    let found = nd::run(line.iter().chain(more));
+    let report: Value = serde_json::from_str(&found.stdout).unwrap_or_else(|_| panic!("{found:?}"));
+    let checks = report["checks"].as_array().unwrap().clone();
+    let wrong: Vec<_> = checks
+        .iter()
+        .filter(|check| check["outcome"] != "pass" && check["outcome"] != "skip")
+        .map(|check| format!("{check:#}"))
+        .collect();
+    assert_eq!(found.status.code(), Some(0), "{}", wrong.join("\n"));
+    assert_eq!(report["provider"], url);
+    let passed = checks
+        .iter()
+        .filter(|check| check["outcome"] == "pass")
+        .count();
+    assert!(passed >= 40, "{passed} of {}", checks.len());
+    checks
+}
+
+#[test]
+fn softnd_conforms_over_tcp() {
+    passes("softnd+tcp://127.0.0.1", &[]);
+}
+
+#[test]
+fn softnd_conforms_over_ipv6() {
+    if tool::has_ipv6() {
+        passes("softnd+tcp://[::1]", &[]);
+    }
+}
+
+#[test]
+fn softnd_conforms_with_one_adapter_for_both_ends() {
+    passes("softnd+tcp://127.0.0.1", &["--one-adapter"]);
+}
+
+#[test]
+fn softnd_conforms_with_itself_as_the_other_provider() {
+    passes(
+        "softnd+tcp://127.0.0.1",
+        &["--peer", "softnd+tcp://127.0.0.2"],
+    );
+}
+
+#[test]
+fn softnd_conforms_in_the_strict_profile() {
+    passes("softnd+tcp://127.0.0.1", &["--profile", "strict"]);
+}
+
+#[test]
+fn softnd_conforms_in_simulated_networks() {
+    for seed in 1..=4 {
+        let url = format!("softnd+sim://seed={seed}");
+        let checks = passes(&url, &[]);
+        assert_eq!(checks.len(), passes(&url, &["--profile", "strict"]).len());
+    }
+    passes("softnd+sim://seed=5", &["--one-adapter"]);
+}
+
+#[test]
+fn every_form_has_its_report_and_a_file_takes_it() {
+    let only = [
+        "conform",
+        "softnd+sim://seed=7",
+        "--only",
+        "ADPT-020,ADPT-023",
+    ];
+    for (format, mark) in [
+        ("text", "2 checks: 2 passed"),
+        ("json", "\"outcome\": \"pass\""),
+        ("junit", "<testsuites "),
+        ("html", "<!DOCTYPE html>"),
+        ("markdown", "| pass | `ADPT-020.depths` |"),
+    ] {
+        let found = nd::run(only.iter().chain(&["--format", format]));
+        assert_eq!(found.status.code(), Some(0), "{found:?}");
+        assert!(found.stdout.contains(mark), "{found:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.html");
+    let found = nd::run(args![
+        "conform",
+        "softnd+sim://seed=7",
+        "--only",
+        "ADPT-020",
+        "--format",
+        "html",
+        "--output",
+        &file
+    ]);
+    assert!(
+        found.stdout.contains("pass    ADPT-020.depths"),
+        "{found:?}"
+    );
+    let page = fs::read_to_string(&file).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
+    assert!(page.contains("<details id=\"ADPT-020\">"), "{page}");
+}
+
+#[test]
+fn known_deviations_are_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("known.toml");
+    let line = args![
+        "conform",
+        "softnd+sim://seed=7",
+        "--only",
+        "ADPT-020",
+        "--known",
+        &file
+    ];
+    let one =
+        "[[deviation]]\ncheck = 'ADPT-020'\nreason = 'takes its time'\nsource = 'this test'\n";
+    fs::write(&file, one).unwrap();
+    let known = nd::run(&line);
+    assert_eq!(known.status.code(), Some(0), "{known:?}");
+    assert!(
+        known.stdout.contains("takes its time (this test)"),
+        "{known:?}"
+    );
+    fs::write(&file, one.replace("ADPT-020", "ADPT-999")).unwrap();
+    let wrong = nd::run(&line);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("ADPT-999"), "{wrong:?}");
+}
+
+#[test]
+fn what_cannot_be_checked_is_status_2_and_one_line() {
+    for (arguments, hint) in [
+        (
+            &["conform", "softnd+tcp://nonsense"][..],
+            "is not an address",
+        ),
+        (&["conform", "softnd+tcp://192.0.2.1"], "192.0.2.1"),
+        (&["conform", "softnd+sim://seven"], "seed=7"),
+        (&["conform", "verbs://x"], "no provider serves"),
+        (
+            &[
+                "conform",
+                "softnd+sim://seed=1",
+                "--peer",
+                "softnd+sim://seed=2",
+            ],
+            "--peer",
+        ),
+        (
+            &["conform", "softnd+sim://seed=1", "--only", "XYZ-1"],
+            "XYZ-1",
+        ),
+        (
+            &[
+                "conform",
+                "softnd+sim://seed=1",
+                "--deviations",
+                "no/such/file",
+            ],
+            "no/such/file",
+        ),
+        (&["conform", "--list", "--format", "html"], "--list"),
+    ] {
+        let found = nd::run(arguments);
+        assert_eq!(found.status.code(), Some(2), "{found:?}");
+        assert!(found.stderr.contains(hint), "{found:?}");
+        assert_eq!(found.stderr.lines().count(), 1, "{found:?}");
+    }
+    let usage = nd::run(["conform"]);
+    assert_eq!(usage.status.code(), Some(2), "{usage:?}");
+}
+
+#[test]
+fn a_list_needs_no_adapter() {
+    let list = nd::run(["conform", "--list", "--only", "ADPT-020"]);
+    assert_eq!(list.status.code(), Some(0), "{list:?}");
+    assert!(list.stdout.contains("ADPT-020.depths"), "{list:?}");
+    assert!(!list.stdout.contains("ADPT-023"), "{list:?}");
+}
