@@ -1,8 +1,8 @@
 //! Sans-IO engine for iWARP: MPA (RFC 5044, 6581), DDP (RFC 5041) and RDMAP (RFC 5040, 7306).
 //!
-//! No sockets, no clock, no threads, no `unsafe`: octets go in, octets come out, memory is a trait. [`Connection`] is one
-//! stream; whoever owns it feeds it what the transport received, hands what it produces to the transport, and fetches
-//! events.
+//! The engine has no sockets, no clock, no threads and no `unsafe`. Octets go in, octets come out, and memory is a trait. A
+//! [`Connection`] is one stream. Its owner passes it what the transport received, passes what it produces to the transport,
+//! and fetches events.
 //!
 //! ```text
 //!  transport ── handle_bytes ──▸ FPDU ▸ CRC ▸ DDP ▸ RDMAP ── Memory::place ──▸ registered memory
@@ -13,7 +13,7 @@
 //! - [`mpa`]: start-up frames and FPDUs.
 //! - [`ddp`], [`rdmap`]: headers and error tables, usable on their own by a dissector or a test peer.
 //! - [`conn`]: the state machine.
-//! - [`memory`]: what it asks of registered memory.
+//! - [`memory`]: what the engine asks of registered memory.
 
 #![forbid(unsafe_code)]
 

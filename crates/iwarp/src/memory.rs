@@ -1,15 +1,15 @@
 //! What the engine asks of registered memory: a trait, so that the same engine runs over real regions, over a `Vec` in
 //! tests and over nothing in fuzzing.
 //!
-//! The engine never holds a borrow of memory. It asks for a [`Span`], a checked stretch, and each use of a span may
-//! find it [`Revoked`].
+//! The engine never borrows memory. It asks for a [`Span`], a checked stretch. Each use of a span may find that it was
+//! [`Revoked`].
 
 use crate::mpa::Crc;
 use crate::rdmap::AtomicOp;
 use crate::types::{Pd, RemoteAddress, STag, Sge, StreamId, WindowId};
 
-/// On whose behalf memory is used: STags of another protection domain, and windows of another stream, are out of
-/// reach (RFC 5041 section 8.2, which has both kinds of association: DDP-088).
+/// The stream and the protection domain on whose behalf memory is used. STags of another protection domain, and windows of
+/// another stream, cannot be used (RFC 5041 section 8.2, which has both kinds of association: DDP-088).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// Protection domain of the stream.
@@ -36,7 +36,7 @@ pub enum LocalAccess {
     Read,
     /// Target of a Receive.
     Write,
-    /// Target of an RDMA Read. Which rights that needs is for the memory to decide.
+    /// Target of an RDMA Read. The memory decides which rights this needs.
     ReadSink,
 }
 
@@ -44,7 +44,7 @@ pub enum LocalAccess {
 /// RFC 5041 section 7.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessError {
-    /// No such STag, or it has been invalidated.
+    /// There is no such STag, or it has been invalidated.
     InvalidSTag,
     /// The STag belongs to another protection domain or stream.
     NotAssociated,
@@ -52,11 +52,11 @@ pub enum AccessError {
     Rights,
     /// The range is not inside the buffer.
     Bounds,
-    /// Offset plus length passes 2^64.
+    /// Offset plus length exceeds 2^64.
     Wrap,
 }
 
-/// The memory behind a [`Span`] is gone: deregistered, invalidated or rebound since it was checked.
+/// The memory behind a [`Span`] is gone: it was deregistered, invalidated or rebound after the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revoked;
 
@@ -65,7 +65,7 @@ pub struct Revoked;
 pub enum AtomicError {
     /// The memory is gone.
     Revoked,
-    /// The word is not aligned to its size where it lies (RFC 7306 section 5.1).
+    /// The address of the word is not aligned to its size (RFC 7306 section 5.1).
     Misaligned,
 }
 
@@ -75,8 +75,8 @@ impl From<Revoked> for AtomicError {
     }
 }
 
-/// Whether a piece holds the last octet of its message; that octet's word is stored last, with release order, so that
-/// a reader who sees it sees everything.
+/// Whether a piece holds the last octet of its message. The word of this octet is stored last, with release order, so that
+/// a reader who sees this word sees the whole message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageEnd {
     /// More of the message follows.
@@ -85,9 +85,10 @@ pub enum MessageEnd {
     Last,
 }
 
-/// A checked stretch of registered memory: a value, not a borrow. It is resolved again, and may be [`Revoked`], at each use.
+/// A checked stretch of registered memory. A span is a value, not a borrow. It is resolved again at each use, and may be
+/// [`Revoked`] then.
 ///
-/// The fields are the memory's own affair; the engine only cuts spans with [`Span::slice`].
+/// Only the memory interprets the fields. The engine only cuts spans with [`Span::slice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     offset: u64,
@@ -98,7 +99,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// A span over `len` octets from `offset` of what the memory calls `slot`; `key` and `epoch` let it recognise a
+    /// A span over `len` octets from `offset` of the memory's slot `slot`. By `key` and `epoch` the memory recognises a
     /// slot that has been used again.
     pub const fn new(slot: u32, key: u8, epoch: u32, offset: u64, len: u32) -> Self {
         Self {
@@ -135,7 +136,7 @@ impl Span {
         self.len
     }
 
-    /// No octets at all.
+    /// Whether the span has no octets.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -144,7 +145,7 @@ impl Span {
     ///
     /// # Panics
     ///
-    /// When they are not inside, as a slice would.
+    /// If these octets are not inside the span.
     #[must_use]
     pub const fn slice(self, from: u32, len: u32) -> Self {
         assert!(
@@ -159,15 +160,15 @@ impl Span {
     }
 }
 
-/// A Bind work request, prepared: the memory has set `stag` aside and it becomes valid when the request executes
+/// A prepared Bind work request. The memory has set `stag` aside. The STag becomes valid when the request executes
 /// ([`Operation::Bind`](crate::Operation::Bind)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowBind {
     /// The window to bind.
     pub window: WindowId,
-    /// The STag set aside for it.
+    /// The STag set aside for the window.
     pub stag: STag,
-    /// The region it opens.
+    /// The region that the window opens.
     pub region: STag,
     /// First octet, as a number inside the region.
     pub address: u64,
@@ -182,7 +183,7 @@ pub struct WindowBind {
 /// Why a Bind or Invalidate work request failed when it executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BindError {
-    /// Bound already, not bound, or bound to another stream.
+    /// The window is bound already, not bound, or bound to another stream.
     InvalidState,
     /// The region's rights, range or protection domain do not allow it.
     Access,
@@ -191,16 +192,16 @@ pub enum BindError {
 /// Why an inbound Send with Invalidate failed, RFC 5040 section 5.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InvalidateError {
-    /// A region, shared, or of another scope: the peer may not invalidate it.
+    /// The peer may not invalidate this STag, because it is that of a region, shared, or of another scope.
     NotAllowed,
-    /// No such STag.
+    /// There is no such STag.
     Unknown,
 }
 
-/// Registered memory as the engine uses it. Implementations are free to be shared between connections and threads.
+/// Registered memory as the engine uses it. Connections and threads may share an implementation.
 pub trait Memory {
-    /// Checks a stretch the peer named: STag, scope, right, bounds (RFC 5041 section 7.1, RFC 5040 section 7.2).
-    /// `len` is never 0: empty messages are not checked (RFC 5041 section 5.2).
+    /// Checks a stretch that the peer named: STag, scope, right, bounds (RFC 5041 section 7.1, RFC 5040 section 7.2). `len`
+    /// is never 0: empty messages are not checked (RFC 5041 section 5.2).
     fn check(
         &self,
         at: RemoteAddress,
@@ -209,28 +210,28 @@ pub trait Memory {
         who: Scope,
     ) -> Result<Span, AccessError>;
 
-    /// Checks a stretch a local work request named. `sge.length` is never 0.
+    /// Checks a stretch that a local work request named. `sge.length` is never 0.
     fn check_local(&self, sge: Sge, need: LocalAccess, pd: Pd) -> Result<Span, AccessError>;
 
     /// Copies `src` in; `src.len() == at.len()`.
     fn place(&self, at: Span, src: &[u8], end: MessageEnd) -> Result<(), Revoked>;
 
-    /// Copies out; `dst.len() == at.len()`. With `crc` it adds what it copied to the sum, from the private copy, so that
-    /// a writer in between cannot make the two differ.
+    /// Copies out; `dst.len() == at.len()`. With `crc` the copied octets are added to the CRC. The CRC is computed over the
+    /// private copy, so that a writer in between cannot make the two differ.
     fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked>;
 
-    /// Carries out an Atomic on the word of 8 octets at `at`, indivisibly for every other Atomic (RDMAPX-015); returns what
-    /// it held before.
+    /// Carries out an Atomic on the word of 8 octets at `at`, indivisibly for every other Atomic (RDMAPX-015). Returns the
+    /// previous value of the word.
     fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError>;
 
-    /// Executes a Bind work request: the prepared STag becomes valid. Where the window or the region was released since
-    /// the request was posted there is nothing to bind, and the request succeeds.
+    /// Executes a Bind work request: the prepared STag becomes valid. If the window or the region was released after the
+    /// request was posted, there is nothing to bind, and the request succeeds.
     fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError>;
 
-    /// Executes an Invalidate work request. It succeeds as well where the binding ended since the request was posted: with
-    /// its window or region, or by the peer ([`Memory::invalidate_remote`]).
+    /// Executes an Invalidate work request. The request also succeeds if the binding has ended after the request was
+    /// posted: with its window or region, or by the peer ([`Memory::invalidate_remote`]).
     fn unbind(&self, window: WindowId, who: Scope) -> Result<(), BindError>;
 
-    /// An inbound Send with Invalidate was delivered: nothing the peer sends through `stag` succeeds after this.
+    /// An inbound Send with Invalidate was delivered. Afterwards no access of the peer through `stag` succeeds.
     fn invalidate_remote(&self, stag: STag, who: Scope) -> Result<(), InvalidateError>;
 }

@@ -1,5 +1,5 @@
-//! Bugs that can be planted, so that a test can show that it would find them. Only with the feature `planted-bugs`, which nothing
-//! but such tests switches on.
+//! Bugs that can be planted, so that a test can show that it would find them. They exist only with the feature
+//! `planted-bugs`, which only such tests switch on.
 
 /// Whether a bug is planted: false, and no code at all, without the feature.
 #[doc(hidden)]
@@ -43,11 +43,11 @@ mod bugs {
         InvalidateForgotten,
         /// The length of a received message of several segments is one too small.
         LengthMiscounted,
-        /// A result is lost that comes as the last of a full row.
+        /// The last result of a full row is lost.
         ResultLost,
         /// The last of three results that come together comes twice.
         ResultTwice,
-        /// NotifyDisconnect waits until nothing is left of the stream.
+        /// NotifyDisconnect completes only when nothing is left of the stream.
         NotificationLate,
         /// An Atomic is carried out twice.
         AtomicTwice,
@@ -56,7 +56,7 @@ mod bugs {
     }
 
     impl Bug {
-        /// All of them.
+        /// All bugs.
         pub const ALL: [Self; 10] = [
             Self::RequestBehindFlushed,
             Self::TerminateEndsAnyRequest,
@@ -78,7 +78,7 @@ mod bugs {
         PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
     }
 
-    /// Whether this one is planted.
+    /// Whether this bug is planted.
     pub fn is_planted(bug: Bug) -> bool {
         PLANTED.load(Ordering::Relaxed) == bug as u8
     }

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-/// Steering tag: names a registered stretch of memory, RFC 5041 section 2.1. Local tokens of work requests have the
-/// same shape.
+/// Steering tag: names a registered stretch of memory, RFC 5041 section 2.1. Local tokens of work requests have the same
+/// type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct STag(pub u32);
 
@@ -40,7 +40,7 @@ pub struct ReadLimits {
     pub ord: u32,
 }
 
-/// A place in the peer's memory, as it advertised it.
+/// An address in the peer's memory, as the peer advertised it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct RemoteAddress {
     /// The steering tag of the buffer.
@@ -49,8 +49,8 @@ pub struct RemoteAddress {
     pub to: u64,
 }
 
-/// One local buffer of a work request, an element of its scatter-gather list. `address` is a number inside the region `token` names (its base is
-/// the region's virtual address); the engine never dereferences it.
+/// One local buffer of a work request, an element of its scatter-gather list. `address` is a number inside the region that
+/// `token` names, whose base is the region's virtual address. The engine never dereferences this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Sge {
     /// Local token of the region.

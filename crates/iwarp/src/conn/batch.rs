@@ -9,12 +9,12 @@ use crate::mpa::fpdu;
 /// How much one [`poll_transmit`](super::Connection::poll_transmit) may produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxLimit {
-    /// Octets of the stream. An FPDU that would pass it waits, unless it is the first.
+    /// Octets of the stream. An FPDU that would exceed this number waits, unless it is the first.
     pub octets: usize,
     /// FPDUs.
     pub fpdus: usize,
-    /// Largest ULPDU, 128..=64768 (MPA-081); values outside are cut to that. This is how MPA tells DDP the MULPDU and
-    /// its changes (MPA-080, DDP-001): it holds for the FPDUs that are made now, those made before stay as they are
+    /// Largest ULPDU, 128..=64768 (MPA-081); values outside are cut to this range. In this way MPA tells DDP the MULPDU and
+    /// its changes (MPA-080, DDP-001). The value holds for the FPDUs that are made now; FPDUs made before stay as they are
     /// (DDP-002).
     pub mulpdu: u32,
 }
@@ -47,23 +47,24 @@ struct Part {
 /// Most parts one FPDU may take: header, payload from several buffers, trailer.
 pub(super) const MAX_PARTS: usize = 6;
 
-/// What was sent and dropped since the connection was told last.
+/// What was sent and dropped since the connection last learned of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Octets that the transport took.
     pub(super) taken: u64,
     /// Octets of FPDUs that will not be sent.
     pub(super) dropped: u64,
-    /// They were dropped because the memory of the first one was gone.
+    /// The FPDUs were dropped because the memory of the first one was gone.
     pub(super) revoked: bool,
 }
 
-/// FPDUs of one connection in stream order and how much of them has been sent.
+/// FPDUs of one connection in stream order, and how much of them has been sent.
 ///
-/// [`poll_transmit`](super::Connection::poll_transmit) fills the batch. Whoever hands it to the transport tells it what
-/// happened: [`advance`](Self::advance), [`revoke`](Self::revoke), [`keep_cut_only`](Self::keep_cut_only). The connection
-/// learns that in [`handle_transmitted`](super::Connection::handle_transmitted), or in the next `poll_transmit`. Until then,
-/// and until it is empty, the batch belongs to one connection.
+/// [`poll_transmit`](super::Connection::poll_transmit) fills the batch. The caller that passes the batch to the transport
+/// tells the batch what happened: [`advance`](Self::advance), [`revoke`](Self::revoke),
+/// [`keep_cut_only`](Self::keep_cut_only). The connection learns that in
+/// [`handle_transmitted`](super::Connection::handle_transmitted), or in the next `poll_transmit`. Until then, and until it
+/// is empty, the batch belongs to one connection.
 ///
 /// The buffers have their full capacity from creation. Filling and sending allocate nothing. Only the first FPDU that is cut
 /// by a partial write while its payload lies in registered memory may grow the buffer, once
@@ -77,17 +78,17 @@ pub struct TxBatch {
     /// How far `poll_transmit` may fill `bytes`.
     limit: usize,
     parts: Vec<Part>,
-    /// First part not wholly sent, and how much of it has been.
+    /// The first part that is not wholly sent, and how many of its octets were sent.
     head: usize,
     skip: u32,
     remaining: u64,
-    /// Some piece is registered memory.
+    /// At least one piece is registered memory.
     shared: bool,
     outcome: Outcome,
 }
 
 impl TxBatch {
-    /// Octets of the buffer at least, and at most: positions in it have 32 bits.
+    /// The least and the greatest length of the buffer in octets. Positions in the buffer have 32 bits.
     const LEAST: usize = 256;
     const MOST: usize = u32::MAX as usize / 2;
 
@@ -99,12 +100,12 @@ impl TxBatch {
         Self::in_buffer(vec![0; bytes], 0, fpdus)
     }
 
-    /// As [`with_capacity`](Self::with_capacity), in memory of the caller's: `bytes` from `from` on. So the caller chooses
+    /// As [`with_capacity`](Self::with_capacity), in memory of the caller: `bytes` from `from` on. So the caller chooses
     /// where in a page the octets begin that the transport copies.
     ///
     /// # Panics
     ///
-    /// When fewer than 256 octets are left behind `from`, or `bytes` has 2 GiB and more.
+    /// If fewer than 256 octets are left behind `from`, or if `bytes` has 2 GiB or more.
     pub fn in_buffer(bytes: Vec<u8>, from: usize, fpdus: usize) -> Self {
         assert!(
             bytes.len() <= Self::MOST && bytes.len().saturating_sub(from) >= Self::LEAST,
@@ -129,17 +130,18 @@ impl TxBatch {
         self.bytes.len() - self.from
     }
 
-    /// Nothing is left to be sent.
+    /// Whether nothing is left to be sent.
     pub const fn is_empty(&self) -> bool {
         self.remaining == 0
     }
 
-    /// Nothing is left to be sent, and the connection knows what was sent and dropped. Another connection may use the batch.
+    /// Whether nothing is left to be sent, and the connection knows what was sent and dropped. Another connection may then
+    /// use the batch.
     pub const fn is_settled(&self) -> bool {
         self.is_empty() && !self.has_outcome()
     }
 
-    /// The connection does not know yet what was sent and dropped.
+    /// Whether the connection does not know yet what was sent and dropped.
     pub(super) const fn has_outcome(&self) -> bool {
         self.outcome.taken > 0 || self.outcome.dropped > 0
     }
@@ -164,8 +166,8 @@ impl TxBatch {
         self.remaining
     }
 
-    /// What is not yet sent, in order; the first piece is already shortened. The flag says that the piece is the last of
-    /// its FPDU.
+    /// The pieces that are not yet sent, in order. The first one is already shortened. The flag says that the piece is the
+    /// last of its FPDU.
     pub fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)> {
         let mut skip = self.skip;
         self.parts[self.head..].iter().map(move |part| {
@@ -180,8 +182,8 @@ impl TxBatch {
         })
     }
 
-    /// All that is not yet sent, as one run of octets, if no piece is registered memory. So the transport needs no list for
-    /// a batch of small messages.
+    /// Everything that is not yet sent, as one run of octets, if no piece is registered memory. So the transport needs no
+    /// list for a batch of small messages.
     pub fn octets(&self) -> Option<&[u8]> {
         // Without registered memory the pieces follow each other in the buffer, up to where it is filled.
         let first = self.parts.get(self.head).filter(|_| !self.shared)?;
@@ -197,7 +199,7 @@ impl TxBatch {
     ///
     /// # Panics
     ///
-    /// When that is more than there was.
+    /// If this is more than the batch held.
     pub fn advance(&mut self, octets: u64) {
         assert!(octets <= self.remaining, "more octets sent than were there");
         self.remaining -= octets;
@@ -219,7 +221,7 @@ impl TxBatch {
         }
     }
 
-    /// The first FPDU was sent in part: it has to be finished, or the stream reset.
+    /// Whether the first FPDU was sent in part. Either the FPDU has to be finished, or the stream reset.
     pub fn head_is_cut(&self) -> bool {
         !self.is_empty() && (self.skip > 0 || (self.head > 0 && !self.parts[self.head - 1].ends))
     }
@@ -229,7 +231,7 @@ impl TxBatch {
     ///
     /// # Errors
     ///
-    /// When `fetch` fails: the FPDU cannot be finished, the stream has to be reset.
+    /// If `fetch` fails. The FPDU cannot be finished then, and the stream has to be reset.
     pub fn make_head_private(
         &mut self,
         mut fetch: impl FnMut(Span, &mut [u8]) -> Result<(), Revoked>,
@@ -267,7 +269,7 @@ impl TxBatch {
     ///
     /// # Panics
     ///
-    /// When the first FPDU is cut: it has to be finished, or the stream reset.
+    /// If the first FPDU is cut, because then it has to be finished, or the stream reset.
     pub fn revoke(&mut self) {
         assert!(!self.head_is_cut(), "an FPDU that was begun is given up");
         self.outcome.dropped += self.remaining;
@@ -275,8 +277,8 @@ impl TxBatch {
         self.clear();
     }
 
-    /// Drops every FPDU of which nothing has been sent. For a stream that has ended: a stream that has not fails, because a
-    /// gap would be left.
+    /// Drops every FPDU of which nothing has been sent. This is for a stream that has ended. A stream that has not ended
+    /// fails, because a gap would be left.
     pub fn keep_cut_only(&mut self) {
         let kept = if self.head_is_cut() {
             let rest = &self.parts[self.head..];
@@ -310,13 +312,13 @@ impl TxBatch {
         );
     }
 
-    /// Octets held, for tests that it does not grow.
+    /// Octets that the batch holds. Tests check that this number does not grow.
     #[doc(hidden)]
     pub fn footprint(&self) -> usize {
         self.bytes.capacity() + self.parts.capacity() * size_of::<Part>()
     }
 
-    /// The address of the first octet that it fills, for tests of where that is.
+    /// The address of the first octet that the batch fills. Tests check where in a page it is.
     #[doc(hidden)]
     pub fn address(&self) -> usize {
         self.bytes[self.from..].as_ptr().addr()

@@ -1,4 +1,4 @@
-//! Sizes of queues, and what start-up agreed on.
+//! Sizes of queues, and the results of the start-up.
 
 use core::time::Duration;
 
@@ -7,8 +7,8 @@ use crate::mpa::{Markers, Ready, Role};
 use crate::rdmap::AtomicOp;
 use crate::types::{ReadLimits, Sge};
 
-/// Sizes of the queues of one connection. Its memory is set aside for these when it is created, with depths rounded up to
-/// powers of two.
+/// Sizes of the queues of one connection. The connection allocates memory for these sizes when it is created, with depths
+/// rounded up to powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueSizes {
     /// Initiator requests that may be outstanding.
@@ -36,7 +36,7 @@ impl QueueSizes {
         self.sum(sges)
     }
 
-    /// Octets of an initiator request, if it keeps to the limits.
+    /// Octets of an initiator request, if the request keeps to the limits.
     pub(super) fn length_of(&self, operation: &Operation<Payload<'_>>) -> Result<u32, PostError> {
         let (data, sges, inline) = match *operation {
             Operation::Send { data, .. } | Operation::Write { data, .. } => {
@@ -67,7 +67,7 @@ impl QueueSizes {
         Ok(length)
     }
 
-    /// Octets of a list of SGEs, if one request may have as many. A message is shorter than 2^32 octets (DDP-041).
+    /// Octets of a list of SGEs, if one request may have as many octets. A message is shorter than 2^32 octets (DDP-041).
     fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
         let length: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
         u32::try_from(length)
@@ -77,12 +77,12 @@ impl QueueSizes {
     }
 }
 
-/// What start-up agreed on, and what the owner chooses.
+/// The results of the start-up, and the choices of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamConfig {
     /// Which side this is.
     pub role: Role,
-    /// CRCs are made and checked (MPA-035). Nothing else depends on this, and no event reports it (MPA-040).
+    /// CRCs are made and checked (MPA-035). Nothing else depends on this setting, and no event reports it (MPA-040).
     pub crc: bool,
     /// In which directions markers stand.
     pub markers: Markers,

@@ -18,7 +18,7 @@ use crate::types::{ReadLimits, Sge};
 
 /// One stream and its two queues.
 ///
-/// A connection sets its memory aside when it is created. Two lists grow later and keep their size: Reads under way, up to
+/// A connection allocates its memory when it is created. Two lists grow later and keep their size: outstanding Reads, up to
 /// the read limits, and Receives that were drawn from a shared source and whose completions nobody has fetched yet.
 #[derive(Debug)]
 pub struct Connection {
@@ -48,7 +48,7 @@ const NOT_STARTED: StreamConfig = StreamConfig {
 };
 
 impl Connection {
-    /// A connection that is not yet connected: Receives may be posted, [`Connection::flush`] gives them back.
+    /// A connection that is not yet connected. Receives may be posted, and [`Connection::flush`] returns them.
     pub fn new(sizes: QueueSizes, scope: Scope) -> Self {
         Self::with_first_msn(sizes, scope, 1) // DDP-031
     }
@@ -85,7 +85,7 @@ impl Connection {
     /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.
     ///
     /// A Responder's requests wait for the peer's first FPDU (MPA-031). Binds and Invalidates do not wait, unless another
-    /// request stands before them. A connection that was disconnected stays so; a second start is an error.
+    /// request stands before them. A connection that was disconnected stays disconnected. A second start is an error.
     ///
     /// Both directions begin now, each behind its start-up frame (MPA-026, DDP-080). No FPDU leaves or is taken in before
     /// (MPA-030).
@@ -124,7 +124,7 @@ impl Connection {
     /// Posts an initiator request. SGEs and inline data are copied now; the buffers of SGEs are checked when the request is
     /// sent.
     ///
-    /// After the stream failed, or the peer closed it, requests are accepted and come back flushed.
+    /// After the stream has failed, or the peer has closed it, requests are accepted and come back flushed.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Connection {
     }
 
     /// Posts a Receive, connected or not. After the end of the connection it comes back flushed. If an inbound Send waits
-    /// for it, call [`Connection::handle_bytes`] again.
+    /// for a Receive, call [`Connection::handle_bytes`] again.
     ///
     /// # Errors
     ///
@@ -193,20 +193,21 @@ impl Connection {
         self.rx.deadline(now, self.config.receive_wait)
     }
 
-    /// [`Connection::poll_transmit`] has something to do.
+    /// Whether [`Connection::poll_transmit`] has something to do.
     pub fn wants_transmit(&self) -> bool {
         self.next_source().is_some()
     }
 
-    /// An inbound Send waits for a Receive. Do not read from the transport meanwhile: then TCP closes its window, which RFC
-    /// 5041 section 7.1 allows, and the peer slows down. After a post to a shared source, the next
+    /// Whether an inbound Send waits for a Receive. Do not read from the transport meanwhile. TCP then closes its window,
+    /// which RFC 5041 section 7.1 allows, and the peer slows down. After a post to a shared source, the next
     /// [`Connection::handle_bytes`] ends the wait.
     pub fn is_stalled(&self) -> bool {
         self.phase == Phase::Running && self.rx.has_stalled() && self.receive.current().is_none()
     }
 
-    /// Everything that will ever be sent has been made: close our direction once the batch is empty. The connection has one
-    /// stream and ends with it (DDP-010, RDMAP-113). Close it by a FIN, so that a Terminate arrives (RDMAP-074).
+    /// Whether everything that will ever be sent has been made. If so, close our direction once the batch is empty. The
+    /// connection has one stream and ends with this stream (DDP-010, RDMAP-113). Close it by a FIN, so that a Terminate
+    /// arrives (RDMAP-074).
     pub const fn write_side_done(&self) -> bool {
         match self.phase {
             Phase::Idle | Phase::Running => false,
@@ -215,33 +216,33 @@ impl Connection {
         }
     }
 
-    /// No initiator request is open and all that was made has been taken by the transport.
+    /// Whether no initiator request is open and the transport has taken everything that was made.
     pub fn is_idle(&self) -> bool {
         self.initiator.is_idle() && self.tx.is_drained()
     }
 
-    /// Started, and neither failed nor closed: data may flow.
+    /// Whether data may flow: the connection has started, and has neither failed nor closed.
     pub const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running)
     }
 
-    /// The stream failed: a fault on this side, the peer's Terminate, a reset or a flush.
+    /// Whether the stream failed, by a fault on this side, the peer's Terminate, a reset or a flush.
     pub const fn has_failed(&self) -> bool {
         matches!(self.phase, Phase::Failed)
     }
 
-    /// [`Connection::disconnect`] was called.
+    /// Whether [`Connection::disconnect`] was called.
     pub const fn is_disconnected(&self) -> bool {
         matches!(self.phase, Phase::Disconnected)
     }
 
-    /// A Responder that has not received an FPDU yet and so may not send (MPA-031).
+    /// Whether this is a Responder that has not received an FPDU yet and so may not send (MPA-031).
     pub fn is_fenced(&self) -> bool {
         self.config.role == Role::Responder && !self.rx.seen
     }
 
-    /// A Responder whose peer has sent nothing yet but a ready-to-receive message. RFC 6581 section 5 lets it send; some
-    /// adapters do not.
+    /// Whether this is a Responder whose peer has sent nothing yet but a ready-to-receive message. RFC 6581 section 5 lets
+    /// such a Responder send; some adapters do not.
     pub const fn would_speak_first(&self) -> bool {
         let received = &self.counters.received;
         let Traffic {

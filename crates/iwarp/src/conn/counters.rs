@@ -1,4 +1,4 @@
-//! Counters of one connection. Plain numbers: a connection is driven by one thread at a time.
+//! Counters of one connection. They are plain numbers, because one thread at a time drives a connection.
 
 /// What went over one connection, by direction and kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use crate::mpa::fpdu::{self, Fpdu};
 use crate::mpa::marker;
 
 impl Connection {
-    /// Handles the whole FPDUs in `input`, and the front of a long one that is placed while it arrives; returns how many
-    /// octets are done with.
+    /// Handles the whole FPDUs in `input`, and the front of a long FPDU that is placed while it arrives. Returns how many
+    /// octets were consumed.
     pub(super) fn take_frames(
         &mut self,
         input: &[u8],
@@ -97,7 +97,7 @@ impl Connection {
         self.handle_ulpdu(ulpdu, mem, receives)
     }
 
-    /// A whole FPDU is done with.
+    /// Counts an FPDU of which all octets were consumed.
     #[inline(always)]
     const fn count_frame(&mut self, octets: usize) {
         self.counters.received.fpdus += 1;
@@ -110,8 +110,8 @@ impl Connection {
         self.rx.origin.wrapping_add(self.counters.received.octets)
     }
 
-    /// The octets left over at the end of the stream are a marker and nothing else. A sender may send the marker between two
-    /// FPDUs before it has the second one.
+    /// Whether the octets left over at the end of the stream are a marker and nothing else. A sender may send the marker
+    /// between two FPDUs before it has the second one.
     pub(super) const fn is_lone_marker(&self, unread: usize) -> bool {
         self.config.markers.received
             && unread == marker::LEN

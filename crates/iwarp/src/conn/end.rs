@@ -1,4 +1,4 @@
-//! How streams end, and what becomes of the requests.
+//! How streams end, and how their requests complete.
 
 use std::time::Instant;
 
@@ -17,9 +17,9 @@ use crate::rdmap::{Class, Opcode, ProtectionError, Terminate};
 use crate::types::RemoteAddress;
 
 impl Connection {
-    /// Gives up all requests. Before the start, Receives come back flushed and the connection
-    /// stays usable. After it the stream is in error: all requests come back flushed, nothing more is sent,
-    /// not even a Terminate, and what still arrives is dropped.
+    /// Gives up all requests. Before the start, Receives come back flushed and the connection stays usable. After the
+    /// start, the stream is in error: all requests come back flushed, nothing more is sent, not even a Terminate, and
+    /// octets that still arrive are dropped.
     pub fn flush(&mut self) {
         match self.phase {
             Phase::Running | Phase::Closed => {
@@ -30,8 +30,8 @@ impl Connection {
     }
 
     /// This side closes the stream. All requests come back flushed, nothing new is sent except a Terminate that is due, and
-    /// what still arrives is dropped (DDP-071). FPDUs in the batch that were not begun belong to flushed requests: drop them
-    /// ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)).
+    /// octets that still arrive are dropped (DDP-071). FPDUs in the batch that were not begun belong to flushed requests.
+    /// Drop them ([`TxBatch::keep_cut_only`](super::TxBatch::keep_cut_only)).
     pub fn disconnect(&mut self) {
         self.close_out(Phase::Disconnected, None);
     }
@@ -84,9 +84,9 @@ impl Connection {
         }
     }
 
-    /// FPDUs were made and will not be sent. If the stream has not ended, it fails, because a gap would be left, and so does
-    /// the request of the first dropped FPDU. If the first one is an answer that lost its memory, the peer's Read is refused
-    /// (RFC 5040 section 4.8).
+    /// FPDUs were made and will not be sent. If the stream has not ended, the stream fails, because a gap would be left,
+    /// and the request of the first dropped FPDU fails too. If the first FPDU is a response that lost its memory, the
+    /// peer's Read is refused (RFC 5040 section 4.8).
     #[cold]
     pub(super) fn handle_dropped(&mut self, outcome: Outcome) {
         self.counters.withdrawn_octets += self.tx.withdraw(outcome.dropped);
@@ -107,7 +107,7 @@ impl Connection {
         self.fail(Fault::Local, owner.map(|at| (at, status)));
     }
 
-    /// This side found `fault` in no inbound message: the Terminate has no headers (RDMAP-081).
+    /// This side found `fault`, which is not in an inbound message. The Terminate has no headers (RDMAP-081).
     pub(super) fn fail(&mut self, fault: Fault, failed: Option<(u64, WqeStatus)>) {
         self.fail_with(fault, None, failed);
     }
@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// The peer's Terminate: the client is told (RDMAP-072), and it is never answered with one (RDMAP-073).
+    /// Handles the peer's Terminate: tells the client (RDMAP-072), and never answers with a Terminate (RDMAP-073).
     pub(super) fn terminated(&mut self, terminate: Terminate) {
         use RequestKind::{Atomic, Immediate, Read, Send, Write};
         let kinds: &[RequestKind] = match terminate.opcode() {
@@ -178,8 +178,8 @@ impl Connection {
         self.end(Cause::Terminated(terminate), failed);
     }
 
-    /// The position behind the last request that has begun, and how much of the stream the transport has taken: the peer cannot have
-    /// refused what lies behind.
+    /// The position behind the last request that has begun, and how much of the stream the transport has taken. The peer
+    /// cannot have refused anything behind these.
     fn leaving(&self) -> (u64, u64) {
         if planted!(TerminateEndsAnyRequest) {
             return (u64::MAX, u64::MAX);
@@ -188,7 +188,7 @@ impl Connection {
         (next, self.tx.sent())
     }
 
-    /// The open Write that a Terminate names, if one does.
+    /// The open Write that a Terminate names, if it names one.
     fn refused_write(&mut self, terminate: &Terminate) -> Option<(u64, RequestKind)> {
         let (Some(Opcode::Write), Some(Header::Tagged(header))) =
             (terminate.opcode(), terminate.ddp)
@@ -199,7 +199,8 @@ impl Connection {
             stag: header.stag(),
             to: header.to(),
         };
-        // Some peers count the payload alone (OPEN-07): then this is less than it was, and still inside the right Write.
+        // Some peers count only the payload (OPEN-07). Then this length is less than the real one, and still inside the
+        // right Write.
         let length = terminate.segment_length.unwrap_or(0);
         let payload = usize::from(length).saturating_sub(TaggedHeader::LEN);
         let at = self
@@ -224,7 +225,7 @@ impl Connection {
         }
     }
 
-    /// From here on the stream carries nothing but, after an error, a Terminate (DDP-008, RDMAP-113).
+    /// From here on the stream carries nothing, except for a Terminate after an error (DDP-008, RDMAP-113).
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.tx.stop();

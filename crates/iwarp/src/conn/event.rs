@@ -1,4 +1,4 @@
-//! What a connection tells its owner, and in which order.
+//! The events that a connection reports to its owner, and their order.
 
 use super::Fault;
 use super::work::Completion;
@@ -37,7 +37,7 @@ pub(super) enum Notice {
     Stalled,
 }
 
-/// A connection event and its place among the completions: completions before the marks are fetched first.
+/// A connection event and its place among the completions. Completions before the marks are fetched first.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     notice: Notice,

@@ -1,9 +1,9 @@
 //! RFC 7306 in both directions: Atomics (section 5) and Immediate Data (section 6).
 //!
-//! An Atomic shares the queue, the message numbers and the place among the answers with Reads. It is checked when it
-//! arrives and carried out when its answer is made, so that it never overtakes an earlier Read of the peer (RDMAPX-013).
+//! An Atomic shares the queue, the message numbers and the order of the responses with Reads. It is checked when it arrives
+//! and carried out when its response is made, so that it never overtakes an earlier Read of the peer (RDMAPX-013).
 //!
-//! Nothing here is inlined, so that the code that every message goes through stays short.
+//! Nothing here is inlined, to keep the code short that every message goes through.
 
 use super::batch::TxBatch;
 use super::connection::Connection;
@@ -29,8 +29,8 @@ const RESPONSE_LEN: u32 = 12;
 const _: () = assert!(RESPONSE_LEN as usize == AtomicResponse::LEN);
 
 impl Connection {
-    /// RFC 7306 section 6.3: it takes a Receive as a Send does, in order with them and behind every Write that came
-    /// before (RDMAPX-024), and places nothing.
+    /// RFC 7306 section 6.3: Immediate Data takes a Receive as a Send does, in order with Sends and behind every Write that
+    /// came before (RDMAPX-024), and places nothing.
     #[inline(never)]
     pub(super) fn receive_immediate(
         &mut self,
@@ -59,8 +59,8 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// RFC 7306 section 5.2.1, answered without the client (RDMAPX-008), and carried out no sooner than it is answered:
-    /// behind all that came before (RDMAPX-016).
+    /// RFC 7306 section 5.2.1. The Atomic is answered without the client (RDMAPX-008). It is carried out when it is
+    /// answered, behind everything that came before (RDMAPX-016).
     #[inline(never)]
     pub(super) fn receive_atomic_request(
         &mut self,
@@ -71,7 +71,7 @@ impl Connection {
         self.check_on_request_queue(segment)?; // RDMAPX-004
         check_header_length(segment, AtomicRequest::LEN)?;
         let request = AtomicRequest::parse(segment.payload)?;
-        // RDMAPX-006: beside the Reads, as many.
+        // RDMAPX-006: beside the Reads, as many Atomics as Reads.
         if self.tx.atomics_to_answer() >= self.config.limits.ird as usize {
             return Err(UntaggedError::NoBuffer.into());
         }
@@ -197,7 +197,7 @@ impl Connection {
         budget: &mut Budget,
         out: &mut TxBatch,
     ) -> TransmitProgress {
-        // Nothing is done that cannot be answered.
+        // An Atomic that cannot be answered now is not carried out now.
         if !budget.admits(UntaggedHeader::LEN, RESPONSE_LEN)
             || !frame::fits(out, budget, UntaggedHeader::LEN, RESPONSE_LEN, None)
         {
@@ -243,7 +243,7 @@ impl Connection {
 }
 
 impl UntaggedSegment<'_> {
-    /// The header again, as a Terminate carries it.
+    /// The header, as a Terminate carries it.
     pub(super) const fn header(&self) -> ddp::UntaggedHeader {
         ddp::UntaggedHeader::new(
             self.last,

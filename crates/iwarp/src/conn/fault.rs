@@ -12,7 +12,7 @@ use crate::rdmap::{OperationError, ProtectionError, TerminateCode};
 pub enum Fault {
     /// RFC 5044 section 8, layer 2.
     Mpa(mpa::Error),
-    /// A ULPDU shorter than its DDP header; no RFC has a code for it (OPEN-09).
+    /// A ULPDU shorter than its DDP header. No RFC has a code for this (OPEN-09).
     Truncated,
     /// RFC 5041 section 7.2, type 1.
     Tagged(TaggedError),
@@ -31,16 +31,16 @@ pub enum Fault {
 /// Which headers of the offending message a Terminate carries, RFC 5040 figure 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Included {
-    /// None.
+    /// No headers.
     Nothing,
     /// The DDP header and the segment length.
     Ddp,
-    /// Those, and the Read Request header if it was one.
+    /// The DDP header, the segment length, and the Read Request header if the message was a Read Request.
     DdpAndRead,
 }
 
 impl Fault {
-    /// The code the peer is told (DDP-074, RDMAP-075); `None` when the stream is closed without a Terminate.
+    /// The code that the Terminate carries (DDP-074, RDMAP-075). `None` if the stream is closed without a Terminate.
     pub const fn code(self) -> Option<TerminateCode> {
         Some(match self {
             Self::Mpa(mpa::Error::Closed) | Self::MalformedTerminate => return None, // MPA-078, RDMAP-086
@@ -73,7 +73,7 @@ impl Fault {
 
     pub(super) const fn included(self) -> Included {
         match self {
-            // OPEN-20: no header with a local catastrophic error of either layer.
+            // OPEN-20: a local catastrophic error of either layer carries no header.
             Self::Mpa(_) | Self::Truncated | Self::MalformedTerminate | Self::Local => {
                 Included::Nothing
             }

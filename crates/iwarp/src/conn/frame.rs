@@ -8,8 +8,8 @@ use crate::mpa::{Crc, crc, fpdu, marker};
 const HALVED_FROM: u32 = 16 * 1024;
 const CACHE_LINE: u32 = 64;
 
-/// FPDUs up to this length are summed in one go once they are made: they are still in the fastest cache, and each call of
-/// the summing routine costs more than a few dozen octets do.
+/// The CRC of FPDUs up to this length is computed in one call once they are made. They are still in the fastest cache then,
+/// and each call of the CRC routine costs more than a few dozen octets do.
 const SUMMED_WHOLE: usize = 4 * 1024;
 
 /// What is left of a [`TxLimit`].
@@ -25,7 +25,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For FPDUs that go into `out`.
+    /// The budget for FPDUs that go into `out`.
     pub(super) fn new(limit: TxLimit, out: &TxBatch, markers: bool) -> Self {
         let mut budget = Self {
             limit,
@@ -53,12 +53,12 @@ impl Budget {
         self.limit.mulpdu.clamp(*range.start(), *range.end())
     }
 
-    /// How much of a message of which `left` octets are left goes behind the next header of this length: at most what
-    /// the MULPDU allows (MPA-081, MPA-083).
+    /// How many octets of a message go behind the next header of this length, if `left` octets are left: at most what the
+    /// MULPDU allows (MPA-081, MPA-083).
     ///
-    /// Where segments are far longer than a packet, their borders mean nothing to the path, and the last two parts of a
-    /// message are of the same length (instead of MPA-084): the last one is never so short that it costs more than it
-    /// carries, and the receiver is done with one half while the other arrives.
+    /// Where segments are far longer than a packet, the path does not care where they end. The last two parts of a message
+    /// then have the same length (instead of MPA-084). So the last part is never so short that it costs more than it
+    /// carries, and the receiver handles one half while the other arrives.
     pub(super) fn payload(&self, header: usize, left: u32) -> u32 {
         let most = self.mulpdu() - to_u32(header);
         if most < HALVED_FROM || left <= most || left >= 2 * most {
@@ -72,7 +72,7 @@ impl Budget {
         to_u32(self.longest - header)
     }
 
-    /// Another FPDU may be made. The first one always may, whatever its length: the stream has to go on.
+    /// Whether another FPDU may be made. The first one always may, whatever its length, because the stream has to go on.
     pub(super) const fn admits(&self, header: usize, payload: u32) -> bool {
         let octets = fpdu::fpdu_len(header + payload as usize) + self.markers;
         let fits = self.octets == 0 || self.octets.saturating_add(octets) <= self.limit.octets;
@@ -85,7 +85,7 @@ impl Budget {
     }
 }
 
-/// There is room for the FPDU; `in_place` says in how many parts its payload is read in place.
+/// Whether there is room for the FPDU. `in_place` is the number of parts of its payload that are read in place.
 pub(super) fn fits(
     out: &TxBatch,
     budget: &Budget,
@@ -103,18 +103,18 @@ pub(super) fn fits(
     out.bytes_left() >= octets && out.parts_left() >= parts
 }
 
-/// What an FPDU has besides its ULPDU.
+/// What an FPDU contains besides its ULPDU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Framing {
     /// A CRC.
     pub(super) crc: bool,
     /// Markers.
     pub(super) markers: bool,
-    /// Where in the stream it will stand.
+    /// The position of the FPDU in the stream.
     pub(super) position: u64,
 }
 
-/// Appends an FPDU whose payload `fill` copies in and sums; returns its length.
+/// Appends an FPDU. `fill` copies the payload in and adds it to the CRC. Returns the length of the FPDU.
 pub(super) fn put_copied(
     out: &mut TxBatch,
     framing: Framing,
@@ -154,8 +154,8 @@ pub(super) fn put_copied(
     Ok(octets)
 }
 
-/// As [`put_copied`], in a stream with markers. Markers are put in, and the whole is summed, when the payload is there. Not
-/// inlined, so that the code for streams without markers stays short.
+/// As [`put_copied`], in a stream with markers. Markers are put in, and the CRC is computed, when the payload is there. Not
+/// inlined, to keep the code for streams without markers short.
 #[inline(never)]
 fn put_marked(
     out: &mut TxBatch,
@@ -181,7 +181,7 @@ fn put_marked(
     Ok(octets)
 }
 
-/// Appends an FPDU whose payload is read in place, without CRC and markers; returns its length.
+/// Appends an FPDU whose payload is read in place, without CRC and markers. Returns the length of the FPDU.
 pub(super) fn put_in_place(
     out: &mut TxBatch,
     header: &[u8],
@@ -210,7 +210,7 @@ fn write_front(front: &mut [u8], ulpdu: usize, header: &[u8]) {
     front[fpdu::HEADER_LEN..].copy_from_slice(header);
 }
 
-/// PAD, zeroed (MPA-053), and the CRC field, zero without CRC as siw has it (PEER-009).
+/// PAD, zeroed (MPA-053), and the CRC field, which is zero without CRC, as siw sends it (PEER-009).
 #[inline]
 fn write_trailer(trailer: &mut [u8], sum: Option<Crc>) {
     let (pad, field) = trailer.split_at_mut(trailer.len() - crc::LEN);

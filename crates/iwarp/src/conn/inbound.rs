@@ -1,6 +1,6 @@
 //! The inbound half: places payload, delivers Receives, and queues the peer's Reads.
 //!
-//! All checks of a segment come before its first octet is placed. With CRC on, the sum of the whole FPDU is checked first
+//! All checks of a segment come before its first octet is placed. With CRC on, the CRC of the whole FPDU is checked first
 //! (MPA-060).
 
 use super::config::StreamEnd;
@@ -23,9 +23,9 @@ use crate::rdmap::{Opcode, OperationError, ProtectionError, ReadRequest, Termina
 use crate::types::{RemoteAddress, STag};
 
 impl Connection {
-    /// Takes in what the transport received and returns how many octets are done with. The rest is the beginning of an FPDU,
-    /// or everything behind a Send that waits for a Receive: hand it in again, together with what comes after it. So an FPDU
-    /// may come in any pieces (MPA-072), and none is handled twice (DDP-011).
+    /// Takes in what the transport received, and returns how many octets were consumed. The rest is the beginning of an
+    /// FPDU, or everything behind a Send that waits for a Receive. Pass the rest again, together with what comes after it.
+    /// So an FPDU may come in any pieces (MPA-072), and no octet is handled twice (DDP-011).
     ///
     /// A Send takes the oldest Receive of the connection, or one of `receives` if the connection has none. Where both have
     /// none, [`Event::Stalled`](super::Event::Stalled) is raised.
@@ -62,18 +62,18 @@ impl Connection {
         at
     }
 
-    /// The shortest input with which [`Connection::handle_bytes`] can get further.
+    /// The shortest input with which [`Connection::handle_bytes`] can make progress.
     pub const fn wanted(&self) -> usize {
         self.rx.wanted
     }
 
-    /// What arrives is handled, not dropped.
+    /// Whether arriving octets are handled, not dropped.
     pub(super) const fn is_receiving(&self) -> bool {
         matches!(self.phase, Phase::Running) && self.rx.refusal.is_none()
     }
 
-    // Inlined, with what Sends go through, because a call per FPDU can be measured. The second caller is the deframer for
-    // markers.
+    // Inlined, as is the code for Sends, because a call per FPDU costs measurable time. The second caller is the deframer
+    // for markers.
     #[inline(always)]
     pub(super) fn handle_ulpdu(
         &mut self,
@@ -81,7 +81,7 @@ impl Connection {
         mem: &impl Memory,
         receives: impl ReceiveSource,
     ) -> Result<Handled, Fault> {
-        // Fields, version, opcode (RDMAP-013, RDMAP-088); the rest is checked by what the message means.
+        // Checks fields, version and opcode (RDMAP-013, RDMAP-088). The handler of each message checks the rest.
         let segment = Segment::parse(ulpdu)?;
         let ulp = match &segment {
             Segment::Tagged(segment) => segment.ulp,
@@ -113,8 +113,8 @@ impl Connection {
                 self.receive_send(opcode, &segment, ulpdu, mem, receives)
             }
         }?;
-        // A message that waits for a Receive lets the Responder send as well: its client may wait for that before it posts
-        // one.
+        // A message that waits for a Receive lets the Responder send as well, because the client may wait for this before
+        // it posts a Receive.
         if !core::mem::replace(&mut self.rx.seen, true) && self.config.role == Role::Responder {
             self.notices.raise(Notice::Ready, 0, 0); // before the completion that the FPDU may have caused
         }
@@ -134,7 +134,7 @@ impl Connection {
                 stag: segment.stag,
                 to: segment.to,
             };
-            // DDP-066, DDP-069, RDMAP-025: nothing is placed that is not allowed
+            // DDP-066, DDP-069, RDMAP-025: only what is allowed is placed
             let span = mem
                 .check(at, len, Access::RemoteWrite, self.scope)
                 .map_err(write_refused)?;
@@ -150,8 +150,8 @@ impl Connection {
         Ok(Handled::Done)
     }
 
-    /// One tagged message at a time (OPEN-10), all of it through one STag (RDMAP-020) and without gaps (DDP-025,
-    /// DDP-027, DDP-029).
+    /// Checks that one tagged message comes at a time (OPEN-10), all of it through one STag (RDMAP-020) and without gaps
+    /// (DDP-025, DDP-027, DDP-029).
     pub(super) fn continue_tagged(
         &self,
         opcode: Opcode,
@@ -173,7 +173,7 @@ impl Connection {
         self.rx.tagged = (!segment.last).then(|| TaggedUnderWay {
             opcode,
             stag: segment.stag,
-            // What was placed did not wrap; an empty segment adds nothing.
+            // The placed octets did not wrap, and an empty segment adds nothing.
             to: segment.to.wrapping_add(segment.payload.len() as u64),
         });
     }
@@ -257,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// Checks that a segment of QN 0 continues the message under way, or begins the next one.
+    /// Checks that a segment of QN 0 continues the current message, or begins the next one.
     pub(super) fn check_on_send_queue(
         &self,
         opcode: Opcode,
@@ -288,8 +288,8 @@ impl Connection {
         self.rx.send_msn = self.rx.send_msn.wrapping_add(1); // DDP-032
     }
 
-    /// RFC 5040 section 5.3: delivered in the order sent (RDMAP-063), when all of it is placed (DDP-049), once
-    /// (DDP-048).
+    /// RFC 5040 section 5.3: a Send is delivered in the order sent (RDMAP-063), when all of it is placed (DDP-049), and
+    /// once (DDP-048).
     #[inline(always)]
     pub(super) fn receive_send(
         &mut self,
@@ -361,7 +361,8 @@ impl Connection {
         self.fail_with(fault, about, None);
     }
 
-    /// The headers of the segment that is being handled. Of one that is placed in pieces, those with which it came.
+    /// The headers of the segment that is being handled. If the segment is placed in pieces, the headers with which it
+    /// came.
     fn about(&self, ulpdu: &[u8]) -> Option<TerminatedHeaders> {
         match &self.rx.early {
             Some(early) => Some(early.about()),
@@ -369,7 +370,7 @@ impl Connection {
         }
     }
 
-    /// Looks the SGEs of the current Receive up, unless that was done. False when a buffer may not be written.
+    /// Looks up the SGEs of the current Receive, unless that was done before. False if a buffer may not be written.
     pub(super) fn find_receive(&mut self, mem: &impl Memory) -> bool {
         if !self.rx.spans.is_empty() {
             return true;
@@ -389,7 +390,7 @@ impl Connection {
         true
     }
 
-    /// Copies a segment into the SGEs of the current Receive. False when a buffer may not be written.
+    /// Copies a segment into the SGEs of the current Receive. False if a buffer may not be written.
     fn place_send(
         &mut self,
         received: u32,
@@ -466,7 +467,7 @@ impl Connection {
     }
 
     /// RFC 5040 section 5.4. A malformed Terminate closes the stream without an answer (RDMAP-086). A Terminate takes no
-    /// buffer, so there always is room for it (RDMAP-072).
+    /// buffer, so it can always be taken (RDMAP-072).
     fn receive_terminate(&mut self, segment: &Segment<'_>) -> Result<Handled, Fault> {
         let Segment::Untagged(segment) = segment else {
             return Err(Fault::MalformedTerminate);

@@ -1,4 +1,4 @@
-//! The queue of initiator requests: a ring whose slots, SGEs and inline octets are set aside once.
+//! The queue of initiator requests: a ring whose slots, SGEs and inline octets are allocated once.
 
 use super::config::QueueSizes;
 use super::ring::{slot_of, slots_for};
@@ -23,11 +23,11 @@ pub(super) struct Request {
     pub(super) silent: bool,
     pub(super) fence: bool,
     pub(super) inline: bool,
-    /// A Write that is over when the peer has said that it is placed
+    /// A Write that completes when the peer has confirmed that it is placed
     /// ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
     pub(super) confirmed: bool,
     progress: Progress,
-    /// Stream offset behind the last FPDU, once that was made.
+    /// Stream offset behind the last FPDU, once that FPDU was made.
     pub(super) end: u64,
 }
 
@@ -60,12 +60,12 @@ pub(super) struct InitiatorQueue {
     pub(super) done: u64,
     /// Oldest request that may still wait for the transport to take its last octet.
     unsent: u64,
-    /// Next request to be started, or the one under way.
+    /// The next request to be started, or the current one.
     pub(super) next: u64,
     pub(super) tail: u64,
     /// Reads started and not done.
     pub(super) open_reads: u32,
-    /// Writes complete when the peer has confirmed them. All before `confirmed` have been.
+    /// Whether Writes complete when the peer has confirmed them. The peer has confirmed all Writes before `confirmed`.
     confirm_writes: bool,
     confirmed: u64,
 }
@@ -185,12 +185,12 @@ impl InitiatorQueue {
         Ok(())
     }
 
-    /// No request is open.
+    /// Whether no request is open.
     pub(super) const fn is_idle(&self) -> bool {
         self.done == self.tail
     }
 
-    /// A request is over. Earlier ones may still be open: results stay in posting order (RDMAP-099).
+    /// A request is done. Earlier requests may still be open, because results stay in posting order (RDMAP-099).
     pub(super) fn finish(&mut self, at: u64, status: WqeStatus) {
         self.get_mut(at).progress = Progress::Done(status);
         self.advance_done();
@@ -218,13 +218,13 @@ impl InitiatorQueue {
         self.advance_done();
     }
 
-    /// A Read has got all its data, an Atomic its answer.
+    /// A Read has got all its data, or an Atomic its response.
     pub(super) fn finish_read(&mut self, at: u64) {
         self.open_reads = self.open_reads.saturating_sub(1);
         self.finish(at, WqeStatus::Success);
     }
 
-    /// The oldest open request cannot complete without an answer of the peer.
+    /// Whether the oldest open request needs a response of the peer to complete.
     pub(super) fn oldest_is_answered(&self) -> bool {
         self.done < self.tail && {
             let request = self.get(self.done);
@@ -238,7 +238,7 @@ impl InitiatorQueue {
         (self.next < self.tail).then(|| self.get(self.next))
     }
 
-    /// The last FPDU of the request under way ends at this stream offset.
+    /// The last FPDU of the current request ends at this stream offset.
     pub(super) fn handed_over(&mut self, end: u64) {
         self.get_mut(self.next).end = end;
         self.next += 1;
@@ -250,9 +250,9 @@ impl InitiatorQueue {
         self.finish(self.next - 1, WqeStatus::Success);
     }
 
-    /// The transport has taken everything before this stream offset: Sends and Writes are complete (RDMAP-093).
+    /// The transport has taken everything before this stream offset, which completes Sends and Writes (RDMAP-093).
     pub(super) fn sent_up_to(&mut self, sent: u64) {
-        // A local request is done without having been sent, and another request may have its slot by now.
+        // A local request is done although it was never sent, and another request may have its slot by now.
         self.unsent = self.unsent.max(self.done);
         while self.unsent < self.next {
             let request = self.get(self.unsent);
@@ -271,7 +271,7 @@ impl InitiatorQueue {
         }
     }
 
-    /// The request whose octets stand at `sent`, the first the transport has not taken.
+    /// The request whose octets stand at `sent`, the first octet that the transport has not taken.
     pub(super) fn owner_of(&self, sent: u64) -> Option<u64> {
         (self.unsent.max(self.done)..self.tail).find(|at| {
             let request = self.get(*at);
@@ -280,8 +280,8 @@ impl InitiatorQueue {
         })
     }
 
-    /// The open requests before a position of which octets can have left, because everything before them has: the transport has
-    /// taken the stream up to the offset `sent`.
+    /// The open requests before a position of which octets can have left, because all octets before them have left. The
+    /// transport has taken the stream up to the offset `sent`.
     fn leaving(&self, (before, sent): (u64, u64)) -> impl Iterator<Item = (u64, &Request)> {
         let mut ends = 0;
         let begun = (self.done..self.tail.min(before)).map_while(move |at| {
@@ -302,8 +302,8 @@ impl InitiatorQueue {
         oldest.map(|(at, _)| at)
     }
 
-    /// The peer has refused this Write. A peer handles a stream in order: it has placed the Writes before this one, and has
-    /// dropped what came behind it. Requests behind it whose success nobody has fetched yet become flushed.
+    /// The peer has refused this Write. A peer handles a stream in order, so it has placed the Writes before this one, and
+    /// has dropped what came behind. Requests behind this Write whose success nobody has fetched yet become flushed.
     pub(super) fn refuse(&mut self, at: u64) {
         self.confirm(at);
         for behind in at + 1..self.next {
@@ -360,7 +360,7 @@ impl InitiatorQueue {
         self.head
     }
 
-    /// The next completion; silent successes have been retired.
+    /// The next completion. Silent successes have been retired before.
     pub(super) fn take_completion(&mut self) -> Option<Completion> {
         if self.head == self.done {
             return None;

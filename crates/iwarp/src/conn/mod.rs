@@ -1,10 +1,10 @@
 //! One RDMAP stream over one MPA connection: the state machine.
 //!
-//! Calls that drive a [`Connection`] do not fail. An error of the peer becomes a queued Terminate and an [`Event`]; an error
-//! of a request becomes the status of its completion. Two calls need the time and have it as an argument:
+//! Calls that drive a [`Connection`] do not fail. An error of the peer becomes a queued Terminate and an [`Event`]; an
+//! error of a request becomes the status of its completion. Two calls need the time and take it as an argument:
 //! [`Connection::poll_timeout`] and [`Connection::handle_timeout`]. After [`Connection::start`] the calls may come in any
-//! order; a caller that is slow to call gains latency, never a wrong state. Before the start, a call that reports something
-//! of the stream panics in debug builds.
+//! order. A slow caller causes latency, never a wrong state. Before the start, a call that reports something of the stream
+//! panics in debug builds.
 //!
 //! ```no_run
 //! # use iwarp::{Connection, Memory, OwnQueue, TxBatch, TxLimit};
@@ -20,9 +20,10 @@
 //! ```
 //!
 //! The modules: `connection` has the parts of a connection. `initiator` and `receives` hold work requests, `rx` and `tx`
-//! the state of the two halves. Above it are the calls that drive it: `deframe` cuts the stream into FPDUs, `inbound` takes
-//! them in, `placement` those whose payload is placed while they arrive; `outbound` says what is sent next, `send` makes
-//! FPDUs; `extensions` has both halves of RFC 7306, `end` every way a stream can end.
+//! the state of the two halves. The other modules have the calls that drive the state. `deframe` cuts the stream into
+//! FPDUs, `inbound` handles them, and `placement` handles FPDUs whose payload is placed while they arrive. `outbound`
+//! chooses what is sent next, and `send` makes FPDUs. `extensions` has both halves of RFC 7306, and `end` every way in
+//! which a stream can end.
 
 mod arriving;
 mod batch;

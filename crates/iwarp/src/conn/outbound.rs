@@ -1,8 +1,9 @@
-//! The outbound half: what is sent next, and how far the transport has come. `send` makes the FPDUs, `tx` holds the state.
+//! The outbound half: chooses what is sent next, and learns how much the transport has taken. `send` makes the FPDUs, `tx`
+//! holds the state.
 //!
-//! Messages are sent in the order of their posts (DDP-045, RDMAP-022, RDMAP-069, RDMAP-098), answers in the order of their
-//! requests (RDMAP-101). Messages are never interleaved (PEER-028, OPEN-10). Own messages and answers take turns, so that
-//! neither starves the other (SEC-037). The stream has nothing else (RDMAP-013).
+//! Messages are sent in the order of their posts (DDP-045, RDMAP-022, RDMAP-069, RDMAP-098), responses in the order of
+//! their requests (RDMAP-101). Messages are never interleaved (PEER-028, OPEN-10). Messages and responses take turns, so
+//! that neither starves the other (SEC-037). The stream contains nothing else (RDMAP-013).
 
 use super::batch::{TxBatch, TxLimit};
 use super::connection::Connection;
@@ -13,12 +14,12 @@ use super::work::Operation;
 use crate::memory::Memory;
 
 /// One Read confirms at most this many Writes in a row. So a row that fills the initiator queue is confirmed in parts, and
-/// the client can post on while the rest is under way.
+/// the client can go on posting before the whole row is confirmed.
 const WRITES_CONFIRMED: u32 = 16;
 
 impl Connection {
-    /// Appends FPDUs to `out` until the limit or the batch is exhausted or nothing is left to send; returns how many.
-    /// Carries out Binds and Invalidates on the way. `out` has to be empty or to hold FPDUs of this connection.
+    /// Appends FPDUs to `out` until the limit or the batch is exhausted or nothing is left to send. Returns how many.
+    /// Carries out Binds and Invalidates between them. `out` has to be empty or to hold FPDUs of this connection.
     pub fn poll_transmit(&mut self, mem: &impl Memory, limit: TxLimit, out: &mut TxBatch) -> usize {
         if out.has_outcome() {
             self.handle_transmitted(out);
@@ -44,8 +45,8 @@ impl Connection {
         }
     }
 
-    /// Learns from `batch` what became of its FPDUs: a Send or Write completes when the transport has taken its last octet,
-    /// and a request whose FPDUs were dropped fails. Call this after `batch` was handed to the transport.
+    /// Learns from `batch` which of its FPDUs were sent or dropped. A Send or Write completes when the transport has taken
+    /// its last octet. A request whose FPDUs were dropped fails. Call this after `batch` was passed to the transport.
     pub fn handle_transmitted(&mut self, batch: &mut TxBatch) {
         let outcome = batch.take_outcome();
         self.counters.sent.octets += self.tx.take_transmitted(outcome.taken);
@@ -79,7 +80,7 @@ impl Connection {
                 .is_some_and(|request| request.operation.is_local());
             return (local && self.may_start()).then_some(Source::Own);
         }
-        // A message under way is finished before another begins.
+        // A message that has begun is finished before another begins.
         if self
             .tx
             .responses
@@ -110,8 +111,8 @@ impl Connection {
         }
     }
 
-    /// The Writes made so far need a Read of their own, and the Read may be sent. That is so where the upcoming request
-    /// cannot start now, or confirms nothing and is not a Write that the same Read could confirm.
+    /// Whether the Writes made so far need a Read of their own, and the Read may be sent. They need one if the upcoming
+    /// request cannot start now, or if it confirms nothing and is not a Write that the same Read could confirm.
     #[cold]
     fn confirmation_is_due(&self) -> bool {
         let later = self
@@ -125,19 +126,19 @@ impl Connection {
         self.may_read() && !(later && self.may_start())
     }
 
-    /// A message of our own has begun and is not finished.
+    /// Whether a message of our own has begun and is not finished.
     pub(super) fn is_in_message(&self) -> bool {
         self.tx.current.is_some_and(|current| current.offset > 0) && !self.reads_next()
     }
 
-    /// The upcoming request is a Read, whose parts are messages of their own.
+    /// Whether the upcoming request is a Read, whose parts are separate messages.
     pub(super) fn reads_next(&self) -> bool {
         self.initiator
             .upcoming()
             .is_some_and(|request| matches!(request.operation, Operation::Read { .. }))
     }
 
-    /// The upcoming request may begin, or a Read go on with its next part.
+    /// Whether the upcoming request may begin, or a Read may go on with its next part.
     fn may_start(&self) -> bool {
         let Some(request) = self.initiator.upcoming() else {
             return false;
@@ -152,8 +153,8 @@ impl Connection {
         !request.operation.is_answered() || self.may_read()
     }
 
-    /// One more Read or Atomic may be on the wire (RDMAP-047). A ready-to-receive Read does not count against the client's
-    /// limit, but a peer that takes one Read at a time has to answer it first.
+    /// Whether one more Read or Atomic may be outstanding (RDMAP-047). A ready-to-receive Read does not count against the
+    /// client's limit, but a peer that takes one Read at a time has to answer this Read first.
     fn may_read(&self) -> bool {
         if self.rx.peer_closed {
             return false; // the peer will not answer: `settle` flushes the request when it is the oldest

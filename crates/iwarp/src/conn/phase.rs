@@ -29,8 +29,8 @@ pub(super) enum Cause {
 /// A request of ours that fails as soon as everything before it is finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FailingRequest {
-    /// It could not be started. All earlier requests complete first.
+    /// The request could not be started. All earlier requests complete first.
     Unstarted(WqeStatus),
-    /// Its memory was revoked in the middle of the message. FPDUs made before are sent first.
+    /// The request's memory was revoked in the middle of the message. FPDUs made before are sent first.
     Cut(WqeStatus),
 }

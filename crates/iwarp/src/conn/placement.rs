@@ -1,12 +1,12 @@
 //! Payload that goes to its place while its FPDU still arrives.
 //!
-//! An FPDU with a CRC is summed before any of it is placed (MPA-060). Without CRC and markers, the connection checks the
-//! segment, for its whole length, as soon as its header is here, and places payload as it comes: by a copy of what was
-//! received, or by a read of the transport straight to the place ([`Connection::direct_placement`]).
+//! The CRC of an FPDU is checked before any of the FPDU is placed (MPA-060). Without CRC and markers, the connection checks
+//! the segment, for its whole length, as soon as the header is here. It then places payload as it comes: by a copy of what
+//! was received, or by a read of the transport straight to the place ([`Connection::direct_placement`]).
 //!
-//! Each piece is handled as a segment of its own: a sender may end a segment wherever it likes. Terminates and counters
-//! show the segment as it came. Its last octets wait until all of it is here, so that the last word of a message is stored
-//! last and in one piece.
+//! Each piece is handled as a segment of its own, because a sender may end a segment wherever it likes. Terminates and
+//! counters show the segment as it came. The last octets of the segment wait until all of it is here, so that the last word
+//! of a message is stored last and in one piece.
 
 use super::arriving::{ArrivingFpdu, KEPT};
 use super::connection::Connection;
@@ -39,7 +39,7 @@ impl DirectPlacement<'_> {
     ///
     /// # Panics
     ///
-    /// When the place is shorter.
+    /// If the place is shorter.
     pub fn placed(self, octets: u32) {
         assert!(
             octets <= self.place.len(),
@@ -101,8 +101,8 @@ impl Connection {
         }
     }
 
-    /// `input` is the front of an FPDU of `octets`, and shorter. Begins to place the FPDU, if that is possible; returns how
-    /// many octets of `input` are done with.
+    /// Begins to place an FPDU of `octets`, if that is possible. `input` is the front of the FPDU, and shorter. Returns how
+    /// many octets of `input` were consumed.
     pub(super) fn begin_early(
         &mut self,
         input: &[u8],
@@ -122,7 +122,7 @@ impl Connection {
         payload_at + self.continue_early(&input[payload_at..], mem)
     }
 
-    /// Checks a whole segment, of which the header is here. One that does not pass, or is of a kind that is not placed
+    /// Checks a whole segment, of which the header is here. A segment that does not pass, or of a kind that is not placed
     /// early, is handled when all of it is here.
     fn early(
         &mut self,
@@ -175,7 +175,7 @@ impl Connection {
         Some(ArrivingFpdu { target, ..early })
     }
 
-    /// Places what has come of the FPDU under way, if one is; returns how many octets are done with.
+    /// Places what has come of the arriving FPDU, if there is one. Returns how many octets were consumed.
     pub(super) fn continue_early(&mut self, input: &[u8], mem: &impl Memory) -> usize {
         let Some(early) = self.rx.early else {
             return 0;
@@ -218,7 +218,7 @@ impl Connection {
             (Opcode::Write, Segment::Tagged(segment)) => self.receive_write(&segment, mem),
             (_, Segment::Tagged(segment)) => self.receive_read_response(&segment, &[], mem),
             (opcode, Segment::Untagged(segment)) if opcode.is_send() => {
-                // The Send has had its Receive since it began.
+                // The Send has had its Receive from its first octet on.
                 self.receive_send(opcode, &segment, &[], mem, OwnQueue)
             }
             (_, Segment::Untagged(_)) => {

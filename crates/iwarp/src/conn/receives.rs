@@ -1,28 +1,30 @@
 //! The Receives of a connection: its own queue, and sources that several connections share.
 //!
-//! When a message needs a shared Receive, the Receive becomes the connection's own. From then on it is as one that was
-//! posted to the connection: it completes there, filled, failed or flushed, and once.
+//! When a message needs a shared Receive, the Receive becomes the connection's own. From then on it is like a Receive that
+//! was posted to the connection: it completes there once, filled, failed or flushed.
 
 use super::config::QueueSizes;
 use super::ring::{slot_of, slots_for};
 use super::work::{Completion, PostError, RequestKind, WqeStatus};
 use crate::types::{STag, Sge};
 
-/// Who supplies Receives when the connection's own queue has none: an argument of each call that may need one.
+/// Supplies Receives when the connection's own queue has none. An argument of each call that may need one.
 ///
-/// A handle, which is cheap to copy; for a queue that connections of several threads share, a reference to the queue and the
-/// name of the connection that asks.
+/// The source is a handle, which is cheap to copy. For a queue that connections of several threads share, it is a reference
+/// to the queue and the name of the connection that asks.
 pub trait ReceiveSource: Copy {
-    /// Hands the Receive that was posted first to [`ReceiveSlot::fill`], and takes it out of the queue; or does nothing
-    /// where there is none.
+    /// Passes the Receive that was posted first to [`ReceiveSlot::fill`], and takes it out of the queue. Does nothing if
+    /// there is none.
     ///
-    /// A connection that gets none waits, with [`Event::Stalled`](super::Event::Stalled) where a whole Send is here. It asks
-    /// again when [`handle_bytes`](super::Connection::handle_bytes) is called again. So a source that finds no Receive notes
-    /// who has asked, before it lets go of its lock; whoever posts the next Receive has that connection driven.
+    /// A connection that gets none waits, with [`Event::Stalled`](super::Event::Stalled) where a whole Send is here. It
+    /// asks again when [`handle_bytes`](super::Connection::handle_bytes) is called again. So a source that finds no Receive
+    /// notes which connection has asked, before it unlocks. The thread that posts the next Receive then makes sure that
+    /// this connection is driven.
     fn draw(self, slot: ReceiveSlot<'_>);
 }
 
-/// No Receives but those that were posted to the connection itself ([`post_receive`](super::Connection::post_receive)).
+/// A source without Receives: the connection has only those that were posted to it
+/// ([`post_receive`](super::Connection::post_receive)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnQueue;
 
@@ -43,8 +45,8 @@ impl ReceiveSlot<'_> {
     ///
     /// # Errors
     ///
-    /// [`PostError::TooManySges`] or [`PostError::TooLong`] where it is not one that could be posted to this connection: the
-    /// connection has not got it.
+    /// [`PostError::TooManySges`] or [`PostError::TooLong`], as if the Receive were posted to this connection. The
+    /// connection then does not take it.
     pub fn fill(self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
         let length = self.sizes.receive_length(sges)?;
         self.queue.take_in(context, sges, length);
@@ -56,7 +58,7 @@ impl ReceiveSlot<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receive {
     context: u64,
-    /// Octets it can take.
+    /// Octets that the Receive can take.
     pub(super) length: u32,
     sges: u32,
     status: WqeStatus,
@@ -85,7 +87,7 @@ pub(super) struct ReceiveQueue {
     sges: Box<[Sge]>,
     sges_each: usize,
     head: u64,
-    /// The Receive for the next message, or the message under way.
+    /// The Receive for the next message, or for the current message.
     pub(super) done: u64,
     tail: u64,
 }
@@ -122,7 +124,7 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Takes a shared Receive in. There is room for it, however many completions nobody has fetched yet.
+    /// Takes a shared Receive in, and makes room if necessary, however many completions nobody has fetched yet.
     fn take_in(&mut self, context: u64, sges: &[Sge], length: u32) {
         debug_assert!(self.done == self.tail, "a Receive is there already");
         if self.tail - self.head == self.slots.len() as u64 {
@@ -164,7 +166,7 @@ impl ReceiveQueue {
         self.tail += 1;
     }
 
-    /// As [`current`](Self::current); where no Receive is posted, `source` is asked for one.
+    /// As [`current`](Self::current), but asks `source` for a Receive if none is posted.
     #[inline(always)]
     pub(super) fn current_or_drawn(
         &mut self,
@@ -224,7 +226,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// All come back flushed; they were posted with that status.
+    /// Makes all Receives come back flushed. They have had this status since they were posted.
     pub(super) const fn flush(&mut self) {
         self.done = self.tail;
     }

@@ -22,9 +22,9 @@ pub(super) struct Rx {
     pub(super) read_msn: u32,
     /// Next message number of QN 3.
     pub(super) atomic_msn: u32,
-    /// The Send under way, if its last segment has not come.
+    /// The current Send, if its last segment has not come.
     pub(super) send: Option<SendUnderWay>,
-    /// The tagged message under way.
+    /// The current tagged message.
     pub(super) tagged: Option<TaggedUnderWay>,
     /// Buffers of the current Receive, once the first payload has come.
     pub(super) spans: Vec<Span>,
@@ -37,13 +37,13 @@ pub(super) struct Rx {
     /// The peer's FIN has come, or waits behind a stalled message.
     pub(super) peer_closed: bool,
     pub(super) end_waits: bool,
-    /// After that no request of ours is carried out any more, though answers may have to leave.
+    /// From then on no request of ours is carried out, though responses may still have to leave.
     pub(super) flushed: bool,
     /// A Read Request that is refused once the earlier ones are answered (RDMAP-034). What follows it is dropped.
     pub(super) refusal: Option<(Fault, TerminatedHeaders)>,
     /// Why the stream failed.
     pub(super) cause: Option<Cause>,
-    /// Position in the stream of the first octet handed in, as markers count it.
+    /// Position in the stream of the first octet of the input, as markers count it.
     pub(super) origin: u64,
     /// The ULPDU of an FPDU with markers inside. Empty between two calls.
     pub(super) unmarked: Vec<u8>,
@@ -66,15 +66,15 @@ pub(super) struct TaggedUnderWay {
 /// The wait of an inbound Send for a Receive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stall {
-    /// When the owner first named the time after the wait had begun.
+    /// When the owner first passed the time after the wait had begun.
     pub(super) since: Option<Instant>,
     pub(super) about: Option<TerminatedHeaders>,
 }
 
-/// What became of a segment.
+/// How a segment was handled.
 pub(super) enum Handled {
     Done,
-    /// It waits for a Receive and has to be handed in again.
+    /// The segment waits for a Receive and has to be passed again.
     Stalled,
 }
 
@@ -134,7 +134,7 @@ impl Rx {
         Ok(())
     }
 
-    /// Octets of the Send under way.
+    /// Octets of the current Send.
     pub(super) fn received_of_send(&self) -> u32 {
         self.send.map_or(0, |send| send.received)
     }
@@ -162,13 +162,13 @@ impl Rx {
         self.tagged = Some(TaggedUnderWay { opcode, stag, to });
     }
 
-    /// An inbound Send has found no Receive.
+    /// Whether an inbound Send has found no Receive.
     pub(super) const fn has_stalled(&self) -> bool {
         self.stall.is_some()
     }
 
     /// When the Send that found no Receive will have waited for `wait`. The wait begins `now`, unless it has begun before.
-    /// `None` if the clock cannot name its end.
+    /// `None` if the clock cannot represent the end of the wait.
     pub(super) fn deadline(&mut self, now: Instant, wait: Duration) -> Option<Instant> {
         let since = self.stall.as_mut()?.since.get_or_insert(now);
         since.checked_add(wait)
@@ -178,7 +178,7 @@ impl Rx {
         self.stall.and_then(|stall| stall.about)
     }
 
-    /// Takes in no more messages. Those received in part stay so.
+    /// Takes in no more messages. Messages received in part stay incomplete.
     pub(super) fn stop(&mut self) {
         self.send = None;
         self.tagged = None;

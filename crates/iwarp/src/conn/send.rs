@@ -18,7 +18,7 @@ use crate::types::{RemoteAddress, STag, Sge};
 /// Payload shorter than this is copied next to its header. Longer payload is read in place, where that is allowed.
 const COPIED_BELOW: u32 = 4096;
 
-/// What an empty tagged message names. Adapters refuse STag 0 even there (PEER-035).
+/// The address in an empty tagged message. Adapters refuse STag 0 even there (PEER-035).
 const NOWHERE: RemoteAddress = RemoteAddress {
     stag: STag(1),
     to: 0,
@@ -27,9 +27,9 @@ const NOWHERE: RemoteAddress = RemoteAddress {
 /// A message of segments, as its headers have it.
 #[derive(Clone, Copy)]
 enum Message {
-    /// A Send, and what stands in its field for an STag (RDMAP-008, RDMAP-010).
+    /// A Send, with the value of its STag field (RDMAP-008, RDMAP-010).
     Send { opcode: Opcode, word: u32 },
-    /// A Write, and where its first octet goes.
+    /// A Write, with the address of its first octet.
     Write { remote: RemoteAddress },
 }
 
@@ -71,8 +71,8 @@ impl Connection {
         self.send_segment(message, mem, budget, out)
     }
 
-    /// How far the upcoming request has come. If it has not begun, its buffers are checked and it begins; `None` when a
-    /// buffer does not pass.
+    /// The progress of the upcoming request. If the request has not begun, its buffers are checked and it begins. `None` if
+    /// a buffer does not pass.
     #[inline(never)]
     pub(super) fn begun(
         &mut self,
@@ -82,7 +82,7 @@ impl Connection {
         self.begun_here(mem, need)
     }
 
-    /// As [`begun`](Self::begun), inlined for Sends and Writes, because a call per FPDU can be measured.
+    /// As [`begun`](Self::begun), inlined for Sends and Writes, because a call per FPDU costs measurable time.
     #[inline(always)]
     fn begun_here(&mut self, mem: &impl Memory, need: LocalAccess) -> Option<RequestProgress> {
         if self.tx.current.is_some() {
@@ -124,9 +124,9 @@ impl Connection {
         TransmitProgress::Again
     }
 
-    /// Makes the next segment of the Send or Write under way. Segments cover the message in rising order (DDP-042, DDP-046);
-    /// a message of no octets has one (DDP-043). One request is one message (RDMAP-012), a Write goes to one STag
-    /// (RDMAP-020).
+    /// Makes the next segment of the current Send or Write. Segments cover the message in rising order (DDP-042, DDP-046).
+    /// A message of no octets has one segment (DDP-043). One request is one message (RDMAP-012), and a Write goes to one
+    /// STag (RDMAP-020).
     fn send_segment(
         &mut self,
         message: Message,
@@ -211,7 +211,7 @@ impl Connection {
         TransmitProgress::Again
     }
 
-    /// `len` octets of the message under way are made.
+    /// Notes that `len` more octets of the current message are made.
     fn advance(&mut self, message: Message, mut current: RequestProgress, len: u32, last: bool) {
         if !last {
             current.offset += len;
@@ -239,7 +239,7 @@ impl Connection {
         self.finish_current();
     }
 
-    /// All of the request under way is made.
+    /// Notes that all of the current request is made.
     pub(super) fn finish_current(&mut self) {
         self.initiator.handed_over(self.tx.handed);
         self.tx.current = None;
@@ -247,8 +247,8 @@ impl Connection {
         self.tx.response_turn = true;
     }
 
-    /// Makes the next Read Request of the Read under way. Each SGE that is not empty has one (RDMAP-053), a Read of no
-    /// octets has one.
+    /// Makes the next Read Request of the current Read. There is one for each SGE that is not empty (RDMAP-053), and one
+    /// for a Read of no octets.
     fn send_read_request(
         &mut self,
         remote: RemoteAddress,
@@ -370,8 +370,8 @@ impl Connection {
         TransmitProgress::Again
     }
 
-    /// Makes a Read of no octets behind the Writes made so far. The peer answers when it has placed them (RFC 5040 section
-    /// 5.5).
+    /// Makes a Read of no octets behind the Writes made so far. The peer answers when it has placed these Writes (RFC 5040
+    /// section 5.5).
     #[cold]
     #[inline(never)]
     pub(super) fn send_confirmation(
@@ -416,8 +416,8 @@ impl Connection {
         made
     }
 
-    /// Makes the next segment of the answer to the peer's oldest Read (RFC 5040 section 5.2.2). The answer to a Read of no
-    /// octets is a header alone (RDMAP-040).
+    /// Makes the next segment of the response to the peer's oldest Read (RFC 5040 section 5.2.2). The response to a Read of
+    /// no octets is only a header (RDMAP-040).
     pub(super) fn send_response(
         &mut self,
         mem: &impl Memory,
@@ -469,7 +469,7 @@ impl Connection {
             )
         };
         let Ok(octets) = result else {
-            // The source was deregistered under the Read: RDMAP-066, RDMAP-079.
+            // The source was deregistered during the Read: RDMAP-066, RDMAP-079.
             let about = response.inbound.about(response.made);
             self.fail_with(ProtectionError::InvalidSTag.into(), Some(about), None);
             return TransmitProgress::Again;
@@ -544,12 +544,12 @@ impl Connection {
         self.counters.sent.payload += u64::from(payload);
     }
 
-    /// Payload is not read in place, because a CRC, a capture or markers in the middle need a private copy.
+    /// Whether payload has to be copied, because a CRC, a capture or markers in the middle need a private copy.
     const fn must_copy(&self) -> bool {
         self.tx.copies
     }
 
-    /// How the next FPDU is framed.
+    /// The framing of the next FPDU.
     fn framing(&self) -> Framing {
         Framing {
             crc: self.config.crc,
@@ -559,7 +559,7 @@ impl Connection {
     }
 }
 
-/// Nothing is there to make an FPDU from. `next_source` never chooses such a source.
+/// A source has nothing to make an FPDU from. `next_source` never chooses such a source.
 #[cold]
 fn out_of_turn() -> TransmitProgress {
     debug_assert!(false, "nothing is there to be sent");
@@ -602,7 +602,7 @@ fn pieces(spans: &[Span], current: RequestProgress, len: u32) -> impl Iterator<I
         })
 }
 
-/// Copies all pieces one behind the other, summing on the way.
+/// Copies all pieces, one behind the other, and adds them to the CRC.
 fn fetch_all(
     mem: &impl Memory,
     pieces: impl Iterator<Item = Span>,

@@ -1,4 +1,4 @@
-//! What a Terminate carries back of the message that it is about, RFC 5040 section 4.8.
+//! The headers that a Terminate returns of the message that it is about, RFC 5040 section 4.8.
 
 use super::fault::Included;
 use crate::ddp::Header;

@@ -23,26 +23,26 @@ const _: () = assert!(ATOMIC_REQUEST_LEN as usize == UntaggedHeader::LEN + Atomi
 pub(super) struct Tx {
     /// The ready-to-receive message, until it is made.
     pub(super) ready: Option<Ready>,
-    /// The ready-to-receive message has been asked for.
+    /// The owner has asked for the ready-to-receive message.
     ready_asked: bool,
     pub(super) send_msn: u32,
     pub(super) read_msn: u32,
     pub(super) atomic_msn: u32,
-    /// How far the request under way has come.
+    /// The progress of the current request.
     pub(super) current: Option<RequestProgress>,
-    /// The checked buffers of the request under way.
+    /// The checked buffers of the current request.
     pub(super) spans: Vec<Span>,
     /// Our Reads and Atomics on the wire, in order.
     pub(super) reads: VecDeque<OutboundRequest>,
     /// The peer's Reads and Atomics to answer, in order.
     pub(super) responses: VecDeque<Response>,
-    /// How many of them are Atomics.
+    /// How many of `responses` are Atomics.
     atomics: usize,
-    /// Which octets of the stream belong to which answer, where they are read in place.
+    /// Which octets of the stream belong to which response, where the octets are read in place.
     pub(super) runs: VecDeque<ResponseRun>,
-    /// Writes made since the last Request whose answer will confirm them.
+    /// Writes made since the last Read or Atomic Request whose response confirms the Writes before it.
     pub(super) unconfirmed: u32,
-    /// An answer is sent before the next message of our own.
+    /// A response is sent before the next message of our own.
     pub(super) response_turn: bool,
     /// Octets of the stream made, and taken by the transport.
     pub(super) handed: u64,
@@ -53,7 +53,7 @@ pub(super) struct Tx {
     pub(super) copies: bool,
 }
 
-/// The Terminate, and where in the stream it stands once it is made.
+/// The Terminate, and its position in the stream once it is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueuedTerminate {
     pub(super) terminate: Terminate,
@@ -64,7 +64,7 @@ pub(super) struct QueuedTerminate {
 pub(super) struct RequestProgress {
     /// Octets of the request done.
     pub(super) offset: u32,
-    /// The SGE to go on with, and how many octets of it are done.
+    /// The SGE to go on with, and how many of its octets are done.
     pub(super) part: usize,
     pub(super) skip: u32,
 }
@@ -72,31 +72,32 @@ pub(super) struct RequestProgress {
 /// One of our Read or Atomic Requests on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutboundRequest {
-    /// What it is for.
+    /// The purpose of the request.
     pub(super) purpose: RequestPurpose,
     pub(super) sink: RemoteAddress,
     pub(super) span: Option<Span>,
     pub(super) size: u32,
     pub(super) received: u32,
-    /// The last Read of its request.
+    /// This is the last Read of its request.
     pub(super) last: bool,
-    /// An Atomic, of this identifier.
+    /// The identifier, if this is an Atomic.
     pub(super) atomic: Option<u32>,
 }
 
 /// What a Read or Atomic Request of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestPurpose {
-    /// It is the ready-to-receive message.
+    /// To be the ready-to-receive message.
     Ready,
-    /// The request at this position.
+    /// To carry out the request at this position.
     Request(u64),
-    /// A Read of no octets. When the peer answers it, the peer has placed the Writes before this position.
+    /// To confirm Writes: a Read of no octets. When the peer answers it, the peer has placed the Writes before this
+    /// position.
     Confirmation(u64),
 }
 
 impl RequestPurpose {
-    /// The request it belongs to.
+    /// The request that it belongs to.
     pub(super) const fn request(self) -> Option<u64> {
         match self {
             Self::Request(at) => Some(at),
@@ -105,7 +106,7 @@ impl RequestPurpose {
     }
 }
 
-/// What the peer asks for.
+/// The header of the peer's request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RequestHeader {
     Read(ReadRequest),
@@ -118,7 +119,7 @@ pub(super) struct InboundRequest {
     pub(super) header: UntaggedHeader,
     pub(super) asked: RequestHeader,
     pub(super) span: Option<Span>,
-    /// It is the peer's ready-to-receive message.
+    /// This is the peer's ready-to-receive message.
     pub(super) is_ready: bool,
 }
 
@@ -128,14 +129,14 @@ pub(super) struct Response {
     pub(super) made: u32,
 }
 
-/// FPDUs of one answer in a row. All have the same length of payload, except perhaps the last.
+/// FPDUs of one response in a row. All have the same length of payload, except perhaps the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResponseRun {
     pub(super) inbound: InboundRequest,
-    /// Where the run stands in the stream.
+    /// The position of the run in the stream.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Octets of the answer before the run, and in each of its FPDUs.
+    /// Octets of the response before the run, and in each FPDU of the run.
     pub(super) made: u32,
     pub(super) chunk: u32,
 }
@@ -150,7 +151,7 @@ pub(super) enum Source {
     Own,
 }
 
-/// Whether to go on.
+/// Whether `poll_transmit` goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransmitProgress {
     Again,
@@ -225,7 +226,7 @@ impl Tx {
         self.atomics
     }
 
-    /// The oldest answer is made in full.
+    /// Notes that the oldest response is made in full.
     pub(super) fn answered(&mut self) {
         let answer = self.responses.pop_front();
         let atomic =
@@ -238,7 +239,7 @@ impl Tx {
         self.responses.is_empty()
     }
 
-    /// Only the client's requests can be sent next.
+    /// Whether only requests of the client can be sent next.
     pub(super) fn has_only_requests(&self) -> bool {
         self.responses.is_empty() && self.ready.is_none() && self.unconfirmed == 0
     }
@@ -256,17 +257,17 @@ impl Tx {
         self.handed - self.sent
     }
 
-    /// The transport has taken all that was made.
+    /// Whether the transport has taken everything that was made.
     pub(super) const fn is_all_sent(&self) -> bool {
         self.handed == self.sent
     }
 
-    /// A part of the upcoming request has been made.
+    /// Whether a part of the upcoming request has been made.
     pub(super) fn has_begun(&self) -> bool {
         self.current.is_some_and(|current| current.offset > 0)
     }
 
-    /// Everything was made and sent.
+    /// Whether everything was made and sent.
     pub(super) fn is_drained(&self) -> bool {
         self.is_all_sent()
             && self.ready.is_none()
@@ -303,7 +304,7 @@ impl Tx {
         octets
     }
 
-    /// The last `octets` of what was made will not be sent.
+    /// Notes that the last `octets` that were made will not be sent.
     pub(super) fn withdraw(&mut self, octets: u64) -> u64 {
         debug_assert!(octets <= self.unsent(), "more octets than were made");
         let octets = octets.min(self.unsent());
@@ -316,7 +317,7 @@ impl Tx {
         octets
     }
 
-    /// What a Terminate says about the answer whose FPDU would have been sent next (RDMAP-079).
+    /// What a Terminate says about the response whose FPDU would have been sent next (RDMAP-079).
     pub(super) fn response_at_head(&self) -> Option<TerminatedHeaders> {
         let run = self
             .runs
@@ -327,7 +328,7 @@ impl Tx {
         Some(run.inbound.about(run.made + before * run.chunk))
     }
 
-    /// Notes that the FPDU made last, which ends at `self.handed`, has `len` octets of this answer, read in place.
+    /// Notes that the FPDU made last, which ends at `self.handed`, has `len` octets of this response, read in place.
     pub(super) fn note_run(&mut self, response: &Response, len: u32, start: u64) {
         if let Some(run) = self.runs.back_mut() {
             let whole = u64::from(response.made - run.made.min(response.made));
@@ -358,7 +359,7 @@ impl Tx {
 }
 
 impl InboundRequest {
-    /// What a Terminate says about this request after `made` octets of the answer (RDMAPX-026).
+    /// What a Terminate says about this request after `made` octets of the response (RDMAPX-026).
     pub(super) fn about(&self, made: u32) -> TerminatedHeaders {
         let (length, read) = match self.asked {
             RequestHeader::Read(request) => (READ_REQUEST_LEN, Some(request.advanced(made))),

@@ -6,20 +6,20 @@ use crate::memory::WindowBind;
 use crate::rdmap::AtomicOp;
 use crate::types::{RemoteAddress, STag, Sge, WindowId};
 
-/// The octets of a request: what a Send or Write sends, or where the answer to a Read or Atomic goes.
+/// The octets of a request: what a Send or Write sends, or where the response to a Read or Atomic goes.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Registered memory, looked at when the request is reached.
+    /// Registered memory, which is checked when the request's turn comes.
     Sges(&'a [Sge]),
-    /// Copied at once, the pieces one behind the other (inline data). Only for Sends and Writes: other requests may
-    /// have 0 octets of it.
+    /// Inline data, copied at once, the pieces one behind the other. Only for Sends and Writes; other requests may have 0
+    /// octets of inline data.
     Inline(&'a [&'a [u8]]),
 }
 
-/// What an initiator request does: the same value from the post to the headers on the wire.
+/// What an initiator request does. The same value is used from the post to the headers on the wire.
 ///
-/// `D` stands for its octets. Whoever posts names them ([`Payload`]); the queue has copied them to the request's slot, and
-/// keeps the operation without them.
+/// `D` is the type of the octets. A post names them ([`Payload`]). The queue copies them to the request's slot, and keeps
+/// the operation without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<D = ()> {
     /// Send, RFC 5040 section 5.3.
@@ -35,7 +35,7 @@ pub enum Operation<D = ()> {
     Write {
         /// The data.
         data: D,
-        /// Where it goes.
+        /// Where the data goes.
         remote: RemoteAddress,
     },
     /// RDMA Read, RFC 5040 section 5.2. Each SGE becomes a Read of its own on the wire, because a Read Request names one
@@ -43,12 +43,12 @@ pub enum Operation<D = ()> {
     Read {
         /// Where the data goes, in order.
         sink: D,
-        /// Where it is.
+        /// Where the data is.
         remote: RemoteAddress,
     },
     /// Eight octets that the peer's client finds in the result of a Receive, RFC 7306 section 6.
     Immediate {
-        /// The octets, as they go over the wire.
+        /// The octets in their order on the wire.
         data: [u8; 8],
         /// Raise an event at the peer.
         solicited: bool,
@@ -60,12 +60,12 @@ pub enum Operation<D = ()> {
         op: AtomicOp,
         /// Where the word's old value goes, as this side's processor reads it: one SGE of 8 octets of a Read sink.
         sink: D,
-        /// The word; aligned to 8 where it lies.
+        /// The address of the word, which is aligned to 8 octets in the peer's memory.
         remote: RemoteAddress,
     },
-    /// Binds a window. Local: the wire has no message for it.
+    /// Binds a window. This is local: the wire has no message for a Bind.
     Bind(WindowBind),
-    /// Unbinds a window. Local: the wire has no message for it.
+    /// Unbinds a window. This is local: the wire has no message for an Invalidate.
     Invalidate(WindowId),
 }
 
@@ -83,18 +83,18 @@ impl<D> Operation<D> {
         }
     }
 
-    /// Needs no wire.
+    /// Whether the request puts nothing on the wire.
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Bind(_) | Self::Invalidate(_))
     }
 
-    /// An answer of the peer ends it, and it counts against the outbound limit (RDMAPX-006).
+    /// Whether a response of the peer ends the request. Such a request counts against the outbound limit (RDMAPX-006).
     pub(super) const fn is_answered(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
 
-    /// Its octets stand in the stream: it is over when the transport has them (RDMAP-093), or when it is confirmed
-    /// ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
+    /// Whether the request's octets stand in the stream. Such a request completes when the transport has taken them
+    /// (RDMAP-093), or when it is confirmed ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
     pub(super) const fn is_sent(&self) -> bool {
         matches!(
             self,
@@ -102,8 +102,8 @@ impl<D> Operation<D> {
         )
     }
 
-    /// Puts the operation into `slot`, and returns its octets apart. Each kind is written by itself: only as much is copied
-    /// as it has.
+    /// Puts the operation into `slot`, and returns its octets separately. Each kind is written by code of its own, so that
+    /// only its own fields are copied.
     #[inline(always)]
     pub(super) fn store(self, slot: &mut Operation) -> Option<D> {
         match self {
@@ -152,8 +152,8 @@ impl<D> Operation<D> {
 }
 
 impl Operation<Payload<'_>> {
-    /// Octets that leave this side when the request is carried out: the payload, nothing for a Read, an Atomic or a
-    /// local request.
+    /// Octets that leave this side when the request is carried out: the payload, or 0 for a Read, an Atomic or a local
+    /// request.
     pub fn octets(&self) -> u64 {
         match *self {
             Self::Send { data, .. } | Self::Write { data, .. } => match data {
@@ -166,12 +166,12 @@ impl Operation<Payload<'_>> {
     }
 }
 
-/// An initiator request with what the client wants to know and have ordered.
+/// An initiator request with its context and options.
 #[derive(Clone, Copy, Debug)]
 pub struct InitiatorWqe<'a> {
     /// Comes back with the completion.
     pub context: u64,
-    /// What is to be done.
+    /// What the request does.
     pub operation: Operation<Payload<'a>>,
     /// Success yields no completion.
     pub silent: bool,
@@ -188,9 +188,9 @@ pub enum PostError {
     QueueFull,
     /// More SGEs than the queue was made for.
     TooManySges,
-    /// More octets than `max_transfer`, or than `inline` for inline data; inline data where an answer is to be placed.
+    /// More octets than `max_transfer`, or than `inline` for inline data; or inline data as the place of a response.
     TooLong,
-    /// The sink of an Atomic has other than 8 octets.
+    /// The sink of an Atomic does not have 8 octets.
     WrongLength,
 }
 
@@ -232,7 +232,7 @@ pub enum RequestKind {
 /// How a request ended. Everything but `Success` ends the connection (RFC 5040 section 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WqeStatus {
-    /// As asked.
+    /// The request was carried out.
     Success,
     /// Given up because the connection ended or was flushed.
     Flushed,
@@ -244,8 +244,8 @@ pub enum WqeStatus {
     RemoteError,
     /// The message was longer than the Receive (RFC 5041 section 7.1).
     ReceiveTooShort,
-    /// The request makes no sense here: a Read or Atomic with outbound limit 0, a
-    /// Bind or Invalidate that the memory refuses.
+    /// The request cannot be carried out here: a Read or Atomic with outbound limit 0, or a Bind or Invalidate that the
+    /// memory refuses.
     InvalidRequest,
     /// The peer had no Receive for the Send ([`Class::NoBuffer`](crate::rdmap::Class::NoBuffer)).
     NoReceive,
@@ -258,18 +258,18 @@ pub enum WqeStatus {
 pub struct Completion {
     /// The request's context.
     pub context: u64,
-    /// What it was.
+    /// The kind of the request.
     pub kind: RequestKind,
-    /// How it ended.
+    /// How the request ended.
     pub status: WqeStatus,
-    /// Octets moved; 0 unless it succeeded.
+    /// Octets moved. 0 unless the request succeeded.
     pub octets: u32,
-    /// A Receive: the message asked for an event.
+    /// For a Receive: the message asked for an event.
     pub solicited: bool,
-    /// A Receive: the message invalidated this STag of ours.
+    /// For a Receive: the message invalidated this STag of ours.
     pub invalidated: Option<STag>,
-    /// A Receive: it was taken by Immediate Data, and nothing was placed.
+    /// For a Receive that Immediate Data has taken: its eight octets. Nothing was placed.
     pub immediate: Option<[u8; 8]>,
-    /// A Bind that did not take effect: the STag set aside for it.
+    /// For a Bind that did not take effect: the STag that was set aside for it.
     pub failed_bind: Option<STag>,
 }

@@ -1,12 +1,12 @@
-//! What the headers of both kinds of DDP segment are made of, RFC 5041 sections 4.1 and 4.3.
+//! The fields of the headers of both kinds of DDP segment, RFC 5041 sections 4.1 and 4.3.
 
-/// T: the segment is tagged, and its header the shorter one (DDP-020).
+/// T: the segment is tagged, and has the shorter header (DDP-020).
 pub const TAGGED: u8 = 0x80;
 /// L: the last segment of its message.
 pub const LAST: u8 = 0x40;
 /// DV: the two bits of the version.
 pub const VERSION_MASK: u8 = 0x03;
-/// The version of RFC 5041, which belongs to both MPA revisions spoken here (MPA-028).
+/// The version of RFC 5041, which belongs to both MPA revisions that softnd speaks (MPA-028).
 pub const VERSION: u8 = 0x01;
 
 /// Queue number of an untagged segment, RFC 5041 section 4.3. RDMAP gives the first three their meaning (RFC 5040

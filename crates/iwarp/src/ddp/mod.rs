@@ -1,5 +1,5 @@
-//! DDP: direct data placement, RFC 5041. Headers and what can be wrong with a segment; placing is the connection's work
-//! ([`crate::conn`]), because RDMAP decides where a segment may go. Nothing here has a state, or ends a stream
+//! DDP: direct data placement, RFC 5041. This module has the headers and the errors of segments. The connection places
+//! segments ([`crate::conn`]), because RDMAP decides where a segment may go. This module has no state, and ends no stream
 //! (DDP-081).
 //!
 //! - [`tagged`]: the 14-octet header of section 4.2.

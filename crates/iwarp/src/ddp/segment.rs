@@ -6,7 +6,7 @@ use super::control::{TAGGED, Truncated};
 use super::tagged::{TaggedError, TaggedHeader, TaggedSegment};
 use super::untagged::{UntaggedError, UntaggedHeader, UntaggedSegment};
 
-/// A DDP header as it came, whatever it says: what a Terminate carries back, and what a dissector shows.
+/// A DDP header as it came, whatever its fields say. A Terminate returns it, and a dissector shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// T = 1.
@@ -16,11 +16,11 @@ pub enum Header {
 }
 
 impl Header {
-    /// The header at the front of `ulpdu` and what stands behind it; nothing but the length is checked.
+    /// The header at the front of `ulpdu`, and the octets behind the header. Only the length is checked.
     ///
     /// # Errors
     ///
-    /// When there are fewer octets than the T bit asks for.
+    /// If there are fewer octets than the T bit asks for.
     pub fn split(ulpdu: &[u8]) -> Result<(Self, &[u8]), Truncated> {
         match ulpdu.first() {
             Some(control) if control & TAGGED != 0 => {
@@ -58,10 +58,10 @@ impl Header {
     }
 }
 
-/// Why a ULPDU is not a DDP segment at all. It is told and no more: RDMAP ends the stream, not DDP (DDP-081).
+/// Why a ULPDU is not a DDP segment at all. DDP only reports this error; RDMAP ends the stream (DDP-081).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Shorter than the header its T bit asks for.
+    /// The ULPDU is shorter than the header that its T bit asks for.
     Truncated,
     /// A tagged segment with a fault of its own.
     Tagged(TaggedError),
@@ -95,7 +95,7 @@ impl<'a> Segment<'a> {
     ///
     /// # Errors
     ///
-    /// Too short (MPA-076), or another version than 1 (DDP-024).
+    /// The ULPDU is too short (MPA-076), or has another version than 1 (DDP-024).
     pub fn parse(ulpdu: &'a [u8]) -> Result<Self, Error> {
         let (header, payload) = Header::split(ulpdu).map_err(|Truncated| Error::Truncated)?;
         match header {

@@ -11,7 +11,7 @@ use crate::types::STag;
 /// What can be wrong with a tagged segment, RFC 5041 section 7.2, error type 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaggedError {
-    /// No such STag, it was invalidated, or it does not admit this segment (OPEN-03).
+    /// There is no such STag, it was invalidated, or it does not admit this segment (OPEN-03).
     InvalidSTag,
     /// Base or bounds violation.
     Bounds,
@@ -53,7 +53,7 @@ impl TaggedHeader {
     /// Octets on the wire.
     pub const LEN: usize = 14;
 
-    /// The header of one segment; reserved bits are zero (DDP-023).
+    /// The header of one segment. Reserved bits are zero (DDP-023).
     pub const fn new(last: bool, ulp: u8, stag: STag, to: u64) -> Self {
         Self {
             control: TAGGED | VERSION | if last { LAST } else { 0 },
@@ -108,7 +108,7 @@ pub struct TaggedSegment<'a> {
     pub stag: STag,
     /// Tagged offset of the first octet of payload.
     pub to: u64,
-    /// What is to be placed; may be empty.
+    /// The octets to be placed. May be empty.
     pub payload: &'a [u8],
 }
 

@@ -10,7 +10,7 @@ use super::control::{LAST, Qn, Truncated, VERSION, VERSION_MASK};
 /// What can be wrong with an untagged segment, RFC 5041 section 7.2, error type 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UntaggedError {
-    /// No such queue, or not the queue of the message.
+    /// There is no such queue, or it is not the queue of the message.
     InvalidQn,
     /// The message number has no buffer.
     NoBuffer,
@@ -57,7 +57,7 @@ impl UntaggedHeader {
     /// Octets on the wire.
     pub const LEN: usize = 18;
 
-    /// The header of one segment; reserved bits are zero (DDP-023).
+    /// The header of one segment. Reserved bits are zero (DDP-023).
     pub const fn new(last: bool, ulp: u8, ulp_word: u32, qn: Qn, msn: u32, mo: u32) -> Self {
         Self {
             control: VERSION | if last { LAST } else { 0 },
@@ -128,7 +128,7 @@ pub struct UntaggedSegment<'a> {
     pub msn: u32,
     /// Message offset of the first octet of payload.
     pub mo: u32,
-    /// What is to be placed; may be empty.
+    /// The octets to be placed. May be empty.
     pub payload: &'a [u8],
 }
 

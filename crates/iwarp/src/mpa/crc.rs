@@ -1,9 +1,8 @@
-//! The CRC32c of an FPDU, RFC 5044 §4.4: polynomial 0x1EDC6F41 reflected, all ones in, complement out (MPA-055). It is
-//! the digest that DDP asks of what carries it (DDP-006), unless both sides do without.
+//! The CRC32c of an FPDU, RFC 5044 §4.4: polynomial 0x1EDC6F41 reflected, all ones in, complement out (MPA-055). It is the
+//! digest that DDP demands of the layer below (DDP-006), unless both sides have CRC off.
 //!
-//! On the wire it stands least significant octet first: [`wire`] and [`from_wire`] are the only places that know.
-//! The sum itself is the `crc-fast` crate's, which picks the processor's CRC and carry-less multiply instructions at
-//! run time.
+//! The wire has the least significant octet first; only [`wire`] and [`from_wire`] deal with this order. The crate
+//! `crc-fast` computes the CRC, and picks the processor's CRC and carry-less multiply instructions at run time.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -11,31 +10,32 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// MPA-038).
 pub const LEN: usize = 4;
 
-/// A running CRC32c. Small and `Copy`: it may be kept, or taken up again from an earlier state.
+/// A running CRC32c. It is small and `Copy`, so that a caller can keep a state and go on from it later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crc(u32);
 
 impl Crc {
-    /// The sum over nothing.
+    /// The CRC over no octets.
     #[must_use]
     pub const fn new() -> Self {
         Self(u32::MAX)
     }
 
-    /// Takes `octets` into the sum, behind what it has seen before.
+    /// Adds `octets` to the CRC, behind the octets seen before.
     pub fn update(&mut self, octets: &[u8]) {
         self.0 = advance(self.0, octets);
     }
 
-    /// The sum of octets that have been reduced to `remainder`: congruent to them, as a polynomial, modulo that of the CRC,
-    /// what came before them included (see [`Crc::carry`]). For copies that sum what they carry past anyway.
+    /// The CRC of octets that have been reduced to `remainder`. As a polynomial, `remainder` is congruent to these octets,
+    /// and those before them, modulo the polynomial of the CRC (see [`Crc::carry`]). This is for copies that compute the
+    /// CRC on the way.
     #[must_use]
     pub fn of_remainder(remainder: &[u8]) -> Self {
         Self(advance(0, remainder))
     }
 
-    /// What the octets seen so far are to those that follow: the next four, with these added (exclusive or), and all behind
-    /// them have the same sum when they are taken for the first ones.
+    /// The raw CRC register after the octets seen so far. A CRC that starts from a register of 0, and takes the next four
+    /// octets with these four added (exclusive or), gets the same value as one that has taken all octets.
     #[must_use]
     pub const fn carry(&self) -> [u8; LEN] {
         self.0.to_le_bytes()
@@ -66,13 +66,13 @@ pub const fn wire(crc: u32) -> [u8; LEN] {
     crc.to_le_bytes()
 }
 
-/// The CRC that stands as `octets` in an FPDU.
+/// The CRC whose octets in an FPDU are `octets`.
 #[must_use]
 pub const fn from_wire(octets: [u8; LEN]) -> u32 {
     u32::from_le_bytes(octets)
 }
 
-/// A sum that goes on: the state before `octets` gives the state after them.
+/// The state of the CRC after `octets`, from the state before them.
 fn advance(state: u32, octets: &[u8]) -> u32 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(state));
     digest.update(octets);
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Lengths around the block sizes of the vectored routines, against the sum taken bit by bit.
+    /// Lengths around the block sizes of the vectored routines, compared with the CRC computed bit by bit.
     #[test]
     fn long_inputs_agree_with_the_definition() {
         fn slow(octets: &[u8]) -> u32 {

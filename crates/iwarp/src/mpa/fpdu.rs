@@ -6,8 +6,8 @@
 //!  | ULPDU_Length | ULPDU (one DDP segment) | PAD 0..3 | CRC |
 //! ```
 //!
-//! [`parse`] cuts one FPDU from the front of what has been received; [`put_header`] and [`put_trailer`] are what a
-//! sender puts around a ULPDU.
+//! [`parse`] cuts one FPDU from the front of the received octets. [`put_header`] and [`put_trailer`] write what a sender
+//! puts around a ULPDU.
 
 use super::Error;
 use super::crc::{self, Crc, crc32c};
@@ -15,7 +15,7 @@ use super::crc::{self, Crc, crc32c};
 /// Octets of `ULPDU_Length`.
 pub const HEADER_LEN: usize = 2;
 
-/// The shortest FPDU there can be: an empty ULPDU, its pad and the CRC.
+/// The shortest possible FPDU: an empty ULPDU, its pad and the CRC.
 pub const MIN_LEN: usize = fpdu_len(0);
 
 /// The longest FPDU a 16-bit `ULPDU_Length` can announce (MPA-077).
@@ -40,7 +40,7 @@ pub const fn fpdu_len(ulpdu_len: usize) -> usize {
 }
 
 /// The longest ULPDU whose FPDU fits one TCP segment of `emss` octets, within [`MULPDU_RANGE`] (RFC 5044 §4.5, MPA-081,
-/// MPA-082). A ULPDU of the lowest value does not fit a segment smaller than that; it is sent all the same.
+/// MPA-082). If the segment is too small even for a ULPDU of the lowest value, such a ULPDU is sent nevertheless.
 #[must_use]
 pub fn mulpdu(emss: u32) -> u32 {
     emss.saturating_sub(6 + emss % 4)
@@ -57,24 +57,24 @@ pub enum Fpdu<'a> {
     },
     /// A whole FPDU, its CRC good if it was to be checked.
     Complete {
-        /// The ULPDU, of any length the header can say: whether it is a DDP segment is not MPA's to decide (MPA-076).
+        /// The ULPDU, of any length that the header can state. MPA does not decide whether the ULPDU is a DDP segment
+        /// (MPA-076).
         ulpdu: &'a [u8],
-        /// Octets of the FPDU: the next one starts behind them.
+        /// Octets of the FPDU. The next FPDU starts behind them.
         consumed: usize,
     },
 }
 
-/// Cuts one FPDU, which holds one ULPDU (MPA-050, MPA-051), from the front of `input` by its length (MPA-070), checking
-/// its CRC if `crc` is on (MPA-060, MPA-071). The content of PAD is summed but otherwise not looked at (MPA-054), and
-/// neither is that of the CRC field with CRC off (MPA-036).
+/// Cuts one FPDU, which holds one ULPDU (MPA-050, MPA-051), from the front of `input` by its length (MPA-070), checking its
+/// CRC if `crc` is on (MPA-060, MPA-071). The content of PAD goes into the CRC and is otherwise ignored (MPA-054). The
+/// content of the CRC field is ignored with CRC off (MPA-036).
 ///
-/// Without markers the first two octets of a stream are `ULPDU_Length` (MPA-042). How the octets came, in whichever
-/// pieces, is not seen here (MPA-072): an FPDU is one segment of DDP's, with its borders and its length (DDP-004,
-/// DDP-007).
+/// Without markers the first two octets of a stream are `ULPDU_Length` (MPA-042). The pieces in which the octets came make
+/// no difference here (MPA-072). An FPDU is one DDP segment, with its borders and its length (DDP-004, DDP-007).
 ///
 /// # Errors
 ///
-/// [`Error::Crc`]; the stream is lost then, nothing behind this point may be delivered (MPA-061).
+/// [`Error::Crc`]. The stream is lost then, and nothing behind this point may be delivered (MPA-061).
 pub fn parse(input: &[u8], crc: bool) -> Result<Fpdu<'_>, Error> {
     let Some((length, rest)) = input.split_first_chunk() else {
         return Ok(Fpdu::Incomplete { wanted: MIN_LEN });
@@ -98,8 +98,8 @@ pub fn put_header(out: &mut Vec<u8>, ulpdu_len: u16) {
     out.extend_from_slice(&ulpdu_len.to_be_bytes());
 }
 
-/// Appends PAD, zeroed (MPA-053), and the CRC field. `sum` is the running sum over `ULPDU_Length` and the ULPDU
-/// (MPA-056); without one the field is zero: CRC is off, and no value is better than one that looks checked.
+/// Appends PAD, zeroed (MPA-053), and the CRC field. `sum` is the running CRC over `ULPDU_Length` and the ULPDU (MPA-056).
+/// Without `sum`, CRC is off and the field is zero, because another value would look like a checked CRC.
 pub fn put_trailer(out: &mut Vec<u8>, ulpdu_len: u16, sum: Option<Crc>) {
     let pad = &[0; 3][..pad(usize::from(ulpdu_len))];
     out.extend_from_slice(pad);
@@ -114,7 +114,7 @@ pub fn put_trailer(out: &mut Vec<u8>, ulpdu_len: u16, sum: Option<Crc>) {
 ///
 /// # Panics
 ///
-/// If the ULPDU is longer than 65535 octets, which no `ULPDU_Length` can say.
+/// If the ULPDU is longer than 65535 octets, which `ULPDU_Length` cannot state.
 pub fn put(out: &mut Vec<u8>, ulpdu: &[u8], crc: bool) {
     let ulpdu_len = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 octets");
     let start = out.len();

@@ -6,12 +6,12 @@
 //!  | marker, 0 | length | ULPDU … | marker, 508 | … PAD CRC | … |
 //! ```
 //!
-//! Every FPDU is a multiple of four octets long, so a marker splits neither `ULPDU_Length` nor the CRC (§4.1). One that
-//! falls between two FPDUs belongs to the second and points at itself (MPA-058, MPA-065); all others say how far back the
-//! `ULPDU_Length` of their FPDU stands (MPA-064). The CRC covers them all.
+//! Every FPDU is a multiple of four octets long, so a marker splits neither `ULPDU_Length` nor the CRC (§4.1). A marker
+//! between two FPDUs belongs to the second and points at itself (MPA-058, MPA-065). All other markers say how far back the
+//! `ULPDU_Length` of their FPDU stands (MPA-064). The CRC covers all markers.
 //!
-//! Positions count octets, markers included, from the start of full operation; only their last nine bits matter, so that
-//! neither the sequence number's wrap nor any other is to be seen (MPA-063).
+//! Positions count octets, markers included, from the start of full operation. Only their last nine bits matter, so that no
+//! wrap makes a difference, that of the sequence number included (MPA-063).
 
 use super::Error;
 use super::crc::{self, Crc, crc32c};
@@ -20,23 +20,23 @@ use super::fpdu::{self, Fpdu, HEADER_LEN, MIN_LEN};
 /// Octets of a marker: two reserved, two of FPDUPTR.
 pub const LEN: usize = 4;
 
-/// Octets of the stream from one marker to the next, itself included.
+/// Octets of the stream from the start of one marker to the start of the next.
 pub const INTERVAL: usize = 512;
 
 /// Octets of FPDUs between two markers.
 const BETWEEN: usize = INTERVAL - LEN;
 
-/// The two low bits of FPDUPTR, zero to everybody (MPA-066).
+/// The two low bits of FPDUPTR, which count as zero (MPA-066).
 const POINTER_MASK: u16 = !3;
 
-/// Octets since the last marker position: there is one at every 512th octet (MPA-063).
+/// Octets since the last marker position, which is every 512th octet (MPA-063).
 const fn phase(position: u64) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "below 512")]
     let phase = (position % INTERVAL as u64) as usize;
     phase
 }
 
-/// Octets of FPDUs before the next marker but one at `position` itself, and whether there is one.
+/// Octets of FPDUs before the next marker behind `position`, and whether there is a marker at `position` itself.
 const fn room(position: u64) -> (usize, usize) {
     match phase(position) {
         0 => (LEN, BETWEEN),
@@ -44,8 +44,8 @@ const fn room(position: u64) -> (usize, usize) {
     }
 }
 
-/// Octets on the wire, from `position` on, of the FPDU that carries a ULPDU of this length: a marker before it
-/// included, one behind it not (MPA-058).
+/// Octets on the wire, from `position` on, of the FPDU that carries a ULPDU of this length. They include a marker before
+/// the FPDU, but not one behind it (MPA-058).
 #[must_use]
 pub const fn fpdu_len(ulpdu_len: usize, position: u64) -> usize {
     let (lead, room) = room(position);
@@ -53,7 +53,7 @@ pub const fn fpdu_len(ulpdu_len: usize, position: u64) -> usize {
     lead + plain + LEN * plain.saturating_sub(room).div_ceil(BETWEEN)
 }
 
-/// As many octets of markers as an FPDU with a ULPDU of this length can have, wherever it stands.
+/// The most octets of markers that an FPDU with a ULPDU of this length can have at any position.
 #[must_use]
 pub const fn most(ulpdu_len: usize) -> usize {
     LEN * fpdu::fpdu_len(ulpdu_len).div_ceil(BETWEEN) // when one stands in front of it
@@ -67,14 +67,13 @@ pub fn mulpdu(emss: u32) -> u32 {
         .clamp(*fpdu::MULPDU_RANGE.start(), *fpdu::MULPDU_RANGE.end())
 }
 
-/// As [`fpdu::parse`], on a stream with markers whose octet at the front of `input` stands at `position`. The ULPDU is
-/// put together in
-/// `unmarked` if a marker stands inside it.
+/// As [`fpdu::parse`], on a stream with markers. The first octet of `input` stands at `position`. If a marker stands inside
+/// the ULPDU, the ULPDU is assembled in `unmarked`.
 ///
 /// # Errors
 ///
-/// [`Error::Crc`] first, then [`Error::Marker`] if a marker says anything else than where it stands (MPA-064, MPA-065,
-/// MPA-068). The reserved octets are not looked at (MPA-067).
+/// First [`Error::Crc`], then [`Error::Marker`] if a marker does not point to the start of its FPDU (MPA-064, MPA-065,
+/// MPA-068). The reserved octets are ignored (MPA-067).
 #[inline(never)] // what every FPDU goes through stays short
 pub fn parse<'a>(
     input: &'a [u8],
@@ -128,8 +127,8 @@ pub fn parse<'a>(
     })
 }
 
-/// What FPDUPTR says of a marker so far behind its `ULPDU_Length`; the field is too short for the distance only beyond
-/// the longest legal ULPDU (MPA-077).
+/// FPDUPTR of a marker so far behind its `ULPDU_Length`. The field is too short for the distance only beyond the longest
+/// legal ULPDU (MPA-077).
 const fn pointer(distance: usize) -> u16 {
     #[expect(clippy::cast_possible_truncation, reason = "as the text says")]
     let low = distance as u16;
@@ -141,9 +140,9 @@ const fn points([_, _, high, low]: [u8; LEN]) -> u16 {
     u16::from_be_bytes([high, low]) & POINTER_MASK
 }
 
-/// Puts the markers into an FPDU that is to stand at `position`, for a peer that asked for them (MPA-033). The last octets of `frame` hold the FPDU without
-/// markers, and there are [`fpdu_len`] in all; the CRC field is filled in behind it if `crc` is on, and left alone
-/// otherwise.
+/// Puts the markers into an FPDU that is to stand at `position`, for a peer that asked for them (MPA-033). `frame` has
+/// [`fpdu_len`] octets, the last of which hold the FPDU without markers. If `crc` is on, the CRC field behind is filled in,
+/// otherwise it stays unchanged.
 ///
 /// # Panics
 ///
@@ -162,7 +161,7 @@ pub fn insert(frame: &mut [u8], ulpdu_len: usize, position: u64, crc: bool) {
         if from == len {
             break;
         }
-        // What is still to be moved lies behind all the markers that are still to come.
+        // The octets still to be moved lie behind all the markers still to come.
         let [high, low] = pointer(to - lead).to_be_bytes();
         frame[to..to + LEN].copy_from_slice(&[0, 0, high, low]);
         to += LEN;
@@ -178,7 +177,7 @@ pub fn insert(frame: &mut [u8], ulpdu_len: usize, position: u64, crc: bool) {
 ///
 /// # Panics
 ///
-/// If the ULPDU is longer than 65535 octets, which no `ULPDU_Length` can say.
+/// If the ULPDU is longer than 65535 octets, which `ULPDU_Length` cannot state.
 pub fn put(out: &mut Vec<u8>, ulpdu: &[u8], crc: bool, position: u64) {
     let ulpdu_len = u16::try_from(ulpdu.len()).expect("a ULPDU has at most 65535 octets");
     let start = out.len();

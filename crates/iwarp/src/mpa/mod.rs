@@ -1,6 +1,6 @@
 //! MPA: the framing between TCP and DDP (RFC 5044), with the enhanced connection set-up of RFC 6581.
 //!
-//! - [`startup`]: Request and Reply frames and what two sides agree on by them (RFC 5044 §7.1, RFC 6581).
+//! - [`startup`]: Request and Reply frames, and what two sides agree on by these frames (RFC 5044 §7.1, RFC 6581).
 //! - [`fpdu`]: framing of one ULPDU (RFC 5044 §4.1).
 //! - [`crc`]: the CRC32c of an FPDU (RFC 5044 §4.4).
 //! - [`marker`]: FPDUs in a direction with markers (RFC 5044 §4.2, §4.3).
@@ -16,8 +16,8 @@ use core::fmt;
 pub use crc::{Crc, crc32c};
 pub use role::{Markers, Ready, Role};
 
-/// What goes wrong in MPA: one variant is one MPA error code, RFC 5044 §8 and RFC 6581 §8. All of them map to a Terminate
-/// of layer 2, type 0, with [`Error::code`] as the code.
+/// The errors of MPA. One variant is one MPA error code, RFC 5044 §8 and RFC 6581 §8. All variants map to a Terminate of
+/// layer 2, type 0, with [`Error::code`] as the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Error {
@@ -33,7 +33,7 @@ pub enum Error {
     LocalCatastrophic = 5,
     /// The Initiator cannot provide the IRD that the Reply's ORD asks for (RFC 6581 §9.1).
     InsufficientIrd = 6,
-    /// The Initiator can send none of the ready-to-receive messages the Reply allows (RFC 6581 §9.2).
+    /// The Initiator can send none of the ready-to-receive messages that the Reply allows (RFC 6581 §9.2).
     NoReady = 7,
 }
 
@@ -63,7 +63,7 @@ impl core::error::Error for Error {}
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! What several tests need.
+    //! Helpers for several tests.
 
     /// The octets written as hexadecimal digits; white space is skipped.
     pub(crate) fn hex(text: &str) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What the two ends of a connection agree on beside read limits: who speaks first and how, and markers.
+//! What the two ends of a connection agree on besides read limits: who sends first and how, and markers.
 
 /// Who opened the connection, RFC 5044 section 7.1: the Responder may not send before the Initiator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,7 +9,7 @@ pub enum Role {
     Responder,
 }
 
-/// The ready-to-receive message two sides agreed on, RFC 6581 section 9.2.
+/// The ready-to-receive message on which two sides agreed, RFC 6581 section 9.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ready {
     /// A zero-length Write.
@@ -20,17 +20,17 @@ pub enum Ready {
     Send,
 }
 
-/// In which directions of a stream markers stand: each is its receiver's to choose (MPA-032, RFC 5044 section 7.1.1).
+/// The directions of a stream that have markers. The receiver of each direction chooses (MPA-032, RFC 5044 section 7.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Markers {
-    /// The peer asked for them: in what this side sends.
+    /// What this side sends has markers, because the peer asked for them.
     pub sent: bool,
-    /// This side asked for them: in what it receives.
+    /// What this side receives has markers, because this side asked for them.
     pub received: bool,
 }
 
 impl Markers {
-    /// In neither.
+    /// Markers in neither direction.
     pub const NONE: Self = Self {
         sent: false,
         received: false,

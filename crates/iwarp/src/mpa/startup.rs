@@ -1,4 +1,4 @@
-//! MPA start-up frames and what they settle: RFC 5044 §7.1 (Rev 1) and RFC 6581 (Rev 2).
+//! MPA start-up frames, and what two sides agree on by these frames: RFC 5044 §7.1 (Rev 1) and RFC 6581 (Rev 2).
 //!
 //! ```text
 //!  0                16      17    18          20
@@ -6,9 +6,9 @@
 //!                                             | A B IRD | C D ORD | …   with S = 1
 //! ```
 //!
-//! The Initiator sends [`Offer::request`], the Responder answers with [`accept`] or [`reject`], the Initiator draws its
-//! conclusion with [`Offer::conclude`]; [`FrameReader`] takes a frame off the stream on either side. Nothing here waits, and
-//! nothing knows what to do about an error: a malformed frame closes the connection without an answer (MPA-021, MPA-022).
+//! The Initiator sends [`Offer::request`]. The Responder answers with [`accept`] or [`reject`]. The Initiator evaluates the
+//! answer with [`Offer::conclude`]. [`FrameReader`] takes a frame off the stream on either side. Nothing here waits.
+//! Callers handle errors: a malformed frame closes the connection without an answer (MPA-021, MPA-022).
 //!
 //! Rev 0 (RFC 5044 appendix C) is refused (MPA-010, MPA-029).
 

@@ -13,29 +13,28 @@ const COMPARE_SWAP: u32 = 0x2;
 /// Bits 28 to 31 of the first word (RDMAPX-028).
 const AOPCODE_MASK: u32 = 0x0f;
 
-/// What is done to a 64-bit word of the peer's memory; the word's old value comes back. Numbers are as the target's
-/// processor reads them (RFC 7306 section 5.1).
+/// What an Atomic does to a 64-bit word of the peer's memory. The Atomic returns the word's old value. Numbers are as the
+/// target's processor reads them (RFC 7306 section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
-    /// Adds. Each bit set in `mask` is the highest of a field, out of which nothing is carried (RFC 7306 section 5.1.1);
-    /// with a mask of 0 the word is one field.
+    /// Adds. Each bit set in `mask` is the highest bit of a field, and no carry leaves a field (RFC 7306 section 5.1.1).
+    /// With a mask of 0 the word is one field.
     FetchAdd {
-        /// What is added.
+        /// The number to add.
         add: u64,
-        /// The ends of fields.
+        /// The highest bits of the fields.
         mask: u64,
     },
-    /// Where `compare_mask` is set, compares; if all these bits are equal, the bits of `swap_mask` are replaced (RFC
-    /// 7306 section
+    /// Compares the bits of `compare_mask`. If all these bits are equal, replaces the bits of `swap_mask` (RFC 7306 section
     /// 5.1.2).
     CompareSwap {
-        /// What the word is compared with.
+        /// The value to compare the word with.
         compare: u64,
-        /// Which bits are compared; all equal if none.
+        /// The bits that are compared. With 0 the comparison always succeeds.
         compare_mask: u64,
-        /// What is put in.
+        /// The new value.
         swap: u64,
-        /// Which bits of it.
+        /// The bits of the new value that are stored.
         swap_mask: u64,
     },
 }
@@ -59,12 +58,12 @@ impl AtomicOp {
         }
     }
 
-    /// What a word of this value becomes (RDMAPX-019, RDMAPX-020).
+    /// The new value of a word with this value (RDMAPX-019, RDMAPX-020).
     #[must_use]
     pub const fn apply(self, value: u64) -> u64 {
         match self {
-            // Without the highest bit of each field no sum leaves its field; those bits then take what is carried to
-            // them.
+            // If the highest bit of each field is left out, no sum leaves its field. These bits are then added without a
+            // carry.
             Self::FetchAdd { add, mask } => {
                 (value & !mask).wrapping_add(add & !mask) ^ ((value ^ add) & mask)
             }
@@ -102,9 +101,9 @@ const _: () = assert!(size_of::<WireRequest>() == AtomicRequest::LEN);
 /// The Atomic Request header, RFC 7306 section 5.2.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// The requester's name for it, which the Response repeats (RDMAPX-012).
+    /// The requester's identifier of the Request, which the Response repeats (RDMAPX-012).
     pub id: u32,
-    /// What is to be done.
+    /// The operation.
     pub op: AtomicOp,
     /// The word.
     pub target: RemoteAddress,
@@ -114,11 +113,12 @@ impl AtomicRequest {
     /// Octets on the wire, behind the untagged DDP header.
     pub const LEN: usize = 52;
 
-    /// Reads the header; reserved bits, and the compare words of a FetchAdd, are ignored (RDMAPX-028).
+    /// Reads the header. Reserved bits, and the compare words of a FetchAdd, are ignored (RDMAPX-028).
     ///
     /// # Errors
     ///
-    /// Another length, or an AOpCode that is not one of the two, which go together (RDMAPX-002, RDMAPX-009, OPEN-16).
+    /// The length is wrong, or the AOpCode is not one of the two. Implementing one of the two means implementing both
+    /// (RDMAPX-002, RDMAPX-009, OPEN-16).
     pub fn parse(payload: &[u8]) -> Result<Self, OperationError> {
         let wire =
             WireRequest::ref_from_bytes(payload).map_err(|_| OperationError::UnexpectedOpcode)?;
@@ -148,7 +148,7 @@ impl AtomicRequest {
     /// The header as it stands on the wire.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let (aopcode, data, data_mask, compare, compare_mask) = match self.op {
-            // The compare words of a FetchAdd are sent so (RFC 7306 section 5.2.1).
+            // These are the compare words of a FetchAdd (RFC 7306 section 5.2.1).
             AtomicOp::FetchAdd { add, mask } => (FETCH_ADD, add, mask, 0, u64::MAX),
             AtomicOp::CompareSwap {
                 compare,
@@ -201,9 +201,9 @@ const _: () = assert!(size_of::<WireResponse>() == AtomicResponse::LEN);
 /// The Atomic Response header, RFC 7306 section 5.2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicResponse {
-    /// The request's.
+    /// The identifier of the Request.
     pub id: u32,
-    /// What the word held before.
+    /// The previous value of the word.
     pub value: u64,
 }
 
@@ -211,7 +211,7 @@ impl AtomicResponse {
     /// Octets on the wire, behind the untagged DDP header (OPEN-15).
     pub const LEN: usize = 12;
 
-    /// Reads the header. `None` unless it is there exactly.
+    /// Reads the header. `None` unless `payload` is exactly one header.
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let wire = WireResponse::ref_from_bytes(payload).ok()?;
         Some(Self {

@@ -9,7 +9,7 @@ use super::terminate::Terminate;
 use crate::ddp;
 use crate::types::STag;
 
-/// A whole ULPDU as one line of text, whatever it holds: for logs, traces and captures.
+/// Shows any ULPDU as one line of text, for logs, traces and captures.
 #[derive(Clone, Copy, Debug)]
 pub struct Describe<'a>(pub &'a [u8]);
 

@@ -40,9 +40,9 @@ pub enum OperationError {
     Version,
     /// Unknown opcode, one that is not implemented, or one that does not belong here (OPEN-01, OPEN-02).
     UnexpectedOpcode,
-    /// What concerns this stream and has no code of its own: an Atomic on a word that is not aligned (RFC 7306 section 8.2).
+    /// An error of this stream without a code of its own: an Atomic on a word that is not aligned (RFC 7306 section 8.2).
     Stream,
-    /// What is described by no other code: Immediate Data of a wrong length, an Atomic Response to another request
+    /// An error that no other code describes: Immediate Data of a wrong length, an Atomic Response to another request
     /// (RDMAPX-012, RDMAPX-023).
     Unspecified,
 }

@@ -5,8 +5,8 @@ use crate::ddp::Qn;
 
 /// RV: the two bits of the version.
 pub const VERSION_MASK: u8 = 0xc0;
-/// The version of the IETF protocol, which belongs to both MPA revisions spoken here (MPA-028), in the messages of RFC
-/// 7306 as well (RDMAPX-003).
+/// The version of the IETF protocol, which belongs to both MPA revisions that softnd speaks (MPA-028). The messages of RFC
+/// 7306 have it as well (RDMAPX-003).
 pub const VERSION: u8 = 0x40;
 
 const OPCODE_MASK: u8 = 0x0f;
@@ -42,11 +42,11 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// Reads a control octet; the reserved bits are ignored (RDMAP-002).
+    /// Reads a control octet. The reserved bits are ignored (RDMAP-002).
     ///
     /// # Errors
     ///
-    /// Another version than the IETF's (RDMAP-001), or an opcode not implemented here (RDMAP-003).
+    /// The version is not the IETF's (RDMAP-001), or the opcode is not implemented here (RDMAP-003).
     pub const fn parse(control: u8) -> Result<Self, OperationError> {
         if control & VERSION_MASK != VERSION {
             return Err(OperationError::Version);
@@ -64,13 +64,13 @@ impl Opcode {
             0x9 => Self::ImmediateSolicited,
             0xa => Self::AtomicRequest,
             0xb => Self::AtomicResponse,
-            // The others are unassigned or experimental. Peers without RFC 7306 say the same of its opcodes
+            // The other opcodes are unassigned or experimental. Peers without RFC 7306 answer its opcodes in the same way
             // (RDMAPX-001).
             _ => return Err(OperationError::UnexpectedOpcode),
         })
     }
 
-    /// One of the four Send types, with what sets them apart.
+    /// The Send type with these properties.
     pub const fn send(solicited: bool, invalidate: bool) -> Self {
         match (solicited, invalidate) {
             (false, false) => Self::Send,
@@ -80,7 +80,7 @@ impl Opcode {
         }
     }
 
-    /// One of the four Send types.
+    /// Whether this is one of the four Send types.
     pub const fn is_send(self) -> bool {
         matches!(
             self,
@@ -88,7 +88,7 @@ impl Opcode {
         )
     }
 
-    /// Immediate Data, of one of two types.
+    /// The type of Immediate Data with this property.
     pub const fn immediate(solicited: bool) -> Self {
         if solicited {
             Self::ImmediateSolicited
@@ -97,12 +97,12 @@ impl Opcode {
         }
     }
 
-    /// One of the two types of Immediate Data.
+    /// Whether this is one of the two types of Immediate Data.
     pub const fn is_immediate(self) -> bool {
         matches!(self, Self::Immediate | Self::ImmediateSolicited)
     }
 
-    /// A message that raises an event where it takes a Receive (RDMAPX-025).
+    /// Whether the message raises an event at the peer when it takes a Receive (RDMAPX-025).
     pub const fn is_solicited(self) -> bool {
         matches!(
             self,
@@ -110,12 +110,12 @@ impl Opcode {
         )
     }
 
-    /// A Send type that invalidates an STag.
+    /// Whether this is a Send type that invalidates an STag.
     pub const fn is_invalidating(self) -> bool {
         matches!(self, Self::SendInvalidate | Self::SendSolicitedInvalidate)
     }
 
-    /// The message travels in tagged segments.
+    /// Whether the message travels in tagged segments.
     pub const fn is_tagged(self) -> bool {
         matches!(self, Self::Write | Self::ReadResponse)
     }
@@ -155,7 +155,7 @@ impl Opcode {
     }
 }
 
-/// The control octet of a message; reserved bits are zero (RDMAP-002).
+/// The control octet of a message. Reserved bits are zero (RDMAP-002).
 pub const fn control(opcode: Opcode) -> u8 {
     VERSION | opcode as u8
 }

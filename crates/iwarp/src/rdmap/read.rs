@@ -22,7 +22,7 @@ const _: () = assert!(size_of::<Wire>() == ReadRequest::LEN);
 /// What a Read Request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// The requester's buffer, which the Response names; the responder does not interpret it (RDMAP-035).
+    /// The requester's buffer, which the Response names. The responder does not interpret this address (RDMAP-035).
     pub sink: RemoteAddress,
     /// RDMARDSZ: octets to read.
     pub size: u32,
@@ -34,7 +34,7 @@ impl ReadRequest {
     /// Octets on the wire, behind the untagged DDP header.
     pub const LEN: usize = 28;
 
-    /// Reads the header. `None` unless it is there exactly: nothing may follow it (RDMAP-011).
+    /// Reads the header. `None` unless `payload` is exactly one header, because nothing may follow it (RDMAP-011).
     pub fn parse(payload: &[u8]) -> Option<Self> {
         Wire::ref_from_bytes(payload).ok().map(Self::from_wire)
     }
@@ -71,7 +71,7 @@ impl ReadRequest {
         })
     }
 
-    /// The header of what is left to do after `sent` octets of the Response, RDMAP-079.
+    /// The header of the rest of the Read after `sent` octets of the Response, RDMAP-079.
     #[must_use]
     pub const fn advanced(self, sent: u32) -> Self {
         const fn by(at: RemoteAddress, octets: u32) -> RemoteAddress {

@@ -1,7 +1,7 @@
-//! The Terminate header, RFC 5040 section 4.8: what a stream died of, both ways.
+//! The Terminate header, RFC 5040 section 4.8: why a stream ended, read and written.
 //!
-//! Peers write it in two bit orders, leave headers out that they announce, and count the segment length in two ways
-//! (PEER-024, PEER-025, PEER-084, OPEN-07, OPEN-08); [`Terminate::parse`] goes by the octets that are there.
+//! Peers write the header in two bit orders, leave headers out that they announce, and count the segment length in two ways
+//! (PEER-024, PEER-025, PEER-084, OPEN-07, OPEN-08). [`Terminate::parse`] goes by the octets that are there.
 
 use core::fmt;
 
@@ -36,7 +36,7 @@ pub enum Class {
     Protection,
     /// A Send found no Receive: 1/2/02 (RFC 5041 section 7.2).
     NoBuffer,
-    /// All others.
+    /// All other codes.
     Other,
 }
 
@@ -44,7 +44,7 @@ impl TerminateCode {
     /// A local failure of the sender, not tied to any message.
     pub const LOCAL_CATASTROPHIC: Self = Self::new(0, 0, 0);
 
-    /// The code `layer/etype/code`; layer and type have four bits on the wire.
+    /// The code `layer/etype/code`. Layer and type have four bits each on the wire.
     pub const fn new(layer: u8, etype: u8, code: u8) -> Self {
         Self {
             layer: layer & 0x0f,
@@ -57,7 +57,7 @@ impl TerminateCode {
         [self.layer << 4 | self.etype, self.code]
     }
 
-    /// Listed in one of the RFCs.
+    /// Whether one of the RFCs lists the code.
     pub const fn is_assigned(self) -> bool {
         match (self.layer, self.etype, self.code) {
             (0 | 1, 0, _) | (1, 3, _) => true,
@@ -70,7 +70,7 @@ impl TerminateCode {
         }
     }
 
-    /// How the requester is to see it.
+    /// What the code means to the requester.
     pub const fn class(self) -> Class {
         match (self.layer, self.etype, self.code) {
             (0, 1, _) | (1, 1, 0..=3) => Class::Protection,
@@ -79,7 +79,7 @@ impl TerminateCode {
         }
     }
 
-    /// Words of the RFC.
+    /// The name that the RFC gives the code.
     pub const fn name(self) -> &'static str {
         match (self.layer, self.etype, self.code) {
             (0, 0, _) => "RDMAP local catastrophic error",
@@ -137,13 +137,13 @@ impl fmt::Display for TerminateCode {
 pub struct Terminate {
     /// Layer, type and code.
     pub code: TerminateCode,
-    /// Length of the offending DDP segment; some peers count the payload alone (OPEN-07).
+    /// Length of the offending DDP segment. Some peers count only the payload (OPEN-07).
     pub segment_length: Option<u16>,
     /// Header of the offending DDP segment.
     pub ddp: Option<ddp::Header>,
-    /// Header of the offending Read Request, advanced by what was answered already (RDMAP-079).
+    /// Header of the offending Read Request, advanced by the octets that were answered already (RDMAP-079).
     pub read: Option<ReadRequest>,
-    /// It came in the bit order of a little-endian host (PEER-084).
+    /// The Terminate came in the bit order of a little-endian host (PEER-084).
     pub swapped: bool,
 }
 
@@ -162,11 +162,11 @@ impl Terminate {
         }
     }
 
-    /// Reads what stands behind the DDP header. `None` when not even the control word is there. Its reserved bits are
-    /// ignored (RDMAP-080), but for three that tell the bit order.
+    /// Reads the octets behind the DDP header. `None` if not even the control word is there. Its reserved bits are ignored
+    /// (RDMAP-080), except for three that tell the bit order.
     ///
-    /// `first` says that this is the Initiator's first FPDU: only there do 2/0/05 to 2/0/07 make sense, and elsewhere they
-    /// are RDMAP's 0/2/05 to 0/2/07 in the other bit order (PEER-084).
+    /// `first` says that this is the Initiator's first FPDU. Only there do 2/0/05 to 2/0/07 make sense. Elsewhere they are
+    /// RDMAP's 0/2/05 to 0/2/07 in the other bit order (PEER-084).
     pub fn parse(payload: &[u8], first: bool) -> Option<Self> {
         let (&[octet, code, flags, _], rest) = payload.split_first_chunk()?;
         let straight = TerminateCode::new(octet >> 4, octet, code);
@@ -234,12 +234,12 @@ impl Terminate {
         (out, len)
     }
 
-    /// The message the headers speak of.
+    /// The opcode of the message whose headers these are.
     pub(crate) fn opcode(&self) -> Option<Opcode> {
         if self.read.is_some() {
             return Some(Opcode::ReadRequest);
         }
-        // The version may be what was wrong with it.
+        // The version may be what was wrong with the message.
         let control = self.ddp?.ulp_control() & !header::VERSION_MASK | header::VERSION;
         Opcode::parse(control).ok()
     }

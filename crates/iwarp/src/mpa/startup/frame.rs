@@ -7,7 +7,7 @@ use crate::mpa::Ready;
 /// Octets of a frame without its Private Data.
 pub const HEADER_LEN: usize = 20;
 
-/// The most Private Data a frame may carry, RFC 6581's four octets included (MPA-012, MPA-013, MPA2-035).
+/// The most Private Data that a frame may carry, RFC 6581's four octets included (MPA-012, MPA-013, MPA2-035).
 pub const MAX_PRIVATE_DATA: usize = 512;
 
 /// The longest frame.
@@ -33,7 +33,7 @@ const WORD_HIGH: u16 = 0x8000;
 const WORD_LOW: u16 = 0x4000;
 const WORD_VALUE: u16 = 0x3FFF;
 
-/// Which of the two start-up frames.
+/// The kind of a start-up frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// The Initiator's.
@@ -67,10 +67,10 @@ impl fmt::Display for FrameKind {
     }
 }
 
-/// The four octets of RFC 6581 §9 in front of the Private Data, as they stand.
+/// The four octets of RFC 6581 §9 in front of the Private Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enhanced {
-    /// A: peer-to-peer, the Initiator's first FPDU is a ready-to-receive message. Without it B, C and D mean nothing
+    /// A: peer-to-peer, the Initiator's first FPDU is a ready-to-receive message. Without A, B, C and D mean nothing
     /// (MPA2-023).
     pub peer_to_peer: bool,
     /// B: ready-to-receive by a zero-length Send.
@@ -132,21 +132,21 @@ pub struct ReadyKinds {
 }
 
 impl ReadyKinds {
-    /// Those that no application notices.
+    /// The types that no application notices.
     pub const UNSEEN: Self = Self {
         send: false,
         write: true,
         read: true,
     };
 
-    /// All of them.
+    /// All types.
     pub const ALL: Self = Self {
         send: true,
         write: true,
         read: true,
     };
 
-    /// Those that both have.
+    /// The types that both have.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -156,7 +156,7 @@ impl ReadyKinds {
         }
     }
 
-    /// The one to use: Write before Read, a Send where there is nothing else.
+    /// The type to use: a Write rather than a Read, and a Send only if there is no other.
     #[must_use]
     pub const fn preferred(self) -> Option<Ready> {
         if self.write {
@@ -191,15 +191,15 @@ impl fmt::Display for Enhanced {
     }
 }
 
-/// One Request or Reply frame. What is reserved, and R in a Request, is neither read nor written (MPA-006, MPA-007,
-/// MPA-008), so that nothing of it finds its way into an answer.
+/// One Request or Reply frame. Reserved bits, and R in a Request, are neither read nor written (MPA-006, MPA-007, MPA-008),
+/// so that an answer never echoes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Request or Reply.
     pub kind: FrameKind,
-    /// M: the sender wants markers in what it receives.
+    /// M: the sender of the frame wants markers in what it receives.
     pub markers: bool,
-    /// C: the sender wants CRC.
+    /// C: the sender of the frame wants CRC.
     pub crc: bool,
     /// R: the Responder refuses. Never set in a Request.
     pub rejected: bool,
@@ -212,7 +212,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The most Private Data the application can put into a frame: RFC 6581's words take four octets of it (MPA2-035).
+    /// The most Private Data that the application can put into a frame. RFC 6581's words take four octets of the Private
+    /// Data (MPA2-035).
     #[must_use]
     pub const fn max_private_data(enhanced: bool) -> usize {
         if enhanced {
@@ -244,8 +245,8 @@ impl Frame {
         }
     }
 
-    /// Appends the frame to `out`: no CRC, no markers, no padding (MPA-018). It is to be written in one piece, below
-    /// the segment size, with nothing behind it: several peers read it with one call (PEER-010, PEER-053, PEER-080).
+    /// Appends the frame to `out`, without CRC, markers and padding (MPA-018). Write the frame in one piece, below the
+    /// segment size, with nothing behind it, because several peers read it with one call (PEER-010, PEER-053, PEER-080).
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What two frames settle: RFC 5044 §7.1, RFC 6581 §9.
+//! What two sides agree on by two frames: RFC 5044 §7.1, RFC 6581 §9.
 
 use core::fmt;
 
@@ -8,37 +8,38 @@ use crate::mpa::Error;
 use crate::mpa::{Markers, Ready};
 use crate::types::ReadLimits;
 
-/// What the start-up has settled, for one side.
+/// The results of the start-up, as one side sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// Rev of both frames.
     pub revision: u8,
     /// CRCs are sent and checked in both directions (MPA-035).
     pub crc: bool,
-    /// Inbound and outbound Reads of this side, the ready-to-receive Read not counted. Where the peer exchanges no limits
-    /// these are this side's own.
+    /// Inbound and outbound Reads of this side, without the ready-to-receive Read. If the peer exchanges no limits, these
+    /// are this side's own.
     pub limits: ReadLimits,
-    /// The Initiator's first FPDU is this; `None` where none was agreed (A = 0, S = 0, Rev 1).
+    /// The ready-to-receive message, which is the Initiator's first FPDU. `None` if the sides agreed on none (A = 0, S = 0,
+    /// Rev 1).
     pub ready: Option<Ready>,
     /// A of the Reply.
     pub peer_to_peer: bool,
-    /// In which directions markers stand: the peer's M and our own (MPA-032).
+    /// The directions with markers, by the peer's M and our own (MPA-032).
     pub markers: Markers,
 }
 
 /// What an Initiator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Rev: 1, or 2, which is sent with S = 1 always (PEER-052). Who has no limits to exchange and no need of a
-    /// ready-to-receive message asks for 1 (MPA2-008).
+    /// Rev: 1 or 2. Rev 2 is always sent with S = 1 (PEER-052). An Initiator that needs neither limits nor a
+    /// ready-to-receive message asks for Rev 1 (MPA2-008).
     pub revision: u8,
     /// A: ask for a ready-to-receive message. Rev 2 only.
     pub peer_to_peer: bool,
-    /// The types of it that this side can send, at least one (MPA2-021).
+    /// The types of ready-to-receive message that this side can send, at least one (MPA2-021).
     pub ready: ReadyKinds,
-    /// C: ask for CRC. It comes on all the same if the peer asks.
+    /// C: ask for CRC. CRC is on as well if only the peer asks.
     pub crc: bool,
-    /// M: ask for markers in what the peer sends. Some peers refuse then (PEER-006).
+    /// M: ask for markers in what the peer sends. Some peers then refuse the connection (PEER-006).
     pub markers: bool,
     /// Inbound and outbound Reads, already cut to what the adapter can do. Rev 2 only.
     pub limits: ReadLimits,
@@ -49,7 +50,7 @@ pub struct Offer {
 /// Why a Reply leads to no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConcludeError {
-    /// R = 1. The frame's Private Data and limits are the application's to see (MPA2-011).
+    /// R = 1. The application may see the frame's Private Data and limits (MPA2-011).
     Rejected,
     /// The Reply does not answer the Request: close.
     Malformed(StartupError),
@@ -61,7 +62,7 @@ pub enum ConcludeError {
 }
 
 impl ConcludeError {
-    /// The MPA error that this is, to be sent in a Terminate where there is one to send (MPA2-037).
+    /// The MPA error to be sent in a Terminate, if a Terminate is to be sent (MPA2-037).
     #[must_use]
     pub const fn terminate(self) -> Option<Error> {
         match self {
@@ -110,22 +111,22 @@ impl Offer {
         }
     }
 
-    /// The Request has A = 1.
+    /// Whether the Request has A = 1.
     #[must_use]
     pub const fn asks_peer_to_peer(&self) -> bool {
         self.revision >= 2 && self.peer_to_peer
     }
 
-    /// What a Reply to [`Offer::request`] settles. `max` is what the adapter can do: a Reply ORD above our IRD is taken
-    /// on up to there (RFC 6581 §9.1).
+    /// What a Reply to [`Offer::request`] agrees on. `max` has the adapter's limits: a Reply ORD above our IRD is accepted
+    /// up to the adapter's limit (RFC 6581 §9.1).
     ///
-    /// The Reply's A decides, also where it is not the Request's (MPA2-022): with A = 0 no ready-to-receive message is
-    /// agreed, and a first FPDU from us is legal all the same. A caller that wants it narrow compares
-    /// [`Agreed::peer_to_peer`] with [`Offer::asks_peer_to_peer`] and sends Terminate 2/0/07.
+    /// The Reply's A decides, even if it differs from the Request's (MPA2-022). With A = 0 there is no ready-to-receive
+    /// message, and any first FPDU from us is legal. A strict caller compares [`Agreed::peer_to_peer`] with
+    /// [`Offer::asks_peer_to_peer`] and sends Terminate 2/0/07.
     ///
     /// # Errors
     ///
-    /// See [`ConcludeError`]; a rejection is one whatever else is wrong with the Reply.
+    /// See [`ConcludeError`]. A rejection is reported as such, whatever else is wrong with the Reply.
     pub fn conclude(&self, reply: &Frame, max: ReadLimits) -> Result<Agreed, ConcludeError> {
         if reply.kind != FrameKind::Reply {
             return Err(ConcludeError::Malformed(StartupError::WrongKind(
@@ -173,8 +174,8 @@ impl Offer {
         })
     }
 
-    /// A Rev 1 Request is answered in Rev 1 (MPA2-036). A Rev 2 Request has S = 1: whoever speaks Rev 2 answers with S
-    /// = 1 (MPA2-006), others may answer in Rev 1 (OPEN-12).
+    /// A Rev 1 Request is answered in Rev 1 (MPA2-036). A Rev 2 Request has S = 1. A Responder with Rev 2 answers with S =
+    /// 1 (MPA2-006), others may answer in Rev 1 (OPEN-12).
     fn check_revision(&self, reply: &Frame) -> Result<(), StartupError> {
         match (reply.revision, reply.enhanced) {
             (revision, _) if revision > self.revision => Err(StartupError::ReplyRevision(revision)),
@@ -187,14 +188,14 @@ impl Offer {
     }
 }
 
-/// What a Responder accepts a Request with.
+/// The terms on which a Responder accepts a Request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acceptance {
-    /// C: ask for CRC. It comes on all the same if the Request asks.
+    /// C: ask for CRC. CRC is on as well if only the Request asks.
     pub crc: bool,
     /// M: ask for markers in what the peer sends.
     pub markers: bool,
-    /// The types of ready-to-receive message that this side takes, at least one (MPA2-024).
+    /// The types of ready-to-receive message that this side accepts, at least one (MPA2-024).
     pub ready: ReadyKinds,
     /// Inbound and outbound Reads of this side, already cut to the offer (see [`peer_limits`]) and the adapter.
     pub limits: ReadLimits,
@@ -202,14 +203,14 @@ pub struct Acceptance {
     pub private_data: Vec<u8>,
 }
 
-/// The accepting Reply, and what holds from then on: Rev, S and A are the Request's (MPA2-005 to MPA2-007, MPA2-022), and
-/// with A = 1 exactly one type of ready-to-receive message is chosen, one that was offered where there is one to choose
-/// (PEER-031, MPA2-025). Limits above the offer are cut to it (MPA2-012, MPA2-013, MPA2-034).
+/// The accepting Reply, and what holds from then on. Rev, S and A are the Request's (MPA2-005 to MPA2-007, MPA2-022). With
+/// A = 1 exactly one type of ready-to-receive message is chosen, if possible one that was offered (PEER-031, MPA2-025).
+/// Limits above the offer are cut to the offer (MPA2-012, MPA2-013, MPA2-034).
 #[must_use]
 pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     let (ird, ord) = peer_limits(request);
     let cut = |own: u32, offered: Option<u32>| offered.map_or(own, |offered| own.min(offered));
-    // RDMAP-111: the Reply tells the Initiator, which takes its own limits from there.
+    // RDMAP-111: the Reply tells the Initiator these limits, from which it derives its own.
     let limits = ReadLimits {
         ird: cut(with.limits.ird, ird),
         ord: cut(with.limits.ord, ord),
@@ -232,16 +233,17 @@ pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     (reply, agreed)
 }
 
-/// The rejecting Reply, with the application's Private Data (MPA-019). `limits` are this side's and not cut: ORD may
-/// tell the Initiator which IRD would have been needed (MPA2-014). The connection is closed behind it (OPEN-13).
+/// The rejecting Reply, with the application's Private Data (MPA-019). `limits` are this side's, and are not cut, because
+/// ORD may tell the Initiator which IRD would have been needed (MPA2-014). The connection is closed behind this Reply
+/// (OPEN-13).
 #[must_use]
 pub fn reject(request: &Frame, limits: ReadLimits, private_data: &[u8]) -> Frame {
     let ready = chosen_ready(request, ReadyKinds::UNSEEN);
     reply(request, (true, request.crc), limits, ready, private_data)
 }
 
-/// What the peer's frame says about limits, from our side (swapped view): its ORD is our IRD, its IRD our ORD. `None`
-/// where it exchanges none: Rev 1, S = 0, or [`NOT_NEGOTIATED`].
+/// What the peer's frame says about limits, as seen from our side (swapped): its ORD is our IRD, its IRD our ORD. `None` if
+/// the frame states no limit: Rev 1, S = 0, or [`NOT_NEGOTIATED`].
 #[must_use]
 pub fn peer_limits(frame: &Frame) -> (Option<u32>, Option<u32>) {
     let value = |word: u16| (word != NOT_NEGOTIATED).then(|| u32::from(word));
@@ -250,8 +252,9 @@ pub fn peer_limits(frame: &Frame) -> (Option<u32>, Option<u32>) {
     })
 }
 
-/// The type of ready-to-receive message that a Reply to `request` shows; `None` where none is asked for. Where the
-/// Request offers none of `ours` it is the best of these: a Reply with A = 1 shows at least one (MPA2-025).
+/// The type of ready-to-receive message that a Reply to `request` shows. `None` if the Request asks for none. If the
+/// Request offers none of `ours`, it is the preferred type of these, because a Reply with A = 1 shows at least one
+/// (MPA2-025).
 fn chosen_ready(request: &Frame, ours: ReadyKinds) -> Option<Ready> {
     let enhanced = request.enhanced.filter(|enhanced| enhanced.peer_to_peer)?;
     let common = enhanced.ready().and(ours).preferred();
@@ -292,7 +295,8 @@ fn reply(
     }
 }
 
-/// A limit of ours on the wire: cut to the largest number there, so that it never reads as [`NOT_NEGOTIATED`].
+/// A limit of ours as it goes on the wire, cut to the largest number possible there, so that it never reads as
+/// [`NOT_NEGOTIATED`].
 fn wire_limit(limit: u32) -> u16 {
     u16::try_from(limit)
         .unwrap_or(u16::MAX)

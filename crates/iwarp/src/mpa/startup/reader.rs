@@ -1,4 +1,4 @@
-//! Taking a frame off the stream, and what makes octets no frame.
+//! Takes a frame off the stream, and finds out why octets are not a frame.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use super::frame::{
     ENHANCED_LEN, FLAG_ENHANCED, FLAGS, Frame, FrameKind, HEADER_LEN, MAX_PRIVATE_DATA, REVISION,
 };
 
-/// Why octets are no start-up frame, or not one that can be worked with. The reaction to all of them is to close the TCP
+/// Why octets are not a start-up frame, or not a usable one. The reaction to all these errors is to close the TCP
 /// connection, without an answer (MPA-021, MPA-022).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupError {
@@ -15,17 +15,18 @@ pub enum StartupError {
         /// Offset in the key, 0 to 15.
         at: usize,
     },
-    /// The other kind of frame: both sides took themselves for the Initiator, or for the Responder (MPA-005).
+    /// The other kind of frame: both sides act as the Initiator, or as the Responder (MPA-005).
     WrongKind(FrameKind),
     /// A Rev that we do not speak (MPA-010).
     Revision(u8),
     /// `PD_Length` above 512 (MPA-012).
     PrivateDataLength(u16),
-    /// S = 1 with Rev 1, which has no such bit: nobody can say what the Private Data begins with (MPA2-001, MPA2-002).
+    /// S = 1 with Rev 1, which has no such bit, so that the meaning of the first octets of the Private Data is unknown
+    /// (MPA2-001, MPA2-002).
     EnhancedRevision,
     /// S = 1 without RFC 6581's four octets (MPA2-003).
     EnhancedLength(u16),
-    /// Octets behind the frame were handed over together with it.
+    /// The caller passed octets behind the frame together with the frame.
     Trailing,
     /// A Reply of a Rev that was not offered (MPA2-036).
     ReplyRevision(u8),
@@ -68,9 +69,8 @@ impl fmt::Display for StartupError {
 
 impl core::error::Error for StartupError {}
 
-/// Takes exactly one frame off the stream and never asks for an octet behind it, so that what follows stays in the
-/// transport nor into the frame (MPA-014). Refuses at the first octet that cannot belong to a frame of the
-/// expected kind.
+/// Takes exactly one frame off the stream. The reader never asks for an octet behind the frame, so that octets that follow
+/// stay in the transport (MPA-014). It refuses at the first octet that cannot belong to a frame of the expected kind.
 #[derive(Clone, Debug)]
 pub struct FrameReader {
     expect: FrameKind,
@@ -97,14 +97,14 @@ impl FrameReader {
         }
     }
 
-    /// Whether any octet has arrived, a refused one included. An Initiator falls back to Rev 1 only while none has
+    /// Whether any octet has arrived, a refused one included. An Initiator falls back to Rev 1 only if no octet has arrived
     /// (PEER-034, PEER-062).
     #[must_use]
     pub const fn started(&self) -> bool {
         !self.octets.is_empty() || matches!(self.state, ReaderState::Failed(_))
     }
 
-    /// How many octets to read from the transport now, at most: the rest of the header first, then the rest of what it
+    /// The most octets to read from the transport now: first the rest of the header, then the rest of what the header
     /// announces. 0 once the frame is complete or refused.
     #[must_use]
     pub const fn wanted(&self) -> usize {
@@ -115,12 +115,12 @@ impl FrameReader {
         }
     }
 
-    /// Takes in octets from the transport; the frame is returned once, when its last octet has come.
+    /// Takes in octets from the transport. The frame is returned once, when its last octet has come.
     ///
     /// # Errors
     ///
-    /// The peer's octets are no frame of the expected kind, or there were more than a frame's. The reader then stays at
-    /// that error.
+    /// The peer's octets are not a frame of the expected kind, or there were more octets than the frame has. The reader
+    /// then returns the same error again.
     pub fn push(&mut self, octets: &[u8]) -> Result<Option<Frame>, StartupError> {
         self.take(octets)
             .inspect_err(|error| self.state = ReaderState::Failed(*error))
@@ -143,7 +143,7 @@ impl FrameReader {
                 };
             }
         }
-        // What is left over is the body's, and of an incomplete header nothing is.
+        // The octets left over belong to the body. An incomplete header leaves no octets over.
         let (body, behind) = octets.split_at(octets.len().min(self.wanted()));
         self.octets.extend_from_slice(body);
         if !behind.is_empty() {
@@ -161,7 +161,7 @@ impl FrameReader {
     }
 }
 
-/// The checks that need no more than one octet of the header.
+/// The checks that need only one octet of the header.
 fn check_header_octet(expect: FrameKind, at: usize, octet: u8) -> Result<(), StartupError> {
     let other = expect.other();
     match (expect.key().get(at), other.key().get(at)) {
@@ -176,7 +176,7 @@ fn check_header_octet(expect: FrameKind, at: usize, octet: u8) -> Result<(), Sta
     }
 }
 
-/// The checks that need the whole header; gives the length of the frame.
+/// The checks that need the whole header. Returns the length of the frame.
 fn frame_len(header: &[u8; HEADER_LEN]) -> Result<usize, StartupError> {
     let private = u16::from_be_bytes([header[18], header[19]]);
     if usize::from(private) > MAX_PRIVATE_DATA {
