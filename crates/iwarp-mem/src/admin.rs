@@ -1,5 +1,5 @@
-//! What changes under the table's lock: which slots are free, and which windows there are and where they are bound.
-//! Nothing here is touched by a lookup, a copy or a system call.
+//! The state under the table's lock: the free slots, the windows, and their bindings. Lookups, copies and system calls do
+//! not touch this state.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::{
     stag::{Keys, Permutation, Random},
 };
 
-/// A slot rests until this many others were freed after it (SEC-009), as long as there are fresh ones.
+/// A freed slot is not used again before this many others were freed (SEC-009), as long as there are fresh slots.
 pub(crate) const REST: usize = 4096;
 
 /// A slot in a certain use.
@@ -43,24 +43,24 @@ pub(crate) struct Bound {
 #[derive(Debug)]
 pub(crate) struct WindowRecord {
     pub(crate) pd: Pd,
-    /// Binds that are queued: each ends by being carried out or by being given back.
+    /// Binds that are queued. Each ends when it is carried out or given back.
     pub(crate) prepared: Vec<Prepared>,
     pub(crate) bound: Option<Bound>,
-    /// The stream of a binding that did not end by an Invalidate of the window's owner: its region was released, or the
-    /// peer invalidated it. The owner's Invalidate, which may be queued already, still succeeds once.
+    /// The stream of a binding that ended without an Invalidate of the window's owner, because its region was released, or
+    /// the peer invalidated it. The owner's Invalidate, which may be queued already, still succeeds once.
     pub(crate) lapsed: Option<StreamId>,
-    /// The window was released; the record is left until the last of `prepared` has ended, so that no STag returns to
-    /// use while a queued Bind names it.
+    /// The window was released. The record stays until the last of `prepared` has ended, so that no STag returns to use
+    /// while a queued Bind names it.
     pub(crate) released: bool,
 }
 
 impl WindowRecord {
-    /// The first of the prepared Binds that `is` it.
+    /// The first of the prepared Binds for which `is` returns true.
     pub(crate) fn find(&self, is: impl Fn(&Prepared) -> bool) -> Option<usize> {
         self.prepared.iter().position(is)
     }
 
-    /// Takes what is bound, if it is bound to that stream.
+    /// Takes the binding, if it belongs to this stream.
     pub(crate) fn take_bound(&mut self, who: Scope) -> Option<Bound> {
         let in_scope = self.pd == who.pd;
         self.bound
@@ -78,16 +78,16 @@ impl WindowRecord {
 #[derive(Debug)]
 pub(crate) struct Admin {
     random: Random,
-    /// Freed slots, the one that rested longest in front.
+    /// Freed slots, the one that was freed first in front.
     free: VecDeque<u32>,
     /// Slots from here on were never used.
     fresh: u32,
     /// Keys each slot has had, in chunks like the slots.
     keys: Vec<Box<[Keys]>>,
     pub(crate) windows: HashMap<WindowId, WindowRecord>,
-    /// Windows made so far; the low half numbers the next one.
+    /// Windows made so far. The low half is the number of the next one.
     windows_made: u64,
-    /// How many bindings and prepared Binds a region has; only regions that have some (MR-026).
+    /// How many bindings and prepared Binds each region has. Regions without any are not listed (MR-026).
     in_use: HashMap<Place, u32>,
 }
 
@@ -175,17 +175,17 @@ impl Admin {
         }
     }
 
-    /// There is or was a window of this id.
+    /// Whether there is or was a window with this ID.
     pub(crate) fn has_made(&self, window: WindowId) -> bool {
         u64::from(window.0) < self.windows_made
     }
 
-    /// One more binding of the region, or Bind that is prepared.
+    /// Counts one more binding or prepared Bind of the region.
     pub(crate) fn begin_use(&mut self, region: Place) {
         *self.in_use.entry(region).or_default() += 1;
     }
 
-    /// One less. A region that was released has none.
+    /// Counts one less. A region that was released has none.
     pub(crate) fn end_use(&mut self, region: Place) {
         if let Some(uses) = self.in_use.get_mut(&region) {
             *uses -= 1;
@@ -195,12 +195,12 @@ impl Admin {
         }
     }
 
-    /// Some window is bound to the region, or about to be.
+    /// Whether a window is bound to the region, or a Bind to it is prepared.
     pub(crate) fn is_in_use(&self, region: Place) -> bool {
         self.in_use.contains_key(&region)
     }
 
-    /// Takes all windows off a region that is released, and returns what was bound.
+    /// Unbinds all windows from a region that is released, and returns the bindings.
     pub(crate) fn detach_all(&mut self, region: Place) -> Vec<Bound> {
         if self.in_use.remove(&region).is_none() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Why memory could not be registered, or stays so.
+//! Why memory could not be registered or deregistered.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 pub enum RegisterError {
     /// Every slot of the table is in use (ND_INSUFFICIENT_RESOURCES, MR-008).
     Full,
-    /// The operating system gave no random numbers to make an STag from, which must not be guessed
+    /// The operating system gave no random numbers. STags are made from them, because an STag must not be guessed
     /// (ND_INSUFFICIENT_RESOURCES).
     NoRandomness,
 }

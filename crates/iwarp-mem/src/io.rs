@@ -1,11 +1,12 @@
-//! The vectored write from registered memory and the read into it: the only system calls that are given raw pointers.
+//! The vectored write from registered memory and the read into it: the only system calls that take raw pointers.
 //!
 //! An `IoSlice` over registered memory is not allowed, because it is a reference (`copy`). So the batch names its payload
-//! by [`Span`]s, and this module turns them into addresses for the length of one `sendmsg`. The kernel reads them with
-//! the standing of a network adapter: concurrent writers change what is sent, nothing else. It writes them with the same
-//! standing in `recvmsg`.
+//! by [`Span`]s, and this module turns the spans into addresses for the duration of one `sendmsg`. The kernel reads the
+//! memory as a network adapter does: concurrent writers change what is sent, nothing else. In `recvmsg` the kernel writes
+//! the memory in the same way.
 //!
-//! The calls never block, whatever the socket is set to: pins are held during them, and a Deregister waits for pins.
+//! The calls never block, whatever the socket is set to, because pins are held during the calls, and a Deregister waits for
+//! pins.
 
 use std::{
     ffi::c_void,
@@ -22,41 +23,42 @@ use iwarp::{PieceRef, Revoked, Span, TxBatch};
 
 use crate::table::{Held, Table};
 
-/// Pieces handed over in one call: 40 and more FPDUs of header, payload and CRC. All systems take at least this many
-/// (POSIX asks for 16 only, IOV_MAX is 1024 on Linux and the BSDs).
+/// The most pieces of one call, enough for 40 FPDUs of header, payload and CRC. All systems take at least this many (POSIX
+/// asks for only 16, IOV_MAX is 1024 on Linux and the BSDs).
 const PIECES: usize = 128;
 
-/// Pins of one call. Neighbouring pieces of one region share one.
+/// Pins of one call. Neighbouring pieces of one region share a pin.
 const PINS: usize = 64;
 
-/// What became of a [`send`].
+/// The result of a [`send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// The batch is empty now.
     All,
-    /// Some octets went out and some are left: call again, the socket may or may not take more.
+    /// Some octets went out and some are left. Call again, because the socket may take more.
     Partly,
     /// The socket takes nothing at present; the batch is unchanged.
     WouldBlock,
-    /// The memory of the first FPDU was revoked before any of it was sent. Nothing was sent, and the batch is empty
+    /// The memory of the first FPDU was revoked before any of the FPDU was sent. Nothing was sent, and the batch is empty
     /// ([`TxBatch::revoke`]).
     Revoked,
 }
 
 /// Sends what the batch holds in one `sendmsg`, as far as the socket takes it, and returns the octets sent.
 ///
-/// - FPDUs whose memory was revoked before they began end the list in front of them; when it is the very first,
-///   nothing is sent, the batch is emptied and the answer is [`Sent::Revoked`].
-/// - The batch is advanced by what was sent, and tells its connection (`Connection::handle_transmitted`). If that ends inside an FPDU, the rest of this FPDU is copied into the
-///   batch before the memory is let go: what was begun can be finished, and nothing is pinned after this returns.
+/// - The call sends the FPDUs in front of the first one whose memory was revoked before it began. If that is the very
+///   first, nothing is sent, the batch is emptied, and the result is [`Sent::Revoked`].
+/// - The batch is advanced by what was sent, and tells its connection (`Connection::handle_transmitted`). If the sent
+///   octets end inside an FPDU, the rest of this FPDU is copied into the batch before its memory is unpinned. So the FPDU
+///   can be finished, and nothing is pinned after the return.
 ///
-/// Interrupted calls are repeated; a broken connection is an error, not a signal.
+/// Interrupted calls are repeated. A broken connection is an error, not a signal.
 ///
 /// # Errors
 ///
 /// Those of `sendmsg(2)` other than EAGAIN and EINTR, with the batch unchanged; after a reset `BrokenPipe` or
-/// `ConnectionReset`. `Other` when the memory of an FPDU already begun is gone, which a batch that is sent by this
-/// function alone does not come to.
+/// `ConnectionReset`. `Other` if the memory of an FPDU that has begun is gone, which cannot happen to a batch that only
+/// this function sends.
 pub fn send(socket: BorrowedFd<'_>, table: &Table, batch: &mut TxBatch) -> Result<(u64, Sent)> {
     send_from(socket, table, batch)
 }
@@ -139,7 +141,8 @@ fn send_from(
     };
     batch.advance(sent);
     if batch.head_is_cut() {
-        // By the pins, not by the table: the STag may have been invalidated during the call, and whoever did it waits.
+        // The addresses come from the pins, not from the table, because the STag may have been invalidated during the call.
+        // The thread that did this waits for the pins.
         batch
             .make_head_private(|at, into| held.copy_out(at, into))
             .map_err(|Revoked| gone())?;
@@ -154,16 +157,16 @@ fn send_from(
     ))
 }
 
-/// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then, what there is behind it, into
-/// `rest`. Returns how many octets came, `Ok(0)` at the peer's end, and nothing when the memory was revoked: nothing is
-/// read then. For readers of the memory this is as a device's write (`copy`); the last word of a message is not for this
-/// function, as the kernel does not say in which order it writes.
+/// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then into `rest`. Returns how many
+/// octets came, and `Ok(0)` at the end of the peer's direction. If the memory was revoked, nothing is read, and `None` is
+/// returned. For readers of the memory this is like a device's write (`copy`). The last word of a message must not be read
+/// by this function, because the kernel does not say in which order it writes.
 ///
 /// Interrupted calls are repeated.
 ///
 /// # Errors
 ///
-/// Those of `recvmsg(2)` other than EINTR: `WouldBlock` when there is nothing.
+/// Those of `recvmsg(2)` other than EINTR; `WouldBlock` if nothing has arrived.
 pub fn receive(
     socket: BorrowedFd<'_>,
     table: &Table,
@@ -200,7 +203,7 @@ pub fn receive(
     .map(Some)
 }
 
-/// Repeats a system call while it is interrupted; how many octets it moved.
+/// Repeats a system call while it is interrupted. Returns how many octets it moved.
 fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<usize> {
     loop {
         match usize::try_from(call()) {
@@ -217,7 +220,7 @@ fn gone() -> Error {
     Error::other("the memory of an FPDU was revoked after its first octets had been sent")
 }
 
-/// Sends private octets, as `send(2)` does: nothing to be listed or pinned. `None` when the socket takes nothing.
+/// Sends private octets by `send(2)`, which needs no list and no pins. `None` if the socket takes nothing.
 fn send_octets(socket: BorrowedFd<'_>, octets: &[u8]) -> Result<Option<u64>> {
     loop {
         match rustix::net::send(socket, octets, QUIETLY) {
@@ -244,8 +247,8 @@ fn sent_of(batch: &mut impl Outgoing, sent: Option<u64>) -> (u64, Sent) {
     (sent, left)
 }
 
-/// Lists the pieces of as many whole FPDUs as fit, with their memory pinned; of an FPDU that does not fit by itself,
-/// its beginning, with all of it pinned. Fails when the first FPDU's memory is gone.
+/// Lists the pieces of as many whole FPDUs as fit, and pins their memory. If even one FPDU does not fit, lists its
+/// beginning and pins all of its memory. Fails if the memory of the first FPDU is gone.
 fn gather<'b, 't>(
     batch: &'b impl Outgoing,
     table: &'t Table,
@@ -286,9 +289,9 @@ fn gather<'b, 't>(
 /// The pieces of one call, at most [`PIECES`].
 struct List<'b> {
     pieces: SmallVec<[libc::iovec; PIECES]>,
-    /// The last piece consists of private octets, which others may join.
+    /// The last piece consists of private octets, and neighbouring octets may join it.
     ends_private: bool,
-    /// Private octets are borrowed; shared ones are kept by the pins.
+    /// Private octets are borrowed. The pins keep registered memory valid.
     octets: PhantomData<&'b [u8]>,
 }
 
@@ -321,7 +324,8 @@ impl<'b> List<'b> {
         }
     }
 
-    /// Adds private octets; those that follow others in memory join them. A batch of small messages becomes one piece.
+    /// Adds private octets. Octets that follow the last piece in memory join it, so that a batch of small messages becomes
+    /// one piece.
     fn push_octets(&mut self, octets: &'b [u8]) {
         let joins = |piece: &&mut libc::iovec| {
             piece.iov_base.addr() + piece.iov_len == octets.as_ptr().addr()
@@ -383,15 +387,15 @@ const QUIETLY: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 #[cfg(target_vendor = "apple")]
 const QUIETLY: SendFlags = SendFlags::DONTWAIT;
 
-/// Never block; and a reset connection is an error here, not a SIGPIPE.
+/// Never block, and report a reset connection by an error, not by a SIGPIPE.
 #[cfg(not(target_vendor = "apple"))]
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-/// Never block. There is no flag against SIGPIPE: the socket's maker sets SO_NOSIGPIPE.
+/// Never block. There is no flag against SIGPIPE, so the creator of the socket sets SO_NOSIGPIPE.
 #[cfg(target_vendor = "apple")]
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT;
 
-/// Pins of one call, let go when this is dropped: more than [`PINS`] only for an FPDU of more pieces than that, which is
-/// the only one that allocates.
+/// Pins of one call, released when this is dropped. There are more than [`PINS`] only for an FPDU of more pieces, and only
+/// then this allocates.
 struct Pins<'t>(SmallVec<[Held<'t>; PINS]>);
 
 impl<'t> Pins<'t> {
@@ -407,7 +411,7 @@ impl<'t> Pins<'t> {
         self.len() >= PINS
     }
 
-    /// Pins the memory of `at` and says where it is.
+    /// Pins the memory of `at` and returns its address.
     fn pin(&mut self, table: &'t Table, at: Span) -> std::result::Result<*mut u8, Revoked> {
         if let Some(held) = self.0.last().filter(|held| held.covers(at)) {
             return held.address(at);
@@ -418,7 +422,7 @@ impl<'t> Pins<'t> {
         Ok(address)
     }
 
-    /// Lets go of all but the first `len`.
+    /// Releases all pins but the first `len`.
     fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }

@@ -1,32 +1,31 @@
 //! Registered memory for iWARP: regions, windows, protection domains, the STag table, and the vectored write from
 //! registered memory.
 //!
-//! [`Table`] implements [`iwarp::Memory`] for one adapter; the engine checks each access through it (RFC 5041 §7.1, RFC 5040
-//! §7.2) and moves octets by it. [`io::send`] hands a batch to a socket straight from registered memory, [`io::receive`] reads
-//! straight into it.
+//! [`Table`] implements [`iwarp::Memory`] for one adapter. The engine checks each access through the table (RFC 5041 §7.1,
+//! RFC 5040 §7.2), and moves octets through it. [`io::send`] sends a batch straight from registered memory, and
+//! [`io::receive`] reads straight into registered memory.
 //!
 //! # Sharing
 //!
-//! Peers write while the application reads. `copy` has the rule and its two backends: no reference to shared memory is
-//! formed, the kernel and the bulk copy have the standing of a network adapter, everything else uses atomic words.
+//! Peers write while the application reads. So no reference to shared memory is formed. The kernel and the bulk copy act as
+//! a network adapter does; everything else uses atomic words. `copy` of `rdma-buffer` has this rule and its two backends.
 //!
 //! # Revocation
 //!
-//! A [`Span`](iwarp::Span) is a value. Each use of it pins its slot for one copy or one non-blocking system call, and finds out whether
-//! the STag is still in the use it was checked in. Deregistration and invalidation change the slot first and then wait
-//! for the pins (`slot`), so they never wait for a peer, and when they return not one octet is touched any more
-//! (MR-034, SEC-005).
+//! A [`Span`](iwarp::Span) is a value. Each use of a span pins its slot for one copy or one non-blocking system call, and
+//! finds out whether the STag still has the use for which the span was checked. Deregistration and invalidation first
+//! change the slot and then wait for the pins (`slot`). So they never wait for a peer, and once they have returned, no
+//! octet is touched any more (MR-034, SEC-005).
 //!
 //! # Locks
 //!
-//! Lookups, copies and system calls take none. Registration, and what is done to windows, take one short lock per
-//! table.
+//! Lookups, copies and system calls take no lock. Registration, and operations on windows, take one short lock per table.
 //!
 //! # Tests
 //!
-//! Besides the usual run: `cargo miri test -p iwarp-mem` (counts become small and the portable backend is taken; the
-//! tests of [`io`] are left out, Miri has no such call), and the model of the pin protocol,
-//! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-mem --lib loom`.
+//! Besides the usual run there are `cargo miri test -p iwarp-mem` (with small counts and the portable backend; without the
+//! tests of [`io`], because Miri does not have these system calls), and the model of the pin protocol, `RUSTFLAGS="--cfg
+//! loom" cargo test -p iwarp-mem --lib loom`.
 
 mod admin;
 mod error;

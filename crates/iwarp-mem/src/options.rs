@@ -1,4 +1,4 @@
-//! How a table behaves.
+//! The options of a table.
 
 use std::{fmt, sync::Arc};
 
@@ -7,26 +7,26 @@ use rdma_buffer::Backend;
 
 use crate::stag::MAX_SLOTS;
 
-/// How a [`Table`](crate::Table) behaves.
+/// The options of a [`Table`](crate::Table).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TableOptions {
-    /// Refuse a Read sink that has nothing but [`Rights::LOCAL_WRITE`](crate::Rights::LOCAL_WRITE), as iWARP adapters do (AMB-015, the strict
-    /// profile of AMB-071). Otherwise it is allowed and counted.
+    /// Refuse a Read sink that has only [`Rights::LOCAL_WRITE`](crate::Rights::LOCAL_WRITE), as iWARP adapters do (AMB-015,
+    /// the strict profile of AMB-071). Otherwise such a sink is allowed and counted.
     pub strict_sinks: bool,
     /// How large pieces are copied.
     pub backend: Backend,
-    /// Makes all STags follow from this number, so that a run can be repeated. They can be guessed then: not for
-    /// tables that a network reaches.
+    /// Derives all STags from this number, so that a run can be repeated. Not for tables that a network reaches, because
+    /// the STags can then be guessed.
     pub seed: Option<u64>,
-    /// Regions and windows there can be at most; values above 2^24 mean that.
+    /// The most regions and windows that the table can have. Values above 2^24 mean 2^24.
     pub capacity: u32,
-    /// Who is told when a Read sink is allowed for the first time that [`TableOptions::strict_sinks`] would refuse.
+    /// Called the first time that a Read sink is allowed which [`TableOptions::strict_sinks`] would refuse.
     pub on_lenient_sink: Option<OnLenientSink>,
 }
 
-/// A function to be called with the STag of a Read sink, see [`TableOptions::on_lenient_sink`]. It may be called with locks
-/// held: it must not use the table.
+/// A function to be called with the STag of a Read sink, see [`TableOptions::on_lenient_sink`]. The caller may hold locks,
+/// so the function must not use the table.
 #[derive(Clone)]
 pub struct OnLenientSink(pub(crate) Arc<dyn Fn(STag) + Send + Sync>);
 

@@ -7,15 +7,15 @@ use rdma_buffer::Buffer;
 
 use crate::{admin::Place, error::Busy, shared::Shared, slot::Kind};
 
-/// One registered buffer: its STag is valid until this is deregistered or dropped.
+/// One registered buffer. Its STag is valid until the registration is deregistered or dropped.
 ///
-/// A drop does not ask whether it is in use: windows bound to it become unbound, and Binds that are prepared succeed at
-/// their turn without binding anything.
+/// A drop does not check whether the region is in use. Windows bound to the region become unbound, and prepared Binds
+/// succeed at their turn without binding anything.
 ///
-/// It keeps the buffer alive, so that a region that is leaked stays sound. After [`Registration::deregister`] or the
-/// drop has returned, not one octet of the buffer is read or written through this table any more (MR-034, SEC-005).
-/// Both may be called from any thread except from within a call of this table; they wait for copies and system calls
-/// that are under way, never for a peer.
+/// The registration keeps the buffer alive, so that a leaked region stays sound. After [`Registration::deregister`] or the
+/// drop has returned, no octet of the buffer is read or written through this table any more (MR-034, SEC-005). Both may be
+/// called from any thread, except from within a call of this table. They wait for copies and system calls in progress,
+/// never for a peer.
 #[must_use = "dropping it deregisters the buffer"]
 pub struct Registration {
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ impl Registration {
         &self.buffer
     }
 
-    /// The token for local work requests, and for peers as far as the rights go (IND2MemoryRegion::GetLocalToken,
+    /// The token for local work requests, and for peers as far as the rights allow (IND2MemoryRegion::GetLocalToken,
     /// GetRemoteToken).
     pub fn stag(&self) -> STag {
         self.stag
@@ -64,23 +64,23 @@ impl Registration {
         self.buffer.len() as u64
     }
 
-    /// No octets: nothing can be reached through it.
+    /// Whether the region has no octets.
     pub fn is_empty(&self) -> bool {
         self.buffer.len() == 0
     }
 
-    /// Windows are bound to it at the moment, or Binds are prepared that have not ended, so that it cannot be
-    /// deregistered (MR-026, MW-011). A Bind on a window that was dropped does not count.
+    /// Whether windows are bound to the region, or prepared Binds have not ended, so that the region cannot be deregistered
+    /// (MR-026, MW-011). A Bind of a window that was dropped does not count.
     pub fn is_in_use(&self) -> bool {
         self.shared.admin.lock().is_in_use(self.place)
     }
 
-    /// Ends the registration: the STag becomes invalid (DDP-090), then copies and system calls under way are waited
-    /// for, then the buffer is let go.
+    /// Ends the registration: makes the STag invalid (DDP-090), waits for copies and system calls in progress, then
+    /// releases the buffer.
     ///
     /// # Errors
     ///
-    /// [`Busy`] while it [is in use](Self::is_in_use), with the registration unchanged (MR-026).
+    /// [`Busy`] while the region [is in use](Self::is_in_use), with the registration unchanged (MR-026).
     pub fn deregister(mut self) -> Result<(), (Self, Busy)> {
         {
             let admin = self.shared.admin.lock();
@@ -88,7 +88,7 @@ impl Registration {
                 drop(admin);
                 return Err((self, Busy));
             }
-            // Under the lock, so that no Bind is prepared in between.
+            // Done under the lock, so that no Bind is prepared in between.
             self.shared.revoke(Kind::Region, self.place);
         }
         self.registered = false;

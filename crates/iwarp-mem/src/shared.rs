@@ -1,4 +1,4 @@
-//! What registrations and windows share with their table: its slots, and the books on them.
+//! What registrations and windows share with their table: the slots, and the state of the slots under the lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,7 +57,8 @@ impl Shared {
         Ok((place, self.permutation.stag(number, key)))
     }
 
-    /// Ends a use: no new pin from here on. With the lock held, so that the books and the slots agree.
+    /// Ends a use, which can get no new pin from here on. Called with the lock held, so that the state under the lock
+    /// agrees with the slots.
     pub(crate) fn revoke(&self, kind: Kind, place: Place) {
         let revoked = self
             .slots
@@ -66,7 +67,7 @@ impl Shared {
         debug_assert!(revoked, "the slot was in another use than the books say");
     }
 
-    /// Waits for the pins of revoked slots and frees them. Without the lock held.
+    /// Waits for the pins of revoked slots and frees the slots. Called without the lock held.
     pub(crate) fn retire(&self, gone: &[u32]) {
         for slot in gone.iter().filter_map(|number| self.slots.get(*number)) {
             slot.wait_unpinned();
@@ -77,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// The slot an STag names, if it is in use with that key.
+    /// The slot that an STag names, if the slot is in use with this key.
     #[inline]
     pub(crate) fn find(&self, stag: STag) -> Option<(u32, View)> {
         let number = self.permutation.slot_of(stag);
@@ -85,13 +86,13 @@ impl Shared {
         view.has_key_of(stag).then_some((number, view))
     }
 
-    /// The slot's picture, if it is still in that use.
+    /// A view of the slot, if the slot still has this use.
     pub(crate) fn current(&self, place: Place) -> Option<View> {
         let view = self.slots.get(place.slot)?.view()?;
         (view.r#use == place.r#use).then_some(view)
     }
 
-    /// Whether a region with these rights may take what a Read brings.
+    /// Whether a region with these rights may be the sink of a Read.
     pub(crate) fn sink_allowed(&self, stag: STag, rights: Rights) -> bool {
         if rights.intersects(Rights::READ_SINK | Rights::REMOTE_WRITE) {
             return true; // AMB-016: neither needs LOCAL_WRITE beside it

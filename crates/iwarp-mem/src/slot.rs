@@ -1,16 +1,17 @@
-//! One entry of the STag table: who may use which memory, and the pins that hold it while it is used.
+//! One entry of the STag table: who may use which memory, and the pins that hold the memory while it is used.
 //!
-//! Everything that decides whether a use is allowed lies in one atomic word: the epoch, the key, the kind and the number
-//! of pins. A pin is taken by counting first and looking afterwards, in a single read-modify-write:
+//! One atomic word holds everything that decides whether a use is allowed: the epoch, the key, the kind and the number of
+//! pins. A pin is counted first and checked afterwards, by a single read-modify-write:
 //!
-//! * [`Slot::pin`] adds one and looks at what the word was; if it is not the use it came for, it takes the one back.
-//! * [`Slot::change`] (revocation) changes the kind in the same word, so each pin is either before it, and counted in
-//!   the word it leaves behind, or after it, and refused.
-//! * [`Slot::wait_unpinned`] then waits until the count is zero. New pins of the old use cannot appear any more; what
-//!   passes through the count afterwards are failed attempts, which touch nothing.
+//! * [`Slot::pin`] adds one and examines the old word. If this is not the expected use, it subtracts the one again.
+//! * [`Slot::change`] (revocation) changes the kind in the same word. So each pin comes either before the change, and is
+//!   counted in the changed word, or after the change, and is refused.
+//! * [`Slot::wait_unpinned`] then waits until the count is zero. New pins of the old use cannot appear any more. Only
+//!   failed attempts change the count afterwards, and they touch no memory.
 //!
-//! The other fields are written only between a drained revocation and the next publication, and are read either under
-//! a pin or, by [`Slot::view`], between two equal reads of the word. They are atomics, so no `unsafe` is needed here.
+//! The other fields are written only after the pins of a revoked use are gone, and before the next publication. They are
+//! read either under a pin or, by [`Slot::view`], between two equal reads of the word. The fields are atomics, so no
+//! `unsafe` is needed here.
 
 use iwarp::{Pd, STag, Span, StreamId};
 use rdma_buffer::Extent;
@@ -23,31 +24,31 @@ use crate::{
 /// What a slot is used for at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing: on the free list, never used, or revoked and waiting for its pins.
+    /// Not in use: on the free list, never used, or revoked and waiting for its pins.
     Free,
     /// A registered region.
     Region,
-    /// A window whose Bind was prepared but not yet executed: its STag is known and not valid.
+    /// A window whose Bind was prepared but not yet executed. Its STag is known, and not yet valid.
     Reserved,
     /// A bound window.
     Window,
 }
 
 impl Kind {
-    /// Spans may name it.
+    /// Whether spans may name the slot.
     fn is_live(self) -> bool {
         matches!(self, Self::Region | Self::Window)
     }
 }
 
-/// One use of a slot: no two uses of the same slot have equal epochs, and none has the key of the one before.
+/// One use of a slot. No two uses of the same slot have equal epochs, and no use has the key of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Use {
     pub(crate) key: u8,
     pub(crate) epoch: u32,
 }
 
-/// The deciding word: epoch (32 bits), key (8), kind (3), pins (21).
+/// The word that decides whether a use is allowed: epoch (32 bits), key (8), kind (3), pins (21).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Word(u64);
 
@@ -56,7 +57,7 @@ impl Word {
     const KEY_SHIFT: u32 = 24;
     const EPOCH_SHIFT: u32 = 32;
     const PINS: u64 = (1 << Self::KIND_SHIFT) - 1;
-    /// Half of what the field holds: reaching it means that pins leak, and a carry into the kind must not happen.
+    /// Half of the field's range. A count this high means that pins leak. It must not overflow into the kind.
     const PINS_LIMIT: u64 = 1 << (Self::KIND_SHIFT - 1);
 
     fn new(kind: Kind, of: Use, pins: u64) -> Self {
@@ -91,21 +92,21 @@ impl Word {
     }
 }
 
-/// What a slot stands for while it is in use.
+/// The memory that a slot stands for while it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backing {
-    /// First octet; its address is also the base of the tagged offsets.
+    /// The first octet. Its address is also the base of the tagged offsets.
     pub(crate) base: *mut u8,
     pub(crate) len: u64,
     pub(crate) pd: Pd,
     pub(crate) rights: Rights,
-    /// Where whole words may be used, around the ends as well.
+    /// The memory in which whole words may be accessed, around the ends of the range as well.
     pub(crate) extent: Extent,
     /// The window, for `Reserved` and `Window`.
     pub(crate) owner: u32,
 }
 
-/// A consistent picture of a slot in use; it may be out of date as soon as it is returned.
+/// A consistent copy of the fields of a slot in use. It may be out of date as soon as it is returned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) kind: Kind,
@@ -120,7 +121,7 @@ impl View {
         self.backing.base.addr() as u64
     }
 
-    /// `stag` is the one this use was issued with; the caller has found the slot by its index.
+    /// Whether `stag` is the STag of this use. The caller has found the slot by the STag's index.
     pub(crate) fn has_key_of(&self, stag: STag) -> bool {
         self.r#use.key == key_of(stag)
     }
@@ -131,7 +132,7 @@ pub(crate) fn key_of(stag: STag) -> u8 {
     stag.0.to_le_bytes()[0]
 }
 
-/// One entry of the table, on a cache line of its own: pins of different regions do not disturb each other.
+/// One entry of the table. It has a cache line of its own, so that pins of different regions do not slow each other down.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Slot {
@@ -161,15 +162,16 @@ impl Slot {
         }
     }
 
-    /// Puts a free slot to use with a new key, and returns the use. Only for the holder of the free slot, that is, who
-    /// took it off the free list: before it got there its pins were waited for.
+    /// Puts a free slot to use with a new key, and returns the use. Only the thread that took the slot off the free list
+    /// may call this. The slot had no pins when it got there.
     pub(crate) fn publish(&self, kind: Kind, key: u8, backing: &Backing) -> Use {
         let epoch = Word(self.word.load(Ordering::Relaxed))
             .r#use()
             .epoch
             .wrapping_add(1);
         let new = Use { key, epoch };
-        // With the acquire fence of `view`: who reads one of the fields below also reads that the old use is over.
+        // Pairs with the acquire fence of `view`: a thread that reads one of the fields below also reads that the old use
+        // is over.
         fence(Ordering::Release);
         self.base.store(backing.base, Ordering::Relaxed);
         self.len.store(backing.len, Ordering::Relaxed);
@@ -180,21 +182,22 @@ impl Slot {
         self.extent_from
             .store(backing.extent.from, Ordering::Relaxed);
         self.extent_to.store(backing.extent.to, Ordering::Relaxed);
-        // The pins stay: a failed attempt to pin the old use may be passing through.
+        // The count of pins stays, because it may include a failed attempt to pin the old use.
         self.update(Ordering::Release, |old| {
             Some(Word::new(kind, new, old.pins()))
         });
         new
     }
 
-    /// Ties a prepared window to its stream and makes it valid. False when it is not the expected use any more.
+    /// Binds a prepared window to its stream and makes its STag valid. False if the slot does not have the expected use any
+    /// more.
     pub(crate) fn bind(&self, of: Use, stream: StreamId) -> bool {
         // Nobody reads the stream of a window that is not bound yet, and the caller holds the table's lock.
         self.stream.store(stream.0, Ordering::Relaxed);
         self.change(Kind::Reserved, of, Kind::Window)
     }
 
-    /// Moves the expected use from one kind to another; `Kind::Free` revokes it. False when it is another use by now.
+    /// Changes the kind of the expected use; `Kind::Free` revokes the use. False if the slot has another use by now.
     pub(crate) fn change(&self, from: Kind, of: Use, to: Kind) -> bool {
         self.update(Ordering::AcqRel, |old| {
             let expected = old.kind() == from && old.r#use() == of;
@@ -219,19 +222,19 @@ impl Slot {
         }
     }
 
-    /// Holds the slot's memory, if it is still in the use that a span was made for.
+    /// Pins the slot's memory, if the slot still has the use for which a span was made.
     pub(crate) fn pin(&self, of: Use) -> Option<Pin<'_>> {
-        // Acquire: the fields of the use were stored before its publication.
+        // Acquire, because the fields of the use were stored before its publication.
         let old = Word(self.word.fetch_add(1, Ordering::Acquire));
         if old.pins() >= Word::PINS_LIMIT {
-            // Only leaked pins can get here, and going on would let the count run into the key.
+            // Only leaked pins can get here, and the count would overflow into the kind.
             std::process::abort();
         }
         let pin = Pin { slot: self };
         (old.kind().is_live() && old.r#use() == of).then_some(pin)
     }
 
-    /// A consistent picture, `None` for a free slot.
+    /// A consistent copy of the fields. `None` for a free slot.
     #[inline]
     pub(crate) fn view(&self) -> Option<View> {
         let mut before = Word(self.word.load(Ordering::Acquire)).without_pins();
@@ -274,15 +277,16 @@ impl Slot {
     }
 }
 
-/// A slot held in its use: its memory stays valid and its fields unchanged until this is dropped.
+/// A slot that keeps its use: its memory stays valid and its fields unchanged until the pin is dropped.
 #[derive(Debug)]
 pub(crate) struct Pin<'a> {
     slot: &'a Slot,
 }
 
 impl Pin<'_> {
-    /// Where the octets of `span` lie, and in what memory. `None` when they are not all inside, which only a span made
-    /// up by hand can bring about: it was checked when it was made, and this use has not changed.
+    /// The address of the octets of `span`, and the extent of their memory. `None` if they are not all inside. Only a span
+    /// made up by hand can cause this, because the check that made a span has found it inside, and this use has not
+    /// changed.
     pub(crate) fn locate(&self, span: Span) -> Option<(*mut u8, Extent)> {
         let end = span.offset().checked_add(u64::from(span.len()))?;
         if end > self.slot.len.load(Ordering::Relaxed) {

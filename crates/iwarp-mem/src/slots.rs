@@ -1,10 +1,10 @@
-//! The slots of a table: found without a lock, made in chunks when they are first needed.
+//! The slots of a table. They are found without a lock, and made in chunks when first needed.
 
 use std::sync::OnceLock;
 
 use crate::{slot::Slot, stag::MAX_SLOTS};
 
-/// Slots made at a time: what a registration may have to initialize under the lock stays small.
+/// Slots made at a time. The number is small because a registration may have to initialize them under the lock.
 pub(crate) const CHUNK: u32 = 1024;
 
 /// Chunks of slots, each made once and never moved or dropped before the table.
@@ -28,13 +28,13 @@ impl Slots {
         self.capacity
     }
 
-    /// The slot, if there ever was one of this number.
+    /// The slot with this number, if it was ever made.
     pub(crate) fn get(&self, slot: u32) -> Option<&Slot> {
         let chunk = self.chunks.get((slot / CHUNK) as usize)?.get()?;
         chunk.get((slot % CHUNK) as usize)
     }
 
-    /// The slot, made when need be. `None` above the capacity.
+    /// The slot with this number, which is made if necessary. `None` above the capacity.
     pub(crate) fn make(&self, slot: u32) -> Option<&Slot> {
         let chunk = self.chunks.get((slot / CHUNK) as usize)?;
         let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());

@@ -1,10 +1,10 @@
-//! What an STag is made of: a slot's index under a keyed permutation, and a key that changes with each use.
+//! The parts of an STag: a slot's index under a keyed permutation, and a key that changes with each use.
 //!
-//! An STag that a peer was told must not help it to guess another one (RFC 5040 §8.1.1 item 8, RFC 5042 §6.1.1):
+//! A peer that knows one STag must not be able to guess another (RFC 5040 §8.1.1 item 8, RFC 5042 §6.1.1):
 //!
 //! * The upper 24 bits are the slot number sent through a Feistel network whose round functions are tables of random
 //!   numbers, drawn anew for each STag table. Neighbouring slots get unrelated indices, sparse in the whole space.
-//! * The low 8 bits are drawn at random for each use of the slot, among those not used in it lately.
+//! * The low 8 bits are drawn at random for each use of the slot, among the keys not used there lately.
 //! * Slots are reused in the order they were freed and as late as possible (`admin`).
 
 use iwarp::STag;
@@ -18,7 +18,7 @@ pub(crate) struct Random(Source);
 #[derive(Debug)]
 enum Source {
     System(Box<Pool>),
-    /// The state of a generator that repeats itself.
+    /// The state of a generator that gives the same numbers for the same seed.
     Seed(u64),
     #[cfg(all(test, not(loom)))]
     Broken,
@@ -39,7 +39,7 @@ impl Pool {
             self.used = 0;
         }
         let (numbers, _) = self.octets.as_chunks_mut();
-        // What was used is not left behind.
+        // Used numbers are overwritten.
         let number = std::mem::take(&mut numbers[self.used / size_of::<u64>()]);
         self.used += size_of::<u64>();
         Ok(u64::from_ne_bytes(number))
@@ -66,7 +66,7 @@ impl Random {
         ))
     }
 
-    /// The next number. Fails where the operating system has none, never with a seed.
+    /// The next number. Fails if the operating system has none, never with a seed.
     pub(crate) fn next(&mut self) -> Result<u64, RegisterError> {
         match &mut self.0 {
             Source::System(pool) => pool.next(),
@@ -104,7 +104,7 @@ const HALF_BITS: u32 = INDEX_BITS / 2;
 const HALF_MASK: u32 = (1 << HALF_BITS) - 1;
 const ROUNDS: usize = 6;
 
-/// Slots a table can have at most: one per index.
+/// The most slots that a table can have: one per index.
 pub(crate) const MAX_SLOTS: u32 = 1 << INDEX_BITS;
 
 /// A random function of half an index.
@@ -112,8 +112,8 @@ type Round = [u16; 1 << HALF_BITS];
 
 /// The keyed permutation between slot numbers and STag indices.
 ///
-/// Six rounds of random functions given as tables: 48 KiB, of which a lookup touches six entries. No cipher of this
-/// width is as quick, and with truly random round functions there is no key schedule to attack.
+/// The permutation has six rounds of random functions, given as tables of 48 KiB in all. A lookup touches six entries. No
+/// cipher of this width is as quick, and with truly random round functions there is no key schedule to attack.
 #[derive(Debug)]
 pub(crate) struct Permutation {
     rounds: Box<[Round; ROUNDS]>,
@@ -132,7 +132,7 @@ impl Permutation {
         Ok(Self { rounds })
     }
 
-    /// The index a slot is known by outside.
+    /// The index of a slot in STags.
     pub(crate) fn index(&self, slot: u32) -> u32 {
         let halves = (slot >> HALF_BITS & HALF_MASK, slot & HALF_MASK);
         let (left, right) = self.rounds.iter().fold(halves, |(left, right), round| {
@@ -154,7 +154,7 @@ impl Permutation {
         STag(self.index(slot) << 8 | u32::from(key))
     }
 
-    /// The slot an STag points at, whether or not that is in use.
+    /// The slot that an STag names, whether or not the slot is in use.
     pub(crate) fn slot_of(&self, stag: STag) -> u32 {
         self.slot(stag.0 >> 8)
     }
@@ -167,7 +167,7 @@ fn entry(round: &Round, at: u32) -> u32 {
 
 /// The keys a slot has had lately, in two generations.
 ///
-/// A key returns after [`Keys::GENERATION`] other ones at the earliest, and each is drawn from at least half of all.
+/// A key returns after [`Keys::GENERATION`] other keys at the earliest. Each key is drawn from at least half of all keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Keys {
     current: [u64; 4],

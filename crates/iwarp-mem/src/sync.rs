@@ -11,8 +11,8 @@ pub(crate) use std::{
     thread::yield_now,
 };
 
-/// Waits a little inside a loop that waits for another thread's few instructions: spins at first, because a copy is
-/// short, then gives the processor away, because the other thread may have lost it in the middle of one.
+/// Waits a little inside a loop that waits for a few instructions of another thread. It spins at first, because a copy is
+/// short. Then it yields the processor, because the other thread may have lost its processor in the middle of a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     #[cfg(not(loom))]
@@ -35,7 +35,7 @@ impl Backoff {
         }
     }
 
-    /// One turn of waiting: the model only has to know that somebody else must run.
+    /// One turn of waiting. The model only has to know that another thread must run.
     #[cfg(loom)]
     pub(crate) fn turn(&mut self) {
         yield_now();

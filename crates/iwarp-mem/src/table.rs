@@ -1,4 +1,4 @@
-//! The STag table: lookup and checks, and the copies they lead to.
+//! The STag table: lookup, checks, and the copies that follow them.
 
 use std::{
     fmt,
@@ -21,11 +21,11 @@ use crate::{
     window::Window,
 };
 
-/// Registered memory of one adapter. Clones are the same table; it lives as long as a clone, a [`Registration`] or a
-/// [`Window`] does.
+/// Registered memory of one adapter. Clones are the same table, which lives as long as a clone, a [`Registration`] or a
+/// [`Window`].
 ///
-/// Spans that no check made are refused or reach registered memory only, whatever they say. The methods of [`Memory`] panic
-/// where a span and the octets that are given with it differ in length, as slices do.
+/// Spans that were not made by a check are refused, or reach registered memory only. The methods of [`Memory`] panic if a
+/// span and the octets passed with it differ in length, as slices do.
 ///
 /// ```
 /// use iwarp::{Access, Memory, MessageEnd, Pd, RemoteAddress, Scope, StreamId};
@@ -71,7 +71,7 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// When the operating system has no random numbers; [`Table::with_options`] returns that as an error.
+    /// If the operating system has no random numbers. [`Table::with_options`] returns an error instead.
     pub fn new() -> Self {
         Self::with_options(&TableOptions::default()).expect("random numbers")
     }
@@ -88,11 +88,11 @@ impl Table {
     }
 
     /// Registers a buffer in a protection domain. One buffer may be registered many times (MR-003, TST-091), at any
-    /// alignment and of any size (MR-012). The STag is valid, for this range, when this returns (MR-033, DDP-090).
+    /// alignment and of any size (MR-012). The STag is valid, for this range, when the call returns (MR-033, DDP-090).
     ///
     /// # Errors
     ///
-    /// [`RegisterError::Full`] when all STags are in use, [`RegisterError::NoRandomness`] when none can be drawn.
+    /// [`RegisterError::Full`] if all STags are in use, [`RegisterError::NoRandomness`] if no STag can be drawn.
     pub fn register(
         &self,
         buffer: &Buffer,
@@ -107,7 +107,7 @@ impl Table {
             extent: buffer.extent(),
             owner: 0,
         };
-        // The registration holds a clone of the buffer from before the STag exists.
+        // The registration holds a clone of the buffer before the STag exists.
         let buffer = buffer.clone();
         let (place, stag) =
             self.shared
@@ -120,27 +120,27 @@ impl Table {
         ))
     }
 
-    /// Makes a window object in a protection domain, not bound to anything (MW-001).
+    /// Makes an unbound window in a protection domain (MW-001).
     ///
     /// # Errors
     ///
-    /// None today; an STag is taken only by [`Window::prepare`].
+    /// None today. Only [`Window::prepare`] takes an STag.
     pub fn create_window(&self, pd: Pd) -> Result<Window, RegisterError> {
         Ok(Window::new(Arc::clone(&self.shared), pd))
     }
 
-    /// [`Window::cancel`] for who knows only the STag.
+    /// As [`Window::cancel`], for a caller that knows only the STag.
     pub fn cancel_prepared(&self, stag: STag) {
         self.shared.cancel(stag, None);
     }
 
-    /// How many times a Read sink was allowed that iWARP adapters would have refused, having only
-    /// [`Rights::LOCAL_WRITE`] (AMB-015). Always zero with [`TableOptions::strict_sinks`].
+    /// How many times a Read sink with only [`Rights::LOCAL_WRITE`] was allowed, which iWARP adapters refuse (AMB-015).
+    /// Always zero with [`TableOptions::strict_sinks`].
     pub fn lenient_sinks(&self) -> u64 {
         self.shared.lenient_sinks.load(Ordering::Relaxed)
     }
 
-    /// Holds the memory of a span for one copy or one system call.
+    /// Pins the memory of a span for one copy or one system call.
     pub(crate) fn pin(&self, at: Span) -> Result<Held<'_>, Revoked> {
         let slot = self.shared.slots.get(at.slot()).ok_or(Revoked)?;
         let of = Use {
@@ -157,7 +157,7 @@ impl Table {
     }
 }
 
-/// The engine's CRC, for copies that are summed.
+/// The engine's CRC, for copies that compute a CRC.
 struct Summed<'a>(&'a mut Crc);
 
 impl Sum for Summed<'_> {
@@ -174,7 +174,7 @@ impl Sum for Summed<'_> {
     }
 }
 
-/// A pinned slot, and which use of it.
+/// A pinned slot, with its use.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     pin: Pin<'a>,
@@ -184,7 +184,7 @@ pub(crate) struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// `at` is memory held by this.
+    /// Whether this holds the memory of `at`.
     pub(crate) fn covers(&self, at: Span) -> bool {
         self.slot == at.slot()
             && self.of
@@ -194,13 +194,13 @@ impl Held<'_> {
                 }
     }
 
-    /// First octet of `at`, valid for its length as long as `self` is held.
+    /// The address of the first octet of `at`, valid for the length of `at` as long as `self` lives.
     pub(crate) fn address(&self, at: Span) -> Result<*mut u8, Revoked> {
         debug_assert!(self.covers(at), "a span of another slot");
         self.pin.locate(at).map(|(base, _)| base).ok_or(Revoked)
     }
 
-    /// Copies `src` in; the lengths are equal.
+    /// Copies `src` in. The lengths are equal.
     pub(crate) fn copy_in(&self, at: Span, src: &[u8], end: MessageEnd) -> Result<(), Revoked> {
         assert_eq!(
             src.len() as u64,
@@ -221,9 +221,9 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Carries out an Atomic on the word at `at`. Every other one on this word, of whatever table and stream, and every
-    /// access through `rdma_buffer::Buffer` goes through the same atomic (RDMAPX-015); bulk copies and system calls that
-    /// meet it are as a device's.
+    /// Carries out an Atomic on the word at `at`. All Atomics on this word, of any table and stream, and all accesses
+    /// through `rdma_buffer::Buffer` use the same atomic (RDMAPX-015). Bulk copies and system calls on the word act as a
+    /// device does.
     pub(crate) fn change(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {
         assert_eq!(
             at.len(),
@@ -238,7 +238,7 @@ impl Held<'_> {
         Ok(unsafe { rdma_buffer::change_word(word, |old| op.apply(old)) })
     }
 
-    /// Copies out into `dst`, and sums the copy; the lengths are equal.
+    /// Copies out into `dst`, and adds the copy to the CRC. The lengths are equal.
     pub(crate) fn copy_out(
         &self,
         at: Span,
@@ -271,7 +271,7 @@ fn span(number: u32, view: &View, address: u64, len: u32) -> Result<Span, Access
     let offset = address
         .checked_sub(view.address())
         .ok_or(AccessError::Bounds)?;
-    // Memory never wraps the address space, but nothing here has to rely on it.
+    // Memory never wraps the address space, but this code does not rely on that.
     let limit = view.address().saturating_add(view.backing.len);
     if end > limit {
         return Err(AccessError::Bounds);

@@ -1,8 +1,9 @@
-//! Memory windows, type 2: a range of a region, opened with rights of its own to the peer of one stream (MW-010,
+//! Memory windows, type 2: a window opens a range of a region, with rights of its own, to the peer of one stream (MW-010,
 //! DDP-088, DDP-090).
 //!
-//! Binding takes two steps, because it is a work request: [`Window::prepare`] when it is posted, so that the STag is
-//! known at once (MW-008), and `Memory::bind` when its turn comes, from where on the STag is valid.
+//! A Bind takes two steps, because it is a work request. [`Window::prepare`] is called when the request is posted, so that
+//! the STag is known at once (MW-008). `Memory::bind` is called when the request's turn comes. From then on the STag is
+//! valid.
 
 use std::{fmt, sync::Arc};
 
@@ -19,11 +20,12 @@ use crate::{
     slot::{Backing, Kind},
 };
 
-/// A window object (IND2MemoryWindow): unbound when new, bound to at most one range at a time, many times over.
+/// A window object (IND2MemoryWindow). It is unbound when new, and can be bound many times, to one range at a time.
 ///
-/// Dropping it unbinds it (MW-014). Binds that are prepared then hold their region no longer; their STags stay set aside
-/// until they end, as every prepared Bind has to: by `Memory::bind`, which succeeds and binds nothing, or by
-/// [`Table::cancel_prepared`](crate::Table::cancel_prepared). An Invalidate that is still queued succeeds too.
+/// Dropping the window unbinds it (MW-014). Prepared Binds then no longer keep their region. Their STags stay set aside
+/// until the Binds end: by `Memory::bind`, which succeeds and binds nothing, or by
+/// [`Table::cancel_prepared`](crate::Table::cancel_prepared). Every prepared Bind has to end in one of these two ways. An
+/// Invalidate that is still queued succeeds too.
 #[must_use = "dropping it unbinds the window"]
 pub struct Window {
     shared: Arc<Shared>,
@@ -37,17 +39,17 @@ impl Window {
         Self { shared, id, pd }
     }
 
-    /// The window itself, whatever STag it has.
+    /// The ID of the window, whatever STag it has.
     pub fn id(&self) -> WindowId {
         self.id
     }
 
-    /// The STag of the latest Bind, prepared or in force; `None` when there is neither (MW-007, MW-008).
+    /// The STag of the latest Bind, prepared or in force. `None` if there is neither (MW-007, MW-008).
     pub fn stag(&self) -> Option<STag> {
         self.shared.admin.lock().windows.get(&self.id)?.stag()
     }
 
-    /// Bound to a region at the moment.
+    /// Whether the window is bound to a region at the moment.
     pub fn is_bound(&self) -> bool {
         self.shared
             .admin
@@ -57,19 +59,18 @@ impl Window {
             .is_some_and(|record| record.bound.is_some())
     }
 
-    /// The part of a Bind that is done when it is posted: checks rights and range, and sets an STag aside. That is not
-    /// valid until `Memory::bind` executes the request, or is given back by [`Window::cancel`]. Until then the region
-    /// cannot be deregistered (MR-026), so that nothing that may be wrong with it is found only when the Bind executes
-    /// (AMB-011).
+    /// The part of a Bind that is done when it is posted: checks rights and range, and sets an STag aside. The STag becomes
+    /// valid when `Memory::bind` executes the request, or is given back by [`Window::cancel`]. Until then the region cannot
+    /// be deregistered (MR-026), so that the Bind finds all errors of the region at the post (AMB-011).
     ///
-    /// A window without any right is legal (MW-012). Whether the window is free is asked only when the request
-    /// executes: an Invalidate may be queued before it.
+    /// A window without any right is legal (MW-012). Whether the window is free is checked only when the request executes,
+    /// because an Invalidate may be queued before it.
     ///
     /// # Errors
     ///
-    /// - [`BindError::Access`]: the range is not inside the region (QP-039), `write` on a region without
-    ///   [`Rights::LOCAL_WRITE`] (QP-038), a region of another table or protection domain (MW-004).
-    /// - [`BindError::InvalidState`]: no STag can be had, for one of the reasons of [`RegisterError`].
+    /// - [`BindError::Access`] if the range is not inside the region (QP-039), for `write` on a region without
+    ///   [`Rights::LOCAL_WRITE`] (QP-038), and for a region of another table or protection domain (MW-004).
+    /// - [`BindError::InvalidState`] if there is no STag, for one of the reasons of [`RegisterError`].
     pub fn prepare(
         &self,
         region: &Registration,
@@ -136,8 +137,8 @@ impl Window {
         Ok(stag)
     }
 
-    /// Gives back an STag of this window that a Bind set aside and that will not be bound: the request was flushed, or
-    /// failed. Does nothing when it was bound, or given back before.
+    /// Gives back an STag of this window that a Bind set aside and that will not be bound, because the request was flushed
+    /// or failed. Does nothing if the STag was bound or given back before.
     pub fn cancel(&self, prepared: STag) {
         self.shared.cancel(prepared, Some(self.id));
     }
@@ -162,7 +163,7 @@ impl fmt::Debug for Window {
 }
 
 impl Admin {
-    /// The window is released: what is bound is revoked and returned, to be retired without the lock.
+    /// Releases the window: revokes its binding and returns the slots, to be retired without the lock.
     fn release(&mut self, id: WindowId, shared: &Shared) -> Option<Bound> {
         let record = self.windows.get_mut(&id)?;
         record.released = true;
@@ -181,8 +182,8 @@ impl Admin {
         bound
     }
 
-    /// Binds a window, or finds that there is nothing to bind any more: then the STag is revoked and returned, to be
-    /// retired without the lock.
+    /// Binds a window. If there is nothing to bind any more, revokes the STag and returns its slot, to be retired without
+    /// the lock.
     fn bind(
         &mut self,
         bind: &WindowBind,
@@ -206,8 +207,8 @@ impl Admin {
             place,
             region,
         } = record.prepared[at];
-        // Deregister is refused while the Bind is prepared: a region that is gone was released. A later user of its slot
-        // is another use.
+        // Deregister is refused while the Bind is prepared, so a region that is gone was released. If its slot is in use
+        // again, that is another use.
         if record.released || shared.current(region).is_none() {
             record.lapsed = Some(who.stream);
             self.give_up(bind.window, at, shared);
@@ -229,7 +230,7 @@ impl Admin {
         Ok(None)
     }
 
-    /// Ends a Bind without a binding: its STag is revoked, and has to be retired without the lock.
+    /// Ends a Bind without a binding: revokes its STag, whose slot has to be retired without the lock.
     fn give_up(&mut self, id: WindowId, at: usize, shared: &Shared) {
         let Some(record) = self.windows.get_mut(&id) else {
             return;
@@ -270,8 +271,8 @@ impl Shared {
         self.retire(&[number]);
     }
 
-    /// Executes a Bind. One whose window or region was released since succeeds and binds nothing: nobody could be let in
-    /// by it any more, and whoever released them did nothing wrong.
+    /// Executes a Bind. If its window or region was released meanwhile, the Bind succeeds and binds nothing, because it can
+    /// no longer give access to anybody, and releasing them was not an error.
     pub(crate) fn bind_window(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {
         let unused = self.admin.lock().bind(bind, who, self)?;
         if let Some(unused) = unused {
@@ -280,8 +281,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Executes an Invalidate of the window's owner: the STag becomes invalid, then what is under way is waited for. It
-    /// succeeds as well when the window was released, or its binding ended without the owner, since it was posted.
+    /// Executes an Invalidate of the window's owner: makes the STag invalid, then waits for copies and system calls in
+    /// progress. The Invalidate also succeeds if, after it was posted, the window was released, or the binding ended
+    /// without the owner.
     pub(crate) fn unbind_window(&self, window: WindowId, who: Scope) -> Result<(), BindError> {
         let bound = {
             let mut admin = self.admin.lock();
@@ -302,7 +304,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Executes an Invalidate of the peer's, if the window still has that STag.
+    /// Executes an Invalidate of the peer, if the window still has this STag.
     fn unbind_for_peer(&self, window: WindowId, stag: STag, who: Scope) -> Option<()> {
         let bound = {
             let mut admin = self.admin.lock();
@@ -318,7 +320,8 @@ impl Shared {
         Some(())
     }
 
-    /// An inbound Send with Invalidate: only a window bound to that very stream (SEC-010, RFC 5040 §5.3).
+    /// Executes an inbound Send with Invalidate, which can only invalidate a window bound to the same stream (SEC-010, RFC
+    /// 5040 §5.3).
     pub(crate) fn invalidate_by_peer(&self, stag: STag, who: Scope) -> Result<(), InvalidateError> {
         let (_, view) = self.find(stag).ok_or(InvalidateError::Unknown)?;
         match view.kind {
@@ -329,7 +332,7 @@ impl Shared {
             }
             Kind::Window => {
                 let window = WindowId(view.backing.owner);
-                // Fails only when its owner unbound it since the look above.
+                // Fails only if the owner has unbound the window after the check above.
                 self.unbind_for_peer(window, stag, who)
                     .ok_or(InvalidateError::Unknown)
             }

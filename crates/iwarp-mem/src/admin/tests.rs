@@ -27,7 +27,8 @@ impl Fixture {
     }
 }
 
-/// SEC-009: while there are fresh slots, a freed one rests until `REST` more were freed; then the oldest goes first.
+/// SEC-009: while there are fresh slots, a freed slot is not used again until `REST` more were freed. Then the oldest is
+/// used first.
 #[test]
 fn slots_rest_before_they_are_reused() {
     let mut all = Fixture::new(u32::try_from(3 * REST).unwrap(), 1);
@@ -40,7 +41,7 @@ fn slots_rest_before_they_are_reused() {
     assert_eq!(all.take(), Some(u32::try_from(REST).unwrap()));
 }
 
-/// MR-008: a full table says so, and goes on when a slot is freed.
+/// MR-008: a full table returns an error, and takes registrations again when a slot is freed.
 #[test]
 fn full_table() {
     let mut all = Fixture::new(5, 2);
@@ -73,7 +74,7 @@ fn index_zero_is_never_used() {
     let zero = all.permutation.slot(0);
     for start in [zero, zero.saturating_sub(1)] {
         all.admin.fresh = start;
-        // As if the slots up to here had been taken one by one.
+        // This has the effect of taking the slots up to here one by one.
         while all.admin.keys.len() <= (start / CHUNK) as usize {
             all.admin
                 .keys
@@ -98,7 +99,7 @@ fn regions_know_whether_they_are_in_use() {
     admin.begin_use(region(1));
     admin.end_use(region(1));
     assert!(admin.is_in_use(region(1)) && !admin.is_in_use(region(2)));
-    // What is left over from a region that was released does not count for the next one in its slot.
+    // The count of a region that was released does not apply to the next region in its slot.
     assert!(admin.detach_all(region(1)).is_empty());
     admin.begin_use(region(2));
     admin.end_use(region(1));
@@ -107,7 +108,7 @@ fn regions_know_whether_they_are_in_use() {
     assert!(!admin.is_in_use(region(2)));
 }
 
-/// Window numbers that wrap around pass over those still in use.
+/// Window numbers that wrap around skip those still in use.
 #[test]
 fn window_ids_are_not_reused_while_in_use() {
     let mut admin = Fixture::new(5, 5).admin;

@@ -121,7 +121,7 @@ impl Outgoing for Batch {
     }
 }
 
-/// The numbers of a linear congruence: enough to vary sizes, the same in each run.
+/// The numbers of a linear congruential generator. They vary the sizes, and are the same in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -185,7 +185,7 @@ fn receive_all(rx: &mut UnixStream) -> Vec<u8> {
     all
 }
 
-/// All octets arrive, in order, whatever the socket takes at a time; own, unaligned and foreign memory.
+/// All octets arrive in order, no matter how many the socket takes at a time, from own, unaligned and foreign memory.
 #[test]
 fn partial_writes_lose_nothing() {
     for seed in 0..40 {
@@ -258,7 +258,7 @@ fn partial_writes_lose_nothing() {
     }
 }
 
-/// The list ends in front of an FPDU whose memory is gone; only when it is the first the answer is `Revoked`.
+/// The list ends in front of an FPDU whose memory is gone. The result is `Revoked` only if this FPDU is the first.
 #[test]
 fn revoked_memory_ends_the_list() {
     let table = Table::new();
@@ -289,7 +289,7 @@ fn revoked_memory_ends_the_list() {
     assert_eq!(receive_all(&mut rx).len(), 2 * 68);
 }
 
-/// MR-034: after a partial write a Deregister finds no pin, and what was begun is finished from a private copy.
+/// MR-034: after a partial write a Deregister finds no pin, and the FPDU that has begun is finished from a private copy.
 #[test]
 fn cut_fpdu_outlives_its_memory() {
     let table = Table::new();
@@ -343,7 +343,7 @@ fn fpdu_longer_than_the_list() {
 
     let (tx, mut rx) = UnixStream::pair().unwrap();
     rx.set_nonblocking(true).unwrap();
-    // Whole FPDUs as long as there are such.
+    // Whole FPDUs, as long as whole ones are left.
     assert_eq!(
         send_from(tx.as_fd(), &table, &mut batch).unwrap(),
         (5, Sent::Partly)
@@ -356,7 +356,7 @@ fn fpdu_longer_than_the_list() {
     assert!(calls < 2 * regions.len(), "{calls}");
     assert!(receive_all(&mut rx) == [b"small", &expected[..], &expected].concat());
 
-    // Memory gone far behind what one call takes: not one octet may leave, or the FPDU could not be finished.
+    // Memory far behind the pieces of one call is gone. No octet may leave then, because the FPDU could not be finished.
     fill(&table, &mut batch);
     let mut regions = regions;
     regions.remove(250).1.deregister().unwrap();
@@ -366,7 +366,7 @@ fn fpdu_longer_than_the_list() {
     );
 }
 
-/// Neighbouring octets of the batch become one piece, and ending the list in front of some undoes it.
+/// Neighbouring octets of the batch become one piece, unless the list ends between them.
 #[test]
 fn neighbouring_octets_join() {
     let octets = [7; 100];
@@ -386,13 +386,13 @@ fn neighbouring_octets_join() {
     );
     list.cut_back(mark);
     assert_eq!((list.pieces.len(), list.pieces[0].iov_len), (1, 30));
-    // Shared octets join nothing, even when they happen to follow.
+    // Registered memory never joins a piece, even if it happens to follow in memory.
     list.push_shared(octets[30..].as_ptr().cast_mut(), 5);
     list.push_octets(&octets[35..40]);
     assert_eq!(list.pieces.len(), 3);
 }
 
-/// A peer that is gone is an error, and the batch is unchanged.
+/// If the peer is gone, the call returns an error, and the batch is unchanged.
 #[test]
 fn broken_connection_is_an_error() {
     let table = Table::new();
@@ -414,7 +414,7 @@ fn broken_connection_is_an_error() {
     );
 }
 
-/// What is read goes to the place first and behind it into the rest, as far as there is anything.
+/// Octets that are read go to the place first, and then into the rest.
 #[test]
 fn octets_are_read_to_their_place() {
     let (mut tx, rx) = UnixStream::pair().unwrap();
@@ -446,7 +446,7 @@ fn octets_are_read_to_their_place() {
     );
 }
 
-/// After Deregister nothing is read, so that nothing is lost either.
+/// After Deregister nothing is read, so that no octet is lost.
 #[test]
 fn nothing_is_read_to_memory_that_is_gone() {
     let (mut tx, rx) = UnixStream::pair().unwrap();

@@ -5,7 +5,8 @@ use loom::{cell::UnsafeCell, sync::Arc, thread};
 
 use super::*;
 
-/// A slot and the memory it stands for. The cell is loom's: it reports an access that is not ordered with another.
+/// A slot and the memory that it stands for. The cell is one of loom, which reports an access that is not ordered with
+/// another.
 struct Model {
     slot: Slot,
     memory: UnsafeCell<u32>,
@@ -39,7 +40,7 @@ fn read(model: &Model) -> u32 {
     })
 }
 
-/// MR-034: what was done under a pin happened before the revocation returned; after that no pin is had.
+/// MR-034: everything done under a pin happened before the revocation returned. Afterwards no pin can be taken.
 #[test]
 fn revocation_waits_for_pins() {
     loom::model(|| {
@@ -59,7 +60,7 @@ fn revocation_waits_for_pins() {
         });
         assert!(model.slot.change(Kind::Region, of, Kind::Free));
         model.slot.wait_unpinned();
-        // From here on the memory is the owner's alone.
+        // From here on only the owner uses the memory.
         let seen = read(&model);
         write(&model, 9);
         let placed = peer.join().unwrap();
@@ -69,7 +70,7 @@ fn revocation_waits_for_pins() {
     });
 }
 
-/// A slot that is used again: a stale pin fails, and passing through does not disturb the new use or its end.
+/// A slot that is used again: a stale pin fails, and its attempt does not disturb the new use or the end of that use.
 #[test]
 fn stale_pins_pass_through_a_new_use() {
     loom::model(|| {
@@ -100,8 +101,8 @@ fn stale_pins_pass_through_a_new_use() {
     });
 }
 
-/// A view never mixes two uses. Three preemptions at most: all interleavings of so many accesses take ten minutes (and
-/// pass), and a mixture needs two.
+/// A view never mixes two uses. The model has at most three preemptions, because all interleavings of so many accesses take
+/// ten minutes (and pass), and a mixture needs only two.
 #[test]
 fn views_are_consistent() {
     let mut model = loom::model::Builder::new();
@@ -123,7 +124,7 @@ fn views_are_consistent() {
     });
 }
 
-/// A window is bound with its stream in one step, for everybody who looks.
+/// Every thread sees a window bound and its stream set at the same time.
 #[test]
 fn binding_shows_its_stream() {
     loom::model(|| {

@@ -51,7 +51,7 @@ fn neighbours_are_unrelated() {
     }
 }
 
-/// Two tables agree in nothing: the permutation comes from the operating system.
+/// Two tables have different permutations, because these come from the operating system.
 #[test]
 fn tables_differ() {
     let draw = || {
@@ -66,7 +66,8 @@ fn tables_differ() {
     assert_eq!(permutation(9).index(5), permutation(9).index(5));
 }
 
-/// A seed gives the same STags with every compiler: the first numbers that SplitMix64's authors give for the seed 0.
+/// A seed gives the same STags with every compiler. These are the first numbers that SplitMix64's authors give for the seed
+/// 0.
 #[test]
 fn seeds_mean_the_same_everywhere() {
     let mut random = Random::new(Some(0));
@@ -78,7 +79,7 @@ fn seeds_mean_the_same_everywhere() {
     assert_eq!([(); 3].map(|()| random.next()), numbers.map(Ok));
 }
 
-/// SEC-008: numbers are drawn once, across the edges of what is fetched at a time too, and have all bits.
+/// SEC-008: each number is used once, also where a new block of numbers is fetched, and all bits vary.
 #[test]
 fn the_systems_numbers_are_used_once() {
     let mut random = Random::new(None);
@@ -132,7 +133,7 @@ fn keys_rest() {
     }
 }
 
-/// Knowing all keys a slot has had leaves at least half of them open.
+/// For a peer that knows all earlier keys of a slot, at least half of all keys are still possible.
 #[test]
 fn keys_stay_open() {
     let (mut random, mut keys) = (Random::new(None), Keys::default());
