@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// The local address for connections to `peer`.
-    pub(crate) fn address_towards(&self, peer: IpAddr) -> Option<IpAddr> {
+    pub(crate) fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
         self.addresses
             .iter()
             .copied()

@@ -331,11 +331,11 @@ impl Options {
         best.map_or(self.peer, |(_, _, peer)| *peer)
     }
 
-    /// What is to be done towards a peer.
-    pub(crate) fn towards(&self, address: IpAddr) -> Towards {
+    /// The options as they hold for one peer.
+    pub(crate) fn for_peer(&self, address: IpAddr) -> PeerOptions {
         let needs = self.peer_of(address).needs();
         let hold_ready = self.timeouts.hold_ready;
-        Towards {
+        PeerOptions {
             private_data: self.private_data.min(needs.private_data),
             peer_to_peer: self.peer_to_peer || needs.peer_to_peer,
             markers: self.markers && needs.markers,
@@ -364,9 +364,9 @@ impl Options {
     }
 }
 
-/// The options as they hold towards one peer.
+/// The options as they hold for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Towards {
+pub(crate) struct PeerOptions {
     pub(crate) private_data: u32,
     pub(crate) peer_to_peer: bool,
     pub(crate) markers: bool,
@@ -428,17 +428,17 @@ mod tests {
         assert_eq!(peer("fe80::1"), Peer::Qed);
         assert_eq!(peer("2001:db8::1"), Peer::Cxgb4);
 
-        let towards = |address: &str| options.towards(address.parse().unwrap());
-        let siw = towards("10.9.9.9");
+        let for_peer = |address: &str| options.for_peer(address.parse().unwrap());
+        let siw = for_peer("10.9.9.9");
         assert!(!siw.markers && !siw.revision_1_fallback && !siw.peer_to_peer);
         assert_eq!(siw.private_data, 251);
-        let irdma = towards("10.1.2.4");
+        let irdma = for_peer("10.1.2.4");
         assert!(irdma.markers && irdma.peer_to_peer);
         assert_eq!(irdma.hold_ready, Some(Duration::from_secs(10)));
         let patient = options.timeouts(|limits| limits.hold_ready = None);
-        let any = patient.towards([10, 1, 2, 3].into());
+        let any = patient.for_peer([10, 1, 2, 3].into());
         assert_eq!((any.private_data, any.hold_ready), (508, None));
-        let irdma = patient.towards([10, 1, 2, 4].into());
+        let irdma = patient.for_peer([10, 1, 2, 4].into());
         assert_eq!(irdma.hold_ready, Some(Duration::from_secs(10)));
     }
 }

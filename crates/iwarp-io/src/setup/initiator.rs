@@ -255,6 +255,10 @@ impl Machine for Initiator {
         }
     }
 
+    fn expects_silence(&self) -> bool {
+        false
+    }
+
     /// What stands behind the Reply waits in the transport for the application (MPA-017).
     fn handle_unwanted(&mut self) -> Option<InitiatorOutcome> {
         None

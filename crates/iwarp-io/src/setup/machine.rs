@@ -15,6 +15,9 @@ pub trait Machine {
     /// Takes in octets from the transport, no more than are [wanted](Self::wanted).
     fn handle_bytes(&mut self, now: Instant, octets: &[u8]) -> Option<Self::Outcome>;
 
+    /// Whether the peer has to be silent now. Whoever drives the machine looks for octets and for the peer's end without reading.
+    fn expects_silence(&self) -> bool;
+
     /// There are octets in the transport that the machine does not want.
     fn handle_unwanted(&mut self) -> Option<Self::Outcome>;
 

@@ -12,9 +12,13 @@
 //! ```
 //!
 //! The ready-to-receive message is an FPDU, which the engine's connection sends and receives.
+//!
+//! [`MpaStartup`] drives a machine over a stream of an adapter: it reads, sends, sets deadlines, and looks again when a fault plan
+//! holds the stream no longer.
 
 mod initiator;
 mod machine;
+mod mpa_startup;
 mod responder;
 
 pub use iwarp::mpa::startup::{
@@ -24,6 +28,7 @@ pub use iwarp::{ReadLimits, Role, StreamConfig, StreamEnd};
 
 pub use initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome};
 pub use machine::Machine;
+pub use mpa_startup::{ConnectionRequest, MpaStartup, StartupOwner};
 pub use responder::{Accepted, Responder, ResponderConfig, ResponderFailure, ResponderOutcome};
 
 #[cfg(test)]

@@ -210,6 +210,11 @@ impl Machine for Responder {
         }
     }
 
+    /// While the application decides (MPA-015).
+    fn expects_silence(&self) -> bool {
+        matches!(self.state, State::Requested(_))
+    }
+
     fn handle_unwanted(&mut self) -> Option<ResponderOutcome> {
         match self.state {
             State::Requested(_) => self.fail(ResponderFailure::SentTooEarly),

@@ -1,189 +1,41 @@
 //! Connectors, ND2's `IND2Connector`: the state machine of catalogue section 1.1, both sides.
 //!
-//! [`active`] has Connect and CompleteConnect, [`passive`] Accept; what both sides share is here. The connector's lock is
-//! held while its queue pair is called, so the queue pair's signals are left in an atomic and taken up by whoever holds
-//! the lock, before it goes.
+//! [`state`] has the states, [`active`] Connect and CompleteConnect, [`passive`] Accept. What the client calls, and what the queue
+//! pair, the stream and the deadlines tell, comes in here and locks the connector. The connector's lock is held while its queue
+//! pair is called, so the queue pair's signals are left in an atomic and taken up by whoever holds the lock, before it goes.
 
 mod active;
 mod passive;
 mod removal;
 mod requests;
+mod state;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use iwarp::StreamConfig;
-use iwarp::mpa::startup::{Agreed, Frame};
 use netdirect::{
-    Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, QueuePair,
-    ReadLimits, Result, Started, Status,
+    Call, Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 
-use super::greeting::Arrival;
-use super::listener::Listener;
-use super::{Done, Exchange};
-use crate::core::{Core, downcast};
+use crate::core::Core;
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
-use crate::qp::{self, Claim, ConnectionOwner, Drivers, FlushGuard, Qp, Signals};
-use crate::status::{bind_error, fail};
-use iwarp_io::endpoint::EARLY;
-use iwarp_io::limited;
+use crate::qp::{Claim, ConnectionOwner, Drivers, Signals};
+use crate::status::fail;
+use iwarp_io::planted;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
-use iwarp_io::transport::stream::Stream;
-use iwarp_io::transport::{Bound, ports};
+use iwarp_io::setup::ConnectionRequest;
 
-use active::Attempt;
-use requests::Requests;
-
-/// The connector itself.
-pub(crate) struct Connector {
-    core: Arc<Core>,
-    file: Arc<File>,
-    state: Mutex<State>,
-    signals: AtomicU8,
-    this: Weak<Self>,
-}
-
-/// Where a connector stands; the names in brackets are those of the catalogue's table.
-#[derive(Debug, Default)]
-enum Phase {
-    /// Made, bound or not, or back here after an attempt that may be repeated (A0, A1, P0).
-    #[default]
-    Idle,
-    /// A Connect is under way (A2).
-    Connecting(Box<Attempt>),
-    /// The peer has accepted, the client has not completed (A3).
-    Answered(Box<Answered>),
-    /// A client of this listener waits for a request to arrive here (P1).
-    Waiting(Weak<Listener>),
-    /// A request has arrived (P2).
-    Offered(Box<Offered>),
-    /// The peer has given up before the client decided (P2g).
-    Gone,
-    /// The Reply has left, the peer's ready-to-receive message has not come (P3).
-    Accepting,
-    /// Connected (C, C1, E).
-    Connected,
-    /// Waiting for the peer's end (D1).
-    Disconnecting,
-    /// Disconnected (D).
-    Disconnected,
-    /// Rejected, cancelled or failed for good (AX, PX).
-    Dead,
-}
-
-impl Phase {
-    /// Nothing comes after it: there is no peer any more, and no local address.
-    fn is_over(&self) -> bool {
-        matches!(self, Self::Disconnected | Self::Dead)
-    }
-}
-
-/// An answered attempt.
-#[derive(Debug)]
-struct Answered {
-    /// `None` when the ready-to-receive message was sent ahead of the client: the queue pair has the stream.
-    stream: Option<Stream>,
-    agreed: Agreed,
-}
-
-/// A request from a peer.
-#[derive(Debug)]
-struct Offered {
-    exchange: Exchange,
-    request: Frame,
-    /// Where it came from.
-    listener: Weak<Listener>,
-}
-
-/// A local address that no connector has taken yet.
-struct Binding {
-    bound: Bound,
-    local: SocketAddr,
-    /// Nobody has chosen the port.
-    picked: bool,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    phase: Phase,
-    local: Option<SocketAddr>,
-    /// The reserved local address, until an attempt uses it up.
-    bound: Option<Bound>,
-    /// Nobody has chosen the local port, nor seen it: another one does as well.
-    picked: bool,
-    /// The last attempt failed and may be repeated: Bind replaces the binding (AMB-034).
-    failed: bool,
-    peer: Option<SocketAddr>,
-    private_data: Option<Vec<u8>>,
-    limits: Option<ReadLimits>,
-    qp: Option<Arc<Qp>>,
-    requests: Requests,
-    /// From the start of the stream until the queue pair has told of its end.
-    guard: Option<Arc<FlushGuard>>,
-    /// The connection has ended for the queue pair, though the client has not disconnected.
-    ended: bool,
-    timer: Option<TimerKey>,
-    /// What is to be done when the lock is released: every holder owes it.
-    done: Done,
-}
-
-impl State {
-    fn take_binding(&mut self, binding: Binding) {
-        self.local = Some(binding.local);
-        self.bound = Some(binding.bound);
-        self.picked = binding.picked;
-        self.failed = false;
-    }
-
-    /// The connection is over for the client: its requests of NotifyDisconnect end well.
-    fn end_notifications(&mut self) {
-        let notifications = self.requests.take_notifications();
-        self.done.push(notifications, Status::SUCCESS);
-    }
-
-    fn cancel_requests(&mut self) {
-        self.done.push(self.requests.take_all(), Status::CANCELED);
-    }
-}
-
-impl std::fmt::Debug for Connector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector").finish_non_exhaustive()
-    }
-}
+pub(crate) use state::{AwaitedListener, Connector};
+use state::{Phase, State};
 
 impl Connector {
-    fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            core,
-            file,
-            state: Mutex::default(),
-            signals: AtomicU8::new(0),
-            this: this.clone(),
-        })
-    }
-
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    fn begin(&self, overlapped: &Overlapped) -> Result<PendingOverlapped> {
-        let file: Arc<dyn OverlappedFile> = self.file.clone();
-        overlapped.begin(&file)
-    }
-
-    fn source(&self) -> Weak<dyn Source> {
-        self.this.clone()
-    }
-
     fn lock(&self) -> Locked<'_> {
         Locked {
             connector: self,
@@ -191,20 +43,51 @@ impl Connector {
         }
     }
 
-    fn set_timer(&self, state: &mut State, limit: Option<Duration>) {
-        self.clear_timer(state);
-        state.timer = limit.map(|limit| {
-            self.core
-                .driver
-                .set_timer(self.core.driver.now() + limit, self.this.clone())
-        });
+    // ---- what its listener does with it ----
+
+    /// A client of `listener` wants the next request here.
+    pub(crate) fn wait_for_request(&self, listener: Weak<dyn AwaitedListener>) -> Result<()> {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Idle) {
+            return fail(Status::CONNECTION_ACTIVE, "the connector is in use"); // LSTN-031
+        }
+        state.phase = Phase::Waiting(listener);
+        Ok(())
     }
 
-    fn clear_timer(&self, state: &mut State) {
-        if let Some(key) = state.timer.take() {
-            self.core.driver.cancel_timer(key);
+    pub(crate) fn request_cancelled(&self) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Waiting(_)) {
+            state.phase = Phase::Idle;
         }
     }
+
+    /// Whether a request can be given to this connector.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.lock().phase, Phase::Waiting(_))
+    }
+
+    /// A peer's request arrives. It comes back when the client has released the connector meanwhile.
+    pub(crate) fn offer(&self, request: ConnectionRequest) -> Option<ConnectionRequest> {
+        let mut state = self.lock();
+        let Phase::Waiting(listener) = &state.phase else {
+            return Some(request);
+        };
+        let listener = listener.clone();
+        self.take_request(&mut state, listener, request);
+        None
+    }
+
+    /// Gives back what was [offered](Self::offer) and nobody has answered: the connector is as it was before. `None` when the
+    /// peer has given up.
+    pub(crate) fn take_back(
+        &self,
+        listener: &Weak<dyn AwaitedListener>,
+    ) -> Result<Option<ConnectionRequest>> {
+        self.give_back(&mut self.lock(), listener)
+    }
+
+    // ---- what its client does with it ----
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
         let mut state = self.lock();
@@ -233,32 +116,6 @@ impl Connector {
         self.bind_to(&mut state, address)
     }
 
-    fn bind_to(&self, state: &mut State, address: SocketAddr) -> Result<()> {
-        state.take_binding(self.binding(address)?);
-        Ok(())
-    }
-
-    fn binding(&self, address: SocketAddr) -> Result<Binding> {
-        let bound =
-            ports::bind(&self.core.driver.transport, address).map_err(|why| bind_error(&why))?;
-        Ok(Binding {
-            local: bound.local().unwrap_or(address),
-            bound,
-            picked: address.port() == 0,
-        })
-    }
-
-    /// Ends the step that is under way.
-    fn finish(&self, state: &mut State, phase: Phase, status: Status) {
-        self.enter(state, phase);
-        state.done.push(state.requests.take_step(), status);
-    }
-
-    fn enter(&self, state: &mut State, phase: Phase) {
-        self.clear_timer(state);
-        state.phase = phase;
-    }
-
     // ---- what the queue pair and the deadlines tell ----
 
     fn attend(&self) {
@@ -278,11 +135,9 @@ impl Connector {
     }
 
     fn take(&self, state: &mut State, signals: Signals) {
-        if matches!(state.phase, Phase::Accepting) {
-            self.accepting(state, signals);
-        }
+        self.accepting(state, signals);
         let mut end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
-        if iwarp::planted!(NotificationLate) {
+        if planted!(NotificationLate) {
             end = Signals::GONE;
         }
         if signals.intersects(end) {
@@ -310,7 +165,7 @@ impl Connector {
     fn lose_queue_pair(&self) {
         let mut state = self.lock();
         match state.phase {
-            Phase::Connecting(_) | Phase::Accepting => {
+            Phase::Connecting(_) | Phase::Accepting(_) => {
                 self.give_up(&mut state);
                 state.cancel_requests();
             }
@@ -340,23 +195,24 @@ impl Connector {
 
     /// Turns down an answer: the peer sees the end of the stream without any message on it (AMB-004, IW-017).
     fn abandon_answer(&self, state: &mut State) {
-        self.clear_timer(state);
-        if let Phase::Answered(mut answered) = std::mem::replace(&mut state.phase, Phase::Dead)
-            && let Some(stream) = answered.stream.take()
-        {
-            stream.close_write();
-            if let Some(qp) = state.qp.take() {
-                qp.unclaim();
+        let Phase::Answered(mut answered) = std::mem::replace(&mut state.phase, Phase::Dead) else {
+            return;
+        };
+        let stream = answered.startup.take_stream();
+        match (stream, state.qp.take()) {
+            (Some(stream), qp) => {
+                stream.close_write();
+                drop(qp.inspect(|qp| qp.unclaim()));
             }
-        } else if let Some(qp) = state.qp.take() {
-            state.done.news.push(qp.disconnect().1);
+            (None, Some(qp)) => state.done.news.push(qp.disconnect().1),
+            (None, None) => {}
         }
     }
 
     fn cancel(&self) {
         let mut state = self.lock();
         match state.phase {
-            Phase::Connecting(_) | Phase::Accepting => self.give_up(&mut state),
+            Phase::Connecting(_) | Phase::Accepting(_) => self.give_up(&mut state),
             // The end of the connection goes its way, only nobody waits for it any more.
             Phase::Disconnecting => self.enter(&mut state, Phase::Disconnected),
             _ => {}
@@ -373,7 +229,7 @@ impl Connector {
             _ => None,
         };
         match state.phase {
-            Phase::Connecting(_) | Phase::Accepting => self.give_up(&mut state),
+            Phase::Connecting(_) | Phase::Accepting(_) => self.give_up(&mut state),
             Phase::Answered(_) => self.abandon_answer(&mut state),
             Phase::Offered(_) => self.refuse(&mut state, &[]),
             Phase::Disconnecting => self.enter(&mut state, Phase::Disconnected),
@@ -455,61 +311,6 @@ impl Connector {
         }
         Ok(Started::Pending)
     }
-
-    /// Private data that the adapter, or a peer that is known, would not carry.
-    fn check_private_data(
-        &self,
-        private_data: &[u8],
-        limit: &str,
-        peer: Option<IpAddr>,
-    ) -> Result<()> {
-        let options = &self.core.options;
-        let most = peer.map_or(options.private_data, |peer| {
-            options.towards(peer).private_data
-        });
-        if private_data.len() <= most as usize {
-            return Ok(());
-        }
-        let what = format!(
-            "{} octets of private data, {limit} is {most}",
-            private_data.len()
-        );
-        Err(Error::new(Status::INVALID_BUFFER_SIZE, what)) // CONN-017, CONN-058, CONN-073
-    }
-
-    /// The client's queue pair, if it is one of this adapter's (CONN-062).
-    fn queue_pair(&self, qp: &Arc<dyn QueuePair>) -> Result<Arc<Qp>> {
-        downcast::<qp::Handle>(qp.clone(), |qp| {
-            Arc::ptr_eq(qp.0.owner().core(), &self.core)
-        })
-        .map(|qp| Arc::clone(&qp.0))
-        .ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_1,
-                "the queue pair is not one of this adapter's",
-            )
-        })
-    }
-
-    /// How the stream runs once the start-up is over.
-    fn stream_config(&self, role: iwarp::Role, agreed: &Agreed, stream: &Stream) -> StreamConfig {
-        let options = &self.core.options;
-        if options.confirm_writes && agreed.limits.ord == 0 {
-            limited!(warn, local = %stream.local(), peer = %stream.peer(),
-                "Writes to this peer complete unconfirmed: it serves no Reads");
-        }
-        StreamConfig {
-            role,
-            crc: agreed.crc,
-            markers: agreed.markers,
-            limits: agreed.limits,
-            ready: agreed.ready,
-            receive_wait: options.effective_receive_wait(),
-            private_payload: stream.copies(),
-            confirm_writes: options.confirm_writes,
-            early: EARLY,
-        }
-    }
 }
 
 /// The locked state of a connector. When it goes, requests are completed, and signals that came meanwhile are taken up:
@@ -570,18 +371,21 @@ impl Source for Connector {
 impl Timed for Connector {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut state = self.lock();
-        if state.timer != Some(key) {
-            return;
+        if state.dial_timer.take_if(|own| *own == key).is_some() {
+            return self.dial_expired(&mut state);
         }
-        state.timer = None;
-        match state.phase {
-            Phase::Connecting(_) => self.attempt_expired(&mut state),
-            Phase::Answered(_) => self.send_ready_early(&mut state),
-            Phase::Accepting => {
-                if let Some(qp) = state.qp.take() {
-                    state.done.news.push(qp.abort());
-                }
-                self.finish(&mut state, Phase::Dead, Status::IO_TIMEOUT); // CONN-059
+        match &mut state.phase {
+            Phase::Connecting(attempt) => {
+                let outcome = attempt.startup.expired(key);
+                self.initiator_told(&mut state, outcome);
+            }
+            Phase::Answered(answered) => {
+                let outcome = answered.startup.expired(key);
+                self.initiator_told(&mut state, outcome);
+            }
+            Phase::Accepting(startup) => {
+                let outcome = startup.expired(key);
+                self.responder_told(&mut state, outcome);
             }
             _ => {}
         }
@@ -633,12 +437,19 @@ impl netdirect::Connector for Handle {
     ) -> Result<Started> {
         let options = &self.0.core.options;
         let limits = options.asked_limits(inbound_read_limit, outbound_read_limit);
-        self.0
-            .connect(qp, destination, limits, private_data, overlapped)
+        let mut state = self.0.lock();
+        self.0.connect(
+            &mut state,
+            qp,
+            destination,
+            limits,
+            private_data,
+            overlapped,
+        )
     }
 
     fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
-        self.0.complete_connect(overlapped)
+        self.0.complete_connect(&mut self.0.lock(), overlapped)
     }
 
     fn accept(
@@ -651,7 +462,9 @@ impl netdirect::Connector for Handle {
     ) -> Result<Started> {
         let options = &self.0.core.options;
         let limits = options.asked_limits(inbound_read_limit, outbound_read_limit);
-        self.0.accept(qp, limits, private_data, overlapped)
+        let mut state = self.0.lock();
+        self.0
+            .accept(&mut state, qp, limits, private_data, overlapped)
     }
 
     fn reject(&self, private_data: &[u8]) -> Result<()> {

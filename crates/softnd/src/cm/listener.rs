@@ -14,9 +14,9 @@ use netdirect::{
 use parking_lot::Mutex;
 
 use super::Done;
-use super::connector::{self, Connector};
-use super::greeting::{Arrival, Greeting};
+use super::connector::{self, AwaitedListener, Connector};
 use super::half_open::{HalfOpen, HalfOpenLimits};
+use super::incoming::{Incoming, IncomingOwner};
 use crate::core::{Core, downcast};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
@@ -25,6 +25,7 @@ use accepting::Sockets;
 use iwarp_io::descriptors;
 use iwarp_io::limited;
 use iwarp_io::progress::timers::TimerKey;
+use iwarp_io::setup::ConnectionRequest;
 use iwarp_io::transport::Wire;
 
 /// What "no limit" of the backlog means (LSTN-016), and no more than half of the descriptors of the process.
@@ -48,11 +49,11 @@ struct State {
     backlog: usize,
     limits: HalfOpenLimits,
     /// Peers whose Request is not whole yet.
-    half_open: HalfOpen<Arc<Greeting>>,
+    half_open: HalfOpen<Arc<Incoming>>,
     /// Connections that a fault plan keeps from being let in, until a deadline or for ever.
     held: Vec<(Wire, Option<TimerKey>)>,
     /// Whole requests that no client has asked for yet, oldest first.
-    queue: VecDeque<Arc<Greeting>>,
+    queue: VecDeque<Arc<Incoming>>,
     waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
     /// The key of the latest arrival.
     arrivals: u64,
@@ -72,11 +73,11 @@ impl State {
     }
 
     /// Puts a whole request behind the others, or refuses it where enough wait (IW-055).
-    fn queue(&mut self, greeting: Arc<Greeting>) {
+    fn queue(&mut self, incoming: Arc<Incoming>) {
         if self.waiting.is_empty() && self.queue.len() >= self.backlog {
-            greeting.refuse();
+            incoming.refuse();
         } else {
-            self.queue.push_back(greeting);
+            self.queue.push_back(incoming);
         }
     }
 }
@@ -182,7 +183,7 @@ impl Listener {
         if !state.listens {
             return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
         }
-        connector.wait_for_request(&self.this)?;
+        connector.wait_for_request(self.this.clone())?;
         let file: Arc<dyn OverlappedFile> = self.file.clone();
         let request = overlapped
             .begin(&file)
@@ -200,8 +201,11 @@ impl Listener {
         if let Some(request) = state.no_longer_waits(connector) {
             connector.request_cancelled();
             done.push(Some(request), Status::CANCELED);
-        } else if let Some(arrival) = connector.take_back(&self.this)? {
-            self.queue_again(&mut state, *arrival);
+        } else {
+            let this: Weak<dyn AwaitedListener> = self.this.clone();
+            if let Some(request) = connector.take_back(&this)? {
+                self.queue_again(&mut state, request);
+            }
         }
         drop(state);
         done.deliver();
@@ -210,19 +214,11 @@ impl Listener {
     }
 
     /// A peer that nobody wanted after all is the first in line.
-    fn queue_again(&self, state: &mut State, arrival: Arrival) {
+    fn queue_again(&self, state: &mut State, request: ConnectionRequest) {
         let key = state.next_key();
-        match Greeting::resume(&self.core, self.this.clone(), key, arrival) {
-            Ok(greeting) => state.queue.push_front(greeting),
+        match Incoming::requested(&self.core.driver, self.this.clone(), key, request) {
+            Ok(incoming) => state.queue.push_front(incoming),
             Err(error) => limited!(error, %error, "a peer that came back is lost"),
-        }
-    }
-
-    /// The client has released a connector that waited here (LSTN-025).
-    pub(super) fn connector_released(&self, connector: &Connector) {
-        let request = self.state.lock().no_longer_waits(connector);
-        if let Some(request) = request {
-            request.complete(Status::CANCELED);
         }
     }
 
@@ -232,20 +228,20 @@ impl Listener {
         {
             let mut state = self.state.lock();
             while let Some(connector) = Self::next_waiting(&mut state, &mut done) {
-                let Some(greeting) = state.queue.pop_front() else {
+                let Some(incoming) = state.queue.pop_front() else {
                     break;
                 };
-                // It may have gone between its arrival and now.
-                let Some(arrival) = greeting.take() else {
+                // The peer may have gone between its Request and now.
+                let Some(request) = incoming.take() else {
                     continue;
                 };
-                let request = state.waiting.pop_front().map(|(_, request)| request);
-                match connector.offer(arrival) {
-                    Ok(status) => done.push(request, status),
-                    // The client has released it this very moment: the next one's (LSTN-032).
-                    Err(arrival) => {
-                        self.queue_again(&mut state, *arrival);
-                        done.push(request, Status::CANCELED);
+                let waited = state.waiting.pop_front().map(|(_, waited)| waited);
+                match connector.offer(request) {
+                    None => done.push(waited, Status::SUCCESS),
+                    // The client has released the connector this very moment: the next one gets the request (LSTN-032).
+                    Some(request) => {
+                        self.queue_again(&mut state, request);
+                        done.push(waited, Status::CANCELED);
                     }
                 }
             }
@@ -263,31 +259,6 @@ impl Listener {
             done.push(released.map(|(_, request)| request), Status::CANCELED);
         }
         None
-    }
-
-    /// A peer's whole Request has arrived.
-    pub(super) fn offered(&self, key: u64) {
-        {
-            let mut state = self.state.lock();
-            // Whoever took it out has seen to it: it has made room, or the listener has closed.
-            let Some(greeting) = state.half_open.remove(key) else {
-                return;
-            };
-            state.queue(greeting);
-        }
-        self.match_up();
-    }
-
-    /// A peer has gone before anybody asked for it.
-    pub(super) fn forget(&self, key: u64) {
-        let gone = {
-            let mut state = self.state.lock();
-            let queued = state.queue.iter();
-            let at = { queued }.position(|greeting| greeting.key() == key);
-            let queued = at.and_then(|at| state.queue.remove(at));
-            queued.or_else(|| state.half_open.remove(key))
-        };
-        drop(gone);
     }
 
     /// Ends all requests in flight.
@@ -309,10 +280,45 @@ impl Listener {
             state.bound.clear();
             (state.half_open.take(), std::mem::take(&mut state.queue))
         };
-        for greeting in half_open.iter().chain(&queue) {
-            greeting.refuse();
+        for incoming in half_open.iter().chain(&queue) {
+            incoming.refuse();
         }
         self.end_requests(status);
+    }
+}
+
+impl AwaitedListener for Listener {
+    /// Its request ends at once (LSTN-025).
+    fn connector_released(&self, connector: &Connector) {
+        let request = self.state.lock().no_longer_waits(connector);
+        if let Some(request) = request {
+            request.complete(Status::CANCELED);
+        }
+    }
+}
+
+impl IncomingOwner for Listener {
+    fn requested(&self, key: u64) {
+        {
+            let mut state = self.state.lock();
+            // Whoever took it out has seen to it: it has made room, or the listener has closed.
+            let Some(incoming) = state.half_open.remove(key) else {
+                return;
+            };
+            state.queue(incoming);
+        }
+        self.match_up();
+    }
+
+    fn ended(&self, key: u64) {
+        let ended = {
+            let mut state = self.state.lock();
+            let queued = state.queue.iter();
+            let at = { queued }.position(|incoming| incoming.key() == key);
+            let queued = at.and_then(|at| state.queue.remove(at));
+            queued.or_else(|| state.half_open.remove(key))
+        };
+        drop(ended);
     }
 }
 

@@ -1,82 +1,56 @@
 //! The passive side: a request arrives, Accept, the wait for the peer's ready-to-receive message.
 
-use std::io;
 use std::sync::{Arc, Weak};
 
-use iwarp::mpa::startup::{self, Acceptance, FrameKind, ReadyKinds, peer_limits};
 use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
-use super::{Arrival, Connector, Listener, Offered, Phase, State};
-use crate::cm::{Exchange, send_reject};
-use crate::core::UNSTATED_READ_LIMIT;
+use super::state::{AwaitedListener, Connector, Offered, Phase, State};
 use crate::qp::{Claim, Drivers, Qp, Signals, Start};
 use crate::status::fail;
 use iwarp_io::limited;
+use iwarp_io::setup::{
+    Acceptance, ConnectionRequest, ReadyKinds, ResponderFailure, ResponderOutcome, Role, StreamEnd,
+};
 
 impl Connector {
-    /// A client of `listener` wants the next request here.
-    pub(crate) fn wait_for_request(&self, listener: &Weak<Listener>) -> Result<()> {
-        let mut state = self.lock();
-        if !matches!(state.phase, Phase::Idle) {
-            return fail(Status::CONNECTION_ACTIVE, "the connector is in use"); // LSTN-031
-        }
-        state.phase = Phase::Waiting(listener.clone());
-        Ok(())
-    }
-
-    pub(crate) fn request_cancelled(&self) {
-        let mut state = self.lock();
-        if matches!(state.phase, Phase::Waiting(_)) {
-            state.phase = Phase::Idle;
-        }
-    }
-
-    /// Whether a request can be given to this connector.
-    pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.lock().phase, Phase::Waiting(_))
-    }
-
-    /// A peer's request arrives. The arrival comes back when the client has released the connector meanwhile.
-    pub(crate) fn offer(&self, arrival: Box<Arrival>) -> std::result::Result<Status, Box<Arrival>> {
-        let mut state = self.lock();
-        let Phase::Waiting(listener) = &state.phase else {
-            return Err(arrival);
-        };
-        let listener = listener.clone();
-        let Arrival { stream, request } = *arrival;
-        state.local = Some(stream.local());
-        state.peer = Some(stream.peer());
-        state.private_data = Some(request.private_data.clone());
-        state.limits = Some(self.offered_limits(&request));
+    /// A peer's request has arrived, at a listener at which the connector waits.
+    pub(super) fn take_request(
+        &self,
+        state: &mut State,
+        listener: Weak<dyn AwaitedListener>,
+        request: ConnectionRequest,
+    ) {
+        state.local = Some(request.local());
+        state.peer = Some(request.peer());
+        // The peer's wishes, seen from here and cut to both adapters (IW-009).
+        let limits = request.offered();
+        state.limits = Some(ReadLimits {
+            inbound: limits.ird,
+            outbound: limits.ord,
+        });
+        state.private_data = Some(request.private_data().to_vec());
         // Watched for the peer's end while the client thinks.
-        match Exchange::new(
-            stream,
-            &self.core.driver.control,
-            self.source(),
-            FrameKind::Request,
-        ) {
-            Ok(exchange) => {
-                state.phase = Phase::Offered(Box::new(Offered {
-                    exchange,
-                    request,
-                    listener,
-                }));
-            }
+        state.phase = match request.watch(&self.core.driver, self.this.clone()) {
+            Ok(startup) => Phase::Offered(Box::new(Offered { startup, listener })),
             Err(error) => {
                 limited!(warn, %error, "cannot watch a peer that asks for a connection");
-                state.phase = Phase::Gone;
+                Phase::Gone
             }
-        }
-        Ok(Status::SUCCESS)
+        };
     }
 
-    /// Gives back what [`offer`](Self::offer) has put here and nobody has answered: the connector is as it was before.
-    /// `None` when the peer has given up.
-    pub(crate) fn take_back(&self, listener: &Weak<Listener>) -> Result<Option<Box<Arrival>>> {
-        let mut state = self.lock();
-        self.look_for_end(&mut state);
+    /// Gives back what [`take_request`](Self::take_request) has put here and nobody has answered: the connector is as it was
+    /// before. `None` when the peer has given up.
+    pub(super) fn give_back(
+        &self,
+        state: &mut State,
+        listener: &Weak<dyn AwaitedListener>,
+    ) -> Result<Option<ConnectionRequest>> {
+        self.look_for_end(state);
+        let is_this =
+            |other: &Weak<_>| std::ptr::addr_eq(Weak::as_ptr(other), Weak::as_ptr(listener));
         match &state.phase {
-            Phase::Offered(offered) if offered.listener.ptr_eq(listener) => {}
+            Phase::Offered(offered) if is_this(&offered.listener) => {}
             Phase::Gone => {}
             _ => {
                 return fail(
@@ -91,73 +65,47 @@ impl Connector {
         let Phase::Offered(offered) = std::mem::take(&mut state.phase) else {
             return Ok(None);
         };
-        let Offered {
-            exchange, request, ..
-        } = *offered;
-        let stream = exchange.into_stream();
-        Ok(Some(Box::new(Arrival { stream, request })))
-    }
-
-    /// The peer's wishes, seen from here and cut to both adapters (IW-009).
-    fn offered_limits(&self, request: &startup::Frame) -> ReadLimits {
-        let most = self.core.read_limits();
-        let (ird, ord) = peer_limits(request);
-        ReadLimits {
-            inbound: ird.unwrap_or(UNSTATED_READ_LIMIT).min(most.ird),
-            outbound: ord.unwrap_or(UNSTATED_READ_LIMIT).min(most.ord),
-        }
+        Ok(offered.startup.into_request())
     }
 
     /// Notices a peer that has given up: before our Reply, anything from it is an end or a violation (MPA-015).
     pub(super) fn look_for_end(&self, state: &mut State) {
-        let Phase::Offered(offered) = &state.phase else {
-            return;
-        };
-        match offered.exchange.stream.peek() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            _ => {}
-        }
-        if let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Gone) {
-            offered.exchange.reset();
+        if let Phase::Offered(offered) = &mut state.phase
+            && let Some(ResponderOutcome::Failed(_)) = offered.startup.ready()
+        {
+            self.enter(state, Phase::Gone);
         }
     }
 
     /// Answers a request with R = 1, because of its Private Data or for another reason of the client's (MPA-019).
     pub(super) fn refuse(&self, state: &mut State, private_data: &[u8]) {
-        if let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead) {
-            let Offered {
-                exchange, request, ..
-            } = *offered;
-            send_reject(
-                &exchange.stream,
-                &request,
-                self.core.read_limits(),
-                private_data,
-            );
-            exchange.close();
+        if matches!(state.phase, Phase::Offered(_))
+            && let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead)
+        {
+            offered.startup.reject(private_data);
         }
     }
 
     pub(super) fn accept(
         &self,
+        state: &mut State,
         qp: &Arc<dyn QueuePair>,
         limits: ReadLimits,
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
         let qp = self.queue_pair(qp)?;
-        let mut state = self.lock();
         self.core.device.present()?; // CONN-053
         let peer = state.peer.map(|peer| peer.ip());
         self.check_private_data(private_data, "MaxCalleeData", peer)?;
-        self.look_for_end(&mut state);
+        self.look_for_end(state);
         match state.phase {
             Phase::Offered(_) => {}
             Phase::Gone => {
                 state.phase = Phase::Dead;
                 return fail(Status::CONNECTION_ABORTED, "the peer has given up"); // CONN-055
             }
-            Phase::Accepting | Phase::Connected | Phase::Connecting(_) | Phase::Answered(_) => {
+            Phase::Accepting(_) | Phase::Connected | Phase::Connecting(_) | Phase::Answered(_) => {
                 return fail(
                     Status::CONNECTION_ACTIVE,
                     "the connector is connected or connecting",
@@ -174,84 +122,91 @@ impl Connector {
             }
         };
         state.requests.add_step(request);
-        self.reply(&mut state, qp, limits, private_data);
+        self.reply(state, qp, limits, private_data);
         Ok(Started::Pending)
     }
 
     fn reply(&self, state: &mut State, qp: Arc<Qp>, limits: ReadLimits, private_data: &[u8]) {
-        let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Accepting) else {
+        let Phase::Offered(offered) = std::mem::take(&mut state.phase) else {
             return;
         };
-        let Offered {
-            exchange, request, ..
-        } = *offered;
-        let view = state.limits.unwrap_or_default();
-        let inbound = match peer_limits(&request) {
-            (Some(_), _) => view.inbound,
-            (None, _) => self.core.read_limits().ird, // MPA2-017
-        };
-        let effective = iwarp::ReadLimits {
-            ird: limits.inbound.min(inbound), // IW-010, CONN-063
-            ord: limits.outbound.min(view.outbound),
-        };
-        let towards = self.core.options.towards(exchange.stream.peer().ip());
-        let acceptance = Acceptance {
-            crc: self.core.options.crc,
-            markers: towards.markers,
+        let mut startup = offered.startup;
+        let options = &self.core.options;
+        let peer = state.peer.map(|peer| options.for_peer(peer.ip()));
+        let accepted = startup.accept(Acceptance {
+            crc: options.crc,
+            markers: peer.is_some_and(|peer| peer.markers),
             ready: ReadyKinds::UNSEEN, // IW-003
-            limits: effective,
+            // Cut to what the peer offers (IW-010, CONN-063).
+            limits: iwarp_io::setup::ReadLimits {
+                ird: limits.inbound,
+                ord: limits.outbound,
+            },
             private_data: private_data.to_vec(),
+        });
+        let Some((stream, agreed, sent)) = accepted else {
+            qp.unclaim();
+            return self.finish(state, Phase::Dead, Status::CONNECTION_ABORTED);
         };
-        let (reply, agreed) = startup::accept(&request, &acceptance);
-        let mut octets = Vec::new();
-        reply.encode(&mut octets);
-        // Taken out of the control set first: what comes from here on is the queue pair's.
-        let mut stream = exchange.into_stream();
-        if agreed.markers.sent {
-            stream.send_markers();
-        }
-        let config = self.stream_config(iwarp::Role::Responder, &agreed, &stream);
+        state.phase = Phase::Accepting(Box::new(startup));
+        let config = self.stream_config(Role::Responder, &agreed, &stream);
         // Without a third message there is nothing to wait for (IW-005).
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };
-        let started = stream
-            .send_frame(&octets)
-            .inspect_err(|_| qp.unclaim())
-            .and_then(|()| {
-                state.guard = Some(qp.guard_flush());
-                let (started, news) = qp.start(stream, config, start);
-                state.done.news.push(news);
-                started
-            });
+        let started = sent.inspect_err(|_| qp.unclaim()).and_then(|()| {
+            state.guard = Some(qp.guard_flush());
+            let (started, news) = qp.start(stream, config, start);
+            state.done.news.push(news);
+            started
+        });
         if let Err(error) = started {
             tracing::debug!(%error, "the peer was gone at Accept");
             return self.finish(state, Phase::Dead, Status::CONNECTION_ABORTED);
         }
-        if open {
-            state.qp = Some(qp);
-            return self.finish(state, Phase::Connected, Status::SUCCESS);
-        }
         state.qp = Some(qp);
-        self.set_timer(state, self.core.options.timeouts.ready);
+        if open {
+            self.finish(state, Phase::Connected, Status::SUCCESS);
+        }
     }
 
     /// What the queue pair tells while the ready-to-receive message is awaited (AMB-004).
     pub(super) fn accepting(&self, state: &mut State, signals: Signals) {
-        let status = if signals.contains(Signals::READY) {
-            if let Some(qp) = &state.qp {
-                state.done.news.push(qp.drive_from(Drivers::Queues));
-            }
-            return self.finish(state, Phase::Connected, Status::SUCCESS);
-        } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
-            Status::CONNECTION_REFUSED
-        } else if signals.intersects(Signals::RESET | Signals::FAILED | Signals::GONE) {
-            Status::CONNECTION_ABORTED
-        } else {
+        let Phase::Accepting(startup) = &mut state.phase else {
             return;
         };
-        if let Some(qp) = state.qp.take() {
-            state.done.news.push(qp.disconnect().1);
-        }
+        let outcome = if signals.contains(Signals::READY) {
+            startup.handle_ready()
+        } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
+            startup.handle_end(StreamEnd::Fin)
+        } else if signals.intersects(Signals::RESET | Signals::FAILED | Signals::GONE) {
+            startup.handle_end(StreamEnd::Reset)
+        } else {
+            None
+        };
+        self.responder_told(state, outcome);
+    }
+
+    /// What the wait for the ready-to-receive message has come to.
+    pub(super) fn responder_told(&self, state: &mut State, outcome: Option<ResponderOutcome>) {
+        let failure = match outcome {
+            None | Some(ResponderOutcome::Requested) => return,
+            Some(ResponderOutcome::Connected) => {
+                if let Some(qp) = &state.qp {
+                    state.done.news.push(qp.drive_from(Drivers::Queues));
+                }
+                return self.finish(state, Phase::Connected, Status::SUCCESS);
+            }
+            Some(ResponderOutcome::Failed(failure)) => failure,
+        };
+        let qp = state.qp.take();
+        let (status, news) = match failure {
+            ResponderFailure::TimedOut => (Status::IO_TIMEOUT, qp.map(|qp| qp.abort())), // CONN-059
+            ResponderFailure::Ended(StreamEnd::Fin) => {
+                (Status::CONNECTION_REFUSED, qp.map(|qp| qp.disconnect().1))
+            }
+            _ => (Status::CONNECTION_ABORTED, qp.map(|qp| qp.disconnect().1)),
+        };
+        state.done.news.extend(news);
         self.finish(state, Phase::Dead, status);
     }
 }

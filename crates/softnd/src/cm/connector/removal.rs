@@ -2,7 +2,7 @@
 
 use netdirect::Status;
 
-use super::{Connector, Phase};
+use super::state::{Connector, Phase};
 use crate::device::Removable;
 
 impl Removable for Connector {
@@ -16,7 +16,7 @@ impl Removable for Connector {
             .map_or_else(|| "its peer".to_owned(), |peer| peer.to_string());
         Some(match &state.phase {
             Phase::Connecting(attempt) => attempt.waits(),
-            Phase::Accepting => format!("Accept waits for {peer} to complete its Connect"),
+            Phase::Accepting(_) => format!("Accept waits for {peer} to complete its Connect"),
             Phase::Disconnecting => format!("Disconnect waits for {peer} to close its direction"),
             _ => format!("NotifyDisconnect waits for the end of the connection with {peer}"),
         })
@@ -30,14 +30,10 @@ impl Removable for Connector {
         if matches!(state.phase, Phase::Offered(_)) {
             self.refuse(&mut state, &[]);
         }
-        self.clear_timer(&mut state);
+        self.clear_dial_timer(&mut state);
         match std::mem::replace(&mut state.phase, Phase::Dead) {
             Phase::Connecting(attempt) => attempt.reset(&self.core),
-            Phase::Answered(answered) => {
-                if let Some(stream) = answered.stream {
-                    stream.reset();
-                }
-            }
+            Phase::Answered(answered) => answered.startup.reset(),
             _ => {}
         }
         (state.local, state.peer) = (None, None);

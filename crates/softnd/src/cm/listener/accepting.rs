@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::Listener;
-use crate::cm::greeting::Greeting;
+use crate::cm::incoming::Incoming;
+use crate::core::UNSTATED_READ_LIMIT;
 use crate::status::is_shortage;
 use iwarp_io::descriptors::{self, Starved};
 use iwarp_io::faults::Verdict;
@@ -23,6 +24,7 @@ use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::setup::{ResponderConfig, Role};
 use iwarp_io::transport::{self, Wire};
 
 /// Connections that are accepted in one turn. Where more wait, whatever else the driver has to do comes first.
@@ -88,7 +90,7 @@ impl Listener {
         for _ in 0..TURN {
             let error = match socket.accept() {
                 Ok(connection) => {
-                    self.greet(connection);
+                    self.take(connection);
                     listed = false;
                     continue;
                 }
@@ -131,17 +133,17 @@ impl Listener {
     }
 
     /// Lets a peer in, which is half-open from now on.
-    fn greet(&self, connection: Wire) {
+    fn take(&self, connection: Wire) {
         let (_, peer) = connection.addresses();
         let faults = self.core.device.faults();
         if let Some(verdict) = faults.and_then(|faults| faults.accept(peer)) {
-            return self.greet_with_fault(connection, &verdict);
+            return self.take_with_fault(connection, &verdict);
         }
         self.let_in(connection);
     }
 
     #[cold]
-    fn greet_with_fault(&self, connection: Wire, verdict: &Verdict) {
+    fn take_with_fault(&self, connection: Wire, verdict: &Verdict) {
         let time = match verdict {
             Verdict::Refuse => return connection.reset(),
             Verdict::Hold(time) => *time,
@@ -157,15 +159,16 @@ impl Listener {
     }
 
     fn let_in(&self, connection: Wire) {
-        let stream = self.core.stream(connection, iwarp::Role::Responder);
+        let stream = self.core.stream(connection, Role::Responder);
         let peer = stream.peer().ip();
         let older = {
             let state = &mut *self.state.lock();
             let older = state.half_open.make_room(peer, state.limits);
             let key = state.next_key();
             // Under the lock, so that it is in the table before its Request can be read.
-            match Greeting::start(&self.core, self.this.clone(), key, stream) {
-                Ok(greeting) => state.half_open.insert(key, peer, greeting),
+            let owner = self.this.clone();
+            match Incoming::accepted(&self.core.driver, owner, key, stream, self.responder()) {
+                Ok(incoming) => state.half_open.insert(key, peer, incoming),
                 Err(error) => limited!(error, %error, "cannot watch a peer that has connected"),
             }
             older
@@ -175,15 +178,26 @@ impl Listener {
         }
     }
 
+    /// What the adapter answers peers with.
+    fn responder(&self) -> ResponderConfig {
+        let timeouts = &self.core.options.timeouts;
+        ResponderConfig {
+            most: self.core.read_limits(),
+            unstated: UNSTATED_READ_LIMIT,
+            request_within: timeouts.request,
+            ready_within: timeouts.ready,
+        }
+    }
+
     /// Ends an attempt that was taken out for another, unless its Request is here; true when it has ended.
-    fn make_way(&self, greeting: Arc<Greeting>) -> bool {
-        if greeting.is_here_after_all() {
+    fn make_way(&self, incoming: Arc<Incoming>) -> bool {
+        if incoming.is_requested_after_all() {
             // For `match_up` to see, once the sockets are no longer locked.
-            self.state.lock().queue(greeting);
+            self.state.lock().queue(incoming);
             return false;
         }
         limited!(warn, "a silent peer gives way to a newcomer");
-        greeting.abandon();
+        incoming.reset();
         true
     }
 

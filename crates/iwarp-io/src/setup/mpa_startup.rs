@@ -1,0 +1,426 @@
+//! A machine of the set-up with what it runs on: a stream, the domain in which connections are made, and a deadline.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use iwarp::mpa::startup::{Acceptance, Agreed, Frame, MAX_FRAME, Offer};
+use iwarp::{ReadLimits, StreamEnd};
+
+use super::initiator::{Initiator, InitiatorFailure, InitiatorOutcome};
+use super::machine::Machine;
+use super::responder::{Responder, ResponderConfig, ResponderOutcome};
+use crate::driver::Driver;
+use crate::progress::Edges;
+use crate::progress::domain::Source;
+use crate::progress::timers::{Timed, TimerKey};
+use crate::transport::stream::Stream;
+
+/// Who has a set-up under way: called when its stream may be ready, and when one of its deadlines has passed. The owner passes
+/// both on to [`MpaStartup`].
+pub trait StartupOwner: Source + Timed {}
+
+impl<T: Source + Timed> StartupOwner for T {}
+
+/// What a set-up runs on. When it is dropped, nothing of it is left in the domain and among the deadlines.
+struct Ground {
+    driver: Arc<Driver>,
+    owner: Weak<dyn StartupOwner>,
+    stream: Option<Stream>,
+    /// The stream's place in the domain, where it has one.
+    token: Option<u64>,
+    timer: Option<(Instant, TimerKey)>,
+}
+
+impl Ground {
+    fn new(driver: &Arc<Driver>, owner: Weak<dyn StartupOwner>) -> Self {
+        Self {
+            driver: Arc::clone(driver),
+            owner,
+            stream: None,
+            token: None,
+            timer: None,
+        }
+    }
+
+    fn watch(&mut self, stream: Stream) -> io::Result<()> {
+        let source: Weak<dyn Source> = self.owner.clone();
+        self.token = Some(self.driver.control.add(&stream, source, Edges::READ)?);
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    fn unwatch(&mut self) {
+        if let (Some(stream), Some(token)) = (&self.stream, self.token.take()) {
+            self.driver.control.remove(stream, token);
+        }
+    }
+
+    fn take_stream(&mut self) -> Option<Stream> {
+        self.unwatch();
+        self.stream.take()
+    }
+
+    /// Ends the stream, if it is still here.
+    fn end(&mut self, how: StreamEnd) {
+        let stream = self.take_stream();
+        match how {
+            StreamEnd::Fin => drop(stream.inspect(Stream::close_write)),
+            StreamEnd::Reset => drop(stream.map(Stream::reset)),
+        }
+    }
+
+    fn set_timer(&mut self, at: Option<Instant>) {
+        if self.timer.map(|(at, _)| at) == at {
+            return;
+        }
+        if let Some((_, key)) = self.timer.take() {
+            self.driver.cancel_timer(key);
+        }
+        self.timer = at.map(|at| {
+            let target: Weak<dyn Timed> = self.owner.clone();
+            (at, self.driver.set_timer(at, target))
+        });
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        self.set_timer(None);
+        self.unwatch();
+    }
+}
+
+/// A side of the set-up that is under way.
+pub struct MpaStartup<M> {
+    machine: M,
+    ground: Ground,
+}
+
+impl<M: std::fmt::Debug> std::fmt::Debug for MpaStartup<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MpaStartup")
+            .field("machine", &self.machine)
+            .field("stream", &self.ground.stream)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> MpaStartup<M> {
+    /// Reads what the machine wants, as far as it has come.
+    fn read(&mut self) -> Option<M::Outcome> {
+        let stream = self.ground.stream.as_ref()?;
+        let machine = &mut self.machine;
+        let now = self.ground.driver.now();
+        if machine.expects_silence() {
+            return match stream.peek() {
+                Ok(0) => machine.handle_end(now, StreamEnd::Fin),
+                Ok(_) => machine.handle_unwanted(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                Err(_) => machine.handle_end(now, StreamEnd::Reset),
+            };
+        }
+        if machine.wanted() == 0 {
+            return None;
+        }
+        if stream.flush().is_err() {
+            return machine.handle_end(now, StreamEnd::Reset);
+        }
+        let mut octets = [0; MAX_FRAME];
+        while machine.wanted() > 0 {
+            let wanted = machine.wanted().min(octets.len());
+            let outcome = match stream.read(&mut octets[..wanted]) {
+                Ok(0) => machine.handle_end(now, StreamEnd::Fin),
+                Ok(count) => machine.handle_bytes(now, &octets[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(_) => machine.handle_end(now, StreamEnd::Reset),
+            };
+            if outcome.is_some() {
+                if machine.expects_silence()
+                    && let Ok(count) = stream.peek()
+                {
+                    // The peer did not wait, or has gone. A stream that has broken is noticed later.
+                    return match count {
+                        0 => machine.handle_end(now, StreamEnd::Fin),
+                        _ => machine.handle_unwanted(),
+                    };
+                }
+                return outcome;
+            }
+        }
+        None
+    }
+
+    /// Sets the next deadline: the machine's, or the end of a fault plan's hold on what it waits for.
+    fn set_timer(&mut self) {
+        let stream = self.ground.stream.as_ref();
+        let held = stream.filter(|_| self.machine.wanted() > 0);
+        let held = held.and_then(Stream::wake_at);
+        let deadlines = [self.machine.poll_timeout(), held];
+        self.ground.set_timer(deadlines.into_iter().flatten().min());
+    }
+
+    /// Whether this deadline is the set-up's, which has then been used up.
+    fn took(&mut self, key: TimerKey) -> bool {
+        let own = self.ground.timer.take_if(|(_, own)| *own == key);
+        own.is_some()
+    }
+
+    fn timed_out(&mut self) -> Option<M::Outcome> {
+        let now = self.ground.driver.now();
+        let outcome = self.machine.handle_timeout(now);
+        outcome.or_else(|| self.read())
+    }
+
+    /// Takes the stream out of the set-up: whoever asked reads from it from now on.
+    pub fn take_stream(&mut self) -> Option<Stream> {
+        self.ground.take_stream()
+    }
+
+    /// Gives the set-up up: the peer sees a reset.
+    pub fn reset(mut self) {
+        self.ground.end(StreamEnd::Reset);
+    }
+
+    /// Ends the set-up in good order: the peer sees the end of the stream.
+    pub fn close(mut self) {
+        self.ground.end(StreamEnd::Fin);
+    }
+}
+
+impl MpaStartup<Initiator> {
+    /// A set-up whose transport has not connected.
+    pub fn new(machine: Initiator, driver: &Arc<Driver>, owner: Weak<dyn StartupOwner>) -> Self {
+        let ground = Ground::new(driver, owner);
+        Self { machine, ground }
+    }
+
+    /// What the Request says; its revision is 1 after a fall-back.
+    pub fn offer(&self) -> &Offer {
+        self.machine.offer()
+    }
+
+    /// The transport has connected: sends the Request. The stream already has a place in the domain.
+    ///
+    /// # Errors
+    ///
+    /// The stream is broken. The set-up is to be [reset](Self::reset).
+    pub fn send_request(&mut self, stream: Stream, token: u64) -> io::Result<()> {
+        let ground = &mut self.ground;
+        ground.token = Some(token);
+        let stream = ground.stream.insert(stream);
+        if let Some(request) = self.machine.handle_connected(ground.driver.now()) {
+            stream.send_frame(&request)?;
+        }
+        self.set_timer();
+        Ok(())
+    }
+
+    /// The stream may be ready. Agreed or failed, it is in the domain no more.
+    pub fn ready(&mut self) -> Option<InitiatorOutcome> {
+        let outcome = self.read();
+        self.follow(outcome)
+    }
+
+    /// A deadline of the owner's has passed.
+    pub fn expired(&mut self, key: TimerKey) -> Option<InitiatorOutcome> {
+        if !self.took(key) {
+            return None;
+        }
+        let outcome = self.timed_out();
+        self.follow(outcome)
+    }
+
+    /// Does to the stream what an outcome asks for.
+    fn follow(&mut self, outcome: Option<InitiatorOutcome>) -> Option<InitiatorOutcome> {
+        match &outcome {
+            None | Some(InitiatorOutcome::SendReady) => {}
+            Some(InitiatorOutcome::Agreed(agreement)) => {
+                self.ground.unwatch();
+                if let Some(stream) = self.ground.stream.as_mut()
+                    && agreement.agreed.markers.sent
+                {
+                    stream.send_markers();
+                }
+            }
+            Some(InitiatorOutcome::FallBack) => {
+                let peer = self.ground.stream.as_ref().map(Stream::peer);
+                tracing::debug!(?peer, "closed on revision 2; once more with revision 1");
+                self.ground.end(StreamEnd::Fin);
+            }
+            Some(InitiatorOutcome::Failed(failure)) => self.fail(failure),
+        }
+        self.set_timer();
+        outcome
+    }
+
+    fn fail(&mut self, failure: &InitiatorFailure) {
+        let Some(stream) = &self.ground.stream else {
+            return;
+        };
+        let peer = stream.peer();
+        if let InitiatorFailure::Malformed(error) = failure {
+            tracing::warn!(%peer, %error, "the peer does not speak iWARP");
+        } else {
+            tracing::debug!(%peer, %failure, "no connection");
+        }
+        if let InitiatorFailure::Unacceptable { terminate, .. } = failure {
+            // The peer may have gone by itself.
+            let _ = stream.send_frame(terminate);
+        }
+        self.ground.end(failure.ending());
+    }
+
+    /// The application completes the connection. Returns the stream, on which the ready-to-receive message is to be sent; `None`
+    /// when that was done before.
+    pub fn complete(&mut self) -> Option<Stream> {
+        let due = self.machine.complete();
+        self.set_timer();
+        if due { self.take_stream() } else { None }
+    }
+}
+
+/// A stream on which a whole Request has come, and which nobody watches.
+#[derive(Debug)]
+pub struct ConnectionRequest {
+    machine: Responder,
+    stream: Stream,
+}
+
+impl ConnectionRequest {
+    /// The local address of the connection.
+    pub fn local(&self) -> SocketAddr {
+        self.stream.local()
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.stream.peer()
+    }
+
+    /// The read limits that the Request offers, seen from this side and cut to the adapter's.
+    pub fn offered(&self) -> ReadLimits {
+        self.machine.offered().unwrap_or_default()
+    }
+
+    /// The application's Private Data in the Request.
+    pub fn private_data(&self) -> &[u8] {
+        let request = self.machine.request();
+        request.map_or(&[], |request| &request.private_data)
+    }
+
+    /// Watches for the peer's end on behalf of `owner`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it cannot watch one stream more.
+    pub fn watch(
+        self,
+        driver: &Arc<Driver>,
+        owner: Weak<dyn StartupOwner>,
+    ) -> io::Result<MpaStartup<Responder>> {
+        let mut ground = Ground::new(driver, owner);
+        ground.watch(self.stream)?;
+        let machine = self.machine;
+        Ok(MpaStartup { machine, ground })
+    }
+}
+
+impl MpaStartup<Responder> {
+    /// A set-up on a stream that was just accepted. `owner` may be called before this returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it cannot watch one stream more.
+    pub fn accepted(
+        stream: Stream,
+        config: ResponderConfig,
+        driver: &Arc<Driver>,
+        owner: Weak<dyn StartupOwner>,
+    ) -> io::Result<Self> {
+        let mut ground = Ground::new(driver, owner);
+        ground.watch(stream)?;
+        let machine = Responder::new(ground.driver.now(), config);
+        let mut startup = Self { machine, ground };
+        startup.set_timer();
+        Ok(startup)
+    }
+
+    /// The Request that waits for an answer.
+    pub fn request(&self) -> Option<&Frame> {
+        self.machine.request()
+    }
+
+    /// The stream may be ready.
+    pub fn ready(&mut self) -> Option<ResponderOutcome> {
+        let outcome = self.read();
+        self.follow(outcome)
+    }
+
+    /// A deadline of the owner's has passed.
+    pub fn expired(&mut self, key: TimerKey) -> Option<ResponderOutcome> {
+        if !self.took(key) {
+            return None;
+        }
+        let outcome = self.timed_out();
+        self.follow(outcome)
+    }
+
+    /// The ready-to-receive message has come, by whoever has the stream now.
+    pub fn handle_ready(&mut self) -> Option<ResponderOutcome> {
+        let outcome = self.machine.handle_ready();
+        self.follow(outcome)
+    }
+
+    /// The connection has ended instead, says whoever has the stream now.
+    pub fn handle_end(&mut self, end: StreamEnd) -> Option<ResponderOutcome> {
+        let now = self.ground.driver.now();
+        let outcome = self.machine.handle_end(now, end);
+        self.follow(outcome)
+    }
+
+    fn follow(&mut self, outcome: Option<ResponderOutcome>) -> Option<ResponderOutcome> {
+        if let Some(ResponderOutcome::Failed(failure)) = outcome {
+            if let Some(stream) = &self.ground.stream {
+                tracing::debug!(peer = %stream.peer(), %failure, "no connection");
+            }
+            self.ground.end(StreamEnd::Reset);
+        }
+        self.set_timer();
+        outcome
+    }
+
+    /// Accepts: sends the Reply, and returns the stream with what has been agreed on, and whether the Reply has left. `None` when
+    /// there is no Request to answer.
+    pub fn accept(&mut self, with: Acceptance) -> Option<(Stream, Agreed, io::Result<()>)> {
+        let accepted = self.machine.accept(self.ground.driver.now(), with)?;
+        // Out of the domain first: what comes from here on is the connection's.
+        let mut stream = self.ground.take_stream()?;
+        if accepted.agreed.markers.sent {
+            stream.send_markers();
+        }
+        let sent = stream.send_frame(&accepted.reply);
+        self.set_timer();
+        Some((stream, accepted.agreed, sent))
+    }
+
+    /// Rejects: sends the Reply and closes. Without a Request to answer the peer sees a reset (MPA-002).
+    pub fn reject(mut self, private_data: &[u8]) {
+        let reply = self.machine.reject(private_data);
+        if let (Some(reply), Some(stream)) = (&reply, &self.ground.stream) {
+            // The peer may have gone by itself.
+            let _ = stream.send_frame(reply);
+        }
+        let how = reply.map_or(StreamEnd::Reset, |_| StreamEnd::Fin);
+        self.ground.end(how);
+    }
+
+    /// Takes a whole Request out of the hands of its owner; `None` when there is none.
+    pub fn into_request(mut self) -> Option<ConnectionRequest> {
+        self.machine.request()?;
+        let stream = self.ground.take_stream()?;
+        let machine = self.machine;
+        Some(ConnectionRequest { machine, stream })
+    }
+}

@@ -1,0 +1,304 @@
+//! What a connector is: its states, and what both sides do with them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use netdirect::{
+    Error, Overlapped, OverlappedFile, PendingOverlapped, QueuePair, ReadLimits, Result, Status,
+};
+use parking_lot::Mutex;
+
+use super::requests::Requests;
+use crate::cm::Done;
+use crate::core::{Core, downcast};
+use crate::file::File;
+use crate::qp::{self, FlushGuard, Qp};
+use crate::status::bind_error;
+use iwarp_io::endpoint::EARLY;
+use iwarp_io::limited;
+use iwarp_io::progress::timers::TimerKey;
+use iwarp_io::setup::{Agreed, Initiator, MpaStartup, Responder, Role, StreamConfig};
+use iwarp_io::transport::stream::Stream;
+use iwarp_io::transport::{Bound, Dialer, ports};
+
+/// The connector itself.
+pub(crate) struct Connector {
+    pub(super) core: Arc<Core>,
+    pub(super) file: Arc<File>,
+    pub(super) state: Mutex<State>,
+    /// What the queue pair has signalled and nobody has taken up yet.
+    pub(super) signals: AtomicU8,
+    pub(super) this: Weak<Self>,
+}
+
+/// The listener at which a connector waits for a request.
+pub(crate) trait AwaitedListener: Send + Sync {
+    /// The client has released the connector. Called with the connector unlocked.
+    fn connector_released(&self, connector: &Connector);
+}
+
+/// Where a connector stands; the names in brackets are those of the catalogue's table.
+#[derive(Default)]
+pub(super) enum Phase {
+    /// Made, bound or not, or back here after an attempt that may be repeated (A0, A1, P0).
+    #[default]
+    Idle,
+    /// A Connect is under way (A2).
+    Connecting(Box<Attempt>),
+    /// The peer has accepted, the client has not completed (A3).
+    Answered(Box<Answered>),
+    /// A client of this listener waits for a request to arrive here (P1).
+    Waiting(Weak<dyn AwaitedListener>),
+    /// A request has arrived (P2).
+    Offered(Box<Offered>),
+    /// The peer has given up before the client decided (P2g).
+    Gone,
+    /// The Reply has left, the peer's ready-to-receive message has not come (P3).
+    Accepting(Box<MpaStartup<Responder>>),
+    /// Connected (C, C1, E).
+    Connected,
+    /// Waiting for the peer's end (D1).
+    Disconnecting,
+    /// Disconnected (D).
+    Disconnected,
+    /// Rejected, cancelled or failed for good (AX, PX).
+    Dead,
+}
+
+impl Phase {
+    /// Nothing comes after it: there is no peer any more, and no local address.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::Disconnected | Self::Dead)
+    }
+}
+
+/// A Connect under way.
+pub(super) struct Attempt {
+    pub(super) destination: SocketAddr,
+    pub(super) dial: Dial,
+    pub(super) startup: MpaStartup<Initiator>,
+}
+
+/// Where the transport stands with an attempt.
+pub(super) enum Dial {
+    /// A fault plan holds the attempt back, to open the connection later or never.
+    Held { opens: bool },
+    /// It connects.
+    UnderWay { dialer: Dialer, token: u64 },
+    /// It has connected, or has not begun.
+    Idle,
+}
+
+impl Attempt {
+    /// What the Connect waits for.
+    pub(super) fn waits(&self) -> String {
+        let to = self.destination;
+        match self.dial {
+            Dial::UnderWay { .. } => format!("Connect waits for a connection to {to}"),
+            _ => format!("Connect waits for {to} to accept or reject"),
+        }
+    }
+
+    /// Gives up: the peer sees a reset.
+    pub(super) fn reset(self, core: &Core) {
+        if let Dial::UnderWay { dialer, token } = self.dial {
+            core.driver.control.remove(&dialer, token);
+            dialer.reset();
+        }
+        self.startup.reset();
+    }
+}
+
+/// An attempt that the peer has accepted.
+pub(super) struct Answered {
+    /// Without a stream when the ready-to-receive message was sent ahead of the client: the queue pair has it.
+    pub(super) startup: MpaStartup<Initiator>,
+    pub(super) agreed: Agreed,
+}
+
+/// A request from a peer.
+pub(super) struct Offered {
+    pub(super) startup: MpaStartup<Responder>,
+    /// Where it came from.
+    pub(super) listener: Weak<dyn AwaitedListener>,
+}
+
+/// A local address that no connector has taken yet.
+pub(super) struct Binding {
+    bound: Bound,
+    local: SocketAddr,
+    /// Nobody has chosen the port.
+    picked: bool,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) local: Option<SocketAddr>,
+    /// The reserved local address, until an attempt uses it up.
+    pub(super) bound: Option<Bound>,
+    /// Nobody has chosen the local port, nor seen it: another one does as well.
+    pub(super) picked: bool,
+    /// The last attempt failed and may be repeated: Bind replaces the binding (AMB-034).
+    pub(super) failed: bool,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) private_data: Option<Vec<u8>>,
+    pub(super) limits: Option<ReadLimits>,
+    pub(super) qp: Option<Arc<Qp>>,
+    pub(super) requests: Requests,
+    /// From the start of the stream until the queue pair has told of its end.
+    pub(super) guard: Option<Arc<FlushGuard>>,
+    /// The connection has ended for the queue pair, though the client has not disconnected.
+    pub(super) ended: bool,
+    /// The end of the transport's attempt to connect, or of the time for which a fault plan holds it back.
+    pub(super) dial_timer: Option<TimerKey>,
+    /// What is to be done when the lock is released: every holder owes it.
+    pub(super) done: Done,
+}
+
+impl State {
+    pub(super) fn take_binding(&mut self, binding: Binding) {
+        self.local = Some(binding.local);
+        self.bound = Some(binding.bound);
+        self.picked = binding.picked;
+        self.failed = false;
+    }
+
+    /// The connection is over for the client: its requests of NotifyDisconnect end well.
+    pub(super) fn end_notifications(&mut self) {
+        let notifications = self.requests.take_notifications();
+        self.done.push(notifications, Status::SUCCESS);
+    }
+
+    pub(super) fn cancel_requests(&mut self) {
+        self.done.push(self.requests.take_all(), Status::CANCELED);
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    pub(super) fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            core,
+            file,
+            state: Mutex::default(),
+            signals: AtomicU8::new(0),
+            this: this.clone(),
+        })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(super) fn begin(&self, overlapped: &Overlapped) -> Result<PendingOverlapped> {
+        let file: Arc<dyn OverlappedFile> = self.file.clone();
+        overlapped.begin(&file)
+    }
+
+    pub(super) fn set_dial_timer(&self, state: &mut State, limit: Option<Duration>) {
+        self.clear_dial_timer(state);
+        let driver = &self.core.driver;
+        state.dial_timer =
+            limit.map(|limit| driver.set_timer(driver.now() + limit, self.this.clone()));
+    }
+
+    pub(super) fn clear_dial_timer(&self, state: &mut State) {
+        if let Some(key) = state.dial_timer.take() {
+            self.core.driver.cancel_timer(key);
+        }
+    }
+
+    pub(super) fn bind_to(&self, state: &mut State, address: SocketAddr) -> Result<()> {
+        state.take_binding(self.binding(address)?);
+        Ok(())
+    }
+
+    pub(super) fn binding(&self, address: SocketAddr) -> Result<Binding> {
+        let transport = &self.core.driver.transport;
+        let bound = ports::bind(transport, address).map_err(|why| bind_error(&why))?;
+        Ok(Binding {
+            local: bound.local().unwrap_or(address),
+            bound,
+            picked: address.port() == 0,
+        })
+    }
+
+    /// Ends the step that is under way.
+    pub(super) fn finish(&self, state: &mut State, phase: Phase, status: Status) {
+        self.enter(state, phase);
+        state.done.push(state.requests.take_step(), status);
+    }
+
+    pub(super) fn enter(&self, state: &mut State, phase: Phase) {
+        self.clear_dial_timer(state);
+        state.phase = phase;
+    }
+
+    /// Private data that the adapter, or a peer that is known, would not carry.
+    pub(super) fn check_private_data(
+        &self,
+        private_data: &[u8],
+        limit: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<()> {
+        let options = &self.core.options;
+        let most = peer.map_or(options.private_data, |peer| {
+            options.for_peer(peer).private_data
+        });
+        if private_data.len() <= most as usize {
+            return Ok(());
+        }
+        let what = format!(
+            "{} octets of private data, {limit} is {most}",
+            private_data.len()
+        );
+        Err(Error::new(Status::INVALID_BUFFER_SIZE, what)) // CONN-017, CONN-058, CONN-073
+    }
+
+    /// The client's queue pair, if it is one of this adapter's (CONN-062).
+    pub(super) fn queue_pair(&self, qp: &Arc<dyn QueuePair>) -> Result<Arc<Qp>> {
+        downcast::<qp::Handle>(qp.clone(), |qp| {
+            Arc::ptr_eq(qp.0.owner().core(), &self.core)
+        })
+        .map(|qp| Arc::clone(&qp.0))
+        .ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER_1,
+                "the queue pair is not one of this adapter's",
+            )
+        })
+    }
+
+    /// How the stream runs once the start-up is over.
+    pub(super) fn stream_config(
+        &self,
+        role: Role,
+        agreed: &Agreed,
+        stream: &Stream,
+    ) -> StreamConfig {
+        let options = &self.core.options;
+        if options.confirm_writes && agreed.limits.ord == 0 {
+            limited!(warn, local = %stream.local(), peer = %stream.peer(),
+                "Writes to this peer complete unconfirmed: it serves no Reads");
+        }
+        StreamConfig {
+            role,
+            crc: agreed.crc,
+            markers: agreed.markers,
+            limits: agreed.limits,
+            ready: agreed.ready,
+            receive_wait: options.effective_receive_wait(),
+            private_payload: stream.copies(),
+            confirm_writes: options.confirm_writes,
+            early: EARLY,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! An accepted TCP connection, until a connector takes its MPA Request.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use iwarp_io::driver::Driver;
+use iwarp_io::progress::Edges;
+use iwarp_io::progress::domain::{Source, Turn};
+use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::setup::{
+    ConnectionRequest, MpaStartup, Responder, ResponderConfig, ResponderOutcome, StartupOwner,
+};
+use iwarp_io::transport::stream::Stream;
+
+/// Whoever has accepted a connection. Called with no lock of the connection held.
+pub(super) trait IncomingOwner: Send + Sync {
+    /// The whole Request of the connection with this key is here.
+    fn requested(&self, key: u64);
+
+    /// The connection with this key has ended.
+    fn ended(&self, key: u64);
+}
+
+/// A connection that a peer has opened and no client has seen yet.
+pub(super) struct Incoming {
+    key: u64,
+    owner: Weak<dyn IncomingOwner>,
+    /// `None` when it has ended, or was taken.
+    startup: Mutex<Option<MpaStartup<Responder>>>,
+}
+
+impl Incoming {
+    /// Begins to wait for the Request on a stream that was just accepted.
+    pub(super) fn accepted(
+        driver: &Arc<Driver>,
+        owner: Weak<dyn IncomingOwner>,
+        key: u64,
+        stream: Stream,
+        config: ResponderConfig,
+    ) -> io::Result<Arc<Self>> {
+        Self::new(owner, key, |this| {
+            MpaStartup::accepted(stream, config, driver, this)
+        })
+    }
+
+    /// Watches a peer whose Request is here already, until somebody wants it.
+    pub(super) fn requested(
+        driver: &Arc<Driver>,
+        owner: Weak<dyn IncomingOwner>,
+        key: u64,
+        request: ConnectionRequest,
+    ) -> io::Result<Arc<Self>> {
+        Self::new(owner, key, |this| request.watch(driver, this))
+    }
+
+    fn new(
+        owner: Weak<dyn IncomingOwner>,
+        key: u64,
+        begin: impl FnOnce(Weak<dyn StartupOwner>) -> io::Result<MpaStartup<Responder>>,
+    ) -> io::Result<Arc<Self>> {
+        let this = Arc::new(Self {
+            key,
+            owner,
+            startup: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&this);
+        // Locked, because another thread may be told of the stream before this one has stored what begins here.
+        let mut startup = this.startup.lock();
+        *startup = Some(begin(weak)?);
+        drop(startup);
+        Ok(this)
+    }
+
+    /// Names the connection among those of its owner.
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Whether the whole Request is here, after a last look: octets that have come and were not read yet count.
+    pub(super) fn is_requested_after_all(&self) -> bool {
+        self.startup.lock().as_mut().is_some_and(|startup| {
+            startup.request().is_some() || startup.ready() == Some(ResponderOutcome::Requested)
+        })
+    }
+
+    /// Hands the request on; `None` when the connection has ended, or its Request is not whole.
+    pub(super) fn take(&self) -> Option<ConnectionRequest> {
+        let mut startup = self.startup.lock();
+        startup.as_ref()?.request()?;
+        startup.take()?.into_request()
+    }
+
+    /// Refuses the connection: with a Reply where there is a Request to answer, else by a reset.
+    pub(super) fn refuse(&self) {
+        if let Some(startup) = self.startup.lock().take() {
+            startup.reject(&[]);
+        }
+    }
+
+    /// Resets the connection.
+    pub(super) fn reset(&self) {
+        if let Some(startup) = self.startup.lock().take() {
+            startup.reset();
+        }
+    }
+
+    fn told(&self, outcome: Option<ResponderOutcome>) {
+        match (outcome, self.owner.upgrade()) {
+            (None | Some(ResponderOutcome::Connected), _) => {}
+            (Some(ResponderOutcome::Requested), Some(owner)) => owner.requested(self.key),
+            (Some(ResponderOutcome::Requested), None) => self.refuse(),
+            (Some(ResponderOutcome::Failed(_)), owner) => {
+                drop(self.startup.lock().take());
+                if let Some(owner) = owner {
+                    owner.ended(self.key);
+                }
+            }
+        }
+    }
+}
+
+impl Source for Incoming {
+    fn ready(&self, _: Edges) -> Turn {
+        let outcome = self
+            .startup
+            .lock()
+            .as_mut()
+            .and_then(MpaStartup::<Responder>::ready);
+        self.told(outcome);
+        Turn::default()
+    }
+}
+
+impl Timed for Incoming {
+    fn expired(&self, key: TimerKey, _: Instant) {
+        let mut startup = self.startup.lock();
+        let outcome = startup.as_mut().and_then(|startup| startup.expired(key));
+        drop(startup);
+        self.told(outcome);
+    }
+}
