@@ -1,14 +1,13 @@
-//! The rows of NetworkDirect's catalogue, which `crates/netdirect-conform/rows` has as data, and the page of the book that is
-//! made from them.
+//! The page of the book that tells NetworkDirect's rows and the checks that prove them, `docs/nd-conformance.md`, made from
+//! what `netdirect-conform` has.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
-use serde::Deserialize;
+use netdirect_conform::rows::{self, Row};
+use netdirect_conform::{checks, report};
 
-/// The groups of rows in the order of the catalogue, with what each is about.
-pub const GROUPS: [(&str, &str); 18] = [
+/// The families of rows in the order of the catalogue, with what each is about.
+pub const FAMILIES: [(&str, &str); 18] = [
     ("GEN", "All objects"),
     ("DLL", "The library of a provider"),
     ("PROV", "Provider"),
@@ -29,104 +28,67 @@ pub const GROUPS: [(&str, &str); 18] = [
     ("AMB", "Open questions and their answers"),
 ];
 
+/// The reasons for which no program that uses the traits can prove a row, as the data and as the page has them.
+pub const UNPROVEN: [(&str, &str); 5] = [
+    ("com", "COM's border"),
+    ("caller", "binds the client"),
+    ("inside", "inside the provider"),
+    ("free", "asks for nothing"),
+    ("wire", "on the wire"),
+];
+
 /// The line of the page behind which everything is made from the data.
 pub const MARK: &str = "<!-- generated from here on -->\n\n";
 
-/// One row.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Row {
-    /// Its name: `CONN-106`.
-    pub id: String,
-    /// `API`, `ASY`, `SEM` and so on, as the README of the data explains.
-    pub kind: String,
-    /// The status that the row is about.
-    pub status: Option<String>,
-    /// What is asked for.
-    pub text: String,
-    /// What softnd does where the row leaves a choice.
-    pub softnd: Option<String>,
-    /// Why no program can prove the row.
-    pub unproven: Option<Unproven>,
-    /// The reason for that, in a sentence.
-    pub because: Option<String>,
+/// The rows of one family, in the order of their file.
+pub fn family(name: &str) -> impl Iterator<Item = &'static Row> {
+    let all = rows::all().iter();
+    all.filter(move |row| row.id.rsplit_once('-').is_some_and(|(of, _)| of == name))
 }
 
-/// Why no program that uses the traits can prove a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unproven {
-    /// The row belongs to COM's border.
-    Com,
-    /// The row binds the client.
-    Caller,
-    /// The row is about the inside of a provider or a device.
-    Inside,
-    /// The row permits something and asks for nothing.
-    Free,
-    /// Only the wire, or a peer that is no ND2 provider, shows the row.
-    Wire,
+/// What is still to be done: neither has the row a check, nor is there a reason why it has none.
+pub fn waits_for_a_check(row: &Row) -> bool {
+    row.unproven.is_empty() && rows::checks_of(&row.id).is_empty()
 }
 
-impl Unproven {
-    /// In a word or two, for the page.
-    fn words(self) -> &'static str {
-        match self {
-            Self::Com => "COM's border",
-            Self::Caller => "binds the client",
-            Self::Inside => "inside the provider",
-            Self::Free => "asks for nothing",
-            Self::Wire => "on the wire",
-        }
+/// The checks that prove a row, or why no program can.
+fn proof(row: &Row) -> String {
+    let why = UNPROVEN.iter().find(|(name, _)| *name == row.unproven);
+    if let Some((_, words)) = why {
+        return format!("{words}: {}", row.because);
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    row: Vec<Row>,
-}
-
-/// The rows of one group, in the order of the file.
-///
-/// # Panics
-/// When the file is missing or is not what the README beside it says.
-pub fn group(root: &Path, name: &str) -> Vec<Row> {
-    let path = root.join(format!("crates/netdirect-conform/rows/{name}.toml"));
-    let text =
-        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let file: File =
-        toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    file.row
+    let checks = rows::checks_of(&row.id).into_iter();
+    let checks: Vec<_> = checks.map(|name| format!("`{name}`")).collect();
+    checks.join(", ")
 }
 
 /// Makes the part of `docs/nd-conformance.md` behind the mark.
-///
-/// # Panics
-/// When the data is not what its README says.
-pub fn page(root: &Path) -> String {
-    let mut out = String::new();
-    for (name, title) in GROUPS {
-        // Writing to a String cannot fail, here and below.
+pub fn page() -> String {
+    let all = rows::all();
+    let unproven = all.iter().filter(|row| !row.unproven.is_empty()).count();
+    let waiting = all.iter().filter(|row| waits_for_a_check(row)).count();
+    let mut out = String::from("## Rows\n\n");
+    // Writing to a String cannot fail, here and below.
+    let _ = writeln!(
+        out,
+        "Of {} rows, checks prove {}, no program can prove {unproven}, and {waiting} wait for their checks.",
+        all.len(),
+        all.len() - unproven - waiting
+    );
+    for (name, title) in FAMILIES {
         let _ = write!(
             out,
-            "## {title} ({name})\n\n| row | kind | what is asked for | why no program can prove it |\n|---|---|---|---|\n"
+            "\n### {title} ({name})\n\n| row | kind | what is asked for | checks, or why there are none |\n|---|---|---|---|\n"
         );
-        for row in group(root, name) {
+        for row in family(name) {
             let _ = write!(out, "| {} | {} | {}", row.id, row.kind, row.text);
-            if let Some(softnd) = &row.softnd {
-                let _ = write!(out, " *softnd:* {softnd}");
+            if !row.softnd.is_empty() {
+                let _ = write!(out, " *softnd:* {}", row.softnd);
             }
-            out.push_str(" |");
-            if let Some(why) = row.unproven {
-                let because = row.because.as_deref().unwrap_or_default();
-                let _ = write!(out, " {}: {because}", why.words());
-            }
-            out.push_str(" |\n");
+            let _ = writeln!(out, " | {} |", proof(row));
         }
-        out.push('\n');
     }
-    out.truncate(out.trim_end().len());
     out.push('\n');
+    out.push_str(&report::page(checks()));
     out
 }

@@ -26,7 +26,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "nd",
         &["iwarp-conform", "netdirect", "netdirect-conform", "softnd"],
     ),
-    ("softnd-tests", &["iwarp-conform", "netdirect", "softnd"]),
+    (
+        "softnd-tests",
+        &["iwarp-conform", "netdirect", "netdirect-conform", "softnd"],
+    ),
     (
         "softnd-benches",
         &["iwarp", "iwarp-mem", "nd", "netdirect", "softnd"],
