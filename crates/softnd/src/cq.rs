@@ -13,7 +13,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::core::{Breakable, Core};
+use crate::core::{Breakable, Core, Feeder};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::fault_names;
 use crate::file::File;
@@ -32,12 +32,6 @@ pub(crate) struct Entry {
     pub(crate) result: CompletionResult,
     /// A Receive whose Send asked for an event.
     pub(crate) solicited: bool,
-}
-
-/// What ends when one of its completion queues breaks down: a queue pair.
-pub(crate) trait Feeder: Send + Sync {
-    /// The queue has broken down. Called with no lock held.
-    fn queue_broke(&self);
 }
 
 /// The queue itself, shared by its handle and by the queue pairs that feed it.
@@ -260,15 +254,7 @@ impl OverlappedObject for Handle {
 
 impl CompletionQueue for Handle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
-        self.0.core.device.present()?; // CQ-007
-        // A thread that waits is notified where it runs; everybody else by the background thread (CQ-003, CQ-009).
-        match self.0.core.driver.processors() {
-            Some(mask) => Ok(Affinity { group: 0, mask }),
-            None => fail(
-                Status::NOT_SUPPORTED,
-                "it is not known on which of the first 64 processors notifications are made",
-            ), // CQ-008
-        }
+        self.0.core.notify_affinity()
     }
 
     fn resize(&self, depth: u32) -> Result<()> {

@@ -22,6 +22,7 @@ pub mod buffers;
 mod gather;
 mod mulpdu;
 mod owner;
+pub mod shared_receives;
 mod state;
 mod stream_io;
 mod tx_buffers;
@@ -54,6 +55,7 @@ use crate::progress::turns::Turns;
 use crate::sync::MutexGuard;
 use crate::transport::stream::Stream;
 use gather::Leaves;
+use shared_receives::Waiter;
 use state::{Fixed, Flush, State};
 use stream_io::{StreamIo, Visit};
 
@@ -64,6 +66,9 @@ pub struct EndpointOptions {
     pub sizes: QueueSizes,
     /// The protection domain, and the connection's name in the adapter.
     pub scope: Scope,
+    /// How long a Send of the peer waits for a Receive, before the connection fails; not at all with zero, without end with
+    /// [`Duration::MAX`].
+    pub receive_wait: Duration,
     /// How long the peer may take to end its direction after the connection has ended; then the stream is reset.
     pub end_within: Option<Duration>,
 }
@@ -130,18 +135,20 @@ impl<O: Owner> std::fmt::Debug for Endpoint<O> {
 }
 
 impl<O: Owner> Endpoint<O> {
-    /// An endpoint that is not connected. Receives can be posted.
+    /// An endpoint that is not connected. Receives can be posted. `owner` makes the owner, and is given the endpoint that there is
+    /// going to be.
     pub fn new(
         driver: Arc<Driver>,
         options: EndpointOptions,
-        owner: O,
+        owner: impl FnOnce(&Weak<Self>) -> O,
         state: O::State,
     ) -> Arc<Self> {
         let state = State::new(options.sizes, options.scope, state);
         Arc::new_cyclic(|this: &Weak<Self>| Self {
             fixed: Fixed {
-                owner,
+                owner: owner(this),
                 driver,
+                receive_wait: options.receive_wait,
                 end_within: options.end_within,
                 timed: this.clone(),
             },
@@ -194,9 +201,10 @@ impl<O: Owner> Endpoint<O> {
     pub fn start(
         &self,
         stream: Stream,
-        config: StreamConfig,
+        mut config: StreamConfig,
         start: Start,
     ) -> (io::Result<()>, News<O>) {
+        config.receive_wait = self.fixed.receive_wait;
         let mut state = self.lock();
         if state.phase != Phase::Idle {
             stream.reset();
@@ -291,6 +299,7 @@ impl<O: Owner> Endpoint<O> {
                 }
             }
         }
+        self.fixed.owner.draws_no_more(&mut state.owner);
         state.work(Edges::KICK);
         (gone, state.into_news())
     }
@@ -409,6 +418,7 @@ impl<O: Owner> Endpoint<O> {
         state.connection.flush();
         if matches!(state.phase, Phase::Unheard | Phase::Open) {
             state.phase = Phase::Ended;
+            self.fixed.owner.draws_no_more(&mut state.owner);
         }
         state.work(Edges::KICK);
     }
@@ -464,6 +474,14 @@ impl<O: Owner> Endpoint<O> {
             self.release(state);
             turn
         })
+    }
+}
+
+impl<O: Owner> Waiter for Endpoint<O> {
+    fn receive_posted(&self) {
+        if self.drive(Edges::KICK).unfinished {
+            self.defer(Queue::Receive);
+        }
     }
 }
 

@@ -83,6 +83,10 @@ pub trait Owner: Send + Sync + Sized + 'static {
     /// A Send of the peer has found no Receive, and waits for one. Called with the endpoint locked.
     fn stalled(&self, _state: &mut Self::State) {}
 
+    /// The connection has ended or failed, and uses no further Receives of a shared queue. Called with the endpoint locked, once or
+    /// more often.
+    fn draws_no_more(&self, _state: &mut Self::State) {}
+
     /// Whether the client may send as the Responder of a peer that has sent nothing yet but a ready-to-receive message. Asked
     /// once a connection, with the endpoint locked, when the client posts the first such request.
     fn may_speak_first(&self, _state: &mut Self::State) -> bool {

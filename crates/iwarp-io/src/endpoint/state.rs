@@ -59,6 +59,8 @@ pub(super) enum Flush {
 pub(super) struct Fixed<O> {
     pub(super) owner: O,
     pub(super) driver: Arc<Driver>,
+    /// How long a Send of the peer waits for a Receive.
+    pub(super) receive_wait: Duration,
     /// How long the peer may take to end its direction.
     pub(super) end_within: Option<Duration>,
     /// The endpoint.
@@ -212,6 +214,7 @@ impl<O: Owner> State<O> {
             self.over = true;
             self.hold_flush();
             self.phase = self.phase.ended();
+            fixed.owner.draws_no_more(&mut self.owner);
         }
     }
 
@@ -283,6 +286,7 @@ impl<O: Owner> State<O> {
         self.signals |= signals;
         self.hold_flush();
         self.phase = self.phase.ended();
+        fixed.owner.draws_no_more(&mut self.owner);
         self.set_deadline(fixed);
     }
 

@@ -1,0 +1,388 @@
+//! Receives that many connections share, and the connections that wait for one.
+//!
+//! A connection draws the oldest Receive when a message arrives. A connection that finds none waits in line, without a
+//! deadline. A Receive that is posted while connections wait is promised to the connection that has waited longest: no other
+//! connection can draw it. The poster then has that connection driven, outside the lock. A connection that leaves with a
+//! promise passes the promise on.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use iwarp::{PostError, ReceiveSlot, ReceiveSource, Sge};
+use parking_lot::Mutex;
+use slab::Slab;
+
+/// A connection that can wait for a shared Receive.
+pub trait Waiter: Send + Sync {
+    /// A Receive is here for this connection. Called with no lock held.
+    fn receive_posted(&self);
+}
+
+/// How many Receives there can be, and how large each can be.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedReceiveSizes {
+    /// Receives that nobody has drawn yet.
+    pub depth: u32,
+    /// SGEs of one Receive.
+    pub sges: u32,
+    /// Octets of one Receive.
+    pub max_transfer: u32,
+}
+
+/// Fewer Receives are left than [`modify`](SharedReceives::modify) was asked to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany;
+
+/// The queue, see the [module](self).
+pub struct SharedReceives {
+    sges: usize,
+    max_transfer: u32,
+    state: Mutex<State>,
+    /// The count of Receives has fallen below the threshold since somebody asked to be told.
+    low: AtomicBool,
+}
+
+struct State {
+    ring: Ring,
+    depth: usize,
+    members: Slab<Member>,
+    /// Who waits, the longest wait first, with the number of that wait. A connection that has left stays in line until it is
+    /// first, and is passed over.
+    line: VecDeque<(usize, u64)>,
+    waits: u64,
+    /// Receives that belong to members with [`Turn::Promised`].
+    promised: usize,
+    threshold: usize,
+    /// Somebody wants to be told when the count falls below the threshold.
+    armed: bool,
+}
+
+/// Receives in the order in which they were posted.
+struct Ring {
+    receives: Box<[Receive]>,
+    sges: Box<[Sge]>,
+    first: usize,
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Receive {
+    context: u64,
+    sges: usize,
+}
+
+struct Member {
+    waiter: Weak<dyn Waiter>,
+    turn: Turn,
+}
+
+/// Where a connection stands with the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It has all that it asked for.
+    Content,
+    /// It has asked in vain, in this wait.
+    InLine(u64),
+    /// A Receive that was posted since is kept for it.
+    Promised,
+}
+
+impl Ring {
+    fn new(depth: usize, sges: usize) -> Self {
+        Self {
+            receives: vec![Receive::default(); depth].into(),
+            sges: vec![Sge::default(); depth * sges].into(),
+            first: 0,
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, context: u64, sges: &[Sge], each: usize) {
+        let at = (self.first + self.count) % self.receives.len();
+        self.sges[at * each..][..sges.len()].copy_from_slice(sges);
+        self.receives[at] = Receive {
+            context,
+            sges: sges.len(),
+        };
+        self.count += 1;
+    }
+
+    fn pop(&mut self, each: usize) -> Option<(u64, &[Sge])> {
+        if self.count == 0 {
+            return None;
+        }
+        let at = self.first;
+        self.first = (at + 1) % self.receives.len();
+        self.count -= 1;
+        let Receive { context, sges } = self.receives[at];
+        Some((context, &self.sges[at * each..][..sges]))
+    }
+}
+
+impl State {
+    /// Takes the oldest Receive for a member, or has the member wait.
+    fn draw(&mut self, key: usize, each: usize) -> Option<(u64, &[Sge])> {
+        let member = &mut self.members[key];
+        match member.turn {
+            Turn::Promised => self.promised -= 1,
+            _ if self.ring.count > self.promised => {}
+            Turn::InLine(_) => return None,
+            Turn::Content => {
+                self.waits += 1;
+                member.turn = Turn::InLine(self.waits);
+                self.line.push_back((key, self.waits));
+                return None;
+            }
+        }
+        member.turn = Turn::Content;
+        self.ring.pop(each)
+    }
+
+    /// Promises a Receive that nobody has a claim to, to whoever has waited longest.
+    fn promise(&mut self) -> Option<Weak<dyn Waiter>> {
+        while self.promised < self.ring.count {
+            let (key, wait) = self.line.pop_front()?;
+            if let Some(member) = self.members.get_mut(key)
+                && member.turn == Turn::InLine(wait)
+            {
+                member.turn = Turn::Promised;
+                self.promised += 1;
+                return Some(Weak::clone(&member.waiter));
+            }
+        }
+        None
+    }
+
+    /// A member wants nothing any more; who gets what was promised to it.
+    fn no_longer_wants(&mut self, key: usize) -> Option<Weak<dyn Waiter>> {
+        let turn = std::mem::replace(&mut self.members[key].turn, Turn::Content);
+        if turn != Turn::Promised {
+            return None;
+        }
+        self.promised -= 1;
+        self.promise()
+    }
+
+    fn is_low(&self) -> bool {
+        self.ring.count < self.threshold
+    }
+}
+
+impl SharedReceives {
+    /// A queue without Receives. With fewer of them than `threshold`, whoever has called [`arm`](Self::arm) is told; a
+    /// threshold of 0 never is.
+    pub fn new(sizes: SharedReceiveSizes, threshold: u32) -> Self {
+        let (depth, sges) = (sizes.depth as usize, sizes.sges as usize);
+        Self {
+            sges,
+            max_transfer: sizes.max_transfer,
+            state: Mutex::new(State {
+                ring: Ring::new(depth, sges),
+                depth,
+                members: Slab::new(),
+                line: VecDeque::new(),
+                waits: 0,
+                promised: 0,
+                threshold: threshold as usize,
+                armed: false,
+            }),
+            low: AtomicBool::new(false),
+        }
+    }
+
+    /// SGEs that a Receive has at most.
+    pub fn sges(&self) -> u32 {
+        u32::try_from(self.sges).unwrap_or(u32::MAX)
+    }
+
+    /// Posts a Receive, and has the connection driven that has waited longest for one.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::TooManySges`], [`PostError::TooLong`] or [`PostError::QueueFull`]; nothing is posted then.
+    pub fn post(&self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
+        if sges.len() > self.sges {
+            return Err(PostError::TooManySges);
+        }
+        let octets: u64 = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        if octets > u64::from(self.max_transfer) {
+            return Err(PostError::TooLong);
+        }
+        let mut state = self.state.lock();
+        if state.ring.count == state.depth {
+            return Err(PostError::QueueFull);
+        }
+        state.ring.push(context, sges, self.sges);
+        let next = state.promise();
+        drop(state);
+        wake(next);
+        Ok(())
+    }
+
+    /// Receives that nobody has drawn.
+    pub fn outstanding(&self) -> usize {
+        self.state.lock().ring.count
+    }
+
+    /// Changes the depth and the threshold, where they are given.
+    ///
+    /// # Errors
+    ///
+    /// [`TooMany`] Receives are posted for the new depth; nothing has changed then.
+    pub fn modify(&self, depth: Option<u32>, threshold: Option<u32>) -> Result<(), TooMany> {
+        let mut state = self.state.lock();
+        if let Some(depth) = depth {
+            let depth = depth as usize;
+            if depth < state.ring.count {
+                return Err(TooMany);
+            }
+            if depth != state.depth {
+                let mut ring = Ring::new(depth, self.sges);
+                while let Some((context, sges)) = state.ring.pop(self.sges) {
+                    ring.push(context, sges, self.sges);
+                }
+                state.ring = ring;
+                state.depth = depth;
+            }
+        }
+        if let Some(threshold) = threshold {
+            state.threshold = threshold as usize;
+            self.note_low(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Asks to be told once when the count of Receives is below the threshold: from then on [`take_low`](Self::take_low) is
+    /// true once, at once if it is below.
+    pub fn arm(&self) {
+        let mut state = self.state.lock();
+        state.armed = true;
+        self.note_low(&mut state);
+    }
+
+    /// Nobody wants to be told any more.
+    pub fn disarm(&self) {
+        self.state.lock().armed = false;
+        self.low.store(false, Ordering::SeqCst);
+    }
+
+    fn note_low(&self, state: &mut State) {
+        if state.armed && state.is_low() {
+            state.armed = false;
+            self.low.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether [`take_low`](Self::take_low) would be true.
+    #[inline]
+    pub fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
+    }
+
+    /// Whether the count has fallen below the threshold since [`arm`](Self::arm) was called: true for one caller.
+    pub fn take_low(&self) -> bool {
+        self.is_low() && self.low.swap(false, Ordering::SeqCst)
+    }
+
+    /// Makes a connection one of those that draw from this queue.
+    pub fn join(self: &Arc<Self>, waiter: Weak<dyn Waiter>) -> Membership {
+        let turn = Turn::Content;
+        let key = self.state.lock().members.insert(Member { waiter, turn });
+        Membership {
+            queue: Arc::clone(self),
+            key,
+        }
+    }
+}
+
+impl std::fmt::Debug for SharedReceives {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("SharedReceives")
+            .field("depth", &state.depth)
+            .field("outstanding", &state.ring.count)
+            .field("members", &state.members.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One connection's right to draw from a queue. Dropping it gives up the connection's place in line, and passes on a Receive
+/// that was promised to the connection: not to be dropped with a lock held that another connection's drive may need.
+#[derive(Debug)]
+pub struct Membership {
+    queue: Arc<SharedReceives>,
+    key: usize,
+}
+
+impl Membership {
+    /// The queue.
+    pub fn queue(&self) -> &Arc<SharedReceives> {
+        &self.queue
+    }
+
+    /// The connection wants no Receive any more, because it has ended. Who is to be driven in its place, with no lock held.
+    #[must_use = "whoever is returned has to be driven"]
+    pub fn step_back(&self) -> Option<Weak<dyn Waiter>> {
+        self.queue.state.lock().no_longer_wants(self.key)
+    }
+
+    /// Hands the oldest Receive to `take`, or has the connection wait in line.
+    fn draw_to(&self, take: impl FnOnce(u64, &[Sge])) {
+        let mut state = self.queue.state.lock();
+        if let Some((context, sges)) = state.draw(self.key, self.queue.sges) {
+            take(context, sges);
+            self.queue.note_low(&mut state);
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        let next = state.no_longer_wants(self.key);
+        let member = state.members.remove(self.key);
+        drop(state);
+        drop(member);
+        wake(next);
+    }
+}
+
+/// Where a connection has its Receives from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Its own queue.
+    Own,
+    /// A queue that others draw from as well.
+    Shared(&'a Membership),
+}
+
+impl ReceiveSource for Source<'_> {
+    #[inline]
+    fn draw(self, slot: ReceiveSlot<'_>) {
+        if let Self::Shared(membership) = self {
+            membership.draw(slot);
+        }
+    }
+}
+
+impl Membership {
+    #[inline(never)]
+    fn draw(&self, slot: ReceiveSlot<'_>) {
+        self.draw_to(|context, sges| {
+            // A queue pair is made with the sizes of its shared queue, so that every Receive fits.
+            let filled = slot.fill(context, sges);
+            debug_assert!(filled.is_ok(), "a shared Receive that does not fit: {filled:?}");
+        });
+    }
+}
+
+/// Has a connection driven to which a Receive was promised.
+pub fn wake(waiter: Option<Weak<dyn Waiter>>) {
+    if let Some(waiter) = waiter.and_then(|waiter| waiter.upgrade()) {
+        waiter.receive_posted();
+    }
+}
+
+#[cfg(test)]
+mod tests;
