@@ -15,6 +15,7 @@ use crate::cm::{connector, listener};
 use crate::core::{Breakable, Core, downcast};
 use crate::file::File;
 use crate::options::Options;
+use crate::srq::{self, Srq};
 use crate::status::{fail, shortage};
 use crate::{cq, mr, mw, qp};
 
@@ -53,6 +54,58 @@ impl Handle {
                 )
             })
     }
+
+    fn new_queue_pair(
+        &self,
+        receive_cq: Arc<cq::Cq>,
+        initiator_cq: Arc<cq::Cq>,
+        srq: Option<Arc<Srq>>,
+        options: &QueuePairOptions,
+    ) -> Result<Arc<dyn QueuePair>> {
+        let qp = qp::Handle::new(
+            Arc::clone(&self.0),
+            Arc::clone(&receive_cq),
+            Arc::clone(&initiator_cq),
+            srq.clone(),
+            options,
+        )?;
+        // Now that the queue pair belongs to them: what breaks them from here on ends it.
+        for (cq, status) in [
+            (receive_cq, Status::INVALID_PARAMETER_2),
+            (initiator_cq, Status::INVALID_PARAMETER_3),
+        ] {
+            if cq.is_broken() {
+                return fail(
+                    status,
+                    "the completion queue has overflowed; create a new one",
+                ); // ADPT-051, ADPT-052, CQ-022
+            }
+        }
+        if srq.is_some_and(|srq| srq.is_broken()) {
+            return fail(
+                Status::INVALID_PARAMETER_4,
+                "the shared receive queue has broken down; create a new one",
+            );
+        }
+        Ok(Arc::new(qp))
+    }
+}
+
+/// What an adapter answers whose limits allow none of them.
+const NO_SHARED_RECEIVE_QUEUES: &str =
+    "this adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)";
+
+/// Fails with the status of the first size that is above its limit: what was asked for, the limit, the status, and the name of
+/// the size.
+fn check_limits(sizes: &[(u32, u32, Status, &str)]) -> Result<()> {
+    let above = sizes.iter().find(|(asked, limit, ..)| asked > limit);
+    match above {
+        None => Ok(()),
+        Some((asked, limit, status, what)) => Err(Error::new(
+            *status,
+            format!("{what} is {asked}, the adapter's limit {limit}"),
+        )),
+    }
 }
 
 impl Adapter for Handle {
@@ -83,7 +136,7 @@ impl Adapter for Handle {
         info.max_outbound_read_limit = options.read_limit;
         info.max_receive_queue_depth = limits.queue_depth;
         info.max_initiator_queue_depth = limits.queue_depth;
-        info.max_shared_receive_queue_depth = 0;
+        info.max_shared_receive_queue_depth = limits.shared_receive_queue_depth; // INFO-016
         info.max_completion_queue_depth = limits.completion_queue_depth;
         info.inline_request_threshold = limits.inline_data_size.min(256);
         info.large_request_threshold = 64 * 1024;
@@ -140,14 +193,37 @@ impl Adapter for Handle {
     fn create_shared_receive_queue(
         &self,
         file: &Arc<dyn OverlappedFile>,
-        _: SharedReceiveQueueOptions,
+        options: SharedReceiveQueueOptions, // the affinity is not honoured (ADPT-048)
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
+        let file = self.file(file)?;
         self.0.device.present()?; // ADPT-046
-        self.file(file)?;
-        fail(
-            Status::NOT_SUPPORTED,
-            "this adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)",
-        )
+        let limits = self.0.options.limits;
+        if limits.shared_receive_queue_depth == 0 {
+            return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // SRQ-001
+        }
+        if options.queue_depth == 0 {
+            return fail(
+                Status::INVALID_PARAMETER_3,
+                "a shared receive queue has room for at least one Receive",
+            );
+        }
+        check_limits(&[
+            (
+                options.queue_depth,
+                limits.shared_receive_queue_depth,
+                Status::INVALID_PARAMETER_3, // ADPT-044
+                "the queue depth",
+            ),
+            (
+                options.max_request_sge,
+                limits.sges,
+                Status::INVALID_PARAMETER_4, // ADPT-045
+                "the number of SGEs of a Receive",
+            ),
+        ])?;
+        self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
+        let srq = srq::Handle::new(Arc::clone(&self.0), file, options)?;
+        Ok(Arc::new(srq))
     }
 
     fn create_queue_pair(
@@ -159,7 +235,7 @@ impl Adapter for Handle {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
         let most = self.0.options.limits;
-        let limits = [
+        check_limits(&[
             (
                 options.receive_queue_depth,
                 most.queue_depth,
@@ -190,49 +266,55 @@ impl Adapter for Handle {
                 Status::INVALID_PARAMETER_9,
                 "the inline data size",
             ),
-        ];
-        for (asked, limit, status, what) in limits {
-            if asked > limit {
-                return Err(Error::new(
-                    status,
-                    format!("{what} is {asked}, the adapter's limit {limit}"),
-                ));
-            }
-        }
+        ])?;
         self.0.device.admit(Call::CreateQueuePair)?;
-        let qp = qp::Handle::new(
-            Arc::clone(&self.0),
-            Arc::clone(&receive_cq),
-            Arc::clone(&initiator_cq),
-            &options,
-        )?;
-        // Now that the queue pair belongs to them: what breaks them from here on ends it.
-        for (cq, status) in [
-            (receive_cq, Status::INVALID_PARAMETER_2),
-            (initiator_cq, Status::INVALID_PARAMETER_3),
-        ] {
-            if cq.is_broken() {
-                return fail(
-                    status,
-                    "the completion queue has overflowed; create a new one",
-                ); // ADPT-051, ADPT-052, CQ-022
-            }
-        }
-        Ok(Arc::new(qp))
+        self.new_queue_pair(receive_cq, initiator_cq, None, &options)
     }
 
     fn create_queue_pair_with_srq(
         &self,
-        _: &Arc<dyn CompletionQueue>,
-        _: &Arc<dyn CompletionQueue>,
-        _: &Arc<dyn SharedReceiveQueue>,
-        _: QueuePairOptions,
+        receive_cq: &Arc<dyn CompletionQueue>,
+        initiator_cq: &Arc<dyn CompletionQueue>,
+        srq: &Arc<dyn SharedReceiveQueue>,
+        options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
-        self.0.device.present()?; // ADPT-074
-        fail(
-            Status::NOT_SUPPORTED,
-            "this adapter has no shared receive queues",
-        ) // ADPT-066
+        let most = self.0.options.limits;
+        if most.shared_receive_queue_depth == 0 {
+            self.0.device.present()?; // ADPT-074
+            return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // ADPT-066
+        }
+        let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
+        let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
+        let srq = downcast::<srq::Handle>(srq.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0));
+        let srq = srq.ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER_4,
+                "the shared receive queue is not one of this adapter's",
+            )
+        })?; // ADPT-069
+        check_limits(&[
+            (
+                options.initiator_queue_depth,
+                most.queue_depth,
+                Status::INVALID_PARAMETER_6, // ADPT-070
+                "the initiator queue depth",
+            ),
+            (
+                options.max_initiator_request_sge,
+                most.sges,
+                Status::INVALID_PARAMETER_7, // ADPT-071
+                "the number of SGEs of a request",
+            ),
+            (
+                options.inline_data_size,
+                most.inline_data_size,
+                Status::INVALID_PARAMETER_8, // ADPT-072
+                "the inline data size",
+            ),
+        ])?;
+        self.0.device.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
+        let srq = Some(Arc::clone(&srq.0));
+        self.new_queue_pair(receive_cq, initiator_cq, srq, &options)
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
@@ -303,11 +385,15 @@ fn is_an_adapters(call: Call) -> bool {
             | Call::CreateCompletionQueue
             | Call::CreateMemoryRegion
             | Call::CreateMemoryWindow
+            | Call::CreateSharedReceiveQueue
             | Call::CreateQueuePair
+            | Call::CreateQueuePairWithSrq
             | Call::CreateConnector
             | Call::CreateListener
             | Call::ResizeCompletionQueue
             | Call::NotifyCompletionQueue
+            | Call::ModifySharedReceiveQueue
+            | Call::NotifySharedReceiveQueue
             | Call::Register
             | Call::BindListener
             | Call::Listen

@@ -20,12 +20,13 @@ use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{Stuck, Witness};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
-use netdirect::{AdapterId, Error, Result, Simulation, Status};
+use netdirect::{AdapterId, Affinity, Error, Result, Simulation, Status};
 use parking_lot::Mutex;
 
 use crate::device::{Device, Removable, Remover};
 use crate::leniency::{Act, Leniency};
 use crate::options::{Options, Profile};
+use crate::status::fail;
 
 /// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
 pub(crate) const PD: Pd = Pd(1);
@@ -123,6 +124,19 @@ impl Core {
             Error::new(Status::POSSIBLE_DEADLOCK, format!("{error}; {waits}"))
         } else {
             Error::new(Status::INVALID_DEVICE_REQUEST, error.to_string())
+        }
+    }
+
+    /// The processors that notifications of a completion queue, or of a shared receive queue, come from.
+    pub(crate) fn notify_affinity(&self) -> Result<Affinity> {
+        self.device.present()?; // CQ-007, SRQ-006
+        // A thread that waits is notified where it runs; everybody else by the background thread (CQ-003, CQ-009).
+        match self.driver.processors() {
+            Some(mask) => Ok(Affinity { group: 0, mask }),
+            None => fail(
+                Status::NOT_SUPPORTED,
+                "it is not known on which of the first 64 processors notifications are made",
+            ), // CQ-008, SRQ-007
         }
     }
 
@@ -226,7 +240,13 @@ impl Witness for Core {
     }
 }
 
-/// Something that can break down for good: a completion queue.
+/// What ends when one of its queues breaks down: a queue pair.
+pub(crate) trait Feeder: Send + Sync {
+    /// The queue has broken down. Called with no lock held.
+    fn queue_broke(&self);
+}
+
+/// Something that can break down for good: a completion queue, or a shared receive queue.
 pub(crate) trait Breakable: Send + Sync {
     /// Breaks down, with everything that depends on it. Called with no lock held.
     fn break_down(&self, status: Status);

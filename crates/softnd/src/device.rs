@@ -46,10 +46,11 @@ pub(crate) enum Rank {
     Listener,
     Connector,
     CompletionQueue,
+    SharedReceiveQueue,
     QueuePair,
 }
 
-const RANKS: usize = 4;
+const RANKS: usize = 5;
 
 /// See the [module](self).
 #[derive(Default)]

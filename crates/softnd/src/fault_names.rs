@@ -7,7 +7,7 @@ use netdirect::{Call, Status};
 pub(crate) const VARIABLE: &str = "SOFTND_FAULTS";
 
 /// The calls that can be made to fail: those that [`Device::admit`](crate::device::Device::admit) is asked for.
-const CALLS: [Call; 16] = [
+const CALLS: [Call; 20] = [
     Call::Any,
     Call::ResolveAddress,
     Call::OpenAdapter,
@@ -15,11 +15,15 @@ const CALLS: [Call; 16] = [
     Call::CreateCompletionQueue,
     Call::CreateMemoryRegion,
     Call::CreateMemoryWindow,
+    Call::CreateSharedReceiveQueue,
     Call::CreateQueuePair,
+    Call::CreateQueuePairWithSrq,
     Call::CreateConnector,
     Call::CreateListener,
     Call::ResizeCompletionQueue,
     Call::NotifyCompletionQueue,
+    Call::ModifySharedReceiveQueue,
+    Call::NotifySharedReceiveQueue,
     Call::Register,
     Call::BindListener,
     Call::Listen,
@@ -116,7 +120,7 @@ mod tests {
                 "a status that is an error",
             ),
             (
-                "when 1st ModifySharedReceiveQueue called: remove device",
+                "when 1st ModifyQueuePair called: remove device",
                 10,
                 "a call: one of `Any`, ",
             ),

@@ -26,7 +26,9 @@ mod options;
 pub mod peer;
 mod provider;
 mod qp;
+mod sge;
 pub mod simulation;
+mod srq;
 mod status;
 
 use std::net::{IpAddr, SocketAddr};

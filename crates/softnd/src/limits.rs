@@ -29,6 +29,9 @@ pub struct Limits {
     /// Requests that each of the two queues of a queue pair can be made for: 16,384. The two have the same limit, because
     /// tests make one with the other's (TST-021, ADPT-053, ADPT-054).
     pub queue_depth: u32,
+    /// Receives that a shared receive queue can be made for: 16,384 (ADPT-044, SRQ-013). With 0 the adapter has no shared
+    /// receive queues (SRQ-001).
+    pub shared_receive_queue_depth: u32,
     /// SGEs that a Receive, and an initiator request, can be made with: 16 (ADPT-055, ADPT-056).
     pub sges: u32,
     /// SGEs of a Read, where that is less than `sges`: 16 (QP-056).
@@ -46,6 +49,7 @@ impl Default for Limits {
             memory_tokens: 1 << 24,
             completion_queue_depth: MAX_COMPLETION_QUEUE_DEPTH,
             queue_depth: 1 << 14,
+            shared_receive_queue_depth: 1 << 14,
             sges: 16,
             read_sges: 16,
             transfer_length: 1 << 30,
@@ -63,6 +67,9 @@ impl Limits {
             memory_tokens: self.memory_tokens.min(most.memory_tokens),
             completion_queue_depth: self.completion_queue_depth.min(most.completion_queue_depth),
             queue_depth: self.queue_depth.min(most.queue_depth),
+            shared_receive_queue_depth: self
+                .shared_receive_queue_depth
+                .min(most.shared_receive_queue_depth),
             sges: self.sges.min(most.sges),
             read_sges: self.read_sges.min(most.read_sges),
             transfer_length: self.transfer_length.min(most.transfer_length),

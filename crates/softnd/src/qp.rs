@@ -7,21 +7,24 @@
 mod handle;
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use iwarp_io::endpoint::shared_receives::{Membership, Source, Waiter, wake};
 use iwarp_io::endpoint::{
-    self, Completion, Endpoint, EndpointOptions, OwnQueue, Owner, Phase, Queue, QueueSizes,
-    Refused, RequestKind, Scope, StreamId,
+    self, Completion, Endpoint, EndpointOptions, Owner, Phase, Queue, QueueSizes, Refused,
+    RequestKind, Scope, StreamId,
 };
 use iwarp_io::planted;
 use iwarp_io::progress::domain::Domain;
 use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
 
-use crate::core::{Breakable, Core, PD};
-use crate::cq::{Cq, Entry, Feeder, Firing};
+use crate::core::{Breakable, Core, Feeder, PD};
+use crate::cq::{Cq, Entry, Firing};
 use crate::device::Removable;
 use crate::fault_names;
 use crate::leniency::Act;
 use crate::options::Profile;
+use crate::srq::Srq;
 use crate::status::{fail, post_error, request_type, result_status};
 
 pub(crate) use endpoint::{Drivers, Signals, Start};
@@ -59,6 +62,13 @@ pub(crate) struct QpOwner {
     strict: bool,
     /// SGEs that the client has asked for, for initiator requests and for Receives.
     asked_sges: (u32, u32),
+    shared: Option<Shared>,
+}
+
+/// Where a queue pair without Receives of its own has them from.
+struct Shared {
+    srq: Arc<Srq>,
+    membership: Membership,
 }
 
 /// What the lock of the queue pair guards beside its connection.
@@ -70,6 +80,16 @@ pub(crate) struct QpState {
     /// Results on their way from the engine to the queues, in order.
     results: Vec<(bool, Entry)>,
     firings: Firings,
+    shared: SharedNews,
+}
+
+/// What has happened with the shared receive queue.
+#[derive(Default)]
+struct SharedNews {
+    /// Fewer Receives than the threshold may be left.
+    low: bool,
+    /// The queue pair that gets the Receive that was kept for this one.
+    next: Option<Weak<dyn Waiter>>,
 }
 
 /// What is to be told when the lock has been released.
@@ -77,6 +97,7 @@ pub(crate) struct Notices {
     firings: Firings,
     signals: Signals,
     connector: Option<Arc<dyn ConnectionOwner>>,
+    shared: SharedNews,
 }
 
 /// Notifications of the two queues that placed results have set off.
@@ -111,6 +132,7 @@ fn new(
     core: Arc<Core>,
     receive_cq: Arc<Cq>,
     initiator_cq: Arc<Cq>,
+    srq: Option<Arc<Srq>>,
     options: &QueuePairOptions,
 ) -> Arc<Qp> {
     let strict = core.options.profile == Profile::Strict;
@@ -124,21 +146,35 @@ fn new(
     };
     let initiator_sges = grant(options.max_initiator_request_sge);
     let id = core.next_stream();
+    let (receive_depth, receive_sges, receive_wait) = match &srq {
+        // The engine makes room for Receives that are drawn.
+        Some(srq) => (1, srq.receives.sges(), Duration::MAX), // ADPT-076, IW-027
+        None => (
+            options.receive_queue_depth,
+            grant(options.max_receive_request_sge),
+            core.options.effective_receive_wait(),
+        ),
+    };
     let endpoint = EndpointOptions {
         sizes: QueueSizes {
             initiator_depth: options.initiator_queue_depth,
-            receive_depth: options.receive_queue_depth,
+            receive_depth,
             initiator_sges,
-            receive_sges: grant(options.max_receive_request_sge),
+            receive_sges,
             read_sges: initiator_sges.min(limits.read_sges),
             inline: options.inline_data_size,
             max_transfer: limits.transfer_length,
         },
         scope: Scope { pd: PD, stream: id },
+        receive_wait,
         end_within: core.options.timeouts.disconnect, // IW-065
     };
     let driver = Arc::clone(&core.driver);
-    let owner = QpOwner {
+    let owner = |this: &Weak<Qp>| QpOwner {
+        shared: srq.map(|srq| Shared {
+            membership: srq.receives.join(this.clone()),
+            srq,
+        }),
         core,
         id,
         context: options.context,
@@ -154,12 +190,16 @@ fn new(
     let QpOwner {
         receive_cq,
         initiator_cq,
+        shared,
         ..
     } = qp.owner();
     let feeder: Weak<Qp> = Arc::downgrade(&qp);
     receive_cq.attach(feeder.clone());
     if !Arc::ptr_eq(receive_cq, initiator_cq) {
-        initiator_cq.attach(feeder);
+        initiator_cq.attach(feeder.clone());
+    }
+    if let Some(shared) = shared {
+        shared.srq.attach(feeder);
     }
     qp
 }
@@ -229,6 +269,11 @@ impl QpOwner {
         }
     }
 
+    /// The queue pair takes no Receives of its own.
+    fn has_shared_receives(&self) -> bool {
+        self.shared.is_some()
+    }
+
     fn cq(&self, queue: Queue) -> &Arc<Cq> {
         match queue {
             Queue::Initiator => &self.initiator_cq,
@@ -260,10 +305,13 @@ fn released(qp: &Arc<Qp>) {
 impl Owner for QpOwner {
     type State = QpState;
     type Notices = Notices;
-    type Receives<'a> = OwnQueue;
+    type Receives<'a> = Source<'a>;
 
-    fn receives(&self) -> OwnQueue {
-        OwnQueue
+    fn receives(&self) -> Source<'_> {
+        match &self.shared {
+            None => Source::Own,
+            Some(shared) => Source::Shared(&shared.membership),
+        }
     }
 
     fn domain(&self, queue: Queue) -> &Arc<Domain> {
@@ -303,6 +351,9 @@ impl Owner for QpOwner {
     }
 
     fn place(&self, state: &mut QpState) {
+        if let Some(shared) = &self.shared {
+            state.shared.low |= shared.srq.receives.is_low();
+        }
         let QpState {
             results, firings, ..
         } = state;
@@ -330,7 +381,7 @@ impl Owner for QpOwner {
     }
 
     fn has_notices(state: &QpState) -> bool {
-        !state.firings.is_empty()
+        !state.firings.is_empty() || state.shared.low || state.shared.next.is_some()
     }
 
     fn take_notices(&self, state: &mut QpState, signals: Signals) -> Notices {
@@ -342,6 +393,7 @@ impl Owner for QpOwner {
             } else {
                 state.connector()
             },
+            shared: std::mem::take(&mut state.shared),
         }
     }
 
@@ -350,6 +402,7 @@ impl Owner for QpOwner {
             firings,
             signals,
             connector,
+            shared,
         } = notices;
         if let Some(firing) = firings.receive {
             self.receive_cq.deliver(firing);
@@ -357,6 +410,12 @@ impl Owner for QpOwner {
         if let Some(firing) = firings.initiator {
             self.initiator_cq.deliver(firing);
         }
+        if let Some(own) = &self.shared
+            && shared.low
+        {
+            own.srq.look();
+        }
+        wake(shared.next);
         if let Some(connector) = connector {
             connector.signalled(signals);
         }
@@ -366,7 +425,22 @@ impl Owner for QpOwner {
     }
 
     fn stalled(&self, _: &mut QpState) {
-        self.core.leniency.count(Act::ReceiveWait); // AMB-008
+        if self.shared.is_none() {
+            self.core.leniency.count(Act::ReceiveWait); // AMB-008
+        }
+    }
+
+    /// A Receive that was kept for this queue pair goes to another one (SRQ-039).
+    fn draws_no_more(&self, state: &mut QpState) {
+        if let Some(shared) = &self.shared
+            && let Some(next) = shared.membership.step_back()
+        {
+            debug_assert!(
+                state.shared.next.is_none(),
+                "kept one Receive, passed on two"
+            );
+            state.shared.next = Some(next);
+        }
     }
 
     /// Some adapters refuse it while the peer has not sent anything (AMB-040, AMB-071).

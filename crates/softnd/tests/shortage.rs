@@ -9,7 +9,8 @@ use std::sync::Arc;
 use common::{ALL, Side, run, status};
 use netdirect::{
     Adapter, Affinity, Buffer, Call, CompletionQueue, CompletionResult, Fault, NotifyType, OpFlags,
-    Overlapped, Provider, QueuePairOptions, Result, Status, ext,
+    Overlapped, Provider, QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions,
+    Status, ext,
 };
 use softnd::Options;
 
@@ -160,7 +161,68 @@ fn bind_connector(bench: &Bench) -> Ready {
     Box::new(move || status(connector.bind(any_port())))
 }
 
+fn shared_receive_queue(side: &Side) -> netdirect::Result<Arc<dyn SharedReceiveQueue>> {
+    let options = SharedReceiveQueueOptions::default();
+    side.adapter
+        .create_shared_receive_queue(&side.file, options)
+}
+
+fn create_shared(bench: &Bench) -> Ready {
+    let side = bench.side.clone();
+    Box::new(move || status(shared_receive_queue(&side)))
+}
+
+fn create_queue_pair_with_shared(bench: &Bench) -> Ready {
+    let side = bench.side.clone();
+    let srq = shared_receive_queue(&side).unwrap();
+    let options = QueuePairOptions::default();
+    Box::new(move || {
+        let (adapter, cq) = (&side.adapter, &side.cq);
+        status(adapter.create_queue_pair_with_srq(cq, cq, &srq, options))
+    })
+}
+
+fn modify_shared(bench: &Bench) -> Ready {
+    let srq = shared_receive_queue(&bench.side).unwrap();
+    Box::new(move || status(srq.modify(8, 1)))
+}
+
+fn notify_shared(bench: &Bench) -> Ready {
+    let srq = shared_receive_queue(&bench.side).unwrap();
+    Box::new(move || status(srq.notify(&Overlapped::new())))
+}
+
 const ROWS: &[(&str, Call, Prepare, Status)] = &[
+    (
+        "ADPT-042",
+        Call::CreateSharedReceiveQueue,
+        create_shared,
+        Status::NO_MEMORY,
+    ),
+    (
+        "ADPT-043",
+        Call::CreateSharedReceiveQueue,
+        create_shared,
+        Status::INSUFFICIENT_RESOURCES,
+    ),
+    (
+        "ADPT-073",
+        Call::CreateQueuePairWithSrq,
+        create_queue_pair_with_shared,
+        Status::INSUFFICIENT_RESOURCES,
+    ),
+    (
+        "SRQ-012",
+        Call::ModifySharedReceiveQueue,
+        modify_shared,
+        Status::INSUFFICIENT_RESOURCES,
+    ),
+    (
+        "SRQ-021",
+        Call::NotifySharedReceiveQueue,
+        notify_shared,
+        Status::INSUFFICIENT_RESOURCES,
+    ),
     ("PROV-013", Call::ResolveAddress, resolve, Status::NO_MEMORY),
     ("PROV-018", Call::OpenAdapter, open, Status::NO_MEMORY),
     (
@@ -327,15 +389,10 @@ fn faults_that_cannot_happen_are_refused() {
     let adapter = bench.side.adapter.extensions().unwrap();
     let provider = bench.provider.extensions().unwrap();
     let fail = |call, nth, status| Fault::Call { call, nth, status };
-    let never = Call::ModifySharedReceiveQueue;
     let no_memory = Status::NO_MEMORY;
     for (injected, due) in [
         (
             adapter.inject(fail(Call::OpenAdapter, 1, no_memory)),
-            Status::NOT_SUPPORTED,
-        ),
-        (
-            adapter.inject(fail(never, 1, no_memory)),
             Status::NOT_SUPPORTED,
         ),
         (

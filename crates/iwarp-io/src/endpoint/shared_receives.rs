@@ -372,7 +372,10 @@ impl Membership {
         self.draw_to(|context, sges| {
             // A queue pair is made with the sizes of its shared queue, so that every Receive fits.
             let filled = slot.fill(context, sges);
-            debug_assert!(filled.is_ok(), "a shared Receive that does not fit: {filled:?}");
+            debug_assert!(
+                filled.is_ok(),
+                "a shared Receive that does not fit: {filled:?}"
+            );
         });
     }
 }

@@ -275,6 +275,7 @@ impl Net {
         let options = EndpointOptions {
             sizes: SIZES,
             scope: Scope { pd: PD, stream },
+            receive_wait: Duration::MAX,
             end_within: Some(END_WITHIN),
         };
         let owner = Plain {
@@ -286,7 +287,7 @@ impl Net {
         };
         let driver = Arc::clone(&self.driver);
         End {
-            endpoint: Endpoint::new(driver, options, owner, PlainState::default()),
+            endpoint: Endpoint::new(driver, options, |_| owner, PlainState::default()),
             buffer,
             region,
         }

@@ -8,7 +8,6 @@ use netdirect::{
     AtomicOp, Error, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair,
     QueuePairExtensions, QueuePairOptions, RemoteAddress, Result, Sge, Status,
 };
-use smallvec::SmallVec;
 
 use super::Qp;
 use crate::core::{Core, downcast};
@@ -16,10 +15,9 @@ use crate::cq::Cq;
 use crate::device::{Enlistment, Rank, Removable};
 use crate::mr::Region;
 use crate::mw::Window;
+use crate::sge::{self, with_sges};
+use crate::srq::Srq;
 use crate::status::fail;
-
-/// SGEs turned on the stack; more of them go to the heap and are refused by the engine.
-const INLINE_SGES: usize = 16;
 
 /// The client's reference to a queue pair; with the last of them goes the connection.
 #[derive(Debug)]
@@ -33,10 +31,11 @@ impl Handle {
         core: Arc<Core>,
         receive: Arc<Cq>,
         initiator: Arc<Cq>,
+        srq: Option<Arc<Srq>>,
         options: &QueuePairOptions,
     ) -> Result<Self> {
         let device = Arc::clone(&core.device);
-        let qp = super::new(core, receive, initiator, options);
+        let qp = super::new(core, receive, initiator, srq, options);
         let this = Arc::downgrade(&(Arc::clone(&qp) as Arc<dyn Removable>));
         Ok(Self(qp, device.enlist(Rank::QueuePair, this)?))
     }
@@ -88,33 +87,6 @@ impl Drop for Handle {
     }
 }
 
-/// The engine's form of an SGE.
-fn sge(sge: &Sge) -> engine::Sge {
-    engine::Sge {
-        token: STag(sge.token.0),
-        address: sge.address,
-        length: sge.length,
-    }
-}
-
-/// Calls `post` with the engine's form of an SGE list, and `several` when it has taken more than one.
-fn with_sges(
-    sges: &[Sge],
-    post: impl FnOnce(&[engine::Sge]) -> Result<()>,
-    several: impl FnOnce(usize),
-) -> Result<()> {
-    match sges {
-        [] => post(&[]),
-        [one] => post(&[sge(one)]),
-        more => {
-            let more: SmallVec<[_; INLINE_SGES]> = more.iter().map(sge).collect();
-            post(&more)?;
-            several(more.len());
-            Ok(())
-        }
-    }
-}
-
 fn remote(address: RemoteAddress) -> engine::RemoteAddress {
     engine::RemoteAddress {
         stag: STag(u32::from_be(address.token.0)),
@@ -159,6 +131,12 @@ impl QueuePair for Handle {
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        if self.0.owner().has_shared_receives() {
+            return fail(
+                Status::INVALID_DEVICE_REQUEST,
+                "the queue pair uses a shared receive queue: post the Receive there",
+            ); // QP-032, AMB-050
+        }
         let post = |sges: &[_]| self.0.post_receive(context, sges).map_err(super::refused);
         with_sges(sges, post, |count| {
             self.0.owner().posted_receive_sges(count)
@@ -329,7 +307,7 @@ impl QueuePairExtensions for Handle {
         };
         let operation = Operation::Atomic {
             op,
-            sink: Payload::Sges(&[self::sge(sink)]),
+            sink: Payload::Sges(&[sge::engine(sink)]),
             remote: remote(target),
         };
         self.post(context, operation, flags)

@@ -37,6 +37,8 @@ mod limits;
 mod removal;
 #[path = "../shortage.rs"]
 mod shortage;
+#[path = "../srq.rs"]
+mod srq;
 #[path = "../startup.rs"]
 mod startup;
 #[path = "../waiting.rs"]

@@ -1,0 +1,213 @@
+//! Shared receive queues, ND2's `IND2SharedReceiveQueue`.
+
+use std::sync::{Arc, Weak};
+
+use iwarp_io::endpoint::shared_receives::{SharedReceiveSizes, SharedReceives};
+use netdirect::{
+    Affinity, Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result,
+    Sge, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
+};
+use parking_lot::Mutex;
+
+use crate::core::{Breakable, Core, Feeder};
+use crate::device::{Enlistment, Rank, Removable};
+use crate::file::File;
+use crate::sge::with_sges;
+use crate::status::{fail, post_error};
+
+/// The queue itself, shared by its handle and by the queue pairs that draw from it.
+#[derive(Debug)]
+pub(crate) struct Srq {
+    core: Arc<Core>,
+    file: Arc<File>,
+    pub(crate) receives: Arc<SharedReceives>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Requests of Notify that wait.
+    requests: Vec<PendingOverlapped>,
+    /// What all requests end with from now on.
+    ended: Option<Status>,
+    /// What breaks down with the queue.
+    queue_pairs: Vec<Weak<dyn Feeder>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("requests", &self.requests.len())
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Srq {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The queue has broken down, and its queue pairs with it (AMB-051).
+    pub(crate) fn is_broken(&self) -> bool {
+        self.state.lock().ended.is_some()
+    }
+
+    pub(crate) fn attach(&self, qp: Weak<dyn Feeder>) {
+        let mut state = self.state.lock();
+        state.queue_pairs.retain(|qp| qp.strong_count() > 0);
+        state.queue_pairs.push(qp);
+    }
+
+    /// Ends the requests of Notify if fewer Receives than the threshold are left. Called with no lock held, after a Receive
+    /// was drawn (SRQ-023).
+    #[inline]
+    pub(crate) fn look(&self) {
+        if self.receives.take_low() {
+            self.end_requests(Status::SUCCESS); // SRQ-024
+        }
+    }
+
+    fn end_requests(&self, status: Status) {
+        let requests = std::mem::take(&mut self.state.lock().requests);
+        for request in requests {
+            request.complete(status);
+        }
+    }
+
+    fn cancel(&self) {
+        self.receives.disarm();
+        self.end_requests(Status::CANCELED); // SRQ-020
+    }
+
+    /// Ends all requests of Notify, and those that come later at once.
+    fn end(&self, status: Status) {
+        self.state.lock().ended.get_or_insert(status);
+        self.end_requests(status);
+    }
+}
+
+impl Breakable for Srq {
+    fn break_down(&self, status: Status) {
+        self.end(status); // SRQ-019
+        let queue_pairs = std::mem::take(&mut self.state.lock().queue_pairs);
+        for qp in queue_pairs.iter().filter_map(Weak::upgrade) {
+            qp.queue_broke();
+        }
+    }
+}
+
+impl Removable for Srq {
+    fn waits(&self) -> Option<String> {
+        let count = self.state.try_lock()?.requests.len();
+        let left = self.receives.outstanding();
+        (count > 0).then(|| {
+            format!("Notify waits until a shared receive queue, which has {left} Receives, falls below its threshold")
+        })
+    }
+
+    /// Notify requests end with ND_DEVICE_REMOVED (OVL-010). Receives that no queue pair has drawn have no completion queue
+    /// to end in.
+    fn device_removed(&self) {
+        self.end(Status::DEVICE_REMOVED);
+    }
+}
+
+/// The client's reference to a queue. Queue pairs that were made with the queue keep the Receives.
+#[derive(Debug)]
+pub(crate) struct Handle(
+    pub(crate) Arc<Srq>,
+    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+);
+
+impl Handle {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        file: Arc<File>,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<Self> {
+        let sizes = SharedReceiveSizes {
+            depth: options.queue_depth,
+            sges: options.max_request_sge,
+            max_transfer: core.options.limits.transfer_length,
+        };
+        let receives = SharedReceives::new(sizes, options.notify_threshold);
+        let device = Arc::clone(&core.device);
+        let srq = Arc::new(Srq {
+            core,
+            file,
+            receives: Arc::new(receives),
+            state: Mutex::default(),
+        });
+        let this = Arc::downgrade(&(Arc::clone(&srq) as Arc<dyn Removable>));
+        Ok(Self(srq, device.enlist(Rank::SharedReceiveQueue, this)?))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl OverlappedObject for Handle {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.0.cancel();
+        Ok(())
+    }
+}
+
+impl SharedReceiveQueue for Handle {
+    fn get_notify_affinity(&self) -> Result<Affinity> {
+        self.0.core.notify_affinity() // SRQ-002, SRQ-003, SRQ-006 to SRQ-008
+    }
+
+    fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()> {
+        let limit = self.0.core.options.limits.shared_receive_queue_depth;
+        self.0.core.device.present()?; // SRQ-015
+        if queue_depth > limit {
+            let what = format!("the queue depth is {queue_depth}, the adapter's limit is {limit}");
+            return Err(Error::new(Status::INVALID_PARAMETER, what)); // SRQ-013
+        }
+        self.0.core.device.admit(Call::ModifySharedReceiveQueue)?; // SRQ-012
+        let given = |value: u32| Some(value).filter(|value| *value > 0); // SRQ-010, SRQ-011
+        let modified = (self.0.receives).modify(given(queue_depth), given(notify_threshold));
+        if modified.is_err() {
+            return fail(
+                Status::BUFFER_OVERFLOW,
+                "more Receives are outstanding than the new depth holds",
+            ); // SRQ-014
+        }
+        self.0.look();
+        Ok(())
+    }
+
+    fn notify(&self, overlapped: &Overlapped) -> Result<Started> {
+        let srq = &self.0;
+        let file: Arc<dyn OverlappedFile> = srq.file.clone();
+        let request = overlapped.begin(&file)?;
+        let admitted = srq.core.device.admit(Call::NotifySharedReceiveQueue); // SRQ-021, SRQ-022
+        if let Err(error) = admitted {
+            request.abandon(error.status());
+            return Err(error);
+        }
+        let mut state = srq.state.lock();
+        state.requests.push(request);
+        let ended = state.ended;
+        drop(state);
+        match ended {
+            Some(status) => srq.end_requests(status),
+            None => {
+                srq.receives.arm(); // AMB-052
+                srq.look();
+            }
+        }
+        Ok(Started::Pending)
+    }
+
+    fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        self.0.core.device.present()?; // GEN-015
+        let post = |sges: &[_]| self.0.receives.post(context, sges).map_err(post_error);
+        with_sges(sges, post, |_| ())
+    }
+}
