@@ -2,11 +2,12 @@
 //!
 //! [`transport`] has the streams: over TCP, or in a simulated network with a virtual clock ([`transport::sim`]). A
 //! simulation runs the same way for the same seed. [`progress`] decides which thread drives which streams, an
-//! [`endpoint`] is one connection in use, [`capture`] records what streams carry, and [`faults`] says what is to go wrong. An
-//! adapter's [`environment`] gives it its clock.
+//! [`endpoint`] is one connection in use, [`cq`] has the completion queues, [`capture`] records what streams carry, and
+//! [`faults`] says what is to go wrong. An adapter's [`environment`] gives it its clock.
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod cq;
 pub mod descriptors;
 pub mod driver;
 pub mod endpoint;

@@ -1,8 +1,6 @@
 //! Completion queues, ND2's `IND2CompletionQueue`.
 
-mod held;
-mod queue;
-mod ring;
+mod entry;
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -18,21 +16,14 @@ use crate::device::{Enlistment, Rank, Removable};
 use crate::fault_names;
 use crate::file::File;
 use crate::status::{fail, shortage};
+use iwarp_io::cq::{self, HeldResults, Queue};
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 
-use held::HeldResults;
-use queue::Queue;
-
-/// One result on its way into a queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) result: CompletionResult,
-    /// A Receive whose Send asked for an event.
-    pub(crate) solicited: bool,
-}
+pub(crate) use entry::Entry;
+use entry::{notify_on, reason, status};
 
 /// The queue itself, shared by its handle and by the queue pairs that feed it.
 #[derive(Debug)]
@@ -41,22 +32,15 @@ pub(crate) struct Cq {
     file: Arc<File>,
     file_token: u64,
     pub(crate) domain: Arc<Domain>,
-    queue: Queue<PendingOverlapped>,
+    queue: Queue<Entry, PendingOverlapped>,
     queue_pairs: Mutex<Vec<Weak<dyn Feeder>>>,
     /// A fault plan is about this queue.
     held: Option<HeldResults<Entry>>,
     this: Weak<Self>,
 }
 
-impl Entry {
-    /// A solicited Notify waits for it: a failed request satisfies one as well (CQ-029).
-    fn wakes(&self) -> bool {
-        self.solicited || self.result.status != Status::SUCCESS
-    }
-}
-
 /// Notifications to be delivered once no lock is held.
-pub(crate) type Firing = queue::Firing<PendingOverlapped>;
+pub(crate) type Firing = cq::Firing<PendingOverlapped>;
 
 impl Cq {
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -125,10 +109,11 @@ impl Cq {
 
     /// Delivers notifications, with no lock held; a breakdown ends every queue pair of the queue.
     pub(crate) fn deliver(&self, firing: Firing) {
+        let status = status(firing.reason);
         if firing.broken {
             limited!(
                 error,
-                status = %firing.status,
+                %status,
                 "a completion queue broke down; it and its queue pairs are dead"
             );
             let queue_pairs = std::mem::take(&mut *self.queue_pairs.lock());
@@ -137,8 +122,8 @@ impl Cq {
                 .filter_map(Weak::upgrade)
                 .for_each(|qp| qp.queue_broke());
         }
-        for request in firing.requests.into_iter() {
-            request.complete(firing.status);
+        for request in firing.into_requests() {
+            request.complete(status);
         }
     }
 
@@ -159,7 +144,8 @@ fn both(one: Option<Firing>, other: Option<Firing>) -> Option<Firing> {
 impl Breakable for Cq {
     /// Breaks the queue down with all its queue pairs, as an overflow does.
     fn break_down(&self, status: Status) {
-        if let Some(firing) = self.queue.break_down(status, |waits| self.interest(waits)) {
+        let reason = reason(status);
+        if let Some(firing) = self.queue.break_down(reason, |waits| self.interest(waits)) {
             self.deliver(firing);
         }
     }
@@ -193,7 +179,7 @@ impl Removable for Cq {
         let status = Status::DEVICE_REMOVED;
         for request in self
             .queue
-            .end_requests(status, |waits| self.interest(waits))
+            .end_requests(reason(status), |waits| self.interest(waits))
         {
             request.complete(status);
         }
@@ -288,7 +274,9 @@ impl CompletionQueue for Handle {
             request.abandon(error.status());
             return Err(error);
         }
-        let firing = cq.queue.notify(kind, request, |waits| cq.interest(waits));
+        let firing = cq
+            .queue
+            .notify(notify_on(kind), request, |waits| cq.interest(waits));
         if cq.domain.has_interest() {
             cq.file.parking.arm(&cq.domain, cq.file_token);
         }
@@ -314,27 +302,5 @@ impl CompletionQueue for Handle {
             cq.core.driver.environment.polled_in_vain();
         }
         taken
-    }
-}
-
-/// A result that tells its number in all of its fields, so that a mixture of two shows. Of four in a row the second is
-/// solicited and the fourth one failed.
-#[cfg(test)]
-fn sample(number: u64) -> Entry {
-    let status = match number % 4 {
-        3 => Status::CANCELED,
-        _ => Status::SUCCESS,
-    };
-    let immediate = number
-        .is_multiple_of(3)
-        .then(|| number.to_ne_bytes().into());
-    let kind = ring::KINDS[usize::try_from(number % 8).unwrap()];
-    Entry {
-        result: CompletionResult::new(kind, number)
-            .status(status)
-            .bytes_transferred(u32::try_from(number).unwrap())
-            .queue_pair_context(!number)
-            .immediate(immediate),
-        solicited: number % 4 == 1,
     }
 }

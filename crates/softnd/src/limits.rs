@@ -1,8 +1,5 @@
 //! What an adapter can do at most.
 
-/// The deepest completion queue there can be.
-pub(crate) const MAX_COMPLETION_QUEUE_DEPTH: u32 = 1 << 17;
-
 /// The longest private data an adapter can be told to take: 512 octets less the four of RFC 6581.
 pub const LONGEST_PRIVATE_DATA: u32 = 508;
 
@@ -47,7 +44,7 @@ impl Default for Limits {
         Self {
             registration_size: 1 << 40,
             memory_tokens: 1 << 24,
-            completion_queue_depth: MAX_COMPLETION_QUEUE_DEPTH,
+            completion_queue_depth: iwarp_io::cq::GREATEST_DEPTH,
             queue_depth: 1 << 14,
             shared_receive_queue_depth: 1 << 14,
             sges: 16,

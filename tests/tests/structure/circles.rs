@@ -10,9 +10,6 @@ use crate::{folders, root, short};
 const IN_A_CIRCLE: &[&str] = &[
     "crates/softnd/src/cm/listener.rs",
     "crates/softnd/src/cm/listener/accepting.rs",
-    "crates/softnd/src/cq.rs",
-    "crates/softnd/src/cq/queue.rs",
-    "crates/softnd/src/cq/ring.rs",
     "crates/softnd/src/peer.rs",
     "crates/softnd/src/peer/quirks.rs",
 ];

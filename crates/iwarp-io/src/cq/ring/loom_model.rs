@@ -1,12 +1,12 @@
 //! The ring under every interleaving that loom's memory model allows, up to three preemptions:
-//! `RUSTFLAGS="--cfg loom" cargo test -p softnd --lib loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-io --lib loom`.
 //!
 //! One thing is beyond loom, in whose models no load sees a store that runs after it: that moving `head` releases a taker's
 //! copies, and claiming acquires that, so that no copy that counts holds what was filled in later.
 
 use loom::{sync::Arc, thread};
 
-use super::super::sample;
+use super::super::sample::{Sample, Taken, sample};
 use super::*;
 
 fn model(run: impl Fn() + Send + Sync + 'static) {
@@ -15,17 +15,17 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-fn place(ring: &Ring, numbers: &[u64]) -> usize {
+fn place(ring: &Ring<Sample>, numbers: &[u64]) -> usize {
     ring.place(numbers.iter().map(|&number| sample(number)), numbers.len())
 }
 
 /// Takes at most `most` results, each whole, and returns their numbers.
-fn take(ring: &Ring, most: usize) -> Vec<u64> {
-    let mut results = [CompletionResult::default(); 4];
+fn take(ring: &Ring<Sample>, most: usize) -> Vec<u64> {
+    let mut results = [Taken::default(); 4];
     let taken = ring.take(&mut results[..most]);
-    let number = |result: &CompletionResult| {
-        let number = result.request_context;
-        assert_eq!(*result, sample(number).result, "a mixture of two results");
+    let number = |result: &Taken| {
+        let number = result.number;
+        assert_eq!(*result, sample(number).taken(), "a mixture of two results");
         number
     };
     results[..taken].iter().map(number).collect()
@@ -36,7 +36,7 @@ fn of(all: &[u64], placer: u64) -> Vec<u64> {
     of.filter(|number| number / 10 == placer).collect()
 }
 
-/// CQ-042: each placer's results are there once and in order.
+/// Each placer's results are there once and in order.
 #[test]
 fn placers_meet_a_taker() {
     model(|| {
@@ -88,7 +88,7 @@ fn takers_meet_a_placer_that_laps_them() {
     });
 }
 
-/// CQ-017: the ring goes on in a longer array under a placer and a taker; nothing is lost and the order stays.
+/// The ring goes on in a longer array under a placer and a taker; nothing is lost and the order stays.
 #[test]
 fn growing_meets_a_placer_and_a_taker() {
     model(|| {

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use iwarp_io::faults::{Effect, QueueFaults, Verdict};
 use parking_lot::Mutex;
+
+use crate::faults::{Effect, QueueFaults, Verdict};
 
 /// What a plan does to one queue, with results of type `E`.
 #[derive(Debug)]
-pub(super) struct HeldResults<E> {
+pub struct HeldResults<E> {
     faults: QueueFaults,
     state: Mutex<State<E>>,
 }
@@ -22,7 +23,8 @@ struct State<E> {
 }
 
 impl<E> HeldResults<E> {
-    pub(super) fn new(faults: QueueFaults) -> Self {
+    /// Nothing is held yet.
+    pub fn new(faults: QueueFaults) -> Self {
         let results = VecDeque::new();
         Self {
             faults,
@@ -35,7 +37,7 @@ impl<E> HeldResults<E> {
 
     /// Places results by `put`, or keeps them: one that is held keeps those behind it. Returns when
     /// [`release`](Self::release) has to be called, if nobody knows yet.
-    pub(super) fn place(
+    pub fn place(
         &self,
         entries: impl Iterator<Item = E>,
         now: impl Fn() -> Instant,
@@ -70,7 +72,7 @@ impl<E> HeldResults<E> {
     }
 
     /// Places by `put` what is held no longer at `now`; when to do that again.
-    pub(super) fn release(&self, now: Instant, mut put: impl FnMut(E)) -> Option<Instant> {
+    pub fn release(&self, now: Instant, mut put: impl FnMut(E)) -> Option<Instant> {
         let mut state = self.state.lock();
         state.timed = false;
         while let Some((Some(until), _)) = state.results.front()

@@ -5,29 +5,29 @@ use std::thread;
 use parking_lot::Condvar;
 use proptest::prelude::*;
 
-use super::super::sample;
+use super::super::sample::{Sample, Taken, reason, sample};
 use super::*;
 
 /// The same queue as plain counters behind one lock: what the lock-free one must not be told from.
 struct Plain {
-    ring: VecDeque<Entry>,
+    ring: VecDeque<Sample>,
     depth: usize,
     placed: u64,
     solicited: u64,
     fired: u64,
     taken: u64,
-    requests: Vec<(NotifyType, u32)>,
-    broken: Option<Status>,
-    ended: Option<Status>,
+    requests: Vec<(NotifyOn, u32)>,
+    broken: Option<Reason>,
+    ended: Option<Reason>,
 }
 
 impl Plain {
-    fn place(&mut self, entry: Entry) {
+    fn place(&mut self, entry: Sample) {
         if self.broken.is_some() {
             return;
         }
         if self.ring.len() == self.depth {
-            self.broken = Some(Status::BUFFER_OVERFLOW);
+            self.broken = Some(Sample::OVERFLOW);
             return;
         }
         self.placed += 1;
@@ -38,21 +38,21 @@ impl Plain {
     }
 
     /// What requests end with whatever comes.
-    fn over(&self) -> Option<Status> {
+    fn over(&self) -> Option<Reason> {
         self.broken.or(self.ended)
     }
 
     fn fire(&mut self) -> Vec<u32> {
         let news = self.fired.max(self.taken);
         let has = |kind| self.requests.iter().any(|(of, _)| *of == kind);
-        let any = has(NotifyType::Any) && self.placed > news;
-        let solicited = has(NotifyType::Solicited) && self.solicited > news;
+        let any = has(NotifyOn::Any) && self.placed > news;
+        let solicited = has(NotifyOn::Solicited) && self.solicited > news;
         let over = self.over().is_some();
         if !over && !any && !solicited {
             return Vec::new();
         }
         self.fired = self.placed;
-        let fires = |(kind, _): &mut (NotifyType, u32)| over || *kind != NotifyType::Errors;
+        let fires = |(kind, _): &mut (NotifyOn, u32)| over || *kind != NotifyOn::Breakdown;
         let fired = self.requests.extract_if(.., fires);
         fired.map(|(_, request)| request).collect()
     }
@@ -63,16 +63,17 @@ enum Step {
     Place(u64, u64),
     Take(usize),
     Resize(u32),
-    Notify(NotifyType),
+    Notify(NotifyOn),
     Cancel,
-    Break(Status),
+    Break(Reason),
     End,
 }
 
-const BREAKDOWNS: [Status; 2] = [Status::INTERNAL_ERROR, Status::BUFFER_OVERFLOW];
+const BREAKDOWNS: [Reason; 2] = [reason(2), Sample::OVERFLOW];
+const REMOVED: Reason = reason(3);
 
 fn step() -> impl Strategy<Value = Step> {
-    let kinds = [NotifyType::Any, NotifyType::Solicited, NotifyType::Errors];
+    let kinds = [NotifyOn::Any, NotifyOn::Solicited, NotifyOn::Breakdown];
     prop_oneof![
         60 => (0u64..8, 0u64..4).prop_map(|(from, count)| Step::Place(from, count)),
         40 => (0usize..8).prop_map(Step::Take),
@@ -84,23 +85,22 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The requests and the status that a firing delivers.
-fn parts(firing: Option<Firing<u32>>) -> (Vec<u32>, Status, bool) {
+/// The requests that a firing delivers, with the reason, and whether the queue has broken down.
+fn parts(firing: Option<Firing<u32>>) -> (Vec<u32>, Option<Reason>, bool) {
     match firing {
-        Some(firing) => (
-            firing.requests.into_iter().collect(),
-            firing.status,
-            firing.broken,
-        ),
-        None => (Vec::new(), Status::SUCCESS, false),
+        Some(firing) => {
+            let (reason, broken) = (firing.reason, firing.broken);
+            (firing.into_requests().collect(), reason, broken)
+        }
+        None => (Vec::new(), None, false),
     }
 }
 
 proptest! {
-    /// CQ-023 to CQ-035, IW-041.
+    /// Whatever is done to it, in whatever order.
     #[test]
     fn queue_is_one_behind_a_lock(depth in 1u32..20, steps in prop::collection::vec(step(), 1..100)) {
-        let queue = Queue::new(depth);
+        let queue = Queue::<Sample, u32>::new(depth);
         let mut plain = Plain {
             ring: VecDeque::new(), depth: depth as usize, placed: 0, solicited: 0, fired: 0, taken: 0,
             requests: Vec::new(), broken: None, ended: None,
@@ -114,18 +114,18 @@ proptest! {
                     let was_broken = plain.broken.is_some();
                     let entries = (from..from + count).map(sample);
                     entries.clone().for_each(|entry| plain.place(entry));
-                    let (requests, status, broke) = parts(queue.place(entries, interest));
+                    let (requests, reason, broke) = parts(queue.place(entries, interest));
                     prop_assert_eq!(broke, plain.broken.is_some() && !was_broken);
                     prop_assert_eq!(&requests, &plain.fire());
-                    if let Some(due) = plain.over() && !requests.is_empty() {
-                        prop_assert_eq!(status, due);
+                    if plain.over().is_some() && !requests.is_empty() {
+                        prop_assert_eq!(reason, plain.over());
                     }
                 }
                 Step::Take(most) => {
-                    let mut results = [CompletionResult::default(); 8];
+                    let mut results = [Taken::default(); 8];
                     let taken = queue.take(&mut results[..most]);
                     let count = most.min(plain.ring.len());
-                    let expected: Vec<_> = plain.ring.drain(..count).map(|entry| entry.result).collect();
+                    let expected: Vec<_> = plain.ring.drain(..count).map(Sample::taken).collect();
                     plain.taken += count as u64;
                     prop_assert_eq!(&results[..taken], &expected[..]);
                 }
@@ -139,10 +139,10 @@ proptest! {
                 Step::Notify(kind) => {
                     serial += 1;
                     plain.requests.push((kind, serial));
-                    let (requests, status, broke) = parts(queue.notify(kind, serial, interest));
+                    let (requests, reason, broke) = parts(queue.notify(kind, serial, interest));
                     prop_assert_eq!(&requests, &plain.fire());
                     prop_assert!(!broke);
-                    prop_assert!(plain.over().is_none_or(|due| status == due));
+                    prop_assert!(plain.over().is_none() || reason == plain.over());
                 }
                 Step::Cancel => {
                     let all: Vec<_> = plain.requests.drain(..).map(|(_, request)| request).collect();
@@ -151,18 +151,18 @@ proptest! {
                 Step::Break(due) => {
                     let was_broken = plain.broken.is_some();
                     plain.broken = plain.broken.or(Some(due));
-                    let (requests, status, broke) = parts(queue.break_down(due, interest));
+                    let (requests, reason, broke) = parts(queue.break_down(due, interest));
                     prop_assert_eq!(broke, !was_broken);
                     if broke {
-                        prop_assert_eq!((&requests, status), (&plain.fire(), due));
+                        prop_assert_eq!((&requests, reason), (&plain.fire(), Some(due)));
                     } else {
                         prop_assert_eq!(requests, []);
                     }
                 }
                 Step::End => {
-                    plain.ended = Some(Status::DEVICE_REMOVED);
+                    plain.ended = Some(REMOVED);
                     let all: Vec<_> = plain.requests.drain(..).map(|(_, request)| request).collect();
-                    prop_assert_eq!(queue.end_requests(Status::DEVICE_REMOVED, interest), all);
+                    prop_assert_eq!(queue.end_requests(REMOVED, interest), all);
                 }
             }
             prop_assert_eq!(waits.get(), !plain.requests.is_empty());
@@ -170,33 +170,30 @@ proptest! {
     }
 }
 
-/// CQ-029, CQ-034: while only an error is waited for, or a solicited result and none comes, placers take no lock.
+/// While only a breakdown is waited for, or a solicited result and none comes, placers take no lock.
 #[test]
 fn requests_that_nothing_satisfies_cost_placers_no_lock() {
-    let queue = Queue::new(8);
-    assert!(queue.notify(NotifyType::Errors, 1, |_| {}).is_none());
-    assert!(queue.notify(NotifyType::Solicited, 2, |_| {}).is_none());
+    let queue = Queue::<Sample, u32>::new(8);
+    assert!(queue.notify(NotifyOn::Breakdown, 1, |_| {}).is_none());
+    assert!(queue.notify(NotifyOn::Solicited, 2, |_| {}).is_none());
     let plain = [0, 2];
     let held = queue.waiting.lock();
     let firing = queue.place(plain.into_iter().map(sample), |_| {});
     drop(held);
     assert!(firing.is_none());
     let firing = queue.place(std::iter::once(sample(1)), |_| {});
-    assert_eq!(parts(firing), (vec![2], Status::SUCCESS, false));
+    assert_eq!(parts(firing), (vec![2], None, false));
 }
 
-/// CQ-036, CQ-037: a client that waits, drains and waits again gets everything from several placers, without a time-out.
+/// A client that waits, drains and waits again gets everything from several placers, without a time-out.
 #[test]
 fn a_client_that_waits_gets_everything() {
     const EACH: u64 = 3_000;
     const PLACERS: u64 = 3;
-    let queue = Queue::<u64>::new(1 << 14);
+    let queue = Queue::<Sample, u64>::new(1 << 14);
     let (rung, bell) = (parking_lot::Mutex::new(0u64), Condvar::new());
     let ring = |firing: Option<Firing<u64>>| {
-        for request in firing
-            .into_iter()
-            .flat_map(|firing| firing.requests.into_iter())
-        {
+        for request in firing.into_iter().flat_map(Firing::into_requests) {
             *rung.lock() = request;
             bell.notify_all();
         }
@@ -213,14 +210,14 @@ fn a_client_that_waits_gets_everything() {
                 }
             });
         }
-        let mut results = [CompletionResult::default(); 16];
+        let mut results = [Taken::default(); 16];
         let mut next = [0, EACH, 2 * EACH];
         let (mut taken, mut request) = (0, 0);
         while taken < PLACERS * EACH {
             let count = queue.take(&mut results);
             for result in &results[..count] {
-                let number = result.request_context;
-                assert_eq!(*result, sample(number).result);
+                let number = result.number;
+                assert_eq!(*result, sample(number).taken());
                 let expected = &mut next[usize::try_from(number / EACH).unwrap()];
                 assert_eq!(number, *expected);
                 *expected += 1;
@@ -228,7 +225,7 @@ fn a_client_that_waits_gets_everything() {
             taken += count as u64;
             if count == 0 && taken < PLACERS * EACH {
                 request += 1;
-                ring(queue.notify(NotifyType::Any, request, |_| {}));
+                ring(queue.notify(NotifyOn::Any, request, |_| {}));
                 let mut last = rung.lock();
                 while *last != request {
                     bell.wait(&mut last);

@@ -5,11 +5,11 @@
 //! before. (A fence in both would do as well, and is slower than that on x86.) The requests' lock is taken by a placer only
 //! when one waits that its results may satisfy.
 
-use netdirect::{CompletionResult, NotifyType, Status};
+use std::num::NonZeroU32;
 
-use super::Entry;
 use super::ring::Ring;
-use iwarp_io::sync::{AtomicU32, Mutex, Ordering};
+use super::{Entry, NotifyOn, Reason};
+use crate::sync::{AtomicU32, Mutex, Ordering};
 
 /// Kinds of requests that wait, see [`Queue::armed`].
 const ANY: u32 = 1;
@@ -17,14 +17,14 @@ const SOLICITED: u32 = 2;
 /// What a placer adds when it looks: one that added nothing would be turned into a fence by the compiler.
 const LOOK: u32 = 4;
 
-/// Results, and requests of type `R` that wait for them.
+/// Results, placed as entries of type `E`, and requests of type `R` that wait for them.
 ///
 /// The `interest` that is passed to its functions is called under the requests' lock: with true when the first request
 /// begins to wait, with false when the last one is taken out.
 #[derive(Debug)]
-pub(super) struct Queue<R> {
-    ring: Ring,
-    /// The bits of the status that the queue broke down with, [`SOUND`] until then. No result is placed any more.
+pub struct Queue<E: Entry, R> {
+    ring: Ring<E>,
+    /// The number of the reason for which the queue broke down, [`SOUND`] until then. No result is placed any more.
     broken: AtomicU32,
     /// Which kinds of requests wait for results, which changes only under the lock of `waiting`; above that, how often
     /// placers looked.
@@ -32,14 +32,14 @@ pub(super) struct Queue<R> {
     waiting: Mutex<Waiting<R>>,
 }
 
-/// The bits that stand for a queue that has not broken down.
-const SOUND: u32 = Status::SUCCESS.bits();
+/// Stands for a queue that has not broken down.
+const SOUND: u32 = 0;
 
 #[derive(Debug)]
 struct Waiting<R> {
-    requests: Vec<(NotifyType, R)>,
-    /// What all requests end with from now on, though results may go on coming.
-    ended: Option<Status>,
+    requests: Vec<(NotifyOn, R)>,
+    /// Why all requests end from now on, though results may go on coming.
+    ended: Option<Reason>,
     /// All results up to this one have fired a notification.
     fired: u64,
 }
@@ -47,16 +47,17 @@ struct Waiting<R> {
 /// Notifications to be delivered once no lock is held.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Firing<R> {
-    pub(super) requests: Few<R>,
-    pub(super) status: Status,
+pub struct Firing<R> {
+    requests: Few<R>,
+    /// Why the requests end, if it is not because of a result.
+    pub reason: Option<Reason>,
     /// The queue has just broken down.
-    pub(super) broken: bool,
+    pub broken: bool,
 }
 
 /// Requests that fire together: seldom more than one, which then costs no allocation.
 #[derive(Debug)]
-pub(super) struct Few<R> {
+struct Few<R> {
     first: Option<R>,
     rest: Vec<R>,
 }
@@ -73,45 +74,49 @@ impl<R> FromIterator<R> for Few<R> {
 }
 
 impl<R> Few<R> {
-    pub(super) fn into_iter(self) -> impl Iterator<Item = R> {
+    fn into_iter(self) -> impl Iterator<Item = R> {
         self.first.into_iter().chain(self.rest)
     }
 }
 
 impl<R> Firing<R> {
     /// Makes of what a queue fires what one fires that has just broken down.
-    fn of_breakdown(firing: &mut Option<Self>, status: Status) {
+    fn of_breakdown(firing: &mut Option<Self>, reason: Reason) {
         let firing = firing.get_or_insert_with(|| Self {
             requests: Few::from_iter([]),
-            status,
+            reason: Some(reason),
             broken: true,
         });
         firing.broken = true;
     }
 
     /// Both, to be delivered together.
-    pub(crate) fn and(mut self, other: Self) -> Self {
+    pub fn and(mut self, other: Self) -> Self {
         self.requests = self
             .requests
             .into_iter()
             .chain(other.requests.into_iter())
             .collect();
-        if other.status != Status::SUCCESS {
-            self.status = other.status;
-        }
+        self.reason = other.reason.or(self.reason);
         self.broken |= other.broken;
         self
+    }
+
+    /// The requests that end.
+    pub fn into_requests(self) -> impl Iterator<Item = R> {
+        self.requests.into_iter()
     }
 }
 
 impl<R> Waiting<R> {
-    fn has(&self, kind: NotifyType) -> bool {
+    fn has(&self, kind: NotifyOn) -> bool {
         self.requests.iter().any(|(of, _)| *of == kind)
     }
 }
 
-impl<R> Queue<R> {
-    pub(super) fn new(depth: u32) -> Self {
+impl<E: Entry, R> Queue<E, R> {
+    /// An empty queue for `depth` results, at least one and at most [`GREATEST_DEPTH`](super::GREATEST_DEPTH).
+    pub fn new(depth: u32) -> Self {
         Self {
             ring: Ring::new(depth),
             broken: AtomicU32::new(SOUND),
@@ -125,9 +130,9 @@ impl<R> Queue<R> {
     }
 
     /// Places results, and takes out the requests that they satisfy.
-    pub(super) fn place(
+    pub fn place(
         &self,
-        entries: impl Iterator<Item = Entry> + Clone,
+        entries: impl Iterator<Item = E> + Clone,
         interest: impl Fn(bool),
     ) -> Option<Firing<R>> {
         if self.broken.load(Ordering::Relaxed) != SOUND {
@@ -137,8 +142,8 @@ impl<R> Queue<R> {
         if wanted == 0 {
             return None;
         }
-        let overflow = self.ring.place(entries, wanted) < wanted; // IW-041
-        let broke = overflow && self.breaks(Status::BUFFER_OVERFLOW); // CQ-022
+        let overflow = self.ring.place(entries, wanted) < wanted;
+        let broke = overflow && self.breaks(E::OVERFLOW);
         let armed = self.armed.fetch_add(LOOK, Ordering::AcqRel);
         let mut firing = if overflow || self.may_fire(armed) {
             self.fire(&mut self.waiting.lock(), interest)
@@ -146,42 +151,37 @@ impl<R> Queue<R> {
             None
         };
         if broke {
-            Firing::of_breakdown(&mut firing, Status::BUFFER_OVERFLOW);
+            Firing::of_breakdown(&mut firing, E::OVERFLOW);
         }
         firing
     }
 
-    /// Breaks the queue down, as an overflow does (CQ-021, CQ-022). `None` when it has broken down before.
-    pub(super) fn break_down(&self, status: Status, interest: impl Fn(bool)) -> Option<Firing<R>> {
-        if !self.breaks(status) {
+    /// Breaks the queue down, as an overflow does. `None` when it has broken down before.
+    pub fn break_down(&self, reason: Reason, interest: impl Fn(bool)) -> Option<Firing<R>> {
+        if !self.breaks(reason) {
             return None;
         }
         let mut firing = self.fire(&mut self.waiting.lock(), interest);
-        Firing::of_breakdown(&mut firing, status);
+        Firing::of_breakdown(&mut firing, reason);
         firing
     }
 
     /// True for the one that breaks the queue down.
-    fn breaks(&self, status: Status) -> bool {
+    fn breaks(&self, reason: Reason) -> bool {
         let broken = &self.broken;
         let was =
-            broken.compare_exchange(SOUND, status.bits(), Ordering::Relaxed, Ordering::Relaxed);
+            broken.compare_exchange(SOUND, reason.0.get(), Ordering::Relaxed, Ordering::Relaxed);
         was.is_ok()
     }
 
-    /// Takes all requests back. Those that come later end with `status`; results go on coming.
-    pub(super) fn end_requests(&self, status: Status, interest: impl Fn(bool)) -> Vec<R> {
-        self.waiting.lock().ended = Some(status);
+    /// Takes all requests back. Those that come later end for this reason; results go on coming.
+    pub fn end_requests(&self, reason: Reason, interest: impl Fn(bool)) -> Vec<R> {
+        self.waiting.lock().ended = Some(reason);
         self.cancel(interest)
     }
 
     /// Has a request wait. What has come already is returned for delivery: the request itself, or those that it met.
-    pub(super) fn notify(
-        &self,
-        kind: NotifyType,
-        request: R,
-        interest: impl Fn(bool),
-    ) -> Option<Firing<R>> {
+    pub fn notify(&self, kind: NotifyOn, request: R, interest: impl Fn(bool)) -> Option<Firing<R>> {
         let mut waiting = self.waiting.lock();
         if waiting.requests.is_empty() {
             interest(true);
@@ -192,7 +192,7 @@ impl<R> Queue<R> {
     }
 
     /// Takes all requests back.
-    pub(super) fn cancel(&self, interest: impl Fn(bool)) -> Vec<R> {
+    pub fn cancel(&self, interest: impl Fn(bool)) -> Vec<R> {
         let mut waiting = self.waiting.lock();
         let requests = std::mem::take(&mut waiting.requests);
         self.arm(&waiting);
@@ -203,23 +203,25 @@ impl<R> Queue<R> {
     }
 
     /// It has overflowed, and nothing is placed in it any more.
-    pub(super) fn is_broken(&self) -> bool {
+    pub fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed) != SOUND
     }
 
-    /// Takes results, see [`Ring::take`].
-    pub(super) fn take(&self, results: &mut [CompletionResult]) -> usize {
+    /// Takes results out, as many as there are and `results` has room for; returns how many. What lies behind them in
+    /// `results` is nothing that counts.
+    pub fn take(&self, results: &mut [E::Result]) -> usize {
         self.ring.take(results)
     }
 
-    /// Changes the depth, see [`Ring::resize`].
-    pub(super) fn resize(&self, depth: u32) -> bool {
+    /// Changes the depth; false when more results are queued than the new one holds. What is placed meanwhile may still
+    /// find the room of the old depth.
+    pub fn resize(&self, depth: u32) -> bool {
         self.ring.resize(depth)
     }
 
     fn arm(&self, waiting: &Waiting<R>) {
-        let any = if waiting.has(NotifyType::Any) { ANY } else { 0 };
-        let solicited = if waiting.has(NotifyType::Solicited) {
+        let any = if waiting.has(NotifyOn::Any) { ANY } else { 0 };
+        let solicited = if waiting.has(NotifyOn::Solicited) {
             SOLICITED
         } else {
             0
@@ -242,16 +244,14 @@ impl<R> Queue<R> {
         }
     }
 
-    /// Takes out the requests that what has been placed since the last firing satisfies (CQ-031 to CQ-035).
+    /// Takes out the requests that what has been placed since the last firing satisfies.
     fn fire(&self, waiting: &mut Waiting<R>, interest: impl Fn(bool)) -> Option<Firing<R>> {
-        let ended = match self.broken.load(Ordering::Relaxed) {
-            SOUND => waiting.ended,
-            broken => Some(Status::from_bits(broken)),
-        };
+        let broken = NonZeroU32::new(self.broken.load(Ordering::Relaxed));
+        let ended = broken.map(Reason).or(waiting.ended);
         if ended.is_none() && !self.has_news(waiting) {
             return None;
         }
-        let fires = |kind: &NotifyType| ended.is_some() || *kind != NotifyType::Errors;
+        let fires = |kind: &NotifyOn| ended.is_some() || *kind != NotifyOn::Breakdown;
         let requests: Few<R> = waiting
             .requests
             .extract_if(.., |(kind, _)| fires(kind))
@@ -264,7 +264,7 @@ impl<R> Queue<R> {
         }
         Some(Firing {
             requests,
-            status: ended.unwrap_or(Status::SUCCESS),
+            reason: ended,
             broken: false,
         })
     }
@@ -275,8 +275,8 @@ impl<R> Queue<R> {
         let news = waiting.fired.max(self.ring.taken());
         let last = self.ring.solicited();
         // One request for any completion makes the queue fire for the solicited ones as well.
-        let any = waiting.has(NotifyType::Any);
-        let solicited = waiting.has(NotifyType::Solicited) && last > news;
+        let any = waiting.has(NotifyOn::Any);
+        let solicited = waiting.has(NotifyOn::Solicited) && last > news;
         if !any && !solicited {
             return false;
         }

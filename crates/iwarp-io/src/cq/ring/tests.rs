@@ -4,21 +4,21 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::super::sample;
+use super::super::sample::{Sample, Taken, sample};
 use super::*;
 
-fn place(ring: &Ring, numbers: std::ops::Range<u64>) -> usize {
+fn place(ring: &Ring<Sample>, numbers: std::ops::Range<u64>) -> usize {
     let wanted = numbers.clone().count();
     ring.place(numbers.map(sample), wanted)
 }
 
 /// Takes at most `most` results, each whole, and returns their numbers.
-fn take(ring: &Ring, most: usize) -> Vec<u64> {
-    let mut results = vec![CompletionResult::default(); most];
+fn take(ring: &Ring<Sample>, most: usize) -> Vec<u64> {
+    let mut results = vec![Taken::default(); most];
     let taken = ring.take(&mut results);
-    let number = |result: &CompletionResult| {
-        let number = result.request_context;
-        assert_eq!(*result, sample(number).result, "a mixture of two results");
+    let number = |result: &Taken| {
+        let number = result.number;
+        assert_eq!(*result, sample(number).taken(), "a mixture of two results");
         number
     };
     results[..taken].iter().map(number).collect()
@@ -40,7 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The ring is a bounded queue: CQ-010, CQ-016, CQ-040, and IW-041's limit to the result.
+    /// The ring is a bounded queue: its depth is exact, and results come out once and in order.
     #[test]
     fn ring_is_a_bounded_queue(depth in 1u32..40, steps in prop::collection::vec(step(), 1..200)) {
         let ring = Ring::new(depth);
@@ -72,7 +72,7 @@ proptest! {
     }
 }
 
-/// CQ-016, CQ-018: what is asked for is what the ring takes, although its arrays are longer and stay.
+/// What is asked for is what the ring takes, although its arrays are longer and stay.
 #[test]
 fn depth_is_exact_after_growing_and_shrinking() {
     let ring = Ring::new(5);
@@ -86,7 +86,7 @@ fn depth_is_exact_after_growing_and_shrinking() {
     assert_eq!(place(&ring, 1000..1001), 0);
     assert_eq!(take(&ring, 10), [997, 998, 999]);
     assert_eq!(place(&ring, 1000..1010), 3);
-    assert!(ring.resize(MAX_COMPLETION_QUEUE_DEPTH));
+    assert!(ring.resize(GREATEST_DEPTH));
     assert_eq!(place(&ring, 1003..1004), 1);
     assert_eq!(take(&ring, 10), [1000, 1001, 1002, 1003]);
 }
@@ -99,7 +99,7 @@ const EACH: u64 = if cfg!(debug_assertions) {
 const THREADS: u64 = 2;
 
 /// Places the numbers of one thread, all of them, in rows of changing length.
-fn place_all(ring: &Ring, thread: u64) {
+fn place_all(ring: &Ring<Sample>, thread: u64) {
     let (mut next, end) = (thread * EACH, (thread + 1) * EACH);
     while next < end {
         let row = (1 + next % 7).min(end - next);
@@ -111,7 +111,7 @@ fn place_all(ring: &Ring, thread: u64) {
 }
 
 /// Takes until all threads together have taken everything.
-fn take_all(ring: &Ring, count: &AtomicU64) -> Vec<u64> {
+fn take_all(ring: &Ring<Sample>, count: &AtomicU64) -> Vec<u64> {
     let mut mine = Vec::new();
     while count.load(Ordering::Relaxed) < THREADS * EACH {
         let taken = take(ring, 1 + mine.len() % 9);
@@ -124,7 +124,7 @@ fn take_all(ring: &Ring, count: &AtomicU64) -> Vec<u64> {
     mine
 }
 
-/// CQ-017, CQ-042: placers, takers and a client that changes the depth all the time. Every result is taken once, and
+/// Placers, takers and a client that changes the depth all the time. Every result is taken once, and
 /// each taker finds those of one placer in their order.
 #[test]
 fn threads_lose_and_reorder_nothing_while_the_depth_changes() {

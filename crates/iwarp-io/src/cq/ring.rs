@@ -9,50 +9,25 @@
 //!
 //! Slots lie in arrays whose lengths are powers of two. A queue that grows beyond its array goes on in a longer one:
 //! placers from the moment of the change, takers once the shorter one is empty. So no result is moved and nobody has to
-//! stand still, and CQ-017 holds without a lock. Arrays stay until the queue goes, which at most doubles the memory of
-//! the longest; a queue that shrinks keeps its array (CQ-018).
+//! stand still, and nothing is lost without a lock. Arrays stay until the queue goes, which at most doubles the memory of
+//! the longest; a queue that shrinks keeps its array.
 
 use std::sync::OnceLock;
 
-use netdirect::{CompletionResult, Immediate, RequestType, Status};
-
 use super::Entry;
-use crate::limits::MAX_COMPLETION_QUEUE_DEPTH;
-use iwarp_io::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+/// The greatest depth of a queue, in entries.
+pub const GREATEST_DEPTH: u32 = 1 << 17;
 
 /// One array for each power of two up to the greatest depth.
-const ARRAYS: usize = MAX_COMPLETION_QUEUE_DEPTH.ilog2() as usize + 1;
+const ARRAYS: usize = GREATEST_DEPTH.ilog2() as usize + 1;
 const ARRAY_BITS: u32 = 5;
-const _: () = assert!(MAX_COMPLETION_QUEUE_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BITS);
+const _: () = assert!(GREATEST_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BITS);
 
-/// All kinds of requests, by the bits that stand for them beside the number of a result.
-pub(super) const KINDS: [RequestType; 8] = {
-    let [a, b, c, d, e, f] = RequestType::ALL;
-    [
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        RequestType::SendImmediate,
-        RequestType::Atomic,
-    ]
-};
-/// The bits of the kind, and one that says that there is immediate data.
-const KIND: u64 = KINDS.len() as u64 - 1;
-const IMMEDIATE: u64 = KINDS.len() as u64;
+/// The bits of an entry's tag, beside the number of the result.
+const TAG: u64 = (1 << TURN_SHIFT) - 1;
 const TURN_SHIFT: u32 = 4;
-const _: () = assert!(KIND | IMMEDIATE == (1 << TURN_SHIFT) - 1);
-
-fn kind_bits(kind: RequestType) -> u64 {
-    debug_assert!(KINDS.contains(&kind), "{kind} is no kind of this provider");
-    match kind {
-        RequestType::SendImmediate => 6,
-        RequestType::Atomic => 7,
-        nd2 => u64::from(nd2.value()) & KIND,
-    }
-}
 
 /// What threads write to often stands on lines of its own: two, as processors fetch them in pairs.
 #[derive(Debug)]
@@ -88,51 +63,21 @@ impl Place {
     }
 }
 
-/// The place of one result.
-#[derive(Debug)]
-struct Slot {
-    request: AtomicU64,
-    queue_pair: AtomicU64,
-    /// Status and octets.
-    outcome: AtomicU64,
-    /// Eight octets, the only kind that this provider has. Looked at only where `turn` says so.
-    immediate: AtomicU64,
-    /// One more than the number of the result that lies here, and its kind; published with it.
+/// The place of one result, whose words are `W`.
+#[derive(Debug, Default)]
+struct Slot<W> {
+    words: W,
+    /// One more than the number of the result that lies here, and its tag; published with it.
     turn: AtomicU64,
 }
 
-impl Slot {
-    fn empty() -> Self {
-        Self {
-            request: AtomicU64::new(0),
-            queue_pair: AtomicU64::new(0),
-            outcome: AtomicU64::new(0),
-            immediate: AtomicU64::new(0),
-            turn: AtomicU64::new(0),
-        }
-    }
-
-    fn fill(&self, result: &CompletionResult) {
-        let outcome = u64::from(result.status.bits()) << 32 | u64::from(result.bytes_transferred);
-        self.request
-            .store(result.request_context, Ordering::Relaxed);
-        self.queue_pair
-            .store(result.queue_pair_context, Ordering::Relaxed);
-        self.outcome.store(outcome, Ordering::Relaxed);
-        if let Some(octets) = result.immediate.and_then(Immediate::eight) {
-            self.immediate
-                .store(u64::from_ne_bytes(octets), Ordering::Relaxed);
-        }
-    }
-
+impl<W> Slot<W> {
     /// What was filled in can be taken from here on.
-    fn publish(&self, number: u64, result: &CompletionResult) {
-        let immediate = match result.immediate {
-            Some(_) => IMMEDIATE,
-            None => 0,
-        };
-        let turn = (number + 1) << TURN_SHIFT | immediate | kind_bits(result.request_type);
-        self.turn.store(turn, Ordering::Release);
+    fn publish(&self, number: u64, entry: &impl Entry<Words = W>) {
+        let tag = entry.tag();
+        debug_assert!(tag <= TAG, "{tag:#x} has more than four bits");
+        self.turn
+            .store((number + 1) << TURN_SHIFT | tag, Ordering::Release);
     }
 
     /// The result of that number was published here, maybe long ago.
@@ -142,30 +87,15 @@ impl Slot {
 
     /// The result of that number, if it is published and not overwritten. It may be overwritten while it is copied: the
     /// caller finds out by `head`.
-    #[expect(clippy::cast_possible_truncation, reason = "halves are what is meant")]
-    fn copy(&self, number: u64) -> Option<CompletionResult> {
+    fn copy<E: Entry<Words = W>>(&self, number: u64) -> Option<E::Result> {
         let turn = self.turn.load(Ordering::Acquire);
-        if turn >> TURN_SHIFT != number + 1 {
-            return None;
-        }
-        let outcome = self.outcome.load(Ordering::Relaxed);
-        let kind = KINDS[(turn & KIND) as usize];
-        let immediate = (turn & IMMEDIATE != 0).then(|| {
-            let octets = self.immediate.load(Ordering::Relaxed).to_ne_bytes();
-            Immediate::from(octets)
-        });
-        let result = CompletionResult::new(kind, self.request.load(Ordering::Relaxed))
-            .status(Status::from_bits((outcome >> 32) as u32))
-            .bytes_transferred(outcome as u32)
-            .queue_pair_context(self.queue_pair.load(Ordering::Relaxed))
-            .immediate(immediate);
-        Some(result)
+        (turn >> TURN_SHIFT == number + 1).then(|| E::load(&self.words, turn & TAG))
     }
 }
 
 #[derive(Debug)]
-struct Array {
-    slots: Box<[Slot]>,
+struct Array<W> {
+    slots: Box<[Slot<W>]>,
     /// Where the ring goes on once the array is at its end: the first place of the next one. Certain only when `tail` is
     /// in another array.
     end: AtomicU64,
@@ -174,10 +104,10 @@ struct Array {
 /// An array's end as long as it has none.
 const ENDLESS: u64 = 0;
 
-impl Array {
+impl<W: Default> Array<W> {
     fn new(array: usize) -> Self {
         Self {
-            slots: (0..1usize << array).map(|_| Slot::empty()).collect(),
+            slots: (0..1usize << array).map(|_| Slot::default()).collect(),
             end: AtomicU64::new(ENDLESS),
         }
     }
@@ -188,14 +118,14 @@ impl Array {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "only low bits count")]
-    fn slot(&self, number: u64) -> &Slot {
+    fn slot(&self, number: u64) -> &Slot<W> {
         &self.slots[number as usize & (self.slots.len() - 1)]
     }
 }
 
 /// The bounded ring, see the [module](self).
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct Ring<E: Entry> {
     /// Results claimed.
     tail: Line<AtomicU64>,
     /// Results taken.
@@ -203,7 +133,7 @@ pub(super) struct Ring {
     /// One more than the number of the last result that a solicited Notify waits for.
     solicited: Line<AtomicU64>,
     depth: AtomicU64,
-    arrays: [OnceLock<Array>; ARRAYS],
+    arrays: [OnceLock<Array<E::Words>>; ARRAYS],
     resizing: Mutex<()>,
 }
 
@@ -212,8 +142,8 @@ fn array_for(depth: u32) -> usize {
     depth.next_power_of_two().ilog2() as usize
 }
 
-impl Ring {
-    /// A ring for `depth` results, at least one and at most [`MAX_COMPLETION_QUEUE_DEPTH`].
+impl<E: Entry> Ring<E> {
+    /// A ring for `depth` results, at least one and at most [`GREATEST_DEPTH`].
     pub(super) fn new(depth: u32) -> Self {
         let arrays = [const { OnceLock::new() }; ARRAYS];
         let start = Place::new(0, array_for(depth));
@@ -228,7 +158,7 @@ impl Ring {
         }
     }
 
-    fn array(&self, place: Place) -> &Array {
+    fn array(&self, place: Place) -> &Array<E::Words> {
         let array = self.arrays[place.array()].get();
         array.expect("made before the first place in it")
     }
@@ -244,7 +174,7 @@ impl Ring {
     }
 
     /// Puts the next `wanted` results in, and returns how many found room: those that did not are the last ones.
-    pub(super) fn place(&self, entries: impl Iterator<Item = Entry>, wanted: usize) -> usize {
+    pub(super) fn place(&self, entries: impl Iterator<Item = E>, wanted: usize) -> usize {
         let (at, count) = self.claim(wanted);
         let array = self.array(at);
         let mut entries = (at.number()..).zip(entries.take(count));
@@ -252,11 +182,11 @@ impl Ring {
             return 0;
         };
         let mut solicited = first.wakes().then_some(number);
-        array.slot(number).fill(&first.result);
+        first.store(&array.slot(number).words);
         for (number, entry) in entries {
             let slot = array.slot(number);
-            slot.fill(&entry.result);
-            slot.publish(number, &entry.result);
+            entry.store(&slot.words);
+            slot.publish(number, &entry);
             if entry.wakes() {
                 solicited = Some(number);
             }
@@ -264,7 +194,7 @@ impl Ring {
         if let Some(last) = solicited {
             self.solicited.0.fetch_max(last + 1, Ordering::AcqRel);
         }
-        array.slot(number).publish(number, &first.result);
+        array.slot(number).publish(number, &first);
         count
     }
 
@@ -297,7 +227,7 @@ impl Ring {
     /// Takes results out, as many as there are and `results` has room for; returns how many. What lies behind them in
     /// `results` is nothing that counts.
     #[inline]
-    pub(super) fn take(&self, results: &mut [CompletionResult]) -> usize {
+    pub(super) fn take(&self, results: &mut [E::Result]) -> usize {
         let head = Place(self.head.0.load(Ordering::Acquire));
         let array = self.array(head);
         // Most polls find nothing, and find that out here.
@@ -309,7 +239,7 @@ impl Ring {
 
     /// Goes on taking at what was `head` a moment ago. Apart, because saving registers for it costs more than an empty poll.
     #[inline(never)]
-    fn take_from(&self, mut head: Place, results: &mut [CompletionResult]) -> usize {
+    fn take_from(&self, mut head: Place, results: &mut [E::Result]) -> usize {
         let mut taken = 0;
         while taken < results.len() {
             let room = &mut results[taken..];
@@ -344,11 +274,11 @@ impl Ring {
     }
 
     /// Copies what is published from a place on.
-    fn copy(&self, from: Place, results: &mut [CompletionResult]) -> usize {
+    fn copy(&self, from: Place, results: &mut [E::Result]) -> usize {
         let array = self.array(from);
         let mut count = 0;
         for (number, into) in (from.number()..).zip(results) {
-            let Some(result) = array.slot(number).copy(number) else {
+            let Some(result) = array.slot(number).copy::<E>(number) else {
                 break;
             };
             *into = result;

@@ -1,0 +1,17 @@
+//! Completion queues over entries of the owner's: the [`Queue`], its ring, and results that a fault plan holds back.
+//!
+//! The owner says by the trait [`Entry`] how an entry is stored, and which entries are solicited. Why a queue ends is a
+//! [`Reason`], a number that means something to the owner alone.
+
+mod entry;
+mod held;
+mod queue;
+mod ring;
+
+#[cfg(test)]
+mod sample;
+
+pub use entry::{Entry, NotifyOn, Reason, Word};
+pub use held::HeldResults;
+pub use queue::{Firing, Queue};
+pub use ring::GREATEST_DEPTH;
