@@ -1,7 +1,8 @@
-//! How servers let peers in: each connection says its first word in a thread of its own, while others come in.
+//! How servers admit peers: each connection is greeted in a thread of its own, while others come in.
 //!
-//! Until then it is a stranger's: it may take no longer than the time for a first word, and the oldest stranger gives way
-//! when there are too many. So connections that say nothing cost the next client nothing but the time to accept them.
+//! Until a peer has sent its first message, it is unknown. An unknown peer has a time limit for the first message, and the
+//! oldest unknown peer is dropped when there are too many. So silent connections cost the next client only the time to
+//! accept them.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -20,13 +21,13 @@ use crate::errors::{Failure, Result};
 use crate::session::{self, Deadline, Endpoint, Request, Session};
 use crate::stderr;
 
-/// How long a stranger may take for its first word.
+/// How long an unknown peer may take for its first message.
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(5);
 
-/// Between two tries to accept when the system has no descriptors or memory left.
+/// The pause between two attempts to accept when the system has no descriptors or memory left.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The door of a server: lets in the peers that have said their first word.
+/// The admission of a server: admits the peers that have sent their first message.
 #[derive(Debug)]
 pub(crate) struct Admission<T> {
     guests: Arc<Guests>,
@@ -35,12 +36,12 @@ pub(crate) struct Admission<T> {
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// Bounds for strangers.
+/// Limits for unknown peers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Connections that are not let in yet, at once.
+    /// The most connections that are not admitted yet.
     pub(crate) most: usize,
-    /// How long each may take for its first word.
+    /// How long each may take for its first message.
     pub(crate) first_word: Duration,
 }
 
@@ -54,7 +55,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// The usual ones, for a server that waits no longer than this for anything.
+    /// The usual limits, for a server that never waits longer than this.
     pub(crate) fn within(limit: Duration) -> Self {
         Self {
             first_word: FIRST_WORD.min(limit),
@@ -63,7 +64,7 @@ impl Bounds {
     }
 }
 
-/// Where connections come in, as far as it takes to stop that.
+/// The source of connections, with what is needed to stop it.
 #[derive(Debug)]
 enum Entrance {
     Tcp(Arc<TcpListener>),
@@ -71,7 +72,7 @@ enum Entrance {
 }
 
 impl<T: Send + 'static> Admission<T> {
-    /// Accepts TCP connections. `greet` hears the first word of each, and lets it in.
+    /// Accepts TCP connections. `greet` receives the first message of each, and admits the connection.
     pub(crate) fn of_tcp<G>(listener: TcpListener, bounds: Bounds, greet: G) -> Result<Self>
     where
         G: Fn(TcpStream, &Guest<T>) -> Result<()> + Send + Sync + 'static,
@@ -92,7 +93,8 @@ impl<T: Send + 'static> Admission<T> {
         })
     }
 
-    /// Takes connection requests. `greet` accepts each or rejects it, hears its first word, and lets it in.
+    /// Takes connection requests. `greet` accepts each or rejects it, receives its first message, and admits the
+    /// connection.
     pub(crate) fn of_requests<G>(
         session: &Arc<Session>,
         listener: &Arc<dyn Listener>,
@@ -118,7 +120,7 @@ impl<T: Send + 'static> Admission<T> {
         })
     }
 
-    /// Waits for the first peer that is let in, and lets in no other.
+    /// Waits for the first peer that is admitted, and admits no other.
     pub(crate) fn first(self) -> Result<T> {
         loop {
             if let Some(first) = self.next(None)? {
@@ -127,7 +129,7 @@ impl<T: Send + 'static> Admission<T> {
         }
     }
 
-    /// The next peer that was let in. Waits for ever unless there is a limit; `None` when that has passed.
+    /// The next admitted peer. Waits for ever unless there is a limit. `None` if the limit has passed.
     pub(crate) fn next(&self, limit: Option<Duration>) -> Result<Option<T>> {
         let next = match limit {
             None => self.admitted.recv().map_err(RecvTimeoutError::from),
@@ -136,7 +138,7 @@ impl<T: Send + 'static> Admission<T> {
         match next {
             Ok(admitted) => admitted.map(Some),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            // The acceptor says why before it ends.
+            // The accepting thread reports the reason before it ends.
             Err(RecvTimeoutError::Disconnected) => Err(Failure::new(
                 "the server has stopped accepting connections",
                 "start the server again",
@@ -146,7 +148,7 @@ impl<T: Send + 'static> Admission<T> {
 }
 
 impl<T> Drop for Admission<T> {
-    /// Accepts nobody any more, and turns away who has not been let in.
+    /// Stops accepting, and turns away peers that have not been admitted.
     fn drop(&mut self) {
         self.guests.close();
         let Some(acceptor) = self.acceptor.take() else {
@@ -162,7 +164,7 @@ impl<T> Drop for Admission<T> {
                     let _ = listener.cancel_overlapped_requests();
                 }
             }
-            // It may have been about to wait once more.
+            // The accepting thread may have been about to wait once more.
             thread::sleep(Duration::from_millis(1));
         }
         let _ = acceptor.join();
@@ -197,7 +199,7 @@ fn accept_tcp<T, G>(
                 guests.receive(peer, turn_away, tell, move |guest| greet(stream, guest));
             }
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                // Not the fault of any connection, so it will not go away.
+                // This error does not come from a connection, so it will not go away.
                 let _ = tell.send(Err(Failure::socket("accept connections", &error)));
                 return;
             }
@@ -227,7 +229,8 @@ fn accept_requests<T, G>(
                 let greet = Arc::clone(greet);
                 let connector = Arc::clone(&request.connector);
                 let turn_away = move || {
-                    // Ends an Accept. What has been accepted ends with its objects, which go when the greeting fails.
+                    // Ends an Accept. A connection that has been accepted ends with its objects, which are dropped when the
+                    // greeting fails.
                     let _ = connector.cancel_overlapped_requests();
                     let _ = connector.disconnect(&netdirect::Overlapped::new());
                 };
@@ -245,11 +248,11 @@ fn accept_requests<T, G>(
     }
 }
 
-/// A connection that has come in and not been let in, as its greeting sees it.
+/// A connection that has come in and is not admitted yet, as its greeting sees it.
 #[derive(Debug)]
 pub(crate) struct Guest<T> {
     pub(crate) peer: SocketAddr,
-    /// Until when its first word has to be said.
+    /// Until when the first message has to arrive.
     pub(crate) deadline: Deadline,
     id: u64,
     guests: Arc<Guests>,
@@ -257,7 +260,8 @@ pub(crate) struct Guest<T> {
 }
 
 impl<T> Guest<T> {
-    /// It has said its first word, and is served by its greeting: from now on it gives way to nobody.
+    /// The peer has sent its first message, and its greeting serves it. From now on the connection is not dropped for
+    /// others.
     pub(crate) fn is_known(&self) {
         let mut list = self.guests.list();
         let present = list.present.iter_mut().find(|one| one.id == self.id);
@@ -266,15 +270,15 @@ impl<T> Guest<T> {
         }
     }
 
-    /// Hands it to the server, unless it has given way already: then it goes.
+    /// Passes the connection to the server, unless it was dropped already.
     pub(crate) fn let_in(&self, peer: T) {
         if self.guests.leave(self.id) {
-            // The server may have all the clients it wants.
+            // The server may have all the clients that it wants.
             let _ = self.tell.send(Ok(peer));
         }
     }
 
-    /// Accepts its request, within the time for the first word.
+    /// Accepts the peer's request, within the time limit for the first message.
     pub(crate) fn accept(
         &self,
         endpoint: &mut Endpoint,
@@ -295,7 +299,7 @@ impl<T> Guest<T> {
     }
 }
 
-/// All connections that have come in and not been let in.
+/// All connections that have come in and are not admitted yet.
 #[derive(Debug)]
 struct Guests {
     bounds: Bounds,
@@ -357,7 +361,7 @@ impl Guests {
         }
     }
 
-    /// Greets one more in a thread of its own.
+    /// Greets one more connection in a thread of its own.
     fn receive<T: Send + 'static>(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -396,7 +400,8 @@ impl Guests {
         }
     }
 
-    /// Enters one more in the list, in place of the oldest stranger if need be. `None` if there is none to give way.
+    /// Adds one more connection to the list, in place of the oldest unknown peer if necessary. `None` if there is none to
+    /// drop.
     fn enter(&self, turn_away: Box<dyn FnOnce() + Send>) -> Option<u64> {
         let mut list = self.list();
         let mut gives_way = None;
@@ -418,7 +423,7 @@ impl Guests {
         Some(id)
     }
 
-    /// Takes it off the list; whether it was there.
+    /// Takes a connection off the list. Returns whether it was there.
     fn leave(&self, id: u64) -> bool {
         let present = &mut self.list().present;
         let before = present.len();
@@ -426,7 +431,8 @@ impl Guests {
         present.len() < before
     }
 
-    /// The system has nothing left for one more: the oldest stranger gives way, and the next try comes a little later.
+    /// The system has no resources left for one more connection. Drops the oldest unknown peer, and waits a little before
+    /// the next attempt.
     fn make_room(&self, why: &Failure) {
         self.remark(why);
         let oldest = {
@@ -453,7 +459,7 @@ impl Guests {
     }
 }
 
-/// Keeps peers that nobody knows from filling standard error.
+/// Keeps unknown peers from filling standard error.
 #[derive(Debug, Default)]
 struct Remarks {
     since: Option<Instant>,
@@ -462,10 +468,10 @@ struct Remarks {
 }
 
 impl Remarks {
-    /// Lines in a minute.
+    /// The most lines in a minute.
     const MOST: u32 = 10;
 
-    /// Begins to count anew when a minute has passed; how many lines were left out in it, if some were.
+    /// Begins to count anew when a minute has passed. Returns how many lines were left out in this minute, if any.
     fn next_minute(&mut self, now: Instant) -> Option<u32> {
         let minute = Duration::from_secs(60);
         if self.since.is_some_and(|since| now - since < minute) {
@@ -498,10 +504,10 @@ mod tests {
 
     use super::*;
 
-    /// Ends a hang, and nothing else.
+    /// A limit only to end a hang.
     const HANG: Duration = Duration::from_secs(60);
 
-    /// Lets in whoever says an octet, after an answer.
+    /// Admits each peer that sends an octet, after an answer.
     fn door(most: usize, first_word: Duration) -> (Admission<u8>, SocketAddr) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -516,7 +522,7 @@ mod tests {
             guest.is_known();
             stream.write_all(&word).map_err(explain)?;
             if word == *b"x" {
-                // Served by its greeting, until it goes.
+                // The greeting serves the peer until it leaves.
                 stream.set_read_timeout(None).map_err(explain)?;
                 let _ = stream.read(&mut word);
                 return Ok(());

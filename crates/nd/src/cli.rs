@@ -26,22 +26,22 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Exit status when the command line makes no sense.
+/// Exit status for an error in the command line.
 const USAGE: u8 = 2;
 
-/// Reads the command line. What is wrong with it is told like everything else, in one line; the error is the exit status.
+/// Reads the command line. An error in it is printed in one line, as all errors are. The `Err` is the exit status.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     use clap::error::ErrorKind as Kind;
     Cli::try_parse().map_err(|error| match error.kind() {
         Kind::DisplayHelp
         | Kind::DisplayVersion
         | Kind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // A reader that has gone wants no help any more.
+            // If the reader has gone, nobody wants the help any more.
             let _ = error.print();
             u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
         }
         _ => {
-            // Once more, with what a terminal should not get made harmless.
+            // Once more, with control characters made harmless for a terminal.
             let words = std::env::args_os().map(|word| one_line(&word.to_string_lossy()));
             let words: Vec<String> = words.collect();
             let error = Cli::try_parse_from(&words).err().unwrap_or(error);
@@ -51,7 +51,8 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// An error as clap shows it, in one line: what it has in front of the usage, and a tip or where the usage can be seen.
+/// Turns an error of clap into one line: the text in front of the usage, and clap's tip or the command that shows the
+/// usage.
 fn in_one_line(error: &str, words: impl Iterator<Item = String>) -> Failure {
     let mut what = String::new();
     let mut advice = format!("see `{} --help`", path(words));
@@ -64,7 +65,7 @@ fn in_one_line(error: &str, words: impl Iterator<Item = String>) -> Failure {
         } else if what.is_empty() {
             line.trim_start_matches("error: ").clone_into(&mut what);
         } else {
-            // A list goes on, behind a colon or an item; what stands in brackets belongs to what is in front of it.
+            // A list goes on behind a colon or an item. Text in brackets belongs to the text in front of it.
             what += if what.ends_with(':') || line.starts_with('[') {
                 " "
             } else {
@@ -76,7 +77,7 @@ fn in_one_line(error: &str, words: impl Iterator<Item = String>) -> Failure {
     Failure::new(what, advice)
 }
 
-/// The command that these words begin with, as far as there is one: `nd cat send`.
+/// The command with which these words begin, as far as there is one: `nd cat send`.
 fn path(words: impl Iterator<Item = String>) -> String {
     let mut path = vec!["nd".to_owned()];
     let mut command = Cli::command();

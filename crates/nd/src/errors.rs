@@ -1,7 +1,7 @@
-//! What users read when something goes wrong: one line that says what happened, to what, and what to do.
+//! The errors that users read: one line that says what happened, to what, and what to do.
 //!
-//! Every ND status has its sentence in [`TABLE`], every `std::io` error in [`io_advice`]; commands add only what they
-//! were doing. No other module ends the process.
+//! Every ND status has its text in [`TABLE`], every `std::io` error in [`io_advice`]. Commands add only what they were
+//! doing. No other module ends the process.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -24,16 +24,16 @@ pub(crate) struct Failure {
     origin: Origin,
 }
 
-/// Who has to be told.
+/// Who has to be told of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     /// This side: a peer, if there is one, does not know yet.
     Here,
-    /// The peer or the connection to it: there is nobody to tell.
+    /// The peer, or the connection to it, has failed: there is nobody to tell.
     Peer,
-    /// The reader of our standard output has gone: nobody reads a message either.
+    /// The reader of our standard output has gone, so that nobody would read a message either.
     Reader,
-    /// It was told in another way.
+    /// The user was told in another way.
     Told,
 }
 
@@ -52,7 +52,7 @@ fn is_loss(status: Status) -> bool {
 }
 
 impl Failure {
-    /// `what` happened, to what; and what to do about it.
+    /// A failure: what happened, to what, and what to do.
     pub(crate) fn new(what: impl Into<String>, advice: impl Into<Cow<'static, str>>) -> Self {
         Self {
             what: what.into(),
@@ -133,7 +133,7 @@ impl Failure {
     pub(crate) fn socket(doing: impl Display, error: &io::Error) -> Self {
         let failure = Self::io(doing, error);
         match error.kind() {
-            // Ports below 1024; and addresses that stand for all hosts of a network, which nobody may connect to.
+            // Ports below 1024, and addresses that stand for all hosts of a network, to which nobody may connect.
             io::ErrorKind::PermissionDenied => failure.advise(
                 "name the address of one host and a port above 1023, or ask who runs this machine's firewall",
             ),
@@ -144,8 +144,8 @@ impl Failure {
         }
     }
 
-    /// Standard output could not be written. A pipe whose reader has gone is no news to anybody: the program ends
-    /// quietly, as one that SIGPIPE ends.
+    /// Standard output could not be written. If the reader of a pipe has gone, the program ends without a message, as a
+    /// program that SIGPIPE ends.
     pub(crate) fn stdout(error: &io::Error) -> Self {
         let origin = if error.kind() == io::ErrorKind::BrokenPipe {
             Origin::Reader
@@ -158,7 +158,7 @@ impl Failure {
         }
     }
 
-    /// With another advice than the table's, where the command knows better.
+    /// Replaces the table's advice, where the command knows a better one.
     pub(crate) fn advise(self, advice: impl Into<Cow<'static, str>>) -> Self {
         Self {
             advice: advice.into(),
@@ -176,12 +176,12 @@ impl Failure {
         self.origin == Origin::Here
     }
 
-    /// Whether it is only that nobody reads standard output any more.
+    /// Whether the failure is only that nobody reads standard output any more.
     pub(crate) fn is_unread(&self) -> bool {
         self.origin == Origin::Reader
     }
 
-    /// The same failure as the peer's doing: it need not be told.
+    /// The same failure as one of the peer, which need not be told.
     pub(crate) fn by_peer(self) -> Self {
         Self {
             origin: Origin::Peer,
@@ -189,7 +189,7 @@ impl Failure {
         }
     }
 
-    /// The same failure, of which the user hears in another way: only the exit status is left.
+    /// The same failure, of which the user is told in another way. It sets only the exit status.
     pub(crate) fn told(self) -> Self {
         Self {
             origin: Origin::Told,
@@ -197,12 +197,12 @@ impl Failure {
         }
     }
 
-    /// What happened, without the advice: for the peer, whose user cannot follow it.
+    /// What happened, without the advice. This is for the peer, whose user cannot follow the advice.
     pub(crate) fn what(&self) -> String {
         one_line(&self.what)
     }
 
-    /// Prints the line and gives the exit status.
+    /// Prints the line and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         match self.origin {
             Origin::Reader => return ExitCode::from(141), // 128 + SIGPIPE, as shells show it
@@ -238,13 +238,13 @@ pub(crate) fn one_line(text: &str) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     status: Status,
-    /// What it means, to follow a colon.
+    /// The meaning of the status, as text behind a colon.
     pub(crate) meaning: &'static str,
     /// What to do about it.
     pub(crate) advice: &'static str,
 }
 
-/// The words for `status`; a status that ND2 does not name gets general ones.
+/// The text for `status`. A status that ND2 does not name gets a general text.
 pub(crate) fn explain(status: Status) -> Row {
     let unknown = Row {
         status,
@@ -511,14 +511,15 @@ const TABLE: &[Row] = &[
     row(Status::FALSE, "the provider is still in use", REPORT),
 ];
 
-/// What starting a thread or a process fails with when the user has as many as the system allows, or when there is no
-/// address space for its stack (pthread_create(3), fork(2)).
+/// The error of starting a thread or a process when the user has as many as the system allows, or when there is no address
+/// space for the stack (pthread_create(3), fork(2)).
 const EAGAIN: i32 = if cfg!(target_os = "linux") { 11 } else { 35 };
 
 const MORE_THREADS: &str =
     "end other programs, or raise the limits of threads and of memory (ulimit -u, ulimit -v)";
 
-/// Whether the resources that an adapter lacks are threads: of all that it asks the system for, only they end so.
+/// Whether the resource that an adapter lacks is a thread. Of all resources that an adapter asks the system for, only
+/// threads give this error.
 fn is_shortage_of_threads(status: Status, detail: &str) -> bool {
     status == Status::INSUFFICIENT_RESOURCES && detail.contains(&format!("(os error {EAGAIN})"))
 }

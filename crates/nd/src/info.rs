@@ -1,7 +1,7 @@
 //! `nd info`: the adapters of this machine and their limits.
 //!
-//! The first table has a row per adapter. Limits stand in a second one with a column per adapter; adapters that are
-//! alike share a column, as the addresses of one software provider mostly do.
+//! The first table has a row per adapter. A second table has the limits, with a column per adapter. Adapters with the same
+//! limits share a column, as the addresses of one software provider mostly do.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::provider::{AdapterOptions, Backend};
 use crate::table::{Align, Table};
 use crate::units;
 
-/// Prints what is known of the adapter at `url`, or of all.
+/// Prints the adapter at `url`, or all adapters.
 pub(crate) fn run(url: Option<&str>) -> Result<()> {
     let options = AdapterOptions::default();
     let found = match url {
@@ -103,7 +103,7 @@ fn addresses(all: &[SocketAddr]) -> String {
     all.join(", ")
 }
 
-/// One line of the second table: what it is called, and its value for people.
+/// One line of the second table: the name of a limit, and its value as text.
 type Limit = (&'static str, fn(&AdapterInfo) -> String);
 
 const LIMITS: &[Limit] = &[

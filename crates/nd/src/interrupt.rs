@@ -1,4 +1,5 @@
-//! Signals that do not end the program at once. Ctrl-C as a wish to end well. Only commands that have something to finish ask for it; the others end at once.
+//! Signals that do not end the program at once. Commands that have something to finish take Ctrl-C as a request to end in
+//! good order. The others end at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,15 +9,15 @@ use signal_hook::flag;
 
 use crate::errors::{Failure, Result};
 
-/// Has a write beyond the limit of file sizes (`ulimit -f`) fail, which is told in words, where the signal would end the
-/// program without any.
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) fail with an error message. The signal would end the program
+/// without a message.
 pub(crate) fn outlive_file_limits() {
-    // Without a handler it ends as it always did.
+    // Without a handler the signal ends the program.
     #[cfg(unix)]
     let _ = flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
-/// As shells show the end by SIGINT.
+/// The exit status that shells show for an end by SIGINT.
 const STATUS: i32 = 130;
 
 /// Whether Ctrl-C has been pressed. Pressed again, it ends the program at once.
@@ -24,10 +25,10 @@ const STATUS: i32 = 130;
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on the first Ctrl-C is only taken note of.
+    /// From now on the first Ctrl-C is only noted.
     pub(crate) fn watch() -> Result<Self> {
         let came = Arc::new(AtomicBool::new(false));
-        // In this order: the first handler looks at what earlier signals have left.
+        // In this order, because the first handler checks the flag that an earlier signal has set.
         flag::register_conditional_shutdown(SIGINT, STATUS, Arc::clone(&came))
             .and_then(|_| flag::register(SIGINT, Arc::clone(&came)))
             .map_err(|error| Failure::io("take note of Ctrl-C", &error))?;

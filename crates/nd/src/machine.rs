@@ -3,7 +3,7 @@
 use std::fs;
 use std::thread;
 
-/// What is known of it, as name and value; what cannot be found out is left out.
+/// What is known of the machine, as names and values. Unknown values are left out.
 #[must_use]
 pub fn describe() -> Vec<(&'static str, String)> {
     let memory = meminfo().as_deref().and_then(gibibytes);
@@ -48,7 +48,7 @@ pub fn summary() -> String {
     format!("{cores}{of}{more}")
 }
 
-/// Those of which the value is known.
+/// The pairs whose value is known.
 pub fn known<const N: usize>(
     all: [(&'static str, Option<String>); N],
 ) -> Vec<(&'static str, String)> {

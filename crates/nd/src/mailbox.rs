@@ -1,4 +1,4 @@
-//! A connection on which both sides talk in small Sends, one at a time and in turns.
+//! A connection on which both sides exchange small Sends, one at a time and in turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,11 @@ use netdirect::{CompletionResult, Connector, MrFlags, OpFlags, RequestType, Stat
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Region, Session};
 
-/// Receives that are posted: the peer's next message may come before this side has looked at the last one.
+/// Receives that are posted. There are several because the peer's next message may come before this side has handled the
+/// last one.
 const RECEIVES: u32 = 4;
 
-/// Room for a message. Larger than any that is expected, so that one of another length can be named.
+/// Room for a message. It is larger than any expected message, so that an error can name the length of an unexpected one.
 const ROOM: usize = 1024;
 
 /// One end of such a connection.
@@ -24,7 +25,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// The objects of a connection, and its Receives posted; besides Sends, one request more may be under way.
+    /// The objects of a connection, with the Receives posted. Besides Sends, one more request may be outstanding.
     pub(crate) fn new(session: &Session, connector: Arc<dyn Connector>) -> Result<Self> {
         let depths = Depths {
             receives: RECEIVES,
@@ -61,7 +62,7 @@ impl Mailbox {
         self.done(posted, RequestType::Send, doing)
     }
 
-    /// Waits for the only request of its kind that is under way, and for its success.
+    /// Waits until the only outstanding request of its kind succeeds.
     pub(crate) fn done(
         &mut self,
         posted: netdirect::Result<()>,
@@ -79,13 +80,13 @@ impl Mailbox {
         }
     }
 
-    /// The peer's next message, or `None` when it has ended the connection instead.
+    /// The peer's next message, or `None` if the peer has ended the connection instead.
     pub(crate) fn receive(&mut self, doing: &str) -> Result<Option<Vec<u8>>> {
         let result = self.next(RequestType::Receive, doing)?;
         self.take(result, doing)
     }
 
-    /// The same, but silence is no failure as long as `goes_on` finds none: it is asked every now and then.
+    /// The same, but silence is not a failure as long as `goes_on` returns no error. `goes_on` is called from time to time.
     pub(crate) fn receive_while(
         &mut self,
         doing: &str,
@@ -100,7 +101,7 @@ impl Mailbox {
                 Some(result) => self.taken.push(result),
                 None => match goes_on() {
                     Ok(()) => {}
-                    // What the peer said last may have arrived meanwhile.
+                    // The peer's last message may have arrived meanwhile.
                     Err(_) if self.has_word() => {}
                     Err(failure) => return Err(failure),
                 },
@@ -108,7 +109,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether a message of the peer's is here that has not been looked at.
+    /// Whether a message of the peer has arrived that was not handled yet.
     pub(crate) fn has_word(&mut self) -> bool {
         while let Some(result) = self.endpoint.poll() {
             self.taken.push(result);
@@ -138,7 +139,7 @@ impl Mailbox {
         Ok(Some(message))
     }
 
-    /// The next completion of the kind: those of Sends and Receives come in either order.
+    /// The next completion of the kind. Completions of Sends and Receives come in either order.
     fn next(&mut self, kind: RequestType, doing: &str) -> Result<CompletionResult> {
         let of_kind = |result: &CompletionResult| result.request_type == kind;
         if let Some(found) = self.taken.iter().position(of_kind) {
@@ -154,7 +155,7 @@ impl Mailbox {
     }
 }
 
-/// Where the slot's message begins.
+/// The offset of the slot's message.
 fn place(slot: u64) -> usize {
     usize::try_from(slot).unwrap_or_default() * ROOM
 }

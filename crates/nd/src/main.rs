@@ -1,12 +1,11 @@
 //! The command line program `nd`: shows NetworkDirect adapters, demonstrates what they do, and moves files over them.
 //!
-//! Every command is written against the `netdirect` traits; the provider behind them is picked at run time, in
-//! `provider`. What goes wrong reaches the user as one line and an exit status, both made in `errors`.
+//! Every command is written against the `netdirect` traits; the provider behind them is picked at run time, in `provider`.
+//! The user sees each error as one line and an exit status, both made in `errors`.
 //!
 //! The modules are layers; each uses those above it in this list:
 //!
-//! - what the system is asked for, and how people are told: `errors`, `stderr`, `output`, `table`, `units`, `memory`,
-//!   `interrupt`;
+//! - services of the system, and output for people: `errors`, `stderr`, `output`, `table`, `units`, `memory`, `interrupt`;
 //! - arguments that several commands have, and the providers: `args`, `provider`;
 //! - connections: `session`, `admission`, `mailbox`, `peer`;
 //! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `conform`,

@@ -1,19 +1,19 @@
-//! Memory that may not be there: what an allocation that fails is told as, where the standard library would abort.
+//! Shortage of memory: makes an error of an allocation that fails, where the standard library would abort.
 
 use std::io::Write as _;
 
 use crate::errors::{Failure, Result};
 use crate::units;
 
-/// What every command may need beside the memory that it asks for by size.
+/// The memory that every command may need besides the buffers whose size it knows.
 const BASE: usize = 48 << 20;
 
-/// Without a single allocation, which might fail as well.
+/// A constant, because building the text would need an allocation, which might fail as well.
 const TOO_LITTLE: &[u8] =
     b"nd: error: there are less than 48 MiB of memory for this process; raise its limits \
 (ulimit -v, ulimit -d), or free some memory\n";
 
-/// Whether there is memory to begin with; says so itself if there is not.
+/// Whether there is enough memory to begin with. If not, prints a message.
 pub(crate) fn is_enough() -> bool {
     let enough = Vec::<u8>::new().try_reserve_exact(BASE).is_ok();
     if !enough {
@@ -22,10 +22,10 @@ pub(crate) fn is_enough() -> bool {
     enough
 }
 
-/// What has to be left beside large pieces, for all that is too small to be looked after.
+/// The memory that has to be left beside large pieces, for everything that is too small to be checked.
 const SPARE: usize = 16 << 20;
 
-/// From here on a piece is large.
+/// The size from which a piece is large.
 const LARGE: usize = 1 << 20;
 
 /// So many zeroed octets.
@@ -45,7 +45,7 @@ pub(crate) fn check_spare(len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes room for so many elements more.
+/// Makes room for so many more elements.
 pub(crate) fn reserve<T>(elements: &mut Vec<T>, more: usize) -> Result<()> {
     let reserved = elements.try_reserve_exact(more);
     reserved.map_err(|_| missing(more.saturating_mul(size_of::<T>())))

@@ -15,7 +15,7 @@ pub(crate) fn line(text: impl Display) -> Result<()> {
         .map_err(|error| Failure::stdout(&error))
 }
 
-/// The same for a line about something that has been done already: if nobody reads any more, that undoes nothing.
+/// The same for a line about something that has been done already. If the reader has gone, that is no failure.
 pub(crate) fn afterword(text: impl Display) -> Result<()> {
     match line(text) {
         Err(failure) if failure.is_unread() => Ok(()),

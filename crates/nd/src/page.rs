@@ -1,8 +1,8 @@
-//! The part of a page that a program writes: it stands between two marks, and nothing else of the page changes.
+//! The part of a page that a program writes. It stands between two marks, and the rest of the page stays unchanged.
 
 use std::fmt;
 
-/// The page lacks the marks of the part, or has them twice or in the wrong order.
+/// The page does not have the marks of the part, or has them twice or in the wrong order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPlace {
     name: String,
@@ -25,7 +25,7 @@ fn marks(name: &str) -> [String; 2] {
 ///
 /// # Errors
 ///
-/// When the page does not have both marks, once and in order.
+/// If the page does not have both marks, once each and in order.
 pub fn replace(page: &str, name: &str, part: &str) -> Result<String, NoPlace> {
     let none = || NoPlace {
         name: name.to_owned(),

@@ -1,5 +1,5 @@
-//! What commands that talk to programs of other projects have in common: where the peer is, and which adapter leads to
-//! it.
+//! Common code of the commands that talk to programs of other projects: the address of the peer, and the adapter that leads
+//! to it.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct PeerArgs {
 }
 
 impl PeerArgs {
-    /// The provider, and what is asked of its adapter.
+    /// The provider, and the options of its adapter.
     pub(crate) fn setup(&self) -> Result<Setup> {
         Setup::new(self.url.as_deref(), &self.adapter, self.timeout)
     }

@@ -1,7 +1,6 @@
-//! Which provider serves a URL: one table, a line per scheme. Nothing else in `nd` names a provider.
+//! The table of URL schemes, which says which provider serves a URL. Nothing else in `nd` names a provider.
 //!
-//! A URL is `SCHEME://NAME`, and the scheme says what a name is. Behind this module there are only the traits of
-//! `netdirect`.
+//! A URL is `SCHEME://NAME`, and the scheme says what a name is. All other modules see only the traits of `netdirect`.
 
 use std::fmt::{self, Debug, Display};
 use std::io;
@@ -18,7 +17,7 @@ use softnd::peer::Peer;
 use crate::args::{AdapterArgs, Stack};
 use crate::errors::{Failure, Result};
 
-/// The table. Where no URL says otherwise, the first line serves.
+/// The table. Without a URL, the first line is used.
 const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "softnd+tcp",
@@ -60,12 +59,12 @@ pub(crate) const EXAMPLE: &str = "softnd+tcp://127.0.0.1";
 /// One line of the table.
 #[derive(Clone, Copy)]
 struct Scheme {
-    /// What a URL has in front of `://`.
+    /// The part of a URL in front of `://`.
     name: &'static str,
     example: &'static str,
-    /// What its adapters are, in a few words.
+    /// A short description of the adapters.
     what: &'static str,
-    /// The choices that its adapters know. The others are refused where they are made.
+    /// The choices that the adapters know. Other choices are refused.
     takes: &'static [Choice],
     place: Place,
     /// Makes the provider, for the name in a URL if there is one.
@@ -83,7 +82,7 @@ enum Place {
     Simulation,
 }
 
-/// What can be chosen about adapters beyond what the traits have words for. Not every provider has a use for each.
+/// An option of adapters that the traits do not have. Not every provider knows each option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Capture,
@@ -95,7 +94,7 @@ enum Choice {
 }
 
 impl Display for Choice {
-    /// As it is written on the command line.
+    /// The option as the command line has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Capture => "--capture",
@@ -108,23 +107,23 @@ impl Display for Choice {
     }
 }
 
-/// What a command asks of all adapters that it opens.
+/// The options for all adapters that a command opens.
 #[derive(Clone, Debug)]
 pub(crate) struct AdapterOptions {
     /// Records what is sent and received in this file.
     pub(crate) capture: Option<PathBuf>,
-    /// What is to go wrong: a plan in the provider's words, or `@` and the file that has it.
+    /// A fault plan in the provider's language, or `@` and the name of a file with the plan.
     pub(crate) fault: Option<String>,
     /// Whether to ask for CRCs.
     pub(crate) crc: bool,
-    /// What the other side is.
+    /// The stack of the other side.
     pub(crate) peer: Option<Stack>,
-    /// TCP's segments have at most so many octets.
+    /// TCP segments have at most so many octets.
     pub(crate) segment: Option<u16>,
     /// Whether to ask for MPA's markers.
     pub(crate) markers: bool,
-    /// Whether a peer that closes on MPA revision 2 is tried again with revision 1. A provider without MPA of its own
-    /// never does that, so this is no choice that could be refused.
+    /// Whether a peer that closes on MPA revision 2 is tried again with revision 1. A provider without MPA of its own never
+    /// does that, so this option is never refused.
     pub(crate) revision_1_fallback: bool,
     /// Whether the provider is to be as narrow as the narrowest adapter. A provider without profiles stays as it is.
     pub(crate) strict: bool,
@@ -161,7 +160,7 @@ impl From<&AdapterArgs> for AdapterOptions {
 }
 
 impl AdapterOptions {
-    /// The choices that differ from what every provider does anyway.
+    /// The choices that differ from the default of all providers.
     fn made(&self) -> impl Iterator<Item = Choice> {
         [
             (Choice::Capture, self.capture.is_some()),
@@ -176,19 +175,19 @@ impl AdapterOptions {
     }
 }
 
-/// A provider as its scheme makes it.
+/// A provider that a scheme has made.
 struct Started {
     provider: Arc<dyn Provider>,
     capture: Option<Box<dyn Flush>>,
 }
 
-/// What the adapters write beside their work.
+/// Output that the adapters write beside their work.
 trait Flush: Debug + Send + Sync {
-    /// Writes what is still held back; also fails when an earlier write has failed.
+    /// Writes what is still held back. Also fails if an earlier write has failed.
     fn flush(&self) -> io::Result<()>;
 }
 
-/// A provider, and how its adapters are named.
+/// A provider, and the scheme that names its adapters.
 #[derive(Debug)]
 pub(crate) struct Backend {
     scheme: &'static Scheme,
@@ -203,7 +202,7 @@ impl Debug for Scheme {
 }
 
 impl Backend {
-    /// The provider of the URL, or of no URL in particular. Creates the capture file, if one is wanted.
+    /// The provider of the URL, or the default provider. Creates the capture file, if one is wanted.
     pub(crate) fn new(url: Option<&str>, options: &AdapterOptions) -> Result<Self> {
         let (scheme, name) = match url {
             Some(url) => find(SCHEMES, url).map(|(scheme, name)| (scheme, Some(name)))?,
@@ -277,7 +276,7 @@ impl Backend {
         Failure::nd(format_args!("open {url}"), error).advise(advice)
     }
 
-    /// Opens the adapter that the provider knows by this number; `address` is one of its addresses.
+    /// Opens the adapter with this number. `address` is one of its addresses.
     pub(crate) fn open_id(&self, id: AdapterId, address: SocketAddr) -> Result<Arc<dyn Adapter>> {
         let doing = || format!("open the adapter of {}", address.ip());
         let opened = self.provider.open_adapter(id);
@@ -292,7 +291,7 @@ impl Backend {
         }
     }
 
-    /// Writes out what the capture still holds; a capture that could not be written whole is an error.
+    /// Writes out what the capture still holds. A capture that could not be written whole is an error.
     pub(crate) fn finish(&self) -> Result<()> {
         let Some((path, capture)) = &self.capture else {
             return Ok(());
@@ -303,7 +302,7 @@ impl Backend {
     }
 }
 
-/// The line of the URL's scheme, and the name in the URL. A name alone belongs to the first line.
+/// The line of the URL's scheme, and the name in the URL. A name without a scheme belongs to the first line.
 fn find<'s, 'u>(schemes: &'s [Scheme], url: &'u str) -> Result<(&'s Scheme, &'u str)> {
     let (wanted, name) = match url.split_once("://") {
         Some((scheme, name)) => (Some(scheme), name),
@@ -321,7 +320,7 @@ fn find<'s, 'u>(schemes: &'s [Scheme], url: &'u str) -> Result<(&'s Scheme, &'u 
     })
 }
 
-/// Whether the scheme takes all choices that were made.
+/// Checks that the scheme takes all choices that were made.
 fn check(scheme: &Scheme, options: &AdapterOptions) -> Result<()> {
     match options.made().find(|choice| !scheme.takes.contains(choice)) {
         None => Ok(()),
@@ -349,7 +348,8 @@ pub(crate) fn is_simulated(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| scheme.place == Place::Simulation)
 }
 
-/// For schemes whose names are addresses: `127.0.0.1`, `::1`, `[::1]`; a port behind it is passed over.
+/// Opens an adapter by address, for schemes whose names are addresses: `127.0.0.1`, `::1`, `[::1]`. A port behind the
+/// address is ignored.
 fn by_address(_: &dyn Provider, name: &str) -> netdirect::Result<SocketAddr> {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     match (bare.parse::<IpAddr>(), name.parse::<SocketAddr>()) {
@@ -434,7 +434,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
     Ok((chosen, capture.map(|capture| Box::new(capture) as _)))
 }
 
-/// What is wrong with a fault plan, and below that the place.
+/// The error for a wrong fault plan, with the place below.
 fn wrong_plan(error: &dyn Display) -> Failure {
     let text = error.to_string();
     let (what, shown) = text.split_once('\n').unwrap_or((&text, ""));
@@ -464,7 +464,7 @@ mod tests {
 
     use super::*;
 
-    /// A table with a second provider, that knows less.
+    /// A table with a second provider, which knows fewer options.
     fn two() -> [Scheme; 2] {
         let other = Scheme {
             name: "other",

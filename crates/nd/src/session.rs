@@ -1,5 +1,5 @@
-//! The few blocking steps that every command is made of: find an adapter, make a connection's objects, connect, wait
-//! for completions, disconnect.
+//! The few blocking steps of which every command consists: find an adapter, make a connection's objects, connect, wait for
+//! completions, disconnect.
 //!
 //! Nothing here waits longer than the command's time limit, except for a first connection.
 
@@ -21,7 +21,7 @@ use crate::memory;
 use crate::provider::{AdapterOptions, Backend};
 use crate::units;
 
-/// The addresses that `text`, as HOST:PORT, stands for: at least one.
+/// The addresses of `text`, which is HOST:PORT. There is at least one.
 pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
     let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     if !matches!(port, Some(Ok(_))) {
@@ -44,7 +44,7 @@ pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// A provider, with what a command asks of every adapter that it opens there.
+/// A provider, with the options of every adapter that a command opens.
 #[derive(Debug)]
 pub(crate) struct Setup {
     backend: Backend,
@@ -67,7 +67,7 @@ impl Setup {
         })
     }
 
-    /// The adapter that has the local address, or that was named.
+    /// The adapter that has the local address, or that the command line names.
     pub(crate) fn at(&self, local: SocketAddr) -> Result<Session> {
         if let Some(url) = &self.url {
             return Session::new(self.backend.open(url)?, self.limit);
@@ -83,8 +83,8 @@ impl Setup {
         Session::new(self.backend.open_id(id, local)?, self.limit)
     }
 
-    /// The adapter that leads to `destination`, and its address. If none was named, that is the one which the system's
-    /// routes lead through. No packet is sent.
+    /// The adapter that leads to `destination`, and its address. If the command line names none, it is the adapter through
+    /// which the system's routes lead. No packet is sent.
     pub(crate) fn towards(&self, destination: SocketAddr) -> Result<(Session, SocketAddr)> {
         if self.url.is_some() {
             let session = self.at(destination)?;
@@ -113,13 +113,13 @@ impl Setup {
         self.limit
     }
 
-    /// Writes out what the capture still holds; a capture that could not be written whole is an error.
+    /// Writes out what the capture still holds. A capture that could not be written whole is an error.
     pub(crate) fn finish(&self) -> Result<()> {
         self.backend.finish()
     }
 }
 
-/// A listener never reaches across adapters (LSTN-010), and which one is meant here nobody can tell.
+/// A listener never serves several adapters (LSTN-010), and it is unknown which one the user means.
 fn wildcard(provider: &dyn Provider, local: SocketAddr) -> Failure {
     let mut addresses = provider.query_address_list().unwrap_or_default();
     addresses.retain(|address| address.is_ipv4() == local.is_ipv4());
@@ -147,7 +147,7 @@ pub(crate) struct Session {
     limit: Duration,
 }
 
-/// How much may be outstanding on a queue pair.
+/// How many requests may be outstanding on a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depths {
     pub(crate) receives: u32,
@@ -232,7 +232,7 @@ impl Session {
             .map_err(|error| Failure::nd("create a connector", &error))
     }
 
-    /// A completion queue, a queue pair that reports to it, and a connector: all that one connection needs.
+    /// A completion queue, a queue pair that reports to it, and a connector: all objects that one connection needs.
     pub(crate) fn endpoint(
         &self,
         depths: Depths,
@@ -276,7 +276,7 @@ impl Session {
         })
     }
 
-    /// A listener on `local`, and the address that it got.
+    /// A listener on `local`, and its address.
     pub(crate) fn listen(&self, local: SocketAddr) -> Result<(Arc<dyn Listener>, SocketAddr)> {
         let doing = format!("listen on {local}");
         let explain = |error: netdirect::Error| Failure::nd(&doing, &error);
@@ -318,7 +318,7 @@ impl Region {
     }
 }
 
-/// A time by which something has to be done, and how long that was when it began.
+/// A time by which something has to be done, and the whole time limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     limit: Duration,
@@ -343,7 +343,7 @@ impl Deadline {
     }
 }
 
-/// The connection request that came in, and from whom.
+/// A connection request, and the address of its sender.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) connector: Arc<dyn Connector>,
@@ -352,7 +352,7 @@ pub(crate) struct Request {
     pub(crate) limits: ReadLimits,
 }
 
-/// Waits for a connection request, for ever unless there is a deadline. A request whose sender has gone again is passed over.
+/// Waits for a connection request, for ever unless there is a deadline. A request whose sender has gone is skipped.
 pub(crate) fn next_request(
     session: &Session,
     listener: &dyn Listener,
@@ -400,12 +400,12 @@ pub(crate) struct Endpoint {
     ended: Overlapped,
     /// How long the peer may stay silent.
     limit: Duration,
-    /// By when it has to have done what it is waited for, however it fills the time.
+    /// The time by which the peer has to have done everything, even if it is not silent.
     deadline: Option<Deadline>,
 }
 
 impl Endpoint {
-    /// Bounds all waiting together by a deadline, or every wait by its own limit again.
+    /// Limits all waits together by a deadline. With `None`, limits each wait by itself again.
     pub(crate) fn set_deadline(&mut self, deadline: Option<Deadline>) {
         self.deadline = deadline;
     }
@@ -414,8 +414,9 @@ impl Endpoint {
         self.deadline.unwrap_or_else(|| Deadline::after(self.limit))
     }
 
-    /// Connects from `local` and waits for the answer: its status, whatever it is. Without a local address, the system
-    /// chooses a port: one that is free towards this destination, of which there are more than free ones.
+    /// Connects from `local` and waits for the answer. Returns the status, whatever it is. Without a local address, the
+    /// system chooses a port that is free for this destination. There are more of these than ports that are free for all
+    /// destinations.
     pub(crate) fn connect(
         &self,
         local: impl Into<Option<SocketAddr>>,
@@ -442,7 +443,7 @@ impl Endpoint {
         self.settle_connector(started, &overlapped, &doing)
     }
 
-    /// Completes a connection that was answered, and watches it from then on.
+    /// Completes a connection that was answered, and watches for its end from then on.
     pub(crate) fn complete_connect(&self) -> Result<Status> {
         let overlapped = Overlapped::new();
         let started = self.connector.complete_connect(&overlapped);
@@ -450,7 +451,8 @@ impl Endpoint {
         self.watch(status)
     }
 
-    /// Accepts the request in the connector, waits until the connection stands, and watches it from then on.
+    /// Accepts the request in the connector, waits until the connection is established, and watches for its end from then
+    /// on.
     pub(crate) fn accept(&self, limits: ReadLimits, private_data: &[u8]) -> Result<Status> {
         let overlapped = Overlapped::new();
         let ReadLimits { inbound, outbound } = limits;
@@ -468,16 +470,16 @@ impl Endpoint {
         doing: &str,
     ) -> Result<Status> {
         settle(started, overlapped, self.patience(), doing).inspect_err(|_| {
-            // Gives up what is still under way; that there was nothing is no error (OVL-004).
+            // Cancels requests that are still pending. It is no error if there are none (OVL-004).
             let _ = self.connector.cancel_overlapped_requests();
         })
     }
 
-    /// Asks to be told of the end of a connection that stands.
+    /// Asks to be notified of the end of an established connection.
     fn watch(&self, status: Status) -> Result<Status> {
         if status == Status::SUCCESS {
             let started = self.connector.notify_disconnect(&self.ended);
-            // Done already or not, `ended` tells.
+            // `ended` tells whether the request is complete already.
             let _ = started.map_err(|error| Failure::nd("watch the connection", &error))?;
         }
         Ok(status)
@@ -488,7 +490,7 @@ impl Endpoint {
         &self.cq
     }
 
-    /// A completion that is there already. Drives the connection.
+    /// A completion that is there already. The call drives the connection.
     pub(crate) fn poll(&mut self) -> Option<CompletionResult> {
         if self.ready.is_empty() {
             self.fetch();
@@ -496,29 +498,29 @@ impl Endpoint {
         self.ready.pop_front()
     }
 
-    /// Whether the peer has disconnected or the connection has been lost. Makes no progress by itself.
+    /// Whether the peer has disconnected or the connection has been lost. The call itself does not drive the connection.
     pub(crate) fn has_ended(&self) -> bool {
         !self.ended.is_pending()
     }
 
-    /// Waits until the peer has disconnected: the status of NotifyDisconnect, or `None` when `limit` passed first.
+    /// Waits until the peer has disconnected. Returns the status of NotifyDisconnect, or `None` if `limit` passed first.
     pub(crate) fn wait_for_end(&self, limit: Duration) -> Option<Status> {
         self.ended.wait_timeout(limit)
     }
 
-    /// Disconnects in good order: the status of Disconnect.
+    /// Disconnects in good order. Returns the status of Disconnect.
     pub(crate) fn disconnect(&self) -> Result<Status> {
         self.disconnect_within(self.limit)
     }
 
-    /// The same with another limit; the connection is given up when it has passed.
+    /// The same with another limit, after which the connection is given up.
     pub(crate) fn disconnect_within(&self, limit: Duration) -> Result<Status> {
         let overlapped = Overlapped::new();
         let started = self.connector.disconnect(&overlapped);
         settle(started, &overlapped, Deadline::after(limit), "disconnect")
     }
 
-    /// The next completion, however it ended; `doing` is what stands still if none comes.
+    /// The next completion, whatever its status. `doing` goes into the error if none comes.
     pub(crate) fn next(&mut self, doing: impl Display) -> Result<CompletionResult> {
         let (limit, left) = match &self.deadline {
             None => (self.limit, self.limit),
@@ -528,7 +530,7 @@ impl Endpoint {
             .ok_or_else(|| silence(&doing.to_string(), limit))
     }
 
-    /// The next completion, or `None` when `limit` passed first.
+    /// The next completion, or `None` if `limit` passed first.
     pub(crate) fn next_within(&mut self, limit: Duration) -> Result<Option<CompletionResult>> {
         let deadline = Instant::now() + limit;
         loop {
@@ -549,7 +551,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes what the completion queue holds; whether there was anything.
+    /// Takes what the completion queue holds. Returns whether there was anything.
     fn fetch(&mut self) -> bool {
         let mut results = [CompletionResult::default(); 32];
         let n = self.cq.get_results(&mut results);
@@ -557,7 +559,7 @@ impl Endpoint {
         n > 0
     }
 
-    /// Asks to be told of the next completion; whether there is one already (CQ-037).
+    /// Asks to be notified of the next completion. Returns whether there is one already (CQ-037).
     fn arm(&self) -> Result<bool> {
         if self.notify.is_pending() {
             return Ok(false);
@@ -583,7 +585,7 @@ fn settle(
     }
 }
 
-/// The other side let the time pass.
+/// The error for a peer that was silent for the whole time limit.
 pub(crate) fn silence(doing: &str, limit: Duration) -> Failure {
     Failure::peer(
         format!(

@@ -1,4 +1,4 @@
-//! Remarks for people, on standard error.
+//! Messages for people, on standard error.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -58,10 +58,10 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// A number with so many digits behind the point. A number below 1 gets more digits where it needs them to show as many
-/// that are not leading zeros, so that only 0 is shown as 0.
+/// A number with so many digits behind the point. A number below 1 gets more digits if it has leading zeros, so that only 0
+/// is shown as 0.
 pub(crate) fn decimal(number: f64, digits: usize) -> String {
-    // 20 digits: above 0 and below them is no figure that anything here can measure.
+    // At most 20 digits, because nothing here can measure a smaller figure above 0.
     let mut text = format!("{number:.digits$}");
     for more in digits + 1..20 {
         let shown = text.trim_start_matches(['-', '0', '.']).len();
@@ -73,7 +73,7 @@ pub(crate) fn decimal(number: f64, digits: usize) -> String {
     text
 }
 
-/// For display only: above 2^53 the last digits are lost.
+/// Only for display, because above 2^53 the last digits are lost.
 fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b as f64
 }

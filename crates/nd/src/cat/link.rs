@@ -1,4 +1,4 @@
-//! The connection between the two sides: messages in and out, blocks done.
+//! The connection between the two sides: sends and receives messages, and reports blocks that are done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use super::protocol::{HEADER, MAX_BLOCK, MAX_MESSAGE, MAX_RING, Message, Shape};
 use crate::errors::{Failure, Result, one_line};
 use crate::session::{Depths, Endpoint, Region, Session};
 
-/// Receives posted beyond one per slot: for end or verdict, and for abort.
+/// Receives posted beyond one per slot: for `End` or `Verdict`, and for `Abort`.
 const SPARE: u32 = 2;
 
 /// Messages without a block that may be on their way at once, beyond one per slot.
 const OUTBOX: u32 = 4;
 
-/// More than a header in front of a block takes.
+/// Octets for the header in front of a block, more than it needs.
 const ROOM: u32 = 256;
 
 /// Marks the context of a Send that concerns a block.
 const BLOCK: u64 = 1 << 32;
 
-/// What happened.
+/// An event on the connection.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A message came. It lies in that Receive, which has to be given back with [`Link::again`] if it carries data, and
-    /// has been given back otherwise.
+    /// A message has come, in this Receive. If the message carries data, the Receive has to be posted again with
+    /// [`Link::again`]. Otherwise it was posted again already.
     Message(Message, u32),
-    /// The Send about the block in this slot has ended well.
+    /// The Send about the block in this slot has succeeded.
     Sent(u32),
-    /// The Read into this slot has ended well.
+    /// The Read into this slot has succeeded.
     Read(u32),
 }
 
@@ -46,11 +46,11 @@ pub(super) struct Link {
     /// Messages without a block.
     outbox: Region,
     idle: Vec<u32>,
-    /// Completions that were taken while waiting for room in the outbox.
+    /// Completions that were taken during a wait for a free slot in `control`.
     stash: VecDeque<CompletionResult>,
 }
 
-/// The largest shape that this adapter can serve, and this program wants.
+/// The largest shape that this adapter can serve and that this program wants.
 pub(super) fn shape(info: &AdapterInfo) -> Shape {
     let block = info
         .max_transfer_length
@@ -71,8 +71,8 @@ pub(super) fn shape(info: &AdapterInfo) -> Shape {
 }
 
 impl Link {
-    /// The objects of a connection whose peer uses `shape.blocks` slots; with data in the messages if `data`. Its Receives
-    /// are posted.
+    /// The objects of a connection whose peer uses `shape.blocks` slots, with the Receives posted. With `data`, messages
+    /// carry data.
     pub(super) fn new(
         session: &Session,
         connector: Arc<dyn Connector>,
@@ -131,7 +131,7 @@ impl Link {
         self.post_send(slot.into(), &[self.outbox.sge(at..at + octets.len())])
     }
 
-    /// Sends what `parts` hold, about the block in `slot`; [`Event::Sent`] tells when they are free again.
+    /// Sends `parts`, about the block in `slot`. [`Event::Sent`] reports when `parts` can be used again.
     pub(super) fn send_block(&self, slot: u32, parts: &[Sge]) -> Result<()> {
         self.post_send(BLOCK | u64::from(slot), parts)
     }
@@ -143,7 +143,8 @@ impl Link {
             .map_err(|error| Failure::nd("send to the other side", &error))
     }
 
-    /// A free slot of the outbox. They outnumber what may be under way, but an adapter may report late.
+    /// A free slot in `control`. There are more slots than outstanding messages, but an adapter may report completions
+    /// late.
     fn outbox_slot(&mut self) -> Result<u32> {
         loop {
             if let Some(slot) = self.idle.pop() {
@@ -156,7 +157,7 @@ impl Link {
         }
     }
 
-    /// Takes note of a message without a block that has gone out.
+    /// Frees the slot of a message without a block that was sent.
     fn reclaim(&mut self, result: &CompletionResult) -> bool {
         let done = result.request_type == RequestType::Send
             && result.status == Status::SUCCESS
@@ -167,7 +168,7 @@ impl Link {
         done
     }
 
-    /// Waits for the next thing that matters; `doing` is what stands still if nothing comes.
+    /// Waits for the next event. `doing` goes into the error if none comes.
     pub(super) fn event(&mut self, doing: &str) -> Result<Event> {
         loop {
             let result = match self.stash.pop_front() {
@@ -215,7 +216,7 @@ impl Link {
         Message::decode(&octets, total)
     }
 
-    /// Why a request failed: what the peer said last if it said anything, else that the connection has ended.
+    /// Why a request failed: the peer's abort if one has come, otherwise that the connection has ended.
     fn broken(&mut self, failed: &CompletionResult, doing: &str) -> Failure {
         if let Some(text) = self.last_words(failed) {
             return gave_up(&text);
@@ -229,7 +230,7 @@ impl Link {
         Failure::status(doing, failed.status).by_peer()
     }
 
-    /// The peer's abort, if it lies among the completions in front of the first Receive that was flushed.
+    /// The peer's abort, if it is among the completions before the first Receive that was flushed.
     fn last_words(&mut self, failed: &CompletionResult) -> Option<String> {
         const LINGER: Duration = Duration::from_millis(500);
         let deadline = Instant::now() + LINGER;
@@ -253,7 +254,7 @@ impl Link {
         }
     }
 
-    /// Tells the peer why this side gives up, if it can still be told, and disconnects.
+    /// Tells the peer why this side gives up, if that is still possible, and disconnects.
     pub(super) fn abandon(&mut self, failure: &Failure) {
         const PATIENCE: Duration = Duration::from_secs(2);
         if failure.is_ours()
@@ -262,11 +263,11 @@ impl Link {
         {
             self.drain(PATIENCE); // or Disconnect would flush the message
         }
-        // There may be no connection any more, and nothing is left to be done about it.
+        // The connection may have ended already, so an error changes nothing.
         let _ = self.endpoint.disconnect_within(PATIENCE);
     }
 
-    /// Waits until every message without a block has been handed over, but not longer than `limit`.
+    /// Waits until every message without a block has been sent, but not longer than `limit`.
     pub(super) fn drain(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while self.idle.len() < self.outbox.buffer.len() / MAX_MESSAGE {
@@ -288,7 +289,7 @@ fn gave_up(text: &str) -> Failure {
     )
 }
 
-/// The peer did what the protocol does not allow.
+/// The error for a peer that breaks the rules of the protocol.
 pub(super) fn violation(what: &str) -> Failure {
     Failure::new(
         format!("the other side {what}"),

@@ -1,7 +1,7 @@
 //! `nd cat`: moves a file to another process by Send, RDMA Write or RDMA Read.
 //!
-//! [`protocol`] says what goes over the connection, [`link`] moves its messages, [`mod@send`] and [`mod@recv`] are the
-//! two sides. Memory is bounded by the ring of blocks, whatever the size of the file.
+//! [`protocol`] defines the messages, [`link`] sends and receives them, [`mod@send`] and [`mod@recv`] are the two sides.
+//! The ring of blocks bounds the memory, whatever the size of the file.
 
 pub(crate) mod args;
 mod link;
@@ -22,7 +22,7 @@ pub(crate) use send::send;
 
 use crate::units;
 
-/// How far a transfer is: a bar on standard error if that is a terminal, and the figures for the end.
+/// The progress of a transfer: a bar on standard error if that is a terminal, and the figures for the summary.
 #[derive(Debug)]
 struct Progress {
     bar: ProgressBar,
@@ -32,7 +32,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// `size` is what is expected, if something is.
+    /// `size` is the expected size, if one is known.
     fn new(size: Option<u64>, what: &'static str) -> Self {
         let (bar, template) = match size {
             Some(size) => (
@@ -75,7 +75,7 @@ impl Progress {
         self.hash.clone().finalize().into()
     }
 
-    /// Removes the bar and gives the time it all took.
+    /// Removes the bar and returns the duration of the transfer.
     fn finish(&self) -> Duration {
         self.bar.finish_and_clear();
         self.begun.elapsed()

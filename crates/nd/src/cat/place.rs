@@ -1,4 +1,4 @@
-//! Where files are, or will be: links followed, and two paths compared.
+//! The places of files: follows links, and compares two paths.
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) fn check_capture(capture: Option<&Path>, file: &Path) -> Result<()> {
     }
 }
 
-/// Whether two paths lead to the same file, or would once it is there. A device may be both.
+/// Whether two paths lead to the same file, or would do so once it exists. A device counts as different from itself.
 fn is_same(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(a), Ok(b)) => a.is_file() && b.is_file() && is_one(&a, &b),
@@ -43,16 +43,16 @@ fn is_one(_: &Metadata, _: &Metadata) -> bool {
     false
 }
 
-/// Where a file will be that is not there yet, with all links followed.
+/// The path of a file that does not exist yet, with all links followed.
 fn destination(path: &Path) -> Option<PathBuf> {
     let path = followed(path);
     let folder = fs::canonicalize(directory(&path)).ok()?;
     Some(folder.join(path.file_name()?))
 }
 
-/// Where a link leads that leads to nothing yet; any other path is as it is.
+/// The target of a link whose target does not exist yet. Any other path stays unchanged.
 pub(super) fn followed(path: &Path) -> PathBuf {
-    /// As many as Linux follows.
+    /// The most links that are followed, as many as Linux follows.
     const LINKS: u32 = 40;
     let mut path = path.to_owned();
     for _ in 0..LINKS {

@@ -2,9 +2,9 @@
 //!
 //! # Set-up
 //!
-//! The sender connects with an [`Offer`] as private data; the receiver accepts with an [`Answer`] or rejects with a
-//! [`Refusal`], whose text the sender shows. All three begin alike, and always will, so that every version can refuse
-//! every other:
+//! The sender connects with an [`Offer`] as private data. The receiver accepts with an [`Answer`] or rejects with a
+//! [`Refusal`], whose text the sender shows. All three begin with the same fields in every version, so that each version
+//! can refuse every other:
 //!
 //! | octets | field |
 //! |---|---|
@@ -13,17 +13,17 @@
 //! | 1 | 1 offer, 2 answer, 3 refusal |
 //!
 //! An offer goes on with mode (1: 1 send, 2 write, 3 read), block length (4), number of blocks (4), size (8), ring address
-//! (8) and ring token (4). The size is what the sender expects of the file, all ones if it expects nothing: good for a
-//! progress bar, and no more, since files grow and shrink, and some have more than they say. An answer repeats mode, block length and number of blocks, the latter two as offered
-//! or smaller (in mode read: as offered), then ring address and token. A refusal goes on with a reserved octet and UTF-8
-//! text. The ring is the advertised memory, *number of blocks* times *block length* octets: the receiver's in mode write,
-//! the sender's in mode read; in mode send both fields are 0.
+//! (8) and ring token (4). The size is what the sender expects of the file, all ones if unknown. It serves only a progress
+//! bar, because files grow and shrink, and some have more octets than the system says. An answer repeats mode, block length
+//! and number of blocks, the latter two as offered or smaller (in mode read: as offered), then ring address and token. A
+//! refusal goes on with a reserved octet and UTF-8 text. The ring is the advertised memory, *number of blocks* times *block
+//! length* octets: the receiver's in mode write, the sender's in mode read; in mode send both fields are 0.
 //!
 //! # Transfer
 //!
-//! The file is cut into blocks of at most the block length, and at least one octet. Block *i* uses slot *i* mod *number of blocks*, and
-//! a slot is used again only after the receiver has freed it: so nothing is ever sent that has no room. Each side keeps
-//! enough Receives posted for everything the other may send: a message per slot and two more. Messages:
+//! The file is cut into blocks of at most the block length, and at least one octet. Block *i* uses slot *i* mod *number of
+//! blocks*. A slot is used again only after the receiver has freed it, so that there is always room for what is sent. Each
+//! side keeps enough Receives posted for everything that the other may send: one message per slot and two more. Messages:
 //!
 //! | kind | from | meaning |
 //! |---|---|---|
@@ -35,9 +35,9 @@
 //! | 6 verdict | receiver | the whole file has arrived under its final name; its length and SHA-256 |
 //! | 7 abort | both | this side gives up; UTF-8 text tells why |
 //!
-//! Each has a header of 16 octets: kind (1), reserved (3), slot (4), length (8): of the block, of the file, or of the
-//! text. End and verdict are followed by the digest (32). The sender disconnects after the verdict; both then know that
-//! the digests are equal.
+//! Each has a header of 16 octets: kind (1), reserved (3), slot (4), and length (8) of the block, the file or the text. End
+//! and verdict are followed by the digest (32). The sender disconnects after the verdict; both then know that the digests
+//! are equal.
 
 use netdirect::{RemoteAddress, RemoteToken};
 
@@ -45,7 +45,7 @@ use super::args::Via;
 
 const MAGIC: [u8; 8] = *b"ND cat\r\n";
 
-/// What this program speaks.
+/// The version of this program.
 pub(crate) const VERSION: u16 = 2;
 
 const OFFER: u8 = 1;
@@ -55,15 +55,15 @@ const REFUSAL: u8 = 3;
 /// Octets in front of a block or a digest.
 pub(crate) const HEADER: usize = 16;
 
-/// Octets of the longest message but data.
+/// Octets of the longest message that is not data.
 pub(crate) const MAX_MESSAGE: usize = 256;
 
-/// The largest block and the most blocks a receiver agrees to, which bounds its memory.
+/// The largest block and the most blocks to which a receiver agrees. This bounds its memory.
 pub(crate) const MAX_BLOCK: u32 = 1 << 20;
 pub(crate) const MAX_BLOCKS: u32 = 64;
 pub(crate) const MAX_RING: u64 = 16 << 20;
 
-/// Stands for a size of which nothing is known.
+/// Means that the size is unknown.
 const UNKNOWN: u64 = u64::MAX;
 
 /// Text in a refusal or an abort is cut to this.
@@ -77,7 +77,7 @@ pub(crate) type Digest = [u8; 32];
 pub(crate) struct Offer {
     pub(crate) via: Via,
     pub(crate) shape: Shape,
-    /// What the file is expected to have, where there is something to expect.
+    /// The expected size of the file, if it is known.
     pub(crate) size: Option<u64>,
     /// The sender's ring, in mode read.
     pub(crate) ring: RemoteAddress,
@@ -96,7 +96,7 @@ impl Shape {
         u64::from(self.block) * u64::from(self.blocks)
     }
 
-    /// Whether this side can serve it within its bounds.
+    /// Whether this side can serve this shape within its limits.
     pub(crate) fn is_sound(self) -> bool {
         (1..=MAX_BLOCK).contains(&self.block)
             && (1..=MAX_BLOCKS).contains(&self.blocks)
@@ -175,7 +175,7 @@ impl Answer {
         out
     }
 
-    /// Reads the answer to `offer`; an answer that goes beyond the offer is refused with the reason returned.
+    /// Reads the answer to `offer`. An answer that exceeds the offer is refused, and the reason is returned.
     pub(crate) fn decode(octets: &[u8], offer: &Offer) -> Result<Self, String> {
         let (mut rest, mode) = open(octets, ANSWER)?;
         let answer = (|| {
@@ -211,7 +211,7 @@ impl Refusal {
         out
     }
 
-    /// The text of a refusal; `None` when this is none of any version.
+    /// The text of a refusal. `None` if this is not a refusal of any version.
     pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
         let (magic, rest) = octets.split_first_chunk::<8>()?;
         match rest {
@@ -230,7 +230,7 @@ fn preamble(kind: u8, mode: u8) -> Vec<u8> {
     out
 }
 
-/// Checks what all private data begins with; what follows the kind, and the mode, its first octet.
+/// Checks the fields with which all private data begins. Returns the mode, and the octets behind it.
 fn open(octets: &[u8], kind: u8) -> Result<(Input<'_>, u8), String> {
     let mut input = Input(octets);
     if input.take::<8>() != Some(MAGIC) {
@@ -272,7 +272,7 @@ fn via(mode: u8) -> Option<Via> {
     }
 }
 
-/// A message of the transfer. Of data only the header is here; the block lies behind it where it was received.
+/// A message of the transfer. For `Data` this is only the header; the block lies behind the header in the Receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// A block in mode send.
@@ -283,9 +283,9 @@ pub(crate) enum Message {
     Ready(Block),
     /// The slot may be used again.
     Free(u32),
-    /// All was sent.
+    /// The whole file was sent.
     End(Whole),
-    /// All has arrived.
+    /// The whole file has arrived.
     Verdict(Whole),
     /// The other side gives up.
     Abort(String),
@@ -306,7 +306,7 @@ pub(crate) struct Whole {
 }
 
 impl Message {
-    /// The octets of the message, for data those of its header.
+    /// The octets of the message. For `Data` the octets of the header.
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Data(block) => header(1, block.slot, block.length.into()),
@@ -319,8 +319,8 @@ impl Message {
         }
     }
 
-    /// Reads a message that is `total` octets long, of which `octets` are the first, up to [`MAX_MESSAGE`]. A message
-    /// whose lengths contradict each other is none.
+    /// Reads a message of `total` octets, of which `octets` are the first, up to [`MAX_MESSAGE`]. `None` if the lengths
+    /// contradict each other.
     pub(crate) fn decode(octets: &[u8], total: u32) -> Option<Self> {
         let mut input = Input(octets);
         let [kind, 0, 0, 0] = input.take()? else {

@@ -161,7 +161,7 @@ fn an_answer_stays_within_the_offer() {
         block: 4096,
     };
     assert!(Answer::decode(&answer(Via::Write, larger), &offered).is_err());
-    // The sender's ring stands already when it offers to be read.
+    // In mode read the sender's ring exists already when it makes the offer.
     assert!(Answer::decode(&answer(Via::Read, smaller), &offer(Via::Read)).is_err());
 }
 

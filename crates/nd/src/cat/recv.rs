@@ -26,7 +26,7 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
     let sink = Sink::new(&args.out)?;
     let addresses = session::resolve(&args.listen)?;
     let setup = Setup::new(None, &args.common.adapter, args.common.timeout)?;
-    // Where the file itself goes to standard output, words go to standard error.
+    // If the file goes to standard output, text goes to standard error.
     let aside = sink.is_stdout();
     let name = args.out.to_string_lossy();
     let done = receive(&setup, &addresses, sink, &name, |address| {
@@ -52,7 +52,7 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
     output::afterword(digest)
 }
 
-/// What there is to tell of a file that has arrived.
+/// The summary of a file that has arrived.
 pub(super) struct Done {
     peer: SocketAddr,
     via: Via,
@@ -86,7 +86,7 @@ pub(super) fn receive(
     let link = &mut receiver.accepted.link;
     match &digest {
         Ok(_) => {
-            // The sender disconnects when it has the verdict; until then the connection must not go.
+            // The sender disconnects when it has the verdict. Until then this side must keep the connection.
             link.drain(Duration::from_secs(5));
             link.endpoint.wait_for_end(Duration::from_secs(5));
             drop(link.endpoint.disconnect());
@@ -102,25 +102,25 @@ pub(super) fn receive(
     })
 }
 
-/// A sender that was let in.
+/// A sender that was accepted.
 #[derive(Debug)]
 struct Accepted {
     link: Link,
     peer: SocketAddr,
     offer: Offer,
     shape: Shape,
-    /// What is written to in mode write, and read into in mode read.
+    /// The memory that the sender writes to in mode write, and the sink in mode read.
     ring: Option<Region>,
 }
 
-/// Waits for a sender whose offer this side can take. Others are refused with the reason, and noted. Whoever comes later is
-/// refused, and need not wait.
+/// Waits for a sender whose offer this side can take. Other senders are refused with the reason, and noted. Later senders
+/// are refused at once, and need not wait.
 fn accept_one(
     session: &Arc<Session>,
     listener: Arc<dyn Listener>,
     limit: Duration,
 ) -> Result<Accepted> {
-    /// Each has memory for blocks.
+    /// Each sender uses memory for blocks.
     const SENDERS: usize = 16;
     let greeter = Arc::clone(session);
     let greet = move |request: Request, guest: &Guest<Accepted>| {
@@ -135,7 +135,7 @@ fn accept_one(
             }
             Err(reason) => {
                 let refusal = Refusal { reason };
-                // Whether it still hears that is its own affair.
+                // The sender may be gone already, so an error changes nothing.
                 let _ = request.connector.reject(&refusal.encode());
                 Err(Failure::peer(refusal.reason, "look at what it says"))
             }
@@ -148,7 +148,7 @@ fn accept_one(
     Admission::of_requests(session, &listener, bounds, greet)?.first()
 }
 
-/// Makes all that the transfer needs, within what this adapter can do.
+/// Makes all objects that the transfer needs, within the limits of this adapter.
 fn prepare(session: &Session, request: &Request, offer: Offer) -> Result<Accepted> {
     let mine = link::shape(session.info());
     let shape = match offer.via {
@@ -207,13 +207,13 @@ fn accept(accepted: &mut Accepted, request: &Request, guest: &Guest<Accepted>) -
 struct Receiver {
     accepted: Accepted,
     progress: Progress,
-    /// Blocks that the sender has spoken of, and those that are on disk.
+    /// Blocks that the sender has announced, and blocks that are written to the file.
     blocks: u64,
     consumed: u64,
 }
 
 impl Receiver {
-    /// Receives the file and gives it its name; its digest.
+    /// Receives the file and gives it its name. Returns its digest.
     fn run(&mut self, mut out: Writing, doing: &str) -> Result<super::protocol::Digest> {
         let mut scratch = vec![0; self.accepted.shape.block as usize];
         // Reads end in the order in which they were posted.
@@ -255,7 +255,7 @@ impl Receiver {
         }
     }
 
-    /// Checks that a block is the next one, of a length that it may have, and in a free slot; its length.
+    /// Checks that a block is the next one, has a legal length, and is in a free slot. Returns its length.
     fn announce(&mut self, block: Block) -> Result<usize> {
         let Shape {
             block: longest,
@@ -321,7 +321,7 @@ impl Receiver {
             ));
         }
         out.finish()?;
-        // The file is whole and has its name: that the sender may not hear of it any more does not change this.
+        // The file is whole and has its name. If the sender cannot be told any more, that does not change this.
         let _ = self.accepted.link.send(&Message::Verdict(mine));
         Ok(mine.digest)
     }

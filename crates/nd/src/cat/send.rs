@@ -28,7 +28,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<()> {
         let mut progress = Progress::new(size, "sending");
         let sent = sender.run(&mut file, &doing, &mut progress);
         match &sent {
-            // Both sides know that all is well; how the connection ends makes no difference any more.
+            // Both sides know that the file has arrived, so an error of the disconnect makes no difference.
             Ok(()) => drop(sender.link.endpoint.disconnect()),
             Err(failure) => sender.abandon(failure),
         }
@@ -60,7 +60,7 @@ pub(super) fn connect_to_any(
     Err(last)
 }
 
-/// Whether another address of the same name may serve better.
+/// Whether another address of the same name may work.
 fn tries_on(status: Status) -> bool {
     matches!(
         status,
@@ -108,7 +108,7 @@ fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> R
     let private_data = link.endpoint.connector.get_private_data();
     let private_data = private_data.map_err(|error| Failure::nd(&doing, &error))?;
     let answer = Answer::decode(&private_data, &offer).map_err(|reason| {
-        // The answer is refused; that this cannot be told any more is no new failure.
+        // The answer is refused. If the peer cannot be told any more, that is no new failure.
         let _ = link.endpoint.connector.reject(&[]);
         Failure::peer(
             format!("cannot {doing}: {reason}"),
@@ -133,7 +133,7 @@ fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> R
     }
 }
 
-/// Why the connection was not made; the receiver's own words if it sent some.
+/// Why the connection was not made: the receiver's own text, if it sent one.
 fn refused(link: &Link, doing: &str, status: Status) -> Failure {
     if status == Status::CONNECTION_REFUSED {
         let words = link
@@ -158,12 +158,12 @@ fn refused(link: &Link, doing: &str, status: Status) -> Failure {
     Failure::status(doing, status)
 }
 
-/// What a slot of the ring still waits for.
+/// What has to happen before a slot of the ring is free.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// The Send about it has not ended.
+    /// The Send about the slot has not completed.
     sending: bool,
-    /// The receiver has not freed it.
+    /// The receiver has not freed the slot.
     held: bool,
 }
 
@@ -182,7 +182,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends what the file gives until its end, and returns when the receiver has said that it arrived.
+    /// Sends the file to its end, and returns when the receiver has confirmed that it has arrived.
     pub(super) fn run(
         &mut self,
         file: &mut File,
@@ -233,7 +233,7 @@ impl Sender {
         slot.sending || slot.held
     }
 
-    /// Hands a block over in the next slot.
+    /// Sends a block in the next slot.
     fn post(&mut self, data: &[u8]) -> Result<()> {
         let block = Block {
             slot: self.next,
@@ -259,7 +259,7 @@ impl Sender {
             Via::Send => self.link.send_block(block.slot, &[header, payload]),
             Via::Read => self.link.send_block(block.slot, &[header]),
             Via::Write => {
-                // The notice behind it completes for both: the stream keeps their order.
+                // The completion of the message behind the Write stands for both, because the stream keeps their order.
                 let there = self.answer.ring.offset(at as u64);
                 let qp = &self.link.endpoint.qp;
                 qp.write(
@@ -274,7 +274,7 @@ impl Sender {
         }
     }
 
-    /// Waits until something is done about a block.
+    /// Waits until a request about a block completes, or the receiver frees a block.
     fn wait(&mut self, doing: &str) -> Result<()> {
         match self.link.event(doing)? {
             Event::Sent(slot) => self.slot(slot)?.sending = false,
@@ -296,7 +296,7 @@ impl Sender {
     }
 }
 
-/// Whatever comes next in the file, which is nothing at its end.
+/// Reads the next octets of the file. Returns 0 at its end.
 fn read(file: &mut File, into: &mut [u8], doing: &str) -> Result<usize> {
     loop {
         match file.read(into) {

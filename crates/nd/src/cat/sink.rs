@@ -1,8 +1,8 @@
-//! Where the received file goes: nothing half-written ever has its final name.
+//! The place of the received file. An incomplete file never has its final name.
 //!
-//! A file is received beside its final place and renamed when it is whole. On Linux it has no name at all until then
-//! where the file system can do that, so that not even a killed process leaves anything behind; elsewhere it is called
-//! `.NAME.xxxxxx.part`, and removed when the program ends by itself.
+//! A file is received beside its final place and renamed when it is whole. On Linux, where the file system can do that, the
+//! file has no name until then, so that not even a killed process leaves anything behind. Elsewhere its name is
+//! `.NAME.xxxxxx.part`, and the program removes the file when it ends by itself.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ pub(super) struct Sink {
 #[derive(Debug)]
 enum Target {
     Stdout,
-    /// A device or a pipe: written to as it is.
+    /// A device or a pipe, which is written to directly.
     Direct(File),
     /// A file, with the permissions of the one that it replaces.
     File {
@@ -35,7 +35,7 @@ enum Target {
 }
 
 impl Sink {
-    /// Finds out what is at `path`, and whether it can be written. Leaves nothing behind.
+    /// Finds out what is at `path`, and whether it can be written. Leaves no file behind.
     pub(super) fn new(path: &Path) -> Result<Self> {
         let target = if path == Path::new("-") {
             Ok(Target::Stdout)
@@ -54,7 +54,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Whether standard output is taken by the file.
+    /// Whether the file goes to standard output.
     pub(super) fn is_stdout(&self) -> bool {
         matches!(self.target, Target::Stdout)
     }
@@ -65,7 +65,7 @@ impl Sink {
         Ok(Writing { sink: self, part })
     }
 
-    /// The temporary file beside the final one, which goes when it is dropped.
+    /// The temporary file beside the final one. It is removed when it is dropped.
     fn part(&self) -> Result<Option<Part>> {
         let Target::File { path, .. } = &self.target else {
             return Ok(None);
@@ -92,7 +92,7 @@ fn target(path: &Path) -> io::Result<Target> {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
             ) && path.file_name().is_some() =>
         {
-            // A link stays one, also where nothing is yet that it leads to.
+            // A link stays a link, even if its target does not exist yet.
             return Ok(Target::File {
                 path: followed(path),
                 replaces: None,
@@ -106,12 +106,12 @@ fn target(path: &Path) -> io::Result<Target> {
     if is_named_pipe(path, &found) {
         stderr::note(format_args!("waiting for a reader of {}", path.display()));
     }
-    // A file that may not be written is not replaced either, though its directory would allow that.
+    // A file that may not be written is not replaced either, even if its directory would allow that.
     let file = OpenOptions::new().write(true).open(path)?;
     if !found.is_file() {
         return Ok(Target::Direct(file));
     }
-    // Where a link points to, so that the link stays one.
+    // The target of a link, so that the link stays a link.
     Ok(Target::File {
         path: fs::canonicalize(path)?,
         replaces: Some(found.permissions()),
@@ -147,7 +147,7 @@ impl Writing {
     }
 }
 
-/// A file that has not got its final name yet.
+/// A file that does not have its final name yet.
 #[derive(Debug)]
 struct Part {
     file: File,
@@ -191,7 +191,7 @@ impl Part {
         let name = match self.name {
             Some(name) => name,
             None => {
-                // A link cannot replace a file, a rename can.
+                // A link cannot replace a file, but a rename can.
                 let link = |name: &Path| unnamed::link(&self.file, name);
                 let prefix = prefix(path);
                 let mut builder = tempfile::Builder::new();
@@ -207,7 +207,7 @@ impl Part {
     }
 }
 
-/// The error of the system, without the name of a temporary file that nobody knows.
+/// The error of the system, without the name of a temporary file, which would mean nothing to the user.
 fn without_path(error: &io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|inner| inner.source());
     let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
@@ -217,7 +217,7 @@ fn without_path(error: &io::Error) -> io::Error {
     }
 }
 
-/// Whether the directory is there that the file will be in. `path` is how the user has named the file.
+/// Whether the directory of the file exists. `path` is the name that the user gave.
 fn check_directory(path: &Path, place: &Path) -> Result<()> {
     let folder = directory(place);
     let why = match fs::metadata(folder) {
@@ -237,7 +237,7 @@ fn check_directory(path: &Path, place: &Path) -> Result<()> {
 }
 
 fn prefix(path: &Path) -> String {
-    // Names have at most 255 octets, of which the rest needs some.
+    // Names have at most 255 octets, of which the prefix and the suffix need some.
     let name = path
         .file_name()
         .and_then(|name| name.to_str())
@@ -245,7 +245,7 @@ fn prefix(path: &Path) -> String {
     format!(".{}.", name.unwrap_or("nd"))
 }
 
-/// Files without a name: `O_TMPFILE` of Linux, and `linkat` from `/proc`, which gives them one (open(2)).
+/// Files without a name: `O_TMPFILE` of Linux makes them, and `linkat` from `/proc` gives them a name (open(2)).
 #[cfg(target_os = "linux")]
 mod unnamed {
     use std::fs::File;
@@ -255,12 +255,12 @@ mod unnamed {
 
     use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-    /// `None` where the file system or the system cannot do that.
+    /// `None` if the file system or the system cannot do that.
     pub(super) fn create(directory: &Path) -> io::Result<Option<File>> {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH; // the umask applies
         match rustix::fs::open(directory, flags, mode) {
-            // Whatever is wrong with the directory is better told by the other way of making a file.
+            // The other way of making a file gives a better error for a wrong directory.
             Err(_) => Ok(None),
             Ok(file) => {
                 let file = File::from(file);

@@ -1,4 +1,4 @@
-//! Where the file that is sent comes from: a regular file, or whatever else can be read to an end.
+//! The file that is sent: a regular file, or anything else that can be read to an end.
 
 use std::fs::{self, File, Metadata};
 use std::path::Path;
@@ -6,16 +6,17 @@ use std::path::Path;
 use crate::errors::{Failure, Result};
 use crate::stderr;
 
-/// The file to send. What is read from it counts, not what the system says of its size: files of `/proc` say 0.
+/// The file to send. Only the octets that are read from it count, not the size that the system reports, because files of
+/// `/proc` report 0.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) file: File,
-    /// What is to be expected, where there is something to expect.
+    /// The expected size, if it is known.
     pub(super) size: Option<u64>,
 }
 
 impl Source {
-    /// Opens it. Of a pipe, waits until somebody writes to it, and says so.
+    /// Opens the file. If it is a pipe, says so and waits until somebody writes to it.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let explain = |error| Failure::io(format_args!("open {}", path.display()), &error);
         let found = fs::metadata(path).map_err(explain)?;
@@ -37,7 +38,8 @@ impl Source {
     }
 }
 
-/// A pipe that opening waits for. One that this process was started with has a name in `/proc` that leads nowhere.
+/// Whether opening this file waits for a writer, because it is a named pipe. A pipe with which this process was started has
+/// a name in `/proc` that leads nowhere.
 #[cfg(unix)]
 pub(super) fn is_named_pipe(path: &Path, found: &Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt;

@@ -1,4 +1,4 @@
-//! One real side against one that breaks the rules, over the loopback; and the words at the end.
+//! One real side against one that breaks the rules, over the loopback interface, and the text of the errors.
 
 use std::fs;
 use std::io::{Seek, Write};
@@ -38,7 +38,7 @@ fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// A sender that does only what it is told.
+/// A sender that does only what the test says.
 fn connect(to: SocketAddr, offer: &Offer) -> Link {
     let (session, local) = setup().towards(to).expect("loopback");
     let connector = session.connector().expect("connector");
@@ -52,7 +52,8 @@ fn connect(to: SocketAddr, offer: &Offer) -> Link {
     link
 }
 
-/// What the receiver makes of a sender in mode write that sends these messages; and whether a file has appeared. The sender hears of it unless it was the first to give up.
+/// How the receiver fails on a sender in mode write that sends these messages, and whether a file has appeared. The sender
+/// is told, unless it was the first to give up.
 fn receive(messages: &[Message]) -> (String, bool) {
     let directory = tempfile::tempdir().expect("directory");
     let path: PathBuf = directory.path().join("out");
@@ -68,7 +69,7 @@ fn receive(messages: &[Message]) -> (String, bool) {
     let offer = Offer {
         via: Via::Write,
         shape: SHAPE,
-        // More or less than it will be.
+        // The expected size, which is not the real one.
         size: Some(5000),
         ring: NO_RING,
     };
@@ -147,8 +148,8 @@ fn a_sender_that_breaks_the_rules_leaves_no_file() {
     }
 }
 
-/// What the sender of a small file makes of a receiver that answers so for its ring, sends `early` when it hears of the
-/// block, and `late` when it hears of the end.
+/// How the sender of a small file fails on a receiver that answers with this ring, sends `early` when it has the message
+/// about the block, and `late` when it has the end message.
 fn transmit(
     answer: impl FnOnce(RemoteAddress) -> Vec<u8>,
     early: &[Message],
@@ -171,7 +172,7 @@ fn transmit(
     let ring = session.register(8192, MrFlags::ALLOW_REMOTE_WRITE)?;
     let answer = answer(ring.remote());
     if link.endpoint.accept(LIMITS, &answer)? == Status::SUCCESS {
-        // Until the sender has said all it wants to say.
+        // Until the sender has sent everything.
         while let Ok(event) = link.event("hear") {
             let messages = match event {
                 Event::Message(Message::Written(_), _) => early,

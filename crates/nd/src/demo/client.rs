@@ -1,4 +1,4 @@
-//! The client's part of the demo, which is also the director: it decides when which side is shown.
+//! The client's part of the demo. The client also decides when the lines of each side are shown.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn show_ways(ways: &[Way]) -> Result<()> {
 
 const ROUND_TRIPS: &str = "round trips";
 
-/// One way of moving bytes, and how fast it was.
+/// One operation that moves bytes, and how fast it was.
 struct Way {
     name: &'static str,
     bytes: u64,
@@ -109,7 +109,7 @@ struct Client {
 }
 
 impl Client {
-    /// All steps; what the server has checked.
+    /// Goes through all steps. Returns how many octets the server has checked.
     fn play(&mut self, private_data: &str) -> Result<u64> {
         let mut main = self.connect(private_data)?;
         self.send_and_receive(&mut main)?;
@@ -250,7 +250,7 @@ impl Client {
         talk.tell(&[])
     }
 
-    /// Uses a window of the server's, which is gone afterwards.
+    /// Uses a window of the server, which the server then invalidates.
     fn window(&mut self, talk: &mut Talk) -> Result<RemoteAddress> {
         self.stage
             .step("A memory window: bound, used, invalidated")?;

@@ -1,8 +1,9 @@
 //! `nd demo`: two processes go through what RDMA does, one step after the other, and say what happened on each side.
 //!
-//! The client is the process that was started; it starts the server, a second process of the same program, and reads from
-//! its standard output what that has to say ([`report`]). Both follow the same script, [`client`] and [`server`], and keep
-//! in step by messages over the connections themselves. Every byte moved is checked by the side that has it in the end.
+//! The client is the process that the user has started. It starts the server, a second process of the same program, and
+//! reads the server's lines from the server's standard output ([`report`]). Both follow the same script, in [`client`] and
+//! [`server`], and synchronize by messages over the connections themselves. Every byte moved is checked by the side that
+//! has it in the end.
 
 pub(crate) mod args;
 mod client;

@@ -1,6 +1,6 @@
-//! How the demo is shown: numbered steps, and under each what either side has to say.
+//! The output of the demo: numbered steps, and under each step the lines of both sides.
 //!
-//! The server speaks through a pipe, in lines whose first character tells what they are:
+//! The server writes lines to a pipe. The first character of a line tells its kind:
 //!
 //! | | |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | `!` | it gives up, and why |
 //! | `?` | it gives up because the client or the connection to it has gone |
 //!
-//! The client asks for the server's lines where they belong, up to the next full stop, so that the order never depends on
-//! who was faster.
+//! The client reads the server's lines at the right places of the output, up to the next full stop. So the order never
+//! depends on which side was faster.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
@@ -22,7 +22,7 @@ use super::args::DemoArgs;
 use crate::errors::{Failure, Result};
 use crate::output::{self, Paint};
 
-/// The server's voice, on its own standard output.
+/// Writes the server's lines to its standard output.
 #[derive(Debug, Default)]
 pub(super) struct Voice;
 
@@ -51,7 +51,7 @@ impl Voice {
     }
 }
 
-/// A line of the server's.
+/// A line of the server.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Port(u16),
@@ -80,7 +80,7 @@ impl Line {
     }
 }
 
-/// The second process, and the page on which both sides appear. Ends the process when dropped.
+/// The second process, and the output with the lines of both sides. Ends the process when dropped.
 #[derive(Debug)]
 pub(super) struct Stage {
     child: Child,
@@ -130,7 +130,7 @@ impl Stage {
         output::line(self.paint.bold(format_args!("{:>2}  {title}", self.step)))
     }
 
-    /// The client has something to say.
+    /// Shows a line of the client.
     pub(super) fn client(&self, text: impl Display) -> Result<()> {
         output::line(format_args!(
             "      {}  {text}",
@@ -138,7 +138,7 @@ impl Stage {
         ))
     }
 
-    /// Shows what the server has to say now.
+    /// Shows the server's lines up to the next full stop.
     pub(super) fn server(&mut self) -> Result<()> {
         loop {
             match self.read()? {
@@ -199,7 +199,7 @@ impl Stage {
         Failure::peer(how, "run again with -vv to see more")
     }
 
-    /// Why the server gave up, if it did so first: then what this side met is only what followed. To be asked when the
+    /// Why the server gave up, if it gave up first, so that the client's error is only a consequence. To be called when the
     /// connections are closed, so that the server ends.
     pub(super) fn last_words(&mut self) -> Option<Failure> {
         loop {
@@ -222,7 +222,7 @@ fn gave_up(why: &str) -> Failure {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What both sides of the demo know of each other: words, sizes, and what each has to find right.
+//! What both sides of the demo agree on: private data, sizes, and how many octets each has to check.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ pub(super) const CLIENT_LIMITS: ReadLimits = ReadLimits {
     outbound: 8,
 };
 
-/// What the server gives of what the client asks for.
+/// The Reads that the server grants of those that the client asks for.
 pub(super) const SERVER_LIMITS: ReadLimits = ReadLimits {
     inbound: 6,
     outbound: 2,
 };
 
-/// What the client says when it connects, but for the first time: that is the user's choice. The server rejects whoever
-/// says something else, since anybody may connect to its port.
+/// The private data of the client's connections, except for the first, whose private data the user chooses. The server
+/// rejects peers with other private data, because anybody may connect to its port.
 pub(super) mod words {
     pub(in crate::demo) const TO_READ: &[u8] = b"to read what is gone";
     pub(in crate::demo) const TO_WRITE: &[u8] = b"to write too far";
@@ -38,7 +38,7 @@ pub(super) mod sizes {
     /// Step 5: the region behind the window, and the part of it that the window shows.
     pub(in crate::demo) const BEHIND: usize = 16 << 10;
     pub(in crate::demo) const WINDOW: std::ops::Range<usize> = 4096..12_288;
-    /// Step 6: what is asked for in vain.
+    /// Step 6: the octets of the refused Write.
     pub(in crate::demo) const REFUSED: usize = 64;
     /// Step 8: octets and requests by each way, and round trips.
     pub(in crate::demo) const BULK: usize = 8 << 20;
@@ -49,7 +49,7 @@ pub(super) mod sizes {
     const _: () = assert!(CHUNK * CHUNKS as usize == BULK);
 }
 
-/// Octets that differ with `seed` and with their place, so that nothing that went astray looks right.
+/// Octets that depend on `seed` and on their place, so that misplaced octets do not look right.
 pub(super) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(len.next_multiple_of(8));
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -64,18 +64,18 @@ pub(super) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// What the server says when it accepts, and when it rejects.
+/// The private data of the server when it accepts, and when it rejects.
 pub(super) const WELCOME: &[u8] = b"welcome, says the server";
 pub(super) const SORRY: &[u8] = b"sorry, not today";
 
-/// What the client has to find right: the answer, two Reads, the bulk Read, and the round trips.
+/// The octets that the client has to check: the answer, two Reads, the bulk Read, and the round trips.
 pub(super) const CLIENT_CHECKS: u64 = (sizes::ANSWER
     + sizes::REGION
     + (sizes::WINDOW.end - sizes::WINDOW.start)
     + sizes::BULK
     + sizes::PINGS as usize * sizes::PING) as u64;
 
-/// What the server has to find right: the Send, the Write, the region behind the window twice, the memory around the
+/// The octets that the server has to check: the Send, the Write, the region behind the window twice, the memory around the
 /// refused Write, the bulk by Send and by Write, and the round trips.
 pub(super) const SERVER_CHECKS: u64 = (sizes::SEND
     + sizes::REGION

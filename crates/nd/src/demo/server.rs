@@ -16,7 +16,7 @@ use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Endpoint, Region, Request, Session, Setup};
 use crate::units;
 
-/// Runs until the client is through; a failure is told through the pipe.
+/// Runs until the client has finished. A failure is reported through the pipe.
 pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
     let played = play(args);
     if let Err(failure) = &played {
@@ -62,7 +62,7 @@ struct Server {
 }
 
 impl Server {
-    /// The client's next connection, which it makes with these words.
+    /// The client's next connection request, which has this private data.
     fn request(&self, words: &[u8]) -> Result<Request> {
         let deadline = Deadline::after(LIMIT);
         loop {
@@ -71,7 +71,7 @@ impl Server {
             if request.private_data == words {
                 return Ok(request);
             }
-            // A stranger's; that it cannot be told so any more is no matter here.
+            // The request comes from another program. An error of the rejection changes nothing here.
             let _ = request.connector.reject(&[]);
         }
     }
@@ -108,7 +108,7 @@ impl Server {
         Ok(talk)
     }
 
-    /// Accepts a further connection without words.
+    /// Accepts a further connection without private data.
     fn accept_another(
         &self,
         words: &[u8],
@@ -248,7 +248,7 @@ impl Server {
         self.ended(&mut talk)?;
         self.voice.pause()?;
 
-        // A region with memory of ours behind it, so that a byte too far would be seen.
+        // A region in the middle of our own memory, so that a byte too far would be noticed.
         let buffer = Buffer::new(sizes::BEHIND);
         let expected = pattern(7, sizes::BEHIND);
         buffer.write(0, &expected);
@@ -258,7 +258,8 @@ impl Server {
             .register_buffer(buffer.slice(..half), MrFlags::ALLOW_REMOTE_WRITE)?;
         let mut talk = self.accept_another(words::TO_WRITE, 0, |_| Ok(()))?;
         let end = region.remote().offset((half - sizes::REFUSED / 2) as u64);
-        // The client's queue pair has not sent anything yet; this side may all the same, as Accept is complete (AMB-040).
+        // The client's queue pair has not sent anything yet. This side may send nevertheless, because Accept is complete
+        // (AMB-040).
         talk.tell(&end.to_bytes())?;
         let len = units::bytes(half as u64);
         self.voice.say(format_args!(
@@ -280,7 +281,7 @@ impl Server {
         main.tell(&[])
     }
 
-    /// Says how a connection ended that the client has spoilt.
+    /// Prints how a connection ended on which the client has caused an error.
     fn ended(&self, talk: &mut Talk) -> Result<()> {
         let flushed = talk.flushed()?;
         if flushed == Status::SUCCESS {

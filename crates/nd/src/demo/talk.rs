@@ -1,4 +1,4 @@
-//! What both sides of the demo do with a connection: say, hear, wait for a request of a kind.
+//! What both sides of the demo do with a connection: send a message, receive one, wait for a request of a kind.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::script::CLIENT_LIMITS;
 use crate::errors::{Failure, Result, one_line};
 use crate::session::{Depths, Endpoint, Region, Session};
 
-/// Octets of the longest message by which the two sides keep in step; it holds the Sends of step 2.
+/// Octets of the longest message by which the two sides synchronize. It is long enough for the Sends of step 2.
 pub(super) const MESSAGE: usize = 4096;
 
 /// Receives that every connection keeps posted for messages.
@@ -25,13 +25,13 @@ pub(super) struct Talk {
     pub(super) endpoint: Endpoint,
     inbox: Region,
     outbox: Region,
-    /// Completions of another kind than was waited for.
+    /// Completions of another kind than the current wait is for.
     aside: VecDeque<CompletionResult>,
 }
 
 impl Talk {
     /// A queue pair for `connector` that can hold so many further Receives and requests. `first` Receives are posted in
-    /// front of those for messages, whose contexts are out of the way of any other.
+    /// front of those for messages. The contexts of those for messages differ from all others.
     pub(super) fn new(
         session: &Session,
         connector: Arc<dyn Connector>,
@@ -79,7 +79,7 @@ impl Talk {
         Ok(self.wait(RequestType::Send)?.status)
     }
 
-    /// The same, where nothing but success will do.
+    /// The same, but anything except success is an error.
     pub(super) fn tell(&mut self, message: &[u8]) -> Result<()> {
         expect("send to the other side", self.say(message)?)
     }
@@ -97,14 +97,14 @@ impl Talk {
         Ok(message)
     }
 
-    /// Waits for a message that says where memory is.
+    /// Waits for a message with the address of memory.
     pub(super) fn hear_address(&mut self) -> Result<RemoteAddress> {
         let message = self.hear()?;
         let octets = message.try_into().map_err(|_| out_of_step())?;
         Ok(RemoteAddress::from_bytes(octets))
     }
 
-    /// Waits for one message that carries nothing but the fact that it came.
+    /// Waits for one message without content.
     pub(super) fn hear_mark(&mut self) -> Result<()> {
         if self.hear()?.is_empty() {
             Ok(())
@@ -167,7 +167,7 @@ impl Talk {
         Ok(self.wait(RequestType::Receive)?.status)
     }
 
-    /// Connects from `local`, completes, and fails on everything else.
+    /// Connects from `local` and completes the connection. Any other result is an error.
     pub(super) fn connect(
         &self,
         local: SocketAddr,
@@ -183,12 +183,12 @@ impl Talk {
 /// Marks the contexts of the Receives for messages.
 const MAIL: u64 = 1 << 32;
 
-/// A request has to be taken.
+/// Returns an error unless the request was taken.
 pub(super) fn posted(result: netdirect::Result<()>) -> Result<()> {
     result.map_err(|error| Failure::nd("post a request", &error))
 }
 
-/// Nothing but success will do.
+/// Returns an error unless the status is success.
 pub(super) fn expect(doing: &str, status: Status) -> Result<()> {
     if status == Status::SUCCESS {
         Ok(())
@@ -197,7 +197,7 @@ pub(super) fn expect(doing: &str, status: Status) -> Result<()> {
     }
 }
 
-/// Compares; the number of octets that are right.
+/// Compares two buffers. Returns the number of octets, or an error if they differ.
 pub(super) fn verify(what: &str, found: &[u8], expected: &[u8]) -> Result<u64> {
     match found.iter().zip(expected).position(|(a, b)| a != b) {
         None if found.len() == expected.len() => Ok(found.len() as u64),
@@ -213,7 +213,7 @@ pub(super) fn verify(what: &str, found: &[u8], expected: &[u8]) -> Result<u64> {
     }
 }
 
-/// Something did not happen as it has to.
+/// The error for a result that is not as the demo expects.
 pub(super) fn wrong(what: impl Into<String>) -> Failure {
     Failure::new(
         what,
@@ -225,7 +225,7 @@ fn out_of_step() -> Failure {
     wrong("the two sides of the demo are out of step")
 }
 
-/// Private data as people read it.
+/// Private data as text for people.
 pub(super) fn quoted(octets: &[u8]) -> String {
     format!(
         "private data \"{}\"",

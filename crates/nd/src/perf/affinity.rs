@@ -1,19 +1,19 @@
-//! Which core a process runs on.
+//! Chooses the core on which a process runs.
 
 use super::spec::{Mode, Placement, Spec};
 
-/// Of the two processes.
+/// The role of one of the two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Client,
     Server,
 }
 
-/// The cores for one side, out of those that the process may use; none where it is to run anywhere.
+/// The cores for one side, out of those that the process may use. `None` if the side may run anywhere.
 ///
-/// Threads inherit the choice, so the adapter's own, which starts later, shares the core. In memory mode, where the
-/// application's thread never sleeps and the adapter's does all the work, the system chooses: an adapter's thread that may
-/// run only where its application spins has to wait for that core.
+/// Threads inherit the choice, so the adapter's own thread, which starts later, shares the core. In memory mode the system
+/// chooses, because there the application's thread never sleeps and the adapter's thread does all the work. An adapter's
+/// thread that may run only on its application's core would have to wait for this core.
 fn choose(cores: &[usize], spec: &Spec, role: Role) -> Vec<usize> {
     let chosen = match (spec.placement, spec.mode, role) {
         (Placement::Free, ..) | (Placement::Apart, Mode::Memory, _) => None,
@@ -24,14 +24,14 @@ fn choose(cores: &[usize], spec: &Spec, role: Role) -> Vec<usize> {
     chosen.copied().into_iter().collect()
 }
 
-/// Binds the calling thread, and those that it starts from now on. Where the system does not let it, it runs anywhere.
+/// Binds the calling thread, and those that it starts from now on. If the system refuses, the thread runs anywhere.
 pub(super) fn place(spec: &Spec, role: Role) {
     let allowed = system::allowed();
     let chosen = choose(allowed, spec, role);
     system::bind(if chosen.is_empty() { allowed } else { &chosen });
 }
 
-/// Takes back what [`place`] did: a process that is started now would inherit it.
+/// Undoes [`place`], because a process that is started now would inherit the binding.
 pub(super) fn anywhere() {
     system::bind(system::allowed());
 }
@@ -42,7 +42,7 @@ mod system {
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    /// The cores that the process could use when this was asked first.
+    /// The cores that the process could use at the first call.
     pub(super) fn allowed() -> &'static [usize] {
         static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
         ALLOWED.get_or_init(|| match sched_getaffinity(None) {

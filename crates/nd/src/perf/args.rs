@@ -1,4 +1,4 @@
-//! The arguments of `nd perf`, and the rows they stand for.
+//! The arguments of `nd perf`, and the rows that they stand for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) enum Perf {
     Run(RunArgs),
     /// Measures between two processes on this machine
     Local(LocalArgs),
-    /// Measures what the project promises about its speed, and says which promises hold
+    /// Measures the promises that the project makes about its speed, and says which of them hold
     Table(TableArgs),
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct LocalArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TableArgs {
-    /// Takes fewer and shorter turns; repeat without --quick what does not hold
+    /// Takes fewer and shorter turns; repeat a row that does not hold without --quick
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -73,7 +73,7 @@ pub(crate) struct TableArgs {
     pub(crate) write: Option<PathBuf>,
 }
 
-/// What is measured, and how it is shown. Everything that is left out is gone through.
+/// What is measured, and how it is shown. Without a choice, all values are measured.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
     /// The operations to measure [default: all]
@@ -88,7 +88,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
     pub(crate) size: Vec<u32>,
 
-    /// Messages under way, except for latency [default: 32; for Reads 16, for rate 128]
+    /// Outstanding messages, except for latency [default: 32; for Reads 16, for rate 128]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
 
@@ -153,23 +153,23 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// Turns of a row, unless told otherwise.
+/// The default number of turns of a row.
 const TURNS: u32 = 9;
 
-/// How long a turn is, unless told otherwise.
+/// The default length of a turn.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How long many connections are idle, unless told otherwise.
+/// The default time for which many connections are idle.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// Idle connections of `--test scale`, unless told otherwise.
+/// The default number of idle connections of `--test scale`.
 const CONNECTIONS: u32 = 10_000;
 
-/// The longest turn: the machine drifts within seconds, and what is compared has to be close together.
+/// The longest turn. The machine drifts within seconds, so turns that are compared have to be close together.
 const LONGEST_TURN: Duration = Duration::from_millis(100);
 
 impl ServeArgs {
-    /// Whether a row is what this side serves.
+    /// Checks that this side serves a row.
     pub(super) fn check(&self, spec: &Spec) -> Result<()> {
         let other = |what: &str, ours: String, theirs: String| {
             Err(Failure::new(
@@ -227,7 +227,7 @@ impl TestArgs {
         })
     }
 
-    /// What was given although nothing that was chosen is about it.
+    /// An error for an argument that applies to none of the chosen tests.
     fn check_chosen(&self) -> Result<()> {
         let of_connections = |test: &Test| test.is_of_connections();
         let pointless = |option: &str, tests: &str| {
@@ -259,14 +259,14 @@ impl TestArgs {
         }
     }
 
-    /// The rows, in the order in which they are shown. Combinations that make no sense are left out of a sweep, and an
-    /// error where nothing else is left.
+    /// The rows, in the order in which they are shown. Combinations that make no sense are left out of a sweep. If no other
+    /// combination is left, they are an error.
     pub(super) fn rows(&self, placement: Placement) -> Result<Vec<Spec>> {
         self.check_chosen()?;
         let mut rows = Vec::new();
         let mut senseless = None;
         for test in or(&self.test, &[Test::Latency, Test::Bandwidth, Test::Rate]) {
-            // Setting connections up moves no messages: their choices are not about it.
+            // Setting connections up moves no messages, so the choices about messages do not apply.
             let messages = *test != Test::Setup;
             for op in or_if(messages, &self.op, ops(*test)) {
                 for mode in or_if(messages, &self.mode, modes(*test)) {
@@ -309,7 +309,7 @@ impl TestArgs {
 
     fn depth(&self, op: Op, test: Test) -> u32 {
         match (test, op) {
-            // An explicit 0 is an error whatever is measured.
+            // An explicit 0 is an error for every test.
             (Test::Latency | Test::Scale, _) => self.depth.unwrap_or(1).min(1),
             (Test::Setup, _) => 1,
             (Test::Rate, _) => self.depth.unwrap_or(128),
@@ -319,12 +319,12 @@ impl TestArgs {
     }
 }
 
-/// What was chosen, or else what is gone through.
+/// The chosen values, or all values if none was chosen.
 fn or<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     or_if(true, chosen, all)
 }
 
-/// The same where there is a choice.
+/// The same if there is a choice, otherwise one fixed value.
 fn or_if<'a, T>(choice: bool, chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     if !choice || chosen.is_empty() {
         all

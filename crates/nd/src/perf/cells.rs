@@ -1,12 +1,12 @@
-//! What stands in the cells of the tables.
+//! The text in the cells of the tables.
 
 use super::outcome::Outcome;
 use crate::units;
 
-/// What stands where nothing was measured.
+/// The text where nothing was measured.
 pub(super) const ABSENT: &str = "-";
 
-/// What stands behind a row that did not get to its end.
+/// The remark behind a row that was not measured to its end.
 pub(super) fn remark(row: &Outcome) -> Option<String> {
     (!row.complete).then(|| format!("incomplete: {} turns", row.turns))
 }

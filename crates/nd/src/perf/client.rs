@@ -17,7 +17,7 @@ pub(super) struct Client {
     spec: Spec,
     /// The other side's ring.
     remote: RemoteAddress,
-    /// Where the next message is taken from or put to.
+    /// The slot from which the next message is taken, or into which it is put.
     slot: usize,
     /// Messages since the sink was cleared.
     moved: u64,
@@ -36,7 +36,7 @@ impl Client {
     }
 
     /// One turn of `count` messages. The time of each round trip goes to `times`, in nanoseconds, where that is measured.
-    /// Every message has been placed, and the other side has said so or has answered, when this returns.
+    /// When this returns, every message has been placed, and the other side has confirmed this or has answered.
     pub(super) fn turn(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {
         self.moved += count;
         match (self.spec.is_timed(), self.spec.op) {
@@ -49,7 +49,7 @@ impl Client {
         }
     }
 
-    /// Whether what came back is what the other side has; from then on, memory is to be filled again.
+    /// Whether the received data is what the other side has. Clears the memory, which is to be filled again.
     pub(super) fn verify(&mut self) -> Result<()> {
         self.memory
             .verify(&self.spec, std::mem::take(&mut self.moved))
@@ -170,7 +170,7 @@ impl Client {
                 }
             }
         }
-        // A Write's completion tells nothing about the other side; the answer to a message behind it does.
+        // A Write's completion says nothing about the other side, but the answer to a message behind the Write does.
         lane.mark()?;
         lane.await_mark(own.outstanding() + 1)?;
         Ok(begun.elapsed())
@@ -203,7 +203,7 @@ impl Client {
         Ok(elapsed)
     }
 
-    /// Tells the other side, which takes no part in Reads, that they are over.
+    /// Tells the other side, which takes no part in Reads, that the Reads are over.
     fn finish(&mut self) -> Result<()> {
         self.lane.mark()?;
         self.lane.await_mark(1)

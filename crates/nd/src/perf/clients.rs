@@ -14,10 +14,10 @@ use crate::units;
 /// How long a client may think between two requests.
 const THINKING: Duration = Duration::from_secs(60);
 
-/// How long a client waits while others are served. Then it hears why, before it takes this side for dead.
+/// How long a client waits while others are served. Then it is told why, before it takes this side for dead.
 pub(super) const QUEUING: Duration = Duration::from_secs(30);
 
-/// Clients that wait at once.
+/// The most clients that wait at once.
 const LONGEST_QUEUE: usize = 64;
 
 /// A client that is to be served.
@@ -25,7 +25,7 @@ const LONGEST_QUEUE: usize = 64;
 pub(super) struct Client {
     pub(super) control: Control,
     pub(super) peer: SocketAddr,
-    /// What it asks for first.
+    /// The first line that the client sent.
     pub(super) line: String,
 }
 
@@ -36,14 +36,14 @@ pub(super) struct Clients {
     served: Arc<Mutex<Option<Served>>>,
 }
 
-/// Who is being served, and since when.
+/// The client that is being served, and since when.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     peer: SocketAddr,
     since: Instant,
 }
 
-/// A client that waits for its turn; empty when it has got it, or has waited too long.
+/// A client that waits for its turn. Empty when it has its turn, or has waited too long.
 #[derive(Debug)]
 struct Waiting {
     client: Mutex<Option<Client>>,
@@ -51,10 +51,10 @@ struct Waiting {
 }
 
 impl Clients {
-    /// Lets clients in, of which each waits for its turn no longer than `queuing`.
+    /// Admits clients, each of which waits for its turn no longer than `queuing`.
     pub(super) fn new(listener: TcpListener, bounds: Bounds, queuing: Duration) -> Result<Self> {
         let served = Arc::default();
-        // As many hold it as wait, and the closure.
+        // One reference for each waiting client, and one for the closure.
         let queue = Arc::new(());
         let serving: Arc<Mutex<Option<Served>>> = Arc::clone(&served);
         let admission = Admission::of_tcp(listener, bounds, move |stream, guest| {
@@ -113,7 +113,7 @@ impl Waiting {
         client
     }
 
-    /// Waits until the client is taken, and takes it away when that takes too long.
+    /// Waits until the client is taken, and removes it when that takes too long.
     fn give_up_after(&self, limit: Duration) -> Option<Client> {
         let waits = locked(&self.client);
         let waited = self
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends a hang, and nothing else.
+    /// A limit only to end a hang.
     const HANG: Duration = Duration::from_secs(60);
 
     fn clients(bounds: Bounds, queuing: Duration) -> (Clients, SocketAddr) {
@@ -169,7 +169,7 @@ mod tests {
         let (clients, address) = clients(Bounds::default(), HANG);
         let _first = client(address, "row 1");
         let served = clients.next(Some(HANG)).expect("the first");
-        // It is greeted meanwhile, and asks.
+        // This client is greeted meanwhile, and asks.
         let mut second = client(address, "row 2");
         assert_eq!(served.line, "row 1");
         drop(served);
@@ -183,7 +183,7 @@ mod tests {
     fn a_client_that_has_waited_too_long_hears_who_is_served() {
         let (clients, address) = clients(Bounds::default(), Duration::from_millis(50));
         let _first = client(address, "row 1");
-        // On a busy machine the first one may have given up as well; then there is nobody to be named.
+        // On a busy machine the first client may have given up as well, so that the error names nobody.
         let served = clients.next(Some(Duration::from_secs(1)));
         let mut second = client(address, "row 2");
         let text = second.expect("ok").expect_err("not served").to_string();

@@ -37,12 +37,12 @@ use super::lane::{gone, silence};
 use crate::errors::{Failure, Result, one_line};
 use crate::session::Deadline;
 
-/// Of what is said here, and of how the turns go. Another number means that the two cannot work together.
+/// The version of this protocol, and of how the turns work. Two sides with different numbers cannot work together.
 const VERSION: u32 = 2;
 
 const NAME: &str = "nd-perf";
 
-/// In front of why a side gives up.
+/// The word in front of the reason why a side gives up.
 const GAVE_UP: &str = "failed ";
 
 /// The longest line.
@@ -53,18 +53,18 @@ const LONGEST: usize = 4096;
 pub(super) struct Control {
     stream: BufReader<TcpStream>,
     limit: Duration,
-    /// By when a stranger has to have said what it wants, however the octets trickle in.
+    /// By when an unknown peer has to have sent its first request, however slowly the octets come.
     deadline: Option<Deadline>,
 }
 
 impl Control {
-    /// Greets the other side, and makes sure that it is `nd perf` of the same version. `limit` is how long it may take
-    /// for a line.
+    /// Greets the other side, and checks that it is `nd perf` of the same version. `limit` is how long it may take for a
+    /// line.
     pub(super) fn new(stream: TcpStream, limit: Duration) -> Result<Self> {
         Self::greet(stream, limit, None)
     }
 
-    /// Greets a stranger, and hears what it asks for first: nothing if it leaves again, or gives up by itself.
+    /// Greets an unknown peer, and returns its first request. `None` if it leaves again, or gives up by itself.
     pub(super) fn of_stranger(
         stream: TcpStream,
         limit: Duration,
@@ -113,14 +113,14 @@ impl Control {
         address.map_err(|error| Failure::socket("see the other side's address", &error))
     }
 
-    /// Says one line.
+    /// Sends one line.
     pub(super) fn say(&mut self, text: impl Display) -> Result<()> {
         let line = format!("{text}\n");
         let written = self.stream.get_mut().write_all(line.as_bytes());
         written.map_err(|error| self.lost(&error))
     }
 
-    /// Tells the other side why this one gives up; it may have gone.
+    /// Tells the other side why this side gives up. The other side may have gone already.
     pub(super) fn give_up(&mut self, failure: &Failure) {
         if failure.is_ours() {
             let _ = self.say(format_args!("{GAVE_UP}{failure}"));
@@ -140,7 +140,7 @@ impl Control {
         String::from_utf8(line).map(Some).map_err(|_| stranger())
     }
 
-    /// The same at the side that serves: what comes next is asked for, unless the other side gives up.
+    /// The same at the side that serves. The line is a request, unless the other side gives up.
     pub(super) fn heed(&mut self) -> Result<Option<String>> {
         let line = self.hear()?;
         match line.as_deref().and_then(|line| line.strip_prefix(GAVE_UP)) {
@@ -149,7 +149,7 @@ impl Control {
         }
     }
 
-    /// Reads until the end of a line, or as much as the longest has.
+    /// Reads until the end of a line, but no more than the longest line has.
     fn read_line(&mut self, line: &mut Vec<u8>) -> Result<()> {
         while line.len() < LONGEST && line.last() != Some(&b'\n') {
             if let Some(deadline) = self.deadline {
@@ -176,13 +176,13 @@ impl Control {
     }
 
     fn limit_reads(&self, time: Duration) -> Result<()> {
-        // A limit of 0 would be none.
+        // A limit of 0 would mean no limit.
         let time = time.max(Duration::from_millis(1));
         let limited = self.stream.get_ref().set_read_timeout(Some(time));
         limited.map_err(|error| Failure::socket("set up the control connection", &error))
     }
 
-    /// Sleeps for so long, unless the other side ends meanwhile. It has nothing to say.
+    /// Sleeps for so long, unless the other side ends meanwhile. The other side sends nothing in this time.
     pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
         self.limit_reads(time)?;
         let ended = self.stream.fill_buf().map(<[u8]>::is_empty);
@@ -195,7 +195,7 @@ impl Control {
         }
     }
 
-    /// Hears an answer that begins with `word`: what follows it.
+    /// Waits for an answer that begins with `word`. Returns the rest of the answer.
     pub(super) fn expect(&mut self, word: &str) -> Result<String> {
         let line = self.hear()?.ok_or_else(gone)?;
         match line.split_once(' ').unwrap_or((&line, "")) {
@@ -205,13 +205,13 @@ impl Control {
         }
     }
 
-    /// Asks, and hears the answer.
+    /// Asks, and waits for the answer.
     pub(super) fn ask(&mut self, question: impl Display) -> Result<String> {
         self.say(question)?;
         self.expect("ok")
     }
 
-    /// Why the other side gave up, if it still says so.
+    /// Why the other side gave up, if it has sent a reason.
     pub(super) fn last_words(&mut self) -> Option<Failure> {
         let patience = Duration::from_millis(500);
         self.stream
@@ -293,7 +293,7 @@ fn check_greeting(line: &str) -> Result<()> {
     ))
 }
 
-/// What is heard makes no sense.
+/// The error for a line that makes no sense.
 pub(super) fn stranger() -> Failure {
     Failure::new(
         "the other side does not speak nd perf",

@@ -19,7 +19,8 @@ pub(super) enum Value {
 
 /// All values of a result, always the same names in the same order.
 ///
-/// Latency is in nanoseconds, and absent where throughput was measured; throughput is absent where latency was measured.
+/// Latency is in nanoseconds. Latency is absent where throughput was measured, and throughput is absent where latency was
+/// measured.
 pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     let spec = &outcome.spec;
     let messages = spec.test != Test::Setup;
@@ -74,7 +75,7 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     fields
 }
 
-/// What is about connections.
+/// The values about connections.
 fn connections(fields: &mut Vec<(String, Value)>, outcome: &Outcome) {
     let Outcome { spec, costs, .. } = outcome;
     let count = Value::Integer(spec.connections.into());
@@ -100,12 +101,12 @@ fn connections(fields: &mut Vec<(String, Value)>, outcome: &Outcome) {
     );
 }
 
-/// Which of a side's figures say something.
+/// Which of a side's figures are meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Latency,
     Throughput,
-    /// What comes in a time is no messages.
+    /// Neither, because the row counts no messages.
     Neither,
 }
 
@@ -194,7 +195,7 @@ pub(super) fn csv_head(fields: &[(String, Value)]) -> String {
     names.join(",")
 }
 
-/// One line of CSV. What is absent is empty.
+/// One line of CSV. Absent values are empty.
 pub(super) fn csv(fields: &[(String, Value)]) -> String {
     let values: Vec<_> = fields
         .iter()

@@ -17,13 +17,13 @@ use crate::errors::{Failure, Result};
 use crate::memory;
 use crate::session::{Depths, Endpoint, Region, Session};
 
-/// Completions taken at a time.
+/// The most completions that are taken at a time.
 const BATCH: usize = 64;
 
 /// Empty polls between two looks at the clock.
 const LOOK: u32 = 1 << 14;
 
-/// Registered memory that is walked message by message.
+/// Registered memory whose slots are used in turn, one for each message.
 #[derive(Debug)]
 pub(super) struct Ring {
     pub(super) region: Region,
@@ -45,7 +45,7 @@ impl Ring {
         })
     }
 
-    /// The memory of the slot's message.
+    /// The memory of a slot's message.
     #[inline]
     pub(super) fn slot(&self, slot: usize) -> [Sge; 1] {
         [self.slots[slot]]
@@ -61,7 +61,7 @@ impl Ring {
         }
     }
 
-    /// Where the slot's message lies in the ring: in both sides' rings at the same place.
+    /// The offset of a slot's message in the ring, which is the same in the rings of both sides.
     #[inline]
     pub(super) fn offset(&self, slot: usize) -> u64 {
         (slot * self.size) as u64
@@ -93,8 +93,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether every slot holds what the other side filled its own with; `last` is the octet that ends each message, where
-    /// that is not the pattern's.
+    /// Whether every slot holds what the other side filled its own slot with. `last` is the last octet of each message, if
+    /// it is not that of the pattern.
     pub(super) fn verify(&self, last: Option<u8>) -> Result<()> {
         let mut octets = memory::zeroed(self.size)?;
         let mut wanted = memory::zeroed(self.size)?;
@@ -111,7 +111,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Forgets what was verified, so that what comes later is not taken for granted.
+    /// Clears data that was verified, so that later checks find only new data.
     pub(super) fn clear(&self) {
         self.region.buffer.fill(0);
     }
@@ -150,7 +150,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Whether the sink holds what `moved` messages filled it with, if those were enough to fill all of it; clears it.
+    /// Checks that the sink holds the data of `moved` messages, if these were enough to fill the whole sink. Clears the
+    /// sink.
     pub(super) fn verify(&self, spec: &Spec, moved: u64) -> Result<()> {
         let Some(sink) = &self.sink else {
             return Ok(());
@@ -180,14 +181,14 @@ fn no_ring() -> Failure {
     )
 }
 
-/// Queues, connection and waiting of one side.
+/// The queues and the connection of one side, and how it waits.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) endpoint: Endpoint,
     pub(super) qp: Arc<dyn QueuePair>,
     cq: Arc<dyn CompletionQueue>,
     sleeps: bool,
-    /// Whether the last look found fewer completions than there was room for.
+    /// Whether the last poll found fewer completions than there was room for.
     drained: bool,
     notify: Overlapped,
     limit: Duration,
@@ -215,7 +216,7 @@ impl Lane {
         ))
     }
 
-    /// Over the objects of a connection.
+    /// Makes a lane over the objects of a connection.
     pub(super) fn over(endpoint: Endpoint, spec: &Spec, limit: Duration) -> Self {
         let (qp, cq) = (Arc::clone(&endpoint.qp), Arc::clone(endpoint.cq()));
         Self {
@@ -230,7 +231,7 @@ impl Lane {
         }
     }
 
-    /// Takes the completions that are there now: their number.
+    /// Takes the completions that are there now. Returns their number.
     #[inline]
     pub(super) fn poll(&mut self) -> usize {
         let n = self.cq.get_results(&mut self.results);
@@ -238,11 +239,12 @@ impl Lane {
         n
     }
 
-    /// Waits for completions in the row's way: their number, at least one.
+    /// Waits for completions in the row's mode. Returns their number, at least one.
     #[inline]
     pub(super) fn wait(&mut self) -> Result<usize> {
         if self.sleeps && self.drained {
-            // A queue that was found empty is not looked into again before Notify, which sees what came since (CQ-037).
+            // A queue that was found empty is not polled again before Notify, which sees results that have come since
+            // (CQ-037).
             return self.sleep();
         }
         match self.poll() {
@@ -252,7 +254,7 @@ impl Lane {
         }
     }
 
-    /// The kind of one of the completions taken last, if it is a success.
+    /// The kind of one of the completions taken last, if it succeeded.
     #[inline]
     pub(super) fn kind(&self, index: usize) -> Result<RequestType> {
         succeeded(&self.results[index])
@@ -271,7 +273,7 @@ impl Lane {
     fn sleep(&mut self) -> Result<usize> {
         loop {
             if !self.notify.is_pending() {
-                // What came since the queue was found empty ends the request at once (CQ-037).
+                // A result that has come since the queue was found empty ends the request at once (CQ-037).
                 let started = self.cq.notify(NotifyType::Any, &self.notify);
                 if started.map_err(|error| Failure::nd("wait for completions", &error))?
                     == Started::Done
@@ -307,13 +309,13 @@ impl Lane {
         (0..SPARE).try_for_each(|_| self.receive(0, &[]))
     }
 
-    /// Posts a message without data, which tells the other side how far this one is.
+    /// Posts a message without data (a mark), which tells the other side the progress of this side.
     #[inline]
     pub(super) fn mark(&self) -> Result<()> {
         posted(self.qp.send(0, &[], OpFlags::empty()))
     }
 
-    /// Waits for a mark and for so many completions of requests of this side; gives the mark's Receive back.
+    /// Waits for a mark and for so many completions of requests of this side. Posts the mark's Receive again.
     pub(super) fn await_mark(&mut self, mut own: u64) -> Result<()> {
         let mut heard = false;
         while !heard || own > 0 {
@@ -329,7 +331,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Waits for so many completions of requests of this side, when no message is under way towards it.
+    /// Waits for so many completions of requests of this side, when no message to this side is outstanding.
     pub(super) fn await_own(&mut self, mut own: u64) -> Result<()> {
         while own > 0 {
             for i in 0..self.wait()? {
@@ -340,8 +342,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Spins until the octet has the value, without a call of the adapter; with `poll`, polling between two looks. The
-    /// completions that were taken in passing are noted in `own`.
+    /// Spins until the octet has the value, without a call of the adapter. With `poll`, polls between two reads of the
+    /// octet. Completions that were taken meanwhile are counted in `own`.
     #[inline]
     pub(super) fn watch(
         &mut self,
@@ -367,7 +369,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Read limits that serve the depth.
+    /// Read limits that are enough for the depth.
     pub(super) fn read_limits(session: &Session, spec: &Spec) -> ReadLimits {
         let info = session.info();
         let wanted = if spec.op == Op::Read { spec.depth } else { 1 };
@@ -395,7 +397,7 @@ impl Patience {
         }
     }
 
-    /// One more look was in vain. Whether the clock was read, which is rare.
+    /// Counts one more look that found nothing. Returns whether the clock was read, which is rare.
     #[inline]
     pub(super) fn spent(&mut self) -> Result<bool> {
         self.polls += 1;
@@ -426,7 +428,7 @@ pub(super) fn silence(limit: Duration) -> Failure {
     )
 }
 
-/// The other side, or the connection to it, is no more.
+/// The error for a peer or a connection that is gone.
 pub(super) fn gone() -> Failure {
     Failure::peer(
         "cannot go on with the test: the other side has gone",

@@ -1,4 +1,4 @@
-//! What both sides do to be connected: adapter, memory, listener, and bare sockets to compare with.
+//! How both sides get connected: adapter, memory, listener, and bare sockets to compare with.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::session::{self, Deadline, Request, Session, Setup};
 /// How long nothing may move before a run is given up.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// What tells the connections of a row from those of strangers.
+/// A number that tells the connections of a row from those of other programs.
 pub(super) type Key = [u8; 8];
 
 /// A key that others do not know.
@@ -25,7 +25,7 @@ pub(super) fn new_key() -> Result<Key> {
     }
 }
 
-/// What the side that runs the test says in its connection request: the key, and where its own ring is.
+/// The private data of the connection request of the side that runs the test: the key, and the address of its own ring.
 pub(super) fn private_data(key: Key, ring: Option<RemoteAddress>) -> Vec<u8> {
     let ring = ring.unwrap_or_default().to_bytes();
     [key.as_slice(), ring.as_slice()].concat()
@@ -38,7 +38,7 @@ pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
     Some(RemoteAddress::from_bytes(*ring))
 }
 
-/// How the adapter is opened for a row.
+/// The options of the adapter for a row.
 pub(super) fn setup(spec: &Spec) -> Result<Setup> {
     let options = AdapterOptions {
         crc: spec.crc,
@@ -87,7 +87,7 @@ pub(super) fn expected(
         if let Some(ring) = ring_of(&request.private_data, key) {
             return Ok((request, ring));
         }
-        // Somebody else's; that it cannot be told so any more is no matter here.
+        // The request comes from another program. An error of the rejection changes nothing here.
         let _ = request.connector.reject(&[]);
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn expected(
 /// What stands for the system's own congestion control in the control protocol.
 pub(super) const SYSTEMS_OWN: &str = "-";
 
-/// Gives a connection a congestion control; whether the process may choose it.
+/// Gives a connection a congestion control. Returns whether the process may choose it.
 #[cfg(target_os = "linux")]
 pub(super) fn choose_congestion(socket: &TcpStream, name: &str) -> bool {
     name == SYSTEMS_OWN || rustix::net::sockopt::set_tcp_congestion(socket, name).is_ok()
@@ -107,13 +107,13 @@ pub(super) fn congestion(socket: &TcpStream) -> String {
     rustix::net::sockopt::tcp_congestion(socket).unwrap_or_else(|_| "unknown".to_owned())
 }
 
-/// Only the system's own can be had here.
+/// On this system only the default can be used.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn choose_congestion(_: &TcpStream, name: &str) -> bool {
     name == SYSTEMS_OWN
 }
 
-/// Nothing is known here.
+/// This system does not tell.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn congestion(_: &TcpStream) -> String {
     "unknown".to_owned()

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use super::affinity;
 use crate::errors::{Failure, Result};
 
-/// A process of this program that serves the tests; ended when dropped.
+/// A process of this program that serves the tests. It is ended when this is dropped.
 #[derive(Debug)]
 pub(super) struct Second {
     child: Child,
@@ -15,7 +15,7 @@ pub(super) struct Second {
 }
 
 impl Second {
-    /// Starts it, and waits until it listens.
+    /// Starts the process, and waits until it listens.
     pub(super) fn start(verbose: u8) -> Result<Self> {
         let explain = |error| Failure::start("a second process of this program", &error);
         affinity::anywhere();
@@ -28,7 +28,7 @@ impl Second {
         let mut child = command.spawn().map_err(explain)?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            // Nothing follows that anybody has to read.
+            // The rest of the output need not be read.
             let _ = BufReader::new(output).read_line(&mut line);
         }
         let address = line.split_whitespace().last();
@@ -52,7 +52,7 @@ impl Drop for Second {
 }
 
 fn end(child: &mut Child) {
-    // Both fail only when it has ended already.
+    // Both fail only if the process has ended already.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -1,9 +1,9 @@
 //! `nd perf`: how fast an adapter is, beside a bare TCP socket in the same run.
 //!
-//! Two processes. The one that runs the tests ([`row`]) tells the other ([`serve`]) over a [`control`] connection what
-//! comes next; what is measured moves over RDMA ([`client`], [`server`]) and, for comparison, over bare sockets
-//! ([`wire`]), in short turns one after the other. Every exchange is checked before it is measured and after it: data
-//! that was not placed where it belongs counts for nothing.
+//! There are two processes. The one that runs the tests ([`row`]) tells the other ([`serve`]) over a [`control`] connection
+//! what comes next. The data moves over RDMA ([`client`], [`server`]) and, for comparison, over bare sockets ([`wire`]), in
+//! short turns one after the other. Every exchange is checked before and after its measurement, because a figure for data
+//! in the wrong place means nothing.
 
 mod affinity;
 pub(crate) mod args;

@@ -1,9 +1,9 @@
-//! What a row brings: the figures of its turns, and what they are compared with.
+//! The result of a row: the figures of its turns, and the figures of the comparison.
 
 use super::spec::Spec;
 use super::stats::{Figures, Ratio, Side};
 
-/// What an idle connection costs each side. Nothing where it was not measured, or cannot be on this system.
+/// What an idle connection costs each side. `None` where it was not measured, or cannot be measured on this system.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Costs {
     /// Octets by which the process has grown, per connection: here, and at the other side.
@@ -12,7 +12,7 @@ pub(super) struct Costs {
     pub(super) cpu: [Option<f64>; 2],
 }
 
-/// What a row is compared with: a bare connection, or for the cost of many connections one that is alone.
+/// What a row is compared with: a bare connection, or for the cost of many connections a single one.
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
     /// The congestion control of a bare connection.
@@ -20,28 +20,28 @@ pub(super) struct Baseline {
     /// The size of its writes, where that was chosen.
     pub(super) write: Option<usize>,
     pub(super) figures: Figures,
-    /// The row compared with it.
+    /// The ratio of the row to this.
     pub(super) ratio: Option<Ratio>,
 }
 
-/// What a row has brought.
+/// The result of a row.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) spec: Spec,
     /// Turns that were measured.
     pub(super) turns: usize,
-    /// Whether that is all that were wanted.
+    /// Whether these are all the turns that were wanted.
     pub(super) complete: bool,
     pub(super) figures: Figures,
     /// What the idle connections cost, where there are some.
     pub(super) costs: Costs,
-    /// The best that a bare connection can be here; one that is alone, where many are measured.
+    /// The best bare connection, or a single connection where many are measured.
     pub(super) baseline: Option<Baseline>,
     /// The bare connection with the system's own congestion control, if that is not the best.
     pub(super) systems_own: Option<Baseline>,
 }
 
-/// What the turns have brought so far.
+/// The results of the turns so far.
 pub(super) struct Measured {
     pub(super) ours: Side,
     pub(super) costs: Costs,
@@ -66,7 +66,7 @@ impl Compared {
         }
     }
 
-    /// A connection of the same kind that is alone.
+    /// A single connection of the same kind.
     pub(super) fn alone() -> Self {
         Self {
             side: Side::new(),

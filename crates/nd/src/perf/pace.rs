@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::errors::Result;
 
-/// Messages of a turn that no number limits.
+/// The limit of messages for a turn without a limit.
 pub(super) const UNLIMITED: u64 = u64::MAX >> 1;
 
-/// How many messages fill a turn, learnt from the turns before: the machine drifts.
+/// How many messages fill a turn. The number follows the turns before, because the machine drifts.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     length: Duration,
@@ -40,11 +40,11 @@ impl Pace {
         }
     }
 
-    /// What the last turn of `count` messages says about the next.
+    /// Learns from the last turn of `count` messages how many the next one needs.
     pub(super) fn learn(&mut self, elapsed: Duration) {
         let factor = self.length.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
         let wanted = self.count as f64 * factor.clamp(0.25, 8.0);
-        // Positive, and far below what a float holds exactly.
+        // The number is positive, and far below the range in which a float is exact.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let wanted = wanted as u64;
         self.count = wanted.clamp(*self.allowed.start(), *self.allowed.end());

@@ -1,8 +1,8 @@
-//! What moves during the check in front of every measurement.
+//! The data that moves during the check before every measurement.
 
 use crate::errors::Failure;
 
-/// Octets that differ with the slot and with their place in it, so that nothing that went astray looks right.
+/// Octets that depend on the slot and on their place in it, so that misplaced octets do not look right.
 pub(super) fn fill(slot: usize, octets: &mut [u8]) {
     let seed = (slot as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for (at, chunk) in octets.chunks_mut(8).enumerate() {
@@ -12,7 +12,7 @@ pub(super) fn fill(slot: usize, octets: &mut [u8]) {
     }
 }
 
-/// The data is not what was sent.
+/// The error for data that is not what was sent.
 pub(super) fn mismatch(slot: usize) -> Failure {
     Failure::new(
         format!("message {slot} of the check arrived with other data than was sent"),

@@ -1,4 +1,4 @@
-//! How rows are measured, and how much progress that makes.
+//! How rows are measured, and how many steps of progress they have.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ pub(crate) struct Plan {
     pub(crate) baseline: bool,
     /// Turns of each side of the comparison.
     pub(crate) turns: u32,
-    /// The length that turns aim at.
+    /// The length that turns should have.
     pub(crate) length: Duration,
-    /// How long nothing happens where it is measured what that costs.
+    /// How long connections are idle where the cost of idle connections is measured.
     pub(crate) idle: Duration,
 }
 
 impl Plan {
-    /// How often `progress` hears of a row.
+    /// How often `progress` is called for a row.
     pub(super) fn steps(&self, spec: &Spec) -> u64 {
         u64::from(self.turns) + extra_steps(spec)
     }

@@ -1,6 +1,7 @@
 //! Latency and bandwidth over message size as an SVG, for light and dark pages.
 //!
-//! Colour is the operation, the marker's shape the way of waiting, a hollow marker stands for CRC; bare TCP is dashed.
+//! The colour shows the operation, and the marker's shape the way of waiting. A hollow marker means CRC. Bare TCP is
+//! dashed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +26,7 @@ enum Line {
         mode: Mode,
         crc: bool,
     },
-    /// The bare socket, waiting in that way. A Read is compared with a short request and a long answer.
+    /// The bare socket, with this way of waiting. A Read is compared with a short request and a long answer.
     Bare {
         mode: Mode,
         read: bool,
@@ -75,14 +76,14 @@ impl Line {
 /// Values over sizes.
 type Points = BTreeMap<u32, f64>;
 
-/// One panel: what it shows, and its lines.
+/// One panel: its title, and its lines.
 struct Panel {
     title: &'static str,
     unit: fn(f64) -> String,
     lines: BTreeMap<Line, Points>,
 }
 
-/// The drawing of all results that can be drawn, or `None` when there is none.
+/// The drawing of all results that can be drawn, or `None` if there is none.
 pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let latency = Panel {
         title: "Latency (half a round trip; a whole Read), median",
@@ -110,7 +111,7 @@ fn lines(
     test: Test,
     value: fn(&Figures) -> Option<f64>,
 ) -> BTreeMap<Line, Points> {
-    // The bare socket is measured again beside every row that it is compared with: the median of these is drawn.
+    // The bare socket is measured again beside every row with which it is compared. The drawing shows the median.
     let mut values: BTreeMap<Line, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
     let mut add = |line, size, figures: &Figures| {
         if let Some(value) = value(figures).filter(|value| value.is_finite() && *value > 0.0) {
@@ -225,7 +226,7 @@ fn draw_panel(out: &mut String, panel: &Panel) {
         width / 2.0,
         height + 38.0
     );
-    // Bare TCP first, so that nothing of ours is hidden by it.
+    // Bare TCP comes first, so that it hides none of our lines.
     for (line, points) in panel.lines.iter().rev() {
         let at: Vec<(f64, f64)> = points
             .iter()

@@ -1,4 +1,4 @@
-//! `nd perf table`: what the project promises of its speed, measured and judged row by row.
+//! `nd perf table`: measures and judges, row by row, what the project promises about its speed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ enum Promise {
     Memory(f64),
     /// Less than so much of a core while nothing happens, at either side.
     Idle(f64),
-    /// Latency on one of many connections, at most so many times that of a connection which is alone.
+    /// Latency on one of many connections, at most so many times that of a single connection.
     OneOfMany(f64),
     /// At least so many connections set up and torn down per second.
     Connections(f64),
@@ -42,7 +42,7 @@ enum Promise {
 #[derive(Clone, Debug, PartialEq)]
 struct Verdict {
     measured: String,
-    /// How far the turns lie apart.
+    /// The spread of the turns.
     spread: String,
     holds: bool,
 }
@@ -53,7 +53,7 @@ impl Promise {
         let typical = ratio.map_or(f64::NAN, |ratio| ratio.typical);
         let p99 = ratio.and_then(|ratio| ratio.p99).unwrap_or(f64::NAN);
         let rate = outcome.figures.msgs_per_s;
-        // Whatever is no number holds nothing.
+        // A result that is not a number does not hold.
         let (measured, holds) = match self {
             Self::Share(least) => (units::decimal(typical, 2), typical >= least),
             Self::Times(most, None) | Self::OneOfMany(most) => {
@@ -102,7 +102,7 @@ impl Promise {
         }
     }
 
-    /// What of a row it is about, where a row has several.
+    /// The part of a row that the promise is about, if a row has several.
     fn part(self) -> Option<&'static str> {
         match self {
             Self::Share(_) | Self::Times(..) | Self::Messages(_) | Self::Connections(_) => None,
@@ -112,18 +112,18 @@ impl Promise {
         }
     }
 
-    /// Whether the bare socket is what it is about.
+    /// Whether the promise compares with the bare socket.
     fn needs_baseline(self) -> bool {
         matches!(self, Self::Share(_) | Self::Times(..))
     }
 
-    /// Whether it is about a ratio.
+    /// Whether the promise is about a ratio.
     fn compares(self) -> bool {
         self.needs_baseline() || matches!(self, Self::OneOfMany(_))
     }
 }
 
-/// The higher figure of both sides; what one of them cannot tell might be anything.
+/// The higher figure of both sides. Not a number if a side does not know its figure, which might be anything.
 fn higher(sides: [Option<f64>; 2]) -> f64 {
     match sides {
         [Some(here), Some(there)] => here.max(there),
@@ -131,13 +131,13 @@ fn higher(sides: [Option<f64>; 2]) -> f64 {
     }
 }
 
-/// The part of the page that is written here.
+/// The part of the page that this command writes.
 const PART: &str = "numbers";
 
-/// What this command cannot measure.
+/// The remark about what this command cannot measure.
 const ELSEWHERE: &str = "Not measured here: other programs.";
 
-/// A measurement, and all that is promised of it.
+/// A measurement, and all promises about it.
 type Row = (Spec, Vec<Promise>);
 
 fn promises() -> Vec<Row> {
@@ -167,7 +167,7 @@ fn promises() -> Vec<Row> {
         (flow(Op::Read, MIB, 16, false), Promise::Share(0.90)),
         (flow(Op::Send, 64 * KIB, 32, false), Promise::Share(0.95)),
     ];
-    // Where a promise does not speak of CRC, it is kept with and without.
+    // A promise that does not mention CRC holds with and without CRC.
     for crc in [false, true] {
         let event = ping(Op::Send, Mode::Event, crc);
         let rate = Spec {
@@ -212,7 +212,7 @@ fn promises() -> Vec<Row> {
     all
 }
 
-/// What is promised of many connections, measured as this ping-pong.
+/// The promises about many connections, measured with this ping-pong.
 fn of_connections(ping: Spec) -> [Row; 2] {
     let scale = Spec {
         test: Test::Scale,
@@ -247,10 +247,10 @@ struct Line {
 /// Measures all promises, prints which hold, and fails if one does not.
 pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     if let Some(path) = &args.write {
-        // Before anything is measured for it.
+        // Checked before anything is measured.
         place(path, "")?;
     }
-    // Later this process is bound to one of its cores.
+    // Done now, because this process is later bound to one of its cores.
     let machine = nd::machine::summary();
     let rows = promises();
     let mut plan = Plan {
@@ -350,7 +350,7 @@ fn place(path: &Path, part: &str) -> Result<String> {
     })
 }
 
-/// What was measured, for the page.
+/// The results as text for the page.
 fn markdown(lines: &[Line], plan: &Plan, machine: &str) -> String {
     let build = if cfg!(debug_assertions) {
         ", a build without optimisation"

@@ -11,13 +11,13 @@ use crate::output::{self, Paint};
 use crate::table::{Align, Table};
 use crate::units;
 
-/// Prints results: JSON and CSV as they come, tables as soon as one is complete.
+/// Prints results: JSON and CSV as they come, and each table as soon as it is complete.
 #[derive(Debug)]
 pub(super) struct Report {
     format: Format,
     /// All results so far.
     outcomes: Vec<Outcome>,
-    /// Of these, how many have been printed.
+    /// How many of these have been printed.
     printed: usize,
 }
 
@@ -52,7 +52,7 @@ impl Report {
         Ok(())
     }
 
-    /// No more results come.
+    /// Prints the rest, because no more results come.
     pub(super) fn finish(&mut self) -> Result<()> {
         if self.format == Format::Table {
             self.print_table()?;
@@ -84,7 +84,7 @@ fn is_like(a: &Spec, b: &Spec) -> bool {
     Spec { size: b.size, ..*a } == *b
 }
 
-/// What a table, or the progress, is about: `RDMA Write bandwidth, poll, CRC off, depth 32`.
+/// The title of a table, or of the progress: `RDMA Write bandwidth, poll, CRC off, depth 32`.
 pub(super) fn title(spec: &Spec) -> String {
     let mut title = match spec.test {
         Test::Latency | Test::Bandwidth | Test::Rate => title_of_messages(spec),

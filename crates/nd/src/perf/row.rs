@@ -24,8 +24,8 @@ use crate::errors::{Failure, Result};
 use crate::memory;
 use crate::session::Session;
 
-/// Measures a row. Where something goes wrong once turns have been measured, both what they brought and what went wrong
-/// come back. `progress` is told of every turn.
+/// Measures a row. If an error occurs after turns were measured, both the results of the turns and the error are returned.
+/// `progress` is called for every turn.
 pub(super) fn measure(
     control: &mut Control,
     spec: &Spec,
@@ -39,7 +39,7 @@ pub(super) fn measure(
             control.give_up(&failure);
             return failure;
         }
-        // What this side met may only be what followed from that.
+        // The error of this side may only be a consequence of the other side's.
         control.last_words().unwrap_or(failure)
     });
     (measured.outcome(spec, done.is_ok()), done)
@@ -103,7 +103,7 @@ struct Choice {
     write: usize,
 }
 
-/// What takes turns, and how many messages fill one.
+/// One side of the comparison, and how many messages fill a turn of it.
 struct Way {
     wire: Option<Choice>,
     pace: Pace,
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
         let setup = setup(spec)?;
         let (session, local) = setup.towards(destination)?;
         spec.check_limits(session.info())?;
-        // Without delay: the other side does not listen to strangers for long.
+        // Without delay, because the other side does not wait long for unknown peers.
         control.say(format_args!("row {spec}"))?;
         let memory = Memory::new(&session, spec, spec.client_rings())?;
         let answer = control.expect("ok")?;
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Moves every message once each way that is measured, and has both sides look at what came.
+    /// Moves every message once over each side of the comparison, and lets both sides check the data.
     fn check(&mut self) -> Result<()> {
         self.turn(None, self.spec.slots().into())?;
         for wire in 0..self.wires.len() {
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         self.verify()
     }
 
-    /// Whether all that came since the last time is what was sent.
+    /// Checks that all data since the last check is what was sent.
     fn verify(&mut self) -> Result<()> {
         self.control.ask("verify")?;
         self.wires.iter().try_for_each(Wire::verify)?;
@@ -231,7 +231,7 @@ impl<'a> Run<'a> {
     fn pace(&mut self, wire: Option<Choice>, length: Duration) -> Result<Pace> {
         let quiet = wire.is_none() && self.spec.mode == Mode::Memory;
         let most = if quiet { MAX_QUIET } else { UNLIMITED };
-        // With fewer messages than the row keeps under way a turn would measure another row.
+        // With fewer messages than the row's depth, a turn would measure another row.
         let least = u64::from(self.spec.depth);
         Pace::find(length, 16, least..=most, |count| self.turn(wire, count))
     }

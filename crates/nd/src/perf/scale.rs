@@ -10,7 +10,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// For sizes: the ends are powers of two, ticks at most nine.
+    /// An axis for sizes: the ends are powers of two, with at most nine ticks.
     pub(super) fn binary(values: impl Iterator<Item = f64>, pixels: f64) -> Self {
         let (low, high) = bounds(values);
         let (first, mut last) = (low.log2().floor(), high.log2().ceil());
@@ -27,7 +27,7 @@ impl Scale {
         }
     }
 
-    /// For times and rates: ticks at 1, 2 and 5 of each power of ten, at the powers alone where there are many.
+    /// An axis for times and rates, with ticks at 1, 2 and 5 of each power of ten, or only at the powers if there are many.
     pub(super) fn decimal(values: impl Iterator<Item = f64>, pixels: f64) -> Self {
         let (low, high) = bounds(values);
         let (first, last) = (low.log10().floor(), high.log10().ceil());
@@ -39,7 +39,7 @@ impl Scale {
         let all: Vec<f64> = series(first, last, 1.0)
             .flat_map(|power| digits.iter().map(move |digit| digit * 10_f64.powf(power)))
             .collect();
-        // The axis ends at the last tick below everything, and at the first above.
+        // The axis ends at the last tick below all values, and at the first tick above.
         let low = all.iter().copied().rfind(|tick| *tick <= low);
         let low = low.unwrap_or_else(|| 10_f64.powf(first));
         let high = all.iter().copied().find(|tick| *tick >= high);
@@ -61,7 +61,7 @@ impl Scale {
         (value / self.low).ln() / (self.high / self.low).ln() * self.pixels
     }
 
-    /// What is marked, and where.
+    /// The ticks and their positions.
     pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, f64)> {
         self.ticks.iter().map(|tick| (*tick, self.at(*tick)))
     }

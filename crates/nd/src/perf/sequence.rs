@@ -1,9 +1,9 @@
-//! Which requests report their success, and the octet by which the two sides of a Write ping-pong follow each other.
+//! Which requests report their success, and the octet by which each side of a Write ping-pong notices the other's message.
 
 use netdirect::OpFlags;
 
-/// Requests of a turn, of which one in so many reports its success, and the last (QP-073: the others keep their places
-/// in the queue until that one completes).
+/// Requests of a turn. One in so many reports its success, and so does the last. The others keep their places in the queue
+/// until that one completes (QP-073).
 #[derive(Debug)]
 pub(super) struct Signals {
     every: u64,
@@ -20,7 +20,7 @@ impl Signals {
         }
     }
 
-    /// One more request: its flags.
+    /// Counts one more request, and returns its flags.
     #[inline]
     pub(super) fn post(&mut self, last: bool) -> OpFlags {
         self.posted += 1;
@@ -31,7 +31,7 @@ impl Signals {
         }
     }
 
-    /// One more completion: it stands for all requests up to its own.
+    /// Counts one more completion, which stands for all requests up to its own.
     #[inline]
     pub(super) fn complete(&mut self) {
         self.reports += 1;
@@ -54,7 +54,7 @@ impl Signals {
     }
 }
 
-/// The octet that follows: never 0, which it is between two turns, and never the same twice in a row.
+/// The next octet. It is never 0, which is the value between two turns, and never the same twice in a row.
 #[inline]
 pub(super) fn successor(value: u8) -> u8 {
     value % u8::MAX + 1

@@ -24,7 +24,7 @@ use crate::output;
 use crate::session::{self, Session};
 use crate::stderr;
 
-/// Serves one client after the other, or one only.
+/// Serves one client after the other, or only one.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let address = session::resolve(&args.listen)?[0];
     let doing = || format!("listen on {address}");
@@ -35,8 +35,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     output::line(format_args!("listening on {address}"))?;
     let clients = Clients::new(listener, Bounds::default(), QUEUING)?;
     if args.once {
-        // The client is the process that has started this one. It hears why something fails, and tells its user. It
-        // never comes if it has been killed.
+        // The client is the process that has started this one. It is told why something fails, and tells its user. It never
+        // comes if it was killed.
         let client = clients.next(Some(LIMIT)).map_err(Failure::told)?;
         return serve(client, args).map(drop).map_err(Failure::told);
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     }
 }
 
-/// Serves a client until it has no more rows: how many there were.
+/// Serves a client until it has no more rows. Returns how many there were.
 fn serve(client: Client, args: &ServeArgs) -> Result<u64> {
     let Client {
         mut control,
@@ -90,7 +90,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
     let bare = bare_listener(local, &spec)?;
     let port = bare_port(&bare)?;
     let bare = expect_wires(bare, key, Bounds::default())?;
-    // Of the two rings, the one that the other side reaches for.
+    // The one of the two rings that the other side reads or writes.
     let ring = match spec.op {
         Op::Read => memory.source.as_ref(),
         Op::Send | Op::Write => memory.sink.as_ref(),
@@ -156,7 +156,7 @@ struct Row {
 }
 
 impl Row {
-    /// Does what a line asks for.
+    /// Carries out the request of a line.
     fn follow(&mut self, control: &mut Control, line: &str) -> Result<()> {
         match line.split_once(' ').unwrap_or((line, "")) {
             ("turn", rest) => self.turn(control, rest),
@@ -195,13 +195,13 @@ impl Row {
     fn accept_wire(&self, name: &str) -> Result<Wire> {
         let socket = self.bare.next(Some(LIMIT))?;
         let socket = socket.ok_or_else(|| silence(LIMIT))?;
-        // Where it may not be chosen here, the other side's choice still holds for what that sends.
+        // If this process may not choose it, the other side's choice still holds for what the other side sends.
         choose_congestion(&socket, name);
         Wire::new(socket, &self.spec, LIMIT)
     }
 }
 
-/// Lets in the bare connections that have the key.
+/// Accepts the bare connections that have the key.
 fn expect_wires(listener: TcpListener, key: Key, bounds: Bounds) -> Result<Admission<TcpStream>> {
     Admission::of_tcp(listener, bounds, move |socket, guest| {
         let mut said = Key::default();
@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends a hang, and nothing else.
+    /// A limit only to end a hang.
     const HANG: Duration = Duration::from_secs(60);
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) struct Server {
     spec: Spec,
     /// The other side's ring, where this one writes.
     remote: RemoteAddress,
-    /// Where the Receive that is posted next puts its message.
+    /// The slot of the next Receive to be posted.
     slot: usize,
     /// Messages since the sink was cleared.
     moved: u64,
@@ -33,7 +33,7 @@ impl Server {
         }
     }
 
-    /// Posts the Receives that the row needs. Called once, before the connection stands.
+    /// Posts the Receives that the row needs. Called once, before the connection is established.
     pub(super) fn prepare(&mut self) -> Result<()> {
         if self.spec.op != Op::Send {
             return self.lane.receive_marks();
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// Whether what came is what the other side has; from then on, memory is to be filled again.
+    /// Whether the received data is what the other side has. Clears the memory, which is to be filled again.
     pub(super) fn verify(&mut self) -> Result<()> {
         self.memory
             .verify(&self.spec, std::mem::take(&mut self.moved))
@@ -124,7 +124,7 @@ impl Server {
         lane.await_own(own + 1)
     }
 
-    /// Takes no part until the other side says that all is done, and says that it was.
+    /// Does nothing until the other side reports that it has finished, and answers.
     fn stand_by(&mut self) -> Result<()> {
         self.lane.await_mark(0)?;
         self.lane.mark()?;

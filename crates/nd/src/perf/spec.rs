@@ -1,4 +1,4 @@
-//! What one row of the output measures, and how it travels to the other side.
+//! What one row of the output measures, and how the row is sent to the other side.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -25,12 +25,12 @@ pub(crate) enum Op {
 pub(crate) enum Test {
     /// One message at a time: half of a round trip of Sends or Writes, or a whole Read
     Latency,
-    /// Octets per second, one way, with --depth messages under way
+    /// Octets per second, one way, with --depth messages outstanding
     Bandwidth,
-    /// Small messages per second, with --depth messages under way
+    /// Small messages per second, with --depth messages outstanding
     Rate,
-    /// What --connections idle connections cost in memory and processor time, and the Send latency on one of them beside
-    /// that of a connection which is alone (not part of a sweep unless named)
+    /// What --connections idle connections cost in memory and processor time, and the Send latency on one of them compared
+    /// with that of a single connection (not part of a sweep unless named)
     Scale,
     /// Connections set up and torn down per second, one after the other, beside --connections idle ones (not part of a
     /// sweep unless named)
@@ -51,7 +51,7 @@ pub(crate) enum Mode {
 /// On which cores the two processes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// Where the system puts them: the processes are on different machines.
+    /// On the cores that the system chooses, because the processes are on different machines.
     Free,
     /// Each on a core of its own.
     Apart,
@@ -89,7 +89,7 @@ named! {
 }
 
 impl Test {
-    /// Whether it is about connections rather than about messages.
+    /// Whether the test is about connections rather than about messages.
     pub(crate) fn is_of_connections(self) -> bool {
         matches!(self, Self::Scale | Self::Setup)
     }
@@ -109,7 +109,7 @@ pub(crate) struct Spec {
     /// TCP's maximum segment size, if it is to be limited.
     pub(crate) segment: Option<u16>,
     pub(crate) placement: Placement,
-    /// Connections that stand open and idle while something is measured; 0 where that is not what it is about.
+    /// Connections that are open and idle during the measurement. 0 if the row is not about connections.
     pub(crate) connections: u32,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Rings {
     pub(crate) sink: bool,
 }
 
-/// Memory for the ring of one side; more is a mistake rather than a measurement.
+/// The largest ring of one side. More would be a mistake of the user.
 const MAX_RING: u64 = 4 << 30;
 
 /// Queue entries beyond those for data: marks at the end of a turn, credits.
@@ -149,8 +149,8 @@ impl Spec {
         u64::from(self.size) * u64::from(self.slots())
     }
 
-    /// Messages that the sender may have on their way towards Receives: twice the depth, so that credits are back before
-    /// they are needed.
+    /// Messages that the sender may have on their way to Receives: twice the depth, so that credits return before they are
+    /// needed.
     pub(crate) fn window(&self) -> u32 {
         self.depth.saturating_mul(2)
     }
@@ -160,7 +160,7 @@ impl Spec {
         (self.depth / 2).max(1)
     }
 
-    /// Whether single messages are timed; otherwise how many there are in a time.
+    /// Whether single messages are timed. Otherwise the messages in a time are counted.
     pub(crate) fn is_timed(&self) -> bool {
         matches!(self.test, Test::Latency | Test::Scale)
     }
@@ -206,7 +206,7 @@ impl Spec {
         }
     }
 
-    /// The octet that ends a message when a turn is over, where the two sides follow each other by it.
+    /// The last octet of a message at the end of a turn, where each side notices messages by this octet.
     pub(crate) fn last_octet(&self) -> Option<u8> {
         (self.op == Op::Write && self.is_timed()).then_some(0)
     }
@@ -226,18 +226,18 @@ impl Spec {
         match self.mode {
             Mode::Memory => QUIET,
             Mode::Poll | Mode::Event if self.is_timed() => SPARE / 2,
-            // Often enough that the queue never runs empty for want of a report.
+            // Often enough that the queue never runs empty because a report is missing.
             Mode::Poll | Mode::Event => (self.depth / 8).max(1),
         }
     }
 
-    /// What can be said against the row without an adapter.
+    /// Checks the row as far as possible without an adapter.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_numbers()?;
         self.check_sense()
     }
 
-    /// What can be said against its numbers.
+    /// Checks the row's numbers.
     pub(crate) fn check_numbers(&self) -> Result<()> {
         if self.size == 0 {
             return Err(Failure::new(
@@ -266,7 +266,7 @@ impl Spec {
         Ok(())
     }
 
-    /// What can be said against measuring this in that way.
+    /// Checks that the row's values make sense together.
     pub(crate) fn check_sense(&self) -> Result<()> {
         if self.is_of_connections() && self.op != Op::Send {
             return Err(Failure::new(
@@ -304,7 +304,7 @@ impl Spec {
         Ok(())
     }
 
-    /// What can be said against the row for an adapter with these limits.
+    /// Checks the row against the limits of an adapter.
     pub(crate) fn check_limits(&self, info: &AdapterInfo) -> Result<()> {
         let over = |what: &str, asked: u64, limit: u64| {
             Failure::new(
@@ -364,7 +364,7 @@ impl Spec {
     }
 }
 
-/// `op=write test=bandwidth size=65536 …`: how a row travels to the other side, and how it is named in messages.
+/// `op=write test=bandwidth size=65536 …`: the text of a row for the other side, and in messages.
 impl Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -386,7 +386,7 @@ impl Display for Spec {
 impl FromStr for Spec {
     type Err = ();
 
-    /// The value comes from the other side: what is missing or unknown makes it none.
+    /// The text comes from the other side. A missing or unknown value is an error.
     fn from_str(text: &str) -> std::result::Result<Self, ()> {
         fn value<T: FromStr>(text: &str, key: &str) -> std::result::Result<T, ()> {
             text.split(' ')

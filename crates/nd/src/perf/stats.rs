@@ -11,13 +11,13 @@ use super::spec::{Op, Spec};
 struct Turn {
     messages: u64,
     elapsed: Duration,
-    /// Nanoseconds at the 50th and the 99th percentile, of what was timed one by one.
+    /// Nanoseconds at the 50th and the 99th percentile, of messages that were timed one by one.
     p50: f64,
     p99: f64,
 }
 
 impl Turn {
-    /// Not a number where nothing moved, or in no time that the clock can tell.
+    /// Not a number if nothing moved, or if the clock measured no time.
     fn messages_per_second(&self) -> f64 {
         if self.messages == 0 || self.elapsed.is_zero() {
             return f64::NAN;
@@ -58,12 +58,12 @@ pub(super) struct Figures {
     pub(super) latency: Option<Latency>,
 }
 
-/// How one side compares with the other: above 1 is more.
+/// The ratio of one side to the other. Above 1 is more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ratio {
     /// Of latency at the 50th percentile, or of throughput.
     pub(super) typical: f64,
-    /// Half of the turns lie between these two: far apart, they say that something else used the machine.
+    /// Half of the turns lie between these two. If they are far apart, something else used the machine.
     pub(super) quartiles: (f64, f64),
     /// Of latency at the 99th percentile.
     pub(super) p99: Option<f64>,
@@ -72,7 +72,7 @@ pub(super) struct Ratio {
 impl Side {
     /// No turn yet.
     pub(super) fn new() -> Self {
-        // Up to a minute with three digits; what takes longer counts as a minute.
+        // Up to a minute with three digits. A longer time counts as a minute.
         let times = Histogram::new_with_max(60_000_000_000, 3);
         Self {
             turns: Vec::new(),
@@ -80,8 +80,8 @@ impl Side {
         }
     }
 
-    /// One more turn. `times` are nanoseconds of single round trips, which are put into order here; none where only the
-    /// whole was timed.
+    /// Adds a turn. `times` are the nanoseconds of single round trips, which are sorted here. Empty if only the whole turn
+    /// was timed.
     pub(super) fn add(&mut self, messages: u64, elapsed: Duration, times: &mut [u64]) {
         times.sort_unstable();
         self.turns.push(Turn {
@@ -130,8 +130,8 @@ impl Side {
         })
     }
 
-    /// The median of what each turn compares to the turn of the other side next to it. Never the ratio of medians: the
-    /// machine drifts between two turns less than within a run. `None` where no two such turns measured anything.
+    /// The median of the ratios of each turn to the neighbouring turn of the other side. It is not the ratio of medians,
+    /// because the machine drifts less between two turns than within a run. `None` if no two such turns measured anything.
     pub(super) fn ratio(&self, other: &Self, spec: &Spec) -> Option<Ratio> {
         let of = |figure: fn(&Turn) -> f64| {
             let pairs = self.turns.iter().zip(&other.turns);
@@ -156,12 +156,12 @@ impl Side {
     }
 }
 
-/// How much of what was timed is the latency: a ping-pong goes both ways, a Read is one thing.
+/// The share of a timed exchange that is the latency: half of a ping-pong, which goes both ways, and all of a Read.
 fn share(spec: &Spec) -> f64 {
     if spec.op == Op::Read { 1.0 } else { 0.5 }
 }
 
-/// The middle one, or the mean of the middle two; not a number if there is none.
+/// The middle value, or the mean of the middle two. Not a number if there are no values.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
@@ -173,7 +173,7 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The values that a quarter of all do not exceed, and that a quarter of all are not below.
+/// The two values between which the middle half of all values lies.
 fn quartiles(values: &[f64]) -> (f64, f64) {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
@@ -183,13 +183,13 @@ fn quartiles(values: &[f64]) -> (f64, f64) {
     }
 }
 
-/// The smallest value that so large a share of all, which are in order, does not exceed.
+/// The smallest value that this share of all values does not exceed. The values are sorted.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return f64::NAN;
     };
     let rank = (share * sorted.len() as f64).ceil();
-    // A rank of a slice: far below what a float holds exactly, and never negative.
+    // A rank in a slice is far below the range in which a float is exact, and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let at = (rank as usize).saturating_sub(1).min(last);
     sorted[at] as f64

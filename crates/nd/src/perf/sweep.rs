@@ -1,4 +1,4 @@
-//! Rows one after the other, each shown when it is done.
+//! Measures rows one after the other, and shows each when it is done.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::spec::{Placement, Spec};
 use crate::errors::{Failure, Result};
 use crate::session;
 
-/// How long the other side may take for something that is not a turn: to look at what came, above all.
+/// How long the other side may take for something that is not a turn, above all to check the data.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// Rows between this process and one that waits elsewhere.
@@ -41,7 +41,7 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     sweep(control, &args.tests, &plan, &rows)
 }
 
-/// The control connection to the process at the other side, which is called `name` if it does not answer.
+/// The control connection to the process at the other side. Errors call that process `name`.
 pub(super) fn connect(addresses: &[SocketAddr], name: &str) -> Result<Control> {
     let stream = TcpStream::connect(addresses).map_err(|error| {
         Failure::socket(format_args!("connect to {name}"), &error)
@@ -84,7 +84,7 @@ fn draw(path: &Path, report: &Report) -> Result<()> {
         .map_err(|error| Failure::io(format_args!("write the plot {}", path.display()), &error))
 }
 
-/// A bar on standard error, if that is a terminal, where there is more than a moment to wait.
+/// A bar on standard error, if that is a terminal and the wait is longer than a moment.
 pub(super) fn progress<'a>(rows: impl Iterator<Item = &'a Spec>, plan: &Plan) -> ProgressBar {
     let bar = ProgressBar::new(rows.map(|spec| plan.steps(spec)).sum());
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %, {eta} left, {msg}");

@@ -1,7 +1,7 @@
-//! The same exchanges over a bare TCP socket: what RDMA semantics are compared with.
+//! The same exchanges over a bare TCP socket, with which RDMA is compared.
 //!
-//! As good as plain sockets get: no delay, writes and reads as large as is best, the congestion control that is best,
-//! the same amount of memory walked in the same order, and the same way of waiting as the row under test.
+//! The exchanges are as fast as plain sockets allow: no delay, the best sizes of writes and reads, the best congestion
+//! control, the same amount of memory used in the same order, and the same way of waiting as the row under test.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -21,16 +21,16 @@ use crate::memory;
 pub(super) enum Exchange {
     /// A request and an answer, one at a time, each of so many octets.
     PingPong { request: usize, answer: usize },
-    /// One way; from the side that runs the test, or towards it.
+    /// One way, from the side that runs the test or to it.
     Stream { towards_server: bool },
     /// As many small messages as the receiver has given credit for, with credits flowing back.
     Credits,
 }
 
-/// Octets of the request for which a Read is answered: those of its header and of the frame around it.
+/// Octets of a Read Request: its header and the frame around it.
 const READ_REQUEST: usize = 52;
 
-/// Memory that a stream walks at least, so that even with small messages the best write size can be used.
+/// The least memory of a stream, so that even with small messages the best write size can be used.
 const MIN_RING: usize = 1 << 20;
 
 /// The most that is read at once.
@@ -40,7 +40,7 @@ const READ: usize = 1 << 20;
 pub(super) const WHOLE: usize = usize::MAX;
 
 impl Exchange {
-    /// What corresponds to the row.
+    /// The exchange that corresponds to the row.
     pub(super) fn of(spec: &Spec) -> Self {
         let size = spec.size as usize;
         match (spec.is_timed(), spec.op) {
@@ -60,11 +60,12 @@ impl Exchange {
     }
 }
 
-/// Memory that begins where in a page the adapter's own begins: what is compared is not where allocators put it.
+/// Memory that begins at the same offset in a page as the adapter's memory, so that the place that an allocator chooses
+/// makes no difference.
 #[derive(Debug)]
 struct Memory {
     octets: Vec<u8>,
-    /// The first of them that is used.
+    /// The first octet that is used.
     from: usize,
 }
 
@@ -103,9 +104,9 @@ pub(super) struct Wire {
     size: usize,
     batch: u64,
     window: u64,
-    /// What is sent from.
+    /// The memory from which data is sent.
     source: Memory,
-    /// What is received into.
+    /// The memory into which data is received.
     sink: Memory,
     at: usize,
     /// How far the sink has been filled.
@@ -134,7 +135,7 @@ impl Wire {
         for (slot, octets) in source.chunks_mut(size).enumerate() {
             pattern::fill(slot, octets);
         }
-        // Written to, so that the system does not zero it on first use, in the middle of a turn.
+        // The memory is written to now, so that the system does not zero it on first use, in the middle of a turn.
         let mut sink = Memory::new(len)?;
         sink.fill(0xFF);
         Ok(Self {
@@ -212,7 +213,7 @@ impl Wire {
         }
     }
 
-    /// Whether what was received is what the other side has.
+    /// Checks that the received data is what the other side has.
     pub(super) fn verify(&self) -> Result<()> {
         let (sink, source) = (&self.sink[..self.seen], &self.source[..self.seen]);
         let mut slots = sink.chunks(self.size).zip(source.chunks(self.size));
@@ -326,7 +327,7 @@ impl Wire {
         })
     }
 
-    /// Sends so many octets that say nothing but that the other side may go on.
+    /// Sends so many octets, whose only meaning is that the other side may go on.
     fn tell(&mut self, count: u64) -> Result<()> {
         let octets = [0; 64];
         let mut left = count;
@@ -363,7 +364,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Receives what is there, at least one octet.
+    /// Receives the octets that are there, at least one.
     #[inline]
     fn take_some(&mut self, at: usize, len: usize) -> Result<usize> {
         let mut patience = Patience::new(self.limit);
@@ -380,7 +381,7 @@ impl Wire {
         }
     }
 
-    /// What is there, if anything.
+    /// Reads the octets that are there, if any.
     fn read_into(&mut self, into: &mut [u8]) -> Result<Option<usize>> {
         match self.socket.read(into) {
             Ok(0) => Err(gone()),

@@ -6,10 +6,10 @@ use super::record::{
 use crate::errors::{Failure, Result, one_line};
 use crate::mailbox::{Mailbox, lost};
 
-/// More than a page has anywhere: what a peer may have this side add to its memory.
+/// More than any page has: the most memory that a peer can make this side add.
 const MAX_CYCLE: u32 = 1 << 20;
 
-/// Who speaks first.
+/// The role of a side. The client sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Client,
@@ -28,7 +28,7 @@ impl Control {
         Self { mailbox, role }
     }
 
-    /// Gives a record for one of the same kind and length.
+    /// Exchanges a record for one of the same kind and length.
     fn swap<const N: usize>(&mut self, what: &str, mine: [u8; N]) -> Result<[u8; N]> {
         let doing = format!("exchange the {what}");
         if self.role == Role::Client {
@@ -42,7 +42,7 @@ impl Control {
         Ok(theirs)
     }
 
-    /// Agrees on the version, and says what each side is like: how much memory small messages walk through.
+    /// Agrees on the version, and exchanges how much memory each side uses for small messages.
     pub(super) fn greet(&mut self) -> Result<u32> {
         let theirs: [u8; VERSION_RECORD] = self.swap("versions", version())?;
         let text = theirs.split(|octet| *octet == 0).next().unwrap_or_default();
@@ -68,13 +68,13 @@ impl Control {
         Ok(cycle)
     }
 
-    /// Tells where this side's memory is, and hears the same; without memory, it is a mark in time.
+    /// Exchanges the addresses of both sides' memory. Without memory, the exchange only synchronizes the two sides.
     pub(super) fn places(&mut self, mine: Place) -> Result<Place> {
         let theirs: [u8; PLACE_RECORD] = self.swap("places of memory", mine.encode())?;
         Ok(Place::decode(&theirs))
     }
 
-    /// The same at the end of a test, which may take as long as `goes_on` finds nothing wrong.
+    /// The same at the end of a test, which may take as long as `goes_on` returns no error.
     pub(super) fn places_after(
         &mut self,
         mine: Place,
@@ -86,7 +86,7 @@ impl Control {
         self.mailbox.send(&mine.encode(), doing)
     }
 
-    /// Tells the client's figures to the server. What the server gives in turn means nothing.
+    /// Tells the client's figures to the server. The server's answer means nothing.
     pub(super) fn speeds(&mut self, mine: Speed) -> Result<Speed> {
         let mut theirs = [[0; 8]; 5];
         for (record, theirs) in mine.encode().into_iter().zip(&mut theirs) {
@@ -96,7 +96,7 @@ impl Control {
     }
 }
 
-/// A record of the one length that it has in this version.
+/// Checks the length of a record, which is fixed in this version.
 fn checked<const N: usize>(what: &str, record: &[u8]) -> Result<[u8; N]> {
     record.try_into().map_err(|_| {
         Failure::new(

@@ -17,7 +17,7 @@ use crate::units;
 /// Empty polls between two looks at the clock.
 const LOOK: u32 = 1 << 10;
 
-/// How long to sleep where what is waited for may be written into memory, which wakes nobody.
+/// How long to sleep while the other side may write into memory, which wakes nobody.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Octets of a credit: how many messages have been taken so far, in the order of the host's octets.
@@ -33,9 +33,9 @@ pub(super) struct Data {
     pub(super) plan: Plan,
     /// Where messages come from.
     source: Region,
-    /// Where they go: what the other side reaches for in Write tests, and where Receives and Reads put them.
+    /// Where messages go: the memory that the other side writes in Write tests, and that Receives and Reads fill.
     sink: Region,
-    /// What the other side reaches for.
+    /// The memory that the other side reads or writes.
     reached: Reached,
     /// Credits, as they come in or go out.
     credits: Region,
@@ -58,9 +58,9 @@ enum Reached {
 /// What a side has measured.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// From the first message to the last one.
+    /// The time from the first message to the last.
     pub(super) time: Duration,
-    /// Of each message, in nanoseconds, where that is measured.
+    /// The latency of each message, in nanoseconds, where that is measured.
     pub(super) latencies: Option<Histogram<u64>>,
 }
 
@@ -112,7 +112,7 @@ impl Data {
         Ok(data)
     }
 
-    /// What the other side is told to reach for.
+    /// The address that the other side is told to read or write.
     pub(super) fn place(&self) -> RemoteAddress {
         match self.reached {
             Reached::Source => self.source.remote(),
@@ -149,15 +149,15 @@ impl Data {
         self.posted(self.endpoint.qp.read(0, &part, from, OpFlags::empty()))
     }
 
-    /// Writes the credit `taken` to the sender. The peer reads the number as its processor does, and so is it written.
+    /// Writes the credit `taken` to the sender. The number is in the host's order of octets, as the peer reads it.
     pub(super) fn give_credit(&self, taken: u32, to: RemoteAddress) -> Result<()> {
-        // Numbers only grow, so a later one in an earlier Write is no fault.
+        // Numbers only grow, so a later number in an earlier Write does no harm.
         self.credits.buffer.write(0, &taken.to_ne_bytes());
         let part = [self.credits.sge(0..CREDIT)];
         self.posted(self.endpoint.qp.write(0, &part, to, OpFlags::empty()))
     }
 
-    /// How many messages the other side has said to have taken.
+    /// How many messages the other side has confirmed.
     pub(super) fn credit(&self) -> u32 {
         let mut octets = [0; CREDIT];
         self.credits.buffer.read(0, &mut octets);
@@ -176,14 +176,14 @@ impl Data {
         self.sink.buffer.load(self.plan.size as usize - 1)
     }
 
-    /// A completion that is there, or soon; of what, and of how many octets where it is a Receive.
+    /// A completion that is there now or soon: the kind of the request, and how many octets a Receive has.
     pub(super) fn look(&mut self) -> Result<Option<CompletionResult>> {
         let result = if self.plan.sleeps {
             self.endpoint.next_within(NAP)?
         } else {
             self.endpoint.poll()
         };
-        // What came before the end is still there when the end is seen.
+        // Completions from before the end can still be taken when the end is seen.
         let result = match result {
             None if self.endpoint.has_ended() => match self.endpoint.poll() {
                 None => return Err(self.ended()),
@@ -210,11 +210,11 @@ impl Data {
         }
     }
 
-    /// One more look was in vain.
+    /// Notes one more look that found nothing.
     fn nothing(&mut self) -> Result<()> {
         self.empty = self.empty.wrapping_add(1);
         if !self.plan.sleeps {
-            // The other side, or what drives it, may want this very core.
+            // The other side, or the thread that drives it, may need this core.
             std::thread::yield_now();
             if !self.empty.is_multiple_of(LOOK) {
                 return Ok(());
@@ -234,7 +234,7 @@ impl Data {
             units::time(self.limit)
         );
         if self.plan.test == Test::WriteLat && self.done == 0 {
-            // The server writes first, and may not before it has heard from the client (RFC 5044 §7.1.2).
+            // The server writes first, which is forbidden before the client has sent something (RFC 5044 §7.1.2).
             let advice = "check that the other side is alive and has the same -s; with siw as the client, its module \
                           parameter peer_to_peer must be 1, or nobody may write first";
             return Failure::peer(what, advice);
@@ -247,7 +247,7 @@ impl Data {
         format!("{} of {} messages", self.done, self.plan.count)
     }
 
-    /// The connection is no more, before all messages are done.
+    /// The error for a connection that ended before all messages were done.
     fn ended(&self) -> Failure {
         let what = format!(
             "the connection of the test has ended after {}",
@@ -256,7 +256,7 @@ impl Data {
         Failure::peer(what, ALIKE)
     }
 
-    /// The side that takes Sends has taken all, and waits for the end of the test: whether nothing else came.
+    /// Checks that no more Sends have come, when the side that takes Sends has taken all and waits for the end of the test.
     pub(super) fn check_over(&mut self) -> Result<()> {
         match self.endpoint.poll() {
             Some(result)
@@ -279,12 +279,12 @@ impl Data {
         )
     }
 
-    /// Something moved in memory, which no completion tells.
+    /// Notes progress in memory, which no completion reports.
     pub(super) fn noticed(&mut self) {
         self.deadline = None;
     }
 
-    /// So many messages are done.
+    /// Notes how many messages are done.
     pub(super) fn progress(&mut self, done: u32) {
         self.done = done;
         if done.is_multiple_of(STEP) {
@@ -296,7 +296,7 @@ impl Data {
         self.bar.finish_and_clear();
     }
 
-    /// A Receive that the other side's Send has filled as agreed.
+    /// Checks that the other side's Send has filled a Receive as agreed.
     pub(super) fn check(&self, result: &CompletionResult) -> Result<bool> {
         if result.request_type != RequestType::Receive {
             return Ok(false);
@@ -324,7 +324,7 @@ impl Data {
         }
     }
 
-    /// A request has to be taken.
+    /// Returns an error unless the request was taken.
     fn posted(&self, call: netdirect::Result<()>) -> Result<()> {
         call.map_err(|error| match error.status() {
             Status::CONNECTION_INVALID => self.ended(),
@@ -333,7 +333,8 @@ impl Data {
     }
 }
 
-/// What both sides have to have alike, and what has no counterpart here. Nothing that they exchange says it.
+/// The advice about options that both sides need to have alike, and about options that nd does not have. The exchange does
+/// not mention them.
 pub(super) const ALIKE: &str = "look at what the other side says; both need the same -s, -n and -r, and neither -a, -b, -D \
                                 nor --run_infinitely";
 

@@ -1,8 +1,7 @@
 //! `nd perftest`: the exchange of perftest's six programs, over any provider.
 //!
 //! Two connections to one port. On the first ([`control`]) the sides exchange records ([`record`]) and results; on the
-//! second ([`data`]) the test runs ([`turns`]). perftest does not look at the data that it moves, and nor does this:
-//! `nd perf` does.
+//! second ([`data`]) the test runs ([`turns`]). Like perftest, this does not check the data that it moves. `nd perf` does.
 
 mod control;
 mod data;
@@ -32,13 +31,13 @@ use crate::stderr;
 use crate::table::{Align, Table};
 use crate::units;
 
-/// How long the other side may take to end the connections when all is done.
+/// How long the other side may take to end the connections after the test.
 const PARTING: Duration = Duration::from_secs(5);
 
-/// Between two tries to make the second connection: the server listens for it anew.
+/// The pause between two attempts to make the second connection, for which the server listens anew.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Runs the side that is asked for.
+/// Runs the side that the arguments name.
 pub(crate) fn run(args: &PerftestArgs) -> Result<()> {
     let plan = Plan::new(args);
     let setup = args.peer.setup()?;
@@ -138,7 +137,7 @@ fn server(args: &PerftestArgs, plan: Plan, setup: &Setup) -> Result<()> {
 /// A client that speaks this version of perftest's exchange.
 struct Client {
     control: Control,
-    /// Octets that small messages walk through.
+    /// Octets of the memory for small messages.
     cycle: u32,
     peer: SocketAddr,
 }
@@ -176,7 +175,7 @@ fn accept_second(
     limit: Duration,
     client: IpAddr,
 ) -> Result<Data> {
-    /// Each has the memory of the test.
+    /// Each candidate uses the memory of the test.
     const CANDIDATES: usize = 4;
     let greeter = Arc::clone(session);
     let greet = move |request: Request, guest: &Guest<Data>| {
@@ -202,7 +201,7 @@ fn accept_second(
     second.ok_or_else(|| session::silence("take the second connection", limit))
 }
 
-/// All that follows once the first connection stands; `connect` makes the second one.
+/// Everything after the first connection is established. `connect` makes the second one.
 fn exchange(
     mut control: Control,
     role: Role,
@@ -239,7 +238,7 @@ fn exchange(
     Ok(())
 }
 
-/// Why the test did not come to its end: what this side saw may only be what followed from the other side's.
+/// Why the test did not finish. The error of this side may only be a consequence of the other side's.
 fn explain(failure: Failure, control: &mut Control, data: &Data) -> Failure {
     if failure.is_ours() || !control.mailbox.has_word() {
         return failure;
@@ -260,7 +259,7 @@ fn before(test: Test) -> u32 {
     }
 }
 
-/// What both sides say after the test: the speed of Reads and Writes, as the client has measured it.
+/// The exchange after the test: the speed of Reads and Writes, as the client has measured it.
 fn finish(
     control: &mut Control,
     role: Role,
@@ -282,7 +281,7 @@ fn finish(
     } else {
         control.places(mine).map(drop)
     };
-    // What cannot be exchanged now is what the other side has no part for, or does later.
+    // If the exchange fails now, the other side has another test or other options.
     let unlike = |failure: Failure| {
         if failure.is_ours() {
             failure
@@ -301,7 +300,7 @@ fn finish(
     if role == Role::Client {
         return Ok(None);
     }
-    // The client has measured what it says, whatever that is.
+    // Checks the figures that the client has sent.
     plan.check_told(&told, lasted)?;
     Ok(Some(told))
 }
@@ -309,11 +308,11 @@ fn finish(
 /// How long a server waits for the end of a test.
 struct Patience {
     limit: Duration,
-    /// From the last sign of the client on.
+    /// When the last sign of the client came.
     begun: Instant,
-    /// After that the test cannot be one of so many messages.
+    /// A test of so many messages cannot take longer than this.
     longest: Duration,
-    /// Whether the server takes no part, and so sees nothing move.
+    /// Whether the server takes no part in the test, and so sees no progress.
     blind: bool,
     warned: bool,
 }
@@ -334,7 +333,7 @@ impl Patience {
         }
     }
 
-    /// Looks at the time. `gone` is whether the connection of the test has ended.
+    /// Checks the time. `gone` says whether the connection of the test has ended.
     fn check(&mut self, gone: bool) -> Result<()> {
         if gone {
             return Err(Failure::peer(
@@ -367,12 +366,12 @@ fn part(role: Role, data: &Data, control: &Control) {
         if role == Role::Client {
             endpoint.wait_for_end(PARTING);
         }
-        // All is done: how the connection ends makes no difference any more.
+        // The test is done, so an error of the disconnect makes no difference.
         drop(endpoint.disconnect_within(PARTING));
     }
 }
 
-/// In perftest's units.
+/// The speed in perftest's units.
 fn speed(plan: Plan, time: Duration) -> Speed {
     let seconds = time.as_secs_f64().max(1e-9);
     let messages = f64::from(plan.count);
@@ -385,7 +384,7 @@ fn speed(plan: Plan, time: Duration) -> Speed {
     }
 }
 
-/// Prints what moved and how fast, under perftest's heads where they mean the same.
+/// Prints how much was moved and how fast, under perftest's column heads where these mean the same.
 fn show(plan: Plan, measured: Option<&Measured>, told: Option<Speed>) -> Result<()> {
     let moved = units::bytes(u64::from(plan.size) * u64::from(plan.count));
     let ways = if matches!(plan.test, Test::SendLat | Test::WriteLat) {

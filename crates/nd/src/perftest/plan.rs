@@ -1,4 +1,4 @@
-//! The arguments of `nd perftest`, and the test they stand for.
+//! The arguments of `nd perftest`, and the test that they stand for.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::record::Speed;
 use crate::errors::{Failure, Result};
 use crate::peer::PeerArgs;
 
-/// Where perftest listens unless told otherwise.
+/// The default port of perftest.
 const PORT: u16 = 18515;
 
-/// Receives posted by the side that takes Sends, and Reads under way, at most: perftest's own defaults.
+/// The most Receives that the side taking Sends posts, and the most outstanding Reads: perftest's own defaults.
 const RECEIVES: u32 = 512;
 const READS: u32 = 128;
 
@@ -56,7 +56,7 @@ impl Test {
         matches!(self, Self::WriteBw | Self::WriteLat)
     }
 
-    /// perftest's name for it, without its `ib_`.
+    /// perftest's name for the test, without the `ib_`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::SendBw => "send_bw",
@@ -101,7 +101,7 @@ pub(crate) struct PerftestArgs {
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(5..))]
     iters: Option<u32>,
 
-    /// Messages under way, for bandwidth
+    /// Outstanding messages, for bandwidth
     #[arg(short, long, value_name = "DEPTH", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     tx_depth: u32,
 
@@ -131,7 +131,7 @@ pub(super) struct Plan {
     pub(super) test: Test,
     pub(super) size: u32,
     pub(super) count: u32,
-    /// Requests under way.
+    /// Outstanding requests.
     pub(super) depth: u32,
     /// Receives posted by a side that takes Sends.
     pub(super) receives: u32,
@@ -161,7 +161,7 @@ impl Plan {
         }
     }
 
-    /// Whether the adapter can do that.
+    /// Checks that the adapter's limits allow the test.
     pub(super) fn check(&self, info: &AdapterInfo) -> Result<()> {
         let limits = [
             ("-s", "octets", self.size, info.max_transfer_length),
@@ -189,7 +189,7 @@ impl Plan {
         (received % self.receives).is_multiple_of((self.receives / 3).max(1))
     }
 
-    /// Reads that may be under way, which is what both sides say in their start-up frames.
+    /// The most outstanding Reads, which both sides state in their start-up frames.
     pub(super) fn reads(&self, limit: u32) -> u32 {
         if self.test.reads() {
             READS.min(limit)
@@ -198,12 +198,12 @@ impl Plan {
         }
     }
 
-    /// Octets of the memory that the other side reaches for: small messages walk through `cycle`.
+    /// Octets of the memory that the other side reads or writes. Small messages use `cycle` octets in turn.
     pub(super) fn reach(&self, cycle: u32) -> usize {
         self.size.max(cycle) as usize
     }
 
-    /// Longer than the test takes on any connection that is of use: 1 ms for each message, and 1 MB/s.
+    /// A time longer than the test takes on any useful connection: 1 ms for each message, and 1 MB/s.
     pub(super) fn longest(&self) -> Duration {
         const A_YEAR: f64 = 31_536_000.0;
         let messages = f64::from(self.count);
@@ -211,7 +211,7 @@ impl Plan {
         Duration::from_secs_f64(seconds.min(A_YEAR))
     }
 
-    /// Whether what the client says of a test is about the one that the server was asked for. For the server it `lasted`
+    /// Checks that the client's figures are about the test that the server was asked for. For the server the test `lasted`
     /// so long.
     pub(super) fn check_told(&self, told: &Speed, lasted: Duration) -> Result<()> {
         let alike = [
@@ -228,7 +228,7 @@ impl Plan {
                 ));
             }
         }
-        // By perftest's figures, which are of a processor's clock and may be wrong by some per cent.
+        // The time by perftest's figures, which use a processor's clock and may be wrong by some per cent.
         let took = told.count as f64 / (told.rate * 1e6);
         if took.is_finite() && took > 2.0 * lasted.as_secs_f64() {
             return Err(Failure::new(
@@ -305,7 +305,7 @@ mod tests {
         assert!(plan.check_told(&told, lasted).is_ok());
         // A clock that is wrong by a quarter.
         assert!(plan.check_told(&told, lasted.mul_f64(0.7)).is_ok());
-        // A figure that says nothing.
+        // A figure without meaning.
         let silent = Speed { rate: 0.0, ..told };
         assert!(plan.check_told(&silent, lasted).is_ok());
         for (told, lasted, named) in [

@@ -1,7 +1,8 @@
 //! The records that perftest's two sides exchange on their first connection.
 //!
-//! That is the exchange of perftest 4.5+0.17, which calls itself version 6.06, with `-R`. Each record is a Send; the
-//! client's comes first, then the server's of the same kind and length. Numbers are in network order. In this order:
+//! This is the exchange of perftest 4.5+0.17 with `-R`, which calls itself version 6.06. Each record is a Send. The
+//! client's comes first, then the server's of the same kind and length. Numbers are in network order. The records are, in
+//! this order:
 //!
 //! | octets | what |
 //! |---|---|
@@ -11,12 +12,12 @@
 //! | 2 | the path MTU as a code of InfiniBand, as text |
 //! | 56 | where the peer's memory is; all zero before and after the second connection is made, on which data moves |
 //!
-//! After the test come more of the last kind, and of the bandwidth of Writes and Reads five numbers of 8 octets each.
-//! Sources: perftest's `perftest_communication.c` and captures of the six programs over siw.
+//! After the test come more records of the last kind, and for the bandwidth of Writes and Reads five numbers of 8 octets
+//! each. Sources: perftest's `perftest_communication.c` and captures of the six programs over siw.
 
 use netdirect::{RemoteAddress, RemoteToken};
 
-/// What the version this speaks calls itself.
+/// The version of the exchange.
 pub(super) const VERSION: &str = "6.06";
 
 /// Octets of the record with the version.
@@ -25,10 +26,10 @@ pub(super) const VERSION_RECORD: usize = 16;
 /// The largest of InfiniBand's codes for path MTUs, 4096 octets, as siw gives it; on iWARP it means nothing.
 pub(super) const MTU: [u8; 2] = *b"5\0";
 
-/// Of most processors, and what perftest asks for at least.
+/// The size of a cache line on most processors, and the least that perftest asks for.
 pub(super) const CACHE_LINE: u32 = 64;
 
-/// The buffer that small messages walk through: the page of most systems.
+/// The buffer that small messages use in turn: one page on most systems.
 pub(super) const CYCLE: u32 = 4096;
 
 /// Octets of the record with the place of memory.
@@ -41,7 +42,7 @@ pub(super) fn version() -> [u8; VERSION_RECORD] {
     octets
 }
 
-/// Where a side's memory is, among much that means nothing on iWARP.
+/// The address of a side's memory. The record has other fields, which mean nothing on iWARP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) out_reads: u32,
@@ -55,11 +56,11 @@ impl Place {
         let mut put = |at: usize, number: &[u8]| {
             octets[at..at + number.len()].copy_from_slice(number);
         };
-        // In front: the local identifier of InfiniBand. Between: the first packet's number.
+        // In front is the local identifier of InfiniBand, between is the first packet's number.
         put(4, &self.out_reads.to_be_bytes());
         put(8, &self.queue_pair.to_be_bytes());
         put(16, &self.at.token.to_host().to_be_bytes());
-        // Four octets of padding. Behind: address of the port, shared receive queue, and an index.
+        // Four octets of padding. Behind are the address of the port, the shared receive queue, and an index.
         put(24, &self.at.address.to_be_bytes());
         octets
     }
@@ -81,14 +82,14 @@ impl Place {
     }
 }
 
-/// What the client has measured of bandwidth, as it tells the server.
+/// The bandwidth that the client has measured, as it tells the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Speed {
     /// Octets of a message.
     pub(super) size: u64,
     /// Messages.
     pub(super) count: u64,
-    /// MiB per second at best, or 0 where that is not measured.
+    /// The best MiB per second, or 0 if that is not measured.
     pub(super) peak: f64,
     /// MiB per second.
     pub(super) average: f64,
@@ -124,7 +125,7 @@ impl Speed {
 mod tests {
     use super::*;
 
-    /// As the client of ib_send_bw sent it in a capture, with what lay in the padding taken out.
+    /// The record of the client of ib_send_bw in a capture, with the padding zeroed.
     const CAPTURED: [u8; PLACE_RECORD] = [
         0x00, 0x00, 0x00, 0x00, // local identifier
         0x00, 0x00, 0x00, 0x01, // Reads under way

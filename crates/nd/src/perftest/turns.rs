@@ -1,4 +1,4 @@
-//! The six tests, as each side plays its part in them.
+//! The six tests, with the part of each side.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::plan::Test;
 use crate::errors::Result;
 
 impl Data {
-    /// Plays this side's part; nothing is measured by a server that only has its memory read or written.
+    /// Runs this side's part. A server whose memory is only read or written measures nothing.
     pub(super) fn run(&mut self, role: Role, remote: RemoteAddress) -> Result<Option<Measured>> {
         let measured = match (self.plan.test, role) {
             (Test::SendBw, Role::Client) => self.stream(Self::send, true).map(Some),
@@ -40,8 +40,7 @@ impl Data {
                 credit = self.credit();
                 self.noticed();
             }
-            // perftest leaves one Receive free. The peer's number is not to be trusted, so nothing is subtracted
-            // unchecked.
+            // perftest leaves one Receive free. Subtractions are checked, because the peer's number may be wrong.
             let room = |asked: u32| !credits || (asked + 1).saturating_sub(credit) < plan.receives;
             while asked < plan.count && asked - done < plan.depth && room(asked) {
                 post(self)?;
@@ -129,7 +128,7 @@ impl Data {
         Ok(pace.finish())
     }
 
-    /// Waits for so many requests of this side, when all messages of the other side have come.
+    /// Waits for so many requests of this side, after all messages of the other side have come.
     fn finish_own(&mut self, requests: u32) -> Result<()> {
         for _ in 0..requests {
             let result = self.wait()?;
@@ -140,7 +139,7 @@ impl Data {
         Ok(())
     }
 
-    /// Waits for the message of the other side and for the end of the own one.
+    /// Waits for the message of the other side and for the completion of this side's own.
     fn both(&mut self, round: u32) -> Result<()> {
         let (mut heard, mut sent) = (false, false);
         while !heard || !sent {
@@ -156,7 +155,7 @@ impl Data {
         Ok(())
     }
 
-    /// Posts the Receive for a later round, if there is one, and one for a message too many: it shall be noticed.
+    /// Posts the Receive for a later round, if there is one, and one more, so that a message too many is noticed.
     fn again(&self, round: u32) -> Result<()> {
         if self.plan.count - round + 1 >= self.plan.receives {
             self.receive()?;
@@ -164,11 +163,11 @@ impl Data {
         Ok(())
     }
 
-    /// Both sides write in turns, and know by its last octet that a message has come. The server writes first.
+    /// Both sides write in turns, and notice a message by its last octet. The server writes first.
     fn ping_by_write(&mut self, role: Role, remote: RemoteAddress) -> Result<Measured> {
         let mut pace = Pace::new(2)?;
         for round in 1..=self.plan.count {
-            // The octet counts rounds, and so runs over.
+            // The octet counts rounds, and wraps.
             let [.., mark] = round.to_be_bytes();
             if role == Role::Client {
                 self.await_mark(mark)?;
@@ -180,7 +179,7 @@ impl Data {
             }
             self.set_last(mark);
             self.write(remote)?;
-            // The memory is written anew in the next round.
+            // The memory is written again in the next round.
             self.wait()?;
             if role == Role::Server {
                 self.await_mark(mark)?;
@@ -190,7 +189,7 @@ impl Data {
         Ok(pace.finish())
     }
 
-    /// Waits for the octet. No request is under way meanwhile, so looking only drives the connection and finds its end.
+    /// Waits for the octet. No request is outstanding meanwhile, so polling only drives the connection and finds its end.
     fn await_mark(&mut self, mark: u8) -> Result<()> {
         while self.last() != mark {
             match self.look() {
@@ -221,7 +220,7 @@ impl Data {
 struct Pace {
     begun: Instant,
     last: Instant,
-    /// Messages in a lap.
+    /// Messages in a lap, whose time is taken together.
     messages: u32,
     latencies: Histogram<u64>,
 }

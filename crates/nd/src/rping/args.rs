@@ -5,10 +5,10 @@ use clap::Args;
 use super::exchange;
 use crate::peer::PeerArgs;
 
-/// Above all that is useful for a ping.
+/// The largest size, more than is useful for a ping.
 const MAX_SIZE: u32 = 1 << 30;
 
-/// What a server takes unless told otherwise: the most that rping's client sends, and one octet.
+/// The default size that a server takes: the most that rping's client sends, and one octet.
 pub(super) const SERVER_SIZE: u32 = 64 << 10;
 
 /// The flags have rping's names. A client always compares what comes back with what it sent.

@@ -13,7 +13,7 @@ use crate::mailbox::Mailbox;
 use crate::peer;
 use crate::session::{Region, Session, Setup};
 
-/// The connection, and the two buffers that the server reaches for.
+/// The connection, and the two buffers that the server reads and writes.
 #[derive(Debug)]
 struct Client {
     mailbox: Mailbox,
@@ -51,7 +51,7 @@ pub(super) fn run(
             };
         }
     }
-    // All pings were answered: how the connection ends makes no difference any more.
+    // All pings were answered, so an error of the disconnect makes no difference.
     drop(client.mailbox.endpoint.disconnect());
     Ok(())
 }

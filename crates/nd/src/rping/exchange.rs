@@ -1,9 +1,9 @@
-//! What the two sides of rping say to each other.
+//! The messages of rping.
 //!
-//! For each ping the client describes the buffer with its data in a Send; the server Reads it and answers with a Send
-//! whose content says nothing. The client describes its sink; the server Writes there what it has read, and answers
-//! again. All Sends have 16 octets, numbers are in network order; there is no private data; the client disconnects when
-//! it has done. Source: the manual page of rping in rdma-core, and captures of rping 44.0.
+//! For each ping the client describes the buffer with its data in a Send. The server Reads the buffer and answers with a
+//! Send whose content means nothing. The client describes its sink. The server Writes there what it has read, and answers
+//! again. All Sends have 16 octets, and numbers are in network order. There is no private data. The client disconnects when
+//! it has finished. Source: the manual page of rping in rdma-core, and captures of rping 44.0.
 
 use netdirect::RemoteAddress;
 
@@ -12,13 +12,13 @@ use crate::errors::Failure;
 /// The length of each Send.
 pub(super) const MESSAGE: usize = 16;
 
-/// rping keeps one Read under way in each direction.
+/// rping has one outstanding Read in each direction.
 pub(super) const READS: u32 = 1;
 
-/// Where rping listens unless told otherwise.
+/// The default port of rping.
 pub(super) const PORT: u16 = 7174;
 
-/// Octets of data per ping unless told otherwise.
+/// The default number of octets per ping.
 pub(super) const SIZE: u32 = 64;
 
 /// A buffer as its owner describes it.
@@ -36,7 +36,7 @@ impl Advert {
         octets
     }
 
-    /// Only messages of one length are taken for such.
+    /// Reads the description. Only messages of one length are accepted.
     pub(super) fn decode(message: &[u8]) -> Result<Self, Failure> {
         let octets: &[u8; MESSAGE] = message.try_into().map_err(|_| stranger(message))?;
         let [at @ .., a, b, c, d] = octets;
@@ -47,7 +47,7 @@ impl Advert {
     }
 }
 
-/// An answer says nothing but by its length.
+/// Checks an answer. Only its length means something.
 pub(super) fn check_answer(message: &[u8]) -> Result<(), Failure> {
     match message.len() {
         MESSAGE => Ok(()),

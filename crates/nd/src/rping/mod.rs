@@ -1,7 +1,7 @@
-//! `nd rping`: the exchange of rping, which rdma-core's users know, over any provider.
+//! `nd rping`: the exchange of rdma-core's rping, over any provider.
 //!
-//! [`exchange`] says what goes over the connection; [`client`] and [`server`] are the two sides. Each works with its
-//! counterpart here and with rping's own.
+//! [`exchange`] defines the messages. [`client`] and [`server`] are the two sides, each of which works with its counterpart
+//! here and with that of rping.
 
 pub(crate) mod args;
 mod client;
@@ -15,7 +15,7 @@ use crate::errors::Result;
 use crate::output;
 use crate::peer;
 
-/// Runs the side that is asked for. With `show`, each ping's data is printed, as rping's -v does.
+/// Runs the side that the arguments name. With `show`, each ping's data is printed, as rping's -v does.
 pub(crate) fn run(args: &RpingArgs, show: bool) -> Result<()> {
     let addresses = peer::resolve(&args.address, args.port)?;
     let setup = args.peer.setup()?;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RpingArgs, show: bool) -> Result<()> {
     };
     pings.finish();
     let recorded = setup.finish();
-    // What was done is told even if the rest was not.
+    // The summary is printed even if some pings failed.
     if done.is_ok() || pings.done > 0 {
         output::afterword(pings.summary())?;
     }

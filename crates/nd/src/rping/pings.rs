@@ -1,4 +1,4 @@
-//! How far the pings are, and what is told of them.
+//! The progress of the pings, and their summary.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::errors::{Failure, Result, one_line};
 use crate::output;
 use crate::units;
 
-/// How far the pings are.
+/// The progress of the pings.
 #[derive(Debug)]
 pub(super) struct Pings {
     pub(super) wanted: u64,
@@ -23,7 +23,7 @@ pub(super) struct Pings {
 
 impl Pings {
     pub(super) fn new(wanted: u64, show: bool) -> Self {
-        // Hidden where standard error is no terminal.
+        // Hidden unless standard error is a terminal.
         let bar = if wanted == 0 {
             ProgressBar::new_spinner()
         } else {
@@ -48,7 +48,7 @@ impl Pings {
         }
     }
 
-    /// The connection stands: from here on time counts.
+    /// The connection is established. The time counts from here on.
     pub(super) fn begin(&mut self) {
         self.begun = Some(Instant::now());
     }
@@ -58,7 +58,7 @@ impl Pings {
         self.wanted == 0 || self.done < self.wanted
     }
 
-    /// One more has succeeded. `title` is rping's for its data.
+    /// Counts one more success. `title` is rping's name for the data.
     pub(super) fn count(&mut self, title: &str, data: &[u8]) -> Result<()> {
         self.done += 1;
         self.octets += data.len() as u64;
@@ -72,7 +72,7 @@ impl Pings {
         Ok(())
     }
 
-    /// No more pings: takes the bar away.
+    /// Ends the pings and removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -94,7 +94,7 @@ impl Pings {
     }
 }
 
-/// The peer ended the connection before all was done.
+/// The error for a peer that ended the connection before all pings were done.
 pub(super) fn early(pings: &Pings) -> Failure {
     Failure::peer(
         format!(

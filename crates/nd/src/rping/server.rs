@@ -17,7 +17,7 @@ use crate::output;
 use crate::peer;
 use crate::session::{Region, Request, Session, Setup};
 
-/// How long the client may take to disconnect after the last ping of those that this side was to serve.
+/// How long the client may take to disconnect after the last ping that this side was to serve.
 const PARTING: Duration = Duration::from_secs(5);
 
 /// The connection, and the buffer that pings pass through.
@@ -62,7 +62,7 @@ pub(super) fn run(
         }
     }
     server.mailbox.endpoint.wait_for_end(PARTING);
-    // All is done: how the connection ends makes no difference any more.
+    // All pings are done, so an error of the disconnect makes no difference.
     drop(server.mailbox.endpoint.disconnect());
     Ok(())
 }
@@ -74,7 +74,7 @@ struct Client {
     advert: Advert,
 }
 
-/// Waits for a client. Whoever comes after it is refused, and need not wait.
+/// Waits for a client. Later clients are refused at once, and need not wait.
 fn first_client(
     session: &Arc<Session>,
     listener: Arc<dyn Listener>,
@@ -84,7 +84,7 @@ fn first_client(
     let greet = move |request: Request, guest: &Guest<Client>| {
         let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
         if request.limits.outbound == 0 {
-            // That it cannot be told so any more is no new failure.
+            // If the client cannot be told any more, that is no new failure.
             let _ = request.connector.reject(&[]);
             return Err(Failure::new(
                 "it does not allow Reads",
@@ -110,7 +110,7 @@ fn first_client(
 }
 
 impl Server {
-    /// One ping, whose first message may have come. False when the client has disconnected instead.
+    /// One ping, whose first message may have come already. False if the client has disconnected instead.
     fn serve(&mut self, pings: &mut Pings, source: Option<Advert>) -> Result<bool> {
         let doing = format!("serve ping {} of {}", pings.done, self.peer);
         let source = match source {
@@ -141,7 +141,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Reads what the client describes.
+    /// Reads the buffer that the client describes.
     fn read(&mut self, source: Advert, ping: u64, doing: &str) -> Result<Vec<u8>> {
         if source.size > self.size {
             return Err(misfit(source.size, "more than this side takes", self.size));

@@ -20,7 +20,7 @@ pub(crate) struct WireConform {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Side {
-    /// Is the target: offers memory over any provider and does what the suite asks for, until it is ended
+    /// Acts as the target: offers memory over any provider and does what the suite asks for, until it is ended
     Target(TargetArgs),
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Suite {
     #[arg(long, value_name = "ADDR", conflicts_with = "target")]
     pub(crate) listen: Option<String>,
 
-    /// Only these checks, by family, row or name or the beginning of the latter, such as RDMAP or MPA-021 (may be repeated)
+    /// Only these checks, by family, row, name or beginning of a name, such as RDMAP or MPA-021 (may be repeated)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
@@ -59,7 +59,7 @@ pub(crate) struct Suite {
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub(crate) markers: Switch,
 
-    /// Does not try the Send protocol, for applications that fail when they receive an unknown message
+    /// Does not try the Send protocol, because some applications fail when they receive an unknown message
     #[arg(long)]
     pub(crate) no_service: bool,
 

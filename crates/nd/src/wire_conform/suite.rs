@@ -143,8 +143,8 @@ fn bench(args: &Suite) -> Result<(Bench, String)> {
     }
     let text = args.target.as_deref().unwrap_or_default();
     let addresses = session::resolve(text)?;
-    // A name may have several addresses; the suite stays with one of them. Where there is one only it is not tried: a
-    // connection that ends at once takes the listener of some targets away (SEC-031.half-open).
+    // A name may have several addresses, of which the suite uses one. If there is only one, it is not tried first, because
+    // a connection that ends at once makes some targets close their listener (SEC-031.half-open).
     let reached = match addresses.as_slice() {
         [only] => Some(only),
         several => several

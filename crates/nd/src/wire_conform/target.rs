@@ -23,7 +23,7 @@ use crate::output;
 use crate::provider::AdapterOptions;
 use crate::session::{self, Depths, Endpoint, Region, Request, Session, Setup};
 
-/// How long a request of the target's own may take, and how long a target that connects waits for an answer.
+/// How long a request of the target itself may take, and how long a target that connects waits for an answer.
 const LIMIT: Duration = Duration::from_secs(15);
 /// Receives that are kept posted, and octets of each.
 const RECEIVES: u32 = 16;
@@ -32,11 +32,11 @@ const RECEIVE: usize = 4096;
 const REQUESTS: u32 = 32;
 /// Octets of the longest message, Write or Read on command.
 const LONGEST: usize = 256 * 1024;
-/// Reads that are served and issued at most.
+/// The most Reads that are served and issued.
 const READS: u32 = 16;
 /// Octets of the window of each connection.
 const WINDOW: usize = 4096;
-/// Connections served at once; the suite needs two. One more, and the oldest that has said nothing gives way.
+/// The most connections served at once; the suite needs two. For one more, the oldest silent connection is dropped.
 const CONNECTIONS: usize = 64;
 /// How long a target that connects goes on when nothing listens.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) fn run(args: &TargetArgs) -> Result<()> {
     let options = AdapterOptions {
         markers: args.markers,
-        // The suite wants to see what a peer that closes is answered, and not a second try.
+        // The suite checks the reaction to a peer that closes, and does not want a second attempt.
         revision_1_fallback: false,
         ..AdapterOptions::from(&args.adapter)
     };
@@ -138,8 +138,8 @@ impl Target {
     }
 }
 
-/// Accepts for ever, each connection in a thread of its own: the suite leaves some of them hanging. A connection that
-/// has said nothing is kept as long as there is room, since checks may be silent for long.
+/// Accepts for ever, each connection in a thread of its own, because the suite leaves some of them hanging. A silent
+/// connection is kept as long as there is room, because checks may be silent for long.
 pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Result<()> {
     let bounds = Bounds {
         most: CONNECTIONS,
@@ -277,7 +277,7 @@ impl Talk {
         )
     }
 
-    /// Does what it is told until the connection ends; `heard` is called for each message.
+    /// Carries out commands until the connection ends. `heard` is called for each message.
     fn serve(
         &mut self,
         private: &[u8],
@@ -291,7 +291,7 @@ impl Talk {
             self.say(&Answer::Offer(offer.clone()).encode())?;
         }
         let served = self.obey(&offer, heard);
-        // The suite ends most connections by error; then there is nothing left to disconnect.
+        // The suite ends most connections by an error, so that there is nothing left to disconnect.
         let _ = self.endpoint.disconnect_within(Duration::from_secs(2));
         served
     }
@@ -480,7 +480,7 @@ impl Talk {
         self.say(&Answer::Octets(octets).encode())
     }
 
-    /// The next Receive to end; `None` when the connection has ended.
+    /// The next Receive to complete. `None` if the connection has ended.
     fn next_receive(&mut self) -> Result<Option<CompletionResult>> {
         loop {
             if let Some(result) = self.heard.pop_front() {
@@ -498,7 +498,7 @@ impl Talk {
         }
     }
 
-    /// Waits for a request of the target's own to succeed.
+    /// Waits until a request of the target itself succeeds.
     fn finish(&mut self, kind: RequestType) -> Result<()> {
         loop {
             let result = self.endpoint.next(format_args!("finish a {kind}"))?;

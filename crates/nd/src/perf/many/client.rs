@@ -27,7 +27,7 @@ pub(in crate::perf) fn run(
     progress: &dyn Fn(),
 ) -> Result<()> {
     let destination = control.peer()?;
-    // Without delay: the other side does not listen to strangers for long.
+    // Without delay, because the other side does not wait long for unknown peers.
     control.say(format_args!("row {spec}"))?;
     let Sites { many, alone } = Sites::new(spec, |setup| {
         setup.towards(destination).map(|(session, _)| session)
@@ -59,11 +59,11 @@ pub(in crate::perf) fn run(
         }
         None => run.setup(&mut crowd, &memory)?,
     }
-    // The other side's connections come to their end together with these, and not while it waits for a line.
+    // The other side's connections end together with these, and not while that side waits for a line.
     run.control.ask("end").map(drop)
 }
 
-/// Where connections go to, and by what they are known there.
+/// The address to connect to, and the key by which the other side knows the connections.
 #[derive(Clone, Copy)]
 struct Target {
     address: SocketAddr,
@@ -108,7 +108,7 @@ impl Run<'_> {
         alone: Site,
         target: Target,
     ) -> Result<()> {
-        // What the process needs once, for whatever it does, is there before the many come.
+        // Everything that the process needs once is allocated before the many connections come.
         self.control.say("alone")?;
         let endpoint = target.connect(&alone.crowd, Some(alone.memory.sink()?.slot(0)))?;
         self.control.expect("ok")?;
@@ -169,7 +169,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A side to which connections were possible, and are no more, has gone.
+    /// If connections were possible and are not any more, the other side has gone.
     fn explain<T>(&mut self, done: Result<T>) -> Result<T> {
         let reached = std::mem::replace(&mut self.reached, true);
         done.map_err(|failure| {
@@ -181,7 +181,7 @@ impl Run<'_> {
         })
     }
 
-    /// Does nothing for a while, and nor does the other side.
+    /// Does nothing for a while; neither does the other side.
     fn idle(&mut self) -> Result<()> {
         let time = self.plan.idle.min(LONGEST_IDLE);
         self.control

@@ -1,8 +1,8 @@
 //! Many connections: what idle ones cost (`--test scale`), and how fast they come and go (`--test setup`).
 //!
 //! All connections of a row report to one completion queue at each side and are made by one thread, one after the other.
-//! For `scale` each side has a second adapter besides, with a completion queue and a progress thread of its own, and one
-//! connection: what takes turns with one of the many is as alone as if the others were not there.
+//! For `scale` each side has a second adapter, with a completion queue and a background thread of its own, and one
+//! connection. This connection takes turns with one of the many, and is not affected by the others.
 
 mod client;
 pub(super) mod report;
@@ -24,26 +24,26 @@ use super::spec::{Rings, SPARE, Spec, Test};
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Session, Setup};
 
-/// The queues of each connection. What is promised is promised for these.
+/// The queue depths of each connection. The promises hold for these depths.
 const DEPTHS: Depths = Depths {
     receives: SPARE,
     initiator: SPARE,
     initiator_sges: 1,
 };
 
-/// What the connections are asked for: nothing reads.
+/// The read limits of the connections, on which there are no Reads.
 const LIMITS: ReadLimits = ReadLimits {
     inbound: 1,
     outbound: 1,
 };
 
-/// What messages are sent from and received into.
+/// The rings for messages.
 const RINGS: Rings = Rings {
     source: true,
     sink: true,
 };
 
-/// The longest time in which nothing happens: half of what the sides wait for each other's words.
+/// The longest idle time: half of the time that the sides wait for a line of each other.
 const LONGEST_IDLE: Duration = Duration::from_secs(30);
 
 /// Connections that share a completion queue.
@@ -72,7 +72,7 @@ impl Crowd {
             .endpoint_on(Arc::clone(&self.cq), DEPTHS, connector)
     }
 
-    /// The member on which messages go back and forth: neither the first nor the last. Both sides count alike.
+    /// The connection on which messages go back and forth: neither the first nor the last. Both sides choose the same.
     fn take_middle(&mut self) -> Result<Endpoint> {
         if self.members.is_empty() {
             return Err(stranger());
@@ -105,20 +105,20 @@ fn succeed(doing: impl std::fmt::Display, status: Status) -> Result<()> {
 }
 
 /// An adapter with its queue, and the memory that messages are sent from and received into. All Receives name the same
-/// octets: memory for data is no cost of a connection.
+/// octets, because memory for data does not count as a cost of a connection.
 struct Site {
     crowd: Crowd,
     memory: Memory,
 }
 
-/// Where the many connections are, and where the one is that is alone.
+/// The adapter of the many connections, and the adapter of the single one.
 struct Sites {
     many: Site,
     alone: Option<Site>,
 }
 
 impl Sites {
-    /// Opens what the row needs, by `open` once for each adapter.
+    /// Opens the adapters that the row needs, by one call of `open` for each.
     fn new(spec: &Spec, open: impl Fn(&Setup) -> Result<Session>) -> Result<Self> {
         vitals::allow_files(spec.connections)?;
         let setup = setup(spec)?;

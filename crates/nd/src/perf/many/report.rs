@@ -6,7 +6,7 @@ use crate::perf::spec::{Spec, Test};
 use crate::table::{Align, Table};
 use crate::units;
 
-/// What a table, or the progress, is about.
+/// The title of a table, or of the progress.
 pub(in crate::perf) fn title(spec: &Spec) -> String {
     let crc = if spec.crc { "on" } else { "off" };
     let idle = units::count(spec.connections.into());

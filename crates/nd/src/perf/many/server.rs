@@ -52,7 +52,7 @@ struct Door {
     crowd: Crowd,
     listener: Arc<dyn Listener>,
     sink: [Sge; 1],
-    /// Until one of the connections has it.
+    /// The memory for messages, until one of the connections takes it.
     memory: Option<Memory>,
 }
 
@@ -94,16 +94,16 @@ impl Door {
 struct Row {
     many: Door,
     alone: Option<Door>,
-    /// The one of many on which messages go back and forth.
+    /// The one of the many connections on which messages go back and forth.
     member: Option<Server>,
-    /// The one that is alone.
+    /// The single connection.
     one: Option<Server>,
     key: Key,
     spec: Spec,
 }
 
 impl Row {
-    /// Does what a line asks for.
+    /// Carries out the request of a line.
     fn follow(&mut self, control: &mut Control, line: &str) -> Result<()> {
         match line.split_once(' ').unwrap_or((line, "")) {
             ("alone", "") => {
@@ -134,7 +134,7 @@ impl Row {
         }
     }
 
-    /// Takes the connections that will be idle: the memory that each has cost.
+    /// Takes the connections that will be idle. Returns the memory that each has cost.
     fn gather(&mut self) -> Result<Option<f64>> {
         let growth = Growth::start();
         for _ in 0..self.spec.connections {
@@ -173,7 +173,7 @@ impl Row {
     }
 }
 
-/// Does nothing for a while, and says what that took.
+/// Does nothing for a while, and reports how much processor time that took.
 fn idle(control: &mut Control, time: &str) -> Result<()> {
     let time = time.parse().map(Duration::from_millis);
     let time = time.map_err(|_| stranger())?;

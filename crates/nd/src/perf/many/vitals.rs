@@ -1,14 +1,14 @@
-//! What this process uses, as the operating system counts it, and how much it may.
+//! The resources that this process uses, as the operating system counts them, and its limits.
 
 use std::time::{Duration, Instant};
 
 use crate::errors::{Failure, Result};
 
-/// Descriptors of a process beside those of its connections: standard streams, control connection, and what two adapters,
-/// their listeners and a connection that comes or goes have open.
+/// Descriptors of a process besides those of its connections: for the standard streams, the control connection, two
+/// adapters, their listeners, and a connection that comes or goes.
 const OTHER_FILES: u64 = 64;
 
-/// A share of processor time that runs from now on.
+/// Measures the share of processor time from its creation on.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     begun: Instant,
@@ -23,14 +23,14 @@ impl Stopwatch {
         }
     }
 
-    /// What all threads of the process have used since, as a share of one core.
+    /// The processor time that all threads of the process have used since, as a share of one core.
     pub(super) fn share(&self) -> Option<f64> {
         let used = system::processor_time()?.checked_sub(self.used?)?;
         Some(used.as_secs_f64() / self.begun.elapsed().as_secs_f64())
     }
 }
 
-/// Memory that the process has in use, and how it grows.
+/// Measures how the memory of the process grows.
 #[derive(Debug)]
 pub(super) struct Growth {
     before: Option<u64>,
@@ -46,7 +46,7 @@ impl Growth {
         }
     }
 
-    /// Octets more than at the start, for each of so many things. What has become less counts as nothing.
+    /// How many octets more than at the start there are for each of so many things. A decrease counts as 0.
     pub(super) fn per(&self, things: u32) -> Option<f64> {
         let grown = system::resident()?.saturating_sub(self.before?);
         (things > 0).then(|| grown as f64 / f64::from(things))
@@ -56,16 +56,16 @@ impl Growth {
 /// Blocks of a size below which little is allocated.
 type Filler = Vec<Vec<Box<[u8; 48]>>>;
 
-/// Takes the memory that the allocator holds free. What an earlier row has given back to it would be used again, so that
-/// the process would seem to grow less than it does.
+/// Allocates the memory that the allocator holds free. Otherwise memory that an earlier row has freed would be used again,
+/// and the process would seem to grow less than it does.
 fn fill_heap() -> Filler {
     const BLOCKS: usize = 4096;
     const OCTETS: u64 = 48 * BLOCKS as u64;
-    // In so many steps one after the other every block was new memory: nothing much is free any more.
+    // If every block is new memory in so many steps in a row, little memory is free any more.
     const NEW: u32 = 8;
     let mut filler = Vec::new();
     let (mut new, mut before) = (0, system::resident());
-    // No more can be free than there is.
+    // At most the memory in use can be free.
     let most = before.unwrap_or(0) / OCTETS + u64::from(NEW);
     for _ in 0..most {
         filler.push((0..BLOCKS).map(|_| Box::new([1; 48])).collect());
@@ -82,7 +82,7 @@ fn fill_heap() -> Filler {
     filler
 }
 
-/// Sees to it that the process may have as many files and sockets open as the connections need.
+/// Makes sure that the process may have as many files and sockets open as the connections need.
 pub(super) fn allow_files(connections: u32) -> Result<()> {
     let needed = u64::from(connections) + OTHER_FILES;
     system::allow_files(needed).map_err(|Limit(most)| {
@@ -95,7 +95,7 @@ pub(super) fn allow_files(connections: u32) -> Result<()> {
     })
 }
 
-/// The limit that stands in the way.
+/// The limit that is too low.
 struct Limit(u64);
 
 #[cfg(target_os = "linux")]
@@ -136,7 +136,7 @@ mod system {
     }
 }
 
-/// Nothing is known here.
+/// This system does not tell.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub(super) fn resident() -> Option<u64> {
@@ -156,7 +156,7 @@ mod system {
 mod tests {
     use super::*;
 
-    /// One test, since two at a time would see each other's memory come and go.
+    /// This is one test, because two at a time would see each other's memory.
     #[test]
     fn memory_that_is_taken_is_growth_even_where_it_was_given_back_before() {
         const COUNT: u32 = 16_000;
@@ -165,7 +165,7 @@ mod tests {
             let growth = Growth::start();
             let mut taken = std::hint::black_box(take());
             let per = growth.per(COUNT).expect("memory is counted");
-            // Half of it, since other tests give some back meanwhile.
+            // Half of it, because other tests free some memory meanwhile.
             assert!(per > 2000.0, "{per}");
             assert_eq!(growth.per(0), None);
             // The last one stays and keeps the allocator from giving the rest back to the system.
