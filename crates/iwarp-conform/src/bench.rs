@@ -1,4 +1,4 @@
-//! The suite's side of the wire: makes connections to the target in either role, up to the point where a check begins.
+//! The suite's side of the wire. It makes connections to the target in either role, up to the point where a check begins.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ pub struct Wants {
     pub crc: bool,
     /// M in the suite's frames.
     pub markers: bool,
-    /// Try the Send protocol; some applications do not survive a message that they do not know.
+    /// Try the Send protocol. Some applications do not survive a message that they do not know.
     pub service: bool,
     /// Time limits.
     pub limits: Limits,
@@ -36,12 +36,12 @@ impl Default for Wants {
     }
 }
 
-/// How one connection is to be made. What the target's frame says decides where the roles differ.
+/// How to make one connection. Where the roles differ, the target's frame decides.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Rev of a Request.
     pub revision: u8,
-    /// The four octets of a Request of Rev 2; its limits hold for a Reply as well.
+    /// The four octets of a Request of Rev 2. Their limits hold for a Reply as well.
     pub enhanced: Enhanced,
     /// C.
     pub crc: bool,
@@ -51,28 +51,28 @@ pub struct Plan {
     pub data: Vec<u8>,
 }
 
-/// What is known of the target from the first connection.
+/// What the first connection has shown about the target.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// It was the Initiator.
+    /// The target was the Initiator.
     pub initiator: bool,
-    /// It speaks the Send protocol.
+    /// The target speaks the Send protocol.
     pub service: bool,
     /// CRCs are in use.
     pub crc: bool,
-    /// It inserts markers.
+    /// The target inserts markers.
     pub markers_in: bool,
-    /// It wants markers.
+    /// The target wants markers.
     pub markers_out: bool,
     /// Frames of RFC 6581 were exchanged.
     pub enhanced: bool,
     /// The peer-to-peer model was agreed.
     pub peer_to_peer: bool,
-    /// What it offered.
+    /// What the target offered.
     pub offer: Option<Offer>,
-    /// It takes Atomic Requests.
+    /// The target takes Atomic Requests.
     pub atomics: bool,
-    /// It takes Immediate Data.
+    /// The target takes Immediate Data.
     pub immediate: bool,
     /// Remarks for the report.
     pub notes: Vec<String>,
@@ -85,7 +85,7 @@ enum Source {
     Accept(Acceptor),
 }
 
-/// Accepts in a thread of its own, since an accept cannot be limited in time portably.
+/// Accepts in a thread of its own, because there is no portable time limit for an accept.
 #[derive(Debug)]
 struct Acceptor {
     arrived: Receiver<TcpStream>,
@@ -119,25 +119,25 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Frees the thread from a send that nobody waits for, then from its accept.
+        // Ends a send of the thread that nobody waits for, then its accept.
         while self.arrived.try_recv().is_ok() {}
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
     }
 }
 
-/// The suite's side, and what is known of the other.
+/// The suite's side, and what is known of the target.
 #[derive(Debug)]
 pub struct Bench {
     source: Source,
-    /// What was asked for.
+    /// The options of the run.
     pub wants: Wants,
-    /// What is known.
+    /// What is known of the target.
     pub facts: Facts,
-    /// What went over the wire since it was last taken.
+    /// What went over the wire since the log was last taken.
     pub log: Log,
-    /// The target is known to leave a first FPDU untouched at times: what comes of it is tried twice.
+    /// The target is known to leave a first FPDU untouched at times. A connection that fails in this way is tried twice.
     pub forgetful: bool,
-    /// How often it took the second time.
+    /// How often a second attempt was needed.
     pub reopened: usize,
 }
 
@@ -151,7 +151,7 @@ impl Bench {
     ///
     /// # Errors
     ///
-    /// When the listener cannot be used.
+    /// If the listener cannot be used.
     pub fn passive(listener: TcpListener, wants: Wants) -> io::Result<Self> {
         Ok(Self::new(Source::Accept(Acceptor::new(listener)?), wants))
     }
@@ -177,7 +177,7 @@ impl Bench {
         self.wants.limits
     }
 
-    /// The connection that checks use unless they say otherwise.
+    /// The connection that checks use by default.
     pub fn plan(&self) -> Plan {
         Plan {
             revision: 2,
@@ -199,7 +199,7 @@ impl Bench {
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// If there is no connection.
     pub fn dial(&mut self) -> Step<Conn> {
         let limits = self.limits();
         let (stream, initiator) = match &self.source {
@@ -234,7 +234,7 @@ impl Bench {
     ///
     /// # Errors
     ///
-    /// When there is no connection, or no Request on it.
+    /// If there is no connection, or no Request on it.
     pub fn request(&mut self) -> Step<(Conn, StartFrame)> {
         let mut conn = self.dial()?;
         let limit = conn.limits().startup;
@@ -247,11 +247,11 @@ impl Bench {
         }
     }
 
-    /// Sends a frame as Request, and takes whatever Reply comes.
+    /// Sends a frame as Request, and returns whatever Reply comes.
     ///
     /// # Errors
     ///
-    /// When no Reply comes.
+    /// If no Reply comes.
     pub fn ask(&mut self, request: &StartFrame) -> Step<(Conn, StartFrame)> {
         let mut conn = self.dial()?;
         conn.send_octets(&request.encode())?;
@@ -273,11 +273,11 @@ impl Bench {
         }
     }
 
-    /// The same where only an accepting Reply will do; full operation begins.
+    /// The same, but the Reply has to accept. Full operation begins.
     ///
     /// # Errors
     ///
-    /// When the Reply rejects.
+    /// If the Reply rejects.
     pub fn accepted(&mut self, request: &StartFrame) -> Step<(Conn, StartFrame)> {
         let (conn, reply) = self.ask(request)?;
         if reply.flags & flag::REJECT != 0 {
@@ -289,11 +289,11 @@ impl Bench {
         Ok((conn, reply))
     }
 
-    /// A connection after the start-up, with what was agreed on as ready-to-receive message sent or received.
+    /// A connection after the start-up. The agreed ready-to-receive message was sent or received.
     ///
     /// # Errors
     ///
-    /// When the start-up fails.
+    /// If the start-up fails.
     pub fn begin(&mut self, plan: &Plan) -> Step<Conn> {
         if self.target_is_initiator() {
             let (mut conn, request) = self.request()?;
@@ -313,15 +313,15 @@ impl Bench {
         }
     }
 
-    /// The same with the offer of the target, or with a Write and a Read of no length where the target does not speak the
-    /// Send protocol: in any case something good has gone first (PEER-029).
+    /// The same, followed by the offer of the target. If the target does not speak the Send protocol, followed by a Write
+    /// and a Read of no length. In any case something legal was sent first (PEER-029).
     ///
     /// # Errors
     ///
-    /// When any of that fails.
+    /// If any of this fails.
     pub fn open_as(&mut self, plan: &Plan) -> Step<Conn> {
         let mut opened = self.opened(plan);
-        // That is what MPA2-032 is about, and no other check.
+        // Only the check MPA2-032 is about this.
         if self.forgetful && matches!(opened, Err(Stop::Fail { .. })) {
             opened = self.opened(plan);
             self.reopened += usize::from(opened.is_ok());
@@ -339,7 +339,7 @@ impl Bench {
         Ok(conn)
     }
 
-    /// The connection that most checks begin with.
+    /// The connection with which most checks begin.
     ///
     /// # Errors
     ///
@@ -366,8 +366,8 @@ impl Plan {
         bit(self.crc, flag::CRC) | bit(self.markers, flag::MARKERS)
     }
 
-    /// The accepting Reply to a Request: Rev, S and A are the Request's, one ready-to-receive message that it offers,
-    /// limits cut to it.
+    /// The accepting Reply to a Request: Rev, S and A are the Request's, with one ready-to-receive message that the Request
+    /// offers, and limits cut to the Request's.
     pub fn reply(&self, request: &StartFrame) -> StartFrame {
         let flags = self.flags() | request.flags & flag::CRC;
         let Some(offered) = request.limits() else {
@@ -396,7 +396,7 @@ impl Plan {
     }
 }
 
-/// The ready-to-receive message that a Reply asks for: a Write where it allows it, then a Read, then a Send.
+/// The ready-to-receive message that a Reply asks for: a Write if the Reply allows it, otherwise a Read, otherwise a Send.
 fn ready(reply: &StartFrame) -> Option<Segment> {
     let limits = reply.limits().filter(|limits| limits.a)?;
     Some(if limits.c {
@@ -408,7 +408,7 @@ fn ready(reply: &StartFrame) -> Option<Segment> {
     })
 }
 
-/// A Read of nothing from nowhere.
+/// A Read of no octets.
 const NOTHING: ReadRequest = ReadRequest {
     sink_stag: 1,
     sink_to: 0,
@@ -421,7 +421,7 @@ const NOTHING: ReadRequest = ReadRequest {
 ///
 /// # Errors
 ///
-/// When the target does not answer a Read.
+/// If the target does not answer a Read.
 pub(crate) fn give_ready(conn: &mut Conn, reply: &StartFrame) -> Step {
     let Some(segment) = ready(reply) else {
         return Ok(());
@@ -435,11 +435,11 @@ pub(crate) fn give_ready(conn: &mut Conn, reply: &StartFrame) -> Step {
     conn.send(&segment)
 }
 
-/// Waits for the ready-to-receive message of the target, where a Reply of the suite asked for one.
+/// Waits for the ready-to-receive message of the target, if a Reply of the suite asked for one.
 ///
 /// # Errors
 ///
-/// When none comes.
+/// If none comes.
 pub(crate) fn take_ready(conn: &mut Conn, reply: &StartFrame) -> Step {
     if !reply.limits().is_some_and(|limits| limits.a) {
         return Ok(());
@@ -453,7 +453,7 @@ pub(crate) fn take_ready(conn: &mut Conn, reply: &StartFrame) -> Step {
     Ok(())
 }
 
-/// Reads nothing from nowhere, which every target answers that serves Reads at all (RDMAP-039, RDMAP-040).
+/// Reads no octets. Every target that serves Reads at all answers this (RDMAP-039, RDMAP-040).
 fn read_nothing(conn: &mut Conn) -> Step {
     let msn = conn.next_request();
     conn.send(&Segment::read_request(msn, NOTHING))?;
@@ -469,7 +469,7 @@ fn read_nothing(conn: &mut Conn) -> Step {
     }
 }
 
-/// Gets the offer: a target that connects sends it by itself.
+/// Gets the offer. A target that connects sends it unasked.
 fn hello(conn: &mut Conn) -> Step {
     if !conn.target_is_initiator {
         conn.say(&Command::Hello.encode())?;
@@ -494,13 +494,13 @@ impl Conn {
         self.send(&Segment::send(msn, message))
     }
 
-    /// That the target goes on working, without its application: it takes a Write of no length as first FPDU, which nobody
-    /// may object to, and answers a Read of no length if it serves Reads. Where it named no limit, or none but 0, all that can be seen
-    /// is that it does not end the stream.
+    /// Checks that the target goes on working, without its application. It takes a Write of no length as first FPDU, which
+    /// no target may refuse, and answers a Read of no length if it serves Reads. If the target named no limit, or the limit
+    /// 0, the check only sees that it does not end the stream.
     ///
     /// # Errors
     ///
-    /// A failure, when it does not.
+    /// A failure, if it does not.
     pub fn works(&mut self) -> Step {
         if !self.has_begun() {
             self.send(&Segment::write(1, 0, &[]))?;
@@ -519,11 +519,11 @@ impl Conn {
         }
     }
 
-    /// The next message of the target, put together from its segments. Writes in between are passed over.
+    /// The next message of the target, assembled from its segments. Writes in between are skipped.
     ///
     /// # Errors
     ///
-    /// A failure, when anything else comes, or nothing.
+    /// A failure, if anything else comes, or nothing.
     pub fn hear(&mut self, expected: &str) -> Step<Vec<u8>> {
         let mut message = Vec::new();
         loop {
@@ -543,7 +543,7 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// A failure, when it is none.
+    /// A failure, if it is not an answer.
     pub fn answer(&mut self, expected: &str) -> Step<Answer> {
         let message = self.hear(expected)?;
         Answer::decode(&message).ok_or_else(|| {
@@ -558,27 +558,27 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// A failure, when none comes.
+    /// A failure, if none comes.
     pub fn command(&mut self, command: &Command) -> Step<Answer> {
         self.say(&command.encode())?;
         self.answer("an answer to a command")
     }
 
-    /// A message goes to the target and comes back the same.
+    /// Sends a message to the target, which has to come back the same.
     ///
     /// # Errors
     ///
-    /// A failure, when it does not.
+    /// A failure, if it does not.
     pub fn echo(&mut self, body: &[u8]) -> Step {
         self.say(&Command::Echo(body.to_vec()).encode())?;
         self.echoed(body)
     }
 
-    /// The echo of a message that was sent by other means.
+    /// Waits for the echo of a message that was sent by other means.
     ///
     /// # Errors
     ///
-    /// A failure, when it does not come.
+    /// A failure, if it does not come.
     pub fn echoed(&mut self, body: &[u8]) -> Step {
         let expected = format!("the echo of {} octets", body.len());
         let heard = self.hear(&expected)?;
@@ -592,7 +592,7 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// The check is skipped when there is none.
+    /// The check is skipped if there is none.
     pub fn region(
         &self,
         kind: crate::service::RegionKind,

@@ -1,17 +1,17 @@
-//! What a check is.
+//! The type of a check.
 
 use conform_report::{About, Level, Verdict};
 
 use crate::bench::Bench;
 
-/// Who can be checked.
+/// The targets to which a check applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A target that listens.
     Responder,
     /// A target that connects.
     Initiator,
-    /// Both.
+    /// Both kinds of targets.
     Both,
 }
 
@@ -50,7 +50,7 @@ pub enum Need {
     Immediate,
 }
 
-/// Sections of the suite, in the order they run: what may upset a fragile target comes last.
+/// Sections of the suite, in the order in which they run. Checks that may break a fragile target come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
     /// RFC 5044 §7.1.
@@ -79,7 +79,7 @@ pub enum Section {
     Close,
     /// RFC 5042, and robustness.
     Security,
-    /// RFC 5044 §7.1.2: frames that are none, peers that do not go on, errors before anything good.
+    /// RFC 5044 §7.1.2: invalid frames, peers that do not go on, errors before anything legal.
     Hostile,
 }
 
@@ -108,17 +108,17 @@ impl Section {
 /// One check: one connection, one question.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// The row that it is about, a dot, and what about it.
+    /// The row that the check is about, a dot, and the aspect of the row.
     pub name: &'static str,
-    /// Further rows that it shows.
+    /// Further rows that the check covers.
     pub also: &'static [&'static str],
-    /// Where it belongs.
+    /// The section of the check.
     pub section: Section,
-    /// What a failure weighs.
+    /// The weight of a failure.
     pub level: Level,
-    /// Who is checked.
+    /// The targets to which the check applies.
     pub role: Role,
-    /// What has to be there.
+    /// What the check needs.
     pub needs: &'static [Need],
     /// The rule in one line.
     pub title: &'static str,
@@ -137,7 +137,7 @@ impl Check {
         std::iter::once(self.row()).chain(self.also.iter().copied())
     }
 
-    /// Whether it is about a target in this role.
+    /// Whether the check applies to a target in this role.
     pub fn is_about(&self, initiator: bool) -> bool {
         match self.role {
             Role::Responder => !initiator,
@@ -164,7 +164,7 @@ impl Check {
     }
 }
 
-/// A check of both roles whose failure is one, without needs.
+/// A check of both roles, without needs, whose failure counts.
 pub(crate) const fn check(
     section: Section,
     name: &'static str,
@@ -184,13 +184,13 @@ pub(crate) const fn check(
 }
 
 impl Check {
-    /// Further rows that it shows.
+    /// Further rows that the check covers.
     pub(crate) const fn also(mut self, rows: &'static [&'static str]) -> Self {
         self.also = rows;
         self
     }
 
-    /// A failure counts with `--strict` only.
+    /// A failure counts only with `--strict`.
     pub(crate) const fn should(mut self) -> Self {
         self.level = Level::Should;
         self
@@ -208,7 +208,7 @@ impl Check {
         self
     }
 
-    /// What has to be there.
+    /// What the check needs.
     pub(crate) const fn needs(mut self, needs: &'static [Need]) -> Self {
         self.needs = needs;
         self

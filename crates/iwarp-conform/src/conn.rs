@@ -1,7 +1,7 @@
-//! One TCP connection of the raw peer: frames in and out, and what is wrong with those that come in.
+//! One TCP connection of the raw peer: sends and receives frames, and finds faults in received ones.
 //!
-//! Nothing here refuses what the target sends as long as it can be told apart: each violation becomes a [`Fault`] with the
-//! row it violates, and the checks decide whose business it is.
+//! The connection accepts everything from the target as long as it can find the frames. Each violation becomes a [`Fault`]
+//! with the violated row, and the checks decide which faults matter to them.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -18,9 +18,9 @@ use conform_report::{Step, Stop, fail};
 /// How long the suite waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For anything the target has to do.
+    /// For anything that the target has to do.
     pub answer: Duration,
-    /// Before it takes it that nothing will come.
+    /// Before the suite concludes that nothing will come.
     pub quiet: Duration,
     /// For the target to give up a start-up that does not end.
     pub startup: Duration,
@@ -40,7 +40,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, Default)]
 pub struct Log(Rc<RefCell<Vec<String>>>);
 
-/// Lines that a log holds; the first ones go.
+/// The most lines of a log. The first lines are dropped.
 const LOG_LINES: usize = 24;
 
 impl Log {
@@ -68,14 +68,14 @@ pub enum End {
     Reset,
 }
 
-/// What came within a time limit.
+/// What arrived within a time limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen<T> {
-    /// This.
+    /// The expected kind of thing.
     It(T),
-    /// The end of the stream, with so many octets in front of it that made nothing whole.
+    /// The end of the stream, after so many octets of something incomplete.
     End(End, usize),
-    /// Nothing, or nothing whole.
+    /// Nothing, or something incomplete.
     Nothing,
 }
 
@@ -91,11 +91,11 @@ pub struct Conn {
     pub target_is_initiator: bool,
     /// CRCs are checked.
     pub crc: bool,
-    /// Markers that this side inserts, when the target wants them.
+    /// Markers that this side inserts, if the target wants them.
     pub markers_out: Option<Markers>,
-    /// Markers that the target inserts, when this side wants them.
+    /// Markers that the target inserts, if this side wants them.
     pub markers_in: Option<Markers>,
-    /// The ready-to-receive message that the target waits for, as long as nothing was sent since its Reply.
+    /// The ready-to-receive message for which the target waits, as long as nothing was sent since its Reply.
     pub(crate) owed: Option<Segment>,
     /// An FPDU was sent.
     begun: bool,
@@ -116,7 +116,7 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// When the socket does not take its options.
+    /// If the socket does not accept its options.
     pub fn new(stream: TcpStream, log: Log, limits: Limits, initiator: bool) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(limits.answer))?;
@@ -145,7 +145,7 @@ impl Conn {
         self.limits
     }
 
-    /// Full operation begins: what both frames have settled.
+    /// Begins full operation, with the results of both frames.
     pub fn enter(&mut self, crc: bool, markers_out: bool, markers_in: bool) {
         self.crc = crc;
         self.markers_out = markers_out.then(Markers::default);
@@ -154,11 +154,11 @@ impl Conn {
 
     // ---- out
 
-    /// Sends octets as they are. That the target has closed is no error here: it shows when reading.
+    /// Sends octets as they are. If the target has closed, that is no error here, because a read will show it.
     ///
     /// # Errors
     ///
-    /// A failure, when the target takes nothing for too long.
+    /// A failure, if the target takes nothing for too long.
     pub fn send_octets(&mut self, octets: &[u8]) -> Step {
         self.owed = None;
         self.log
@@ -214,7 +214,7 @@ impl Conn {
         self.send_octets(&octets)
     }
 
-    /// Whether an FPDU was sent: something good, unless the check began with something else.
+    /// Whether an FPDU was sent. It was a legal one, unless the check began with something else.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
@@ -234,7 +234,7 @@ impl Conn {
     /// Ends this side's half of the stream.
     pub fn finish(&mut self) {
         self.log.note("suite  FIN".to_owned());
-        // A stream that is gone already needs no end.
+        // A stream that has ended already needs no shutdown.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
@@ -242,7 +242,7 @@ impl Conn {
     pub fn reset(mut self) {
         self.owed = None;
         self.log.note("suite  RST".to_owned());
-        // Where the option does not exist an ordinary end has to do.
+        // If the option does not exist, the stream ends in the ordinary way.
         let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 
@@ -285,11 +285,11 @@ impl Conn {
         self.end = Some(end);
     }
 
-    /// The next octets whatever they are, as many as come at once.
+    /// The next octets, whatever they are, as many as come at once.
     ///
     /// # Errors
     ///
-    /// When the socket breaks.
+    /// If the socket fails.
     pub fn octets(&mut self, limit: Duration) -> Step<Seen<Vec<u8>>> {
         Ok(match self.fill(1, Instant::now() + limit)? {
             None => {
@@ -307,7 +307,7 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// When the socket breaks.
+    /// If the socket fails.
     pub fn start_frame(&mut self, limit: Duration) -> Step<Seen<StartFrame>> {
         let deadline = Instant::now() + limit;
         let mut need = StartFrame::HEADER;
@@ -343,7 +343,7 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// A failure, when what comes is no FPDU with a DDP segment in it.
+    /// A failure, if something other than an FPDU with a DDP segment comes.
     pub fn segment(&mut self, limit: Duration) -> Step<Seen<Segment>> {
         let deadline = Instant::now() + limit;
         let marker = if self.markers_in.is_some_and(|m| m.due()) {
@@ -380,12 +380,12 @@ impl Conn {
         Ok(Seen::It(segment))
     }
 
-    /// What was wrong with what the target has sent so far, by row.
+    /// The faults in what the target has sent so far, by row.
     pub fn faults(&self) -> &[Fault] {
         &self.inbound.faults
     }
 
-    /// The next segment, and nothing else will do.
+    /// The next segment. Anything else is a failure.
     ///
     /// # Errors
     ///
@@ -397,11 +397,11 @@ impl Conn {
         }
     }
 
-    /// Nothing comes for a while.
+    /// Checks that nothing comes for a while.
     ///
     /// # Errors
     ///
-    /// A failure, when something comes or the stream ends.
+    /// A failure, if something comes or the stream ends.
     pub fn expect_quiet(&mut self, expected: &str) -> Step {
         match self.octets(self.limits.quiet)? {
             Seen::Nothing => Ok(()),
@@ -413,11 +413,11 @@ impl Conn {
         }
     }
 
-    /// The target ends its half without another octet.
+    /// Checks that the target ends its half without another octet.
     ///
     /// # Errors
     ///
-    /// A failure, when octets come or nothing does.
+    /// A failure, if octets come, or nothing comes.
     pub fn expect_end(&mut self, expected: &str, limit: Duration) -> Step<End> {
         match self.octets(limit)? {
             Seen::End(end, 0) => Ok(end),
@@ -432,18 +432,18 @@ impl Conn {
 }
 
 impl Drop for Conn {
-    /// A check that has seen enough of a Reply still finishes the start-up: left in the middle of it, fragile targets
-    /// break.
+    /// A check that has seen enough of a Reply still finishes the start-up, because fragile targets break if they are left
+    /// in the middle of it.
     fn drop(&mut self) {
         if let Some(ready) = self.owed.take() {
-            // The check has its verdict, whether this arrives or not.
+            // The check already has its verdict, so an error changes nothing.
             let _ = self.send(&ready);
             let _ = self.stream.shutdown(Shutdown::Write);
         }
     }
 }
 
-/// What came, in words.
+/// Describes what arrived.
 pub(crate) fn describe<T>(seen: &Seen<T>, limit: Duration) -> String {
     match seen {
         Seen::It(_) => "something".to_owned(),

@@ -26,7 +26,7 @@ impl Deviations {
     ///
     /// # Errors
     ///
-    /// What is wrong with it: syntax, unknown keys, checks that do not exist.
+    /// What is wrong with the text: syntax, unknown keys, checks that do not exist.
     pub fn parse(text: &str) -> Result<Self, String> {
         let checks: Vec<About> = crate::checks::all().map(Check::about).collect();
         let known = Known {

@@ -1,15 +1,15 @@
-//! What a target can do: the connections before the first check.
+//! Finds out what a target can do, by connections before the first check.
 
 use crate::bench::Bench;
 use crate::checks;
 use conform_report::{Step, Stop};
 
 impl Bench {
-    /// The first connections: what the target can do.
+    /// Makes the first connections, and finds out what the target can do.
     ///
     /// # Errors
     ///
-    /// When the target cannot be reached, or no connection can be made.
+    /// If the target cannot be reached, or no connection can be made.
     pub fn discover(&mut self) -> Step {
         if self.wants.markers
             && let Err(stop) = self.begin(&self.plan())

@@ -1,4 +1,4 @@
-//! What the target sends, looked at octet by octet: each rule that it breaks becomes a fault with its row.
+//! Examines what the target sends, octet by octet. Each broken rule becomes a fault with its row.
 
 use std::collections::BTreeMap;
 
@@ -32,13 +32,13 @@ struct Tagged {
 /// State of the target's half of the stream.
 #[derive(Clone, Debug, Default)]
 pub struct Inbound {
-    /// All that was wrong.
+    /// All faults.
     pub faults: Vec<Fault>,
     /// Segments so far.
     pub segments: u32,
     /// Markers so far.
     pub markers: u32,
-    /// Markers that stood neither at the start of an FPDU nor of the stream.
+    /// Markers that were neither at the start of an FPDU nor of the stream.
     pub inner_markers: u32,
     /// Octets of the longest ULPDU.
     pub longest: usize,
@@ -57,7 +57,7 @@ impl Inbound {
         });
     }
 
-    /// The octets of one FPDU with its markers: the ULPDU.
+    /// Takes the octets of one FPDU with its markers, and returns the ULPDU.
     pub(crate) fn fpdu(
         &mut self,
         octets: &[u8],

@@ -6,20 +6,20 @@ use crate::conn::{Conn, End, Seen, describe};
 use crate::wire::{Code, Segment, Terminate, hex, opcode};
 use conform_report::{Pass, Step, Verdict, fail};
 
-/// How a stream ended that the suite has spoilt.
+/// How a stream ended on which the suite has sent an error.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
-    /// With this.
+    /// With this Terminate.
     Terminate(Segment, Terminate),
-    /// With nothing but its end.
+    /// Without a Terminate.
     Closed(End),
 }
 
-/// Waits for a Terminate or the end of the stream; what else comes is passed over.
+/// Waits for a Terminate or the end of the stream. Anything else is skipped.
 ///
 /// # Errors
 ///
-/// A failure, when neither comes.
+/// A failure, if neither comes.
 pub(crate) fn ending(conn: &mut Conn, expected: &str) -> Step<Ending> {
     let limit = conn.limits().answer;
     let deadline = Instant::now() + limit;
@@ -43,11 +43,12 @@ pub(crate) fn ending(conn: &mut Conn, expected: &str) -> Step<Ending> {
     }
 }
 
-/// One of these Terminates, the first of them preferred; a bare end of the stream is a weak pass (RFC 5040 §6.2.1).
+/// Checks that one of these Terminates comes. The first is preferred. The mere end of the stream is a weak pass (RFC 5040
+/// §6.2.1).
 ///
 /// # Errors
 ///
-/// A failure, when another one comes, or nothing.
+/// A failure, if another Terminate comes, or nothing.
 pub(crate) fn terminated(conn: &mut Conn, codes: &[Code]) -> Verdict {
     let expected = wanted(codes);
     match ending(conn, &expected)? {
@@ -61,20 +62,20 @@ pub(crate) fn terminated(conn: &mut Conn, codes: &[Code]) -> Verdict {
     }
 }
 
-/// A Terminate whatever it says, or the end of the stream.
+/// Checks that any Terminate comes, or the end of the stream.
 ///
 /// # Errors
 ///
-/// A failure, when neither comes.
+/// A failure, if neither comes.
 pub(crate) fn ended(conn: &mut Conn) -> Verdict {
     ending(conn, "a Terminate, or the end of the stream").map(|_| Pass::Right)
 }
 
-/// The end of the stream, and no Terminate.
+/// Checks that the stream ends without a Terminate.
 ///
 /// # Errors
 ///
-/// A failure, when something else comes.
+/// A failure, if something else comes.
 pub(crate) fn closed(conn: &mut Conn) -> Verdict {
     let expected = "the end of the stream, and no Terminate";
     match ending(conn, expected)? {
@@ -85,15 +86,15 @@ pub(crate) fn closed(conn: &mut Conn) -> Verdict {
     }
 }
 
-/// The Terminate itself, where its form is looked at.
+/// Returns the Terminate, for checks of its form.
 ///
 /// # Errors
 ///
-/// A failure, when another one comes or nothing; skipped when the close has overtaken it.
+/// A failure, if another Terminate comes, or nothing. The check is skipped if the close has overtaken the Terminate.
 pub(crate) fn sample(conn: &mut Conn, codes: &[Code]) -> Step<(Segment, Terminate)> {
     let expected = wanted(codes);
     match ending(conn, &expected)? {
-        // Which code it has is another check's business.
+        // Another check is about the code.
         Ending::Terminate(segment, terminate) => Ok((segment, terminate)),
         Ending::Closed(end) => Err(conform_report::Stop::Skip(format!(
             "{end:?} instead of the {expected}: there is nothing to look at"

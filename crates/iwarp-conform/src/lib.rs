@@ -1,12 +1,13 @@
 //! Conformance suite for iWARP over TCP: MPA, DDP and RDMAP (RFC 5044, 5041, 5040, 6581, 7306, 5042).
 //!
-//! A raw peer over blocking sockets, with an encoder and a decoder of its own, drives a target and looks at each octet it
-//! sends. The target may be any stack or adapter, in either role: [`Bench::active`] connects to one that listens,
-//! [`Bench::passive`] waits for one that connects. What needs memory or an application on the other side is asked of it by
-//! the Send protocol in [`service`]; targets without it are checked as far as that goes.
+//! A raw peer over blocking sockets, with its own encoder and decoder, drives a target and examines each octet that the
+//! target sends. The target may be any stack or adapter, in either role: [`Bench::active`] connects to a target that
+//! listens, [`Bench::passive`] waits for a target that connects. Some checks need memory or an application of the target.
+//! They use the Send protocol in [`service`]; on targets without it these checks are skipped.
 //!
-//! Checks are named after rows of the requirement catalogue ([`rows`]). One check makes one connection, sends something
-//! good first, and is followed by a probe that the target still lives; what may upset fragile targets comes last.
+//! Checks are named after rows of the requirement catalogue ([`rows`]). A check makes one connection, and first sends
+//! something legal. After each check a probe shows that the target still works. Checks that may break fragile targets come
+//! last.
 //!
 //! ```no_run
 //! use iwarp_conform::{Bench, Selection, Wants, report, run};

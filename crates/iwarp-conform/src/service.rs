@@ -1,8 +1,9 @@
-//! The Send protocol by which a target offers memory and takes commands; `docs/wire-conformance.md` has it octet by octet.
+//! The Send protocol by which a target offers memory and takes commands. `docs/wire-conformance.md` describes it octet by
+//! octet.
 //!
-//! Every message is one Send that begins with [`MAGIC`] and [`VERSION`], big-endian throughout. A Send that does not
-//! begin so is test data: the target counts it and answers nothing. Private Data of the suite can carry a [`Wish`] in the
-//! same form.
+//! Every message is one Send that begins with [`MAGIC`] and [`VERSION`], big-endian throughout. A Send that begins
+//! otherwise is test data, which the target counts and does not answer. Private Data of the suite can carry a [`Wish`] in
+//! the same form.
 
 use crate::wire::crc32c;
 
@@ -17,7 +18,7 @@ pub const REGION: usize = 24;
 /// Octets of the longest answer to [`Command::Peek`].
 pub const LONGEST_PEEK: u16 = 512;
 
-/// Octet `i` of what a target sends or writes on command.
+/// Octet `i` of the data that a target sends or writes on command.
 pub fn pattern(at: usize) -> u8 {
     // A remainder of 251 fits.
     u8::try_from(at % 251).unwrap_or(0)
@@ -39,7 +40,7 @@ pub enum Command {
     Emit {
         /// Octets.
         length: u32,
-        /// By Send with Solicited Event.
+        /// Whether to use a Send with Solicited Event.
         solicited: bool,
     },
     /// Write the pattern to the suite's memory, then answer [`Answer::Done`].
@@ -51,7 +52,7 @@ pub enum Command {
         /// Octets.
         length: u32,
     },
-    /// Read from the suite's memory, `count` times at once, then answer [`Answer::Done`] with the CRC32c of what came last.
+    /// Read from the suite's memory, `count` times at once, then answer [`Answer::Done`] with the CRC32c of the last data.
     Read {
         /// From where.
         stag: u32,
@@ -78,7 +79,7 @@ pub enum Command {
         /// Octets, at most [`LONGEST_PEEK`].
         length: u16,
     },
-    /// Answer with what is known of test data on this connection.
+    /// Answer with a report on test data of this connection.
     Report,
     /// Answer [`Answer::Done`], and post no further Receive on this connection, also for this command.
     Hold,
@@ -94,9 +95,9 @@ pub enum Command {
 /// What a target sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Command::Hello`]; unasked as the first message of a target that connects.
+    /// The answer to [`Command::Hello`], and the first message of a target that connects, which sends it unasked.
     Offer(Offer),
-    /// The command was carried out, with what it found where it found anything.
+    /// The command was carried out, with its result if it has one.
     Done(u32),
     /// To [`Command::Peek`].
     Octets(Vec<u8>),
@@ -109,7 +110,7 @@ pub enum Answer {
 pub struct Offer {
     /// Receives that the target keeps posted.
     pub receives: u32,
-    /// Octets of each of them.
+    /// Octets of each Receive.
     pub receive_size: u32,
     /// Octets of Private Data that came with the connection.
     pub private_length: u32,
@@ -132,7 +133,7 @@ pub struct Region {
     pub read: bool,
     /// The peer may write it.
     pub write: bool,
-    /// Its name on the wire.
+    /// The STag of the region.
     pub stag: u32,
     /// TO of its first octet.
     pub to: u64,
@@ -140,7 +141,7 @@ pub struct Region {
     pub length: u64,
 }
 
-/// What stands behind a region.
+/// The kind of memory behind a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionKind {
     /// Memory that all connections of the target share, and that stays while it runs.
@@ -152,7 +153,7 @@ pub enum RegionKind {
 /// Test data that came on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Messages that were no commands.
+    /// Messages that were not commands.
     pub messages: u32,
     /// Octets of the last one.
     pub length: u32,
@@ -160,7 +161,7 @@ pub struct Report {
     pub crc: u32,
 }
 
-/// What Private Data of the suite asks of a target that listens.
+/// What the suite asks of a target that listens, in Private Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Reject the connection, with [`REJECTION`] as Private Data.
@@ -374,7 +375,7 @@ impl Answer {
 }
 
 impl Offer {
-    /// With what is to be told of the Private Data that came.
+    /// Adds the length and the CRC of the received Private Data.
     #[must_use]
     pub fn private(mut self, private: &[u8]) -> Self {
         self.private_length = u32::try_from(private.len()).unwrap_or(u32::MAX);

@@ -50,7 +50,7 @@ fn details(run: &Run) -> String {
     format!("{failures:#?} {:?}", run.lost)
 }
 
-/// With time to spare: nothing here waits for a limit to pass.
+/// Long time limits, because nothing here waits for a limit to pass.
 fn patient() -> Wants {
     let mut wants = wants();
     wants.limits.answer = Duration::from_secs(120);
@@ -60,11 +60,11 @@ fn patient() -> Wants {
 
 type Find = dyn Fn(Options, Wants, &Selection) -> Result<Run, String> + Sync;
 
-/// A machine that stands still for a while makes checks fail that have a time limit, and a target give up that has one.
-/// So what is not as expected is asked again, with much patience on both sides: what fails for a reason fails again.
+/// If the machine stands still for a while, checks and targets with a time limit fail. So a check with an unexpected result
+/// runs again, with long limits on both sides. A check that fails for a reason fails again.
 fn again(options: Options, wants: Wants, only: Vec<String>, find: &Find) -> Result<Run, String> {
     let mut wants = wants;
-    // Less than what the target waits for more: when it ends the connection, that passes for an answer.
+    // Shorter than the target's own limit, because the end of the connection would pass for an answer.
     wants.limits.answer = Duration::from_secs(20);
     wants.limits.quiet = Duration::from_secs(2);
     wants.limits.startup = Duration::from_secs(60);
@@ -280,7 +280,7 @@ fn verify(options: Options, wants: Wants, check: &str, find: &Find) -> Option<St
     }
 }
 
-/// In several threads: most of the time is spent waiting.
+/// Runs in several threads, because most of the time is spent waiting.
 fn each(rules: &[(Break, &'static str)], markers: bool, find: &Find) {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! The suite's own encoder and decoder against frames of the RFCs and of the requirement catalogue.
+//! Tests the suite's own encoder and decoder against frames of the RFCs and of the requirement catalogue.
 
 use iwarp_conform::wire::{
     AtomicRequest, AtomicResponse, Code, Enhanced, Fpdu, Markers, ReadRequest, Segment, StartFrame,

@@ -121,7 +121,7 @@ fn half_closed(bench: &mut Bench) -> Verdict {
 fn reset(bench: &mut Bench) -> Verdict {
     let conn = bench.open()?;
     conn.reset();
-    // That the target has survived it is what the probe behind every check shows.
+    // The probe after every check shows that the target has survived.
     Ok(Pass::Right)
 }
 

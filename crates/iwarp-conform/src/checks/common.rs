@@ -1,4 +1,4 @@
-//! What checks of several sections do.
+//! Steps that checks of several sections share.
 
 pub(super) use crate::bench::Bench;
 pub(super) use crate::check::{Check, Need, Section, check};
@@ -7,7 +7,7 @@ pub(super) use crate::service::{Answer, Command, Region, RegionKind, Report};
 pub(super) use crate::wire::{AtomicRequest, ReadRequest, Segment, opcode};
 pub(super) use conform_report::{Pass, Step, Stop, Verdict, ensure, fail};
 
-/// What a region holds from some place on, asked for on a connection of its own.
+/// The content of a region from an offset on, fetched on a connection of its own.
 pub(super) fn peek(bench: &mut Bench, region: u16, offset: u64, length: u16) -> Step<Vec<u8>> {
     let mut conn = bench.open()?;
     peek_on(&mut conn, region, offset, length)
@@ -34,7 +34,8 @@ pub(super) fn fill(conn: &mut Conn, region: u16, octet: u8) -> Step {
     }
 }
 
-/// A region still holds nothing but `octet` there. `conn` ends first: a target that connects has one at a time.
+/// Checks that a region still holds only `octet` there. `conn` ends first, because a target that connects has one
+/// connection at a time.
 pub(super) fn untouched(
     bench: &mut Bench,
     conn: Conn,
@@ -64,7 +65,7 @@ pub(super) fn writable(conn: &mut Conn, octet: u8) -> Step<(u16, Region)> {
     Ok(found)
 }
 
-/// What the target knows of test data on this connection.
+/// The target's report on test data of this connection.
 pub(super) fn report(conn: &mut Conn) -> Step<Report> {
     match conn.command(&Command::Report)? {
         Answer::Report(report) => Ok(report),
@@ -72,7 +73,7 @@ pub(super) fn report(conn: &mut Conn) -> Step<Report> {
     }
 }
 
-/// That the target goes on working on this connection: an echo, or what works without an application.
+/// Checks that the target goes on working on this connection, by an echo, or by what works without an application.
 pub(super) fn alive(bench: &Bench, conn: &mut Conn) -> Verdict {
     if bench.facts.service {
         conn.echo(b"alive?")?;
@@ -82,7 +83,7 @@ pub(super) fn alive(bench: &Bench, conn: &mut Conn) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// No violation of a row, or of one of several, in what the target has sent.
+/// Checks that nothing that the target has sent violates one of these rows.
 pub(super) fn no_fault(conn: &Conn, rows: &[&str]) -> Verdict {
     match conn.faults().iter().find(|fault| rows.contains(&fault.row)) {
         None => Ok(Pass::Right),
@@ -90,7 +91,7 @@ pub(super) fn no_fault(conn: &Conn, rows: &[&str]) -> Verdict {
     }
 }
 
-/// Whether the stream ended, rather than that something came.
+/// Whether the stream ended, instead of something arriving.
 pub(super) fn is_end<T>(seen: &Seen<T>) -> bool {
     matches!(seen, Seen::End(..))
 }
@@ -109,7 +110,7 @@ pub(super) fn read_from(conn: &mut Conn, region: Region, offset: u64, size: u32)
     take_response(conn, request)
 }
 
-/// The Response to a Request, which has to be to its sink.
+/// Takes the Response to a Request, which has to go to the Request's sink.
 pub(super) fn take_response(conn: &mut Conn, request: ReadRequest) -> Step<Vec<u8>> {
     let mut octets = Vec::new();
     loop {

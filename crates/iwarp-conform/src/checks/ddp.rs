@@ -340,7 +340,7 @@ fn reserved_set(bench: &mut Bench) -> Verdict {
     alive(bench, &mut conn)
 }
 
-/// Sends one segment after a good start; it ends the stream with one of these.
+/// Sends one segment after a legal start. It has to end the stream with one of these codes.
 fn provoke(bench: &mut Bench, make: impl FnOnce(&mut Conn) -> Segment, codes: &[Code]) -> Verdict {
     let mut conn = bench.open()?;
     let segment = make(&mut conn);
@@ -402,7 +402,7 @@ fn empty_unknown_queue(bench: &mut Bench) -> Verdict {
     send_with(bench, b"", |send| send.qn = 5, Code(1, 2, 1))
 }
 
-/// A first segment that is good, and a second one.
+/// Sends a legal first segment, and a second one.
 fn second(bench: &mut Bench, edit: impl FnOnce(&mut Segment), codes: &[Code]) -> Verdict {
     let mut conn = bench.open()?;
     let (first, mut second) = halves(&mut conn);
@@ -559,7 +559,7 @@ fn no_buffer(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
     let receives = conn.offer.as_ref().map_or(0, |offer| offer.receives);
     conn.command(&Command::Hold)?;
-    // The command has used one, for good.
+    // The command has used one Receive, which is not posted again.
     let segments: Vec<Segment> = (0..receives)
         .map(|_| Segment::send(conn.next_send(), b"held"))
         .collect();
@@ -600,7 +600,7 @@ fn opcode_changes(bench: &mut Bench) -> Verdict {
     let msn = conn.next_send();
     conn.send(&Segment::send(msn, &Command::Echo(b"x".to_vec()).encode()))?;
     let limit = conn.limits().answer;
-    // DDP-026: no sink need look at it.
+    // DDP-026: no sink needs to check this.
     match conn.segment(limit)? {
         crate::conn::Seen::It(segment) if segment.is_send() => Ok(Pass::Right),
         crate::conn::Seen::It(segment) if segment.opcode == 7 => {

@@ -1,4 +1,4 @@
-//! RFC 7306: Atomic operations and Immediate Data; on targets without them, that they are refused.
+//! RFC 7306: Atomic operations and Immediate Data. Targets without them have to refuse them.
 
 use super::common::{
     AtomicRequest, Check, Conn, Need, Pass, Section, Step, Verdict, check, ensure, fail, fill,
@@ -195,7 +195,7 @@ pub(super) const CHECKS: &[Check] = &[
     .needs(I),
 ];
 
-/// FetchAdd of 0 changes nothing: whether it is answered (RDMAPX-021).
+/// Whether a FetchAdd of 0, which changes nothing, is answered (RDMAPX-021).
 pub(crate) fn takes_atomics(bench: &mut Bench) -> Step<bool> {
     let mut conn = bench.open()?;
     let Ok((_, region)) = target(&conn) else {
@@ -278,7 +278,7 @@ fn word(bench: &mut Bench, value: u64) -> Step<(Conn, u16, Region)> {
     Ok((conn, index, region))
 }
 
-/// What the target word is now.
+/// The present value of the target word.
 fn now(conn: &mut Conn, region: Region) -> Step<u64> {
     perform(conn, atomic_request(region)).map(|response| response.value)
 }
@@ -311,7 +311,7 @@ fn refused(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
     let msn = conn.next_request();
     conn.send(&Segment::atomic_request(msn, AtomicRequest::default()))?;
-    // One that has Atomics, but no memory for them, objects to the STag.
+    // A target that has Atomics, but no memory for them, refuses the STag.
     terminated(&mut conn, &[Code(0, 2, 6), Code(0, 1, 0)])
 }
 
@@ -335,7 +335,7 @@ fn add(bench: &mut Bench) -> Verdict {
 }
 
 fn add_fields(bench: &mut Bench) -> Verdict {
-    // Two fields of 32 bits: the lower one overflows, the upper one does not see it.
+    // Two fields of 32 bits: the lower one overflows, and the upper one does not change.
     changes(
         bench,
         0x0000_0001_FFFF_FFFF,

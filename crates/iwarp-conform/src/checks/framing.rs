@@ -158,7 +158,7 @@ fn form(bench: &mut Bench, rows: &[&str]) -> Verdict {
 }
 
 fn form_segments(bench: &mut Bench) -> Verdict {
-    // What is no segment ends the tour.
+    // Anything that is not a segment ends the tour.
     tour(bench)?;
     Ok(Pass::Right)
 }
@@ -294,7 +294,7 @@ fn wrong_crc(bench: &mut Bench, crc: CrcStyle) -> Verdict {
     let msn = conn.next_send();
     let fpdu = Fpdu {
         crc,
-        // A PAD that counts, for the CRC that leaves it out.
+        // A PAD that is not zero, so that a CRC without the PAD differs.
         pad: 0xEE,
         ..Fpdu::new(Segment::send(msn, b"hello").encode())
     };

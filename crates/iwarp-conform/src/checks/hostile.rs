@@ -1,4 +1,4 @@
-//! Frames that are none, and peers that do not go on: RFC 5044 §7.1.2, §8.
+//! Invalid frames, and peers that do not go on: RFC 5044 §7.1.2, §8.
 
 use std::time::{Duration, Instant};
 
@@ -218,7 +218,7 @@ pub(super) const CHECKS: &[Check] = &[
     .also(&["DDP-024"]),
 ];
 
-/// The target closes, and sends no Reply.
+/// Checks that the target closes, and sends no Reply.
 fn closes(bench: &mut Bench, octets: &[u8]) -> Verdict {
     let mut conn = bench.dial()?;
     conn.send_octets(octets)?;
@@ -277,8 +277,8 @@ fn garbage(bench: &mut Bench) -> Verdict {
     closes(bench, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// Waits until the target has had time to accept the connection, so that its end is that of a start-up: what ends before is
-/// another thing, for SEC-031.half-open.
+/// Waits until the target has had time to accept the connection, so that it ends during the start-up. SEC-031.half-open is
+/// about connections that end before.
 fn accepted(conn: &mut Conn) -> Step {
     let quiet = conn.limits().quiet;
     match conn.start_frame(quiet)? {
@@ -308,11 +308,11 @@ fn reset_in_request(bench: &mut Bench) -> Verdict {
     conn.send_octets(&octets[..11])?;
     accepted(&mut conn)?;
     conn.reset();
-    // That the target has survived it is what the probe behind every check shows.
+    // The probe after every check shows that the target has survived.
     Ok(Pass::Right)
 }
 
-/// The target ends its half; one stack tells why in a Terminate 2/0/04 first (PEER-017).
+/// Checks that the target ends its half. One stack first reports the reason in a Terminate 2/0/04 (PEER-017).
 fn gives_up(conn: &mut Conn) -> Verdict {
     match ending(conn, "the end of the stream")? {
         Ending::Closed(_) => Ok(Pass::Right),
@@ -331,7 +331,7 @@ fn answered(bench: &mut Bench, edit: impl FnOnce(&mut StartFrame)) -> Verdict {
     refuses_reply(&mut conn)
 }
 
-/// No FPDU but a Terminate, and the end.
+/// Checks that no FPDU but a Terminate comes, and the end of the stream.
 fn refuses_reply(conn: &mut Conn) -> Verdict {
     let limit = conn.limits().answer;
     let expected = "the end of the stream, and no FPDU";
@@ -411,7 +411,7 @@ fn slow_reply(bench: &mut Bench) -> Verdict {
     given_up_while(conn, &octets)
 }
 
-/// The frame trickles, so that it would take twice as long as the suite waits.
+/// The frame is sent so slowly that it would take twice as long as the suite waits.
 fn given_up_while(mut conn: Conn, octets: &[u8]) -> Verdict {
     let limit = conn.limits().startup;
     let pause = limit * 2 / u32::try_from(octets.len()).unwrap_or(24);

@@ -229,7 +229,7 @@ pub(super) const CHECKS: &[Check] = &[
     .needs(V),
 ];
 
-/// The region that Reads come from.
+/// The region from which Reads fetch.
 fn readable(conn: &Conn) -> Step<(u16, Region)> {
     conn.region(RegionKind::Shared, true, false)
 }
@@ -309,7 +309,7 @@ fn zero_form(bench: &mut Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// So many Reads in one piece, each with a sink of its own.
+/// Sends so many Read Requests in one piece, each with a sink of its own.
 fn reads(conn: &mut Conn, region: Region, count: u32, size: u32) -> Step<Vec<ReadRequest>> {
     let requests: Vec<ReadRequest> = (0..count)
         .map(|i| ReadRequest {
@@ -328,7 +328,7 @@ fn reads(conn: &mut Conn, region: Region, count: u32, size: u32) -> Step<Vec<Rea
     Ok(requests)
 }
 
-/// IRD of the target as it stands in its frame.
+/// The IRD in the target's frame.
 fn ird_of(conn: &Conn) -> Step<u16> {
     conn.frame
         .as_ref()
@@ -377,7 +377,7 @@ fn after_write(bench: &mut Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// One bad Request after a good start.
+/// Sends one bad Request after a legal start.
 fn refused(bench: &mut Bench, request: ReadRequest, codes: &[Code]) -> Verdict {
     let mut conn = bench.open()?;
     refused_on(&mut conn, request, codes)
@@ -515,7 +515,7 @@ fn overrun(bench: &mut Bench) -> Verdict {
     let (_, region) = readable(&conn)?;
     let ird = u32::from(ird_of(&conn)?);
     let size = u32::try_from(region.length).unwrap_or(u32::MAX);
-    // What the sockets between the two hold is answered at once; this is beyond them and the limit.
+    // Responses that the sockets between the two can hold are sent at once. This many exceed the sockets and the limit.
     let count = ird + 64 * 1024 * 1024 / size.max(1);
     if count > 4_096 {
         return Err(Stop::Skip(format!(

@@ -1,4 +1,4 @@
-//! RFC 6581 of a target that connects: its Request, and what it makes of Replies.
+//! RFC 6581 of a target that connects: its Request, and its reaction to Replies.
 
 use super::common::{Check, Need, Pass, Section, Step, Stop, Verdict, alive, check, ensure, fail};
 use super::startup::limits_of;

@@ -62,7 +62,7 @@ fn stags(bench: &mut Bench) -> Step<Vec<u32>> {
     Ok(offer.regions.iter().map(|region| region.stag).collect())
 }
 
-/// Indexes in a row, or one key for all, are easy to go on from. A few chance neighbours are no sign of it.
+/// Consecutive indices, or one key for all STags, are easy to guess. A few neighbours by chance do not count.
 fn spread(bench: &mut Bench) -> Verdict {
     let mut all = stags(bench)?;
     all.extend(stags(bench)?);
@@ -134,7 +134,7 @@ fn unread(bench: &mut Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// Another connection does what it should.
+/// Checks that another connection works.
 fn works(bench: &mut Bench) -> Step {
     let mut conn = bench.open()?;
     super::common::alive(bench, &mut conn).map(|_| ())
@@ -148,7 +148,7 @@ fn others(bench: &mut Bench) -> Verdict {
     super::common::alive(bench, &mut bystander)
 }
 
-/// How many a target bears from one peer at a time is its own affair; afterwards it has to go on.
+/// A target decides how many it accepts from one peer at a time. Afterwards it has to go on.
 pub(super) fn half_open(bench: &mut Bench) -> Verdict {
     for _ in 0..100 {
         let Ok(conn) = bench.dial() else {
@@ -168,7 +168,7 @@ fn inside(bench: &mut Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// Here because a target that does not raise its IRD meets it as an error in the very first FPDU.
+/// The check is in this section because a target that does not raise its IRD takes this as an error in the very first FPDU.
 pub(super) fn read_with_ord_zero(bench: &mut Bench) -> Verdict {
     let (mut conn, reply, limits) = super::negotiation::replied(bench, |request| {
         (request.c, request.ord) = (false, 0);

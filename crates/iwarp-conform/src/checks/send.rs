@@ -11,7 +11,7 @@ use crate::wire::{Code, Segment, crc32c, opcode};
 const S: Section = Section::Send;
 const V: &[Need] = &[Need::Service];
 const W: &[Need] = &[Need::Window];
-/// It stands in two types (OPEN-04).
+/// Two error types have this code (OPEN-04).
 const CANNOT: &[Code] = &[Code(0, 1, 9), Code(0, 2, 9)];
 
 pub(super) const CHECKS: &[Check] = &[
@@ -201,11 +201,11 @@ fn solicited_sent(bench: &mut Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// The window of this connection, invalidated by a Send that is an echo as well.
+/// Invalidates the window of this connection by a Send that is an echo as well.
 fn invalidate(bench: &mut Bench, opcode: u8) -> Step<(Conn, Region)> {
     let mut conn = bench.open()?;
     let (_, window) = conn.region(RegionKind::Window, true, true)?;
-    // It works before.
+    // The window works before.
     conn.send(&Segment::write(window.stag, window.to, &[1; 8]))?;
     let msn = conn.next_send();
     let echo = Command::Echo(b"gone?".to_vec()).encode();
@@ -275,11 +275,11 @@ fn shared_stays(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
     let (_, region) = conn.region(RegionKind::Shared, false, true)?;
     invalidate_other(&mut conn, region.stag)?;
-    // Whether it ends is the business of the check before.
+    // The check before is about whether it ends.
     let _ = ended(&mut conn);
     drop(conn); // a target that connects has one at a time
     let mut conn = bench.open()?;
-    // Where a target gives each connection STags of its own, this is about the memory.
+    // If a target gives each connection STags of its own, the check is about the memory.
     let (index, region) = conn.region(RegionKind::Shared, false, true)?;
     fill(&mut conn, index, 0)?;
     conn.send(&Segment::write(region.stag, region.to, &[0x3D; 8]))?;

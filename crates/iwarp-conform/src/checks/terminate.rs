@@ -202,7 +202,7 @@ fn form(bench: &mut Bench) -> Verdict {
 
 fn nothing_more(bench: &mut Bench) -> Verdict {
     let (mut conn, _, _, _) = send_sample(bench)?;
-    // A graceful end may wait for this side's (RDMAP-074).
+    // A graceful end may wait for the end of this side (RDMAP-074).
     conn.finish();
     let limit = conn.limits().answer;
     match conn.segment(limit)? {
@@ -325,7 +325,7 @@ fn about_crc(bench: &mut Bench) -> Verdict {
     };
     conn.send_fpdu(&bad)?;
     let (segment, terminate) = sample(&mut conn, &[Code(2, 0, 2)])?;
-    // Absent headers may also stand there as zeros (OPEN-08).
+    // Absent headers may also be sent as zeros (OPEN-08).
     ensure(
         terminate.flags == 0 && segment.payload[4..].iter().all(|octet| *octet == 0),
         "M = D = R = 0, and no headers",

@@ -1,4 +1,4 @@
-//! A round through everything a target sends, for the rules about the form of what it sends.
+//! A tour of everything that a target sends, for the rules about the form of these messages.
 
 use super::common::{Bench, Command, Conn, Seen, Segment, Step, fail};
 use crate::conn::describe;
@@ -56,7 +56,7 @@ pub(super) fn emit(conn: &mut Conn, length: u32) -> Step<Vec<u8>> {
     ))
 }
 
-/// What the target writes to memory that the suite makes up.
+/// The Write of a target to an address that the suite makes up.
 pub(super) fn write(conn: &mut Conn, stag: u32, to: u64, length: u32) -> Step<Vec<u8>> {
     conn.say(&Command::Write { stag, to, length }.encode())?;
     let mut written = vec![0; length as usize];

@@ -180,7 +180,7 @@ fn zero_stag_0(bench: &mut Bench) -> Verdict {
     alive(bench, &mut conn)
 }
 
-/// Writes in so many pieces, and finds it there with the octets around it unchanged.
+/// Writes in so many pieces, and checks that the data is there and that the octets around it are unchanged.
 fn lands(bench: &mut Bench, offset: u16, length: u16, piece: usize) -> Verdict {
     let mut conn = bench.open()?;
     let (index, region) = writable(&mut conn, 0x10)?;
@@ -389,7 +389,7 @@ fn gap(bench: &mut Bench) -> Verdict {
     };
     let second = Segment::write(region.stag, region.to + 24, &[2; 8]);
     conn.send_all(&[first, second])?;
-    // A sink need not notice (DDP-052).
+    // A sink does not have to notice (DDP-052).
     conn.say(&crate::service::Command::Echo(b"gap".to_vec()).encode())?;
     let limit = conn.limits().answer;
     match conn.segment(limit)? {

@@ -1,4 +1,4 @@
-//! CRC32c, RFC 5044 §4.4, by a table: speed does not matter here, being different from the engine's routine does.
+//! CRC32c, RFC 5044 §4.4, by a table. Speed does not matter here, but the routine has to differ from the engine's.
 
 const TABLE: [u32; 256] = table();
 

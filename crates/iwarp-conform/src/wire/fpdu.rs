@@ -8,20 +8,20 @@ pub const MARKER_SPACING: u32 = 512;
 /// What to put into the CRC field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrcStyle {
-    /// What belongs there.
+    /// The correct CRC.
     #[default]
     Good,
-    /// Good with one bit turned.
+    /// The correct CRC with one bit inverted.
     Flipped,
-    /// The octets of the good one in the other order.
+    /// The octets of the correct CRC in the other order.
     BigEndian,
-    /// Summed without the PAD.
+    /// A CRC without the PAD.
     WithoutPad,
-    /// Exactly this.
+    /// These octets.
     Octets([u8; 4]),
 }
 
-/// Where a marker's stream stands, and what to get wrong about markers.
+/// The position in a stream with markers, and the errors to make in markers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Markers {
     /// Octets since the first marker, modulo 2^32.
@@ -41,7 +41,7 @@ pub struct Markers {
 pub struct Fpdu {
     /// The ULPDU.
     pub ulpdu: Vec<u8>,
-    /// ULPDU_Length where it is not to be the length of the ULPDU.
+    /// ULPDU_Length, if it is not to be the length of the ULPDU.
     pub announced: Option<u16>,
     /// The value of every PAD octet.
     pub pad: u8,
@@ -63,7 +63,7 @@ impl Fpdu {
         }
     }
 
-    /// The octets of the FPDU, with the markers that fall into it, and the marker in front of it.
+    /// The octets of the FPDU, with the markers inside it and the marker in front of it.
     pub fn encode(&self, markers: Option<&mut Markers>) -> Vec<u8> {
         let length = self
             .announced
@@ -103,14 +103,14 @@ impl Fpdu {
 }
 
 impl Markers {
-    /// Whether a marker stands at this place of the stream.
+    /// Whether a marker is due at this place of the stream.
     pub fn due(&self) -> bool {
         self.position
             .wrapping_sub(self.displaced)
             .is_multiple_of(MARKER_SPACING)
     }
 
-    /// Puts a marker here if one is due; `start` is where the FPDU began, if it did.
+    /// Puts a marker here if one is due. `start` is where the FPDU began, if it has begun.
     fn insert(&mut self, out: &mut Vec<u8>, start: Option<u32>) {
         if !self.due() {
             return;

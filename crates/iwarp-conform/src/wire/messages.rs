@@ -1,4 +1,4 @@
-//! What stands behind the DDP header of Reads (RFC 5040 §4.4) and Atomics (RFC 7306 §5.2).
+//! The headers behind the DDP header of Reads (RFC 5040 §4.4) and Atomics (RFC 7306 §5.2).
 
 /// The header of a Read Request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

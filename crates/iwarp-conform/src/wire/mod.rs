@@ -1,8 +1,7 @@
-//! Encoder and decoder of the suite's own: nothing here is shared with the engine, so that no mistake can hide in both
-//! ends.
+//! The suite's own encoder and decoder. They share nothing with the engine, so that a mistake of the engine cannot hide in
+//! both ends.
 //!
-//! Every field of every frame can be set to any value, legal or not; what a frame needs to be legal is what the
-//! constructors fill in.
+//! Every field of every frame can be set to any value, legal or not. The constructors fill in legal values.
 
 mod crc;
 mod fpdu;

@@ -42,7 +42,7 @@ pub mod queue {
     pub const ATOMIC_RESPONSE: u32 = 3;
 }
 
-/// One DDP segment, each field as it is to stand on the wire. Fields of the other buffer model are not sent.
+/// One DDP segment, with each field as it goes on the wire. Fields of the other buffer model are not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// T.
@@ -69,7 +69,7 @@ pub struct Segment {
     pub msn: u32,
     /// Untagged: MO.
     pub mo: u32,
-    /// What follows the DDP header.
+    /// The octets behind the DDP header.
     pub payload: Vec<u8>,
 }
 
@@ -165,7 +165,7 @@ impl Segment {
         octets
     }
 
-    /// Reads a ULPDU; `None` when it is shorter than its header.
+    /// Reads a ULPDU. `None` if it is shorter than its header.
     pub fn decode(ulpdu: &[u8]) -> Option<Self> {
         let (&[ddp, rdmap], rest) = ulpdu.split_first_chunk()?;
         let (stag, rest) = rest.split_first_chunk()?;
@@ -206,7 +206,7 @@ impl Segment {
         }
     }
 
-    /// One of the four Sends.
+    /// Whether this is one of the four Sends.
     pub fn is_send(&self) -> bool {
         (opcode::SEND..=opcode::SEND_SOLICITED_INVALIDATE).contains(&self.opcode)
     }

@@ -14,7 +14,7 @@ pub mod flag {
     pub const RESERVED: u8 = 0x0F;
 }
 
-/// A Request or a Reply, each field as it is to stand on the wire.
+/// A Request or a Reply, with each field as it goes on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartFrame {
     /// The first 16 octets.
@@ -23,7 +23,7 @@ pub struct StartFrame {
     pub flags: u8,
     /// Rev.
     pub revision: u8,
-    /// PD_Length where it is not to be the length of the Private Data.
+    /// PD_Length, if it is not to be the length of the Private Data.
     pub announced: Option<u16>,
     /// Private Data, the four octets of RFC 6581 included.
     pub private: Vec<u8>,
@@ -134,7 +134,7 @@ impl StartFrame {
         }
     }
 
-    /// The four octets, where S says that they are there and they are.
+    /// The four octets, if S announces them and they are there.
     pub fn limits(&self) -> Option<Enhanced> {
         if self.flags & flag::ENHANCED == 0 {
             return None;

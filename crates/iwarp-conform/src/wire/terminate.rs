@@ -8,7 +8,7 @@ use super::{ReadRequest, header};
 pub struct Code(pub u8, pub u8, pub u8);
 
 impl Code {
-    /// Listed in one of the RFCs.
+    /// Whether one of the RFCs lists the code.
     pub fn is_assigned(self) -> bool {
         match self {
             Self(0 | 1, 0, _) | Self(1, 3, _) => true,
@@ -38,23 +38,23 @@ impl std::fmt::Display for Code {
 /// A Terminate, as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// Layer, type and code, put right when the bits came in the other order.
+    /// Layer, type and code, corrected if the bits came in the other order.
     pub code: Code,
     /// The bits came in the order of a little-endian host (PEER-084).
     pub swapped: bool,
-    /// M, D, R, put right likewise.
+    /// M, D and R, corrected in the same way.
     pub flags: u8,
     /// The 13 bits behind M, D and R.
     pub reserved: u16,
-    /// DDP Segment Length, when D is set and it is there.
+    /// DDP Segment Length, if D is set and the octets are there.
     pub length: Option<u16>,
-    /// Header of the offending segment, when D is set and it is there.
+    /// Header of the offending segment, if D is set and the octets are there.
     pub header: Option<Vec<u8>>,
-    /// The Read Request in it, when R is set and it is there.
+    /// The Read Request header, if R is set and the octets are there.
     pub read: Option<ReadRequest>,
     /// Octets behind all that is announced.
     pub surplus: usize,
-    /// The announced parts are all there.
+    /// Whether all announced parts are there.
     pub whole: bool,
 }
 
@@ -66,7 +66,7 @@ impl Terminate {
     /// R: the Read Request header is included.
     pub const R: u8 = 0x20;
 
-    /// What stands behind the DDP header; `None` when the control word is not there. `first` says that it is the
+    /// Reads the octets behind the DDP header. `None` if the control word is not there. `first` says that this is the
     /// Initiator's first FPDU, where only 2/0/05 to 2/0/07 make sense.
     pub fn parse(payload: &[u8], first: bool) -> Option<Self> {
         let (&[octet, code, third, fourth], rest) = payload.split_first_chunk()?;
@@ -128,7 +128,7 @@ impl Terminate {
         self.surplus = rest.len();
     }
 
-    /// The payload of a Terminate with a code and nothing else.
+    /// The payload of a Terminate with only a code.
     pub fn bare(Code(layer, etype, code): Code) -> [u8; 4] {
         [layer << 4 | etype & 0xF, code, 0, 0]
     }

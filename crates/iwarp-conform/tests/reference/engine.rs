@@ -1,4 +1,4 @@
-//! Full operation of the reference target: one thread, one connection, one rule broken at most.
+//! Full operation of the reference target: one thread, one connection, at most one broken rule.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ const RECEIVES: u32 = 16;
 const RECEIVE: usize = 4_096;
 const MULPDU: usize = 1_400;
 
-/// A Send that is not whole yet.
+/// A Send that is incomplete.
 struct Sending {
     opcode: u8,
     msn: u32,
     octets: Vec<u8>,
 }
 
-/// A Read of the target's own.
+/// A Read of the target itself.
 struct Reading {
     request: ReadRequest,
     received: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct Engine {
     pub(crate) speak_first: bool,
     /// The peer owes a ready-to-receive message.
     pub(crate) wants_ready: bool,
-    /// The answer to the own ready-to-receive Read is awaited.
+    /// The target waits for the answer to its ready-to-receive Read.
     pub(crate) ready_read: bool,
     world: Arc<World>,
     id: u64,
@@ -111,7 +111,7 @@ impl Engine {
         self.world.is(rule)
     }
 
-    /// Until the connection ends.
+    /// Runs until the connection ends.
     pub(crate) fn run(mut self) {
         let early = self.is(Break::SpeaksThroughFence) && !self.wants_ready;
         if self.speak_first && (!self.conn.target_is_initiator || early) {
@@ -163,12 +163,12 @@ impl Engine {
             }
         }
         self.conn.finish();
-        // Reads what still comes, so that the end is no reset.
+        // Reads the octets that still come, so that the end is not a reset.
         while let Ok(Seen::It(_)) = self.conn.octets(Duration::from_secs(5)) {}
         self.world.memory.lock().unwrap().remove(self.window);
     }
 
-    /// What is wrong with the FPDU around a segment.
+    /// Finds what is wrong with the FPDU around a segment.
     fn framing(&mut self, before: usize, segment: &Segment) -> Option<Code> {
         let new: Vec<&str> = self.conn.faults()[before..]
             .iter()
@@ -847,7 +847,7 @@ impl Engine {
             _ => {}
         }
         fpdu.ulpdu = segment.encode();
-        // A peer that has gone shows when reading.
+        // If the peer has gone, a read will show it.
         if self.conn.send_fpdu(&fpdu).is_err() {
             self.poisoned = true;
         }
@@ -860,7 +860,7 @@ impl Engine {
     }
 }
 
-/// What a Read or an Atomic that may not be is met with.
+/// The code with which a refused Read or Atomic is answered.
 fn read_refused(refusal: Refusal) -> Code {
     match refusal {
         Refusal::Stag => Code(0, 1, 0),

@@ -22,11 +22,11 @@ pub(crate) enum Refusal {
     Wrap,
 }
 
-/// All of it, by STag.
+/// All regions, by STag.
 #[derive(Debug)]
 pub(crate) struct Memory {
     places: HashMap<u32, Place>,
-    /// The shared ones, in the order of the offer.
+    /// The shared regions, in the order of the offer.
     shared: Vec<u32>,
     made: u32,
     sequential: bool,
@@ -102,7 +102,7 @@ impl Memory {
         self.places.get_mut(&stag).map(|place| &mut place.octets)
     }
 
-    /// Whether a peer may invalidate it.
+    /// Whether a peer may invalidate this STag.
     pub(crate) fn is_window_of(&self, stag: u32, owner: u64) -> bool {
         self.places
             .get(&stag)

@@ -1,5 +1,5 @@
-//! A small iWARP target of the suite's own, for testing the suite: it speaks all there is to check (markers, Atomics and
-//! Immediate Data included), and breaks one rule where it is told to.
+//! A small iWARP target for tests of the suite. It implements everything that the suite checks (markers, Atomics and
+//! Immediate Data included), and can be told to break one rule.
 
 mod engine;
 mod memory;
@@ -21,19 +21,19 @@ use memory::Memory;
 /// How the target behaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// The rule that it breaks.
+    /// The rule that the target breaks.
     pub(crate) broken: Break,
-    /// C in its frames.
+    /// C in the target's frames.
     pub(crate) crc: bool,
-    /// M in its frames.
+    /// M in the target's frames.
     pub(crate) markers: bool,
-    /// It knows RFC 7306.
+    /// The target implements RFC 7306.
     pub(crate) extensions: bool,
-    /// It uses the Send protocol.
+    /// The target uses the Send protocol.
     pub(crate) service: bool,
-    /// Where it listens: ends the first connection after its Reply.
+    /// If the target listens: ends the first connection after the Reply.
     pub(crate) forgets: bool,
-    /// Where it listens: how long it waits for a Request.
+    /// If the target listens: how long it waits for a Request.
     pub(crate) startup: Duration,
 }
 

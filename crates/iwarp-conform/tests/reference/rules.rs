@@ -192,7 +192,7 @@ impl Break {
         wrong.then_some(Code(0, 2, 8))
     }
 
-    /// What should be refused and is not.
+    /// Whether the target accepts a segment that should be refused.
     pub(crate) fn lets(self, segment: &Segment) -> bool {
         match self {
             Self::UntaggedVersion0 => {

@@ -12,7 +12,7 @@ use super::{Break, World};
 
 const LIMIT: u16 = 16;
 
-/// A whole frame, and what came behind it; `None` when the connection has to be closed.
+/// A whole frame, and the octets behind it. `None` if the connection has to be closed.
 fn frame(
     world: &World,
     conn: &mut Conn,
