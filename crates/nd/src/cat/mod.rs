@@ -1,10 +1,10 @@
 //! `nd cat`: moves a file to another process by Send, RDMA Write or RDMA Read.
 //!
-//! [`protocol`] defines the messages, [`link`] sends and receives them, [`mod@send`] and [`mod@recv`] are the two sides.
+//! [`protocol`] defines the messages, [`connection`] sends and receives them, [`mod@send`] and [`mod@recv`] are the two sides.
 //! The ring of blocks bounds the memory, whatever the size of the file.
 
 pub(crate) mod args;
-mod link;
+mod connection;
 mod place;
 mod protocol;
 mod recv;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use netdirect::{Listener, MrFlags, OpFlags, ReadLimits};
 
 use super::args::{RecvArgs, Via};
-use super::link::{self, Event, Link, violation};
+use super::connection::{self, Connection, Event, violation};
 use super::place;
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Refusal, Shape, Whole};
 use super::sink::{Sink, Writing};
@@ -83,15 +83,15 @@ pub(super) fn receive(
         consumed: 0,
     };
     let digest = writing.and_then(|writing| receiver.run(writing, &doing));
-    let link = &mut receiver.accepted.link;
+    let connection = &mut receiver.accepted.connection;
     match &digest {
         Ok(_) => {
             // The sender disconnects when it has the verdict. Until then this side must keep the connection.
-            link.drain(Duration::from_secs(5));
-            link.endpoint.wait_for_end(Duration::from_secs(5));
-            drop(link.endpoint.disconnect());
+            connection.drain(Duration::from_secs(5));
+            connection.endpoint.wait_for_end(Duration::from_secs(5));
+            drop(connection.endpoint.disconnect());
         }
-        Err(failure) => link.abandon(failure),
+        Err(failure) => connection.abandon(failure),
     }
     Ok(Done {
         peer,
@@ -105,7 +105,7 @@ pub(super) fn receive(
 /// A sender that was accepted.
 #[derive(Debug)]
 struct Accepted {
-    link: Link,
+    connection: Connection,
     peer: SocketAddr,
     offer: Offer,
     shape: Shape,
@@ -150,7 +150,7 @@ fn accept_one(
 
 /// Makes all objects that the transfer needs, within the limits of this adapter.
 fn prepare(session: &Session, request: &Request, offer: Offer) -> Result<Accepted> {
-    let mine = link::shape(session.info());
+    let mine = connection::shape(session.info());
     let shape = match offer.via {
         Via::Read => offer.shape, // the sender's ring stands
         Via::Send | Via::Write => offer.shape.min(mine),
@@ -163,14 +163,14 @@ fn prepare(session: &Session, request: &Request, offer: Offer) -> Result<Accepte
             Some(session.register(octets, MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK)?)
         }
     };
-    let link = Link::new(
+    let connection = Connection::new(
         session,
         Arc::clone(&request.connector),
         shape,
         offer.via == Via::Send,
     )?;
     Ok(Accepted {
-        link,
+        connection,
         peer: request.peer,
         offer,
         shape,
@@ -180,7 +180,7 @@ fn prepare(session: &Session, request: &Request, offer: Offer) -> Result<Accepte
 
 fn accept(accepted: &mut Accepted, request: &Request, guest: &Guest<Accepted>) -> Result<()> {
     let Accepted {
-        link,
+        connection,
         offer,
         shape,
         ring,
@@ -199,8 +199,8 @@ fn accept(accepted: &mut Accepted, request: &Request, guest: &Guest<Accepted>) -
         inbound: request.limits.inbound,
         outbound: shape.blocks,
     };
-    guest.accept(&mut link.endpoint, limits, &answer.encode())?;
-    link.endpoint.set_deadline(None);
+    guest.accept(&mut connection.endpoint, limits, &answer.encode())?;
+    connection.endpoint.set_deadline(None);
     Ok(())
 }
 
@@ -219,13 +219,13 @@ impl Receiver {
         // Reads end in the order in which they were posted.
         let mut reads = std::collections::VecDeque::new();
         loop {
-            match self.accepted.link.event(doing)? {
+            match self.accepted.connection.event(doing)? {
                 Event::Message(Message::Data(block), receive)
                     if self.accepted.offer.via == Via::Send =>
                 {
                     let data = &mut scratch[..self.announce(block)?];
-                    self.accepted.link.read_block(receive, data);
-                    self.accepted.link.again(receive)?;
+                    self.accepted.connection.read_block(receive, data);
+                    self.accepted.connection.again(receive)?;
                     self.consume(block, data, &mut out)?;
                 }
                 Event::Message(Message::Written(block), _)
@@ -289,7 +289,7 @@ impl Receiver {
         let at = self.at(block);
         let sink = ring.sge(at..at + block.length as usize);
         let there = self.accepted.offer.ring.offset(at as u64);
-        let qp = &self.accepted.link.endpoint.qp;
+        let qp = &self.accepted.connection.endpoint.qp;
         qp.read(block.slot.into(), &[sink], there, OpFlags::empty())
             .map_err(|error| Failure::nd("read from the other side", &error))
     }
@@ -298,7 +298,7 @@ impl Receiver {
         self.progress.add(data);
         out.write(data)?;
         self.consumed += 1;
-        self.accepted.link.send(&Message::Free(block.slot))
+        self.accepted.connection.send(&Message::Free(block.slot))
     }
 
     fn end(&mut self, whole: Whole, out: Writing) -> Result<super::protocol::Digest> {
@@ -322,7 +322,7 @@ impl Receiver {
         }
         out.finish()?;
         // The file is whole and has its name. If the sender cannot be told any more, that does not change this.
-        let _ = self.accepted.link.send(&Message::Verdict(mine));
+        let _ = self.accepted.connection.send(&Message::Verdict(mine));
         Ok(mine.digest)
     }
 }

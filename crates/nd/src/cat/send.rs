@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use netdirect::{MrFlags, OpFlags, ReadLimits, Status};
 
 use super::args::{SendArgs, Via};
-use super::link::{self, Event, Link, violation};
+use super::connection::{self, Connection, Event, violation};
 use super::place;
 use super::protocol::{Answer, Block, HEADER, Message, NO_RING, Offer, Refusal, Shape, Whole};
 use super::source::Source;
@@ -29,7 +29,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<()> {
         let sent = sender.run(&mut file, &doing, &mut progress);
         match &sent {
             // Both sides know that the file has arrived, so an error of the disconnect makes no difference.
-            Ok(()) => drop(sender.link.endpoint.disconnect()),
+            Ok(()) => drop(sender.connection.endpoint.disconnect()),
             Err(failure) => sender.abandon(failure),
         }
         sent.map(|()| (sender.peer, progress))
@@ -75,7 +75,7 @@ fn tries_on(status: Status) -> bool {
 fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> Result<Sender> {
     let doing = format!("connect to {address}");
     let (session, local) = setup.towards(address)?;
-    let shape = link::shape(session.info());
+    let shape = connection::shape(session.info());
     let octets = shape.block as usize * shape.blocks as usize;
     let flags = if via == Via::Read {
         MrFlags::ALLOW_REMOTE_READ
@@ -84,7 +84,7 @@ fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> R
     };
     let ring = session.register(octets, flags)?;
     let headers = session.register(HEADER * shape.blocks as usize, MrFlags::empty())?;
-    let link = Link::new(&session, session.connector()?, shape, false)?;
+    let connection = Connection::new(&session, session.connector()?, shape, false)?;
     let offer = Offer {
         via,
         shape,
@@ -99,27 +99,27 @@ fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> R
         inbound: shape.blocks,
         outbound: shape.blocks,
     };
-    let status = link
+    let status = connection
         .endpoint
         .connect(local, address, limits, &offer.encode())?;
     if status != Status::SUCCESS {
-        return Err(refused(&link, &doing, status));
+        return Err(refused(&connection, &doing, status));
     }
-    let private_data = link.endpoint.connector.get_private_data();
+    let private_data = connection.endpoint.connector.get_private_data();
     let private_data = private_data.map_err(|error| Failure::nd(&doing, &error))?;
     let answer = Answer::decode(&private_data, &offer).map_err(|reason| {
         // The answer is refused. If the peer cannot be told any more, that is no new failure.
-        let _ = link.endpoint.connector.reject(&[]);
+        let _ = connection.endpoint.connector.reject(&[]);
         Failure::peer(
             format!("cannot {doing}: {reason}"),
             "check that `nd cat recv` of the same version listens there",
         )
     })?;
-    match link.endpoint.complete_connect()? {
+    match connection.endpoint.complete_connect()? {
         Status::SUCCESS => {
             let uses = vec![Use::default(); answer.shape.blocks as usize];
             Ok(Sender {
-                link,
+                connection,
                 peer: address,
                 offer,
                 answer,
@@ -134,9 +134,9 @@ fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> R
 }
 
 /// Why the connection was not made: the receiver's own text, if it sent one.
-fn refused(link: &Link, doing: &str, status: Status) -> Failure {
+fn refused(connection: &Connection, doing: &str, status: Status) -> Failure {
     if status == Status::CONNECTION_REFUSED {
-        let words = link
+        let words = connection
             .endpoint
             .connector
             .get_private_data()
@@ -169,7 +169,7 @@ struct Use {
 
 #[derive(Debug)]
 pub(super) struct Sender {
-    link: Link,
+    connection: Connection,
     peer: SocketAddr,
     offer: Offer,
     answer: Answer,
@@ -211,8 +211,8 @@ impl Sender {
             length: progress.moved(),
             digest: progress.digest(),
         };
-        self.link.send(&Message::End(whole))?;
-        match self.link.event(doing)? {
+        self.connection.send(&Message::End(whole))?;
+        match self.connection.event(doing)? {
             Event::Message(Message::Verdict(theirs), _) if theirs == whole => Ok(()),
             Event::Message(Message::Verdict(_), _) => {
                 Err(violation("has received something else than was sent"))
@@ -225,7 +225,7 @@ impl Sender {
 
     /// Tells the receiver why this side gives up, and disconnects.
     pub(super) fn abandon(&mut self, failure: &Failure) {
-        self.link.abandon(failure);
+        self.connection.abandon(failure);
     }
 
     fn is_busy(&self) -> bool {
@@ -256,12 +256,12 @@ impl Sender {
             held: true,
         };
         match self.offer.via {
-            Via::Send => self.link.send_block(block.slot, &[header, payload]),
-            Via::Read => self.link.send_block(block.slot, &[header]),
+            Via::Send => self.connection.send_block(block.slot, &[header, payload]),
+            Via::Read => self.connection.send_block(block.slot, &[header]),
             Via::Write => {
                 // The completion of the message behind the Write stands for both, because the stream keeps their order.
                 let there = self.answer.ring.offset(at as u64);
-                let qp = &self.link.endpoint.qp;
+                let qp = &self.connection.endpoint.qp;
                 qp.write(
                     block.slot.into(),
                     &[payload],
@@ -269,14 +269,14 @@ impl Sender {
                     OpFlags::SILENT_SUCCESS,
                 )
                 .map_err(|error| Failure::nd("write to the other side", &error))?;
-                self.link.send_block(block.slot, &[header])
+                self.connection.send_block(block.slot, &[header])
             }
         }
     }
 
     /// Waits until a request about a block completes, or the receiver frees a block.
     fn wait(&mut self, doing: &str) -> Result<()> {
-        match self.link.event(doing)? {
+        match self.connection.event(doing)? {
             Event::Sent(slot) => self.slot(slot)?.sending = false,
             Event::Message(Message::Free(slot), _) => {
                 let slot = self.slot(slot)?;

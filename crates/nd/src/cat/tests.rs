@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use netdirect::{MrFlags, ReadLimits, RemoteAddress, Status};
 
-use super::link::{Event, Link};
+use super::connection::{Connection, Event};
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Shape, Whole};
 use super::sink::Sink;
 use super::{Progress, hex, recv, send, summary};
@@ -39,17 +39,19 @@ fn loopback() -> SocketAddr {
 }
 
 /// A sender that does only what the test says.
-fn connect(to: SocketAddr, offer: &Offer) -> Link {
+fn connect(to: SocketAddr, offer: &Offer) -> Connection {
     let (session, local) = setup().towards(to).expect("loopback");
     let connector = session.connector().expect("connector");
-    let link = Link::new(&session, connector, offer.shape, false).expect("link");
-    let status = link.endpoint.connect(local, to, LIMITS, &offer.encode());
+    let connection = Connection::new(&session, connector, offer.shape, false).expect("connection");
+    let status = connection
+        .endpoint
+        .connect(local, to, LIMITS, &offer.encode());
     assert_eq!(status.expect("connected"), Status::SUCCESS);
     assert_eq!(
-        link.endpoint.complete_connect().expect("completed"),
+        connection.endpoint.complete_connect().expect("completed"),
         Status::SUCCESS
     );
-    link
+    connection
 }
 
 /// How the receiver fails on a sender in mode write that sends these messages, and whether a file has appeared. The sender
@@ -73,12 +75,12 @@ fn receive(messages: &[Message]) -> (String, bool) {
         size: Some(5000),
         ring: NO_RING,
     };
-    let mut link = connect(told.recv().expect("listening"), &offer);
+    let mut connection = connect(told.recv().expect("listening"), &offer);
     for message in messages {
-        link.send(message).expect("sent");
+        connection.send(message).expect("sent");
     }
     let heard = loop {
-        match link.event("hear") {
+        match connection.event("hear") {
             Ok(Event::Message(Message::Free(_), _)) => {}
             Ok(other) => panic!("{other:?}"),
             Err(failure) => break failure.to_string(),
@@ -168,18 +170,20 @@ fn transmit(
     });
     let request = session::next_request(&session, listener.as_ref(), Some(Deadline::after(LIMIT)))?;
     let offer = Offer::decode(&request.private_data).expect("an offer");
-    let mut link = Link::new(&session, request.connector, offer.shape, false)?;
+    let mut connection = Connection::new(&session, request.connector, offer.shape, false)?;
     let ring = session.register(8192, MrFlags::ALLOW_REMOTE_WRITE)?;
     let answer = answer(ring.remote());
-    if link.endpoint.accept(LIMITS, &answer)? == Status::SUCCESS {
+    if connection.endpoint.accept(LIMITS, &answer)? == Status::SUCCESS {
         // Until the sender has sent everything.
-        while let Ok(event) = link.event("hear") {
+        while let Ok(event) = connection.event("hear") {
             let messages = match event {
                 Event::Message(Message::Written(_), _) => early,
                 Event::Message(Message::End(_), _) => late,
                 _ => &[],
             };
-            messages.iter().try_for_each(|message| link.send(message))?;
+            messages
+                .iter()
+                .try_for_each(|message| connection.send(message))?;
         }
     }
     sender.join().expect("no panic")

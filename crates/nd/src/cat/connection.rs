@@ -16,7 +16,7 @@ use crate::session::{Depths, Endpoint, Region, Session};
 const SPARE: u32 = 2;
 
 /// Messages without a block that may be on their way at once, beyond one per slot.
-const OUTBOX: u32 = 4;
+const CONTROL_MESSAGES: u32 = 4;
 
 /// Octets for the header in front of a block, more than it needs.
 const ROOM: u32 = 256;
@@ -28,7 +28,7 @@ const BLOCK: u64 = 1 << 32;
 #[derive(Debug)]
 pub(super) enum Event {
     /// A message has come, in this Receive. If the message carries data, the Receive has to be posted again with
-    /// [`Link::again`]. Otherwise it was posted again already.
+    /// [`Connection::again`]. Otherwise it was posted again already.
     Message(Message, u32),
     /// The Send about the block in this slot has succeeded.
     Sent(u32),
@@ -38,13 +38,13 @@ pub(super) enum Event {
 
 /// One side's end of the connection.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Connection {
     pub(super) endpoint: Endpoint,
     /// Receives, each of `stride` octets.
-    inbox: Region,
+    receives: Region,
     stride: usize,
     /// Messages without a block.
-    outbox: Region,
+    control: Region,
     idle: Vec<u32>,
     /// Completions that were taken during a wait for a free slot in `control`.
     stash: VecDeque<CompletionResult>,
@@ -60,9 +60,11 @@ pub(super) fn shape(info: &AdapterInfo) -> Shape {
     // Per slot: a Write and a Send, a Receive, and an entry of the completion queue for each of them.
     let queues = [
         info.max_receive_queue_depth.saturating_sub(SPARE),
-        info.max_initiator_queue_depth.saturating_sub(OUTBOX) / 2,
+        info.max_initiator_queue_depth
+            .saturating_sub(CONTROL_MESSAGES)
+            / 2,
         info.max_completion_queue_depth
-            .saturating_sub(SPARE + OUTBOX)
+            .saturating_sub(SPARE + CONTROL_MESSAGES)
             / 3,
     ];
     let room = u32::try_from(MAX_RING / u64::from(block)).unwrap_or(u32::MAX);
@@ -70,7 +72,7 @@ pub(super) fn shape(info: &AdapterInfo) -> Shape {
     Shape { block, blocks }
 }
 
-impl Link {
+impl Connection {
     /// The objects of a connection whose peer uses `shape.blocks` slots, with the Receives posted. With `data`, messages
     /// carry data.
     pub(super) fn new(
@@ -80,7 +82,7 @@ impl Link {
         data: bool,
     ) -> Result<Self> {
         let receives = shape.blocks + SPARE;
-        let outgoing = shape.blocks + OUTBOX;
+        let outgoing = shape.blocks + CONTROL_MESSAGES;
         let depths = Depths {
             receives,
             initiator: outgoing + shape.blocks,
@@ -92,18 +94,18 @@ impl Link {
         } else {
             MAX_MESSAGE
         };
-        let link = Self {
+        let connection = Self {
             endpoint,
-            inbox: session.register(stride * receives as usize, MrFlags::ALLOW_LOCAL_WRITE)?,
+            receives: session.register(stride * receives as usize, MrFlags::ALLOW_LOCAL_WRITE)?,
             stride,
-            outbox: session.register(MAX_MESSAGE * outgoing as usize, MrFlags::empty())?,
+            control: session.register(MAX_MESSAGE * outgoing as usize, MrFlags::empty())?,
             idle: (0..outgoing).collect(),
             stash: VecDeque::new(),
         };
         for receive in 0..receives {
-            link.again(receive)?;
+            connection.again(receive)?;
         }
-        Ok(link)
+        Ok(connection)
     }
 
     /// Posts a Receive once more.
@@ -111,24 +113,27 @@ impl Link {
         let from = self.stride * receive as usize;
         self.endpoint
             .qp
-            .receive(receive.into(), &[self.inbox.sge(from..from + self.stride)])
+            .receive(
+                receive.into(),
+                &[self.receives.sge(from..from + self.stride)],
+            )
             .map_err(|error| Failure::nd("post a Receive", &error))
     }
 
     /// Copies the block of a data message out of its Receive.
     pub(super) fn read_block(&self, receive: u32, into: &mut [u8]) {
-        self.inbox
+        self.receives
             .buffer
             .read(self.stride * receive as usize + HEADER, into);
     }
 
     /// Sends a message that concerns no block of this side.
     pub(super) fn send(&mut self, message: &Message) -> Result<()> {
-        let slot = self.outbox_slot()?;
+        let slot = self.control_slot()?;
         let octets = message.encode();
         let at = MAX_MESSAGE * slot as usize;
-        self.outbox.buffer.write(at, &octets);
-        self.post_send(slot.into(), &[self.outbox.sge(at..at + octets.len())])
+        self.control.buffer.write(at, &octets);
+        self.post_send(slot.into(), &[self.control.sge(at..at + octets.len())])
     }
 
     /// Sends `parts`, about the block in `slot`. [`Event::Sent`] reports when `parts` can be used again.
@@ -145,7 +150,7 @@ impl Link {
 
     /// A free slot in `control`. There are more slots than outstanding messages, but an adapter may report completions
     /// late.
-    fn outbox_slot(&mut self) -> Result<u32> {
+    fn control_slot(&mut self) -> Result<u32> {
         loop {
             if let Some(slot) = self.idle.pop() {
                 return Ok(slot);
@@ -209,7 +214,7 @@ impl Link {
     fn peek(&self, result: &CompletionResult) -> Option<Message> {
         let total = result.bytes_transferred;
         let mut octets = vec![0; (total as usize).min(MAX_MESSAGE).min(self.stride)];
-        self.inbox.buffer.read(
+        self.receives.buffer.read(
             self.stride * low(result.request_context) as usize,
             &mut octets,
         );
@@ -270,7 +275,7 @@ impl Link {
     /// Waits until every message without a block has been sent, but not longer than `limit`.
     pub(super) fn drain(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        while self.idle.len() < self.outbox.buffer.len() / MAX_MESSAGE {
+        while self.idle.len() < self.control.buffer.len() / MAX_MESSAGE {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.endpoint.next_within(left) {
                 Ok(Some(result)) if result.status == Status::SUCCESS => {
