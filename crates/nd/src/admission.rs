@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The admission of a server: admits the peers that have sent their first message.
 #[derive(Debug)]
 pub(crate) struct Admission<T> {
-    guests: Arc<Guests>,
+    guests: Arc<PendingPeers>,
     admitted: Receiver<Result<T>>,
     entrance: Entrance,
     acceptor: Option<JoinHandle<()>>,
@@ -79,7 +79,7 @@ impl<T: Send + 'static> Admission<T> {
     {
         let listener = Arc::new(listener);
         let (tell, admitted) = channel();
-        let guests = Arc::new(Guests::new(bounds));
+        let guests = Arc::new(PendingPeers::new(bounds));
         let greet = Arc::new(greet);
         let (entrance, accepting) = (Arc::clone(&listener), Arc::clone(&guests));
         let acceptor = start("accept", move || {
@@ -105,7 +105,7 @@ impl<T: Send + 'static> Admission<T> {
         G: Fn(Request, &Guest<T>) -> Result<()> + Send + Sync + 'static,
     {
         let (tell, admitted) = channel();
-        let guests = Arc::new(Guests::new(bounds));
+        let guests = Arc::new(PendingPeers::new(bounds));
         let greet = Arc::new(greet);
         let (session, entrance) = (Arc::clone(session), Arc::clone(listener));
         let accepting = Arc::clone(&guests);
@@ -178,7 +178,7 @@ fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 
 fn accept_tcp<T, G>(
     listener: &TcpListener,
-    guests: &Arc<Guests>,
+    guests: &Arc<PendingPeers>,
     tell: &Sender<Result<T>>,
     greet: &Arc<G>,
 ) where
@@ -212,7 +212,7 @@ fn accept_tcp<T, G>(
 fn accept_requests<T, G>(
     session: &Session,
     listener: &dyn Listener,
-    guests: &Arc<Guests>,
+    guests: &Arc<PendingPeers>,
     tell: &Sender<Result<T>>,
     greet: &Arc<G>,
 ) where
@@ -255,7 +255,7 @@ pub(crate) struct Guest<T> {
     /// Until when the first message has to arrive.
     pub(crate) deadline: Deadline,
     id: u64,
-    guests: Arc<Guests>,
+    guests: Arc<PendingPeers>,
     tell: Sender<Result<T>>,
 }
 
@@ -301,7 +301,7 @@ impl<T> Guest<T> {
 
 /// All connections that have come in and are not admitted yet.
 #[derive(Debug)]
-struct Guests {
+struct PendingPeers {
     bounds: Bounds,
     list: Mutex<List>,
     remarks: Mutex<Remarks>,
@@ -331,7 +331,7 @@ impl std::fmt::Debug for Present {
     }
 }
 
-impl Guests {
+impl PendingPeers {
     fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
