@@ -75,7 +75,7 @@ impl<T: Send + 'static> Admission<T> {
     /// Accepts TCP connections. `greet` receives the first message of each, and admits the connection.
     pub(crate) fn of_tcp<G>(listener: TcpListener, bounds: Bounds, greet: G) -> Result<Self>
     where
-        G: Fn(TcpStream, &Guest<T>) -> Result<()> + Send + Sync + 'static,
+        G: Fn(TcpStream, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
     {
         let listener = Arc::new(listener);
         let (tell, admitted) = channel();
@@ -102,7 +102,7 @@ impl<T: Send + 'static> Admission<T> {
         greet: G,
     ) -> Result<Self>
     where
-        G: Fn(Request, &Guest<T>) -> Result<()> + Send + Sync + 'static,
+        G: Fn(Request, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
     {
         let (tell, admitted) = channel();
         let guests = Arc::new(PendingPeers::new(bounds));
@@ -183,7 +183,7 @@ fn accept_tcp<T, G>(
     greet: &Arc<G>,
 ) where
     T: Send + 'static,
-    G: Fn(TcpStream, &Guest<T>) -> Result<()> + Send + Sync + 'static,
+    G: Fn(TcpStream, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
 {
     loop {
         let accepted = listener.accept();
@@ -217,7 +217,7 @@ fn accept_requests<T, G>(
     greet: &Arc<G>,
 ) where
     T: Send + 'static,
-    G: Fn(Request, &Guest<T>) -> Result<()> + Send + Sync + 'static,
+    G: Fn(Request, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
 {
     loop {
         let request = session::next_request(session, listener, None);
@@ -250,7 +250,7 @@ fn accept_requests<T, G>(
 
 /// A connection that has come in and is not admitted yet, as its greeting sees it.
 #[derive(Debug)]
-pub(crate) struct Guest<T> {
+pub(crate) struct PendingPeer<T> {
     pub(crate) peer: SocketAddr,
     /// Until when the first message has to arrive.
     pub(crate) deadline: Deadline,
@@ -259,7 +259,7 @@ pub(crate) struct Guest<T> {
     tell: Sender<Result<T>>,
 }
 
-impl<T> Guest<T> {
+impl<T> PendingPeer<T> {
     /// The peer has sent its first message, and its greeting serves it. From now on the connection is not dropped for
     /// others.
     pub(crate) fn is_known(&self) {
@@ -367,7 +367,7 @@ impl PendingPeers {
         peer: SocketAddr,
         turn_away: impl FnOnce() + Send + 'static,
         tell: &Sender<Result<T>>,
-        greet: impl FnOnce(&Guest<T>) -> Result<()> + Send + 'static,
+        greet: impl FnOnce(&PendingPeer<T>) -> Result<()> + Send + 'static,
     ) {
         let Some(id) = self.enter(Box::new(turn_away)) else {
             self.remark(format_args!(
@@ -376,7 +376,7 @@ impl PendingPeers {
             ));
             return;
         };
-        let guest = Guest {
+        let guest = PendingPeer {
             peer,
             deadline: Deadline::after(self.bounds.first_word),
             id,

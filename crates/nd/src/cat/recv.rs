@@ -12,7 +12,7 @@ use super::place;
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Refusal, Shape, Whole};
 use super::sink::{Sink, Writing};
 use super::{Progress, hex, summary};
-use crate::admission::{Admission, Bounds, Guest};
+use crate::admission::{Admission, Bounds, PendingPeer};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::peer;
@@ -123,7 +123,7 @@ fn accept_one(
     /// Each sender uses memory for blocks.
     const SENDERS: usize = 16;
     let greeter = Arc::clone(session);
-    let greet = move |request: Request, guest: &Guest<Accepted>| {
+    let greet = move |request: Request, guest: &PendingPeer<Accepted>| {
         let prepared = Offer::decode(&request.private_data).and_then(|offer| {
             prepare(&greeter, &request, offer).map_err(|failure| failure.what()) // its words are for the sender as well
         });
@@ -178,7 +178,7 @@ fn prepare(session: &Session, request: &Request, offer: Offer) -> Result<Accepte
     })
 }
 
-fn accept(accepted: &mut Accepted, request: &Request, guest: &Guest<Accepted>) -> Result<()> {
+fn accept(accepted: &mut Accepted, request: &Request, guest: &PendingPeer<Accepted>) -> Result<()> {
     let Accepted {
         connection,
         offer,

@@ -21,7 +21,7 @@ pub(crate) use plan::PerftestArgs;
 use plan::{Plan, Test};
 use record::{Place, Speed};
 
-use crate::admission::{Admission, Bounds, Guest};
+use crate::admission::{Admission, Bounds, PendingPeer};
 use crate::errors::{Failure, Result};
 use crate::mailbox::Mailbox;
 use crate::output;
@@ -149,7 +149,7 @@ fn first_client(
     limit: Duration,
 ) -> Result<Client> {
     let greeter = Arc::clone(session);
-    let greet = move |request: Request, guest: &Guest<Client>| {
+    let greet = move |request: Request, guest: &PendingPeer<Client>| {
         let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
         guest.accept(&mut mailbox.endpoint, request.limits, &[])?;
         let mut control = Control::new(mailbox, Role::Server);
@@ -178,7 +178,7 @@ fn accept_second(
     /// Each candidate uses the memory of the test.
     const CANDIDATES: usize = 4;
     let greeter = Arc::clone(session);
-    let greet = move |request: Request, guest: &Guest<Data>| {
+    let greet = move |request: Request, guest: &PendingPeer<Data>| {
         if guest.peer.ip() != client {
             return Err(Failure::peer(
                 "the server serves another client at the moment",

@@ -9,7 +9,7 @@ use netdirect::{Listener, MrFlags, OpFlags, ReadLimits, RequestType};
 use super::args::{RpingArgs, SERVER_SIZE};
 use super::exchange::{Advert, MESSAGE, READS, pattern};
 use super::pings::Pings;
-use crate::admission::{Admission, Bounds, Guest};
+use crate::admission::{Admission, Bounds, PendingPeer};
 use crate::errors::{Failure, Result};
 use crate::mailbox::{Mailbox, lost};
 use crate::memory;
@@ -81,7 +81,7 @@ fn first_client(
     limit: Duration,
 ) -> Result<Client> {
     let greeter = Arc::clone(session);
-    let greet = move |request: Request, guest: &Guest<Client>| {
+    let greet = move |request: Request, guest: &PendingPeer<Client>| {
         let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
         if request.limits.outbound == 0 {
             // If the client cannot be told any more, that is no new failure.

@@ -17,7 +17,7 @@ use netdirect::{
 };
 
 use super::args::TargetArgs;
-use crate::admission::{Admission, Bounds, Guest};
+use crate::admission::{Admission, Bounds, PendingPeer};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::provider::AdapterOptions;
@@ -146,7 +146,7 @@ pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Resul
         ..Bounds::default()
     };
     let serving = Arc::clone(target);
-    let greet = move |request, guest: &Guest<Infallible>| {
+    let greet = move |request, guest: &PendingPeer<Infallible>| {
         if let Err(failure) = accept(&serving, request, guest) {
             tracing::info!(%failure, "a connection failed");
         }
@@ -156,7 +156,7 @@ pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Resul
     match admission.first()? {}
 }
 
-fn accept(target: &Arc<Target>, request: Request, guest: &Guest<Infallible>) -> Result<()> {
+fn accept(target: &Arc<Target>, request: Request, guest: &PendingPeer<Infallible>) -> Result<()> {
     let wish = Wish::parse(&request.private_data);
     if wish == Some(Wish::Reject) {
         return request
