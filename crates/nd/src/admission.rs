@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Admission<T> {
     guests: Arc<PendingPeers>,
     admitted: Receiver<Result<T>>,
-    entrance: Entrance,
+    entrance: ConnectionSource,
     acceptor: Option<JoinHandle<()>>,
 }
 
@@ -66,7 +66,7 @@ impl Bounds {
 
 /// The source of connections, with what is needed to stop it.
 #[derive(Debug)]
-enum Entrance {
+enum ConnectionSource {
     Tcp(Arc<TcpListener>),
     Requests(Arc<dyn Listener>),
 }
@@ -88,7 +88,7 @@ impl<T: Send + 'static> Admission<T> {
         Ok(Self {
             guests,
             admitted,
-            entrance: Entrance::Tcp(listener),
+            entrance: ConnectionSource::Tcp(listener),
             acceptor: Some(acceptor),
         })
     }
@@ -115,7 +115,7 @@ impl<T: Send + 'static> Admission<T> {
         Ok(Self {
             guests,
             admitted,
-            entrance: Entrance::Requests(Arc::clone(listener)),
+            entrance: ConnectionSource::Requests(Arc::clone(listener)),
             acceptor: Some(acceptor),
         })
     }
@@ -157,10 +157,10 @@ impl<T> Drop for Admission<T> {
         while !acceptor.is_finished() {
             match &self.entrance {
                 // Ends a waiting accept.
-                Entrance::Tcp(listener) => {
+                ConnectionSource::Tcp(listener) => {
                     let _ = SockRef::from(listener.as_ref()).shutdown(Shutdown::Both);
                 }
-                Entrance::Requests(listener) => {
+                ConnectionSource::Requests(listener) => {
                     let _ = listener.cancel_overlapped_requests();
                 }
             }
