@@ -24,9 +24,9 @@ use crate::output::{self, Paint};
 
 /// Writes the server's lines to its standard output.
 #[derive(Debug, Default)]
-pub(super) struct Voice;
+pub(super) struct ServerOutput;
 
-impl Voice {
+impl ServerOutput {
     pub(super) fn port(&self, port: u16) -> Result<()> {
         output::line(format_args!("@{port}"))
     }

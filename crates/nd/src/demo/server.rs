@@ -8,7 +8,7 @@ use netdirect::{
 };
 
 use super::args::DemoServerArgs;
-use super::report::Voice;
+use super::report::ServerOutput;
 use super::script::{LIMIT, SERVER_LIMITS, SORRY, WELCOME, pattern, sizes, words};
 use super::talk::{Talk, expect, posted, quoted, verify, wrong};
 use crate::errors::{Failure, Result};
@@ -20,7 +20,7 @@ use crate::units;
 pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
     let played = play(args);
     if let Err(failure) = &played {
-        Voice.give_up(failure)?;
+        ServerOutput.give_up(failure)?;
     }
     played.map_err(Failure::told)
 }
@@ -34,11 +34,11 @@ fn play(args: &DemoServerArgs) -> Result<()> {
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let session = setup.at(local)?;
     let (listener, address) = session.listen(local)?;
-    Voice.port(address.port())?;
+    ServerOutput.port(address.port())?;
     let mut server = Server {
         session,
         listener,
-        voice: Voice,
+        voice: ServerOutput,
         checked: 0,
     };
     let mut main = server.accept(args.private_data.as_bytes())?;
@@ -56,7 +56,7 @@ fn play(args: &DemoServerArgs) -> Result<()> {
 struct Server {
     session: Session,
     listener: Arc<dyn Listener>,
-    voice: Voice,
+    voice: ServerOutput,
     /// Octets found right on this side.
     checked: u64,
 }
