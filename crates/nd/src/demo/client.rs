@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status};
 
 use super::args::DemoArgs;
-use super::report::Stage;
+use super::report::ServerProcess;
 use super::script::{
     self, CLIENT_CHECKS, CLIENT_LIMITS, LIMIT, SERVER_CHECKS, pattern, sizes, words,
 };
@@ -21,7 +21,7 @@ pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
     let setup = Setup::new(None, &args.adapter, LIMIT)?;
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let session = setup.at(local)?;
-    let mut stage = Stage::start(args, verbose)?;
+    let mut stage = ServerProcess::start(args, verbose)?;
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, stage.port()?));
     let ids = (std::process::id(), stage.server_id());
     output::line(format_args!(
@@ -100,7 +100,7 @@ struct Way {
 
 struct Client {
     session: Session,
-    stage: Stage,
+    stage: ServerProcess,
     local: SocketAddr,
     server: SocketAddr,
     /// Octets found right on this side.
