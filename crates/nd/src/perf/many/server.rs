@@ -19,10 +19,10 @@ use crate::session::Endpoint;
 /// Serves a row about many connections.
 pub(in crate::perf) fn serve(control: &mut Control, spec: Spec, local: SocketAddr) -> Result<()> {
     let sites = Sites::new(&spec, |setup| setup.at(local))?;
-    let (many, port) = Door::new(sites.many, local)?;
+    let (many, port) = ListeningSite::new(sites.many, local)?;
     let alone = sites
         .alone
-        .map(|alone| Door::new(alone, local))
+        .map(|alone| ListeningSite::new(alone, local))
         .transpose()?;
     let key = new_key()?;
     let (alone, port_of_one) = alone.map_or((None, 0), |(door, port)| (Some(door), port));
@@ -48,7 +48,7 @@ pub(in crate::perf) fn serve(control: &mut Control, spec: Spec, local: SocketAdd
 }
 
 /// An adapter on which connections come in.
-struct Door {
+struct ListeningSite {
     crowd: Crowd,
     listener: Arc<dyn Listener>,
     sink: [Sge; 1],
@@ -56,7 +56,7 @@ struct Door {
     memory: Option<Memory>,
 }
 
-impl Door {
+impl ListeningSite {
     /// The door, and its port.
     fn new(site: Site, local: SocketAddr) -> Result<(Self, u16)> {
         let Site { crowd, memory } = site;
@@ -92,8 +92,8 @@ impl Door {
 
 /// A row that is being served.
 struct Row {
-    many: Door,
-    alone: Option<Door>,
+    many: ListeningSite,
+    alone: Option<ListeningSite>,
     /// The one of the many connections on which messages go back and forth.
     member: Option<Server>,
     /// The single connection.
