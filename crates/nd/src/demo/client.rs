@@ -10,7 +10,7 @@ use super::report::ServerProcess;
 use super::script::{
     self, CLIENT_CHECKS, CLIENT_LIMITS, LIMIT, SERVER_CHECKS, pattern, sizes, words,
 };
-use super::talk::{Talk, expect, posted, quoted, verify, wrong};
+use super::talk::{DemoConnection, expect, posted, quoted, verify, wrong};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::session::{Session, Setup};
@@ -135,11 +135,11 @@ impl Client {
         Ok(there)
     }
 
-    fn talk(&self, more: u32) -> Result<Talk> {
-        Talk::new(&self.session, self.session.connector()?, more, |_| Ok(()))
+    fn talk(&self, more: u32) -> Result<DemoConnection> {
+        DemoConnection::new(&self.session, self.session.connector()?, more, |_| Ok(()))
     }
 
-    fn connect(&mut self, private_data: &str) -> Result<Talk> {
+    fn connect(&mut self, private_data: &str) -> Result<DemoConnection> {
         self.stage
             .step("Connect, with private data and read limits")?;
         let talk = self.talk(0)?;
@@ -192,7 +192,7 @@ impl Client {
         Ok(talk)
     }
 
-    fn send_and_receive(&mut self, talk: &mut Talk) -> Result<()> {
+    fn send_and_receive(&mut self, talk: &mut DemoConnection) -> Result<()> {
         self.stage.step("Send and Receive, both ways")?;
         let status = talk.say(&pattern(1, sizes::SEND))?;
         self.stage
@@ -208,7 +208,7 @@ impl Client {
         ))
     }
 
-    fn write(&mut self, talk: &mut Talk) -> Result<()> {
+    fn write(&mut self, talk: &mut DemoConnection) -> Result<()> {
         self.stage.step("RDMA Write into the server's memory")?;
         let there = talk.hear_address()?;
         self.stage.server()?;
@@ -228,7 +228,7 @@ impl Client {
         self.stage.server()
     }
 
-    fn read(&mut self, talk: &mut Talk) -> Result<()> {
+    fn read(&mut self, talk: &mut DemoConnection) -> Result<()> {
         self.stage.step("RDMA Read from the server's memory")?;
         let there = talk.hear_address()?;
         self.stage.server()?;
@@ -251,7 +251,7 @@ impl Client {
     }
 
     /// Uses a window of the server, which the server then invalidates.
-    fn window(&mut self, talk: &mut Talk) -> Result<RemoteAddress> {
+    fn window(&mut self, talk: &mut DemoConnection) -> Result<RemoteAddress> {
         self.stage
             .step("A memory window: bound, used, invalidated")?;
         let there = talk.hear_address()?;
@@ -282,7 +282,7 @@ impl Client {
         Ok(there)
     }
 
-    fn refused(&mut self, main: &mut Talk, gone: RemoteAddress) -> Result<()> {
+    fn refused(&mut self, main: &mut DemoConnection, gone: RemoteAddress) -> Result<()> {
         self.stage
             .step("Refused access, each on a connection of its own, which it ends")?;
         let sink = self.session.register(
@@ -323,7 +323,7 @@ impl Client {
     }
 
     /// Shows on both sides that a connection has ended.
-    fn ended(&mut self, talk: &mut Talk) -> Result<()> {
+    fn ended(&mut self, talk: &mut DemoConnection) -> Result<()> {
         let flushed = talk.flushed()?;
         if flushed == Status::SUCCESS {
             return Err(wrong("a connection goes on after a refused access"));
@@ -445,7 +445,7 @@ impl Client {
     }
 
     /// Waits for all requests of one kind.
-    fn all(&self, talk: &mut Talk, kind: RequestType) -> Result<()> {
+    fn all(&self, talk: &mut DemoConnection, kind: RequestType) -> Result<()> {
         (0..sizes::CHUNKS)
             .try_for_each(|_| expect(&format!("finish a {kind}"), talk.wait(kind)?.status))
     }
@@ -467,7 +467,7 @@ impl Client {
         Ok(())
     }
 
-    fn disconnect(&mut self, mut talk: Talk) -> Result<()> {
+    fn disconnect(&mut self, mut talk: DemoConnection) -> Result<()> {
         self.stage.step("Disconnect")?;
         let status = talk.endpoint.disconnect()?;
         self.stage.client(format_args!("Disconnect: {status}"))?;

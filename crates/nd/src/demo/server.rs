@@ -10,7 +10,7 @@ use netdirect::{
 use super::args::DemoServerArgs;
 use super::report::ServerOutput;
 use super::script::{LIMIT, SERVER_LIMITS, SORRY, WELCOME, pattern, sizes, words};
-use super::talk::{Talk, expect, posted, quoted, verify, wrong};
+use super::talk::{DemoConnection, expect, posted, quoted, verify, wrong};
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Endpoint, Region, Request, Session, Setup};
@@ -76,7 +76,7 @@ impl Server {
         }
     }
 
-    fn accept(&self, words: &[u8]) -> Result<Talk> {
+    fn accept(&self, words: &[u8]) -> Result<DemoConnection> {
         let request = self.request(words)?;
         let ReadLimits { inbound, outbound } = request.limits;
         let says = quoted(&request.private_data);
@@ -88,7 +88,7 @@ impl Server {
         self.voice.say(format_args!(
             "GetReadLimits: may serve {inbound} Reads, issue {outbound}"
         ))?;
-        let talk = Talk::new(&self.session, request.connector, 0, |_| Ok(()))?;
+        let talk = DemoConnection::new(&self.session, request.connector, 0, |_| Ok(()))?;
         let limits = ReadLimits {
             inbound: SERVER_LIMITS.inbound.min(inbound),
             outbound: SERVER_LIMITS.outbound.min(outbound),
@@ -114,9 +114,9 @@ impl Server {
         words: &[u8],
         more: u32,
         first: impl FnOnce(&Endpoint) -> Result<()>,
-    ) -> Result<Talk> {
+    ) -> Result<DemoConnection> {
         let request = self.request(words)?;
-        let talk = Talk::new(&self.session, request.connector, more, first)?;
+        let talk = DemoConnection::new(&self.session, request.connector, more, first)?;
         expect(
             "accept the connection",
             talk.endpoint.accept(request.limits, &[])?,
@@ -124,7 +124,7 @@ impl Server {
         Ok(talk)
     }
 
-    fn receive_and_send(&mut self, talk: &mut Talk) -> Result<()> {
+    fn receive_and_send(&mut self, talk: &mut DemoConnection) -> Result<()> {
         let message = talk.hear()?;
         self.checked += verify("the client's Send", &message, &pattern(1, sizes::SEND))?;
         self.voice.say(format_args!(
@@ -141,7 +141,7 @@ impl Server {
         self.voice.pause()
     }
 
-    fn written(&mut self, talk: &mut Talk) -> Result<()> {
+    fn written(&mut self, talk: &mut DemoConnection) -> Result<()> {
         let region = self
             .session
             .register(sizes::REGION, MrFlags::ALLOW_REMOTE_WRITE)?;
@@ -159,7 +159,7 @@ impl Server {
         self.voice.pause()
     }
 
-    fn read(&self, talk: &mut Talk) -> Result<()> {
+    fn read(&self, talk: &mut DemoConnection) -> Result<()> {
         let region = self
             .session
             .register(sizes::REGION, MrFlags::ALLOW_REMOTE_READ)?;
@@ -169,7 +169,7 @@ impl Server {
     }
 
     /// Tells the client where a region is.
-    fn advertise(&self, talk: &mut Talk, region: &Region, rights: &str) -> Result<()> {
+    fn advertise(&self, talk: &mut DemoConnection, region: &Region, rights: &str) -> Result<()> {
         let remote = region.remote();
         talk.tell(&remote.to_bytes())?;
         let len = units::bytes(region.buffer.len() as u64);
@@ -184,7 +184,7 @@ impl Server {
         self.voice.pause()
     }
 
-    fn window(&mut self, talk: &mut Talk) -> Result<()> {
+    fn window(&mut self, talk: &mut DemoConnection) -> Result<()> {
         let region = self
             .session
             .register(sizes::BEHIND, MrFlags::ALLOW_LOCAL_WRITE)?;
@@ -243,7 +243,7 @@ impl Server {
         self.voice.pause()
     }
 
-    fn refused(&mut self, main: &mut Talk) -> Result<()> {
+    fn refused(&mut self, main: &mut DemoConnection) -> Result<()> {
         let mut talk = self.accept_another(words::TO_READ, 0, |_| Ok(()))?;
         self.ended(&mut talk)?;
         self.voice.pause()?;
@@ -282,7 +282,7 @@ impl Server {
     }
 
     /// Prints how a connection ended on which the client has caused an error.
-    fn ended(&self, talk: &mut Talk) -> Result<()> {
+    fn ended(&self, talk: &mut DemoConnection) -> Result<()> {
         let flushed = talk.flushed()?;
         if flushed == Status::SUCCESS {
             return Err(wrong(
@@ -368,7 +368,7 @@ impl Server {
             .ok_or_else(|| wrong("NotifyDisconnect never completed"))
     }
 
-    fn disconnected(&self, mut talk: Talk) -> Result<()> {
+    fn disconnected(&self, mut talk: DemoConnection) -> Result<()> {
         let noticed = talk
             .endpoint
             .wait_for_end(LIMIT)

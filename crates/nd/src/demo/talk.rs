@@ -21,7 +21,7 @@ const RECEIVES: u32 = 4;
 
 /// A connection with room for messages.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct DemoConnection {
     pub(super) endpoint: Endpoint,
     inbox: Region,
     outbox: Region,
@@ -29,7 +29,7 @@ pub(super) struct Talk {
     aside: VecDeque<CompletionResult>,
 }
 
-impl Talk {
+impl DemoConnection {
     /// A queue pair for `connector` that can hold so many further Receives and requests. `first` Receives are posted in
     /// front of those for messages. The contexts of those for messages differ from all others.
     pub(super) fn new(
