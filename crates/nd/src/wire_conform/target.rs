@@ -164,7 +164,7 @@ fn accept(target: &Arc<Target>, request: Request, guest: &PendingPeer<Infallible
             .reject(REJECTION)
             .map_err(|error| Failure::nd("reject a connection", &error));
     }
-    let mut talk = Talk::new(target, request.connector)?;
+    let mut talk = TargetConnection::new(target, request.connector)?;
     let limits = Target::limits(request.limits);
     guest.accept(&mut talk.endpoint, limits, &[])?;
     talk.endpoint.set_deadline(None);
@@ -211,7 +211,7 @@ enum Attempt {
 
 fn attempt(target: &Arc<Target>, suite: SocketAddr) -> Result<Attempt> {
     let local = target.session.address_towards(suite)?;
-    let mut talk = Talk::new(target, target.session.connector()?)?;
+    let mut talk = TargetConnection::new(target, target.session.connector()?)?;
     let wanted = ReadLimits {
         inbound: READS,
         outbound: READS,
@@ -237,7 +237,7 @@ fn attempt(target: &Arc<Target>, suite: SocketAddr) -> Result<Attempt> {
 
 /// One connection.
 #[derive(Debug)]
-struct Talk {
+struct TargetConnection {
     target: Arc<Target>,
     endpoint: Endpoint,
     inbox: Region,
@@ -250,7 +250,7 @@ struct Talk {
     report: Report,
 }
 
-impl Talk {
+impl TargetConnection {
     fn new(target: &Arc<Target>, connector: Arc<dyn netdirect::Connector>) -> Result<Self> {
         let session = &target.session;
         let talk = Self {
