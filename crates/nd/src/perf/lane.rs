@@ -261,7 +261,7 @@ impl Lane {
     }
 
     fn spin(&mut self) -> Result<usize> {
-        let mut patience = Patience::new(self.limit);
+        let mut patience = SpinLimit::new(self.limit);
         loop {
             match self.poll() {
                 0 => patience.spent()?,
@@ -352,7 +352,7 @@ impl Lane {
         poll: bool,
         own: &mut Signals,
     ) -> Result<()> {
-        let mut patience = Patience::new(self.limit);
+        let mut patience = SpinLimit::new(self.limit);
         while ring.last() != value {
             if poll {
                 for i in 0..self.poll() {
@@ -382,13 +382,13 @@ impl Lane {
 
 /// How long nothing may happen while this side spins.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct SpinLimit {
     limit: Duration,
     polls: u32,
     deadline: Option<Instant>,
 }
 
-impl Patience {
+impl SpinLimit {
     pub(super) fn new(limit: Duration) -> Self {
         Self {
             limit,

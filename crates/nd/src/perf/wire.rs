@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use netdirect::Buffer;
 
-use super::lane::{Patience, gone, silence};
+use super::lane::{SpinLimit, gone, silence};
 use super::pattern;
 use super::spec::{Mode, Op, Spec, Test};
 use crate::errors::{Failure, Result};
@@ -279,7 +279,7 @@ impl Wire {
         let total = self.octets(count)?;
         let marks = count / self.batch + 1;
         let (mut sent, mut heard) = (0_u64, 0_u64);
-        let mut patience = Patience::new(self.limit);
+        let mut patience = SpinLimit::new(self.limit);
         while heard < marks {
             let messages = count.min(self.window + heard * self.batch);
             let allowed = self.octets(messages)?.min(total);
@@ -294,7 +294,7 @@ impl Wire {
             match self.read_into(&mut marks_now)? {
                 Some(n) => {
                     heard += n as u64;
-                    patience = Patience::new(self.limit);
+                    patience = SpinLimit::new(self.limit);
                 }
                 None => drop(patience.spent()?),
             }
@@ -342,7 +342,7 @@ impl Wire {
     }
 
     fn hear(&mut self) -> Result<()> {
-        let mut patience = Patience::new(self.limit);
+        let mut patience = SpinLimit::new(self.limit);
         while self.read_into(&mut [0])?.is_none() {
             patience.spent()?;
         }
@@ -367,7 +367,7 @@ impl Wire {
     /// Receives the octets that are there, at least one.
     #[inline]
     fn take_some(&mut self, at: usize, len: usize) -> Result<usize> {
-        let mut patience = Patience::new(self.limit);
+        let mut patience = SpinLimit::new(self.limit);
         loop {
             match self.socket.read(&mut self.sink[at..at + len]) {
                 Ok(0) => return Err(gone()),
@@ -398,7 +398,7 @@ fn write_all(
     spins: bool,
     limit: Duration,
 ) -> Result<()> {
-    let mut patience = Patience::new(limit);
+    let mut patience = SpinLimit::new(limit);
     while !octets.is_empty() {
         match socket.write(octets) {
             Ok(0) => return Err(gone()),
