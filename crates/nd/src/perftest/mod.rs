@@ -273,7 +273,7 @@ fn finish(
         return Ok(None); // both know that all has come
     }
     let over = if role == Role::Server {
-        let mut patience = Patience::new(plan, data.limit(), measured.is_none());
+        let mut patience = ServerWait::new(plan, data.limit(), measured.is_none());
         control.places_after(mine, || {
             data.check_over()?;
             patience.check(data.endpoint.has_ended())
@@ -306,7 +306,7 @@ fn finish(
 }
 
 /// How long a server waits for the end of a test.
-struct Patience {
+struct ServerWait {
     limit: Duration,
     /// When the last sign of the client came.
     begun: Instant,
@@ -317,7 +317,7 @@ struct Patience {
     warned: bool,
 }
 
-impl Patience {
+impl ServerWait {
     fn new(plan: Plan, limit: Duration, blind: bool) -> Self {
         let test = if blind {
             plan.longest()
