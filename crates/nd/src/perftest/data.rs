@@ -9,7 +9,7 @@ use netdirect::{
     CompletionResult, Connector, MrFlags, OpFlags, RemoteAddress, RequestType, Sge, Status,
 };
 
-use super::plan::{Plan, Test};
+use super::plan::{Test, TestPlan};
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Region, Session};
 use crate::units;
@@ -30,7 +30,7 @@ const STEP: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Data {
     pub(super) endpoint: Endpoint,
-    pub(super) plan: Plan,
+    pub(super) plan: TestPlan,
     /// Where messages come from.
     source: Region,
     /// Where messages go: the memory that the other side writes in Write tests, and that Receives and Reads fill.
@@ -69,7 +69,7 @@ impl Data {
     pub(super) fn new(
         session: &Session,
         connector: Arc<dyn Connector>,
-        plan: Plan,
+        plan: TestPlan,
         cycle: u32,
         limit: Duration,
     ) -> Result<Self> {
@@ -339,7 +339,7 @@ pub(super) const ALIKE: &str = "look at what the other side says; both need the 
                                 nor --run_infinitely";
 
 /// A bar on standard error, if that is a terminal.
-fn progress(plan: Plan) -> ProgressBar {
+fn progress(plan: TestPlan) -> ProgressBar {
     let bar = ProgressBar::new(plan.count.into()).with_message(plan.test.name());
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}") {
         bar.set_style(style);

@@ -18,7 +18,7 @@ use netdirect::{Listener, ReadLimits, Status};
 use control::{Control, Role};
 use data::{ALIKE, Data, Measured};
 pub(crate) use plan::PerftestArgs;
-use plan::{Plan, Test};
+use plan::{Test, TestPlan};
 use record::{Place, Speed};
 
 use crate::admission::{Admission, Bounds, PendingPeer};
@@ -39,7 +39,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// Runs the side that the arguments name.
 pub(crate) fn run(args: &PerftestArgs) -> Result<()> {
-    let plan = Plan::new(args);
+    let plan = TestPlan::new(args);
     let setup = args.peer.setup()?;
     let done = match &args.host {
         Some(host) => client(args, plan, &setup, &peer::resolve(host, args.port)?),
@@ -50,7 +50,12 @@ pub(crate) fn run(args: &PerftestArgs) -> Result<()> {
     recorded
 }
 
-fn client(args: &PerftestArgs, plan: Plan, setup: &Setup, addresses: &[SocketAddr]) -> Result<()> {
+fn client(
+    args: &PerftestArgs,
+    plan: TestPlan,
+    setup: &Setup,
+    addresses: &[SocketAddr],
+) -> Result<()> {
     let mut last = peer::nowhere();
     for address in addresses {
         let (session, local) = setup.towards(*address)?;
@@ -83,7 +88,7 @@ fn client(args: &PerftestArgs, plan: Plan, setup: &Setup, addresses: &[SocketAdd
 /// Makes the second connection. The server begins to listen for it when it has heard that this side is ready.
 fn second(
     session: &Session,
-    plan: Plan,
+    plan: TestPlan,
     cycle: u32,
     limit: Duration,
     local: SocketAddr,
@@ -110,7 +115,7 @@ fn second(
     }
 }
 
-fn server(args: &PerftestArgs, plan: Plan, setup: &Setup) -> Result<()> {
+fn server(args: &PerftestArgs, plan: TestPlan, setup: &Setup) -> Result<()> {
     let host = args.listen.as_deref().unwrap_or_default();
     let addresses = peer::resolve(host, args.port)?;
     let (session, listener, address) = peer::listen(setup, &addresses)?;
@@ -170,7 +175,7 @@ fn first_client(
 fn accept_second(
     session: &Arc<Session>,
     listener: Arc<dyn Listener>,
-    plan: Plan,
+    plan: TestPlan,
     cycle: u32,
     limit: Duration,
     client: IpAddr,
@@ -205,7 +210,7 @@ fn accept_second(
 fn exchange(
     mut control: Control,
     role: Role,
-    plan: Plan,
+    plan: TestPlan,
     connect: impl FnOnce(&mut Control) -> Result<Data>,
 ) -> Result<()> {
     let mut data = connect(&mut control)?;
@@ -263,7 +268,7 @@ fn before(test: Test) -> u32 {
 fn finish(
     control: &mut Control,
     role: Role,
-    plan: Plan,
+    plan: TestPlan,
     mine: Place,
     data: &mut Data,
     measured: Option<&Measured>,
@@ -318,7 +323,7 @@ struct ServerWait {
 }
 
 impl ServerWait {
-    fn new(plan: Plan, limit: Duration, blind: bool) -> Self {
+    fn new(plan: TestPlan, limit: Duration, blind: bool) -> Self {
         let test = if blind {
             plan.longest()
         } else {
@@ -372,7 +377,7 @@ fn part(role: Role, data: &Data, control: &Control) {
 }
 
 /// The speed in perftest's units.
-fn speed(plan: Plan, time: Duration) -> Speed {
+fn speed(plan: TestPlan, time: Duration) -> Speed {
     let seconds = time.as_secs_f64().max(1e-9);
     let messages = f64::from(plan.count);
     Speed {
@@ -385,7 +390,7 @@ fn speed(plan: Plan, time: Duration) -> Speed {
 }
 
 /// Prints how much was moved and how fast, under perftest's column heads where these mean the same.
-fn show(plan: Plan, measured: Option<&Measured>, told: Option<Speed>) -> Result<()> {
+fn show(plan: TestPlan, measured: Option<&Measured>, told: Option<Speed>) -> Result<()> {
     let moved = units::bytes(u64::from(plan.size) * u64::from(plan.count));
     let ways = if matches!(plan.test, Test::SendLat | Test::WriteLat) {
         " each way"
@@ -428,7 +433,7 @@ fn bandwidth_table(speed: Speed) -> Table {
     table
 }
 
-fn latency_table(plan: Plan, latencies: &hdrhistogram::Histogram<u64>) -> Table {
+fn latency_table(plan: TestPlan, latencies: &hdrhistogram::Histogram<u64>) -> Table {
     let heads = [
         "#bytes",
         "#iterations",

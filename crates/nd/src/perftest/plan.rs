@@ -127,7 +127,7 @@ pub(crate) struct PerftestArgs {
 
 /// A test as both sides understand it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct TestPlan {
     pub(super) test: Test,
     pub(super) size: u32,
     pub(super) count: u32,
@@ -139,7 +139,7 @@ pub(super) struct Plan {
     pub(super) sleeps: bool,
 }
 
-impl Plan {
+impl TestPlan {
     /// perftest's defaults, cut to the number of messages as perftest does.
     pub(super) fn new(args: &PerftestArgs) -> Self {
         let test = args.test;
@@ -256,10 +256,10 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser;
 
-    fn plan(line: &str) -> Plan {
+    fn plan(line: &str) -> TestPlan {
         let words = ["nd", "perftest"].into_iter().chain(line.split(' '));
         match Cli::parse_from(words).command {
-            Command::Perftest(args) => Plan::new(&args),
+            Command::Perftest(args) => TestPlan::new(&args),
             other => panic!("{other:?}"),
         }
     }
