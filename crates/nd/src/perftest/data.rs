@@ -57,7 +57,7 @@ enum Reached {
 
 /// What a side has measured.
 #[derive(Debug)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     /// The time from the first message to the last.
     pub(super) time: Duration,
     /// The latency of each message, in nanoseconds, where that is measured.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use netdirect::{Listener, ReadLimits, Status};
 
 use control::{Control, Role};
-use data::{ALIKE, Data, Measured};
+use data::{ALIKE, Data, Measurement};
 pub(crate) use plan::PerftestArgs;
 use plan::{Test, TestPlan};
 use record::{Place, Speed};
@@ -271,7 +271,7 @@ fn finish(
     plan: TestPlan,
     mine: Place,
     data: &mut Data,
-    measured: Option<&Measured>,
+    measured: Option<&Measurement>,
     begun: Instant,
 ) -> Result<Option<Speed>> {
     if plan.test == Test::WriteLat {
@@ -390,7 +390,7 @@ fn speed(plan: TestPlan, time: Duration) -> Speed {
 }
 
 /// Prints how much was moved and how fast, under perftest's column heads where these mean the same.
-fn show(plan: TestPlan, measured: Option<&Measured>, told: Option<Speed>) -> Result<()> {
+fn show(plan: TestPlan, measured: Option<&Measurement>, told: Option<Speed>) -> Result<()> {
     let moved = units::bytes(u64::from(plan.size) * u64::from(plan.count));
     let ways = if matches!(plan.test, Test::SendLat | Test::WriteLat) {
         " each way"

@@ -6,13 +6,13 @@ use hdrhistogram::Histogram;
 use netdirect::RemoteAddress;
 
 use super::control::Role;
-use super::data::{Data, Measured, histogram};
+use super::data::{Data, Measurement, histogram};
 use super::plan::Test;
 use crate::errors::Result;
 
 impl Data {
     /// Runs this side's part. A server whose memory is only read or written measures nothing.
-    pub(super) fn run(&mut self, role: Role, remote: RemoteAddress) -> Result<Option<Measured>> {
+    pub(super) fn run(&mut self, role: Role, remote: RemoteAddress) -> Result<Option<Measurement>> {
         let measured = match (self.plan.test, role) {
             (Test::SendBw, Role::Client) => self.stream(Self::send, true).map(Some),
             (Test::WriteBw, Role::Client) => {
@@ -31,7 +31,7 @@ impl Data {
     }
 
     /// Posts requests, as many at a time as the depth and, with credits, the other side's Receives allow.
-    fn stream(&mut self, post: impl Fn(&Self) -> Result<()>, credits: bool) -> Result<Measured> {
+    fn stream(&mut self, post: impl Fn(&Self) -> Result<()>, credits: bool) -> Result<Measurement> {
         let plan = self.plan;
         let (mut asked, mut done, mut credit) = (0, 0, 0);
         let begun = Instant::now();
@@ -51,14 +51,14 @@ impl Data {
                 self.progress(done);
             }
         }
-        Ok(Measured {
+        Ok(Measurement {
             time: begun.elapsed(),
             latencies: None,
         })
     }
 
     /// Takes Sends, and returns credits for them.
-    fn take(&mut self, sender: RemoteAddress) -> Result<Measured> {
+    fn take(&mut self, sender: RemoteAddress) -> Result<Measurement> {
         let plan = self.plan;
         let (mut taken, mut credits) = (0, 0);
         let mut begun = None;
@@ -85,14 +85,14 @@ impl Data {
         }
         let time = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         self.finish_own(credits)?;
-        Ok(Measured {
+        Ok(Measurement {
             time,
             latencies: None,
         })
     }
 
     /// The side that sends first.
-    fn ping_by_send(&mut self) -> Result<Measured> {
+    fn ping_by_send(&mut self) -> Result<Measurement> {
         let mut pace = Pace::new(2)?;
         for round in 1..=self.plan.count {
             self.send()?;
@@ -103,7 +103,7 @@ impl Data {
     }
 
     /// The side that answers.
-    fn pong_by_send(&mut self) -> Result<Measured> {
+    fn pong_by_send(&mut self) -> Result<Measurement> {
         let mut pace = Pace::new(2)?;
         let mut own = 0;
         for round in 1..=self.plan.count {
@@ -164,7 +164,7 @@ impl Data {
     }
 
     /// Both sides write in turns, and notice a message by its last octet. The server writes first.
-    fn ping_by_write(&mut self, role: Role, remote: RemoteAddress) -> Result<Measured> {
+    fn ping_by_write(&mut self, role: Role, remote: RemoteAddress) -> Result<Measurement> {
         let mut pace = Pace::new(2)?;
         for round in 1..=self.plan.count {
             // The octet counts rounds, and wraps.
@@ -203,7 +203,7 @@ impl Data {
         Ok(())
     }
 
-    fn read_one_by_one(&mut self, remote: RemoteAddress) -> Result<Measured> {
+    fn read_one_by_one(&mut self, remote: RemoteAddress) -> Result<Measurement> {
         let mut pace = Pace::new(1)?;
         for round in 1..=self.plan.count {
             self.read(remote)?;
@@ -244,8 +244,8 @@ impl Pace {
             .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn finish(self) -> Measured {
-        Measured {
+    fn finish(self) -> Measurement {
+        Measurement {
             time: self.begun.elapsed(),
             latencies: Some(self.latencies),
         }
