@@ -4,7 +4,7 @@ use super::spec::{Mode, Placement, Spec};
 
 /// The role of one of the two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ProcessRole {
     Client,
     Server,
 }
@@ -14,18 +14,18 @@ pub(super) enum Role {
 /// Threads inherit the choice, so the adapter's own thread, which starts later, shares the core. In memory mode the system
 /// chooses, because there the application's thread never sleeps and the adapter's thread does all the work. An adapter's
 /// thread that may run only on its application's core would have to wait for this core.
-fn choose(cores: &[usize], spec: &Spec, role: Role) -> Vec<usize> {
+fn choose(cores: &[usize], spec: &Spec, role: ProcessRole) -> Vec<usize> {
     let chosen = match (spec.placement, spec.mode, role) {
         (Placement::Free, ..) | (Placement::Apart, Mode::Memory, _) => None,
         (Placement::Apart, ..) if cores.len() < 2 => None,
-        (Placement::Together, ..) | (Placement::Apart, _, Role::Client) => cores.first(),
-        (Placement::Apart, _, Role::Server) => cores.get(1),
+        (Placement::Together, ..) | (Placement::Apart, _, ProcessRole::Client) => cores.first(),
+        (Placement::Apart, _, ProcessRole::Server) => cores.get(1),
     };
     chosen.copied().into_iter().collect()
 }
 
 /// Binds the calling thread, and those that it starts from now on. If the system refuses, the thread runs anywhere.
-pub(super) fn place(spec: &Spec, role: Role) {
+pub(super) fn place(spec: &Spec, role: ProcessRole) {
     let allowed = system::allowed();
     let chosen = choose(allowed, spec, role);
     system::bind(if chosen.is_empty() { allowed } else { &chosen });
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn both(cores: &[usize], spec: &Spec) -> [Vec<usize>; 2] {
-        [Role::Client, Role::Server].map(|role| choose(cores, spec, role))
+        [ProcessRole::Client, ProcessRole::Server].map(|role| choose(cores, spec, role))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use netdirect::{RemoteAddress, Status};
 
-use super::affinity::{self, Role};
+use super::affinity::{self, ProcessRole};
 use super::client::Client;
 use super::control::{Control, from_hex, value};
 use super::lane::{Lane, Memory};
@@ -52,7 +52,7 @@ fn attempt(
     measured: &mut Measured,
     progress: &dyn Fn(),
 ) -> Result<()> {
-    affinity::place(spec, Role::Client);
+    affinity::place(spec, ProcessRole::Client);
     if spec.is_of_connections() {
         return many::run(control, spec, plan, measured, progress);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use netdirect::{Listener, Status};
 
-use super::affinity::{self, Role};
+use super::affinity::{self, ProcessRole};
 use super::args::ServeArgs;
 use super::clients::{Client, Clients, QUEUING};
 use super::control::{Control, stranger, to_hex, value};
@@ -77,7 +77,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
     tracing::info!("row {spec}");
     args.check(&spec)?;
     spec.check()?;
-    affinity::place(&spec, Role::Server);
+    affinity::place(&spec, ProcessRole::Server);
     let local = SocketAddr::new(control.local()?.ip(), 0);
     if spec.is_of_connections() {
         return many::serve(control, spec, local);
