@@ -18,12 +18,12 @@ pub(super) enum Role {
 
 /// One side's end of the first connection.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(super) struct ControlConnection {
     pub(super) mailbox: Mailbox,
     role: Role,
 }
 
-impl Control {
+impl ControlConnection {
     pub(super) fn new(mailbox: Mailbox, role: Role) -> Self {
         Self { mailbox, role }
     }

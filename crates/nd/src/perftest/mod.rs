@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use netdirect::{Listener, ReadLimits, Status};
 
-use control::{Control, Role};
+use control::{ControlConnection, Role};
 use data::{ALIKE, Data, Measurement};
 pub(crate) use plan::PerftestArgs;
 use plan::{Test, TestPlan};
@@ -67,13 +67,13 @@ fn client(
                     "{}, one queue pair, with {address}",
                     plan.title()
                 ))?;
-                let data = |control: &mut Control| {
+                let data = |control: &mut ControlConnection| {
                     let cycle = control.greet()?;
                     control.places(Place::default())?;
                     second(&session, plan, cycle, args.peer.timeout, local, *address)
                 };
                 return exchange(
-                    Control::new(mailbox, Role::Client),
+                    ControlConnection::new(mailbox, Role::Client),
                     Role::Client,
                     plan,
                     data,
@@ -132,7 +132,7 @@ fn server(args: &PerftestArgs, plan: TestPlan, setup: &Setup) -> Result<()> {
         "{}, one queue pair, with {peer}",
         plan.title()
     ))?;
-    let data = |control: &mut Control| {
+    let data = |control: &mut ControlConnection| {
         control.places(Place::default())?;
         accept_second(&session, listener, plan, cycle, limit, peer.ip())
     };
@@ -141,7 +141,7 @@ fn server(args: &PerftestArgs, plan: TestPlan, setup: &Setup) -> Result<()> {
 
 /// A client that speaks this version of perftest's exchange.
 struct Client {
-    control: Control,
+    control: ControlConnection,
     /// Octets of the memory for small messages.
     cycle: u32,
     peer: SocketAddr,
@@ -157,7 +157,7 @@ fn first_client(
     let greet = move |request: Request, guest: &PendingPeer<Client>| {
         let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
         guest.accept(&mut mailbox.endpoint, request.limits, &[])?;
-        let mut control = Control::new(mailbox, Role::Server);
+        let mut control = ControlConnection::new(mailbox, Role::Server);
         let cycle = control.greet()?;
         control.mailbox.endpoint.set_deadline(None);
         guest.let_in(Client {
@@ -208,10 +208,10 @@ fn accept_second(
 
 /// Everything after the first connection is established. `connect` makes the second one.
 fn exchange(
-    mut control: Control,
+    mut control: ControlConnection,
     role: Role,
     plan: TestPlan,
-    connect: impl FnOnce(&mut Control) -> Result<Data>,
+    connect: impl FnOnce(&mut ControlConnection) -> Result<Data>,
 ) -> Result<()> {
     let mut data = connect(&mut control)?;
     control.places(Place::default())?;
@@ -244,7 +244,7 @@ fn exchange(
 }
 
 /// Why the test did not finish. The error of this side may only be a consequence of the other side's.
-fn explain(failure: Failure, control: &mut Control, data: &Data) -> Failure {
+fn explain(failure: Failure, control: &mut ControlConnection, data: &Data) -> Failure {
     if failure.is_ours() || !control.mailbox.has_word() {
         return failure;
     }
@@ -266,7 +266,7 @@ fn before(test: Test) -> u32 {
 
 /// The exchange after the test: the speed of Reads and Writes, as the client has measured it.
 fn finish(
-    control: &mut Control,
+    control: &mut ControlConnection,
     role: Role,
     plan: TestPlan,
     mine: Place,
@@ -366,7 +366,7 @@ impl ServerWait {
 }
 
 /// The server ends both connections, the second one first; the client waits for that.
-fn part(role: Role, data: &Data, control: &Control) {
+fn part(role: Role, data: &Data, control: &ControlConnection) {
     for endpoint in [&data.endpoint, &control.mailbox.endpoint] {
         if role == Role::Client {
             endpoint.wait_for_end(PARTING);
