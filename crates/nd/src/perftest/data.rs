@@ -9,7 +9,7 @@ use netdirect::{
     CompletionResult, Connector, MrFlags, OpFlags, RemoteAddress, RequestType, Sge, Status,
 };
 
-use super::plan::{Test, TestPlan};
+use super::plan::{Program, TestPlan};
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Region, Session};
 use crate::units;
@@ -233,7 +233,7 @@ impl Data {
             self.so_far(),
             units::time(self.limit)
         );
-        if self.plan.test == Test::WriteLat && self.done == 0 {
+        if self.plan.test == Program::WriteLat && self.done == 0 {
             // The server writes first, which is forbidden before the client has sent something (RFC 5044 §7.1.2).
             let advice = "check that the other side is alive and has the same -s; with siw as the client, its module \
                           parameter peer_to_peer must be 1, or nobody may write first";

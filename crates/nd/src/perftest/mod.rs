@@ -18,7 +18,7 @@ use netdirect::{Listener, ReadLimits, Status};
 use control::{ControlConnection, Role};
 use data::{ALIKE, Data, Measurement};
 pub(crate) use plan::PerftestArgs;
-use plan::{Test, TestPlan};
+use plan::{Program, TestPlan};
 use record::{Place, Speed};
 
 use crate::admission::{Admission, Bounds, PendingPeer};
@@ -257,10 +257,10 @@ fn explain(failure: Failure, control: &mut ControlConnection, data: &Data) -> Fa
 
 /// How many times both sides tell the places of their memory before the test begins. Each time but the first it is a
 /// mark: Receives are posted, what is known is printed.
-fn before(test: Test) -> u32 {
+fn before(test: Program) -> u32 {
     match test {
-        Test::WriteBw | Test::ReadBw => 3,
-        Test::SendBw | Test::SendLat | Test::WriteLat | Test::ReadLat => 4,
+        Program::WriteBw | Program::ReadBw => 3,
+        Program::SendBw | Program::SendLat | Program::WriteLat | Program::ReadLat => 4,
     }
 }
 
@@ -274,7 +274,7 @@ fn finish(
     measured: Option<&Measurement>,
     begun: Instant,
 ) -> Result<Option<Speed>> {
-    if plan.test == Test::WriteLat {
+    if plan.test == Program::WriteLat {
         return Ok(None); // both know that all has come
     }
     let over = if role == Role::Server {
@@ -296,7 +296,7 @@ fn finish(
     };
     over.map_err(unlike)?;
     let lasted = begun.elapsed();
-    if !matches!(plan.test, Test::WriteBw | Test::ReadBw) {
+    if !matches!(plan.test, Program::WriteBw | Program::ReadBw) {
         return Ok(None);
     }
     let speed = measured.map(|measured| speed(plan, measured.time));
@@ -392,7 +392,7 @@ fn speed(plan: TestPlan, time: Duration) -> Speed {
 /// Prints how much was moved and how fast, under perftest's column heads where these mean the same.
 fn show(plan: TestPlan, measured: Option<&Measurement>, told: Option<Speed>) -> Result<()> {
     let moved = units::bytes(u64::from(plan.size) * u64::from(plan.count));
-    let ways = if matches!(plan.test, Test::SendLat | Test::WriteLat) {
+    let ways = if matches!(plan.test, Program::SendLat | Program::WriteLat) {
         " each way"
     } else {
         ""

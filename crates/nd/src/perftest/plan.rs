@@ -18,7 +18,7 @@ const READS: u32 = 128;
 
 /// One of perftest's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Test {
+pub(crate) enum Program {
     /// ib_send_bw: bandwidth of Sends
     #[value(name = "send_bw")]
     SendBw,
@@ -39,7 +39,7 @@ pub(crate) enum Test {
     ReadLat,
 }
 
-impl Test {
+impl Program {
     pub(super) fn is_bandwidth(self) -> bool {
         matches!(self, Self::SendBw | Self::WriteBw | Self::ReadBw)
     }
@@ -79,7 +79,7 @@ impl Test {
 pub(crate) struct PerftestArgs {
     /// What to measure
     #[arg(value_enum)]
-    test: Test,
+    test: Program,
 
     /// The server to connect to
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
@@ -128,7 +128,7 @@ pub(crate) struct PerftestArgs {
 /// A test as both sides understand it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TestPlan {
-    pub(super) test: Test,
+    pub(super) test: Program,
     pub(super) size: u32,
     pub(super) count: u32,
     /// Outstanding requests.
@@ -144,7 +144,7 @@ impl TestPlan {
     pub(super) fn new(args: &PerftestArgs) -> Self {
         let test = args.test;
         let size = if test.is_bandwidth() { 65536 } else { 2 };
-        let count = if test == Test::WriteBw { 5000 } else { 1000 };
+        let count = if test == Program::WriteBw { 5000 } else { 1000 };
         let count = args.iters.unwrap_or(count);
         let depth = if test.is_bandwidth() {
             args.tx_depth

@@ -7,24 +7,26 @@ use netdirect::RemoteAddress;
 
 use super::control::Role;
 use super::data::{Data, Measurement, histogram};
-use super::plan::Test;
+use super::plan::Program;
 use crate::errors::Result;
 
 impl Data {
     /// Runs this side's part. A server whose memory is only read or written measures nothing.
     pub(super) fn run(&mut self, role: Role, remote: RemoteAddress) -> Result<Option<Measurement>> {
         let measured = match (self.plan.test, role) {
-            (Test::SendBw, Role::Client) => self.stream(Self::send, true).map(Some),
-            (Test::WriteBw, Role::Client) => {
+            (Program::SendBw, Role::Client) => self.stream(Self::send, true).map(Some),
+            (Program::WriteBw, Role::Client) => {
                 self.stream(|data| data.write(remote), false).map(Some)
             }
-            (Test::ReadBw, Role::Client) => self.stream(|data| data.read(remote), false).map(Some),
-            (Test::SendBw, Role::Server) => self.take(remote).map(Some),
-            (Test::SendLat, Role::Client) => self.ping_by_send().map(Some),
-            (Test::SendLat, Role::Server) => self.pong_by_send().map(Some),
-            (Test::WriteLat, _) => self.ping_by_write(role, remote).map(Some),
-            (Test::ReadLat, Role::Client) => self.read_one_by_one(remote).map(Some),
-            (Test::WriteBw | Test::ReadBw | Test::ReadLat, Role::Server) => Ok(None),
+            (Program::ReadBw, Role::Client) => {
+                self.stream(|data| data.read(remote), false).map(Some)
+            }
+            (Program::SendBw, Role::Server) => self.take(remote).map(Some),
+            (Program::SendLat, Role::Client) => self.ping_by_send().map(Some),
+            (Program::SendLat, Role::Server) => self.pong_by_send().map(Some),
+            (Program::WriteLat, _) => self.ping_by_write(role, remote).map(Some),
+            (Program::ReadLat, Role::Client) => self.read_one_by_one(remote).map(Some),
+            (Program::WriteBw | Program::ReadBw | Program::ReadLat, Role::Server) => Ok(None),
         };
         self.finish();
         measured
