@@ -58,7 +58,7 @@ fn attempt(
     }
     let mut run = Run::connect(control, spec, plan)?;
     run.check()?;
-    let mut ours = Way {
+    let mut ours = TurnTaker {
         wire: None,
         pace: run.warm_up(None)?,
     };
@@ -66,7 +66,7 @@ fn attempt(
     let mut theirs = best
         .map(|best| {
             measured.best = Some(run.compared(best));
-            Ok::<_, Failure>(Way {
+            Ok::<_, Failure>(TurnTaker {
                 wire: Some(best),
                 pace: run.warm_up(Some(best))?,
             })
@@ -76,7 +76,7 @@ fn attempt(
     let mut own = own
         .map(|own| {
             measured.own = Some(run.compared(own));
-            Ok::<_, Failure>(Way {
+            Ok::<_, Failure>(TurnTaker {
                 wire: Some(own),
                 pace: run.warm_up(Some(own))?,
             })
@@ -104,7 +104,7 @@ struct Choice {
 }
 
 /// One side of the comparison, and how many messages fill a turn of it.
-struct Way {
+struct TurnTaker {
     wire: Option<Choice>,
     pace: Pace,
 }
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
     }
 
     /// A turn that counts.
-    fn measure(&mut self, way: &mut Way, side: &mut Side) -> Result<()> {
+    fn measure(&mut self, way: &mut TurnTaker, side: &mut Side) -> Result<()> {
         let elapsed = self.turn(way.wire, way.pace.count)?;
         side.add(way.pace.count, elapsed, &mut self.times);
         way.pace.learn(elapsed);
