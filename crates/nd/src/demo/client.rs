@@ -61,7 +61,7 @@ pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
     ))
 }
 
-fn show_ways(ways: &[Way]) -> Result<()> {
+fn show_ways(ways: &[Transfer]) -> Result<()> {
     let columns = [
         ("moved by", Align::Left),
         ("bytes", Align::Right),
@@ -91,7 +91,7 @@ fn show_ways(ways: &[Way]) -> Result<()> {
 const ROUND_TRIPS: &str = "round trips";
 
 /// One operation that moves bytes, and how fast it was.
-struct Way {
+struct Transfer {
     name: &'static str,
     bytes: u64,
     requests: u32,
@@ -105,7 +105,7 @@ struct Client {
     server: SocketAddr,
     /// Octets found right on this side.
     checked: u64,
-    ways: Vec<Way>,
+    ways: Vec<Transfer>,
 }
 
 impl Client {
@@ -427,7 +427,7 @@ impl Client {
             self.checked += verify("the answer", &talk.hear()?, &ping)?;
         }
         let bytes = 2 * u64::from(sizes::PINGS) * sizes::PING as u64;
-        self.ways.push(Way {
+        self.ways.push(Transfer {
             name: ROUND_TRIPS,
             bytes,
             requests: 2 * sizes::PINGS,
@@ -451,7 +451,7 @@ impl Client {
     }
 
     fn way(&mut self, name: &'static str, begun: Instant) -> Result<()> {
-        let way = Way {
+        let way = Transfer {
             name,
             bytes: sizes::BULK as u64,
             requests: sizes::CHUNKS,
