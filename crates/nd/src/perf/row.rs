@@ -98,14 +98,14 @@ fn attempt(
 
 /// A bare connection, and the size of its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Choice {
+struct BareConnection {
     wire: usize,
     write: usize,
 }
 
 /// One side of the comparison, and how many messages fill a turn of it.
 struct TurnTaker {
-    wire: Option<Choice>,
+    wire: Option<BareConnection>,
     pace: Pace,
 }
 
@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
         self.turn(None, self.spec.slots().into())?;
         for wire in 0..self.wires.len() {
             let whole = self.wires[wire].whole();
-            let choice = Choice { wire, write: WHOLE };
+            let choice = BareConnection { wire, write: WHOLE };
             self.turn(Some(choice), whole)?;
         }
         self.verify()
@@ -195,20 +195,22 @@ impl<'a> Run<'a> {
     }
 
     /// One turn of `count` messages, at both sides.
-    fn turn(&mut self, wire: Option<Choice>, count: u64) -> Result<Duration> {
+    fn turn(&mut self, wire: Option<BareConnection>, count: u64) -> Result<Duration> {
         self.times.clear();
         let times = usize::try_from(count).unwrap_or_default().min(1 << 20);
         memory::reserve(&mut self.times, times)?;
         match wire {
             None => self.control.say(format_args!("turn {count}"))?,
-            Some(Choice { wire, write }) => self
+            Some(BareConnection { wire, write }) => self
                 .control
                 .say(format_args!("turn {count} wire={wire} write={write}"))?,
         }
         self.control.expect("go")?;
         let elapsed = match wire {
             None => self.client.turn(count, &mut self.times)?,
-            Some(Choice { wire, write }) => self.wires[wire].run(count, write, &mut self.times)?,
+            Some(BareConnection { wire, write }) => {
+                self.wires[wire].run(count, write, &mut self.times)?
+            }
         };
         self.control.expect("done")?;
         Ok(elapsed)
@@ -223,12 +225,12 @@ impl<'a> Run<'a> {
     }
 
     /// Turns that do not count, until one is about as long as those that do.
-    fn warm_up(&mut self, wire: Option<Choice>) -> Result<Pace> {
+    fn warm_up(&mut self, wire: Option<BareConnection>) -> Result<Pace> {
         self.pace(wire, self.plan.length)
     }
 
     /// Turns that do not count, until one is about so long.
-    fn pace(&mut self, wire: Option<Choice>, length: Duration) -> Result<Pace> {
+    fn pace(&mut self, wire: Option<BareConnection>, length: Duration) -> Result<Pace> {
         let quiet = wire.is_none() && self.spec.mode == Mode::Memory;
         let most = if quiet { MAX_QUIET } else { UNLIMITED };
         // With fewer messages than the row's depth, a turn would measure another row.
@@ -237,37 +239,37 @@ impl<'a> Run<'a> {
     }
 
     /// A bare connection that takes turns with the row.
-    fn compared(&self, choice: Choice) -> Compared {
+    fn compared(&self, choice: BareConnection) -> Compared {
         let wire = &self.wires[choice.wire];
         let write = Some(choice.write).filter(|write| *write != WHOLE);
         Compared::bare(congestion(wire.socket()), write)
     }
 
     /// The best bare connection and size of writes, found by short turns of each.
-    fn best(&mut self) -> Result<Option<Choice>> {
+    fn best(&mut self) -> Result<Option<BareConnection>> {
         let all = 0..self.wires.len();
         self.best_of(all)
     }
 
     /// The bare connection with the system's own congestion control, unless it is the best anyway.
-    fn systems_own(&mut self, best: Option<Choice>) -> Result<Option<Choice>> {
+    fn systems_own(&mut self, best: Option<BareConnection>) -> Result<Option<BareConnection>> {
         match best {
             Some(best) if best.wire != 0 => self.best_of(0..1),
             _ => Ok(None),
         }
     }
 
-    fn best_of(&mut self, wires: std::ops::Range<usize>) -> Result<Option<Choice>> {
+    fn best_of(&mut self, wires: std::ops::Range<usize>) -> Result<Option<BareConnection>> {
         const ROUNDS: usize = 3;
         let writes: &[usize] = match Exchange::of(&self.spec) {
             Exchange::Stream { .. } => &[64 << 10, 256 << 10, 1 << 20],
             Exchange::PingPong { .. } | Exchange::Credits => &[WHOLE],
         };
-        let mut choices: Vec<(Choice, Pace, Vec<f64>)> = Vec::new();
+        let mut choices: Vec<(BareConnection, Pace, Vec<f64>)> = Vec::new();
         let short = (self.plan.length / 3).min(Duration::from_millis(15));
         for wire in wires {
             for write in writes {
-                let choice = Choice {
+                let choice = BareConnection {
                     wire,
                     write: *write,
                 };
