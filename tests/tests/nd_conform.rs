@@ -22,7 +22,7 @@ fn passes(url: &str, more: &[&str]) -> Vec<Value> {
         .iter()
         .filter(|check| check["outcome"] == "pass")
         .count();
-    assert!(passed >= 40, "{passed} of {}", checks.len());
+    assert!(passed >= 120, "{passed} of {}", checks.len());
     checks
 }
 

@@ -117,6 +117,7 @@ impl Bench {
                 !self.is_one_device() || info.flags.contains(loops)
             }
             Need::Faults => self.near.adapter.extensions().is_some(),
+            Need::Threads => self.near.file.simulation().is_none(),
             Need::TwoOfOneProvider => self.near.provider.name() == self.far.provider.name(),
             Need::TwoAdapters => !self.one_adapter,
             Need::DefaultProfile => self.profile == Profile::Default,

@@ -23,6 +23,9 @@ pub struct LinkOptions {
     pub limits: ReadLimits,
     /// The depth of all completion queues.
     pub depth: u32,
+    /// Whether the near side sends an empty message as soon as the connection is there. Some adapters do not let the far side
+    /// send before it has received something, so a connection without this is for checks of just that.
+    pub greeting: bool,
 }
 
 impl Default for LinkOptions {
@@ -35,6 +38,7 @@ impl Default for LinkOptions {
                 outbound: 4,
             },
             depth: 64,
+            greeting: true,
         }
     }
 }
@@ -129,7 +133,11 @@ impl Bench {
     pub fn link_with(&self, options: LinkOptions) -> Step<Link<'_>> {
         let near = self.near.queues(options.depth, options.near)?;
         let far = self.far.queues(options.depth, options.far)?;
-        self.join(near, far, options.limits)
+        let link = self.join(near, far, options.limits)?;
+        if options.greeting {
+            link.greet()?;
+        }
+        Ok(link)
     }
 
     /// Connects two queue pairs.
@@ -181,6 +189,21 @@ impl Bench {
                 queues: far,
             },
         })
+    }
+}
+
+impl Link<'_> {
+    /// The near side sends an empty message, which the far side receives. From then on the far side may send too.
+    ///
+    /// # Errors
+    ///
+    /// The failure if the message does not arrive.
+    pub fn greet(&self) -> Step {
+        self.far.receive(0, &[])?;
+        self.near.send(0, &[], OpFlags::empty())?;
+        self.near.succeeds(RequestType::Send)?;
+        self.far.takes()?;
+        Ok(())
     }
 }
 

@@ -45,6 +45,8 @@ pub enum Need {
     Connections,
     /// Faults can be injected into the near adapter.
     Faults,
+    /// The near adapter can be used by several threads: it is not in a simulation.
+    Threads,
     /// Both ends are adapters of one provider, opened twice.
     TwoOfOneProvider,
     /// The two ends were opened separately.
@@ -73,6 +75,7 @@ impl fmt::Display for Need {
                 "the adapter lacks the flag LOOPBACK_CONNECTIONS_SUPPORTED, and both ends are this adapter"
             }
             Self::Faults => "the provider lacks fault injection (AdapterExtensions::inject)",
+            Self::Threads => "the adapter is in a simulation, which belongs to one thread",
             Self::TwoOfOneProvider => "the two ends belong to different providers",
             Self::TwoAdapters => "one adapter is used for both ends",
             Self::DefaultProfile => "the run is not of the default profile",

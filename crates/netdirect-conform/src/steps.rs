@@ -19,12 +19,17 @@ struct Kept {
 impl Steps {
     /// A step begins.
     pub fn begin(&self, what: impl Into<String>) {
+        let what = what.into();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A call and the wait for its request are one step, if they are called the same.
+        if kept.last.back() == Some(&what) {
+            return;
+        }
         if kept.last.len() == KEPT {
             kept.last.pop_front();
             kept.left_out += 1;
         }
-        kept.last.push_back(what.into());
+        kept.last.push_back(what);
     }
 
     /// The step that is under way.

@@ -1,9 +1,17 @@
 //! Helpers of several interfaces.
 
-use conform_report::{Step, Stop};
-use netdirect::{Call, Fault, MrFlags, OpFlags, RequestType, Result, Status};
+use std::ops::RangeBounds;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
 
-use crate::link::Link;
+use conform_report::{Step, Stop, ensure};
+use netdirect::{
+    Call, Fault, MemoryWindow, MrFlags, OpFlags, Overlapped, RemoteAddress, RequestType, Result,
+    Status,
+};
+
+use crate::link::{Link, LinkEnd};
 use crate::side::{Memory, Side};
 
 /// A region that Receives and Reads of this side may fill.
@@ -80,4 +88,129 @@ pub(super) fn remove(side: &Side) -> Step {
 pub(super) fn above(limit: u32, name: &str) -> Step<u32> {
     let above = limit.checked_add(1);
     above.ok_or_else(|| Stop::Skip(format!("{name} is the largest number there is")))
+}
+
+/// Binds a window to part of a buffer and waits for the Bind. What the peer addresses the window by.
+pub(super) fn bind(
+    end: &LinkEnd<'_>,
+    memory: &Memory,
+    window: &Arc<dyn MemoryWindow>,
+    range: impl RangeBounds<usize>,
+    rights: OpFlags,
+) -> Step<RemoteAddress> {
+    let remote = post_bind(end, memory, window, range, rights)?;
+    end.succeeds(RequestType::Bind)?;
+    Ok(remote)
+}
+
+/// Posts a Bind. What the peer addresses the window by.
+pub(super) fn post_bind(
+    end: &LinkEnd<'_>,
+    memory: &Memory,
+    window: &Arc<dyn MemoryWindow>,
+    range: impl RangeBounds<usize>,
+    rights: OpFlags,
+) -> Step<RemoteAddress> {
+    let part = memory.buffer.slice(range);
+    let (address, length) = (part.address(), part.len() as u64);
+    let posted = end
+        .queues
+        .qp
+        .bind(0xB1, &memory.region, window, address, length, rights);
+    end.side.expect("post a Bind", posted)?;
+    Ok(RemoteAddress {
+        address,
+        token: window.get_remote_token(),
+    })
+}
+
+/// Posts an Invalidate and waits for it.
+pub(super) fn invalidate(end: &LinkEnd<'_>, window: &Arc<dyn MemoryWindow>) -> Step {
+    let posted = end.queues.qp.invalidate(0xB2, window, OpFlags::empty());
+    end.side.expect("post an Invalidate", posted)?;
+    end.succeeds(RequestType::Invalidate)?;
+    Ok(())
+}
+
+/// This end reads 64 octets, which are those of [`pattern`] from `at` on.
+pub(super) fn expect_read(end: &LinkEnd<'_>, remote: RemoteAddress, at: usize) -> Step {
+    let into = sink(end.side, 64)?;
+    end.read(0xE1, &[into.sge(..)], remote)?;
+    end.succeeds(RequestType::Read)?;
+    let wanted = pattern(at + 64).split_off(at);
+    end.side
+        .equal("the octets read", into.octets(0, 64), wanted)
+}
+
+/// This end writes 64 octets, which arrive in the peer's memory.
+pub(super) fn expect_write(
+    end: &LinkEnd<'_>,
+    remote: RemoteAddress,
+    memory: &Memory,
+    at: usize,
+) -> Step {
+    let from = end.side.memory(64, MrFlags::empty())?;
+    from.buffer.fill(0xEE);
+    end.write(0xE2, &[from.sge(..)], remote)?;
+    end.succeeds(RequestType::Write)?;
+    end.side.step("wait until the Write is in memory");
+    end.side.until(|| memory.octets(at, 64) == [0xEE; 64])
+}
+
+/// A Read of 64 octets by this end is refused: nothing is read, and the connection ends (AMB-002).
+pub(super) fn expect_refused_read(end: &LinkEnd<'_>, remote: RemoteAddress) -> Step {
+    let into = sink(end.side, 64)?;
+    end.read(0xE3, &[into.sge(..)], remote)?;
+    let result = end.initiated("a Read that the peer refuses")?;
+    let refused = [Status::ACCESS_VIOLATION, Status::REMOTE_ERROR];
+    ensure(
+        result.request_type == RequestType::Read && refused.contains(&result.status),
+        "ND_ACCESS_VIOLATION or ND_REMOTE_ERROR for the Read",
+        format!("{result:?}"),
+    )?;
+    end.side
+        .equal("the octets read", into.octets(0, 64), vec![0; 64])?;
+    expect_end(end)
+}
+
+/// A Write of 64 octets by this end is refused: the connection ends, whatever the Write's own status (AMB-002). What the
+/// caller has to check is that the peer's memory has not changed.
+pub(super) fn expect_refused_write(end: &LinkEnd<'_>, remote: RemoteAddress) -> Step {
+    let from = end.side.memory(64, MrFlags::empty())?;
+    from.buffer.fill(0xEE);
+    end.write(0xE4, &[from.sge(..)], remote)?;
+    let result = end.initiated("a Write that the peer refuses")?;
+    let allowed = [
+        Status::SUCCESS,
+        Status::ACCESS_VIOLATION,
+        Status::REMOTE_ERROR,
+    ];
+    ensure(
+        result.request_type == RequestType::Write && allowed.contains(&result.status),
+        "ND_ACCESS_VIOLATION, ND_REMOTE_ERROR or ND_SUCCESS for the Write",
+        format!("{result:?}"),
+    )?;
+    expect_end(end)
+}
+
+/// The connection of this end ends.
+pub(super) fn expect_end(end: &LinkEnd<'_>) -> Step {
+    let overlapped = Overlapped::new().without_port();
+    let started = end.connector.notify_disconnect(&overlapped);
+    end.side
+        .done("the end of the connection", started, &overlapped)
+}
+
+/// Does something in several threads at the same time, each with its number, and returns what they return.
+pub(super) fn at_once<T: Send>(threads: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
+        let ended = started.into_iter().map(|thread| thread.join());
+        ended
+            .map(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }

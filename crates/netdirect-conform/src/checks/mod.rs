@@ -20,13 +20,27 @@
 //! - Expectations that differ between profiles ask [`Bench::profile`](crate::Bench::profile).
 //! - A check that waits for a time limit of the provider sets it by `.time_limits(…)`.
 //! - Helpers that several interfaces use stand in `common`.
+//! - A new check changes `docs/nd-conformance.md`: run `cargo make nd-conformance`, and lower `WAITING` in `tests/tests/rows.rs`.
+//!   A rule that the check is about becomes a broken provider in `tests/broken.rs`, where the check fails and no other.
 
 mod adapter;
 mod common;
+mod completion;
+mod overlapped;
+mod regions;
+mod windows;
 
 use crate::check::Check;
 
 /// All checks, in the order they run.
 pub fn all() -> impl Iterator<Item = &'static Check> {
-    [adapter::CHECKS].into_iter().flatten()
+    [
+        adapter::CHECKS,
+        overlapped::CHECKS,
+        regions::CHECKS,
+        windows::CHECKS,
+        completion::CHECKS,
+    ]
+    .into_iter()
+    .flatten()
 }
