@@ -3,10 +3,12 @@
 //! The limit holds for the process. The list of waiters is therefore one for the process too, whatever adapters they belong
 //! to.
 
+use std::io;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Something that can go on once it gets one more descriptor.
@@ -14,6 +16,14 @@ pub trait Starved: Send + Sync {
     /// Called when a descriptor may be free. The caller may hold any lock, so the implementation takes no locks but those
     /// of timers.
     fn descriptor_freed(&self);
+}
+
+/// Whether an error means that the system, or the process, has no more of something that others may give back.
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }
 
 static WAITING: Mutex<Vec<Weak<dyn Starved>>> = Mutex::new(Vec::new());

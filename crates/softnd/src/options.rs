@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use netdirect::ReadLimits;
 
-use crate::cm::half_open::HalfOpenLimits;
 use crate::fault_names;
 use crate::limits::{LONGEST_PRIVATE_DATA, Limits};
 use crate::peer::Peer;
 use iwarp_io::capture::Capture;
 use iwarp_io::faults::{Plan, PlanError};
+use iwarp_io::setup::HalfOpenLimits;
 
 /// How much a client may get away with (requirement AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

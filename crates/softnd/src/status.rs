@@ -2,6 +2,7 @@
 
 use std::io;
 
+use iwarp_io::descriptors::is_shortage;
 use iwarp_io::endpoint::{PostError, RequestKind, WqeStatus};
 use iwarp_io::transport::ports::BindError;
 use netdirect::{Error, RequestType, Status};
@@ -21,7 +22,7 @@ pub(crate) fn connect_status(error: &io::Error) -> Status {
         Some(Errno::TIMEDOUT) => Status::IO_TIMEOUT,
         // The four-tuple is in use (AMB-026).
         Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Status::ADDRESS_ALREADY_EXISTS,
-        Some(errno) if is_shortage(errno) => Status::INSUFFICIENT_RESOURCES,
+        _ if is_shortage(error) => Status::INSUFFICIENT_RESOURCES,
         _ => Status::CONNECTION_REFUSED,
     }
 }
@@ -52,14 +53,6 @@ pub(crate) fn bind_error(error: &BindError) -> Error {
 pub(crate) fn is_taken(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE))
-}
-
-/// Whether the system, or the process, has no more of something that others may give back.
-pub(crate) fn is_shortage(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM
-    )
 }
 
 /// An error while an object was made: for want of memory (ADPT-002, ADPT-021) or of something else that the system

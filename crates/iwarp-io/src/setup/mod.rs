@@ -14,13 +14,20 @@
 //! The ready-to-receive message is an FPDU, which the engine's connection sends and receives.
 //!
 //! [`MpaStartup`] drives a machine over a stream of an adapter: it reads, sends, sets deadlines, and looks again when a fault plan
-//! holds the stream no longer.
+//! holds the stream no longer. An [`Acceptor`] accepts connections, limits how many may be half-open, and tells its owner of whole
+//! Requests.
 
+mod acceptor;
+mod half_open;
+mod incoming;
 mod initiator;
 mod machine;
 mod mpa_startup;
 mod responder;
 
+pub use acceptor::{Acceptor, AcceptorConfig, AcceptorOwner};
+pub use half_open::HalfOpenLimits;
+pub use incoming::Incoming;
 pub use iwarp::mpa::startup::{
     Acceptance, Agreed, ConcludeError, Frame, MAX_FRAME, Offer, ReadyKinds, StartupError,
 };

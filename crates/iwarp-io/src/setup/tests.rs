@@ -1,5 +1,7 @@
 //! Both machines on a virtual clock, against each other and against what is wrong.
 
+mod driven;
+
 use std::time::{Duration, Instant};
 
 use iwarp::mpa::startup::{Enhanced, FrameKind, HEADER_LEN};

@@ -1,6 +1,4 @@
-//! Listeners, ND2's `IND2Listener`. [`accepting`] lets peers in; what becomes of those that have asked is here.
-
-mod accepting;
+//! Listeners, ND2's `IND2Listener`. An [`Acceptor`] lets peers in; what becomes of those that have asked is here.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,18 +13,15 @@ use parking_lot::Mutex;
 
 use super::Done;
 use super::connector::{self, AwaitedListener, Connector};
-use super::half_open::{HalfOpen, HalfOpenLimits};
-use super::incoming::{Incoming, IncomingOwner};
-use crate::core::{Core, downcast};
-use crate::device::{Enlistment, Rank, Removable};
+use crate::core::{Core, UNSTATED_READ_LIMIT, downcast};
+use crate::device::{Device, Enlistment, Rank, Removable};
 use crate::file::File;
 use crate::status::{bind_error, bind_status, fail};
-use accepting::Sockets;
 use iwarp_io::descriptors;
 use iwarp_io::limited;
-use iwarp_io::progress::timers::TimerKey;
-use iwarp_io::setup::ConnectionRequest;
-use iwarp_io::transport::Wire;
+use iwarp_io::setup::{
+    Acceptor, AcceptorConfig, AcceptorOwner, ConnectionRequest, Incoming, ResponderConfig,
+};
 
 /// What "no limit" of the backlog means (LSTN-016), and no more than half of the descriptors of the process.
 const LONGEST_BACKLOG: usize = 16 * 1024;
@@ -35,8 +30,8 @@ const LONGEST_BACKLOG: usize = 16 * 1024;
 pub(crate) struct Listener {
     core: Arc<Core>,
     file: Arc<File>,
-    /// Locked before `state`, where both are.
-    sockets: Mutex<Sockets>,
+    acceptor: Arc<Acceptor>,
+    /// Not locked while the acceptor is called, but for [`Acceptor::listen`] and [`Acceptor::watch`].
     state: Mutex<State>,
     this: Weak<Self>,
 }
@@ -47,16 +42,11 @@ struct State {
     bound: Vec<Bound>,
     listens: bool,
     backlog: usize,
-    limits: HalfOpenLimits,
-    /// Peers whose Request is not whole yet.
-    half_open: HalfOpen<Arc<Incoming>>,
-    /// Connections that a fault plan keeps from being let in, until a deadline or for ever.
-    held: Vec<(Wire, Option<TimerKey>)>,
+    /// Whoever asks is refused from now on.
+    closed: bool,
     /// Whole requests that no client has asked for yet, oldest first.
     queue: VecDeque<Arc<Incoming>>,
     waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
-    /// The key of the latest arrival.
-    arrivals: u64,
 }
 
 impl State {
@@ -67,14 +57,12 @@ impl State {
         self.waiting.remove(at).map(|(_, request)| request)
     }
 
-    fn next_key(&mut self) -> u64 {
-        self.arrivals += 1;
-        self.arrivals
-    }
-
     /// Puts a whole request behind the others, or refuses it where enough wait (IW-055).
     fn queue(&mut self, incoming: Arc<Incoming>) {
-        if self.waiting.is_empty() && self.queue.len() >= self.backlog {
+        let is_full = self.waiting.is_empty() && self.queue.len() >= self.backlog;
+        if incoming.has_ended() {
+            // The peer has gone since its Request came.
+        } else if self.closed || is_full {
             incoming.refuse();
         } else {
             self.queue.push_back(incoming);
@@ -92,10 +80,21 @@ impl std::fmt::Debug for Listener {
 
 impl Listener {
     fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
+        let timeouts = &core.options.timeouts;
+        let config = AcceptorConfig {
+            responder: ResponderConfig {
+                most: core.read_limits(),
+                unstated: UNSTATED_READ_LIMIT,
+                request_within: timeouts.request,
+                ready_within: timeouts.ready,
+            },
+            faults: core.device.faults().cloned(),
+            fault_owner: Arc::<Device>::clone(&core.device),
+        };
+        Arc::new_cyclic(|this: &Weak<Self>| Self {
+            acceptor: Acceptor::new(&core.driver, config, this.clone()),
             core,
             file,
-            sockets: Mutex::default(),
             state: Mutex::default(),
             this: this.clone(),
         })
@@ -142,10 +141,9 @@ impl Listener {
     }
 
     fn listen(&self, backlog: u32) -> Result<()> {
-        let mut sockets = self.sockets.lock();
         let mut state = self.state.lock();
         self.core.device.present()?; // GEN-015
-        // Listening takes the sockets away, so that there are none the second time either.
+        // Listening takes the addresses away, so that there are none the second time either.
         if state.bound.is_empty() {
             return fail(
                 Status::INVALID_DEVICE_STATE,
@@ -159,15 +157,10 @@ impl Listener {
             0 => longest,
             some => usize::try_from(some).unwrap_or(longest).min(longest),
         };
-        state.limits = self.core.options.half_open_limits(descriptors);
-        let bound = std::mem::take(&mut state.bound).into_iter();
-        let listening = bound.map(|bound| {
-            let listener = bound.listen()?;
-            let token = self.report(&listener)?;
-            Ok((listener, Some(token)))
-        });
-        let listening: std::io::Result<Vec<_>> = listening.collect();
-        sockets.listening = listening
+        let limits = self.core.options.half_open_limits(descriptors);
+        let bound = std::mem::take(&mut state.bound);
+        let listening = self.acceptor.listen(bound, state.address, limits);
+        listening
             .map_err(|error| Error::new(bind_status(&error), format!("cannot listen: {error}")))?;
         state.listens = true;
         Ok(())
@@ -215,8 +208,7 @@ impl Listener {
 
     /// A peer that nobody wanted after all is the first in line.
     fn queue_again(&self, state: &mut State, request: ConnectionRequest) {
-        let key = state.next_key();
-        match Incoming::requested(&self.core.driver, self.this.clone(), key, request) {
+        match self.acceptor.watch(request) {
             Ok(incoming) => state.queue.push_front(incoming),
             Err(error) => limited!(error, %error, "a peer that came back is lost"),
         }
@@ -274,13 +266,14 @@ impl Listener {
 
     /// Refuses what is queued and what comes later (LSTN-033). Requests in flight end with `status`.
     fn close(&self, status: Status) {
-        self.stop_accepting();
-        let (half_open, queue) = {
+        self.acceptor.close();
+        let queue = {
             let mut state = self.state.lock();
             state.bound.clear();
-            (state.half_open.take(), std::mem::take(&mut state.queue))
+            state.closed = true;
+            std::mem::take(&mut state.queue)
         };
-        for incoming in half_open.iter().chain(&queue) {
+        for incoming in &queue {
             incoming.refuse();
         }
         self.end_requests(status);
@@ -297,16 +290,9 @@ impl AwaitedListener for Listener {
     }
 }
 
-impl IncomingOwner for Listener {
-    fn requested(&self, key: u64) {
-        {
-            let mut state = self.state.lock();
-            // Whoever took it out has seen to it: it has made room, or the listener has closed.
-            let Some(incoming) = state.half_open.remove(key) else {
-                return;
-            };
-            state.queue(incoming);
-        }
+impl AcceptorOwner for Listener {
+    fn requested(&self, incoming: Arc<Incoming>) {
+        self.state.lock().queue(incoming);
         self.match_up();
     }
 
@@ -315,8 +301,7 @@ impl IncomingOwner for Listener {
             let mut state = self.state.lock();
             let queued = state.queue.iter();
             let at = { queued }.position(|incoming| incoming.key() == key);
-            let queued = at.and_then(|at| state.queue.remove(at));
-            queued.or_else(|| state.half_open.remove(key))
+            at.and_then(|at| state.queue.remove(at))
         };
         drop(ended);
     }

@@ -1,8 +1,6 @@
 //! Connection management: ND2's connectors and listeners over the MPA start-up exchange.
 
 pub(crate) mod connector;
-pub(crate) mod half_open;
-mod incoming;
 pub(crate) mod listener;
 
 use std::sync::Arc;

@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use iwarp_io::driver::Driver;
-use iwarp_io::progress::Edges;
-use iwarp_io::progress::domain::{Source, Turn};
-use iwarp_io::progress::timers::{Timed, TimerKey};
-use iwarp_io::setup::{
-    ConnectionRequest, MpaStartup, Responder, ResponderConfig, ResponderOutcome, StartupOwner,
-};
-use iwarp_io::transport::stream::Stream;
+use super::mpa_startup::{ConnectionRequest, MpaStartup, StartupOwner};
+use super::responder::{Responder, ResponderConfig, ResponderOutcome};
+use crate::driver::Driver;
+use crate::progress::Edges;
+use crate::progress::domain::{Source, Turn};
+use crate::progress::timers::{Timed, TimerKey};
+use crate::transport::stream::Stream;
 
 /// Whoever has accepted a connection. Called with no lock of the connection held.
 pub(super) trait IncomingOwner: Send + Sync {
@@ -24,12 +23,20 @@ pub(super) trait IncomingOwner: Send + Sync {
     fn ended(&self, key: u64);
 }
 
-/// A connection that a peer has opened and no client has seen yet.
-pub(super) struct Incoming {
+/// A connection that a peer has opened and nobody has asked for yet.
+pub struct Incoming {
     key: u64,
     owner: Weak<dyn IncomingOwner>,
     /// `None` when it has ended, or was taken.
     startup: Mutex<Option<MpaStartup<Responder>>>,
+}
+
+impl std::fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Incoming")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Incoming {
@@ -74,8 +81,8 @@ impl Incoming {
         Ok(this)
     }
 
-    /// Names the connection among those of its owner.
-    pub(super) fn key(&self) -> u64 {
+    /// Names the connection among those of its acceptor.
+    pub fn key(&self) -> u64 {
         self.key
     }
 
@@ -87,17 +94,22 @@ impl Incoming {
     }
 
     /// Hands the request on; `None` when the connection has ended, or its Request is not whole.
-    pub(super) fn take(&self) -> Option<ConnectionRequest> {
+    pub fn take(&self) -> Option<ConnectionRequest> {
         let mut startup = self.startup.lock();
         startup.as_ref()?.request()?;
         startup.take()?.into_request()
     }
 
     /// Refuses the connection: with a Reply where there is a Request to answer, else by a reset.
-    pub(super) fn refuse(&self) {
+    pub fn refuse(&self) {
         if let Some(startup) = self.startup.lock().take() {
             startup.reject(&[]);
         }
+    }
+
+    /// Whether the connection has ended, or was taken.
+    pub fn has_ended(&self) -> bool {
+        self.startup.lock().is_none()
     }
 
     /// Resets the connection.

@@ -10,9 +10,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// How many half-open connections there may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HalfOpenLimits {
-    pub(crate) total: usize,
-    pub(crate) per_peer: usize,
+pub struct HalfOpenLimits {
+    /// Of all peers together.
+    pub total: usize,
+    /// Of one peer: an IPv4 address, or an IPv6 network of 64 bits.
+    pub per_peer: usize,
 }
 
 /// The half-open connections of one listener, by their keys, which grow with each arrival.

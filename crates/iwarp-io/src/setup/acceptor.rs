@@ -1,0 +1,436 @@
+//! Accepting connections, however many there are, and whether or not there are descriptors for them.
+//!
+//! A listening socket is reported once for what has come since the last look, so that whoever is told accepts until
+//! nobody is left. A crowd could hold a driver for ever in that way: after [`TURN`] connections there is a pause. During the
+//! pause the socket is not reported at all, and the adapter's own thread ends the pause when its other work is done.
+//!
+//! Without a descriptor nobody can be accepted. Then half-open connections give theirs up, one for each peer that waits
+//! (SEC-031). If there are none, the pause lasts until a connection of this process ends, or for [`RETRY`], because other
+//! parts of the process do not tell when they close something.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::half_open::{HalfOpen, HalfOpenLimits};
+use super::incoming::{Incoming, IncomingOwner};
+use super::mpa_startup::ConnectionRequest;
+use super::responder::ResponderConfig;
+use crate::descriptors::{self, Starved};
+use crate::driver::Driver;
+use crate::faults::{FaultOwner, Faults, Verdict};
+use crate::progress::Edges;
+use crate::progress::domain::{Source, Turn};
+use crate::progress::timers::{Timed, TimerKey};
+use crate::transport::{self, Bound, Wire};
+
+/// Connections that are accepted in one turn. Where more wait, whatever else the driver has to do comes first.
+const TURN: usize = 64;
+/// How soon accepting is tried again that failed for want of descriptors. Sooner, when a connection of ours ends.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// What an [`Acceptor`] tells: a listener. Called with no lock of the acceptor held.
+pub trait AcceptorOwner: Send + Sync {
+    /// The whole Request of a peer is here. The owner keeps the connection until somebody wants it, or refuses it.
+    fn requested(&self, incoming: Arc<Incoming>);
+
+    /// A connection with a whole Request has ended by itself.
+    fn ended(&self, key: u64);
+}
+
+/// How connections are answered.
+#[derive(Clone, Debug)]
+pub struct AcceptorConfig {
+    /// What holds for all of them.
+    pub responder: ResponderConfig,
+    /// The plan of what is to go wrong.
+    pub faults: Option<Arc<Faults>>,
+    /// Who removes the device when the plan says so.
+    pub fault_owner: Arc<dyn FaultOwner>,
+}
+
+/// Accepts connections and reads their MPA Requests.
+pub struct Acceptor {
+    driver: Arc<Driver>,
+    config: AcceptorConfig,
+    owner: Weak<dyn AcceptorOwner>,
+    /// Locked before `state`, where both are.
+    sockets: Mutex<Sockets>,
+    state: Mutex<State>,
+    this: Weak<Self>,
+}
+
+/// What connections come from.
+#[derive(Default)]
+struct Sockets {
+    /// Each with its token in the control domain, where it is reported; without one during a pause.
+    listening: Vec<(transport::Listener, Option<u64>)>,
+    /// Accepting pauses until then.
+    pause: Option<TimerKey>,
+    /// What messages call them.
+    address: Option<SocketAddr>,
+}
+
+#[derive(Default)]
+struct State {
+    limits: HalfOpenLimits,
+    /// Peers whose Request is not whole yet.
+    half_open: HalfOpen<Arc<Incoming>>,
+    /// Peers whose Request was found to be whole when they were to give way. The owner is told when the sockets are unlocked.
+    requested: Vec<Arc<Incoming>>,
+    /// Connections that a fault plan keeps from being let in, until a deadline or for ever.
+    held: Vec<(Wire, Option<TimerKey>)>,
+    /// The key of the latest arrival.
+    arrivals: u64,
+}
+
+impl State {
+    fn next_key(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+}
+
+impl std::fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Acceptor").finish_non_exhaustive()
+    }
+}
+
+impl Acceptor {
+    /// An acceptor that does not listen yet.
+    pub fn new(
+        driver: &Arc<Driver>,
+        config: AcceptorConfig,
+        owner: Weak<dyn AcceptorOwner>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            driver: Arc::clone(driver),
+            config,
+            owner,
+            sockets: Mutex::default(),
+            state: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// Listens at these addresses, which messages call `address`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the transport; the addresses are given up then.
+    pub fn listen(
+        &self,
+        bound: Vec<Bound>,
+        address: Option<SocketAddr>,
+        limits: HalfOpenLimits,
+    ) -> io::Result<()> {
+        let mut sockets = self.sockets.lock();
+        self.state.lock().limits = limits;
+        sockets.address = address;
+        for bound in bound {
+            let listening = bound.listen().and_then(|listener| {
+                let token = self.report(&listener)?;
+                Ok((listener, Some(token)))
+            });
+            match listening {
+                Ok(listening) => sockets.listening.push(listening),
+                Err(error) => {
+                    self.stop(std::mem::take(&mut sockets));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches a peer whose Request is here already, until somebody wants it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it cannot watch one stream more.
+    pub fn watch(&self, request: ConnectionRequest) -> io::Result<Arc<Incoming>> {
+        let key = self.state.lock().next_key();
+        Incoming::requested(&self.driver, self.this.clone(), key, request)
+    }
+
+    /// Nobody is let in any more, and whoever is half-open is refused.
+    pub fn close(&self) {
+        let sockets = std::mem::take(&mut *self.sockets.lock());
+        self.stop(sockets);
+        let (half_open, requested, held) = {
+            let mut state = self.state.lock();
+            let held = std::mem::take(&mut state.held);
+            (
+                state.half_open.take(),
+                std::mem::take(&mut state.requested),
+                held,
+            )
+        };
+        drop(held);
+        for incoming in half_open.iter().chain(&requested) {
+            incoming.refuse();
+        }
+    }
+
+    fn stop(&self, sockets: Sockets) {
+        if let Some(key) = sockets.pause {
+            self.driver.cancel_timer(key);
+        }
+        for (socket, token) in &sockets.listening {
+            if let Some(token) = token {
+                self.driver.control.remove(socket, *token);
+            }
+        }
+    }
+
+    /// Has connections to a socket reported, those that wait already as well.
+    fn report(&self, socket: &transport::Listener) -> io::Result<u64> {
+        let control = &self.driver.control;
+        control.add(socket, self.this.clone(), Edges::READ)
+    }
+
+    /// Accepts connections: at most [`TURN`] of each socket, then there is a pause if more may wait.
+    fn admit(&self, sockets: &mut Sockets) {
+        let address = sockets.address;
+        let pauses = sockets.listening.iter();
+        let pause = pauses
+            .filter_map(|(socket, _)| self.admit_from(socket, address))
+            .min();
+        let pause = pause.or_else(|| self.report_all(sockets));
+        let Some(pause) = pause else {
+            return;
+        };
+        // Nobody is woken for what comes meanwhile.
+        for (socket, token) in &mut sockets.listening {
+            if let Some(token) = token.take() {
+                self.driver.control.remove(socket, token);
+            }
+        }
+        let end = self.driver.now() + pause;
+        sockets.pause = Some(self.driver.set_timer(end, self.this.clone()));
+    }
+
+    /// After a pause, has new connections reported again; how long to pause if that fails.
+    fn report_all(&self, sockets: &mut Sockets) -> Option<Duration> {
+        for (socket, token) in &mut sockets.listening {
+            if token.is_none() {
+                match self.report(socket) {
+                    Ok(new) => *token = Some(new),
+                    Err(error) => {
+                        limited!(error, %error, "cannot watch a listener; it is looked at now and then");
+                        return Some(RETRY);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Accepts from one socket; how long to pause then, if more may wait.
+    fn admit_from(
+        &self,
+        socket: &transport::Listener,
+        address: Option<SocketAddr>,
+    ) -> Option<Duration> {
+        let mut listed = false;
+        for _ in 0..TURN {
+            let error = match socket.accept() {
+                Ok(connection) => {
+                    self.take(connection);
+                    listed = false;
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // The peer has gone already: the next one may not.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => error,
+            };
+            if descriptors::is_shortage(&error) {
+                // The system takes a descriptor before it looks whether somebody is there.
+                if !socket.is_somebody_there() {
+                    return None;
+                }
+                if self.one_gives_way() {
+                    continue;
+                }
+                // Tried once more after that: a connection may have ended just before.
+                if !std::mem::replace(&mut listed, true) {
+                    descriptors::wait(self.this.clone());
+                    continue;
+                }
+            }
+            complain(&error, address);
+            return Some(RETRY);
+        }
+        Some(Duration::ZERO)
+    }
+
+    /// Lets a peer in, unless a fault plan is against it.
+    fn take(&self, connection: Wire) {
+        let (_, peer) = connection.addresses();
+        let faults = self.config.faults.as_ref();
+        if let Some(verdict) = faults.and_then(|faults| faults.accept(peer)) {
+            return self.take_with_fault(connection, &verdict);
+        }
+        self.let_in(connection);
+    }
+
+    #[cold]
+    fn take_with_fault(&self, connection: Wire, verdict: &Verdict) {
+        let time = match verdict {
+            Verdict::Refuse => return connection.reset(),
+            Verdict::Hold(time) => *time,
+            Verdict::Effect(_) => {
+                self.config.fault_owner.remove_device();
+                None
+            }
+        };
+        let end = time.and_then(|time| self.driver.now().checked_add(time));
+        let held = &mut self.state.lock().held;
+        let timer = end.map(|end| self.driver.set_timer(end, self.this.clone()));
+        held.push((connection, timer));
+    }
+
+    /// Lets a peer in, which is half-open from now on.
+    fn let_in(&self, connection: Wire) {
+        let AcceptorConfig {
+            responder,
+            faults,
+            fault_owner,
+        } = &self.config;
+        let role = iwarp::Role::Responder;
+        let owner = Arc::clone(fault_owner);
+        let stream = self.driver.stream(connection, role, faults.as_ref(), owner);
+        let peer = stream.peer().ip();
+        let older = {
+            let state = &mut *self.state.lock();
+            let older = state.half_open.make_room(peer, state.limits);
+            let key = state.next_key();
+            // Under the lock, so that the connection is in the table before its Request can be read.
+            match Incoming::accepted(&self.driver, self.this.clone(), key, stream, *responder) {
+                Ok(incoming) => state.half_open.insert(key, peer, incoming),
+                Err(error) => limited!(error, %error, "cannot watch a peer that has connected"),
+            }
+            older
+        };
+        if let Some(older) = older {
+            self.make_way(older);
+        }
+    }
+
+    /// Ends a connection that was taken out for another one, unless its Request is here; true when it has ended.
+    fn make_way(&self, incoming: Arc<Incoming>) -> bool {
+        if incoming.is_requested_after_all() {
+            self.state.lock().requested.push(incoming);
+            return false;
+        }
+        limited!(warn, "a silent peer gives way to a newcomer");
+        incoming.reset();
+        true
+    }
+
+    /// Frees a descriptor of those that have sent no Request yet, if there is one.
+    fn one_gives_way(&self) -> bool {
+        loop {
+            let oldest = self.state.lock().half_open.give_way();
+            let Some(oldest) = oldest else {
+                return false;
+            };
+            if self.make_way(oldest) {
+                return true;
+            }
+        }
+    }
+
+    /// Tells of those whose Request was found to be whole. Called without a lock.
+    fn tell_requested(&self) {
+        let requested = std::mem::take(&mut self.state.lock().requested);
+        for incoming in requested {
+            self.tell(incoming);
+        }
+    }
+
+    fn tell(&self, incoming: Arc<Incoming>) {
+        match self.owner.upgrade() {
+            Some(owner) => owner.requested(incoming),
+            None => incoming.refuse(),
+        }
+    }
+}
+
+/// Tells the operator why peers wait.
+fn complain(error: &io::Error, address: Option<SocketAddr>) {
+    let at = address.map(tracing::field::display);
+    if Errno::from_io_error(error) == Some(Errno::MFILE) {
+        limited!(
+            error, at, %error,
+            "cannot accept connections: peers wait until a descriptor is free; raise the limit (ulimit -n)"
+        );
+    } else {
+        limited!(error, at, %error, "cannot accept connections: peers wait, it is tried again");
+    }
+}
+
+impl IncomingOwner for Acceptor {
+    fn requested(&self, key: u64) {
+        // Whoever took it out has seen to it: it has made room, or the acceptor has closed.
+        let incoming = self.state.lock().half_open.remove(key);
+        if let Some(incoming) = incoming {
+            self.tell(incoming);
+        }
+    }
+
+    fn ended(&self, key: u64) {
+        let half_open = self.state.lock().half_open.remove(key);
+        if half_open.is_none()
+            && let Some(owner) = self.owner.upgrade()
+        {
+            owner.ended(key);
+        }
+    }
+}
+
+impl Source for Acceptor {
+    fn ready(&self, _: Edges) -> Turn {
+        let mut sockets = self.sockets.lock();
+        // The report may have been on its way when the pause began.
+        if sockets.pause.is_none() {
+            self.admit(&mut sockets);
+        }
+        drop(sockets);
+        self.tell_requested();
+        Turn::default()
+    }
+}
+
+impl Timed for Acceptor {
+    fn expired(&self, key: TimerKey, _: Instant) {
+        let mut state = self.state.lock();
+        let held = state.held.iter().position(|(_, timer)| *timer == Some(key));
+        let held = held.map(|at| state.held.swap_remove(at));
+        drop(state);
+        if let Some((connection, _)) = held {
+            self.let_in(connection);
+            return self.tell_requested();
+        }
+        // The end of a pause, or before that, because a descriptor is free.
+        let mut sockets = self.sockets.lock();
+        if let Some(key) = sockets.pause.take() {
+            self.driver.cancel_timer(key);
+        }
+        self.admit(&mut sockets);
+        drop(sockets);
+        self.tell_requested();
+    }
+}
+
+impl Starved for Acceptor {
+    fn descriptor_freed(&self) {
+        self.driver.set_timer(self.driver.now(), self.this.clone());
+    }
+}
