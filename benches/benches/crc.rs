@@ -31,7 +31,7 @@ fn sums(c: &mut Criterion) {
                 b.iter(|| crc32c(black_box(data)));
             },
         );
-        // A header, the payload and what is left, as a sender sums them.
+        // A header, the payload and the rest, in the order in which a sender computes the CRC.
         group.bench_with_input(
             BenchmarkId::new("in use, in three parts", octets(size)),
             &data,

@@ -1,5 +1,4 @@
-//! The engine at both ends of a stream, over registered memory, without the wire between them: nanoseconds per message and
-//! per FPDU.
+//! The engine at both ends of a stream, over registered memory, without a wire: nanoseconds per message and per FPDU.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use netdirect::Buffer;
 use softnd_benches::link::{Link, PD, Places};
 use softnd_benches::{crc, octets};
 
-/// What TCP carries at a time on the loopback interface, and on Ethernet.
+/// The TCP segment sizes of the loopback interface and of Ethernet.
 const SEGMENTS: [u32; 2] = [65_483, 1448];
 
 /// Messages of a round: gathered, as softnd does.
@@ -41,7 +40,7 @@ impl Message {
     }
 }
 
-/// A link over registered memory; the registrations live as long.
+/// A link over registered memory. The registrations live as long as the link.
 struct Bench {
     link: Link<Table>,
     _regions: [Registration; 2],
@@ -116,7 +115,7 @@ impl Bench {
     }
 }
 
-/// Time for `iterations` of a round's `parts`, out of as many whole rounds as that takes.
+/// The time for `iterations` of a round's `parts`, measured over as many whole rounds as necessary.
 fn time(
     bench: &mut Bench,
     message: Message,
@@ -152,7 +151,7 @@ fn engine(c: &mut Criterion) {
                         })
                     });
                 });
-                // One of the two says it all where a message is an FPDU.
+                // If a message is one FPDU, one of the two figures is enough.
                 if matches!(message, Message::Write(_)) {
                     group.throughput(Throughput::Elements(1));
                     group.bench_function(format!("{name}, per FPDU"), |b| {

@@ -1,11 +1,12 @@
-//! Instructions per operation of the hot paths, counted by valgrind: time is noisy, instructions are not.
+//! Instructions per operation of the hot paths, counted by valgrind, because time is noisy and instructions are not.
 //!
-//! `cargo bench -p softnd-benches --bench instructions` compares with `benches/instructions.toml` and fails where a path needs
-//! more than the tolerance explains; behind `--`, `--bless` writes that file anew and a word chooses paths by their names.
+//! `cargo bench -p softnd-benches --bench instructions` compares with `benches/instructions.toml` and fails if a path
+//! exceeds its number by more than the tolerance. After `--`, `--bless` rewrites this file, and a word chooses paths by
+//! their names.
 //!
-//! This program runs itself under `valgrind --tool=callgrind`, once per path. Only what [`measured`] calls is counted, and the
-//! kernel never is. `rep movsb` and `rep stosb` count one per octet, so large payload is left out of the engine's paths ([`Nowhere`]): it
-//! would hide them.
+//! This program runs itself under `valgrind --tool=callgrind`, once per path. Only what [`measured`] calls is counted, and
+//! the kernel never is. `rep movsb` and `rep stosb` count one per octet, so large payload is left out of the engine's paths
+//! ([`Nowhere`]), because it would hide them.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -23,16 +24,16 @@ use softnd_benches::provider::Pair;
 
 type Failure = Box<dyn Error>;
 
-/// Loopback's, so that a message of 64 KiB is two FPDUs.
+/// The segment size of the loopback interface, so that a message of 64 KiB is two FPDUs.
 const SEGMENT: u32 = 65_483;
 
-/// Operations before counting starts: symbols are resolved, buffers are there.
+/// Operations before counting starts, which resolve symbols and make buffers.
 const WARM_UP: u32 = 64;
 
-/// Operations counted, a multiple of what softnd does once in so many polls.
+/// Operations counted: a multiple of every interval at which softnd does something once in so many polls.
 const OPERATIONS: u32 = 512;
 
-/// What valgrind is told to count: entering switches it on, leaving switches it off.
+/// The function that valgrind counts: entering it switches counting on, leaving it switches counting off.
 const MEASURED: &str = "instructions::measured*";
 
 #[inline(never)]
@@ -75,7 +76,7 @@ enum What {
     Write(End),
     /// A poll of an empty completion queue whose queue pair is connected and idle.
     Poll,
-    /// The same when something has come lately.
+    /// The same when something has arrived lately.
     HotPoll,
     /// A poll that receives a Send of 64 octets, but for the system call.
     Take,
@@ -93,7 +94,7 @@ const fn hot(name: &'static str, what: What, crc: bool) -> Hot {
     Hot { name, what, crc }
 }
 
-/// What is not a difference, in per cent: what is inlined where changes with code that has nothing to do with a path.
+/// The tolerance in per cent. It is needed because the compiler's choice of what to inline changes with unrelated code.
 const TOLERANCE: u64 = 5;
 
 const PATHS: [Hot; 14] = [
@@ -220,7 +221,7 @@ fn exercise(path: &Hot) -> Result<(), Failure> {
             repeat(|meter| {
                 pair.passive.receive()?;
                 pair.active.send()?;
-                // On the loopback interface what was sent is there when the call returns.
+                // On the loopback interface sent data has arrived when the call returns.
                 let found = meter.run(|| pair.passive.poll())?;
                 Ok(pair.drain(2 - found)?)
             })
@@ -259,7 +260,7 @@ fn count(valgrind: &Path, path: &Hot, folder: &Path) -> Result<u64, Failure> {
     option.push(&out);
     let run = Command::new(valgrind)
         .args(["--tool=callgrind", "--quiet", "--collect-atstart=no"])
-        // Threads take turns fairly: one that spins does not starve the other.
+        // Threads take turns fairly, so that a spinning thread does not starve the other.
         .arg("--fair-sched=try")
         .arg(format!("--toggle-collect={MEASURED}"))
         .arg(option)
@@ -311,7 +312,7 @@ fn find(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Counts all paths whose name contains `filter`, and says how they compare. False when one got worse.
+/// Counts all paths whose name contains `filter`, and prints how they compare. False if one got worse.
 fn compare(filter: &str, bless: bool) -> Result<bool, Failure> {
     let Some(valgrind) = find("valgrind") else {
         eprintln!("skipped: instructions: valgrind is not installed");
@@ -344,7 +345,7 @@ fn compare(filter: &str, bless: bool) -> Result<bool, Failure> {
     }
     if bless {
         if build != baseline.build {
-            // Numbers of two builds do not stand in one file.
+            // One file never has the numbers of two builds.
             baseline.instructions.clear();
         }
         baseline.instructions.extend(counts);
@@ -376,7 +377,7 @@ fn run() -> Result<bool, Failure> {
                 return Ok(true);
             }
             "--bless" => bless = true,
-            // What cargo and criterion's options add means nothing here.
+            // Options of cargo and criterion mean nothing here.
             option if option.starts_with('-') => {}
             _ => filter = word,
         }

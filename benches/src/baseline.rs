@@ -1,7 +1,6 @@
 //! The committed numbers of instructions, and how a run compares with them.
 //!
-//! The file is the part of TOML that one `key = value` per line makes up: texts about the build, then the table
-//! `[instructions]`.
+//! The file uses the part of TOML with one `key = value` per line: texts about the build, then the table `[instructions]`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,16 +12,16 @@ pub struct Build {
     pub rustc: String,
     /// Architecture and system.
     pub target: String,
-    /// The CRC routine in use; valgrind does not know all instructions that the processor has.
+    /// The CRC routine in use. Valgrind does not know all instructions of the processor.
     pub crc: String,
 }
 
-/// Instructions per operation by name, and the build they hold for.
+/// Instructions per operation by name, and the build for which they hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Baseline {
     /// What was measured.
     pub build: Build,
-    /// What it took.
+    /// Instructions per operation, by the name of the path.
     pub instructions: BTreeMap<String, u64>,
 }
 
@@ -31,7 +30,7 @@ pub struct Baseline {
 pub enum Verdict {
     /// Within the tolerance.
     Same,
-    /// Fewer instructions than the tolerance explains: a reason to take up a new baseline.
+    /// Fewer instructions than the tolerance explains, which is a reason for a new baseline.
     Better,
     /// More instructions than the tolerance explains.
     Worse,
@@ -44,7 +43,7 @@ impl Baseline {
     ///
     /// # Errors
     ///
-    /// The first line that is not understood.
+    /// The first line that cannot be parsed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut baseline = Self::default();
         let mut inside = false;
@@ -99,8 +98,8 @@ impl Baseline {
         text
     }
 
-    /// How `count` compares with what the file has for `name`. `tolerance` is in per cent; a few instructions more or less
-    /// are nothing, whatever the percentage.
+    /// How `count` compares with the file's number for `name`. `tolerance` is in per cent. A difference of a few
+    /// instructions never counts.
     #[must_use]
     pub fn judge(&self, name: &str, count: u64, tolerance: u64) -> Verdict {
         let Some(&before) = self.instructions.get(name) else {

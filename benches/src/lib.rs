@@ -1,4 +1,4 @@
-//! What the benchmarks share, and the comparison with other programs.
+//! Common code of the benchmarks, and the comparison with other programs.
 //!
 //! - `cargo bench -p softnd-benches`: time per operation (criterion) of codec, CRC, engine and memory, and instructions per
 //!   operation of the hot paths (valgrind), compared with `instructions.toml`.
@@ -13,7 +13,7 @@ pub mod link;
 pub mod nowhere;
 pub mod provider;
 
-/// How long criterion measures each benchmark: short turns, since there are many.
+/// How long criterion measures each benchmark. Turns are short, because there are many.
 #[macro_export]
 macro_rules! timing {
     () => {
@@ -24,7 +24,7 @@ macro_rules! timing {
     };
 }
 
-/// A number of octets as names of benchmarks have it: `64 B`, `64 KiB`, `1 MiB`.
+/// A number of octets as the names of benchmarks have it: `64 B`, `64 KiB`, `1 MiB`.
 #[must_use]
 pub fn octets(count: usize) -> String {
     match count {

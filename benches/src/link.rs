@@ -1,6 +1,6 @@
-//! Two connections of the engine, joined by a buffer instead of a socket: what the protocol costs by itself.
+//! Two connections of the engine, joined by a buffer instead of a socket, to measure the cost of the protocol itself.
 //!
-//! The steps are apart, so that a benchmark can measure the two ends and leave out the wire between them.
+//! The steps are separate, so that a benchmark can measure the two ends and leave out the wire between them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const BATCH: usize = 256 << 10;
 /// FPDUs of one batch.
 const FPDUS: usize = 64;
 
-/// Where the data lies: SGEs and remote addresses that the memory knows.
+/// The places of the data: SGEs and remote addresses that the memory knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// What the active side sends.
@@ -150,7 +150,7 @@ impl<M: Memory> Link<M> {
     ///
     /// # Panics
     ///
-    /// When more than [`DEPTH`] requests are under way.
+    /// If more than [`DEPTH`] requests are outstanding.
     pub fn post_send(&mut self) {
         let source = [self.places.source];
         self.post(Operation::Send {
@@ -164,7 +164,7 @@ impl<M: Memory> Link<M> {
     ///
     /// # Panics
     ///
-    /// When more than [`DEPTH`] requests are under way.
+    /// If more than [`DEPTH`] requests are outstanding.
     pub fn post_write(&mut self) {
         let source = [self.places.source];
         self.post(Operation::Write {
@@ -177,13 +177,13 @@ impl<M: Memory> Link<M> {
     ///
     /// # Panics
     ///
-    /// When more than [`DEPTH`] requests are under way.
+    /// If more than [`DEPTH`] requests are outstanding.
     pub fn post_receive(&mut self) {
         let posted = self.passive.post_receive(0, &[self.places.inbox]);
         posted.expect("the queue has room");
     }
 
-    /// The active side makes as many FPDUs as a batch holds; returns their number.
+    /// The active side makes as many FPDUs as a batch holds. Returns their number.
     pub fn transmit(&mut self) -> usize {
         self.active
             .poll_transmit(&self.memory, self.limit, &mut self.batch)
@@ -213,7 +213,7 @@ impl<M: Memory> Link<M> {
         }
     }
 
-    /// The active side hears that the transport took everything; returns how many requests completed.
+    /// The active side learns that the transport took everything. Returns how many requests completed.
     pub fn settle(&mut self) -> usize {
         let octets = self.batch.remaining();
         self.batch.advance(octets);
@@ -221,11 +221,11 @@ impl<M: Memory> Link<M> {
         completed(&mut self.active)
     }
 
-    /// The passive side takes what the wire holds; returns how many Receives completed.
+    /// The passive side takes what the wire holds. Returns how many Receives completed.
     ///
     /// # Panics
     ///
-    /// When it does not take everything.
+    /// If it does not take everything.
     pub fn receive(&mut self) -> usize {
         let input = &self.wire[..self.filled];
         let taken = self.passive.handle_bytes(input, &self.memory, OwnQueue);

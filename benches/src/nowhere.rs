@@ -1,12 +1,12 @@
-//! Registered memory that is not there.
+//! A `Memory` without any octets.
 
 use iwarp::{
     Access, AccessError, AtomicError, AtomicOp, BindError, Crc, InvalidateError, LocalAccess,
     Memory, MessageEnd, RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
 };
 
-/// Memory that grants everything and copies nothing: what remains is the engine. With a CRC, what the destination holds is
-/// summed in place of what would have been copied there, so that sums are right and cost what they cost.
+/// A memory that grants everything and copies nothing, so that only the engine is measured. With a CRC, the octets of the
+/// destination go into the CRC instead of copied ones, so that CRCs are consistent and have their real cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nowhere;
 

@@ -124,7 +124,7 @@ impl Pair {
             });
             let connected = ext::connect(&active.connector, &active.qp, address, LIMITS, b"");
             if connected.is_err() {
-                // Nobody else ends the other thread's wait; whether there still is one does not matter.
+                // Nothing else ends the other thread's wait. It does not matter if this thread no longer waits.
                 let _ = listener.cancel_overlapped_requests();
                 let _ = passive.connector.cancel_overlapped_requests();
             }
@@ -134,7 +134,7 @@ impl Pair {
         Ok(Self { active, passive })
     }
 
-    /// Polls both ends until so many results have come, of both together.
+    /// Polls both ends until so many results have come to both together.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! Parse, print, encode, parse again: FPDU, DDP and RDMAP. What was once understood must come out as it went in.
+//! Parse, print, encode, parse again: FPDU, DDP and RDMAP. What was parsed once must come out as it went in.
 
 use iwarp::ddp::{Header, Segment, TaggedHeader, UntaggedHeader};
 use iwarp::mpa::fpdu::{self, Fpdu};
 use iwarp::rdmap::{Describe, Opcode, ReadRequest, Terminate, control};
 
-/// Input: one octet (the lowest bit checks CRCs), then a stream of FPDUs; what is behind the first octet is also taken for a
-/// ULPDU as it is.
+/// Input: one octet (the lowest bit checks CRCs), then a stream of FPDUs. The octets behind the first are also parsed as
+/// one ULPDU.
 ///
 /// # Panics
 ///
@@ -42,7 +42,7 @@ fn framing(mut stream: &[u8], crc: bool) {
     }
 }
 
-/// What is framed comes out again, and not before its last octet.
+/// A framed ULPDU comes out again, and not before its last octet.
 fn framed(ulpdu: &[u8]) {
     for crc in [false, true] {
         let mut out = Vec::new();
@@ -84,12 +84,12 @@ fn ulpdu(octets: &[u8]) {
         assert_eq!(Opcode::parse(control(opcode)), Ok(opcode));
         assert_eq!(opcode.is_tagged(), opcode.queue().is_none());
     }
-    // Whatever the opcode: the readers must stand any octets.
+    // The parsers must handle any octets, whatever the opcode.
     read_request(payload);
     terminate(payload);
 }
 
-/// The segment in octets of our own making: reserved bits are gone.
+/// The segment as we encode it, without reserved bits.
 fn encoded(segment: &Segment<'_>) -> Vec<u8> {
     match segment {
         Segment::Tagged(s) => {
@@ -122,8 +122,8 @@ fn terminate(payload: &[u8]) {
         assert!(!parsed.to_string().is_empty());
         let (octets, len) = parsed.to_bytes();
         let again = Terminate::parse(&octets[..len], first).expect("ours is never too short");
-        // Only codes of the RFCs are ever written, in one bit order; without headers the two orders of some look alike
-        // (PEER-084), and of an unassigned one nobody knows which order it is in.
+        // We write only codes of the RFCs, in one bit order. Without headers the two orders of some codes look alike
+        // (PEER-084), and the order of an unassigned code cannot be found out.
         if parsed.code.is_assigned() {
             assert_eq!(
                 (again.segment_length, again.ddp),

@@ -15,8 +15,8 @@ use crate::side::{
 };
 use crate::wire::put;
 
-/// Input: one octet for the role, four of set-up (see `Side::new`), then what the peer, the client and the transport do. CRCs
-/// are put right here, not switched off there.
+/// Input: one octet for the role, four of set-up (see `Side::new`), then what the peer, the client and the transport do.
+/// The target corrects CRCs instead of switching them off in the engine.
 ///
 /// # Panics
 ///
@@ -52,7 +52,7 @@ struct Engine {
     markers: bool,
     /// Octets that have come from the peer.
     arrived: u64,
-    /// Messages the peer has begun on each queue.
+    /// Messages that the peer has begun on each queue.
     sends: u32,
     reads: u32,
     atomics: u32,
@@ -140,7 +140,7 @@ impl Engine {
         self.side.end(end);
     }
 
-    /// A segment that makes sense more often than random octets would.
+    /// A segment that is valid more often than random octets would be.
     fn segment(&mut self, op: u8, input: &mut Input<'_>) -> Vec<u8> {
         let [last, wild, extension, ..] = input.flags();
         let payload_len = usize::from(input.word16()) % 1500;
@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// The answer to what was asked, or something near it.
+    /// The response to a request, or something close to it.
     fn read_response(
         &mut self,
         last: bool,

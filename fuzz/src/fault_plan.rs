@@ -6,8 +6,8 @@ use std::time::Instant;
 use iwarp::Role;
 use iwarp_io::faults::{Faults, Plan, Rule};
 
-/// Input: the text of a plan, in which what is no UTF-8 is replaced. Behind an octet of 0 stand the octets of a stream: first how
-/// long the pieces are in which it passes.
+/// Input: the text of a plan, in which invalid UTF-8 is replaced. Behind an octet of 0 follows a stream: first the length
+/// of the pieces in which it passes, then its octets.
 ///
 /// # Panics
 ///
@@ -37,7 +37,7 @@ pub fn fault_plan(data: &[u8]) {
     }
 }
 
-/// Printed and read again, and put together rule by rule, it is the same plan.
+/// A plan that is printed and read again, or made again rule by rule, is the same plan.
 fn survives(plan: &Plan) {
     let printed = plan.to_string();
     assert_eq!(printed.lines().count(), plan.rules().len());
@@ -51,7 +51,7 @@ fn survives(plan: &Plan) {
     assert_eq!(&made, plan);
 }
 
-/// What passes at one moment, and how that ends, is the same whether a stream comes whole or in pieces.
+/// The octets that pass at one moment, and the end, are the same whether a stream comes whole or in pieces.
 fn pieces_do_not_matter(plan: &Plan, octets: &[u8], step: usize) {
     for role in [Role::Initiator, Role::Responder] {
         let sent = [octets.len().max(1), step].map(|step| send(plan, role, octets, step));

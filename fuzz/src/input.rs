@@ -1,6 +1,6 @@
 //! Reading decisions from a fuzzer's octets.
 
-/// A cursor over the input. Behind its end everything reads as zero, so that an input cut short is an input.
+/// A cursor over the input. Behind the end everything reads as zero, so that a shortened input is valid too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a>(&'a [u8]);
 

@@ -1,5 +1,5 @@
-//! The fuzz targets as plain functions, one per target: a fuzzer calls them with what it makes up, `cargo test` with every file
-//! of the corpus. A target returns, or panics because a property does not hold.
+//! The fuzz targets as plain functions. A fuzzer calls a target with generated input, and `cargo test` with every file of
+//! the corpus. A target returns, or panics because a property does not hold.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Registered memory as plain vectors: small enough to be right by inspection, and strict about how the engine may use it.
+//! Registered memory as plain vectors. The code is small enough to be checked by reading, and strict about how the engine
+//! may use the memory.
 
 use std::cell::RefCell;
 
@@ -8,7 +9,7 @@ use iwarp::{
     WindowId,
 };
 
-/// What the owner of a region lets others do.
+/// The rights that the owner of a region gives to others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rights {
     pub(crate) local_write: bool,
@@ -28,7 +29,7 @@ struct Region {
 
 #[derive(Debug, Default)]
 struct Window {
-    /// Counts binds and unbinds: a span of an earlier one is revoked.
+    /// Counts binds and unbinds. A span from before the last one is revoked.
     epoch: u32,
     bound: Option<(WindowBind, StreamId)>,
 }
@@ -81,7 +82,7 @@ impl Inner {
             })
     }
 
-    /// The region a span lies in, if the span is still good.
+    /// The region of a span, if the span is still valid.
     fn resolve(&self, span: Span) -> Result<usize, Revoked> {
         let slot = if span.slot() < WINDOWS {
             span.slot() as usize

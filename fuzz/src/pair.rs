@@ -1,7 +1,7 @@
-//! Two engines and arbitrary operations on both, against a plain picture of what each peer's memory must hold.
+//! Two engines and arbitrary operations on both, compared with a simple model of what each peer's memory must hold.
 //!
-//! The picture needs no timing: whatever happens, the memory a peer writes to holds the effect of the first so many octets of
-//! its Writes, in posting order, and nothing else.
+//! The model needs no timing. Whatever happens, the memory that a peer writes to holds the first so many octets of its
+//! Writes, in posting order, and nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub fn pair(data: &[u8]) {
         reset: false,
     };
     if setup[0] >> 1 & 3 == 3 {
-        // A ready-to-receive Send takes a Receive: where in the order of Sends has to be known.
+        // A ready-to-receive Send takes a Receive, so the model has to know its place in the order of Sends.
         pair.sides[0].expect_ready_send();
         pair.sides[0].send_ready();
     }
@@ -103,7 +103,7 @@ impl Pair {
         this.events(Some(&mut peer.sends));
     }
 
-    /// Everything once, without limits worth mentioning.
+    /// Does everything once, without limits that matter.
     fn round(&mut self) {
         let limit = TxLimit {
             octets: 1 << 20,
@@ -122,7 +122,7 @@ impl Pair {
         }
     }
 
-    /// RDMAP-040: never more Reads under way than agreed; the ready-to-receive Read does not count.
+    /// RDMAP-040: never more outstanding Reads than agreed. The ready-to-receive Read does not count.
     fn check_reads(&self) {
         for (this, peer) in [(0, 1), (1, 0)] {
             let (this, peer) = (&self.sides[this], &self.sides[peer]);
@@ -160,7 +160,7 @@ impl Pair {
             self.sides[0].send_ready();
             self.run_until_quiet();
             self.check_progress();
-            // Whoever waits for a Receive has waited long enough.
+            // A side that waits for a Receive has waited long enough.
             for side in &mut self.sides {
                 side.now += Duration::from_secs(3600);
                 side.conn.handle_timeout(side.now);
@@ -187,7 +187,7 @@ impl Pair {
         assert_is_a_prefix(&self.sides[1], &self.sides[0]);
     }
 
-    /// With both streams sound and nobody waiting for a Receive, all that was posted is done and has arrived.
+    /// If both streams are intact and no side waits for a Receive, all posted requests are done and have arrived.
     fn check_progress(&self) {
         let sound =
             |side: &Side| side.conn.is_running() && !side.conn.is_stalled() && !side.fin_sent;

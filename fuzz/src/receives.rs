@@ -14,7 +14,7 @@ impl Receives {
         self.0.borrow_mut().push_back((context, sges.to_vec()));
     }
 
-    /// The contexts of those that nobody has drawn, in their order.
+    /// The contexts of the Receives that nobody has drawn, in their order.
     pub(crate) fn contexts(&self) -> Vec<u64> {
         self.0
             .borrow()

@@ -1,5 +1,5 @@
-//! One engine with its memory and its transport, driven by a fuzzer's decisions, and everything that can be said about it
-//! without looking inside.
+//! One engine with its memory and its transport, driven by a fuzzer's decisions, with all checks that are possible from
+//! outside.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,23 +17,23 @@ use crate::memory::{Rights, VecMemory};
 use crate::receives::Receives;
 use crate::wire::Wire;
 
-/// Never written: what Sends, Writes and Reads take from.
+/// The source of Sends, Writes and Reads, which is never written.
 pub(crate) const SOURCE: STag = STag(0x0100_01aa);
 /// Written by the peer's Writes only.
 pub(crate) const TARGET: STag = STag(0x0200_02bb);
-/// Written by inbound Sends only; each Receive has its own piece.
+/// Written only by inbound Sends. Each Receive has its own piece.
 pub(crate) const RECEIVE: STag = STag(0x0300_03cc);
-/// Written by our own Reads only; each has its own piece.
+/// Written only by our own Reads. Each Read has its own piece.
 pub(crate) const SINK: STag = STag(0x0400_04dd);
-/// Opens to nobody.
+/// Accessible to nobody.
 pub(crate) const PRIVATE: STag = STag(0x0500_05ee);
-/// Opens to everybody of another protection domain.
+/// Accessible to everybody, but in another protection domain.
 pub(crate) const FOREIGN: STag = STag(0x0600_06ff);
 /// Changed by the peer's Atomics only.
 pub(crate) const COUNTER: STag = STag(0x0900_0911);
 /// STags of the window, one for each time it is bound.
 pub(crate) const WINDOW: u32 = 0x0700_0700;
-/// Names nothing.
+/// An STag that names nothing.
 pub(crate) const NOTHING: STag = STag(0x0800_0800);
 
 /// Where each region begins.
@@ -53,12 +53,12 @@ pub(crate) const SIZES: QueueSizes = QueueSizes {
 
 const PD: Pd = Pd(1);
 
-/// What every `SOURCE` holds.
+/// The content of every `SOURCE`.
 fn pattern(at: usize) -> u8 {
     (at.wrapping_mul(31) ^ (at >> 8)).to_le_bytes()[0]
 }
 
-/// A posted initiator request whose end has not been seen.
+/// A posted initiator request that has not completed yet.
 #[derive(Debug)]
 struct Posted {
     context: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Sent {
     immediate: Option<[u8; 8]>,
 }
 
-/// What the flags of one operation say.
+/// The flags of one operation.
 #[derive(Clone, Copy, Debug)]
 struct Flags {
     silent: bool,
@@ -110,7 +110,7 @@ pub(crate) struct Side {
     /// Octets delivered and not yet consumed.
     pub(crate) inbox: Vec<u8>,
     pub(crate) wire: Wire,
-    /// What the peer has sent and the engine has consumed; only where the peer is one of ours.
+    /// What the peer has sent and the engine has consumed. Only if the peer is an engine too.
     pub(crate) inbound: Option<Wire>,
     /// Largest ULPDU ever allowed.
     mulpdu: usize,
@@ -122,15 +122,15 @@ pub(crate) struct Side {
     reads: HashMap<u64, (usize, usize, usize)>,
     /// Atomics: where the old value goes, and what it has to be.
     atomics: HashMap<u64, (usize, u64)>,
-    /// What the peer's counter holds when all Atomics posted are done; what it may hold before.
+    /// What the peer's counter holds when all posted Atomics are done, and what it may hold before.
     pub(crate) total: u64,
     totals: HashSet<u64>,
-    /// Octets of `RECEIVE` and `SINK` given away.
+    /// Octets of `RECEIVE` and `SINK` in use.
     receive_used: usize,
     sink_used: usize,
     /// Writes in the order they were posted: offset in the peer's `TARGET`, data.
     pub(crate) writes: Vec<(usize, Vec<u8>)>,
-    /// Something was posted that has to fail: nothing behind it may reach the peer's memory.
+    /// A request was posted that has to fail. Nothing behind it may reach the peer's memory.
     doomed: bool,
     pub(crate) sends: VecDeque<Sent>,
     window: WindowId,
@@ -192,7 +192,7 @@ fn registered() -> VecMemory {
     mem
 }
 
-/// What start-up agreed on. The ends may disagree only where it cannot: everything but the role is shared.
+/// The results of the start-up. Both ends share everything but the role.
 fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
     StreamConfig {
         role,
@@ -268,7 +268,7 @@ impl Side {
         }
     }
 
-    /// One decision of the client or of time; the lowest four bits of `op` choose.
+    /// One decision of the client or of the clock. The lowest four bits of `op` choose.
     pub(crate) fn local(&mut self, op: u8, input: &mut Input<'_>) {
         match op & 15 {
             0 => self.post_send(input),
@@ -395,7 +395,7 @@ impl Side {
         }
     }
 
-    /// Always on the same word, so that each finds what the one before it left.
+    /// Always on the same word, so that each Atomic finds the result of the one before.
     fn post_atomic(&mut self, add: usize, flags: Flags) {
         if LARGE - self.sink_used < 8 {
             return;
@@ -430,7 +430,7 @@ impl Side {
         u64::from_ne_bytes(octets[..8].try_into().expect("8 octets"))
     }
 
-    /// It holds what some of this side's Atomics have made of it, and nothing else has changed.
+    /// Checks that the counter holds the result of some of this side's Atomics, and that nothing else has changed.
     pub(crate) fn assert_counted(&self, peer: &VecMemory) {
         assert!(self.totals.contains(&self.counted(peer)), "a sum of none");
         assert!(peer.read(COUNTER)[8..].iter().all(|octet| *octet == 0));
@@ -527,7 +527,7 @@ impl Side {
         }
     }
 
-    /// A request that cannot succeed, here or there.
+    /// Posts a request that has to fail, on this side or on the peer's.
     fn post_doomed(&mut self, input: &mut Input<'_>) {
         let flags = Flags {
             inline: false,
@@ -605,7 +605,7 @@ impl Side {
             return;
         }
         let Some(octets) = self.gather(most) else {
-            // Only an FPDU of which nothing was sent can lose its memory: a cut one has been made private.
+            // Only an FPDU of which nothing was sent can lose its memory, because a cut one has been made private.
             assert!(!self.batch.head_is_cut());
             self.batch.revoke();
             return self.conn.handle_transmitted(&mut self.batch);
@@ -628,8 +628,8 @@ impl Side {
         self.conn.handle_transmitted(&mut self.batch);
     }
 
-    /// What one vectored write would take: the memory of an FPDU is looked at before its first octet goes. `None` if the first
-    /// FPDU lost its memory; a later one ends the call before it.
+    /// What one vectored write would take. The memory of an FPDU is checked before its first octet is sent. `None` if the
+    /// first FPDU lost its memory; a later one ends the call before it.
     fn gather(&self, most: usize) -> Option<Vec<u8>> {
         let mut octets = Vec::new();
         let mut whole = 0;
@@ -659,7 +659,7 @@ impl Side {
         Some(octets)
     }
 
-    /// As an owner does when its stream is over: what was not begun is not sent.
+    /// Drops FPDUs of which nothing was sent, as an owner does when its stream is over.
     fn drop_unsent(&mut self) {
         if self.conn.has_failed() || self.conn.is_disconnected() {
             self.batch.keep_cut_only();
@@ -667,17 +667,17 @@ impl Side {
         }
     }
 
-    /// Our end may be closed: everything has gone out and nothing will follow.
+    /// Whether our direction may be closed, because everything was sent and nothing will follow.
     pub(crate) fn may_close(&self) -> bool {
         self.conn.write_side_done() && self.batch.is_empty()
     }
 
-    /// Nothing is on its way out of this side.
+    /// Whether nothing is on its way out of this side.
     pub(crate) fn is_drained(&self) -> bool {
         self.batch.is_empty() && self.out.is_empty()
     }
 
-    /// The engine looks at what has been delivered.
+    /// The engine handles the octets that were delivered.
     pub(crate) fn receive(&mut self) {
         let consumed = self.handle_inbox();
         assert!(consumed <= self.inbox.len());
@@ -698,7 +698,7 @@ impl Side {
             assert_eq!(self.handle_inbox(), 0, "the same octets again");
         }
         if self.role == Role::Responder && self.conn.is_fenced() {
-            // A faulty first FPDU may be answered, nothing else is said.
+            // Only a faulty first FPDU may be answered.
             assert_eq!(
                 self.wire.seen.fpdus, self.wire.seen.terminates,
                 "the Responder has spoken first"
@@ -719,7 +719,7 @@ impl Side {
         self.broken |= end == StreamEnd::Reset;
     }
 
-    /// Fetches all events. `sends` is what the peer has sent, where that is known.
+    /// Fetches all events. `sends` is what the peer has sent, if that is known.
     pub(crate) fn events(&mut self, mut sends: Option<&mut VecDeque<Sent>>) {
         while let Some(event) = self.conn.poll_event() {
             match event {
@@ -750,7 +750,7 @@ impl Side {
         }
     }
 
-    /// In posting order, with nothing but silent successes left out.
+    /// Checks that completions come in posting order, and that only silent successes are left out.
     fn completed(&mut self, completion: &Completion) {
         let posted = loop {
             let posted = self.posted.pop_front().expect("a request of ours");
@@ -782,7 +782,7 @@ impl Side {
         }
     }
 
-    /// A Send, Write or Immediate Data succeeded: so many have gone to the transport at least.
+    /// Counts a successful Send, Write or Immediate Data. The transport must have taken at least so many.
     fn count_sent(&mut self, kind: RequestKind) {
         use RequestKind::{Immediate, Send, Write};
         self.succeeded += u64::from(matches!(kind, Send | Write | Immediate));
@@ -792,7 +792,7 @@ impl Side {
         );
     }
 
-    /// Only where the peer is honest; a malicious one may answer what it likes.
+    /// Only if the peer is honest, because a malicious one may answer with any octets.
     fn expect_read(&self, sink: usize, expected: &[u8]) {
         if self.inbound.is_some() {
             assert_eq!(
@@ -835,20 +835,20 @@ impl Side {
         });
     }
 
-    /// Nothing of the client's is open: all has come back, or succeeded in silence.
+    /// Checks that no request of the client is open: each has completed, or has succeeded silently.
     pub(crate) fn assert_all_came_back(&self) {
         assert!(
             self.posted.iter().all(|posted| posted.silent),
             "{:?}",
             self.posted
         );
-        // What nobody has drawn is still there for others.
+        // Receives that nobody has drawn are still there for others.
         let left = self.shared.as_ref().map(Receives::contexts);
         let expected = self.receives.iter().map(|(context, ..)| *context);
         assert!(expected.eq(left.unwrap_or_default()), "{:?}", self.receives);
     }
 
-    /// Memory nobody may write.
+    /// Checks the memory that nobody may write.
     pub(crate) fn assert_untouched(&self) {
         let source = self.mem.read(SOURCE);
         assert!(

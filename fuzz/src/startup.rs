@@ -1,4 +1,4 @@
-//! The connection set-up frames: reading, writing and what they settle, on both sides.
+//! The connection set-up frames: reading, writing, and what both sides agree on.
 
 use iwarp::ReadLimits;
 use iwarp::mpa::startup::{
@@ -60,7 +60,7 @@ fn encoded(frame: &Frame) -> Vec<u8> {
     out
 }
 
-/// Handed over in pieces, never more than wanted: what comes out must not depend on the pieces.
+/// Passes a frame in pieces, never more than wanted. The result must not depend on the pieces.
 fn read_in_pieces(
     kind: FrameKind,
     octets: &[u8],
@@ -96,7 +96,7 @@ fn read_both_ways(kind: FrameKind, octets: &[u8], step: usize) -> Option<Frame> 
     match &whole {
         Err(error) => assert!(!error.to_string().is_empty()),
         Ok(Some(frame)) => {
-            // Handed over with something behind it, it is refused as a whole.
+            // A frame with octets behind it is refused as a whole.
             let len = encoded(frame).len();
             let more = FrameReader::new(kind).push(octets);
             if octets.len() > len {
@@ -119,7 +119,7 @@ fn survives(frame: &Frame) {
     );
 }
 
-/// Limits and flags that depend on the input, without taking from it.
+/// Limits and flags that depend on the input, without consuming it.
 fn limits_from(octets: &[u8]) -> ReadLimits {
     let sum = iwarp::crc32c(octets);
     ReadLimits {
@@ -185,7 +185,7 @@ fn conclude(reply: &Frame, octets: &[u8]) {
     }
 }
 
-/// Both ends are ours: whatever they want, they agree.
+/// Both ends are ours, and agree whatever they want.
 fn two_of_ours(input: &mut Input<'_>) {
     let [rev2, peer_to_peer, crc, wanted, ..] = input.flags();
     let mut limits = || ReadLimits {

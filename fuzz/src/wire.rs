@@ -1,4 +1,4 @@
-//! What a well-behaved stream looks like from outside: every octet an engine sends goes through one of these.
+//! Checks a stream from outside: every octet that an engine sends goes through one of these.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ pub(crate) fn put(out: &mut Vec<u8>, ulpdu: &[u8], crc: bool, position: Option<u
 #[derive(Debug)]
 pub(crate) struct Wire {
     crc: bool,
-    /// Markers stand in it; then how many octets have gone by in whole FPDUs.
+    /// Whether the stream has markers. If so, `position` counts the octets of whole FPDUs.
     markers: bool,
     position: u64,
     /// Octets of the FPDU that is not yet whole.
@@ -30,22 +30,22 @@ pub(crate) struct Wire {
     /// Unfinished tagged message: opcode, STag and offset of what has to come next.
     tagged: Option<(Opcode, STag, u64)>,
     pub(crate) seen: Seen,
-    /// Read Requests, for a peer that wants to answer them.
+    /// Read Requests, for a peer that answers them.
     pub(crate) requests: VecDeque<ReadRequest>,
     /// Identifiers of Atomic Requests, for the same.
     pub(crate) atomics: VecDeque<u32>,
 }
 
-/// What has gone by.
+/// What the stream has carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) fpdus: u64,
-    /// Atomic ones included.
+    /// Read Requests, Atomic Requests included.
     pub(crate) read_requests: u64,
     /// Whole Read Responses and Atomic Responses.
     pub(crate) read_responses: u64,
     pub(crate) terminates: u64,
-    /// Whole Sends, Writes and Immediate Data, but for a Write that says no more than that its sender is ready.
+    /// Whole Sends, Writes and Immediate Data, except for a ready-to-receive Write.
     pub(crate) messages: u64,
     /// Octets of the longest ULPDU.
     pub(crate) longest: usize,
@@ -143,7 +143,7 @@ impl Wire {
         }
     }
 
-    /// An untagged message is under way; only Sends have more than one segment.
+    /// Whether an untagged message is incomplete. Only Sends have more than one segment.
     fn in_send(&self) -> bool {
         self.queues.values().any(|(_, offset)| offset.is_some())
     }

@@ -1,4 +1,4 @@
-//! What the fuzzers found, by name. Each is a file of a corpus as well, so that mutations start from it.
+//! The findings of the fuzzers, by name. Each is also a file of a corpus, so that mutations start from it.
 
 /// A ready-to-receive message asked for late was put between two segments of a Send (OPEN-10).
 #[test]
@@ -6,7 +6,8 @@ fn the_ready_message_waits_for_the_message_under_way() {
     softnd_fuzz::pair(include_bytes!("../corpus/pair/ready-message-in-a-message"));
 }
 
-/// The peer's end gave up a Send of which a part was on its way, and an answer followed the stump (OPEN-10).
+/// The end of the peer's stream gave up a Send of which a part was on its way, and a response followed the incomplete Send
+/// (OPEN-10).
 #[test]
 fn the_peers_end_lets_the_message_under_way_finish() {
     softnd_fuzz::engine(include_bytes!("../corpus/engine/end-in-a-message"));

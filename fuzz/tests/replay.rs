@@ -1,4 +1,4 @@
-//! Every file of every corpus goes through its target, so that what a fuzzer once found stays found.
+//! Every file of every corpus goes through its target, so that findings of the fuzzers cannot return.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn replay(name: &str, target: fn(&[u8])) {
     assert!(!files.is_empty(), "no corpus in {}", folder.display());
     for file in files {
         let octets = fs::read(&file).expect("a readable file");
-        // The name of the file is what a failure has to say.
+        // A failure shows the name of the file.
         println!("{}, {} octets", file.display(), octets.len());
         target(&octets);
     }

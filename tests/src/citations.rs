@@ -1,4 +1,4 @@
-//! What the comments beside the code say, outside of tests: where a crate names the rows that it keeps.
+//! The words of the comments beside the code, outside of tests. A crate names the rows that it keeps there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,7 +64,7 @@ impl Source {
         let comments: Vec<_> = comments.lines().map(str::trim).collect();
         let mut words = BTreeSet::new();
         for (line, comment) in comments.iter().enumerate() {
-            // The comment of a module says what is in it, and stands beside none of its code.
+            // The comment of a module describes the module, and does not stand beside any code.
             if comment.starts_with("//!") {
                 continue;
             }
@@ -83,7 +83,7 @@ impl Source {
     }
 }
 
-/// A text's code, and its comments; each with spaces in place of the other, and of what literals contain.
+/// A text's code, and its comments. Each has spaces in place of the other, and in place of the content of literals.
 struct Split {
     code: String,
     comments: String,
@@ -160,7 +160,7 @@ fn block_comment(text: &str) -> usize {
     at
 }
 
-/// The octets of a string without escapes, if that is what begins with the first `word` octets.
+/// The octets of a raw string, if one begins with the first `word` octets.
 fn raw_string(text: &str, word: usize) -> Option<usize> {
     let (prefix, rest) = text.split_at(word);
     let hashes = rest.len() - rest.trim_start_matches('#').len();
@@ -173,7 +173,7 @@ fn raw_string(text: &str, word: usize) -> Option<usize> {
     Some(len.map_or(text.len(), |len| begin + len + end.len()))
 }
 
-/// A literal and no lifetime.
+/// Whether this is a character literal, and not a lifetime.
 fn is_character(text: &str) -> bool {
     let mut signs = text.chars().skip(1);
     let first = signs.next();
@@ -191,10 +191,11 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// What stands in place of code that is compiled for tests only.
+/// The text in place of code that is compiled for tests only.
 const TEST: &str = "~";
 
-/// Replaces items that are compiled for tests only, line by line; their names, if they are modules in files of their own.
+/// Replaces items that are compiled for tests only, line by line. Returns the names of those that are modules in files of
+/// their own.
 fn take_tests(code: &mut String) -> Vec<String> {
     const ATTRIBUTE: &str = "#[cfg(";
     let (mut modules, mut from) = (Vec::new(), 0);
@@ -220,7 +221,7 @@ fn take_tests(code: &mut String) -> Vec<String> {
     modules
 }
 
-/// `test` stands in this condition, and not inside of `not(…)`.
+/// Whether this condition has `test`, and not inside of `not(…)`.
 fn is_for_tests(condition: &str) -> bool {
     let mut depth = 0;
     let mut without = String::new();

@@ -1,4 +1,4 @@
-//! What `nd wire-conform` finds with a peer whose deviations are known: those, all of them, and no others.
+//! Compares what `nd wire-conform` finds with a peer's known deviations: it has to find all of them, and no others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::Path;
 use iwarp_conform::Deviations;
 use serde_json::Value;
 
-/// A run of the suite, as its report in JSON tells it.
+/// A run of the suite, read from its report in JSON.
 #[derive(Debug)]
 pub struct Findings {
-    /// How each check came out, in the words of the report.
+    /// The outcome of each check, in the words of the report.
     pub outcomes: BTreeMap<String, String>,
     /// Why the run broke off.
     pub lost: Option<String>,
@@ -20,7 +20,7 @@ impl Findings {
     /// Reads a report.
     ///
     /// # Panics
-    /// When it is none.
+    /// If the file is not a report.
     pub fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).expect("the report is there");
         Self::parse(&text)
@@ -39,7 +39,7 @@ impl Findings {
         }
     }
 
-    /// How many checks came out as each word says.
+    /// How many checks have each outcome.
     pub fn figure(&self) -> String {
         let mut counts = BTreeMap::<&str, usize>::new();
         for outcome in self.outcomes.values() {
@@ -61,12 +61,12 @@ impl Findings {
     }
 }
 
-/// What the runs have found is what is known: nothing fails that is not, and all that is known is seen in one of the runs.
-/// What comes and goes has to be checked, however it comes out; what the peer does not survive ends the run that is about
-/// it.
+/// Checks that the runs have found exactly the known deviations: only known ones fail, and each known one is seen in one of
+/// the runs. Checks of intermittent deviations have to run, whatever their outcome. A deviation that breaks the peer ends
+/// the run that is about it.
 ///
 /// # Errors
-/// What differs.
+/// The differences.
 pub fn judge(runs: &[Findings], known: &Deviations) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
     for run in runs {

@@ -1,4 +1,4 @@
-//! What tshark makes of a capture.
+//! Captures as tshark dissects them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 /// A capture as tshark reads it.
 #[derive(Debug)]
 pub struct Dissection {
-    /// In the order of the file.
+    /// The packets in the order of the file.
     pub packets: Vec<Packet>,
 }
 
@@ -24,8 +24,8 @@ pub struct Packet {
     pub ports: (u16, u16),
     /// Octets of TCP payload.
     pub payload: u32,
-    /// Part of an FPDU that is dissected with another packet: one that comes later, or was captured before this one though
-    /// it belongs behind it. Or sent before.
+    /// Part of an FPDU that tshark dissects with another packet, because the other packet comes later, or was captured in
+    /// the wrong order. Also octets that were sent before.
     pub partial: bool,
     /// The protocols found, outermost first, such as `eth:ethertype:ip:tcp:iwarp_mpa`.
     pub protocols: String,
@@ -40,25 +40,25 @@ pub struct Packet {
     pub fpdus: usize,
     /// FPDUs whose CRC was found good.
     pub good_crcs: usize,
-    /// What Wireshark's experts remark, with the severity.
+    /// The remarks of Wireshark's expert system, with their severity.
     pub remarks: Vec<(Severity, String)>,
-    /// IP and TCP checksums that were looked at and found other than good.
+    /// IP and TCP checksums that were checked and are wrong.
     pub bad_checksums: usize,
 }
 
-/// In the place of a layer, an error type or an error code.
+/// Means that a layer, an error type or an error code is unknown.
 pub const UNKNOWN: u8 = u8::MAX;
 
 /// A start-up frame of RFC 5044 §7.1.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Startup {
-    /// A Request; otherwise a Reply.
+    /// Whether this is a Request. Otherwise it is a Reply.
     pub request: bool,
     /// The private data in hexadecimal.
     pub private_data: String,
 }
 
-/// Of a remark, in Wireshark's order.
+/// The severity of a remark, in Wireshark's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "Wireshark's words")]
 pub enum Severity {
@@ -82,7 +82,7 @@ impl Severity {
     }
 }
 
-/// Fields asked of tshark, in the order in which `packet` takes them.
+/// The fields that tshark prints, in the order in which `packet` takes them.
 const FIELDS: [&str; 27] = [
     "frame.number",
     "tcp.stream",
@@ -107,7 +107,7 @@ const FIELDS: [&str; 27] = [
     "iwarp_rdma.term_errcode_ddp_tagged",
     "iwarp_rdma.term_errcode_ddp_untagged",
     "iwarp_rdma.term_errcode_llp",
-    // Of an error type without codes of its own.
+    // The code for an error type without codes of its own.
     "iwarp_rdma.term_errcode",
     "_ws.expert.severity",
     "_ws.expert.message",
@@ -118,13 +118,13 @@ impl Dissection {
     /// Runs tshark over the file.
     ///
     /// # Panics
-    /// When tshark fails, or writes what this does not understand.
+    /// If tshark fails, or prints something unknown.
     pub fn of(tshark: &Path, capture: &Path) -> Self {
         Self::with(tshark, capture, true)
     }
 
-    /// The same for a capture from a network interface that leaves checksums to its hardware, as a loopback one does:
-    /// they are not looked at.
+    /// The same for a capture from a network interface that leaves checksums to its hardware, as a loopback interface does.
+    /// Checksums are not checked.
     ///
     /// # Panics
     /// As [`of`](Self::of).
@@ -134,7 +134,7 @@ impl Dissection {
 
     fn with(tshark: &Path, capture: &Path, checksums: bool) -> Self {
         let mut command = tshark_over(tshark, capture, checksums);
-        // In two passes: the first packet of an FPDU then knows of the last one.
+        // In two passes, so that the first packet of an FPDU knows the last one.
         command.args(["-2", "-T", "fields", "-E", "occurrence=a"]);
         command.args(["-E", "aggregator=|"]);
         for field in FIELDS {
@@ -155,14 +155,14 @@ impl Dissection {
         Self { packets }
     }
 
-    /// Every segment with octets is dissected as iWARP, every CRC is good, every checksum too, and no remark is worse
-    /// than a note; a reset is remarked upon and no fault.
+    /// Checks that every segment with octets is dissected as iWARP, that every CRC and every checksum is good, and that no
+    /// remark is worse than a note. A remark about a reset is no fault.
     ///
-    /// Nothing is excused here. Of the dissector's known false alarms, the tries of other protocols (PEER-081) are
-    /// switched off; the marker between two FPDUs (PEER-082) needs markers, and is avoided where there are any.
+    /// No alarm is ignored here. The dissector has two known false alarms. The guesses of other dissectors (PEER-081) are
+    /// switched off. The marker between two FPDUs (PEER-082) is avoided in streams with markers.
     ///
     /// # Panics
-    /// When it is not so.
+    /// If this does not hold.
     #[track_caller]
     pub fn assert_clean(&self) {
         assert!(
@@ -220,7 +220,7 @@ impl Dissection {
 }
 
 impl Packet {
-    /// Dissected as MPA at least.
+    /// Whether the packet is dissected as MPA at least.
     pub fn is_iwarp(&self) -> bool {
         self.protocols
             .split(':')
@@ -228,8 +228,8 @@ impl Packet {
     }
 }
 
-/// With the heuristic for MPA on and first, and without the dissectors that try themselves on the payload of Sends and
-/// take it for malformed messages of theirs (PEER-081).
+/// Runs tshark with the heuristic for MPA first, and without the dissectors that guess at the payload of Sends and report
+/// malformed messages (PEER-081).
 fn tshark_over(tshark: &Path, capture: &Path, checksums: bool) -> Command {
     let mut command = Command::new(tshark);
     command
@@ -242,12 +242,12 @@ fn tshark_over(tshark: &Path, capture: &Path, checksums: bool) -> Command {
             "--disable-protocol",
             "smb_direct",
         ])
-        // The ports are any: one that some other protocol claims must not win.
+        // The ports are arbitrary, so a protocol that claims one of them must not win.
         .args(["-o", "tcp.try_heuristic_first:TRUE"]);
     for protocol in ["tcp", "ip"] {
         command.args(["-o", &format!("{protocol}.check_checksum:{checksums}")]);
     }
-    // What comes from an interface may have come in another order than it was sent in.
+    // Packets from an interface may have been captured in another order than they were sent.
     command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
     command
 }

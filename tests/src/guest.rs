@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use crate::tool;
 
-/// A guest that has been made.
+/// A guest that exists.
 #[derive(Debug)]
 pub struct Guest {
     scripts: PathBuf,
     made: PathBuf,
 }
 
-/// What a program in the guest has said, and left behind.
+/// The output of a program in the guest, and its status.
 #[derive(Debug)]
 pub struct Said {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
     /// Its standard output and standard error.
     pub text: String,
-    /// Of the script that runs the guest.
+    /// The errors of the script that runs the guest.
     pub errors: String,
 }
 
 impl Guest {
-    /// The guest, or `None` after saying which test is skipped for want of it or of qemu. It takes Debian 12 and
-    /// minutes to make, so tests do not.
+    /// The guest. `None` if the guest or qemu is missing, after a message that names the skipped test. Tests do not make
+    /// the guest, because that needs Debian 12 and takes minutes.
     pub fn find() -> Option<Self> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/guest");
         let cache = || {
@@ -50,10 +50,10 @@ impl Guest {
         Some(Self { scripts, made })
     }
 
-    /// Runs `main` from the folder `share` on so many processors, and fetches what it leaves in its folder `out` into ours.
+    /// Runs `main` from the folder `share` on so many processors, and copies the guest's folder `out` into ours.
     ///
     /// # Panics
-    /// When the script that runs the guest cannot be started.
+    /// If the script that runs the guest cannot be started.
     pub fn run(&self, processors: u32, limit: Duration, share: &Path, out: &Path) -> Said {
         let output = Command::new(self.scripts.join("run"))
             .arg(limit.as_secs().to_string())
@@ -72,7 +72,7 @@ impl Guest {
     /// The version of a package that the guest is made of.
     ///
     /// # Panics
-    /// When the guest is made of no such package.
+    /// If the guest does not have this package.
     pub fn version(&self, package: &str) -> String {
         let list = fs::read_to_string(self.made.join("packages")).expect("the guest's packages");
         let found = list.lines().find_map(|line| {

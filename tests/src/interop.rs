@@ -1,4 +1,4 @@
-//! The cases that softnd goes through with siw: what the guest says of each, what the wire has to show, and the report.
+//! The interop cases of softnd and siw: the guest's result of each case, what the wire has to show, and the report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,16 +23,16 @@ const READ: u8 = 1;
 const RESPONSE: u8 = 2;
 const SEND: u8 = 3;
 
-/// One line of what the guest's script says.
+/// One line of the output of the guest's script.
 #[derive(Debug)]
 pub struct Case {
     /// Whether both programs ended as they should.
     pub passed: bool,
     /// The port of the case, and of no other.
     pub port: u16,
-    /// What was tried.
+    /// The name of the case.
     pub name: String,
-    /// What the other program has measured, where it does.
+    /// What the other program has measured, if it measures.
     pub figure: String,
     crc: bool,
     /// Whether the passive side sends the Terminate, and the layer and error type that Wireshark sees in it.
@@ -54,8 +54,8 @@ impl Case {
         let refusal = words.next()?;
         let name = words.next()?.to_owned();
         let figure = words.next().unwrap_or_default().to_owned();
-        // siw sends the two halves of that octet in the wrong order (PEER-084), so that a refused Read, layer 0 type 1,
-        // shows as layer 1 type 0.
+        // siw sends the two halves of this octet in the wrong order (PEER-084), so that a refused Read, layer 0 type 1, is
+        // shown as layer 1 type 0.
         let softnd_listens = name.starts_with("siw-connects");
         let refusal = match refusal {
             "siw:read" => Some((!softnd_listens, 1, 0)),
@@ -74,10 +74,10 @@ impl Case {
         })
     }
 
-    /// What is on the wire is what the case is about. `packets` are those of the case's port.
+    /// Checks that the wire shows what the case is about. `packets` are those of the case's port.
     ///
     /// # Panics
-    /// When it is not.
+    /// If it does not.
     pub fn check(&self, packets: &[&Packet]) {
         let name = &self.name;
         self.check_startup(packets);
@@ -108,7 +108,8 @@ impl Case {
         packet.ports.0 == self.port
     }
 
-    /// Each connection begins with a Request and a Reply; there are as many as the programs make.
+    /// Checks that each connection begins with a Request and a Reply, and that there are as many connections as the
+    /// programs make.
     fn check_startup(&self, packets: &[&Packet]) {
         let name = &self.name;
         let mut streams: BTreeMap<u32, Vec<&Packet>> = BTreeMap::new();
@@ -137,7 +138,7 @@ impl Case {
         self.name.starts_with(program)
     }
 
-    /// As many messages as the case needs.
+    /// Checks that there are as many messages as the case needs.
     fn count(&self, packets: &[&Packet]) {
         let name = &self.name;
         let count = |passive: bool, opcode: u8| {
@@ -169,11 +170,11 @@ impl Case {
         }
     }
 
-    /// Messages that one segment carries are counted one by one, of longer ones there are at least as many segments.
+    /// Messages that fit in one segment are counted one by one. Of longer messages there are at least as many segments.
     fn count_perftest(&self, count: impl Fn(bool, u8) -> usize) {
         let name = &self.name;
         let test = name.split('/').nth(1).unwrap_or_default();
-        // Agreed upon, before the test; after it, for bandwidth of Writes and Reads five figures more.
+        // The records before the test, and after a bandwidth test of Writes or Reads five figures more.
         let records = match test {
             "ib_write_lat" => 10,
             "ib_write_bw" | "ib_read_bw" => 16,
@@ -216,8 +217,8 @@ impl Case {
     }
 }
 
-/// Notes, and what is said of TCP's own flow: on a slow machine packets are seen late and in another order.
-/// That none was lost, the numbers of messages show.
+/// Notes and remarks about TCP's own flow are harmless, because on a slow machine packets are captured late and in another
+/// order. The numbers of messages show that none was lost.
 fn is_harmless((severity, text): &(Severity, String)) -> bool {
     const HARMLESS: [&str; 7] = [
         "Connection reset",
@@ -231,7 +232,7 @@ fn is_harmless((severity, text): &(Severity, String)) -> bool {
     *severity <= Severity::Note || HARMLESS.iter().any(|known| text.starts_with(known))
 }
 
-/// What a run of all cases is told as.
+/// The report of a run of all cases.
 #[derive(Debug)]
 pub struct Report<'a> {
     /// Programs, and their versions.
@@ -242,7 +243,7 @@ pub struct Report<'a> {
     pub fpdus: BTreeMap<u16, usize>,
     /// How long the guest took for all cases.
     pub time: Duration,
-    /// What siw is known for.
+    /// The known deviations of siw.
     pub deviations: &'a Deviations,
 }
 

@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: tools that may be missing, dissection by tshark, processes of the program `nd`.
+//! Common code of the end-to-end tests: tools that may be missing, dissection by tshark, processes of the program `nd`.
 //!
 //! A test whose tool is missing is skipped by name on a user's machine and fails where `CI=true` is set.
 #![forbid(unsafe_code)]

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far more than anything here takes: running into it is a hang, and the only thing that ends one.
+/// A limit that only ends a hang. Everything here takes far less time.
 const HANG: Duration = Duration::from_secs(120);
 
-/// Where the program is: `CARGO_BIN_EXE_nd`, or else what cargo builds into the target directory of this test.
+/// The path of the program: `CARGO_BIN_EXE_nd`, or the program that cargo builds into the target directory of this test.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match env::var_os("CARGO_BIN_EXE_nd") {
@@ -25,7 +25,8 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// The same, optimized, for where a debug build would be too slow: built as `cargo run --release` builds it.
+/// The same as an optimized build, built as `cargo run --release` builds it, for tests in which a debug build would be too
+/// slow.
 pub fn optimized() -> PathBuf {
     let (_, target) = target();
     cargo_build(&target, &["--release"]);
@@ -120,7 +121,7 @@ pub fn start_after<A: AsRef<OsStr>>(preparation: &str, args: impl IntoIterator<I
     Nd::spawn(command)
 }
 
-/// Starts a command line of the shell, which says itself where `nd` is.
+/// Starts a command line of the shell, which has to contain the path of `nd`.
 pub fn shell(line: &str) -> Nd {
     let mut command = Command::new("sh");
     command.arg("-c").arg(line);
@@ -165,7 +166,7 @@ impl Nd {
     /// Waits for a line, on either output, for which `wanted` has an answer.
     ///
     /// # Panics
-    /// When the process ends without such a line, or hangs.
+    /// If the process ends without such a line, or hangs.
     #[track_caller]
     pub fn wait_for<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> T {
         if let Some(found) = self.wait_if_it_lives(wanted) {
@@ -177,10 +178,10 @@ impl Nd {
         );
     }
 
-    /// As [`wait_for`](Self::wait_for); `None` when the process ends without such a line.
+    /// As [`wait_for`](Self::wait_for), but `None` if the process ends without such a line.
     ///
     /// # Panics
-    /// When the process hangs.
+    /// If the process hangs.
     #[track_caller]
     pub fn wait_if_it_lives<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + HANG;
@@ -204,7 +205,7 @@ impl Nd {
     /// Sends a signal.
     ///
     /// # Panics
-    /// When the process cannot get it.
+    /// If the signal cannot be sent.
     pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id())
             .ok()
@@ -216,7 +217,7 @@ impl Nd {
     /// Waits for the end of the process.
     ///
     /// # Panics
-    /// When it hangs.
+    /// If the process hangs.
     #[track_caller]
     pub fn finish(mut self) -> Finished {
         let deadline = Instant::now() + HANG;
@@ -258,7 +259,7 @@ impl Nd {
 
 impl Drop for Nd {
     fn drop(&mut self) {
-        // Both fail when it has ended, which is what is wanted.
+        // Both fail if the process has ended, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -268,7 +269,7 @@ fn read_lines(output: usize, pipe: impl Read + Send + 'static, sender: Sender<Li
     thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);
         let mut line = Vec::new();
-        // A progress bar that is not on a terminal writes nothing; whatever is no UTF-8 is shown as such.
+        // A progress bar that is not on a terminal writes nothing. Invalid UTF-8 is replaced.
         while pipe
             .read_until(b'\n', &mut line)
             .is_ok_and(|length| length > 0)
@@ -284,7 +285,7 @@ fn read_lines(output: usize, pipe: impl Read + Send + 'static, sender: Sender<Li
 }
 
 impl Finished {
-    /// It succeeded, and nothing panicked on the way.
+    /// Checks that the process succeeded, without a panic.
     ///
     /// # Panics
     /// When it is not so.
@@ -293,8 +294,8 @@ impl Finished {
         assert!(self.status.success() && !self.panicked(), "{self}");
     }
 
-    /// It failed as a program should: its own exit status (not a signal's), nothing but one line on standard error,
-    /// which names `what`, and no panic.
+    /// Checks that the process failed as a program should: with its own exit status (not a signal's), with only one line on
+    /// standard error, which names `what`, and without a panic.
     ///
     /// # Panics
     /// When it is not so.

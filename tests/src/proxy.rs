@@ -1,4 +1,4 @@
-//! A TCP relay between two peers that stops in the middle: the tests' way to be certain where the middle is.
+//! A TCP relay between two peers that stops in the middle of a stream, at a place that the test chooses.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,18 +12,18 @@ pub struct Proxy {
     reached: Receiver<[TcpStream; 2]>,
 }
 
-/// The relay has passed on as much as it was told to, and passes on no more.
+/// A relay that has passed on as much as it was told to, and passes on no more.
 #[derive(Debug)]
 pub struct Middle {
     streams: [TcpStream; 2],
 }
 
 impl Proxy {
-    /// Listens on a free port, connects on to `target`, and relays: everything from there, and the first `octets` from
-    /// the client.
+    /// Listens on a free port, connects to `target`, and relays everything from there, and the first `octets` from the
+    /// client.
     ///
     /// # Panics
-    /// When this machine has no loopback interface.
+    /// If this machine has no loopback interface.
     pub fn start(target: SocketAddr, octets: usize) -> Self {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port on the loopback interface");
@@ -33,12 +33,12 @@ impl Proxy {
         Self { address, reached }
     }
 
-    /// Where the client connects to.
+    /// The address to which the client connects.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until the client has sent as much as is relayed, and more; `None` when the connection ends before that.
+    /// Waits until the client has sent more than is relayed. `None` if the connection ends before that.
     pub fn middle(&self) -> Option<Middle> {
         self.reached.recv().ok().map(|streams| Middle { streams })
     }
@@ -53,9 +53,9 @@ impl Middle {
         }
     }
 
-    /// Passes on octets that no iWARP peer sends, in place of what was held back, and then the end.
+    /// Sends octets that no iWARP peer sends, in place of those that were held back, and then ends the stream.
     pub fn garble(&mut self) {
-        // Both fail when the peer finds the first of them before it has all.
+        // Both fail if the peer finds the error before it has all octets.
         let _ = self.streams[1].write_all(&noise(100_000));
         let _ = self.streams[1].shutdown(Shutdown::Write);
     }
@@ -76,7 +76,7 @@ pub fn noise(length: usize) -> Vec<u8> {
     octets
 }
 
-/// Ends, silently, when one of the two peers does: what they make of that is the tests' business.
+/// Ends, without an error, when one of the two peers ends. The tests check how the peers react.
 fn relay(
     listener: &TcpListener,
     target: SocketAddr,
@@ -95,7 +95,7 @@ fn relay(
         &mut server,
     )
     .ok()?;
-    // One octet more shows that the client has not just ended there.
+    // One more octet shows that the client has not ended there.
     let mut more = [0];
     if passed < octets as u64 || client.read(&mut more).ok()? == 0 {
         server.shutdown(Shutdown::Write).ok()?;

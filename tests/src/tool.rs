@@ -8,14 +8,14 @@ use std::thread;
 
 use rustix::io::Errno;
 
-/// Where `name` is, or `None` after saying on standard error which test is skipped for want of it.
+/// The path of the program `name`. `None` if it is missing, after a message on standard error that names the skipped test.
 ///
 /// ```no_run
 /// let Some(tshark) = softnd_tests::tool::find("tshark") else { return };
 /// ```
 ///
 /// # Panics
-/// When it is missing and `CI=true`: there a test that does not run is a failure.
+/// If it is missing and `CI=true` is set, because there a skipped test is a failure.
 pub fn find(name: &str) -> Option<PathBuf> {
     let found = look_for(name);
     if found.is_none() {
@@ -24,7 +24,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Whether `name` is there; nothing is said.
+/// Whether the program `name` is there. Prints nothing.
 pub fn is_installed(name: &str) -> bool {
     look_for(name).is_some()
 }
@@ -35,10 +35,10 @@ fn look_for(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Whether this machine has IPv6; where it has not, says on standard error which test is skipped for want of it.
+/// Whether this machine has IPv6. If not, prints a message on standard error that names the skipped test.
 ///
 /// # Panics
-/// When its loopback address cannot be used for another reason.
+/// If the loopback address cannot be used for another reason.
 pub fn has_ipv6() -> bool {
     let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) else {
         return true;
@@ -55,7 +55,7 @@ pub fn has_ipv6() -> bool {
 /// Says on standard error that the running test is skipped, and why.
 ///
 /// # Panics
-/// Where `CI=true` is set.
+/// If `CI=true` is set.
 pub fn skip(why: &str) {
     assert!(
         env::var("CI").as_deref() != Ok("true"),
@@ -64,10 +64,10 @@ pub fn skip(why: &str) {
     skip_here(why);
 }
 
-/// The same where no installation could help, in CI as elsewhere: the machine itself cannot do it.
+/// The same where no installation could help, because the machine itself cannot do it. In CI this is no failure either.
 pub fn skip_here(why: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("a test");
-    // Not `eprintln!`: the harness swallows that when the test passes.
+    // Not `eprintln!`, because the test harness hides its output when the test passes.
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
 }

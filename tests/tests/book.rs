@@ -7,7 +7,7 @@ use std::process::Command;
 
 use softnd_tests::tool;
 
-/// What a page of HTML refers to, and what can be referred to in it.
+/// The links of an HTML page, and its anchors.
 #[derive(Debug, Default)]
 struct Page {
     links: Vec<String>,
@@ -72,7 +72,7 @@ fn pages(folder: &Path) -> BTreeMap<PathBuf, Page> {
     found
 }
 
-/// Where a link on `page` leads, with `..` taken out.
+/// The target of a link on `page`, with `..` resolved.
 fn target(page: &Path, link: &str) -> PathBuf {
     let mut path = page.parent().unwrap().to_owned();
     for part in Path::new(link).components() {
@@ -115,7 +115,7 @@ fn the_book_is_built_without_a_warning_and_its_links_lead_somewhere() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    // Without links on the way to it, so that `..` means the same to everybody.
+    // Without symbolic links in the path, so that `..` always means the same.
     let folder = folder.path().canonicalize().unwrap();
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
     let output = Command::new(mdbook)

@@ -1,4 +1,4 @@
-//! Captures against Wireshark's dissector, without a connection: the frames are the catalogue's vectors.
+//! Captures as Wireshark dissects them, without a connection. The frames are the catalogue's vectors.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn record(path: &Path, ends: [&str; 2], extra: &str) {
     flow.sent(&[&octets(S4)]);
     flow.received(&octets(S5));
     let ours = [R1, D1, D2, D3, extra].map(octets).concat();
-    // As a socket might have taken it.
+    // Cut as a socket might have taken it.
     let (first, second) = ours.split_at(33);
     flow.sent(&[first]);
     flow.sent(&[&second[..10], &second[10..]]);

@@ -99,8 +99,8 @@ fn talk(capture: Capture, len: usize) -> Result<()> {
     ext::disconnect(&here)
 }
 
-/// MPA-057 to MPA-064: what another program makes of them. Of its known false alarms one could show: an FPDU right
-/// behind a marker is said to have a bad CRC (PEER-082), unless it is the stream's first.
+/// MPA-057 to MPA-064: another program dissects the markers. One of its known false alarms could appear: it reports a bad
+/// CRC for an FPDU right behind a marker (PEER-082), unless the FPDU is the stream's first.
 #[test]
 fn a_connection_with_markers_is_dissected_with_good_crcs() {
     let Some(tshark) = tool::find("tshark") else {

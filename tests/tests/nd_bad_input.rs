@@ -1,5 +1,5 @@
-//! What bad input gets from `nd`: one line that says what was wrong, an exit status, and nothing half-written under
-//! the final name.
+//! How `nd` reacts to bad input: one line that says what was wrong, an exit status, and no incomplete file under the final
+//! name.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -64,7 +64,7 @@ impl Place {
         nd::start(send.into_iter().chain(options.iter().map(Into::into)))
     }
 
-    /// Neither under the final name nor under another one.
+    /// Checks that there is no file, neither under the final name nor under another one.
     #[track_caller]
     fn assert_nothing_written(&self) {
         let left: Vec<_> = fs::read_dir(self.copy().parent().unwrap())
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// An address that refuses every connection, for as long as the value lives: the port is taken and nobody listens.
+/// An address that refuses every connection as long as the value lives, because the port is bound and nobody listens.
 struct Nobody {
     _socket: rustix::fd::OwnedFd,
     address: SocketAddr,
@@ -101,7 +101,7 @@ fn answering(octets: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        // Once more for a client that tries once more.
+        // Twice, for a client that makes a second attempt.
         for stream in listener.incoming().take(2) {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 16]);
@@ -198,8 +198,9 @@ fn a_capture_in_the_place_of_the_file() {
     assert!(!new.exists());
 }
 
-/// A copy of the program in the folder, where other users may reach it. Another process makes it: what this one has open
-/// for writing, the processes that other tests start meanwhile have as well, and it could not be run.
+/// A copy of the program in the folder, where other users may reach it. Another process makes the copy. If this process had
+/// the file open for writing, processes that other tests start meanwhile would have it open as well, and it could not be
+/// run.
 fn program_for_all(folder: &Path) -> PathBuf {
     let program = folder.join("nd");
     let copied = Command::new("cp").args([nd::binary(), &program]).status();
@@ -207,7 +208,7 @@ fn program_for_all(folder: &Path) -> PathBuf {
     program
 }
 
-/// The superuser may do everything; so give that up first where the tests have it.
+/// The superuser may do everything, so the tests first give up these rights if they have them.
 #[test]
 fn no_permission() {
     let place = Place::with_file(10);
@@ -246,7 +247,7 @@ fn no_permission() {
     open(place.folder.path(), 0o755);
 }
 
-/// As good as a full disk: the system refuses to let files grow beyond 500 KiB, and sends a signal that would end the
+/// A substitute for a full disk: the system refuses to let files grow beyond 500 KiB, and sends a signal that would end the
 /// process.
 const FULL: &str = "ulimit -f 1000";
 
@@ -271,7 +272,7 @@ fn a_full_disk_for_the_capture() {
         .finish()
         .assert_failure("/dev/full");
 
-    // In the middle: the file arrives all the same, and who wanted the capture hears of it.
+    // In the middle of the transfer: the file arrives nevertheless, and an error reports the incomplete capture.
     let capture = place.folder.path().join("capture.pcapng");
     let mut recv = place.receiver(&[]);
     let address = recv.address().to_string();
@@ -302,7 +303,7 @@ fn an_address_in_use() {
 
 #[test]
 fn an_address_of_another_machine() {
-    // TEST-NET-1, RFC 5737: nobody's.
+    // TEST-NET-1, RFC 5737: an address that nobody has.
     nd::run(args![
         "cat",
         "recv",
@@ -365,7 +366,7 @@ fn a_server_that_says_nothing() {
     sent.assert_failure("cannot");
 }
 
-/// What is no iWARP peer is turned away, and the receiver goes on waiting for one.
+/// A client that does not speak iWARP is turned away, and the receiver goes on waiting.
 #[test]
 fn clients_that_are_no_iwarp_peers() {
     let place = Place::with_file(1000);
@@ -378,7 +379,7 @@ fn clients_that_are_no_iwarp_peers() {
         b"MPA ID Req Frame",
     ] {
         let mut stream = TcpStream::connect(address).unwrap();
-        // It may be closed before all of this is taken.
+        // The receiver may close before it has taken all of this.
         let _ = stream.write_all(octets);
     }
     place.sender(address, &[]).finish().assert_success();
@@ -386,7 +387,7 @@ fn clients_that_are_no_iwarp_peers() {
     assert_eq!(fs::read(place.copy()).unwrap(), noise(1000));
 }
 
-/// A transfer of 8 MiB that is stuck after the first MiB: receiver, sender, and what sticks in between.
+/// A transfer of 8 MiB that stops after the first MiB: receiver, sender, and the relay in between.
 fn stuck(place: &Place, via: &str) -> (Nd, Nd, Middle) {
     let mut recv = place.receiver(&[]);
     let proxy = Proxy::start(recv.address(), 1 << 20);
@@ -445,8 +446,8 @@ fn a_stream_that_goes_bad_in_the_middle() {
 fn a_peer_that_stops_reading() {
     for via in WAYS {
         let place = Place::with_file(8 << 20);
-        // Nothing passes any more, in the direction of the file: both sides see a peer that stands still. On a busy
-        // machine that may be so before the middle; they fail in the same way then.
+        // Nothing passes any more in the direction of the file, so both sides see a silent peer. On a busy machine this may
+        // happen before the middle; both sides then fail in the same way.
         let impatient = ["--via", via, "--timeout", "0.5"];
         let mut recv = place.receiver(&impatient[2..]);
         let proxy = Proxy::start(recv.address(), 1 << 20);
@@ -457,7 +458,7 @@ fn a_peer_that_stops_reading() {
         place.assert_nothing_written();
         drop(middle);
 
-        // And one that really stands still, with the connection in order.
+        // A peer that really stops, with the connection intact.
         let mut recv = place.receiver(&[]);
         let proxy = Proxy::start(recv.address(), 1 << 20);
         let send = place.sender(proxy.address(), &impatient);
@@ -508,7 +509,7 @@ fn a_command_line_that_makes_no_sense() {
         assert_eq!(run.status.code(), Some(2), "{run}");
         assert!(run.stdout.is_empty(), "{run}");
     }
-    // Help is no error, and what asks for it by saying nothing is one with more than a line.
+    // Help is no error. A command line without a command is an error with more than one line.
     for (line, status) in [
         (&["--help"][..], 0),
         (&["cat", "send", "--help"], 0),
@@ -535,7 +536,7 @@ fn a_broadcast_address() {
     assert!(!sent.stderr.contains("permissions of the file"), "{sent}");
 }
 
-/// Whatever the limit is: the end is one of the program's own, with one line that names what to do.
+/// Whatever the limit is, the program ends by itself, with one line that says what to do.
 #[test]
 fn too_little_memory() {
     let commands = [

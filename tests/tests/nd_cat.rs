@@ -1,4 +1,4 @@
-//! `nd cat` between two processes: every way the bytes can travel, and what is on the wire meanwhile.
+//! `nd cat` between two processes: every operation that can move the bytes, and what the wire shows.
 
 use std::fs;
 use std::io::Write as _;
@@ -147,7 +147,7 @@ fn operations(side: &Dissection) -> [(usize, usize); 4] {
     [WRITE, READ_REQUEST, READ_RESPONSE, SEND].map(|opcode| side.count(opcode))
 }
 
-/// The file travels by the operation that was asked for, seen from the sender.
+/// Checks that the file travels by the requested operation, seen from the sender.
 fn check_operations(sender: &Dissection, via: &str, length: usize) {
     let octets = |opcode: u8| -> usize {
         let packets = sender
@@ -212,7 +212,7 @@ fn ipv6_works_as_well() {
     transfer.run("read");
 }
 
-/// Moves what is at `path`, and gives what has arrived.
+/// Moves the file at `path`, and returns what has arrived.
 fn moved(path: &Path, via: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy");
@@ -232,7 +232,7 @@ fn moved(path: &Path, via: &str) -> Vec<u8> {
 
 #[test]
 fn what_is_read_counts_and_not_the_size_that_is_stated() {
-    // Files of /proc say that they have no octet, and those of /sys that they have a page.
+    // Files of /proc report a size of 0, and those of /sys a size of one page.
     for path in ["/proc/version", "/sys/devices/system/cpu/online"] {
         let path = Path::new(path);
         let Ok(content) = fs::read(path) else {
@@ -263,7 +263,7 @@ fn a_pipe_is_sent_as_it_is_written() {
         ]);
         let address = recv.address().to_string();
         let mut send = nd::start(args!["cat", "send", &pipe, address, "--via", via]);
-        // It hangs, but not in silence.
+        // The sender waits, and says so.
         send.wait_for(|line| line.contains("waiting for data from").then_some(()));
         let content = noise(700_000);
         let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
@@ -303,7 +303,7 @@ fn standard_input_is_sent_by_its_name() {
     assert_eq!(fs::read(copy).unwrap(), b"hello");
 }
 
-/// Not one octet of the file may be lost to a limit on memory that is smaller than the file.
+/// A limit on memory that is smaller than the file must not lose an octet of the file.
 #[test]
 fn memory_is_bounded_whatever_the_size() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `nd demo`: it ends well, says so, and what it puts on the wire is what it says it does.
+//! `nd demo` succeeds, says so, and puts on the wire what its output says.
 
 use softnd_tests::dissect::Dissection;
 use softnd_tests::{args, nd, tool};
@@ -44,7 +44,7 @@ fn the_demo_on_the_wire_is_iwarp_with_good_crcs() {
     );
     assert!(send.0 > 0 && send.1 > 0, "both send");
     assert_eq!(terminate.0, 0, "nobody faults the server");
-    // A Read by an STag that is no more: RDMAP, remote protection. A Write out of bounds: DDP, tagged buffer.
+    // A Read by an STag that was invalidated: RDMAP, remote protection. A Write out of bounds: DDP, tagged buffer.
     let mut faults: Vec<_> = found
         .packets
         .iter()

@@ -1,15 +1,15 @@
-//! `nd` in a process that has hardly any descriptors.
+//! `nd` in a process with very few descriptors.
 
 use std::net::{SocketAddr, TcpStream};
 
 use softnd_tests::args;
 use softnd_tests::nd::{self, Nd};
 
-/// A receiver that has what it needs to listen, and not one descriptor more.
+/// A receiver that has exactly as many descriptors as it needs to listen.
 fn receiver_without_any_left() -> (Nd, SocketAddr) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    // How many it needs depends on those that it is started with.
+    // How many it needs depends on the descriptors with which it is started.
     for descriptors in 4..256 {
         let limit = format!("ulimit -n {descriptors}");
         let listen = args!["cat", "recv", "--listen", "127.0.0.1:0", "--out", &out];

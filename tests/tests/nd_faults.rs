@@ -1,4 +1,4 @@
-//! `nd … --fault` and `SOFTND_FAULTS`: a plan is followed, a wrong one is shown with the place.
+//! `nd … --fault` and `SOFTND_FAULTS`: a plan takes effect, and the error of a wrong plan shows the place.
 
 use std::process::Command;
 

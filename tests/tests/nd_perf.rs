@@ -1,5 +1,5 @@
-//! `nd perf`: every kind of row is measured and shown, and what cannot be measured is refused by name. Nothing here asks how
-//! fast anything is.
+//! `nd perf`: every kind of row is measured and shown, and rows that cannot be measured are refused by name. No test here
+//! depends on speed.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use softnd_tests::nd::Finished;
 use softnd_tests::{args, nd};
 
-/// As little as makes a row: three turns of two milliseconds.
+/// The least that makes a row: three turns of two milliseconds.
 const TINY: [&str; 4] = ["--turns", "3", "--duration", "0.006"];
 
 fn local(line: &str) -> Finished {
@@ -198,8 +198,8 @@ fn many_connections_are_measured_at_both_sides() {
         for name in ["p50_ns", "baseline_p50_ns", "ratio"] {
             assert!(row[name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
         }
-        // What so few cost may be too little to be seen beside what else the process takes and gives back, but it was
-        // measured.
+        // The cost of so few connections may be too small to be seen beside other changes of the process's memory, but it
+        // was measured.
         for name in [
             "bytes_per_connection",
             "peer_bytes_per_connection",
@@ -366,7 +366,7 @@ fn impostor(greeting: &'static [u8]) -> String {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(greeting).unwrap();
-        // Ends with the connection, in whatever way.
+        // Ends with the connection, no matter how that ends.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     address

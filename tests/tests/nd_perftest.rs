@@ -63,13 +63,13 @@ fn every_test_moves_data_and_says_how_fast() {
                 assert!(side.stderr.is_empty(), "{side}");
             }
             assert!(client.stdout.contains("moved 1.7 MiB"), "{client}");
-            // Nobody tells the server what was read from it one by one.
+            // The server is not told what was read from it one by one.
             let told = server.stdout.contains("moved 1.7 MiB");
             assert_eq!(told, test != "read_lat", "{server}");
             let measured = figures(&client).unwrap_or_else(|| panic!("no figures: {client}"));
             assert_eq!(measured[..2], [3000.0, 600.0], "{client}");
             assert!(measured[2] > 0.0 && measured[3] > 0.0, "{client}");
-            // Where Reads are timed one by one, the server knows nothing of it; of Writes and Reads in a row it is told.
+            // The server knows nothing of Reads that are timed one by one. It is told of Writes and Reads in a row.
             match test {
                 "read_lat" => assert_eq!(figures(&server), None, "{server}"),
                 "write_bw" | "read_bw" => assert_eq!(figures(&server), Some(measured), "{server}"),
@@ -143,7 +143,7 @@ fn a_client_with_more_messages_is_named() {
         match test {
             "send_bw" | "send_lat" => {
                 server.assert_failure("the other side sends more than the 100 messages of -n");
-                // By then it may have handed over all of its own.
+                // By then it may have sent all of its own messages.
                 client.assert_failure("-s, -n and -r");
             }
             "write_bw" | "read_bw" => {
@@ -156,7 +156,7 @@ fn a_client_with_more_messages_is_named() {
                 server.assert_success();
                 client.assert_failure("has ended after 100 of 200 messages");
             }
-            // The server has its memory read, and says nothing of it.
+            // The server's memory is read, and the server reports nothing.
             _ => {
                 server.assert_success();
                 client.assert_success();
@@ -280,7 +280,7 @@ fn turned_away(server: &mut Nd, why: &str) {
     server.wait_for(|line| (line.contains("turned away") && line.contains(why)).then_some(()));
 }
 
-/// Whoever came before, the server serves a client of its kind.
+/// The server still serves a client of its kind, no matter who came before.
 #[track_caller]
 fn serves(server: Nd, address: SocketAddr, test: &str) {
     let port = address.port().to_string();

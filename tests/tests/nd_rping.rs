@@ -1,4 +1,4 @@
-//! `nd rping` against itself: the pings arrive, the wire carries what rping's exchange has, and bad input gets words.
+//! `nd rping` against itself: the pings arrive, the wire carries rping's exchange, and bad input gets an error message.
 
 use rustix::process::Signal;
 use softnd_tests::dissect::Dissection;

@@ -1,5 +1,4 @@
-//! The servers of `nd` beside peers that connect and say nothing: whoever has something to say is served, and those that
-//! have not are dropped.
+//! The servers of `nd` with peers that connect and stay silent: other peers are served, and the silent ones are dropped.
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +15,7 @@ use softnd_tests::{args, proxy};
 /// More than a listener's backlog of 128 holds.
 const IDLE: usize = 130;
 
-/// Ends a hang, and nothing else.
+/// A limit only to end a hang.
 const HANG: Duration = Duration::from_secs(60);
 
 /// Connections without an octet.
@@ -25,7 +24,7 @@ fn idle(address: SocketAddr) -> Vec<TcpStream> {
     (0..IDLE).map(connect).collect()
 }
 
-/// The server closes each of them, after whatever it says.
+/// Checks that the server closes each of them, after whatever it sends.
 fn assert_dropped(idle: Vec<TcpStream>) {
     for mut stream in idle {
         stream.set_read_timeout(Some(HANG)).expect("set");
@@ -37,7 +36,7 @@ fn assert_dropped(idle: Vec<TcpStream>) {
     }
 }
 
-/// A peer that speaks iWARP and then says nothing.
+/// A peer that speaks iWARP and then stays silent.
 struct Silent {
     _adapter: Arc<dyn Adapter>,
     _file: Arc<dyn OverlappedFile>,
@@ -47,7 +46,7 @@ struct Silent {
 }
 
 impl Silent {
-    /// Has the server's Reply, and says nothing more: not even the ready-to-receive message.
+    /// A peer that has the server's Reply, and sends nothing more, not even the ready-to-receive message.
     fn half_connected(to: SocketAddr, private_data: &[u8]) -> Self {
         let options = softnd::Options::default().timeouts(|limits| limits.hold_ready = None);
         let adapter = softnd::open("softnd+tcp://127.0.0.1", options).expect("an adapter");
@@ -76,7 +75,7 @@ impl Silent {
         }
     }
 
-    /// Is connected.
+    /// A peer that is connected.
     fn connected(to: SocketAddr) -> Self {
         let silent = Self::half_connected(to, &[]);
         let overlapped = Overlapped::new();
@@ -85,7 +84,7 @@ impl Silent {
         silent
     }
 
-    /// The server ends the connection.
+    /// Checks that the server ends the connection.
     fn assert_dropped(self) {
         let ended = Overlapped::new();
         let status = match self.connector.notify_disconnect(&ended) {
@@ -146,7 +145,7 @@ fn cat_receives_beside_a_sender_that_does_not_go_on() {
     let (original, copy) = (folder.path().join("original"), folder.path().join("copy"));
     std::fs::write(&original, proxy::noise(100_000)).expect("written");
     let recv = args!["cat", "recv", "--listen", "127.0.0.1:0", "--out", &copy];
-    // However long a transfer may stand still, a sender that has none yet is not waited for.
+    // However long a transfer may pause, the receiver does not wait for a sender without a transfer.
     let recv = recv.into_iter().chain(args!["--timeout", "3600"]);
     let mut recv = nd::start(recv);
     let address = recv.address();
@@ -158,7 +157,7 @@ fn cat_receives_beside_a_sender_that_does_not_go_on() {
     drop((idle, silent));
 }
 
-/// What a sender of one octet by Send says when it connects.
+/// The private data of a sender of one octet by Send.
 fn offer() -> Vec<u8> {
     let mut offer = b"ND cat\r\n".to_vec();
     offer.extend([0, 2, 1]); // version, offer

@@ -5,7 +5,7 @@ use std::fs;
 use softnd_tests::args;
 use softnd_tests::nd::{self, Nd};
 
-/// What a process says behind these words.
+/// What a process prints behind these words.
 fn after(process: &mut Nd, words: &str) -> String {
     process.wait_for(|line| Some(line.split_once(words)?.1.trim_end().to_owned()))
 }
@@ -59,7 +59,7 @@ fn what_passes_is_status_0_and_a_report() {
 #[test]
 fn a_failing_should_is_status_1_with_strict_only() {
     let (_target, address) = target();
-    // No target gives a peer up so soon.
+    // No target gives up a peer so soon.
     let hasty = [
         "wire-conform",
         &address,

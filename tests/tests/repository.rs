@@ -1,4 +1,4 @@
-//! What the repository says about itself: the readme's two commands, and links between pages.
+//! Checks of the repository itself: the readme's two commands, links between pages, and names of tests and rows in pages.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -187,8 +187,8 @@ fn each_row_is_cited_in_the_code_or_listed_as_not_kept_there() {
     );
 }
 
-/// The compiler that Cargo.toml names builds the dependencies too. What the library of a newer one has, clippy finds in
-/// our own code (`incompatible_msrv`).
+/// The compiler that Cargo.toml names builds the dependencies too. In our own code clippy finds uses of a newer standard
+/// library (`incompatible_msrv`).
 #[test]
 fn no_dependency_wants_a_newer_compiler_than_we_promise() {
     let version = |text: &str| -> Vec<u32> {
@@ -207,7 +207,7 @@ fn no_dependency_wants_a_newer_compiler_than_we_promise() {
     let host = compiler
         .lines()
         .find_map(|line| line.strip_prefix("host: "));
-    // What is built here has been fetched, so this asks no registry.
+    // Everything that is built here has been fetched, so this needs no registry.
     let platform = ["--filter-platform", host.unwrap()];
     let args = [
         &["metadata", "--format-version=1", "--locked"][..],

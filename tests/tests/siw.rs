@@ -1,4 +1,4 @@
-//! softnd against the soft-iWARP driver of the Linux kernel, in a guest: what both sides say, and what is on the wire.
+//! softnd with the soft-iWARP driver of the Linux kernel, in a guest: the results of both sides, and what the wire shows.
 //!
 //! The cases are in `tests/interop/cases.sh`. With `SOFTND_REPORT=1` the run is written down as `docs/interop.md`.
 
@@ -16,21 +16,21 @@ use softnd_tests::guest::Guest;
 use softnd_tests::interop::{CONFORMANCE, Case, Report};
 use softnd_tests::{nd, tool};
 
-/// For the cases of a guest and its start: what the guest's script allows the cases, and a little more.
+/// The limit for the start of a guest and its cases: a little more than the guest's script allows.
 const LIMIT: Duration = Duration::from_secs(840);
 
-/// The groups of cases, each with a capture of its own, by the guest that they share: what the conformance suite does to
-/// siw is no start for anything else, nor what others have left. And by its processors: a peer that ends its connection as
-/// soon as the Reply is there, as the suite does, can be faster than siw's own end of it. Then the end is told before the
-/// beginning, and the kernel stops at a `BUG` in `cm_work_handler`. On one processor the beginning has been told before
-/// the peer runs; but the listener is taken away on two only.
+/// The groups of cases, each with a capture of its own, by the guest that they share and its number of processors. The
+/// conformance suite has a guest of its own, because neither the suite nor other cases should start with what the others
+/// have left of siw. A peer that ends its connection as soon as it has the Reply, as the suite does, can be faster than siw
+/// itself. siw then reports the end before the beginning, and the kernel stops at a `BUG` in `cm_work_handler`. On one
+/// processor siw has reported the beginning before the peer runs. But the listener is lost only on two processors.
 const GUESTS: [(u32, &[&str]); 3] = [
     (2, &["misuse", "rping", "perftest"]),
     (1, &["conform"]),
     (2, &["half_open"]),
 ];
 
-/// Runs the cases of some groups in the guest; what the script says.
+/// Runs the cases of some groups in the guest. Returns the output of the script.
 fn run(
     guest: &Guest,
     program: &Path,
@@ -45,7 +45,7 @@ fn run(
     fs::copy(env!("CARGO_BIN_EXE_siw_peer"), share.join("siw_peer")).expect("siw_peer is copied");
     fs::copy(program, share.join("nd")).expect("nd is copied");
     let out = folder.join("out");
-    // Of the guest before: by its absence the script sees that a guest has failed.
+    // Removes the file of the guest before, because its absence tells the script that a guest has failed.
     let _ = fs::remove_file(out.join("status"));
     let said = guest.run(processors, LIMIT, &share, &out);
     let cases: Vec<_> = said.text.lines().filter_map(Case::parse).collect();
@@ -60,13 +60,13 @@ fn run(
     cases
 }
 
-/// Checks the cases whose ports are in the group's capture: FPDUs per port. What the conformance suite sends is wrong on
-/// purpose, and not judged by Wireshark; its cases need FPDUs.
+/// Checks the cases whose ports are in the group's capture. Returns the FPDUs per port. Wireshark does not judge what the
+/// conformance suite sends, because that is wrong on purpose; the suite's cases only need FPDUs.
 fn check(cases: &[Case], tshark: &Path, capture: &Path) -> BTreeMap<u16, usize> {
     let found = Dissection::without_checksums(tshark, capture);
     let mut ports: HashMap<_, Vec<_>> = HashMap::new();
     for packet in &found.packets {
-        // The one of the two that is a case's.
+        // The one of the two ports that belongs to a case.
         let (from, to) = packet.ports;
         let known = |port| cases.iter().any(|case| case.port == port);
         let port = if known(from) { from } else { to };
@@ -88,7 +88,7 @@ fn check(cases: &[Case], tshark: &Path, capture: &Path) -> BTreeMap<u16, usize> 
     fpdus
 }
 
-/// Judges what the conformance suite has found, and writes it into its cases.
+/// Judges what the conformance suite has found, and writes the result into its cases.
 fn judge(cases: &mut [Case], out: &Path, known: &Deviations) {
     let mut runs = Vec::new();
     for case in cases {
@@ -101,7 +101,7 @@ fn judge(cases: &mut [Case], out: &Path, known: &Deviations) {
     assert_eq!(conformance::judge(&runs, known), Ok(()));
 }
 
-/// The first line that a program says of its version.
+/// The first line of a program's version.
 fn version(program: &Path) -> String {
     let output = Command::new(program)
         .arg("--version")

@@ -1,6 +1,7 @@
 //! softnd beside raw TCP, UCX and libfabric, in one run and in short alternating turns.
 //!
-//! `cargo run --release -p softnd-benches --bin compare`, after `cargo build --release`. Best on a machine that does nothing else.
+//! `cargo run --release -p softnd-benches --bin compare`, after `cargo build --release`. Run it on a machine that does
+//! nothing else.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -71,7 +72,7 @@ impl Arguments {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.write {
-        // Found out now, and not after a quarter of an hour.
+        // Checked now, not after a quarter of an hour of measuring.
         page::replace(&read(path)?, "")?;
     }
     let nd = arguments.nd()?;
@@ -116,7 +117,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             eprintln!("system calls: {} {}", traffic.op, octets(traffic.size));
             match calls::trace(&nd, &strace, &traffic) {
                 Ok(histogram) => findings.calls.push((traffic, histogram)),
-                // Not everybody may trace; the rest of the page does not depend on it.
+                // Tracing may be forbidden, and the rest of the page does not depend on it.
                 Err(failure) => findings.skipped.push(format!(
                     "system calls of {} {}: {failure}",
                     traffic.op,

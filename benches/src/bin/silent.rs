@@ -1,4 +1,4 @@
-//! What a crowd of silent connections costs an honest client: how long its connection set-up takes meanwhile.
+//! Measures how long an honest client's connection set-up takes while a crowd of silent connections is open.
 //!
 //! `cargo run --release -p softnd-benches --bin silent`. Three processes on one host: a server, the crowd, which has as many
 //! addresses of 127.0.0.0/8 as it is told, and the honest client, which measures. Linux only: it reads `/proc`.
@@ -42,7 +42,7 @@ struct Arguments {
     #[arg(long, value_name = "S", default_value_t = 5)]
     seconds: u64,
 
-    /// What this process is; the first one starts the others
+    /// The role of this process; the first process starts the others
     #[arg(long, hide = true, value_enum, default_value_t = Role::Client)]
     role: Role,
 
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What one end of a connection is made with.
+/// The objects of one end of a connection.
 struct Side {
     adapter: Arc<dyn Adapter>,
     file: Arc<dyn OverlappedFile>,
@@ -143,7 +143,7 @@ fn crowd(arguments: &Arguments, server: SocketAddr) -> Result<(), Failure> {
         socket.set_linger(Some(Duration::ZERO))?;
         socket.bind(&SocketAddr::from(([127, 0, 0, host], 0)).into())?;
         match socket.connect(&server.into()) {
-            // In progress: it does not matter when, or whether, that ends.
+            // The attempt is in progress. It does not matter when, or whether, it ends.
             Err(error) if error.raw_os_error() != Some(IN_PROGRESS) => Err(error),
             _ => Ok(socket),
         }
@@ -218,7 +218,7 @@ impl Process {
         Ok(line.trim().to_owned())
     }
 
-    /// Closes its input, and takes the last line.
+    /// Closes the input of the process, and returns its last line.
     fn end(mut self) -> Result<String, Failure> {
         drop(self.child.stdin.take());
         let line = self.line();
@@ -247,7 +247,7 @@ impl Times {
         let end = Instant::now() + limit;
         while Instant::now() < end {
             let start = Instant::now();
-            // A failure is followed by another attempt, the time of which counts as well.
+            // After a failure comes another attempt, whose time counts as well.
             while let Err(error) = connect(side, server) {
                 self.failures += 1;
                 if start.elapsed() > Duration::from_secs(30) {
@@ -277,7 +277,7 @@ fn connect(side: &Side, server: SocketAddr) -> netdirect::Result<()> {
     ext::disconnect(&connector)
 }
 
-/// What the server has used: processor time, memory, descriptors.
+/// The resources that the server has used: processor time, memory, descriptors.
 struct Use {
     time: Duration,
     memory: u64,

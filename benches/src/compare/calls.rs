@@ -1,7 +1,7 @@
 //! How many FPDUs leave with one system call, from a trace of the calls.
 //!
-//! `strace` shows what each call that sends took. It slows every call down, so the speed of these runs means nothing, and gathering
-//! shows itself from its better side: while a call takes long, more is posted.
+//! `strace` shows how many octets each sending call took. Tracing slows every call down, so the speed of these runs means
+//! nothing, and gathering looks better than without a trace, because more is posted while a call takes long.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,26 +16,26 @@ use socket2::SockRef;
 use super::nd::Nd;
 use super::{Failure, process};
 
-/// The lower bounds of the classes that calls are sorted into.
+/// The lower bounds of the classes of calls.
 pub const CLASSES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// The calls that send: one buffer or several. Without a baseline `nd` sends little else than what is asked for.
+/// The calls that send one buffer or several. Without a baseline `nd` sends little besides the traffic of the test.
 const SENDING: &str = "trace=sendto,sendmsg";
 
-/// What is traced.
+/// The traffic that is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// As `nd perf` calls it.
+    /// The name in `nd perf`.
     pub op: &'static str,
-    /// As `nd perf` calls it.
+    /// The name in `nd perf`.
     pub test: &'static str,
     /// Octets of a message.
     pub size: usize,
-    /// Messages under way.
+    /// Outstanding messages.
     pub depth: u32,
 }
 
-/// What is shown: single messages, small ones in a row, and bulk.
+/// The kinds of traffic that are shown: single messages, small ones in a row, and bulk.
 pub const TRAFFIC: [Traffic; 5] = [
     traffic("send", "latency", 8, 1),
     traffic("send", "rate", 64, 128),
@@ -58,14 +58,14 @@ const fn traffic(op: &'static str, test: &'static str, size: usize, depth: u32) 
 pub struct Histogram {
     /// Calls per class of [`CLASSES`].
     pub calls: [u64; CLASSES.len()],
-    /// FPDUs of all calls; parts of one are parts of the sum.
+    /// FPDUs of all calls. Parts of an FPDU count as fractions.
     pub fpdus: f64,
 }
 
 impl Histogram {
     fn add(&mut self, fpdus: f64) {
         let class = CLASSES.iter().rposition(|from| fpdus >= *from as f64);
-        // Less than one FPDU is the rest of one that was cut, or a message shorter than those of the test.
+        // Less than one FPDU is the rest of an FPDU that was cut, or a message shorter than those of the test.
         self.calls[class.unwrap_or(0)] += 1;
         self.fpdus += fpdus;
     }
@@ -106,7 +106,7 @@ impl Traffic {
 ///
 /// # Errors
 ///
-/// When `strace` may not trace, or `nd` fails.
+/// If `strace` may not trace, or `nd` fails.
 pub fn trace(nd: &Nd, strace: &Path, traffic: &Traffic) -> Result<Histogram, Failure> {
     let io = |error: std::io::Error| Failure::new(format!("trace system calls: {error}"));
     let folder = tempfile::tempdir().map_err(io)?;
@@ -145,7 +145,8 @@ fn loopback_segment() -> std::io::Result<u32> {
     SockRef::from(&stream).tcp_mss()
 }
 
-/// What the calls of one thread took: of that which sent most. Others send credits, or the last word of a test.
+/// The octets that the calls of the thread with the most sent octets took. Other threads send credits, or the last message
+/// of a test.
 fn busiest(trace: &str) -> Option<Vec<u64>> {
     let mut threads: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for line in trace.lines() {

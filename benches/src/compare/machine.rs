@@ -1,8 +1,8 @@
-//! The machine and the programs that figures were measured on.
+//! The machine and the programs with which figures were measured.
 
 use std::process::Command;
 
-/// What is known of it and of the programs, as name and value; what cannot be found out is left out.
+/// What is known of the machine and the programs, as names and values. Unknown values are left out.
 #[must_use]
 pub fn describe() -> Vec<(&'static str, String)> {
     let programs = nd::machine::known([

@@ -1,8 +1,8 @@
 //! softnd beside raw TCP, UCX and libfabric in one run, in short alternating turns.
 //!
-//! Every turn runs each contestant for a moment, one after the other, and the order moves on from turn to turn. Figures are
-//! compared within a turn, and what is shown is the median of these ratios: the machine drifts within seconds, so that
-//! figures of different moments say little about each other.
+//! Every turn runs each program for a moment, one after the other, and the order rotates from turn to turn. Figures are
+//! compared within a turn, and the result is the median of these ratios. The machine drifts within seconds, so that figures
+//! of different moments cannot be compared.
 //!
 //! A program that is not installed is left out by name.
 
@@ -16,12 +16,12 @@ pub mod turns;
 
 use std::fmt;
 
-/// What went wrong, and with what.
+/// A failure: what happened, and to what.
 #[derive(Debug)]
 pub struct Failure(String);
 
 impl Failure {
-    /// A failure, told in one sentence.
+    /// A failure, described in one sentence.
     pub fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
@@ -38,7 +38,7 @@ impl std::error::Error for Failure {}
 /// Half a round trip, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// Median, where the program tells it.
+    /// The median, if the program reports it.
     pub p50: Option<f64>,
     /// Mean.
     pub mean: f64,

@@ -13,18 +13,19 @@ use super::{Failure, Times, process};
 pub struct Row<T> {
     /// softnd's.
     pub ours: T,
-    /// The bare socket's at its best.
+    /// The bare socket's best.
     pub tcp: T,
 }
 
-/// Messages under way in one direction. `nd perf` has a buffer of its own for each of them, `ucx_perftest` one for all: so
-/// there are as many as come to a MiB, and two at least. What is in no cache would be compared with what is in one.
+/// Outstanding messages in one direction. `nd perf` has a buffer for each message, `ucx_perftest` one for all. So there are
+/// as many messages as come to a MiB, and at least two. Otherwise memory that is in no cache would be compared with memory
+/// that is in one.
 #[must_use]
 pub fn depth(size: usize) -> usize {
     ((1 << 20) / size.max(1)).clamp(2, 32)
 }
 
-/// The program `nd`, and what it is told with every run.
+/// The program `nd`, and the options of every run.
 #[derive(Clone, Debug)]
 pub struct Nd {
     /// Where it is.
@@ -40,7 +41,7 @@ impl Nd {
     ///
     /// # Errors
     ///
-    /// When it was not.
+    /// If it was not built.
     pub fn beside_this(crc: bool, turn: Duration) -> Result<Self, Failure> {
         let here = std::env::current_exe().ok();
         let program = here
@@ -55,7 +56,7 @@ impl Nd {
         }
     }
 
-    /// `nd perf local` with what is common to all runs.
+    /// `nd perf local` with the arguments that are common to all runs.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
@@ -103,7 +104,7 @@ impl Nd {
     }
 }
 
-/// What was printed, object by object.
+/// The printed objects.
 fn rows(printed: &str) -> Result<Vec<Value>, Failure> {
     let lines = printed.lines().filter(|line| !line.trim().is_empty());
     let rows = lines.map(|line| match serde_json::from_str(line) {

@@ -12,7 +12,7 @@ use crate::{crc, octets};
 /// The part of the page that is written by `compare`.
 const PART: &str = "compare";
 
-/// All that a run has found out.
+/// All results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// The machine, as name and value.

@@ -1,6 +1,6 @@
 //! UCX by `ucx_perftest`, libfabric by `fi_pingpong`.
 //!
-//! Both are told numbers of messages instead of a time, so that each turn aims at its length with what the turn before took.
+//! Both take a number of messages instead of a time. So each turn derives this number from the time of the turn before.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::process::{self, on_core};
 use super::{Failure, Times};
 
-/// Messages of a turn at least, and at most.
+/// The least and the greatest number of messages of a turn.
 const MESSAGES: std::ops::RangeInclusive<f64> = 50.0..=200_000.0;
 
 /// The number of messages that take one turn.
@@ -22,7 +22,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For messages of `size` octets of which nothing is known yet: one way at least 10 µs, and 1 ns per octet.
+    /// The first estimate for messages of `size` octets: one way at least 10 µs, and 1 ns per octet.
     #[must_use]
     pub fn new(turn: Duration, size: usize) -> Self {
         Self {
@@ -61,7 +61,7 @@ struct UcxResult {
 }
 
 impl Ucx {
-    /// If it is installed.
+    /// The program, if it is installed.
     #[must_use]
     pub fn find() -> Option<Self> {
         process::find("ucx_perftest").map(Self)
@@ -112,8 +112,9 @@ impl Ucx {
     }
 }
 
-/// Of `iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr`, the line of numbers.
-/// "Overall" is the whole run; "avg" only what came since the last report.
+/// Reads the line of numbers below
+/// `iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr`. "Overall" is the whole run,
+/// "avg" only the time since the last report.
 fn ucx_result(printed: &str) -> Result<UcxResult, Failure> {
     let unknown = || Failure::new(format!("ucx_perftest printed something unknown: {printed}"));
     let numbers = printed
@@ -139,13 +140,13 @@ fn ucx_result(printed: &str) -> Result<UcxResult, Failure> {
 pub struct Fabric(PathBuf);
 
 impl Fabric {
-    /// If it is installed.
+    /// The program, if it is installed.
     #[must_use]
     pub fn find() -> Option<Self> {
         process::find("fi_pingpong").map(Self)
     }
 
-    /// One turn of ping-pong between connected endpoints. It tells the mean only.
+    /// One turn of ping-pong between connected endpoints. The program reports only the mean.
     ///
     /// # Errors
     ///

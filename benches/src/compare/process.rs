@@ -1,4 +1,4 @@
-//! Running other programs: for a limited time, on a core of their own, and one that listens before the one that connects.
+//! Runs other programs for a limited time, on a core of their own, and a server before its client.
 
 use std::fs;
 use std::io::Read;
@@ -10,16 +10,16 @@ use std::{env, thread};
 
 use super::Failure;
 
-/// How long one run may take: turns are far shorter, but not on a machine that is busy.
+/// How long one run may take. Turns are far shorter, except on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a server may take until it listens.
 const START: Duration = Duration::from_secs(10);
 
-/// Between two looks at what is under way.
+/// The pause between two checks of a running process.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Where a program is, if it is installed.
+/// The path of a program, if it is installed.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
@@ -54,7 +54,7 @@ impl Running {
         Ok(Self { child, name })
     }
 
-    /// What it printed, once it has ended well.
+    /// What the process printed, once it has ended with success.
     fn finish(mut self, limit: Duration) -> Result<String, Failure> {
         let name = self.name.clone();
         let mut outputs = [
@@ -94,7 +94,7 @@ impl Running {
 fn reader(mut from: Box<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut octets = Vec::new();
-        // What was read before an error is still worth showing.
+        // The text that was read before an error is still shown.
         let _ = from.read_to_end(&mut octets);
         String::from_utf8_lossy(&octets).into_owned()
     })
@@ -133,7 +133,8 @@ pub fn run_pair(server: Command, client: Command, port: u16) -> Result<String, F
         thread::sleep(LOOK);
     }
     let printed = Running::start(client)?.finish(LIMIT)?;
-    // It has served its client. One that does not notice is killed; its figures are the client's.
+    // The server has served its client. If it does not end by itself, it is killed, because the figures come from the
+    // client.
     let _ = server.wait(START);
     Ok(printed)
 }
@@ -150,7 +151,8 @@ pub fn free_port() -> Result<u16, Failure> {
         .map_err(|error| Failure::new(format!("there is no free port: {error}")))
 }
 
-/// Whether somebody listens on a port. Connecting to find out would be taken for the client.
+/// Whether somebody listens on a port. The function does not connect, because the server would take the connection for its
+/// client.
 fn listens(port: u16) -> bool {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()

@@ -1,10 +1,10 @@
-//! Turns of all contestants, and what they come to.
+//! Turns of all programs, and their results.
 
 use super::nd::{Nd, Row};
 use super::peers::{Fabric, Pace, Ucx};
 use super::{Failure, Times, median};
 
-/// Who takes part besides softnd and raw TCP.
+/// The programs that take part besides softnd and raw TCP.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     /// UCX.
@@ -13,7 +13,7 @@ pub struct Peers {
     pub fabric: Option<Fabric>,
 }
 
-/// One turn of all, of messages of one size. `None` where somebody does not take part.
+/// One turn of all programs with messages of one size. `None` where a program does not take part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Turn {
     /// Ping-pong of Sends.
@@ -22,7 +22,7 @@ pub struct Turn {
     pub ucx_ping_pong: Option<Times>,
     /// Ping-pong of messages.
     pub fabric_ping_pong: Option<Times>,
-    /// Sends one way, octets per second; the rates below are too.
+    /// Sends one way, in octets per second, as all rates below.
     pub send: Option<Row<f64>>,
     /// Writes one way.
     pub write: Option<Row<f64>>,
@@ -33,7 +33,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// How fast our ping-pong is, in parts of the faster peer's speed: by the median where it tells that, else by the mean.
+    /// The speed of our ping-pong as a share of the faster peer's speed, by the median if the peer reports it, otherwise by
+    /// the mean.
     fn ping_pong_of_better(&self) -> Option<f64> {
         let ours = self.ping_pong?.ours;
         let by = |theirs: Times| match theirs.p50.zip(ours.p50) {
@@ -58,7 +59,7 @@ pub type Figure = fn(&Turn) -> Option<f64>;
 pub struct Size {
     /// Octets of a message.
     pub octets: usize,
-    /// One behind the other.
+    /// The turns in their order.
     pub turns: Vec<Turn>,
 }
 
@@ -70,7 +71,7 @@ impl Size {
     }
 }
 
-/// Half round trips in nanoseconds: heads and figures. Medians, but for libfabric, which tells its mean only.
+/// Half round trips in nanoseconds: heads and figures. Medians, except for libfabric, which reports only its mean.
 pub const PING_PONG: [(&str, Figure); 4] = [
     ("raw TCP", |turn| turn.ping_pong?.tcp.p50),
     ("softnd Send", |turn| turn.ping_pong?.ours.p50),
@@ -114,24 +115,24 @@ pub const ONE_WAY_SHARES: [(&str, Figure); 4] = [
     }),
 ];
 
-/// What is asked of a comparison with peers: at every size, and in the median of all sizes.
+/// What a comparison with peers has to reach at every size, and in the median of all sizes.
 pub const LEAST: f64 = 0.95;
 /// Ahead means more than this.
 pub const AHEAD: f64 = 1.0;
 
-/// How a share came out over all sizes.
+/// A share over all sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overall {
     /// The size at which it was lowest.
     pub worst_size: usize,
-    /// What it was there.
+    /// The share at this size.
     pub worst: f64,
     /// The median of all sizes.
     pub median: f64,
 }
 
 impl Overall {
-    /// Of a share; `None` when no size has it.
+    /// Summarizes a share. `None` if no size has it.
     #[must_use]
     pub fn of(sizes: &[Size], share: Figure) -> Option<Self> {
         let shares: Vec<_> = sizes
@@ -146,14 +147,14 @@ impl Overall {
         })
     }
 
-    /// Whether it is what is asked of a comparison with peers.
+    /// Whether the share is what a comparison with peers has to reach.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.worst >= LEAST && self.median > AHEAD
     }
 }
 
-/// The tests of a turn; each is a moment of one contestant, except that `nd` brings raw TCP along.
+/// The tests of a turn. Each is one program's part of the turn; `nd` also measures raw TCP.
 #[derive(Clone, Copy, Debug)]
 enum Test {
     PingPong,
@@ -194,11 +195,12 @@ impl<'a> Measurement<'a> {
         }
     }
 
-    /// Turns of everybody. The first one finds out how many messages fit into a turn and is not kept; who begins changes.
+    /// Runs turns of all programs. The first turn finds out how many messages fit into a turn and is not kept. The program
+    /// that begins changes from turn to turn.
     ///
     /// # Errors
     ///
-    /// When a program fails twice: figures without a contestant that was there would be a different comparison.
+    /// If a program fails twice, because figures without this program would be a different comparison.
     pub fn turns(&self, count: usize, progress: &mut dyn FnMut()) -> Result<Size, Failure> {
         let mut size = Size {
             octets: self.octets,
@@ -208,7 +210,7 @@ impl<'a> Measurement<'a> {
             let mut turn = Turn::default();
             for step in 0..TESTS.len() {
                 let test = (round + step) % TESTS.len();
-                // Once more, before everything measured so far is given up.
+                // One more attempt, before everything measured so far is given up.
                 self.run(test, &mut turn)
                     .or_else(|_| self.run(test, &mut turn))?;
             }

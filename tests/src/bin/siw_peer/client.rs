@@ -59,7 +59,7 @@ pub(crate) fn run(
     }
 }
 
-/// Connect, a look at what the server said, CompleteConnect.
+/// Connect, a check of the server's private data, CompleteConnect.
 fn connect(side: &Side, from: IpAddr, to: SocketAddr) -> Outcome<()> {
     let connector = &side.connector;
     connector
@@ -112,7 +112,7 @@ fn ping(mut side: Side, load: Load) -> Outcome<String> {
 
 fn refused(side: Side, by: Refusal, load: Load) -> Outcome<String> {
     let region = side.register(load.size, MrFlags::ALLOW_LOCAL_WRITE)?;
-    // Any key does: the server has described nothing.
+    // Any key will do, because the server has described nothing.
     let at = RemoteAddress {
         address: 0x1_0000,
         token: RemoteToken::from_host(0x7fff_ff00),
@@ -135,7 +135,7 @@ fn offer(
     Ok("the server's Read was refused".to_owned())
 }
 
-/// The same for a sink and the server's Write. Not one octet of it may arrive.
+/// The same for a sink and the server's Write. No octet of the Write may arrive.
 fn offer_sink(mut side: Side, load: Load) -> Outcome<String> {
     let source = side.register(load.size, MrFlags::ALLOW_REMOTE_READ)?;
     let sink = side.register(load.size, MrFlags::ALLOW_REMOTE_READ)?;

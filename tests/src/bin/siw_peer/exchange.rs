@@ -1,8 +1,9 @@
-//! What rping's two programs say to each other.
+//! The messages of rping's two programs.
 //!
-//! The client describes its source buffer in a Send; the server Reads it and answers with a Send whose content says
-//! nothing. The client describes its sink; the server Writes there what it has read and answers again. All Sends have 16
-//! octets, numbers are in network order. Nothing is in the private data, and the client disconnects when it has done.
+//! The client describes its source buffer in a Send. The server Reads the buffer and answers with a Send whose content
+//! means nothing. The client describes its sink. The server Writes there what it has read, and answers again. All Sends
+//! have 16 octets, and numbers are in network order. There is no private data, and the client disconnects when it has
+//! finished.
 
 use netdirect::{RemoteAddress, RemoteToken};
 
@@ -36,7 +37,7 @@ impl Advert {
 
     pub(crate) fn decode(octets: [u8; MESSAGE]) -> Self {
         let number = u128::from_be_bytes(octets);
-        // The fields lie side by side: each cast takes the low end of what is left.
+        // The fields are adjacent: each cast takes the low end of the rest.
         #[expect(
             clippy::cast_possible_truncation,
             reason = "three fields of one number"

@@ -1,7 +1,7 @@
 //! softnd's end of the exchange that `rping` of rdma-core speaks, through the NetworkDirect traits, as client or as server.
 //!
-//! `tests/interop/guest.sh` runs it against `rping` on the Linux kernel's soft-iWARP. It ends with status 0 and one line
-//! on standard output when everything went as the case says, otherwise with status 1 and one line on standard error.
+//! `tests/interop/guest.sh` runs it against `rping` on the Linux kernel's soft-iWARP. It ends with status 0 and one line on
+//! standard output if everything happened as the case says, otherwise with status 1 and one line on standard error.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -38,7 +38,7 @@ pub(crate) fn run(case: Case, at: SocketAddr, crc: bool, load: Load) -> Outcome<
         Case::Ping => serve_all(side, &region, load)?.ended()?,
         Case::Disconnect => {
             let mut side = serve_all(side, &region, load)?;
-            // rping never ends when its Receive is posted after the end: here it has long been posted.
+            // rping never ends if its Receive is posted after the end. Here the Receive has been posted long before.
             side.receive()?;
             side.disconnect()?;
         }
@@ -139,7 +139,7 @@ fn take(side: &mut Side, region: &Region, ping: u32, size: u32) -> Outcome<()> {
     side.send(&[0; MESSAGE])
 }
 
-/// Accepts, and goes beyond what the client has given.
+/// Accepts, and makes an access beyond what the client has granted.
 fn overstep(
     mut side: Side,
     region: &Region,

@@ -12,10 +12,10 @@ use netdirect::{
 
 use crate::exchange::{Advert, MESSAGE};
 
-/// Failures are for one line of a log.
+/// A failure is one line of a log.
 pub(crate) type Outcome<T> = Result<T, String>;
 
-/// Longer than any step takes in a slow guest, and shorter than the guest's patience.
+/// Longer than any step takes in a slow guest, and shorter than the guest's own limit.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// rping asks for one Read at a time in each direction.
@@ -24,7 +24,7 @@ pub(crate) const LIMITS: ReadLimits = ReadLimits {
     outbound: 1,
 };
 
-/// Puts the name of the step in front of its error.
+/// Puts the name of a step in front of its error.
 pub(crate) fn doing(step: &str) -> impl Fn(netdirect::Error) -> String {
     move |error| format!("{step}: {error}")
 }
@@ -72,7 +72,7 @@ impl Region {
         )
     }
 
-    /// The truth about the region, for the peer.
+    /// The correct description of the region, for the peer.
     pub(crate) fn advert(&self) -> Advert {
         Advert {
             at: RemoteAddress {
@@ -149,7 +149,7 @@ impl Side {
         self.qp.receive(0, &[sge]).map_err(doing("post a Receive"))
     }
 
-    /// Asks to be told of the connection's end.
+    /// Asks to be notified of the connection's end.
     pub(crate) fn watch(&self) -> Outcome<()> {
         let started = self.connector.notify_disconnect(&self.ended);
         started.map(drop).map_err(doing("watch the connection"))
@@ -165,7 +165,7 @@ impl Side {
             .map_err(doing("post a Send"))
     }
 
-    /// Sends and waits until that is done.
+    /// Sends and waits for the completion.
     pub(crate) fn send(&mut self, octets: &[u8]) -> Outcome<()> {
         self.post_send(octets)?;
         self.done(RequestType::Send, "Send")
@@ -246,8 +246,8 @@ impl Side {
         self.drained()
     }
 
-    /// The peer ends the connection, or has: that is told (CONN-107), the Receive comes back (AMB-001), and Disconnect
-    /// is still in order (TST-043).
+    /// The peer ends the connection, or has ended it. NotifyDisconnect completes (CONN-107), the Receive comes back
+    /// (AMB-001), and Disconnect still succeeds (TST-043).
     pub(crate) fn ended(mut self) -> Outcome<()> {
         let Some(status) = self.ended.wait_timeout(LIMIT) else {
             return Err(format!(
@@ -309,8 +309,8 @@ pub(crate) enum Refusal {
 }
 
 impl Side {
-    /// Has the peer refuse an access, which ends the connection. The status is that of AMB-002: a Write may well have
-    /// completed before the peer looked at it, a Read cannot.
+    /// Makes the peer refuse an access, which ends the connection. The status is that of AMB-002: a Write may have
+    /// completed before the peer has checked it, a Read cannot.
     pub(crate) fn be_refused(
         mut self,
         by: Refusal,
