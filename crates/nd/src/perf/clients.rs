@@ -22,7 +22,7 @@ const LONGEST_QUEUE: usize = 64;
 
 /// A client that is to be served.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct QueuedClient {
     pub(super) control: Control,
     pub(super) peer: SocketAddr,
     /// The first line that the client sent.
@@ -46,7 +46,7 @@ struct Served {
 /// A client that waits for its turn. Empty when it has its turn, or has waited too long.
 #[derive(Debug)]
 struct Waiting {
-    client: Mutex<Option<Client>>,
+    client: Mutex<Option<QueuedClient>>,
     taken: Condvar,
 }
 
@@ -62,7 +62,7 @@ impl Clients {
             let Some((control, line)) = asked else {
                 return Ok(());
             };
-            let waiting = Arc::new(Waiting::new(Client {
+            let waiting = Arc::new(Waiting::new(QueuedClient {
                 control,
                 peer: guest.peer,
                 line,
@@ -83,7 +83,7 @@ impl Clients {
     }
 
     /// The next client. Waits for ever unless there is a limit.
-    pub(super) fn next(&self, limit: Option<Duration>) -> Result<Client> {
+    pub(super) fn next(&self, limit: Option<Duration>) -> Result<QueuedClient> {
         *locked(&self.served) = None;
         loop {
             let waiting = self.admission.next(limit)?;
@@ -100,21 +100,21 @@ impl Clients {
 }
 
 impl Waiting {
-    fn new(client: Client) -> Self {
+    fn new(client: QueuedClient) -> Self {
         Self {
             client: Mutex::new(Some(client)),
             taken: Condvar::new(),
         }
     }
 
-    fn take(&self) -> Option<Client> {
+    fn take(&self) -> Option<QueuedClient> {
         let client = locked(&self.client).take();
         self.taken.notify_all();
         client
     }
 
     /// Waits until the client is taken, and removes it when that takes too long.
-    fn give_up_after(&self, limit: Duration) -> Option<Client> {
+    fn give_up_after(&self, limit: Duration) -> Option<QueuedClient> {
         let waits = locked(&self.client);
         let waited = self
             .taken

@@ -8,7 +8,7 @@ use netdirect::{Listener, Status};
 
 use super::affinity::{self, ProcessRole};
 use super::args::ServeArgs;
-use super::clients::{Client, Clients, QUEUING};
+use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, stranger, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
@@ -51,8 +51,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 }
 
 /// Serves a client until it has no more rows. Returns how many there were.
-fn serve(client: Client, args: &ServeArgs) -> Result<u64> {
-    let Client {
+fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
+    let QueuedClient {
         mut control,
         mut line,
         ..
