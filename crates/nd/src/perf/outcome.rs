@@ -1,7 +1,7 @@
 //! The result of a row: the figures of its turns, and the figures of the comparison.
 
 use super::spec::Spec;
-use super::stats::{Figures, Ratio, Side};
+use super::stats::{Figures, Ratio, SideTurns};
 
 /// What an idle connection costs each side. `None` where it was not measured, or cannot be measured on this system.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,7 +43,7 @@ pub(super) struct Outcome {
 
 /// The results of the turns so far.
 pub(super) struct Measured {
-    pub(super) ours: Side,
+    pub(super) ours: SideTurns,
     pub(super) costs: Costs,
     pub(super) best: Option<Compared>,
     pub(super) own: Option<Compared>,
@@ -51,7 +51,7 @@ pub(super) struct Measured {
 
 /// What the row is compared with.
 pub(super) struct Compared {
-    pub(super) side: Side,
+    pub(super) side: SideTurns,
     congestion: Option<String>,
     write: Option<usize>,
 }
@@ -60,7 +60,7 @@ impl Compared {
     /// A bare connection with this congestion control, and the size of its writes where that was chosen.
     pub(super) fn bare(congestion: String, write: Option<usize>) -> Self {
         Self {
-            side: Side::new(),
+            side: SideTurns::new(),
             congestion: Some(congestion),
             write,
         }
@@ -69,13 +69,13 @@ impl Compared {
     /// A single connection of the same kind.
     pub(super) fn alone() -> Self {
         Self {
-            side: Side::new(),
+            side: SideTurns::new(),
             congestion: None,
             write: None,
         }
     }
 
-    fn baseline(self, ours: &Side, spec: &Spec) -> Option<Baseline> {
+    fn baseline(self, ours: &SideTurns, spec: &Spec) -> Option<Baseline> {
         (self.side.turns() > 0).then(|| Baseline {
             figures: self.side.figures(spec),
             ratio: ours.ratio(&self.side, spec),
@@ -88,7 +88,7 @@ impl Compared {
 impl Measured {
     pub(super) fn new() -> Self {
         Self {
-            ours: Side::new(),
+            ours: SideTurns::new(),
             costs: Costs::default(),
             best: None,
             own: None,

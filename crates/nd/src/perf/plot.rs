@@ -379,7 +379,7 @@ mod tests {
     fn where_nothing_was_measured_nothing_is_drawn() {
         assert_eq!(svg(&[]), None);
         let nothing = Outcome {
-            figures: super::super::stats::Side::new().figures(&bandwidth().spec),
+            figures: super::super::stats::SideTurns::new().figures(&bandwidth().spec),
             baseline: None,
             ..bandwidth()
         };

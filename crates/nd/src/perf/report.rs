@@ -231,11 +231,11 @@ pub(super) mod tests {
     use super::super::outcome::Costs;
     use super::super::spec::Mode;
     use super::super::spec::tests::SPEC;
-    use super::super::stats::Side;
+    use super::super::stats::SideTurns;
     use super::*;
 
-    fn side(times: &[u64]) -> Side {
-        let mut side = Side::new();
+    fn side(times: &[u64]) -> SideTurns {
+        let mut side = SideTurns::new();
         side.add(1000, Duration::from_millis(100), &mut times.to_vec());
         side
     }
@@ -373,7 +373,7 @@ pub(super) mod tests {
         let cut = Outcome {
             complete: false,
             turns: 0,
-            figures: Side::new().figures(&SPEC),
+            figures: SideTurns::new().figures(&SPEC),
             baseline: None,
             systems_own: None,
             ..bandwidth()

@@ -18,7 +18,7 @@ use super::outcome::{Compared, Measured, Outcome};
 use super::pace::{Pace, UNLIMITED};
 use super::plan::Plan;
 use super::spec::{MAX_QUIET, Mode, SPARE, Spec};
-use super::stats::{Side, median};
+use super::stats::{SideTurns, median};
 use super::wire::{Exchange, WHOLE, Wire};
 use crate::errors::{Failure, Result};
 use crate::memory;
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
     }
 
     /// A turn that counts.
-    fn measure(&mut self, way: &mut TurnTaker, side: &mut Side) -> Result<()> {
+    fn measure(&mut self, way: &mut TurnTaker, side: &mut SideTurns) -> Result<()> {
         let elapsed = self.turn(way.wire, way.pace.count)?;
         side.add(way.pace.count, elapsed, &mut self.times);
         way.pace.learn(elapsed);

@@ -28,7 +28,7 @@ impl Turn {
 
 /// All turns of one side of the comparison.
 #[derive(Clone, Debug)]
-pub(super) struct Side {
+pub(super) struct SideTurns {
     turns: Vec<Turn>,
     /// Of all turns together, in nanoseconds of whole round trips.
     times: Histogram<u64>,
@@ -69,7 +69,7 @@ pub(super) struct Ratio {
     pub(super) p99: Option<f64>,
 }
 
-impl Side {
+impl SideTurns {
     /// No turn yet.
     pub(super) fn new() -> Self {
         // Up to a minute with three digits. A longer time counts as a minute.
@@ -203,8 +203,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn side(rates: &[u64]) -> Side {
-        let mut side = Side::new();
+    fn side(rates: &[u64]) -> SideTurns {
+        let mut side = SideTurns::new();
         rates
             .iter()
             .for_each(|rate| side.add(*rate, SECOND, &mut []));
@@ -252,7 +252,7 @@ mod tests {
             ours.add(messages, elapsed, &mut []);
             let ratio = ours.ratio(&side(&[100, 100]), &SPEC);
             assert_eq!(ratio.expect("one pair").typical, 0.5);
-            let mut ours = Side::new();
+            let mut ours = SideTurns::new();
             ours.add(messages, elapsed, &mut []);
             assert_eq!(ours.ratio(&side(&[100]), &SPEC), None);
             assert_eq!(side(&[100]).ratio(&ours, &SPEC), None);
@@ -274,7 +274,7 @@ mod tests {
             test: Test::Latency,
             ..SPEC
         };
-        let mut side = Side::new();
+        let mut side = SideTurns::new();
         side.add(100, SECOND, &mut (1..=100).rev().collect::<Vec<_>>());
         let latency = side.figures(&spec).latency.expect("times");
         assert_eq!((latency.min, latency.p50, latency.p99), (0.5, 25.0, 49.5));
@@ -295,7 +295,7 @@ mod tests {
             test: Test::Latency,
             ..SPEC
         };
-        let (mut ours, mut theirs) = (Side::new(), Side::new());
+        let (mut ours, mut theirs) = (SideTurns::new(), SideTurns::new());
         ours.add(2, SECOND, &mut [20, 90]);
         theirs.add(2, SECOND, &mut [30, 10]);
         let ratio = ours.ratio(&theirs, &spec).expect("one pair");
