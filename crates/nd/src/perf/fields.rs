@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::outcome::{Baseline, Outcome};
+use super::outcome::{BaselineFigures, Outcome};
 use super::spec::{Placement, Spec, Test};
 use super::stats::Figures;
 use crate::units;
@@ -145,7 +145,7 @@ fn figures(
 fn baseline(
     fields: &mut Vec<(String, Value)>,
     prefix: &str,
-    baseline: Option<&Baseline>,
+    baseline: Option<&BaselineFigures>,
     shown: Shown,
 ) {
     let congestion = baseline.and_then(|baseline| baseline.congestion.as_ref());

@@ -14,7 +14,7 @@ pub(super) struct Costs {
 
 /// What a row is compared with: a bare connection, or for the cost of many connections a single one.
 #[derive(Clone, Debug)]
-pub(super) struct Baseline {
+pub(super) struct BaselineFigures {
     /// The congestion control of a bare connection.
     pub(super) congestion: Option<String>,
     /// The size of its writes, where that was chosen.
@@ -36,9 +36,9 @@ pub(super) struct Outcome {
     /// What the idle connections cost, where there are some.
     pub(super) costs: Costs,
     /// The best bare connection, or a single connection where many are measured.
-    pub(super) baseline: Option<Baseline>,
+    pub(super) baseline: Option<BaselineFigures>,
     /// The bare connection with the system's own congestion control, if that is not the best.
-    pub(super) systems_own: Option<Baseline>,
+    pub(super) systems_own: Option<BaselineFigures>,
 }
 
 /// The results of the turns so far.
@@ -75,8 +75,8 @@ impl Compared {
         }
     }
 
-    fn baseline(self, ours: &SideTurns, spec: &Spec) -> Option<Baseline> {
-        (self.side.turns() > 0).then(|| Baseline {
+    fn baseline(self, ours: &SideTurns, spec: &Spec) -> Option<BaselineFigures> {
+        (self.side.turns() > 0).then(|| BaselineFigures {
             figures: self.side.figures(spec),
             ratio: ours.ratio(&self.side, spec),
             congestion: self.congestion,

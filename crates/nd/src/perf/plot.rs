@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::outcome::{Baseline, Outcome};
+use super::outcome::{BaselineFigures, Outcome};
 use super::scale::Scale;
 use super::spec::{Mode, Op, Test};
 use super::stats::{Figures, median};
@@ -123,7 +123,7 @@ fn lines(
         let spec = &outcome.spec;
         let (op, mode, crc) = (spec.op, spec.mode, spec.crc);
         add(Line::Ours { op, mode, crc }, spec.size, &outcome.figures);
-        if let Some(Baseline { figures, .. }) = &outcome.baseline {
+        if let Some(BaselineFigures { figures, .. }) = &outcome.baseline {
             let read = test == Test::Latency && op == Op::Read;
             add(Line::Bare { mode, read }, spec.size, figures);
         }

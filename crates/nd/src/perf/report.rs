@@ -4,7 +4,7 @@ use super::args::Format;
 use super::cells::{ABSENT, fixed, megabytes, micros, remark, times};
 use super::fields;
 use super::many::report as many;
-use super::outcome::{Baseline, Outcome};
+use super::outcome::{BaselineFigures, Outcome};
 use super::spec::{Op, Placement, Spec, Test};
 use crate::errors::Result;
 use crate::output::{self, Paint};
@@ -189,7 +189,7 @@ fn cells(row: &Outcome, timed: bool) -> Vec<String> {
 }
 
 fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
-    let typical = |baseline: Option<&Baseline>| {
+    let typical = |baseline: Option<&BaselineFigures>| {
         let figures = baseline.map(|baseline| baseline.figures);
         match figures {
             Some(figures) if timed => figures
@@ -220,7 +220,7 @@ fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
 }
 
 /// The congestion control of a bare connection.
-fn by(baseline: &Baseline) -> &str {
+fn by(baseline: &BaselineFigures) -> &str {
     baseline.congestion.as_deref().unwrap_or(ABSENT)
 }
 
@@ -242,7 +242,7 @@ pub(super) mod tests {
 
     fn outcome(spec: Spec, times: &[u64]) -> Outcome {
         let (ours, theirs) = (side(times), side(times));
-        let baseline = |name: &str, write| Baseline {
+        let baseline = |name: &str, write| BaselineFigures {
             congestion: Some(name.to_owned()),
             write,
             figures: theirs.figures(&spec),
