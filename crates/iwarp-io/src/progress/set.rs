@@ -10,7 +10,7 @@ use super::readiness::interface::Interface;
 use super::readiness::kqueue_rules::KqueueRules;
 use super::readiness::mio::{Mio, Pipe};
 use super::readiness::{BATCH, Edges, Readiness, Ready, Wake, Watch};
-use crate::transport::sim::world::{Mode, SimSet, SimWaker, Source};
+use crate::transport::sim::world::{Mode, SimSet, SimSource, SimWaker};
 
 /// A set of sources.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub enum SourceId<'a> {
     /// A set of descriptors with a rule of kqueue.
     KqueueRules(&'a KqueueRules),
     /// A source of a simulated world.
-    Sim(Source),
+    Sim(SimSource),
 }
 
 impl Set {
@@ -229,26 +229,26 @@ impl Wake<Set> for Waker {
     }
 }
 
-impl Watch<SimSet> for Source {
+impl Watch<SimSet> for SimSource {
     fn id(&self) -> Self {
         *self
     }
 }
 
 impl Watch<Self> for SimSet {
-    fn id(&self) -> Source {
+    fn id(&self) -> SimSource {
         self.source()
     }
 }
 
 impl Watch<SimSet> for SimWaker {
-    fn id(&self) -> Source {
+    fn id(&self) -> SimSource {
         self.source()
     }
 }
 
 impl Readiness for SimSet {
-    type Id<'a> = Source;
+    type Id<'a> = SimSource;
     type Waker = SimWaker;
 
     fn another(&self) -> io::Result<Self> {

@@ -7,7 +7,7 @@ use iwarp::{PieceRef, TxBatch};
 use iwarp_mem::io::Sent;
 
 use super::network::ListenerId;
-use super::world::{SimEnd, Source, World};
+use super::world::{SimEnd, SimSource, World};
 
 /// A reserved address.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Drop for Bound {
 pub struct Dialer(SimEnd);
 
 impl Dialer {
-    pub(in crate::transport) fn source(&self) -> Source {
+    pub(in crate::transport) fn source(&self) -> SimSource {
         self.0.source()
     }
 
@@ -99,8 +99,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub(in crate::transport) fn source(&self) -> Source {
-        Source::Listener(self.id)
+    pub(in crate::transport) fn source(&self) -> SimSource {
+        SimSource::Listener(self.id)
     }
 
     pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
@@ -143,7 +143,7 @@ impl Wire {
         self.end.world()
     }
 
-    pub(in crate::transport) fn source(&self) -> Source {
+    pub(in crate::transport) fn source(&self) -> SimSource {
         self.end.source()
     }
 

@@ -74,7 +74,7 @@ struct Inner {
 
 /// Something that can become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum SimSource {
     /// An end of a stream.
     End(EndId),
     /// A socket that listens.
@@ -105,9 +105,9 @@ struct Member {
 
 #[derive(Debug, Default)]
 struct SetState {
-    members: BTreeMap<Source, Member>,
+    members: BTreeMap<SimSource, Member>,
     /// Members with something pending, the longest wait first.
-    order: VecDeque<Source>,
+    order: VecDeque<SimSource>,
 }
 
 struct State {
@@ -115,7 +115,7 @@ struct State {
     serial: u64,
     sets: BTreeMap<u64, SetState>,
     /// The sets that each source is a member of.
-    members_of: BTreeMap<Source, BTreeSet<u64>>,
+    members_of: BTreeMap<SimSource, BTreeSet<u64>>,
     wakers: BTreeMap<u64, bool>,
     tasks: Vec<TaskEntry>,
     witnesses: Vec<Weak<dyn Witness>>,
@@ -236,7 +236,7 @@ impl World {
     }
 
     /// Removes a source that no longer exists from all sets.
-    pub fn vanish(&self, source: Source) {
+    pub fn vanish(&self, source: SimSource) {
         self.lock().vanish(source);
     }
 
@@ -334,19 +334,20 @@ impl State {
     fn tell(&mut self) {
         while let Some(notice) = self.network.take_notice() {
             let (source, edges) = match notice {
-                Notice::Readable(end) => (Source::End(end), Edges::READ),
-                Notice::Writable(end) => (Source::End(end), Edges::WRITE),
-                Notice::Hangup(end) => {
-                    (Source::End(end), Edges::HANGUP | Edges::READ | Edges::WRITE)
-                }
-                Notice::Arrived(listener) => (Source::Listener(listener), Edges::READ),
+                Notice::Readable(end) => (SimSource::End(end), Edges::READ),
+                Notice::Writable(end) => (SimSource::End(end), Edges::WRITE),
+                Notice::Hangup(end) => (
+                    SimSource::End(end),
+                    Edges::HANGUP | Edges::READ | Edges::WRITE,
+                ),
+                Notice::Arrived(listener) => (SimSource::Listener(listener), Edges::READ),
             };
             self.signal(source, edges);
         }
     }
 
     /// Notes in the sets of a source that it became ready, and in the sets that contain those sets.
-    fn signal(&mut self, source: Source, edges: Edges) {
+    fn signal(&mut self, source: SimSource, edges: Edges) {
         let sets = self.members_of.get(&source).cloned().unwrap_or_default();
         for id in sets {
             let Some(set) = self.sets.get_mut(&id) else {
@@ -370,17 +371,17 @@ impl State {
             } else if member.muted {
                 continue;
             }
-            self.signal(Source::Set(id), Edges::READ);
+            self.signal(SimSource::Set(id), Edges::READ);
         }
     }
 
     /// What a source is ready for now. A set reports this when the source is added.
-    fn readiness(&mut self, source: Source) -> Edges {
+    fn readiness(&mut self, source: SimSource) -> Edges {
         match source {
-            Source::End(end) => self.network.readiness(end),
-            Source::Listener(listener) if self.network.is_awaited(listener) => Edges::READ,
-            Source::Waker(id) if self.wakers.get(&id) == Some(&true) => Edges::READ,
-            Source::Set(id) if self.is_ready(id) => Edges::READ,
+            SimSource::End(end) => self.network.readiness(end),
+            SimSource::Listener(listener) if self.network.is_awaited(listener) => Edges::READ,
+            SimSource::Waker(id) if self.wakers.get(&id) == Some(&true) => Edges::READ,
+            SimSource::Set(id) if self.is_ready(id) => Edges::READ,
             _ => Edges::empty(),
         }
     }
@@ -478,8 +479,8 @@ impl SimSet {
     }
 
     /// The set as a source of another one.
-    pub fn source(&self) -> Source {
-        Source::Set(self.id)
+    pub fn source(&self) -> SimSource {
+        SimSource::Set(self.id)
     }
 
     /// Adds a source. If it is ready already, that is reported.
@@ -487,7 +488,7 @@ impl SimSet {
     /// # Errors
     ///
     /// `AlreadyExists` if the source is in the set already.
-    pub fn add(&self, source: Source, token: u64, mode: Mode) -> io::Result<()> {
+    pub fn add(&self, source: SimSource, token: u64, mode: Mode) -> io::Result<()> {
         let mut state = self.world.lock();
         let state = &mut *state;
         let Some(set) = state.sets.get_mut(&self.id) else {
@@ -513,7 +514,7 @@ impl SimSet {
     /// # Errors
     ///
     /// `NotFound` if the source is not in the set.
-    pub fn change(&self, source: Source, mode: Mode, muted: bool) -> io::Result<()> {
+    pub fn change(&self, source: SimSource, mode: Mode, muted: bool) -> io::Result<()> {
         let mut state = self.world.lock();
         let state = &mut *state;
         let member = state
@@ -532,7 +533,7 @@ impl SimSet {
     }
 
     /// Only this set reports the source again.
-    fn look_anew(&self, state: &mut State, source: Source) {
+    fn look_anew(&self, state: &mut State, source: SimSource) {
         let edges = state.readiness(source);
         let others = state.members_of.remove(&source).unwrap_or_default();
         state.members_of.insert(source, BTreeSet::from([self.id]));
@@ -547,7 +548,7 @@ impl SimSet {
     /// # Errors
     ///
     /// `NotFound` if the source is not in the set.
-    pub fn remove(&self, source: Source) -> io::Result<()> {
+    pub fn remove(&self, source: SimSource) -> io::Result<()> {
         let mut state = self.world.lock();
         state.forget(self.id, source)
     }
@@ -601,7 +602,7 @@ impl Drop for SimSet {
 }
 
 impl State {
-    fn forget(&mut self, id: u64, source: Source) -> io::Result<()> {
+    fn forget(&mut self, id: u64, source: SimSource) -> io::Result<()> {
         let member = self
             .sets
             .get_mut(&id)
@@ -613,7 +614,7 @@ impl State {
         }
     }
 
-    fn leave(&mut self, id: u64, source: Source) {
+    fn leave(&mut self, id: u64, source: SimSource) {
         if let Some(sets) = self.members_of.get_mut(&source) {
             sets.remove(&id);
             if sets.is_empty() {
@@ -623,7 +624,7 @@ impl State {
     }
 
     /// Removes a source that no longer exists from all sets.
-    fn vanish(&mut self, source: Source) {
+    fn vanish(&mut self, source: SimSource) {
         for id in self.members_of.remove(&source).unwrap_or_default() {
             if let Some(set) = self.sets.get_mut(&id) {
                 set.members.remove(&source);
@@ -653,8 +654,8 @@ impl SimWaker {
     }
 
     /// The waker as a source of a set.
-    pub fn source(&self) -> Source {
-        Source::Waker(self.id)
+    pub fn source(&self) -> SimSource {
+        SimSource::Waker(self.id)
     }
 
     /// Many wakes before one [`clear`](Self::clear) count as one.
@@ -674,7 +675,7 @@ impl Drop for SimWaker {
     fn drop(&mut self) {
         let mut state = self.world.lock();
         state.wakers.remove(&self.id);
-        state.vanish(Source::Waker(self.id));
+        state.vanish(SimSource::Waker(self.id));
     }
 }
 
@@ -703,8 +704,8 @@ impl SimEnd {
     }
 
     /// The end as a source of a set.
-    pub fn source(&self) -> Source {
-        Source::End(self.id)
+    pub fn source(&self) -> SimSource {
+        SimSource::End(self.id)
     }
 
     /// The world of the end.

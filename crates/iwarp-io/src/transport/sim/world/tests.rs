@@ -62,7 +62,7 @@ fn who_waits_moves_the_clock_to_what_happens_next() {
         (server, client)
     });
     let listener = world.network(|network| network.listen(server, 4));
-    set.add(Source::Listener(listener), 1, ONCE).unwrap();
+    set.add(SimSource::Listener(listener), 1, ONCE).unwrap();
     let end = world
         .network(|network| network.connect(client, server))
         .unwrap();
