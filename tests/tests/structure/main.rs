@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 mod circles;
 mod dependencies;
+mod names;
 mod places;
 
 fn root() -> PathBuf {
