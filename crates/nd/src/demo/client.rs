@@ -8,9 +8,9 @@ use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status
 use super::args::DemoArgs;
 use super::report::ServerProcess;
 use super::script::{
-    self, CLIENT_CHECKS, CLIENT_LIMITS, LIMIT, SERVER_CHECKS, pattern, sizes, words,
+    self, CLIENT_CHECKS, CLIENT_LIMITS, LIMIT, SERVER_CHECKS, fill, pattern, sizes, words,
 };
-use super::talk::{DemoConnection, expect, posted, quoted, verify, wrong};
+use super::talk::{DemoConnection, expect, posted, quoted, verify, verify_pattern, wrong};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::session::{Session, Setup};
@@ -213,7 +213,7 @@ impl Client {
         let there = talk.hear_address()?;
         self.stage.server()?;
         let source = self.session.register(sizes::REGION, MrFlags::empty())?;
-        source.buffer.write(0, &pattern(3, sizes::REGION));
+        fill(&source.buffer, 3);
         let status = talk.write(&source, 0..sizes::REGION, there)?;
         self.stage.client(format_args!(
             "Write of {}: {status}",
@@ -238,11 +238,7 @@ impl Client {
         )?;
         let status = talk.read(&sink, 0..sizes::REGION, there)?;
         expect("read", status)?;
-        self.checked += verify(
-            "what was read",
-            &sink.buffer.to_vec(),
-            &pattern(4, sizes::REGION),
-        )?;
+        self.checked += verify_pattern("what was read", &sink.buffer, 4)?;
         let len = units::bytes(sizes::REGION as u64);
         self.stage.client(format_args!(
             "Read of {len}: {status}, all bytes as they are there"
@@ -269,7 +265,7 @@ impl Client {
             "Read of {len} through the window: {status}, all bytes as they are there"
         ))?;
         let half = sizes::WINDOW.len() / 2;
-        local.buffer.write(0, &pattern(6, half));
+        fill(&local.buffer.slice(..half), 6);
         let status = talk.write(&local, 0..half, there)?;
         self.stage.client(format_args!(
             "Write of {} through the window: {status}",
@@ -373,7 +369,7 @@ impl Client {
         talk.connect(self.local, self.server, words::BULK)?;
         let chunk = |i: u32| sizes::CHUNK * i as usize..sizes::CHUNK * (i as usize + 1);
 
-        local.buffer.write(0, &pattern(8, sizes::BULK));
+        fill(&local.buffer, 8);
         let begun = Instant::now();
         for i in 0..sizes::CHUNKS {
             posted(
@@ -387,7 +383,7 @@ impl Client {
         self.way("Send", begun)?;
         let there = two_addresses(&talk.hear()?)?;
 
-        local.buffer.write(0, &pattern(9, sizes::BULK));
+        fill(&local.buffer, 9);
         let begun = Instant::now();
         for i in 0..sizes::CHUNKS {
             let at = there.0.offset(chunk(i).start as u64);
@@ -414,11 +410,7 @@ impl Client {
         }
         self.all(&mut talk, RequestType::Read)?;
         self.way("RDMA Read", begun)?;
-        self.checked += verify(
-            "what was read",
-            &local.buffer.to_vec(),
-            &pattern(10, sizes::BULK),
-        )?;
+        self.checked += verify_pattern("what was read", &local.buffer, 10)?;
 
         let ping = pattern(11, sizes::PING);
         let begun = Instant::now();

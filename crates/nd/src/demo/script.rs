@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netdirect::ReadLimits;
+use netdirect::{Buffer, ReadLimits};
 
 /// How long either side waits for the other before it gives up: everything here takes milliseconds.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -49,19 +49,58 @@ pub(super) mod sizes {
     const _: () = assert!(CHUNK * CHUNKS as usize == BULK);
 }
 
-/// Octets that depend on `seed` and on their place, so that misplaced octets do not look right.
-pub(super) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(len.next_multiple_of(8));
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    while out.len() < len {
-        // Marsaglia's xorshift, 64 bits.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        out.extend(state.to_le_bytes());
+/// Octets that depend on a seed and on their place, so that misplaced octets do not look right.
+struct Pattern(u64);
+
+impl Pattern {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
-    out.truncate(len);
+
+    /// The next octets; all but the last ones are asked for in multiples of eight.
+    fn fill(&mut self, octets: &mut [u8]) {
+        for octets in octets.chunks_mut(8) {
+            // Marsaglia's xorshift, 64 bits.
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            octets.copy_from_slice(&self.0.to_le_bytes()[..octets.len()]);
+        }
+    }
+}
+
+/// The first octets of the pattern of a seed.
+pub(super) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    Pattern::new(seed).fill(&mut out);
     out
+}
+
+/// Calls `each` with the place and the octets of every block of a buffer, as the pattern of a seed has them. Needs no memory for
+/// it, however long the buffer is.
+pub(super) fn blocks<E>(
+    seed: u64,
+    buffer: &Buffer,
+    mut each: impl FnMut(usize, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut pattern, mut block) = (Pattern::new(seed), [0; 4096]);
+    for at in (0..buffer.len()).step_by(block.len()) {
+        let len = block.len().min(buffer.len() - at);
+        pattern.fill(&mut block[..len]);
+        each(at, &block[..len])?;
+    }
+    Ok(())
+}
+
+/// Fills a buffer with the pattern of a seed.
+pub(super) fn fill(buffer: &Buffer, seed: u64) {
+    let written = blocks(seed, buffer, |at, octets| {
+        buffer.write(at, octets);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    match written {
+        Ok(()) => {}
+    }
 }
 
 /// The private data of the server when it accepts, and when it rejects.
@@ -95,5 +134,14 @@ mod tests {
         assert_eq!(pattern(1, 100)[..50], pattern(1, 50)[..]);
         assert_ne!(pattern(1, 64), pattern(2, 64));
         assert_ne!(pattern(1, 64)[..32], pattern(1, 64)[32..]);
+    }
+
+    #[test]
+    fn buffers_are_filled_and_read_as_one_pattern() {
+        for len in [0, 1, 4095, 4096, 4097, 10_003] {
+            let buffer = Buffer::new(len);
+            fill(&buffer, 3);
+            assert_eq!(buffer.to_vec(), pattern(3, len));
+        }
     }
 }

@@ -9,8 +9,8 @@ use netdirect::{
 
 use super::args::DemoServerArgs;
 use super::report::ServerOutput;
-use super::script::{LIMIT, SERVER_LIMITS, SORRY, WELCOME, pattern, sizes, words};
-use super::talk::{DemoConnection, expect, posted, quoted, verify, wrong};
+use super::script::{LIMIT, SERVER_LIMITS, SORRY, WELCOME, fill, pattern, sizes, words};
+use super::talk::{DemoConnection, expect, posted, quoted, verify, verify_pattern, wrong};
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Endpoint, Region, Request, Session, Setup};
@@ -147,11 +147,7 @@ impl Server {
             .register(sizes::REGION, MrFlags::ALLOW_REMOTE_WRITE)?;
         self.advertise(talk, &region, "ND_MR_FLAG_ALLOW_REMOTE_WRITE")?;
         talk.hear_mark()?;
-        self.checked += verify(
-            "what was written",
-            &region.buffer.to_vec(),
-            &pattern(3, sizes::REGION),
-        )?;
+        self.checked += verify_pattern("what was written", &region.buffer, 3)?;
         let len = units::bytes(sizes::REGION as u64);
         self.voice.say(format_args!(
             "memory: all {len} as written, and the Write made no completion here"
@@ -163,7 +159,7 @@ impl Server {
         let region = self
             .session
             .register(sizes::REGION, MrFlags::ALLOW_REMOTE_READ)?;
-        region.buffer.write(0, &pattern(4, sizes::REGION));
+        fill(&region.buffer, 4);
         self.advertise(talk, &region, "ND_MR_FLAG_ALLOW_REMOTE_READ")?;
         talk.hear_mark()
     }
@@ -324,7 +320,7 @@ impl Server {
         let source = self
             .session
             .register(sizes::BULK, MrFlags::ALLOW_REMOTE_READ)?;
-        source.buffer.write(0, &pattern(10, sizes::BULK));
+        fill(&source.buffer, 10);
         let mut talk = self.accept_another(words::BULK, sizes::CHUNKS, |endpoint| {
             (0..sizes::CHUNKS as usize).try_for_each(|i| {
                 let part = target.sge(sizes::CHUNK * i..sizes::CHUNK * (i + 1));
@@ -335,21 +331,13 @@ impl Server {
             expect("finish a Receive", talk.wait(RequestType::Receive)?.status)?;
         }
         talk.tell(&[])?;
-        self.checked += verify(
-            "what was sent",
-            &target.buffer.to_vec(),
-            &pattern(8, sizes::BULK),
-        )?;
+        self.checked += verify_pattern("what was sent", &target.buffer, 8)?;
         target.buffer.fill(0); // or a Write that never came might look right
         talk.tell(&[target.remote().to_bytes(), source.remote().to_bytes()].concat())?;
 
         talk.hear_mark()?;
         talk.tell(&[])?;
-        self.checked += verify(
-            "what was written",
-            &target.buffer.to_vec(),
-            &pattern(9, sizes::BULK),
-        )?;
+        self.checked += verify_pattern("what was written", &target.buffer, 9)?;
 
         let ping = pattern(11, sizes::PING);
         for _ in 0..sizes::PINGS {

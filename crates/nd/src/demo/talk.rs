@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use netdirect::{
-    CompletionResult, Connector, MrFlags, OpFlags, RemoteAddress, RequestType, Status,
+    Buffer, CompletionResult, Connector, MrFlags, OpFlags, RemoteAddress, RequestType, Status,
 };
 
-use super::script::CLIENT_LIMITS;
+use super::script::{CLIENT_LIMITS, blocks};
 use crate::errors::{Failure, Result, one_line};
 use crate::session::{Depths, Endpoint, Region, Session};
 
@@ -197,18 +197,37 @@ pub(super) fn expect(doing: &str, status: Status) -> Result<()> {
     }
 }
 
+/// Compares a buffer with the pattern of a seed, as `verify` does.
+pub(super) fn verify_pattern(what: &str, found: &Buffer, seed: u64) -> Result<u64> {
+    blocks(seed, found, |at, expected| {
+        let mut block = [0; 4096];
+        let block = &mut block[..expected.len()];
+        found.read(at, block);
+        verify_at(what, at, block, expected)
+    })?;
+    Ok(found.len() as u64)
+}
+
 /// Compares two buffers. Returns the number of octets, or an error if they differ.
 pub(super) fn verify(what: &str, found: &[u8], expected: &[u8]) -> Result<u64> {
+    verify_at(what, 0, found, expected)?;
+    Ok(found.len() as u64)
+}
+
+/// The same for octets that begin at `start` of something longer.
+fn verify_at(what: &str, start: usize, found: &[u8], expected: &[u8]) -> Result<()> {
     match found.iter().zip(expected).position(|(a, b)| a != b) {
-        None if found.len() == expected.len() => Ok(found.len() as u64),
+        None if found.len() == expected.len() => Ok(()),
         None => Err(wrong(format!(
             "{what}: {} bytes instead of {}",
             found.len(),
             expected.len()
         ))),
         Some(at) => Err(wrong(format!(
-            "{what}: byte {at} is {:#04x} instead of {:#04x}",
-            found[at], expected[at]
+            "{what}: byte {} is {:#04x} instead of {:#04x}",
+            start + at,
+            found[at],
+            expected[at]
         ))),
     }
 }
