@@ -1,20 +1,19 @@
 //! When a posted request leaves.
 //!
-//! A lone request must not wait, and a hundred in a row must not cost a hundred system calls. So requests posted since
-//! the last poll are counted: the first few leave at once, each in a call of its own; the rest is held back until the
-//! next poll, until enough has come together for one call to be worth its price, or until the background thread finds
-//! that nobody polls. A client that never polls is told from one that posts a row by the clock, which is looked at once
-//! per row.
+//! A single request must not wait, and a hundred requests in a row must not cost a hundred system calls. So requests posted since
+//! the last poll are counted. The first few leave at once, each in a call of its own. The others are held back until the next
+//! poll, until enough has come together for one call to be worth its price, or until the background thread finds that nobody
+//! polls. The clock tells a client that never polls from a client that posts in a row. It is read once per row.
 
 use std::time::{Duration, Instant};
 
 /// Requests after a poll that leave at once.
 const AT_ONCE: u32 = 2;
-/// A client that posted more than this since the poll before, and has hardly polled since, is going to post a row again:
-/// then even its first requests are worth holding back.
+/// A client that has posted more requests than this between two polls, and has polled at most [`HARDLY`] times since, is expected to
+/// post in a row again. Then its first requests are held back too.
 const ROW: u32 = 3;
 const HARDLY: u32 = 4;
-/// Without a poll between them, requests that are further apart than this are lone ones.
+/// Without polls, requests that are further apart than this are single requests.
 const APART: Duration = Duration::from_micros(5);
 /// Requests held back at most.
 const REQUESTS: u32 = 96;
@@ -24,15 +23,15 @@ const REQUESTS: u32 = 96;
 pub(super) struct Gather {
     polls: u32,
     posted: u32,
-    /// What was posted before that, if the polls follow each other closely.
+    /// The requests posted before that, if few polls came between.
     before: u32,
     held: u32,
     octets: u64,
-    /// When the clock was looked at last.
+    /// When the clock was read last.
     looked: Option<Instant>,
 }
 
-/// What becomes of a request just posted.
+/// When a request leaves that was just posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaves {
     /// In a call of its own, or with those held back before it.
@@ -80,15 +79,15 @@ impl Gather {
         self.octets += octets;
     }
 
-    /// A request has left at once. The time that took is none that the client let pass. What is the first one after a
-    /// poll asks for no time, nor does the next.
+    /// A request has left at once. Time spent inside our own calls does not count as a pause of the client. The first two posts
+    /// after a poll do not read the clock.
     pub(super) fn sent(&mut self, clock: impl FnOnce() -> Instant) {
         if self.posted >= AT_ONCE {
             self.looked = Some(clock());
         }
     }
 
-    /// Whether it is long ago that the clock was looked at, which every post does that leaves at once, or might.
+    /// Whether the clock was read long ago. Every post reads the clock that leaves at once, or might leave at once.
     fn is_apart(&mut self, now: Instant) -> bool {
         let before = self.looked.replace(now);
         before.is_none_or(|before| now.saturating_duration_since(before) > APART)

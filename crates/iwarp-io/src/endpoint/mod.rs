@@ -1,22 +1,22 @@
-//! One connection in use: an [`Endpoint`] has the engine's connection, its stream, and the threads that drive them.
+//! One connection in use: an [`Endpoint`] holds the engine's connection and its stream, and lets one thread at a time drive them.
 //!
-//! The [`Owner`] of an endpoint is told what happens: requests that have ended, and what becomes of the connection. It is a queue
-//! pair of some interface, and decides what its client may do and when.
+//! The [`Owner`] of an endpoint is a queue pair of some interface. The endpoint tells the owner which requests have ended and what
+//! becomes of the connection. The owner decides what its client may do and when.
 //!
-//! [`StreamIo`] reads and sends for the connection, in visits with a budget. `gather` decides which posts leave at once and which
-//! wait for company.
+//! `stream_io` reads and sends for the connection, in visits with a budget. `gather` decides which posts leave at once and which
+//! wait for more posts.
 //!
 //! # The order at the end of a connection
 //!
-//! An owner may want to tell its client of the end before the client sees a flushed request. Results are placed with the
-//! endpoint locked, and the owner tells its client with no lock held. So the results that the end brings about wait in the engine:
+//! An owner may want to tell its client of the end before the client sees a flushed request. The endpoint is locked while results are
+//! placed, and unlocked while the owner tells its client. So the results that follow from the end wait in the engine:
 //!
-//! 1. The engine reports the end. What happened before it is placed, the rest stays in the engine.
-//! 2. With no lock held, the owner is told, and tells its client.
-//! 3. The last clone of the [`FlushGuard`] is dropped, and the rest is placed.
+//! 1. The engine reports the end. The owner places the results of what happened before. The other results stay in the engine.
+//! 2. The endpoint is unlocked. The owner is told of the end, and tells its client.
+//! 3. The last clone of the [`FlushGuard`] is dropped. The owner places the other results.
 //!
-//! The owner has a clone of the guard for as long as it may have to tell its client, and so does every thread that is at it. It
-//! does not matter which thread is the last one.
+//! The owner keeps a clone of the guard for as long as it may have to tell its client. Every thread that is telling the client keeps
+//! another clone. Any of these threads may be the last one.
 
 pub mod buffers;
 mod gather;
@@ -59,17 +59,18 @@ use shared_receives::Waiter;
 use state::{Fixed, Flush, State};
 use stream_io::{StreamIo, Visit};
 
-/// What a new endpoint is like.
+/// The properties of a new endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions {
     /// The sizes of the queues.
     pub sizes: QueueSizes,
-    /// The protection domain, and the connection's name in the adapter.
+    /// The protection domain, and the number of the connection in its adapter.
     pub scope: Scope,
-    /// How long a Send of the peer waits for a Receive, before the connection fails; not at all with zero, without end with
-    /// [`Duration::MAX`].
+    /// How long a Send of the peer waits for a Receive before the connection fails. Zero: not at all. [`Duration::MAX`]: without
+    /// limit.
     pub receive_wait: Duration,
-    /// How long the peer may take to end its direction after the connection has ended; then the stream is reset.
+    /// How long the peer may take to end its direction after this side has ended the connection. After that time the endpoint resets
+    /// the stream. `None`: without limit.
     pub end_within: Option<Duration>,
 }
 
@@ -78,10 +79,10 @@ pub struct EndpointOptions {
 pub enum Start {
     /// The client may post at once.
     Open,
-    /// The client may post when the peer's first FPDU has arrived, for which whoever makes the connection waits.
+    /// The client may post when the peer's first FPDU has arrived. The code that makes the connection waits for that FPDU.
     Awaited,
-    /// The client has not agreed to the connection yet: what comes in stays in the transport until
-    /// [`open`](Endpoint::open).
+    /// The client has not agreed to the connection yet. Until [`open`](Endpoint::open) the endpoint does not read from the
+    /// transport.
     Held,
 }
 
@@ -94,12 +95,12 @@ impl Start {
     }
 }
 
-/// From where a stream is driven.
+/// Which domains drive a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drivers {
-    /// From the domains of its two queues: polls, waits for results, the background thread.
+    /// The domains of the endpoint's two queues: polls and waits of the client, and the background thread.
     Queues,
-    /// From where connections are made and ended, while somebody waits there for what happens to this one.
+    /// The domain of connection set-up and tear-down, while a request there waits for this stream.
     Control,
 }
 
@@ -110,7 +111,7 @@ pub enum Refused {
     Shut,
     /// The owner does not let its client [speak first](Owner::may_speak_first).
     SpeaksFirst,
-    /// The engine does not take it.
+    /// The engine refuses the request.
     Request(PostError),
 }
 
@@ -120,8 +121,8 @@ impl From<PostError> for Refused {
     }
 }
 
-/// One connection, from before its stream starts until nothing is left of it. Shared by its owner's objects and by the domains
-/// that drive its stream.
+/// One connection, from before its stream starts until the stream is gone. The owner's objects share the endpoint, and the domains
+/// that drive its stream refer to it.
 pub struct Endpoint<O: Owner> {
     fixed: Fixed<O>,
     state: Turns<State<O>>,
@@ -135,8 +136,8 @@ impl<O: Owner> std::fmt::Debug for Endpoint<O> {
 }
 
 impl<O: Owner> Endpoint<O> {
-    /// An endpoint that is not connected. Receives can be posted. `owner` makes the owner, and is given the endpoint that there is
-    /// going to be.
+    /// Makes an endpoint that is not connected. Receives can be posted. `owner` makes the owner, and is given a reference to the
+    /// endpoint, which can be used when this call has returned.
     pub fn new(
         driver: Arc<Driver>,
         options: EndpointOptions,
@@ -162,42 +163,42 @@ impl<O: Owner> Endpoint<O> {
         &self.fixed.owner
     }
 
-    /// Does something with the endpoint locked.
+    /// Calls `act` with the endpoint locked.
     pub fn with<T>(&self, act: impl FnOnce(Phase, &mut O::State) -> T) -> T {
         let mut state = self.lock();
         let phase = state.phase;
         act(phase, &mut state.owner)
     }
 
-    /// Nothing is left of the stream, or there never was one, and that was signalled.
+    /// Whether the endpoint has no stream, and has signalled [`Signals::GONE`] if it had one.
     pub fn is_gone(&self) -> bool {
         self.lock().is_gone()
     }
 
-    /// Whether a Send of the peer waits for a Receive; `None` while somebody is at work on the endpoint.
+    /// Whether a Send of the peer waits for a Receive; `None` while the endpoint is locked.
     pub fn is_stalled(&self) -> Option<bool> {
         let state = self.try_lock()?;
         Some(state.connection.is_stalled())
     }
 
-    // ---- what makes and ends connections ----
+    // ---- the start and the end of connections ----
     //
-    // Who calls these may hold a lock that the owner takes when it is told something. So news is left to the caller, who delivers it
-    // when that lock is released.
+    // The caller may hold a lock that the owner takes in `deliver`. So these calls return `News`, which the caller drops when it has
+    // released that lock.
 
-    /// Has the results that the end of the connection brings about wait until what is returned has been dropped. Called once, before
-    /// the stream starts.
+    /// From now on, results that follow from the end of the connection wait until the returned guard has been dropped. Called once,
+    /// before the stream starts.
     pub fn guard_flush(&self) -> Arc<FlushGuard<O>> {
         self.lock().flush = Flush::Guarded;
         Arc::new(FlushGuard(self.this.clone()))
     }
 
-    /// Starts full operation on a stream; as Initiator the ready-to-receive message leaves first.
+    /// Starts full operation on a stream. As Initiator the endpoint sends its ready-to-receive message first.
     ///
     /// # Errors
     ///
-    /// Those of the system when the stream cannot be driven, and [`ConnectionReset`](io::ErrorKind::ConnectionReset) when the
-    /// endpoint has been connected before, or was aborted. The stream is reset then.
+    /// An error of the system when no domain can drive the stream, and [`ConnectionReset`](io::ErrorKind::ConnectionReset) when
+    /// the endpoint was connected before, or was aborted. In both cases the stream is reset.
     pub fn start(
         &self,
         stream: Stream,
@@ -227,7 +228,7 @@ impl<O: Owner> Endpoint<O> {
         self.fixed.owner.started(&mut state.owner);
         let attached = self.attach(&mut io, start.drivers());
         if attached.is_err() && initiator {
-            // MPA2-030: the peer learns that it is not its fault, as far as that still works.
+            // MPA2-030: the Terminate tells the peer that the error is local to this side.
             let code = TerminateCode::new(2, 0, mpa::Error::LocalCatastrophic.code());
             let last = terminate_frame(code, config.crc, config.markers.sent);
             let _ = io.stream().send_frame(&last);
@@ -240,13 +241,13 @@ impl<O: Owner> Endpoint<O> {
         (attached, state.into_news())
     }
 
-    /// Has the stream driven by others from now on, and by nobody else: what happens on it wakes one thread and not two.
+    /// From now on these domains drive the stream, and no others. Each event on a stream wakes one thread only.
     pub fn drive_from(&self, drivers: Drivers) -> News<O> {
         let mut state = self.lock();
         if let Some(io) = &mut state.io
             && let Err(error) = self.attach(io, drivers)
         {
-            // Those of before see to it, only a wake-up later.
+            // The domains of before go on to drive the stream.
             limited!(warn, %error, "cannot change who drives a stream");
         }
         state.into_news()
@@ -277,9 +278,11 @@ impl<O: Owner> Endpoint<O> {
         state.into_news()
     }
 
-    /// This side ends the connection: all requests come back flushed, what was begun is sent, our direction ends, and the peer
-    /// has a bounded time to end its own. An endpoint that never was connected gives its Receives back, and is not connected
-    /// any more. True when nothing was left of the stream before; otherwise that is signalled.
+    /// This side ends the connection. All requests come back flushed. FPDUs that have begun to leave are sent, then our direction
+    /// ends. The peer has a [limited time](EndpointOptions::end_within) to end its direction. An endpoint that never was connected
+    /// gives its Receives back, and cannot be connected any more.
+    ///
+    /// Returns whether the endpoint [was gone](Self::is_gone) before. If not, [`Signals::GONE`] follows.
     pub fn disconnect(&self) -> (bool, News<O>) {
         let mut state = self.lock();
         let gone = state.is_gone();
@@ -304,8 +307,7 @@ impl<O: Owner> Endpoint<O> {
         (gone, state.into_news())
     }
 
-    /// Ends the connection with a reset, whatever is under way; an endpoint that never was connected cannot be connected any
-    /// more.
+    /// Ends the connection with a reset. An endpoint that never was connected cannot be connected any more.
     pub fn abort(&self) -> News<O> {
         let mut state = self.lock();
         state.cut(&self.fixed);
@@ -316,7 +318,7 @@ impl<O: Owner> Endpoint<O> {
         state.into_news()
     }
 
-    /// Ends the connection with a reset, has all requests come back flushed, and takes none any more.
+    /// Ends the connection with a reset. All requests come back flushed, and the endpoint refuses further ones.
     pub fn shut(&self) -> News<O> {
         let mut state = self.lock();
         state.phase = Phase::Shut;
@@ -326,9 +328,12 @@ impl<O: Owner> Endpoint<O> {
         state.into_news()
     }
 
-    /// Makes the endpoint one that never was connected, under another name, so that nothing that was bound for the peer before
-    /// is open to the next one. Receives that have not completed are forgotten. False, and nothing is done, while anything is
-    /// left of a stream, while a [`FlushGuard`] exists, and on an endpoint that is shut.
+    /// Makes the endpoint one that never was connected, so that it can be connected again. `stream` is the number of the next
+    /// connection. The next peer cannot use windows that were bound for the last one, because windows are bound to such a number.
+    /// Receives that have not completed are dropped without a completion.
+    ///
+    /// Does nothing and returns false while the endpoint is not [gone](Self::is_gone), while a [`FlushGuard`] exists, and after
+    /// [`shut`](Self::shut).
     pub fn renew(&self, stream: StreamId) -> bool {
         let mut state = self.lock();
         let may = state.is_gone() && state.flush == Flush::Free && state.phase != Phase::Shut;
@@ -338,10 +343,10 @@ impl<O: Owner> Endpoint<O> {
         may
     }
 
-    // ---- what the client does with it ----
+    // ---- requests of the client ----
 
-    /// Posts an initiator request. The first ones after a poll leave at once, in this thread; those that follow in a row
-    /// are gathered, and leave with the next poll, when enough have come together, or by the background thread.
+    /// Posts an initiator request. The first posts after a poll leave at once, in this thread. Posts that follow in a row are gathered.
+    /// They leave with the next poll, with the post with which enough has come together, or by the background thread.
     ///
     /// # Errors
     ///
@@ -378,7 +383,7 @@ impl<O: Owner> Endpoint<O> {
         Ok(())
     }
 
-    /// The first post of the passive side, but for local ones.
+    /// The first post of a Responder, except those that the peer cannot notice.
     #[cold]
     fn speak_first(&self, state: &mut State<O>, local: bool) -> Result<(), Refused> {
         if local {
@@ -412,7 +417,7 @@ impl<O: Owner> Endpoint<O> {
         Ok(())
     }
 
-    /// Has all requests come back flushed. A connection fails by this.
+    /// All requests come back flushed. A connection that is in use fails.
     pub fn flush(&self) {
         let mut state = self.lock();
         state.connection.flush();
@@ -425,7 +430,7 @@ impl<O: Owner> Endpoint<O> {
 
     // ---- progress ----
 
-    /// The lock, unless somebody has it.
+    /// Locks the endpoint, unless another thread has locked it.
     fn try_lock(&self) -> Option<Locked<'_, O>> {
         Some(Locked {
             endpoint: self,
@@ -442,7 +447,7 @@ impl<O: Owner> Endpoint<O> {
         }
     }
 
-    /// Work is left: the next driver of this queue's domain goes on, the background thread at the latest.
+    /// Leaves work to the next driver of a queue's domain, the background thread at the latest.
     fn defer(&self, queue: Queue) {
         let Fixed { owner, driver, .. } = &self.fixed;
         let domain = owner.domain(queue);
@@ -451,7 +456,7 @@ impl<O: Owner> Endpoint<O> {
         owner.wake(queue);
     }
 
-    /// Releases the lock, then has the owner deliver its notices.
+    /// Unlocks the endpoint, then calls the owner with its notices.
     fn release(&self, mut state: MutexGuard<'_, State<O>>) {
         if !state.has_news() {
             return;
@@ -462,7 +467,7 @@ impl<O: Owner> Endpoint<O> {
         self.fixed.owner.deliver(notices);
     }
 
-    /// Makes progress, or leaves the edges to whoever is at it.
+    /// Makes progress, or leaves the edges to the thread that has locked the endpoint.
     fn drive(&self, edges: Edges) -> Turn {
         self.state.drive(edges, |mut state, edges| {
             let unfinished = state.work(&self.fixed, edges) == Visit::Unfinished;
@@ -485,8 +490,8 @@ impl<O: Owner> Waiter for Endpoint<O> {
     }
 }
 
-/// The locked state of an endpoint. When it goes, notices are delivered, and what other threads left behind because they did
-/// not get the lock is taken up: every holder owes them that, however short it held the lock.
+/// The locked state of an endpoint. Dropping it unlocks the endpoint, delivers notices, and takes up the edges that other threads
+/// left because they did not get the lock. Every thread that has locked the endpoint has to do that.
 struct Locked<'a, O: Owner> {
     endpoint: &'a Endpoint<O>,
     /// Taken only in the drop.
@@ -505,7 +510,7 @@ impl<O: Owner> Locked<'_, O> {
         self.visit = State::send(self, fixed);
     }
 
-    /// Unlocks without delivering anything.
+    /// Unlocks the endpoint, and leaves the rest to the caller.
     fn into_news(mut self) -> News<O> {
         drop(self.state.take());
         News {
@@ -542,9 +547,9 @@ impl<O: Owner> Drop for Locked<'_, O> {
     }
 }
 
-/// What was left undelivered when an endpoint was unlocked. Dropping it delivers, and takes up what other threads have left
-/// meanwhile: not to be done with a lock held that what runs then might take.
-#[must_use = "dropping it delivers"]
+/// What is left to do after an endpoint was unlocked. Dropping it delivers notices, and takes up the edges that other threads have
+/// left. The thread that drops it must not hold a lock that the owner takes in `deliver`.
+#[must_use = "dropping it delivers notices"]
 pub struct News<O: Owner> {
     endpoint: Weak<Endpoint<O>>,
     visit: Visit,
@@ -567,8 +572,8 @@ impl<O: Owner> Drop for News<O> {
     }
 }
 
-/// While one of these exists, the results that the end of the connection brings about cannot be seen. Not to be dropped
-/// with a lock held that the owner takes when it is told something.
+/// While one of these exists, results that follow from the end of the connection are not placed. The thread that drops the last one
+/// must not hold a lock that the owner takes in `deliver`.
 pub struct FlushGuard<O: Owner>(Weak<Endpoint<O>>);
 
 impl<O: Owner> std::fmt::Debug for FlushGuard<O> {

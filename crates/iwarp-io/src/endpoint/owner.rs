@@ -1,4 +1,4 @@
-//! Who uses an endpoint, and what the endpoint tells it.
+//! The owner of an endpoint, and what the endpoint tells its owner.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use iwarp::{Completion, ReceiveSource};
 use crate::progress::domain::Domain;
 
 bitflags::bitflags! {
-    /// What has happened to a connection.
+    /// Events of a connection.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Signals: u8 {
         /// The peer's first FPDU has arrived.
@@ -20,7 +20,7 @@ bitflags::bitflags! {
         const TERMINATED = 8;
         /// The stream was reset, by either end.
         const RESET = 16;
-        /// Nothing is left of the stream, and all results have been placed.
+        /// The stream is gone, and all results have been placed.
         const GONE = 32;
     }
 }
@@ -28,72 +28,73 @@ bitflags::bitflags! {
 /// One of the two queues of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Sends, Writes, Reads and what else this side asks for.
+    /// Sends, Writes, Reads and all other requests of this side but Receives.
     Initiator,
     /// Receives.
     Receive,
 }
 
-/// The face of an endpoint: it turns completions into its own results, and tells the client what happens.
+/// The owner turns completions into results of its own form, and tells its client what happens.
 ///
-/// The endpoint is generic over its owner, so that these calls are dispatched statically.
+/// An endpoint is generic over its owner, so that these calls are dispatched statically.
 pub trait Owner: Send + Sync + Sized + 'static {
-    /// What the endpoint's lock guards for the owner.
+    /// The owner's data under the endpoint's lock.
     type State: Send;
 
-    /// What the owner does when the lock has been released.
+    /// What the owner has to do when the endpoint has been unlocked.
     type Notices;
 
-    /// Where Receives come from that were not posted to the endpoint itself.
+    /// The source of Receives that were not posted to the endpoint itself.
     type Receives<'a>: ReceiveSource
     where
         Self: 'a;
 
-    /// The source of Receives; [`OwnQueue`](iwarp::OwnQueue) where all are posted to the endpoint. Called with the endpoint
-    /// locked, each time that something may have arrived.
+    /// The source of Receives; [`OwnQueue`](iwarp::OwnQueue) if all are posted to the endpoint itself. Called with the endpoint
+    /// locked, before each read of the stream.
     fn receives(&self) -> Self::Receives<'_>;
 
-    /// The streams that are driven with the results of a queue.
+    /// The domain that threads drive which poll or wait for results of this queue.
     fn domain(&self, queue: Queue) -> &Arc<Domain>;
 
-    /// Wakes threads that wait for results of a queue: its domain has unfinished work.
+    /// Wakes threads that wait for results of a queue, because its domain has unfinished work.
     fn wake(&self, queue: Queue);
 
-    /// A stream starts: results will come. Called with the endpoint locked.
+    /// A stream starts, so results will come. Called with the endpoint locked.
     fn started(&self, _state: &mut Self::State) {}
 
-    /// A request has ended. Called with the endpoint locked, in the order of the results. The owner may keep results back until
-    /// [`place`](Self::place).
+    /// A request has ended. Called with the endpoint locked, in the order in which the client has to see results. The owner may
+    /// collect results until [`place`](Self::place).
     fn completed(&self, state: &mut Self::State, completion: Completion);
 
-    /// No further completions come for now: what was kept back is placed where the client finds it. Called with the endpoint
-    /// locked, before anything is sent that was received after these results: a peer that gets an answer may rely on the
-    /// results before it.
+    /// No further completions come for now. The owner places the results that it has collected where the client finds them. Called
+    /// with the endpoint locked, and before the endpoint answers messages of the peer: an answer proves that the results of earlier
+    /// messages were placed.
     fn place(&self, state: &mut Self::State);
 
-    /// Whether something is to be done when the lock has been released.
+    /// Whether the owner has something to do when the endpoint has been unlocked.
     fn has_notices(state: &Self::State) -> bool;
 
-    /// Takes what is to be done when the lock has been released. `signals` is what has happened to the connection, mostly nothing.
+    /// Takes out what the owner has to do when the endpoint has been unlocked. Called with the endpoint locked, if
+    /// [`has_notices`](Self::has_notices) or if there are `signals`.
     fn take_notices(&self, state: &mut Self::State, signals: Signals) -> Self::Notices;
 
-    /// Does it. Called without the lock.
+    /// Does what was taken out. Called when the endpoint has been unlocked.
     fn deliver(&self, notices: Self::Notices);
 
-    /// A Send of the peer has found no Receive, and waits for one. Called with the endpoint locked.
+    /// A Send of the peer waits, because it has found no Receive. Called with the endpoint locked.
     fn stalled(&self, _state: &mut Self::State) {}
 
     /// The connection has ended or failed, and uses no further Receives of a shared queue. Called with the endpoint locked, once or
     /// more often.
     fn draws_no_more(&self, _state: &mut Self::State) {}
 
-    /// Whether the client may send as the Responder of a peer that has sent nothing yet but a ready-to-receive message. Asked
-    /// once a connection, with the endpoint locked, when the client posts the first such request.
+    /// Whether the client of a Responder may send before the peer has sent anything but a ready-to-receive message. Called with the
+    /// endpoint locked, for the client's first request on a connection, and for later ones until one is allowed.
     fn may_speak_first(&self, _state: &mut Self::State) -> bool {
         true
     }
 
-    /// A fault plan wants the queues broken down, with the status of this name. Called with the endpoint locked: what breaks a
-    /// queue ends this connection as well, so the owner does it later.
+    /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that
+    /// breaks down ends this connection too, which takes the lock, so the owner lets the queues break down later.
     fn break_queues(&self, _status: &str) {}
 }

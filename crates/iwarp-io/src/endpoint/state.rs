@@ -1,5 +1,5 @@
-//! What the lock of an endpoint guards, and the work on it: events become calls of the owner, directions that are done are
-//! ended, and the time limits are kept.
+//! The data under the lock of an endpoint, and the work on it: the owner is told of events, directions that are done are ended,
+//! time limits are kept.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -14,15 +14,15 @@ use crate::driver::Driver;
 use crate::progress::Edges;
 use crate::progress::timers::{Timed, TimerKey};
 
-/// Where an endpoint stands with its connection.
+/// The state of an endpoint's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Never connected.
     Idle,
-    /// The stream is there, initiator requests are not accepted yet.
+    /// The stream has started, but initiator requests are not accepted yet.
     Starting,
-    /// Connected as the Responder, and nothing was posted yet that a peer could notice: whether the peer has sent anything is
-    /// looked at with the first such post.
+    /// Connected as the Responder, and the client has posted no request yet that the peer could notice. The first such post finds
+    /// out whether the peer has sent anything.
     Unheard,
     /// Connected.
     Open,
@@ -35,7 +35,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The connection has ended by itself, where it had not been ended before.
+    /// The phase after the connection has ended by itself.
     fn ended(self) -> Self {
         match self {
             Self::Disconnected | Self::Shut => self,
@@ -44,30 +44,30 @@ impl Phase {
     }
 }
 
-/// Whether the results that the end of the connection brings about may be placed.
+/// Whether results that follow from the end of the connection may be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flush {
-    /// At once: nobody wants to be told of the end first, or has been told.
+    /// They may: there is no [`FlushGuard`](super::FlushGuard), or it was dropped.
     Free,
-    /// The connection has not ended, and the owner wants to be told first.
+    /// There is a guard, and the connection has not ended.
     Guarded,
-    /// The connection has ended and the owner is being told: no result is placed.
+    /// There is a guard, and the connection has ended: no result is placed.
     Held,
 }
 
-/// What an endpoint has beside its lock.
+/// The parts of an endpoint that need no lock.
 pub(super) struct Fixed<O> {
     pub(super) owner: O,
     pub(super) driver: Arc<Driver>,
-    /// How long a Send of the peer waits for a Receive.
+    /// See [`EndpointOptions`](super::EndpointOptions).
     pub(super) receive_wait: Duration,
-    /// How long the peer may take to end its direction.
+    /// See [`EndpointOptions`](super::EndpointOptions).
     pub(super) end_within: Option<Duration>,
-    /// The endpoint.
+    /// The endpoint itself, for the timers.
     pub(super) timed: Weak<dyn Timed>,
 }
 
-/// What the lock guards.
+/// The data under the lock.
 pub(super) struct State<O: Owner> {
     pub(super) owner: O::State,
     pub(super) connection: Connection,
@@ -76,14 +76,14 @@ pub(super) struct State<O: Owner> {
     pub(super) io: Option<StreamIo>,
     pub(super) signals: Signals,
     pub(super) flush: Flush,
-    /// Nothing is left of the stream, and [`Signals::GONE`] has not been signalled.
+    /// The stream is gone, and [`Signals::GONE`] has not been signalled.
     pub(super) over: bool,
     /// Octets received in this visit.
     pub(super) received: usize,
-    /// Until when the Send of the peer that found no Receive last may wait for one.
+    /// When the Send that waits for a Receive, or the last one that did, has waited too long.
     stall: Option<Instant>,
     pub(super) gather: Gather,
-    /// When the end of the connection is forced.
+    /// When the stream is reset, because the peer has not ended its direction.
     pub(super) deadline: Option<Instant>,
     pub(super) timer: Option<(Instant, TimerKey)>,
 }
@@ -107,7 +107,7 @@ impl<O: Owner> State<O> {
         }
     }
 
-    /// Makes the endpoint one that never was connected, and calls it `stream`. Nothing is left of the stream before.
+    /// See [`Endpoint::renew`](super::Endpoint::renew).
     pub(super) fn renew(&mut self, stream: StreamId) {
         let sizes = *self.connection.sizes();
         self.scope.stream = stream;
@@ -118,19 +118,19 @@ impl<O: Owner> State<O> {
         self.deadline = None;
     }
 
-    /// Something is to be told when the lock has been released.
+    /// Whether the owner has to be called when the endpoint has been unlocked.
     pub(super) fn has_news(&self) -> bool {
         O::has_notices(&self.owner) || !self.signals.is_empty()
     }
 
-    /// Makes what progress is possible, within a budget. The results of what was received are placed before an answer leaves: a
-    /// Read Response proves that the Sends before it were delivered (RDMAP-094).
+    /// Makes as much progress as the budget allows. The results of received messages are placed before an answer leaves, because
+    /// a Read Response proves that the Sends before it were delivered (RDMAP-094).
     pub(super) fn work(&mut self, fixed: &Fixed<O>, edges: Edges) -> Visit {
         self.gather.left();
         if let Some(io) = &mut self.io {
             io.note(edges);
         }
-        // A poll has nothing to send but what the socket did not take: posts see to themselves.
+        // A poll has nothing to send but octets that the socket did not take before. Posts send by themselves.
         let polled = edges == Edges::READ && !self.io.as_ref().is_some_and(StreamIo::is_sending);
         let sent = if polled {
             Visit::Finished
@@ -144,7 +144,7 @@ impl<O: Owner> State<O> {
             let activity = io.take_activity();
             self.received += activity.octets;
             if polled && !activity.any {
-                return Visit::Finished; // it found nothing: most of them
+                return Visit::Finished; // most polls find nothing
             }
         }
         self.settle(fixed);
@@ -156,7 +156,7 @@ impl<O: Owner> State<O> {
         sent.and(received).and(answered)
     }
 
-    /// Sends what was posted; what was received meanwhile waits for its own turn.
+    /// Sends posted requests, and does not read.
     pub(super) fn send(&mut self, fixed: &Fixed<O>) -> Visit {
         self.gather.left();
         let sent = self.transmit(fixed);
@@ -170,7 +170,7 @@ impl<O: Owner> State<O> {
         })
     }
 
-    /// One direction of the stream, if there still is one.
+    /// Reads or sends, if the endpoint has a stream.
     fn step(
         &mut self,
         fixed: &Fixed<O>,
@@ -190,12 +190,12 @@ impl<O: Owner> State<O> {
         }
     }
 
-    /// Nothing is left of the stream, and that was signalled.
+    /// See [`Endpoint::is_gone`](super::Endpoint::is_gone).
     pub(super) fn is_gone(&self) -> bool {
         self.io.is_none() && !self.over
     }
 
-    /// The stream did not end in time: it is reset.
+    /// The peer did not end its direction in time.
     pub(super) fn overdue(&mut self, fixed: &Fixed<O>) {
         tracing::debug!(
             stream = ?self.scope.stream,
@@ -204,7 +204,7 @@ impl<O: Owner> State<O> {
         self.cut(fixed);
     }
 
-    /// Ends the stream here and now, by a reset.
+    /// Resets the stream, if the endpoint has one.
     pub(super) fn cut(&mut self, fixed: &Fixed<O>) {
         if let Some(io) = self.io.take() {
             io.reset();
@@ -290,7 +290,7 @@ impl<O: Owner> State<O> {
         self.set_deadline(fixed);
     }
 
-    /// The connection has ended: what the engine has from here on waits until the owner was told.
+    /// The connection has ended. If there is a guard, further results stay in the engine.
     fn hold_flush(&mut self) {
         if self.flush == Flush::Guarded {
             self.flush = Flush::Held;

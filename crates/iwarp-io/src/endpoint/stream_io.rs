@@ -15,15 +15,15 @@ use crate::progress::domain::{Domain, Source};
 use crate::socket_buffer::SocketBuffer;
 use crate::transport::stream::Stream;
 
-/// What one read takes at most; also all that a visit may leave with the connection.
+/// The largest read, and the most octets that a visit may leave with the connection.
 const STAGING: usize = 256 * 1024;
-/// What one visit reads or sends at most, so that one stream cannot keep a driver from the others.
+/// The most octets that one visit reads or sends, so that one stream cannot keep a driver from other streams.
 const BUDGET: usize = 512 * 1024;
-/// What one call of the engine puts into a batch of payload that is sent from its region: as much as one system call takes.
+/// The most octets of a batch whose payload is sent from its region: as much as one system call takes.
 const IN_PLACE: usize = 2112 * 1024;
 
 thread_local! {
-    /// Belongs to the driving thread, not to the connection: ten thousand idle ones cost nothing.
+    /// Belongs to the driving thread and not to the connection, so that idle connections cost no memory.
     static STAGED: RefCell<Option<SocketBuffer>> = const { RefCell::new(None) };
 }
 
@@ -34,23 +34,23 @@ fn with_staging<T>(act: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// From this length on it pays to read so that no FPDU is cut.
+/// FPDUs of at least this length are worth a read that ends where an FPDU ends.
 const LONG: usize = 8 * 1024;
 
 /// FPDUs of at least this length are placed while they arrive, where there are no CRCs (`StreamConfig::early`).
 pub const EARLY: usize = LONG;
 
-/// From this length on it pays to read payload straight to its place, and for so many octets after the stream was quiet.
-/// It saves a copy that nothing hides while one message goes at a time. In a long stream there is always more to take in,
-/// and the kernel's copy to memory in no cache is slower than ours.
+/// Payload of at least [`DIRECT`] octets is read straight to its place, for the first [`DIRECT_MOST`] octets after the stream was
+/// quiet. That saves a copy, which matters while one message goes at a time. A long stream always has more octets to take in
+/// meanwhile, and there the kernel's copy, to memory that is in no cache, is slower than ours.
 const DIRECT: usize = 16 * 1024;
 const DIRECT_MOST: usize = 512 * 1024;
 
-/// What is read behind such payload, into the staging buffer: the header of the next FPDU, so that its place is known, and
-/// whole short ones.
+/// Octets read behind such payload into the staging buffer: the header of the next FPDU, so that its place is known, and short
+/// FPDUs.
 const BEHIND: usize = 16 * 1024;
 
-/// What a batch holds at most; so much is worth a call, however many requests it is.
+/// The most octets that a batch holds. So many octets are worth a call, however many requests they belong to.
 pub(super) const fn batch_octets(connection: &Connection) -> usize {
     if connection.copies() {
         COPIED
@@ -59,8 +59,8 @@ pub(super) const fn batch_octets(connection: &Connection) -> usize {
     }
 }
 
-/// How much to read behind `have` octets of an FPDU of `wanted`: as much as there is room for, but ending where an FPDU
-/// ends if those that follow are as long as this one, or as the last long one. What a read cuts has to be copied to the
+/// How much to read behind `have` octets of an FPDU of `wanted` octets: as much as there is room for. If the next FPDUs are as long
+/// as this one, or as the last long one, the read ends where an FPDU ends, because the octets of a cut FPDU have to be copied to the
 /// front.
 fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize {
     let whole = if have > 0 { wanted } else { usual };
@@ -74,9 +74,9 @@ fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize
 /// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Visit {
-    /// Everything was done that can be done without a new edge.
+    /// There is nothing left to do before the next edge.
     Finished,
-    /// The budget ended it.
+    /// The budget ended the visit.
     Unfinished,
 }
 
@@ -101,11 +101,11 @@ pub(super) struct Activity {
     pub(super) any: bool,
 }
 
-/// A stream and what belongs to its use by one connection.
+/// A stream in use by one connection.
 pub(super) struct StreamIo {
     stream: Stream,
     domains: Vec<(Arc<Domain>, u64)>,
-    /// What the domains report: `WRITE` only once the socket has been full.
+    /// The edges that the domains report. `WRITE` is added when the socket is full for the first time.
     reported: Edges,
     mulpdu: Mulpdu,
     /// FPDUs that the socket has not taken yet.
@@ -113,11 +113,11 @@ pub(super) struct StreamIo {
     tx_buffers: TxBuffers,
     /// The length of the last FPDU that a read has cut, if it was a long one.
     usual: usize,
-    /// What came last was read straight to its place.
+    /// The last octets were read straight to their place.
     directly: bool,
-    /// Octets received since nothing was there to be read, between two FPDUs.
+    /// Octets received since the stream was quiet between two FPDUs.
     since_quiet: usize,
-    /// Received and not consumed: a cut FPDU, or what waits behind a Send without a Receive.
+    /// Octets that the engine has not consumed: a cut FPDU, or octets behind a Send that waits for a Receive.
     held: Option<SocketBuffer>,
     readable: bool,
     writable: bool,
@@ -125,12 +125,12 @@ pub(super) struct StreamIo {
     read_ended: bool,
     write_closed: bool,
     activity: Activity,
-    /// Off: what comes in stays in the transport.
+    /// False: the stream is not read.
     pub(super) reading: bool,
 }
 
 impl StreamIo {
-    /// Takes over a stream, which no domain drives yet; with `reading` off, what comes in stays in the transport.
+    /// Takes over a stream, which no domain drives yet. Without `reading` the stream is not read.
     pub(super) fn new(stream: Stream, reading: bool, buffers: &Buffers) -> Self {
         buffers.provide_spare();
         Self {
@@ -159,7 +159,7 @@ impl StreamIo {
         &self.stream
     }
 
-    /// Has the stream driven from these domains, and from no others. Where that fails, those of before stay.
+    /// Lets these domains drive the stream, and no others. If that fails, the domains of before go on.
     pub(super) fn move_to<'a>(
         &mut self,
         domains: impl Iterator<Item = &'a Arc<Domain>> + Clone,
@@ -181,12 +181,12 @@ impl StreamIo {
         Ok(())
     }
 
-    /// Has the set of a domain not report the stream for a while; false when it does not anyway.
+    /// Takes the stream out of a domain's set for a while; false when the stream is not there.
     pub(super) fn leave_set(&self, domain: &Domain) -> bool {
         self.token_in(domain).is_some() && domain.leave(&self.stream)
     }
 
-    /// Takes [`leave_set`](Self::leave_set) back; false when that fails.
+    /// Puts the stream back after [`leave_set`](Self::leave_set); false when that fails.
     pub(super) fn rejoin_set(&self, domain: &Domain) -> bool {
         let token = self.token_in(domain);
         token.is_none_or(|token| domain.rejoin(&self.stream, token, self.reported))
@@ -198,25 +198,25 @@ impl StreamIo {
         Some(*token)
     }
 
-    /// Something waits for the socket to take it, or may do so because of a fault plan.
+    /// Whether octets wait for the socket, or may wait because of a fault plan.
     pub(super) fn is_sending(&self) -> bool {
         self.batch.is_some() || self.stream.is_faulted()
     }
 
-    /// What happened since this was asked last.
+    /// Takes out the activity since the last call.
     pub(super) fn take_activity(&mut self) -> Activity {
         std::mem::take(&mut self.activity)
     }
 
-    /// This became possible on the stream.
+    /// A domain has reported these edges.
     pub(super) fn note(&mut self, edges: Edges) {
         self.readable |= edges.contains(Edges::READ);
         self.writable |= edges.contains(Edges::WRITE);
         self.hangup |= edges.contains(Edges::HANGUP);
     }
 
-    /// The socket takes no more. That it does again is reported from now on: to most streams it never happens, and one that
-    /// takes data is reported, to drivers that have nothing to do, as soon as somebody watches it for that.
+    /// The socket takes no more octets. From now on the domains report when it takes octets again. They do not do so from the start,
+    /// because most sockets are never full, and a socket with room would be reported at once to drivers that have nothing to do.
     fn await_room(&mut self) {
         self.writable = false;
         if !self.reported.contains(Edges::WRITE) {
