@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use common::{ALL, LONG, Pair, Side, connect, end, idle, log, now, open_at, raw, run, status};
-use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
+use iwarp_io::setup::{Enhanced, Frame, FrameKind};
 use netdirect::{Adapter, CompletionResult, Counters, MrFlags, OpFlags, Overlapped, Status};
 use softnd::{Options, Profile};
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use common::{ALL, LONG, Pair, Region, Side, connect, end, idle, now, provider, raw, run, status};
-use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
+use iwarp_io::setup::{Enhanced, Frame, FrameKind};
 use netdirect::{
     Adapter, Affinity, CompletionPort, CompletionResult, Connector, Fault, Listener, NotifyType,
     OpFlags, Overlapped, QueuePair, QueuePairOptions, RequestType, SharedReceiveQueue,

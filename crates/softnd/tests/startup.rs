@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::raw::{self, server};
 use common::{Side, connect, end, idle, run};
-use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
+use iwarp_io::setup::{Enhanced, Frame, FrameKind, TerminateCode, terminate_frame};
 use netdirect::{OpFlags, Overlapped, Status};
 use softnd::peer::Peer;
 use softnd::{Options, Profile};
@@ -277,8 +277,8 @@ fn iw_011_the_inbound_limit_follows_the_reply() {
     assert_eq!(inbound_outbound(100, 128), (128, 48));
     let (refused, sent) = limits_after(48, 129);
     assert_eq!(refused, Err(Status::CONNECTION_REFUSED));
-    let code = iwarp::TerminateCode::new(2, 0, 6);
-    assert_eq!(sent, iwarp::terminate_frame(code, true, false));
+    let code = TerminateCode::new(2, 0, 6);
+    assert_eq!(sent, terminate_frame(code, true, false));
 }
 
 /// A server that answers a Rev 2 Request with this Reply; what follows it comes back.
@@ -314,8 +314,8 @@ fn mpa2_022_the_strict_profile_wants_its_a_back() {
         let strict = Options::default().profile(Profile::Strict);
         let (refused, sent) = answered_by_hand(strict, &reply);
         assert_eq!(refused, Err(Status::CONNECTION_REFUSED));
-        let code = iwarp::TerminateCode::new(2, 0, 7);
-        assert_eq!(sent, iwarp::terminate_frame(code, true, markers)); // MPA2-037
+        let code = TerminateCode::new(2, 0, 7);
+        assert_eq!(sent, terminate_frame(code, true, markers)); // MPA2-037
         let (taken, sent) = answered_by_hand(Options::default(), &reply);
         assert_eq!(taken, Ok(()));
         let lead = if markers { 4 } else { 0 };

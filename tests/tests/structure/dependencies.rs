@@ -37,9 +37,6 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("softnd-fuzz", &["iwarp", "iwarp-io"]),
 ];
 
-/// Dependencies beyond [`MAY_DEPEND_ON`] that are on their way out. Lines are deleted and never added: the test says which.
-const FOR_NOW: &[(&str, &str)] = &[("softnd", "iwarp")];
-
 /// Dependencies beyond [`MAY_DEPEND_ON`] of the tests of a crate.
 const OF_TESTS: &[(&str, &str)] = &[
     // The Memory of the engine's tests is copied to and from.
@@ -102,7 +99,7 @@ fn crates_depend_on_each_other_as_the_picture_shows() {
         if !own.contains(pair.1) || may.contains(&pair.1) {
             continue;
         }
-        if FOR_NOW.contains(&pair) || (*is_of_tests && OF_TESTS.contains(&pair)) {
+        if *is_of_tests && OF_TESTS.contains(&pair) {
             used.insert(pair);
         } else {
             wrong += &format!(
@@ -110,11 +107,9 @@ fn crates_depend_on_each_other_as_the_picture_shows() {
             );
         }
     }
-    for (name, list) in [("FOR_NOW", FOR_NOW), ("OF_TESTS", OF_TESTS)] {
-        for pair in list.iter().filter(|pair| !used.contains(*pair)) {
-            let (of, on) = pair;
-            wrong += &format!("{of} no longer depends on {on}: delete the line from {name}\n");
-        }
+    for pair in OF_TESTS.iter().filter(|pair| !used.contains(*pair)) {
+        let (of, on) = pair;
+        wrong += &format!("{of} no longer depends on {on}: delete the line from OF_TESTS\n");
     }
     assert!(wrong.is_empty(), "{wrong}");
     let own = all

@@ -29,9 +29,10 @@ pub use acceptor::{Acceptor, AcceptorConfig, AcceptorOwner};
 pub use half_open::HalfOpenLimits;
 pub use incoming::Incoming;
 pub use iwarp::mpa::startup::{
-    Acceptance, Agreed, ConcludeError, Frame, MAX_FRAME, Offer, ReadyKinds, StartupError,
+    Acceptance, Agreed, ConcludeError, Enhanced, Frame, FrameKind, MAX_FRAME, Offer, ReadyKinds,
+    StartupError,
 };
-pub use iwarp::{ReadLimits, Role, StreamConfig, StreamEnd};
+pub use iwarp::{ReadLimits, Role, StreamConfig, StreamEnd, TerminateCode, terminate_frame};
 
 pub use initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome};
 pub use machine::Machine;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::io::Write;
 use std::sync::Arc;
 
-use iwarp::mpa::startup::{Frame, FrameKind};
+use iwarp_io::setup::{Frame, FrameKind};
 use netdirect::{
     CompletionQueue, CompletionResult, Connector, LocalToken, OpFlags, Overlapped, QueuePair,
     RemoteAddress, Sge, Status,
