@@ -1,4 +1,4 @@
-//! Atomics on registered memory (RFC 7306 section 5): who may, where, and that nothing comes in between.
+//! Atomics on registered memory (RFC 7306 section 5): rights, alignment, and atomicity.
 
 #![cfg(not(loom))]
 
@@ -102,7 +102,7 @@ fn rdmapx_011_atomics_need_both_rights() {
     }
 }
 
-/// RDMAPX-010: it counts where the word lies, not at which offset of what; nothing is touched otherwise.
+/// RDMAPX-010: the address of the word counts, not its offset in a region or window. Other memory is not touched.
 #[test]
 fn rdmapx_010_alignment_is_that_of_the_memory() {
     let table = Table::new();
@@ -154,7 +154,7 @@ fn rdmapx_020_what_is_returned_is_what_was_there() {
     }
 }
 
-/// MR-034: not one octet is touched once the memory is gone.
+/// MR-034: no octet is touched once the memory is gone.
 #[test]
 fn memory_that_has_gone_is_not_changed() {
     let table = Table::new();

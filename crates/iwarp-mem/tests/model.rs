@@ -1,4 +1,4 @@
-//! Random sequences of registrations, binds and accesses, against a plain picture of who may do what.
+//! Random sequences of registrations, binds and accesses, compared with a simple model of who may do what.
 
 #![cfg(not(loom))]
 
@@ -76,7 +76,7 @@ enum Step {
     },
 }
 
-/// Mostly the same, so that more than refusals are tried.
+/// Mostly the same value, so that not only refusals are tried.
 fn either() -> impl Strategy<Value = u32> {
     prop_oneof![5 => Just(0_u32), 1 => Just(1_u32)]
 }
@@ -116,7 +116,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What an STag stands for, in the picture.
+/// What an STag stands for, in the model.
 #[derive(Clone, Debug)]
 struct Entry {
     stag: STag,
@@ -131,7 +131,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Region,
-    /// Window and region, by their number in the picture.
+    /// Window and region, by their number in the model.
     Prepared(usize, usize),
     /// Prepared, and the window was dropped since.
     Orphaned,
@@ -139,7 +139,7 @@ enum State {
     Gone,
 }
 
-/// A window, in the picture.
+/// A window, in the model.
 struct Known {
     window: Option<Window>,
     id: WindowId,
@@ -161,7 +161,7 @@ struct World {
     spans: Vec<(Span, usize, usize)>,
 }
 
-/// One of the latest: those of long ago are mostly dead, and there are enough dead ones among these.
+/// One of the latest, because old ones are mostly dead, and there are enough dead ones among the latest.
 fn pick<'a, T>(all: &'a [T], index: &Index) -> Option<(usize, &'a T)> {
     let latest = all.len().min(6);
     if latest == 0 {
@@ -567,7 +567,7 @@ impl World {
         );
     }
 
-    /// A span of earlier: good as long as its STag is, revoked for ever afterwards.
+    /// An earlier span: valid as long as its STag is, and revoked for ever afterwards.
     fn reuse(&mut self, span: &Index, fill: u8) {
         let Some((_, &(span, entry, at))) = pick(&self.spans, span) else {
             return;

@@ -1,4 +1,4 @@
-//! Threads against each other: what is gone is not touched, what is there is whole.
+//! Threads race with each other: memory that is gone is not touched, and memory that is there is whole.
 
 #![cfg(not(loom))]
 
@@ -71,7 +71,7 @@ fn canary_lives(table: &Table, buffer: &Buffer, stag: STag, end: impl FnOnce()) 
     );
 }
 
-/// MR-034, SEC-005: not one octet after Deregister has returned.
+/// MR-034, SEC-005: no octet is placed after Deregister has returned.
 #[test]
 fn deregister_ends_placing() {
     for backend in BACKENDS {
@@ -138,7 +138,7 @@ fn registrations_do_not_mix() {
             assert_eq!(buffer.to_vec(), expected, "another thread's octets");
         }
     };
-    // Looks at STags of the others all the time, at an address that is nobody's.
+    // Checks STags of the other threads all the time, at an address that belongs to nobody.
     let look = || {
         while !stop.load(Ordering::Relaxed) {
             let stag = STag(u32::try_from(others.load(Ordering::Relaxed)).unwrap());
@@ -228,8 +228,8 @@ fn a_bind_survives_the_release_of_what_it_names() {
     }
 }
 
-/// Who sees the last octet of a Write sees all of it (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED): an application that
-/// spins on its buffer, against messages placed in pieces of an FPDU's size.
+/// A thread that sees the last octet of a Write sees all of it (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED). An application
+/// spins on its buffer, while messages are placed in pieces of an FPDU's size.
 #[test]
 fn spinning_on_the_last_octet() {
     for backend in BACKENDS {
@@ -243,7 +243,7 @@ fn spinning_on_the_last_octet() {
                 let application = scope.spawn(|| {
                     let mut early = 0;
                     for round in 1..=rounds {
-                        // Spins, and now and then lets the other run where there is no core for both.
+                        // Spins, and now and then yields to the other thread in case there is no core for both.
                         while !(0..500).any(|_| buffer.load(len - 1) == round) {
                             std::thread::yield_now();
                         }

@@ -1,4 +1,4 @@
-//! What the table allows whom, and what it refuses for which reason.
+//! What the table allows, what it refuses, and the reasons.
 
 #![cfg(not(loom))]
 
@@ -244,7 +244,7 @@ fn bounds_are_exact() {
         table.check(before, 50, Access::RemoteRead, WHO),
         Err(AccessError::Bounds)
     );
-    // Lengths of zero are not asked by the engine; they have an answer all the same.
+    // The engine never checks lengths of zero, but the table has an answer for them.
     assert!(
         table
             .check(remote(&region, 100), 0, Access::RemoteRead, WHO)
@@ -288,7 +288,7 @@ fn unissued_stags_are_invalid() {
     }
 }
 
-/// The octets and the sum are those of the copy, whatever the length and the backend.
+/// The octets and the CRC are those of the copy, whatever the length and the backend.
 #[test]
 fn fetch_sums_what_it_copied() {
     for backend in [Backend::Words, Backend::Bulk] {
@@ -314,7 +314,7 @@ fn fetch_sums_what_it_copied() {
     }
 }
 
-/// A span made up by hand reaches nothing that its slot does not have.
+/// A span made up by hand gives no access beyond its slot.
 #[test]
 fn forged_spans_are_revoked() {
     let table = Table::new();
@@ -350,7 +350,7 @@ fn forged_spans_are_revoked() {
     }
 }
 
-/// MR-034: after Deregister neither the STag nor a span of it reaches the buffer, also when the slot is used again.
+/// MR-034: after Deregister neither the STag nor a span of it gives access to the buffer, even if the slot is used again.
 #[test]
 fn deregistered_memory_is_out_of_reach() {
     // One slot besides the reserved index, so that it is used again at once.
@@ -677,7 +677,7 @@ fn binds_that_do_not_happen() {
     region.deregister().unwrap();
 }
 
-/// An STag that a queued Bind names is not given to another one, whatever was released since.
+/// An STag that a queued Bind names is not given to another Bind, whatever was released since.
 #[test]
 fn stags_of_queued_binds_are_not_reused() {
     let table = Table::with_options(&TableOptions::default().capacity(4)).unwrap();

@@ -10,8 +10,8 @@ use crate::copy::{Backend, copy_in, copy_out};
 use crate::extent::{Extent, WORD};
 use crate::{NoMemory, Part};
 
-/// Shorter buffers begin wherever the allocator puts them: no difference was measured for them, and a page of slack would be
-/// much for what they hold.
+/// Shorter buffers begin where the allocator puts them, because no difference was measured for them, and a page of unused
+/// memory would be much for their size.
 const PLACED_FROM: usize = 16 * 1024;
 
 /// Memory that an adapter may read and write at any time. A memory region registers a `Buffer`.
@@ -47,7 +47,7 @@ const PLACED_FROM: usize = 16 * 1024;
 #[derive(Clone)]
 pub struct Buffer {
     store: Arc<Store>,
-    /// Of this view, in the store.
+    /// The offset of this view in the store.
     offset: usize,
     len: usize,
 }
@@ -62,8 +62,8 @@ enum Store {
     Foreign(Foreign),
 }
 
-/// Words from the zeroing allocator, which touches no page of a large buffer: it costs memory only as it is used. `None`
-/// when the allocator does not have so many.
+/// Words from the zeroing allocator. It touches no page of a large buffer, so the buffer costs memory only as it is used.
+/// `None` if the allocator does not have so many words.
 fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
     let layout = Layout::array::<AtomicU64>(count).ok()?;
     assert_ne!(layout.size(), 0);
@@ -78,7 +78,7 @@ fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
     Some(unsafe { Box::from_raw(words) })
 }
 
-/// Memory of the application's. It may begin and end inside a word.
+/// Memory of the application. It may begin and end inside a word.
 struct Foreign {
     start: *mut u8,
     len: usize,

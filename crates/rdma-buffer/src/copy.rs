@@ -1,24 +1,24 @@
 //! Copying into and out of memory that others use at the same time.
 //!
-//! A peer's Write may arrive while the application reads, and two streams may write one buffer. So no `&[u8]` and no
-//! `&mut [u8]` over such memory exists here, not even briefly; it is reached by its base pointer, in one of two ways
-//! (Atomics in the first):
+//! A peer's Write may arrive while the application reads, and two streams may write one buffer. So no `&[u8]` and no `&mut
+//! [u8]` over such memory exists here, not even briefly. The code accesses the memory through its base pointer, in one of
+//! two ways (Atomics in the first):
 //!
-//! * **Words** (every target, Miri): aligned 64-bit atomics, in increasing order. An octet is always reached through
-//!   the same atomic, whoever reaches for it, because overlapping atomics of different sizes are undefined when they
-//!   race: through its word, if that lies in the memory as a whole ([`Extent`]), merged by compare-exchange where only
-//!   a part of it is meant, so that neighbours are never torn or lost. Our own memory consists of whole words. Memory
-//!   of the application may begin and end inside one; the octets there have atomics of their own, and what is outside
-//!   is not even rewritten with what it was.
-//! * **Bulk** (x86-64, from [`BULK_MIN`] octets): wide moves in `asm!`, opaque to the compiler. It has the standing of a device's
-//!   write, as a system call on the memory has: the kernel and this copy are the network adapter. They may race with
-//!   anything; Rust code that races with them uses atomics; nothing is inferred from a value read once unless it was
-//!   copied out first. A copy that is summed as well is one pass where the processor can (`one_pass`).
+//! * **Words** (every target, Miri): aligned 64-bit atomics, in increasing order. All code accesses an octet through the
+//!   same atomic, because overlapping atomics of different sizes are undefined when they race. This atomic is the octet's
+//!   word, if the whole word lies in the memory ([`Extent`]). A part of a word is merged by compare-exchange, so that
+//!   neighbouring octets are never torn or lost. Our own memory consists of whole words. Memory of the application may
+//!   begin and end inside a word. The octets there have atomics of their own, and octets outside are never rewritten, not
+//!   even with their old value.
+//! * **Bulk** (x86-64, from [`BULK_MIN`] octets): wide moves in `asm!`, which the compiler cannot look into. They have the
+//!   standing of a device's write, as a system call on the memory has: the kernel and this copy act as the network adapter.
+//!   They may race with anything. Rust code that races with them uses atomics, and relies on a value only after it has
+//!   copied the value out. A copy with a CRC is one pass if the processor allows it (`one_pass`).
 //!
-//! **Last octet last.** An application may spin on the last octet of a message (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED)
-//! and must then see all the rest. The word way stores each word with `Release`, the last one last. The bulk way ends in
-//! `rep movsb`, which orders nothing within itself, but nothing behind it overtakes it: so it leaves out the last word of
-//! a message and then stores that by itself.
+//! **Last octet last.** An application may spin on the last octet of a message (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED) and
+//! must then see all the rest. The copy by words stores each word with `Release`, the last one last. The bulk copy ends in
+//! `rep movsb`, whose stores have no order among themselves, but no later store overtakes them. So it leaves out the last
+//! word of a message and then stores this word separately.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -38,11 +38,11 @@ pub enum Part {
     Last,
 }
 
-/// How large pieces are copied; small ones always go by words.
+/// How large pieces are copied. Small ones are always copied by words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// 64-bit atomics only: portable, and what Miri can follow.
+    /// Only 64-bit atomics, which are portable, and which Miri supports.
     Words,
     /// Wide moves on x86-64; the same as `Words` elsewhere.
     Bulk,
@@ -54,7 +54,7 @@ impl Default for Backend {
     }
 }
 
-/// From this many octets the start-up cost of a bulk copy is earned back.
+/// From this many octets on a bulk copy is faster in spite of its start-up cost.
 pub const BULK_MIN: usize = 512;
 
 /// Octets up to the next word boundary.
@@ -66,15 +66,16 @@ fn to_boundary(at: *const u8) -> usize {
 ///
 /// # Safety
 ///
-/// - `dst` is valid for reads and writes of `src.len()` octets while this runs, and Rust code elsewhere touches them
-///   only by atomics of the kind used here, or not at the same time.
-/// - They lie in `extent`, all of which is such memory, through a pointer that may reach all of it.
+/// - `dst` is valid for reads and writes of `src.len()` octets while this runs. Rust code elsewhere accesses them only by
+///   atomics of the kind used here, or not at the same time.
+/// - They lie in `extent`, all of which is such memory. The pointer may access all of it.
 pub unsafe fn copy_in(dst: *mut u8, extent: Extent, src: &[u8], part: Part, backend: Backend) {
     let mut done = 0;
     if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && src.len() >= BULK_MIN {
         done = match part {
             Part::More => src.len(),
-            // Up to the boundary below the last octet: what is left is its word, or the part of it that is ours.
+            // Up to the boundary below the last octet. The rest is the word of the last octet, or the part of this word
+            // that is ours.
             Part::Last => {
                 let last = dst.wrapping_add(src.len() - 1);
                 src.len() - 1 - last.addr() % WORD
@@ -91,7 +92,7 @@ pub unsafe fn copy_in(dst: *mut u8, extent: Extent, src: &[u8], part: Part, back
 ///
 /// # Safety
 ///
-/// As for [`copy_in`], with `src` valid for `dst.len()` octets; nothing is written to it.
+/// As for [`copy_in`], with `src` valid for `dst.len()` octets. Nothing is written to `src`.
 pub unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], backend: Backend) {
     if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && dst.len() >= BULK_MIN {
         // SAFETY: the caller vouches for `src`, the slice for `dst`, which is private and so does not overlap it.
@@ -102,10 +103,10 @@ pub unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], backend: Ba
     }
 }
 
-/// Copied and summed at a time: what was just copied is summed while it lies in the first cache.
+/// Octets that are copied at a time, before their CRC is computed, so that they are still in the first cache.
 const SUM_BLOCK: usize = 16 << 10;
 
-/// As [`copy_out`], and takes the copy into the sum.
+/// As [`copy_out`], and adds the copy to the CRC.
 ///
 /// # Safety
 ///
@@ -134,8 +135,8 @@ pub unsafe fn copy_out_summed(
     }
 }
 
-/// A loop of 16-octet moves, and `rep movsb` for what is left: to the compiler an operation that may read and write any
-/// memory it does not own alone. `rep movsb` alone is slower by a third where the target is not in a cache.
+/// A loop of 16-octet moves, and `rep movsb` for the rest. To the compiler this is an operation that may read and write any
+/// memory that the compiler does not own alone. `rep movsb` alone is slower by a third if the target is not in a cache.
 ///
 /// # Safety
 ///
@@ -177,13 +178,13 @@ unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Never reached: the callers ask for the architecture first.
+/// Never called, because the callers check the architecture first.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn bulk(_: *mut u8, _: *const u8, _: usize) {
     unreachable!("bulk copies exist on x86-64 only");
 }
 
-/// Replaces the word at `at` by `change` of it, indivisibly for all that use the same atomic; returns what it held.
+/// Replaces the word at `at` by `change` of it, indivisibly for all code that uses the same atomic. Returns the old value.
 ///
 /// # Safety
 ///
@@ -196,7 +197,7 @@ pub unsafe fn change_word(at: *mut u8, change: impl Fn(u64) -> u64) -> u64 {
     changed.unwrap_or_else(|old| old) // never fails: the closure always has a new value
 }
 
-/// The word at `at`, which is aligned. One reference to one atomic is as much as ever refers to shared memory.
+/// The word at `at`, which is aligned. A reference to one atomic is the only kind of reference to shared memory.
 ///
 /// # Safety
 ///
@@ -243,7 +244,7 @@ unsafe fn store_part(dst: *mut u8, extent: Extent, src: &[u8]) {
         let (mask, value) = (u64::from_ne_bytes(mask), u64::from_ne_bytes(value));
         // SAFETY: rounded down to the boundary, and that word is inside the extent, which `dst` may reach.
         let word = unsafe { word(dst.wrapping_sub(skip)) };
-        // Never fails: the closure always has a new value.
+        // Never fails, because the closure always returns a new value.
         let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| {
             Some(old & !mask | value)
         });

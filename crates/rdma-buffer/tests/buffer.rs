@@ -1,4 +1,4 @@
-//! Buffers against a plain vector, and their promises to readers and neighbours (INFO-022, TST-103, MR-012).
+//! Compares buffers with a plain vector, and checks their promises to readers and neighbours (INFO-022, TST-103, MR-012).
 #![cfg(not(loom))]
 
 use std::thread;
@@ -114,7 +114,7 @@ proptest! {
 
 #[test]
 fn no_octets_may_lie_anywhere() {
-    // Up to the very end of the address space: a pointer to nothing need not be one to memory.
+    // Up to the very end of the address space, because a pointer to no octets need not point to memory.
     for address in (usize::MAX - 10)..=usize::MAX {
         // SAFETY: any pointer but null is valid for no octets.
         let buffer =
@@ -231,7 +231,7 @@ fn a_buffer_that_cannot_be_had_is_an_error() {
         assert_eq!(error.octets, len);
         assert!(error.to_string().contains(&len.to_string()), "{error}");
     }
-    // Where memory may be promised without limit this can be had, and elsewhere it cannot; neither ends the process.
+    // A system that promises memory without limit allows this, others do not. Neither ends the process.
     match Buffer::try_new((1 << 40) + 1) {
         Ok(buffer) => assert_eq!(buffer.len(), (1 << 40) + 1),
         Err(error) => assert_eq!(error.octets, (1 << 40) + 1),

@@ -1,4 +1,4 @@
-//! Registered memory made of vectors: every rule of [`Memory`], none of its concurrency.
+//! Registered memory made of vectors. It follows every rule of [`Memory`], but is for one thread.
 
 use std::cell::RefCell;
 
@@ -32,7 +32,7 @@ impl Rights {
         read_sink: true,
     };
 
-    /// Source of Sends and Writes, nothing else.
+    /// Only a source of Sends and Writes.
     pub const NONE: Self = Self {
         local_write: false,
         remote_read: false,
@@ -126,7 +126,7 @@ impl VecMemory {
         region.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Nothing can be reached through `stag` any more.
+    /// Ends all access through `stag`.
     pub fn deregister(&self, stag: STag) {
         let mut inner = self.0.borrow_mut();
         for region in inner
@@ -199,7 +199,7 @@ impl Inner {
         })
     }
 
-    /// The region and offset of a span, if it is still good.
+    /// The region and offset of a span, if the span is still valid.
     fn resolve(&self, span: Span) -> Result<(usize, usize), Revoked> {
         let region = if span.slot() < WINDOWS {
             span.slot() as usize

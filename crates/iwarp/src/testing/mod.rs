@@ -1,5 +1,6 @@
-//! For tests and fuzz targets (feature `testing`): registered memory made of vectors, two connections joined by two byte
-//! streams on a virtual clock, and a queue of Receives that connections share. No sockets, no threads, no sleeping; the same calls give the same run.
+//! Helpers for tests and fuzz targets (feature `testing`): registered memory made of vectors, two connections joined by two
+//! byte streams on a virtual clock, and a queue of Receives that connections share. There are no sockets and no threads,
+//! and nothing sleeps. The same calls give the same run.
 
 mod memory;
 mod pair;

@@ -14,7 +14,7 @@ use crate::mpa::marker;
 use crate::rdmap::Terminate;
 use crate::types::{Pd, ReadLimits, StreamId};
 
-/// Queue sizes that do for most tests.
+/// Queue sizes that are enough for most tests.
 pub const SIZES: QueueSizes = QueueSizes {
     initiator_depth: 16,
     receive_depth: 16,
@@ -47,7 +47,7 @@ pub struct Knobs {
     pub write: usize,
     /// Most octets that arrive at a time.
     pub read: usize,
-    /// What one `poll_transmit` may make.
+    /// The limit for one `poll_transmit`.
     pub limit: TxLimit,
 }
 
@@ -78,11 +78,11 @@ pub struct End {
     pub events: Vec<Event>,
     /// All octets the transport took.
     pub sent: Vec<u8>,
-    /// What arrived and was not done with.
+    /// Octets that have arrived and were not consumed.
     pub staging: Vec<u8>,
     /// Octets on their way to this end.
     inbox: Vec<u8>,
-    /// Whether what arrived last was read to its place.
+    /// Whether the last octets were read straight to their place.
     landed: bool,
     peer_ended: Option<StreamEnd>,
     ended: bool,
@@ -134,7 +134,7 @@ impl End {
         })
     }
 
-    /// Makes FPDUs and gives the transport at most `knobs.write` octets of them; returns those.
+    /// Makes FPDUs and gives the transport at most `knobs.write` octets of them. Returns these octets.
     pub fn transmit(&mut self, knobs: &Knobs) -> Vec<u8> {
         self.conn
             .poll_transmit(&self.mem, knobs.limit, &mut self.batch);
@@ -162,7 +162,7 @@ impl End {
         }
         octets.truncate(knobs.write);
         self.take(&octets);
-        // What stands before it is sent first, the rest is given back.
+        // The octets before the revoked memory are sent first, the rest is returned.
         if revoked && octets.len() == whole {
             self.batch.revoke();
             self.conn.handle_transmitted(&mut self.batch);
@@ -181,7 +181,7 @@ impl End {
         self.conn.handle_transmitted(&mut self.batch);
     }
 
-    /// Octets arrive: by turns read straight to their place, if they have one already, and handed in.
+    /// Octets arrive. In turns they are read straight to their place, if it is known already, or passed to the connection.
     pub fn receive(&mut self, octets: &[u8]) {
         self.receive_with(octets, OwnQueue);
     }
@@ -195,7 +195,7 @@ impl End {
         self.collect();
     }
 
-    /// Puts to its place what has one; returns what is left.
+    /// Reads octets straight to their place, as far as it is known. Returns the rest.
     fn land<'a>(&mut self, octets: &'a [u8]) -> &'a [u8] {
         let direct = self
             .conn
@@ -308,7 +308,7 @@ impl Pair {
     ///
     /// # Panics
     ///
-    /// When that does not happen.
+    /// If that does not happen.
     pub fn run(&mut self) {
         for _ in 0..10_000_000 {
             if !self.step() {
@@ -318,7 +318,7 @@ impl Pair {
         panic!("the pair does not come to rest");
     }
 
-    /// Time goes by.
+    /// Advances the clock.
     pub fn advance(&mut self, by: Duration) {
         let before = self.now;
         self.now += by;

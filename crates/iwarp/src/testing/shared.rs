@@ -1,4 +1,4 @@
-//! A queue of Receives that many connections share: what one has to do, none of its concurrency.
+//! A queue of Receives that many connections share, for one thread.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,15 +14,15 @@ pub struct SharedReceives {
 }
 
 impl SharedReceives {
-    /// Posts a Receive. Returns the streams that have asked for one since the last post: each has to be given the octets again
-    /// that it has not taken.
+    /// Posts a Receive. Returns the streams that have asked for one since the last post. Each of them has to get the octets
+    /// again that it has not taken.
     #[must_use = "whoever waits has to be driven"]
     pub fn post(&self, context: u64, sges: &[Sge]) -> Vec<StreamId> {
         self.posted.borrow_mut().push_back((context, sges.to_vec()));
         self.waiting.take()
     }
 
-    /// What one stream draws from.
+    /// The source for one stream.
     pub const fn of(&self, stream: StreamId) -> Share<'_> {
         Share {
             queue: self,

@@ -1,32 +1,33 @@
-//! Copying out and summing in one pass, where the processor multiplies without carries in wide registers (x86-64 with
+//! Copies out and computes the CRC in one pass, on processors that multiply without carries in wide registers (x86-64 with
 //! AVX-512 and VPCLMULQDQ).
 //!
-//! A CRC is the remainder of a polynomial division, and what is 2,048 bits ahead of other octets may be added to them,
-//! multiplied by x^2048: the sum stays the same. So the loop carries 256 octets along, multiplies them and adds the next 256,
-//! which it stores as well. What is left in the end has the sum of all that was copied, and the library's routine, which
-//! makes all other sums, takes it from there ([`Sum::become_sum_of`]). One pass instead of two, each bound by the cache.
+//! A CRC is the remainder of a polynomial division. Octets that are 2,048 bits ahead of other octets may be multiplied by
+//! x^2048 and added to them without changing the CRC. So the loop keeps 256 octets, multiplies them and adds the next 256,
+//! which it also stores. The last 256 octets have the CRC of everything that was copied, and the library's routine, which
+//! computes all other CRCs, continues from there ([`Sum::become_sum_of`]). This is one pass instead of two, each of which
+//! is limited by the cache.
 
 use std::env;
 use std::sync::LazyLock;
 
 use super::sum::Sum;
 
-/// The environment variable that switches these copies off when it is set and not empty, so that the suite can run on one
-/// machine as it runs on processors without them.
+/// The environment variable that switches these copies off when it is set and not empty, so that the tests can run on one
+/// machine as on processors without these instructions.
 const SWITCH: &str = "SOFTND_NO_AVX512";
 
-/// Octets that are carried along.
+/// The octets that the loop keeps.
 pub(super) const STRIDE: usize = 256;
 
-/// From this length on it is faster than a copy and a sum of it.
+/// From this length on one pass is faster than two.
 pub(super) const MIN: usize = 2 * 1024;
 
 /// The polynomial of the CRC32c without its highest term, x^32.
 #[cfg(any(target_arch = "x86_64", test))]
 const POLYNOMIAL: u32 = 0x1EDC_6F41;
 
-/// The multipliers for the two halves of 16 octets that are carried over a stride, in the reflected order of the CRC, where
-/// a product of 64 by 33 bits stands one bit too low.
+/// The multipliers for the two halves of 16 octets over a stride, in the reflected order of the CRC, where a product of 64
+/// by 33 bits is one bit too low.
 #[cfg(any(target_arch = "x86_64", test))]
 const FACTORS: [u64; 2] = {
     let bits = 8 * STRIDE;
@@ -46,7 +47,7 @@ const fn factor(exponent: usize) -> u64 {
     (remainder.reverse_bits() as u64) << 1
 }
 
-/// The processor can, and nobody has switched these copies off. Looked up once.
+/// Whether the processor has the instructions, and these copies are not switched off. This is determined once.
 pub(super) fn is_in_use() -> bool {
     static IN_USE: LazyLock<bool> = LazyLock::new(|| is_supported() && !is_switched_off());
     *IN_USE
@@ -56,7 +57,7 @@ fn is_switched_off() -> bool {
     env::var_os(SWITCH).is_some_and(|value| !value.is_empty())
 }
 
-/// The processor can.
+/// Whether the processor has the instructions.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_supported() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
@@ -68,13 +69,13 @@ fn is_supported() -> bool {
     false
 }
 
-/// Copies `strides` times [`STRIDE`] octets, which are at least one, and takes them into the sum.
+/// Copies `strides` times [`STRIDE`] octets, with at least one stride, and adds them to the CRC.
 ///
 /// # Safety
 ///
 /// - [`is_supported`], which [`is_in_use`] includes.
 /// - `src` is valid for reads and `dst` for writes of that many octets, and they do not overlap. To the compiler this is
-///   as `bulk`: an operation that may read and write any memory it does not own alone.
+///   like `bulk`: an operation that may read and write any memory that the compiler does not own alone.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy_and_sum(
     dst: *mut u8,
@@ -173,11 +174,11 @@ mod tests {
         assert!(FACTORS.iter().all(|factor| factor >> 33 == 0));
     }
 
-    /// Says on standard error that a test is skipped because the processor cannot do what it checks. No installation helps, so
-    /// that is no failure in CI.
+    /// Prints on standard error that a test is skipped because the processor does not have the instructions. No
+    /// installation helps, so this is no failure in CI.
     fn skip(test: &str) {
         let why = "the processor has no AVX-512 with VPCLMULQDQ";
-        // Not `eprintln!`: the harness swallows that when the test passes.
+        // Not `eprintln!`, because the test harness hides its output when the test passes.
         let _ = writeln!(
             std::io::stderr(),
             "skipped: {}::{test}: {why}",
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(is_in_use(), is_supported() && !is_set);
     }
 
-    /// However the suite itself was started.
+    /// Whatever the environment of the tests is.
     #[cfg(not(miri))]
     #[test]
     fn copies_are_right_with_the_variable_set_and_without_it() {

@@ -1,15 +1,15 @@
-//! The sum of what is copied.
+//! The CRC of octets that are copied.
 
-/// A CRC32c that a copy is taken into.
+/// A CRC32c to which a copy adds its octets.
 pub trait Sum {
-    /// Takes octets into the sum, behind what it has seen before.
+    /// Adds octets to the CRC, behind the octets seen before.
     fn update(&mut self, octets: &[u8]);
 
-    /// What the octets seen so far mean to those that follow: with these four added to the next four (exclusive or), all that
-    /// follows has the same sum when it is taken for the beginning.
+    /// The raw CRC register after the octets seen so far. A CRC that starts from a register of 0, and takes the next four
+    /// octets with these four added (exclusive or), gets the same value as one that has taken all octets.
     fn carry(&self) -> [u8; 4];
 
-    /// Forgets what was seen and becomes the sum of octets that are congruent to `remainder` modulo the polynomial of the CRC,
-    /// what the [carry](Self::carry) stood for included.
+    /// Becomes the CRC of octets that are congruent to `remainder` modulo the polynomial of the CRC. These include the
+    /// octets that the [carry](Self::carry) stands for.
     fn become_sum_of(&mut self, remainder: &[u8]);
 }

@@ -114,8 +114,8 @@ proptest! {
     }
 }
 
-/// The copy and its sum are right whatever the length, at which one pass, blocks and words take turns, and whatever was
-/// summed before. `one_pass`'s tests run this once more with the copies in one pass switched off.
+/// The copy and its CRC are right for every length, some of which use one pass, blocks and words, and for every earlier
+/// CRC. The tests of `one_pass` run this once more with the copies in one pass switched off.
 #[test]
 fn copies_that_are_summed_have_the_sum_of_their_octets() {
     let octets = pattern(40_000, 0);
@@ -147,7 +147,7 @@ fn copies_that_are_summed_have_the_sum_of_their_octets() {
     }
 }
 
-/// Octets outside a foreign buffer are not touched, not even rewritten: whole words are used only inside of it.
+/// Octets outside a foreign buffer are not touched, not even rewritten, because whole words are used only inside of it.
 #[test]
 fn words_across_the_ends_are_not_used() {
     let arena = Arena::new(&[0; 64]);
@@ -198,7 +198,8 @@ fn neighbours_in_one_word_are_kept() {
     assert!(arena.to_vec()[..16].iter().all(|octet| *octet == rounds));
 }
 
-/// Who sees the last octet of a message sees all of it, after a bulk copy as well (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
+/// A thread that sees the last octet of a message sees the whole message, after a bulk copy as well
+/// (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
 #[test]
 fn last_octet_is_stored_last() {
     for backend in BACKENDS {
@@ -227,7 +228,8 @@ fn last_octet_is_stored_last() {
     }
 }
 
-/// Places messages of equal octets, while a second thread spins on the last one; in how many an earlier octet was old.
+/// Places messages of equal octets, while a second thread spins on the last octet. Returns in how many messages an earlier
+/// octet was old.
 fn early_octets(backend: Backend, rounds: usize, at: usize, len: usize) -> usize {
     let octet = |round: usize| u8::try_from(round % 255 + 1).unwrap();
     let arena = Arena::new(&vec![0; 65_536]);
@@ -236,7 +238,7 @@ fn early_octets(backend: Backend, rounds: usize, at: usize, len: usize) -> usize
     let reader = || {
         let (mut copy, mut early, last) = (vec![0; len], 0, at + len - 1);
         for round in 0..rounds {
-            // Spins, and now and then lets the writer run where there is no core for both.
+            // Spins, and now and then yields to the writer in case there is no core for both.
             let is_there = || {
                 arena.words[last / WORD]
                     .load(Ordering::Acquire)

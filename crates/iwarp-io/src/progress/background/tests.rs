@@ -57,14 +57,14 @@ fn what_is_polled_is_left_alone_and_taken_over_when_the_polls_end() {
         thread.look();
     }
     assert_eq!(thread.tick, LAST_TICK);
-    // Work that nobody has taken up yet is looked at again soon, but it is the poller's.
+    // Work that no thread has taken up yet is checked again soon, but belongs to the poller.
     domain.defer(weak(&source));
     for _ in 0..3 {
         domain.polled();
         thread.look();
     }
     assert_eq!((source.count(), thread.tick), (0, FIRST_TICK));
-    // Work that comes and is taken up has a poll to wait for.
+    // New work that is taken up waits for the next poll.
     for _ in 0..3 {
         assert!(!domain.poll());
         domain.defer(weak(&source));
@@ -78,7 +78,7 @@ fn what_is_polled_is_left_alone_and_taken_over_when_the_polls_end() {
     assert!(thread.watched.is_empty());
 }
 
-/// Has never finished.
+/// A source that never finishes.
 #[derive(Default)]
 struct Endless(AtomicUsize);
 
@@ -126,7 +126,7 @@ fn what_is_remembered_of_a_queue_that_has_gone_is_not_the_next_ones() {
     let (domain, _) = added(&shared);
     let source = Arc::new(Driven::default());
     domain.defer(weak(&source));
-    // What was watched, noticed, handed over and reported of the old one.
+    // The watched entry, notice, hand-over and report of the old domain.
     shared.noticed.lock().push(token);
     shared.handed_over.lock().push(token);
     thread.reported(token);
@@ -142,7 +142,7 @@ thread_local! {
     static EXHAUSTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets of a system that is short of memory at times.
+/// Sets of a system that has no memory left at times.
 struct Scarce(Epoll);
 
 impl Watch<Self> for Scarce {
@@ -157,7 +157,7 @@ impl Watch<Scarce> for UnixStream {
     }
 }
 
-/// A source of a scarce set, for the set below.
+/// A source of a [`Scarce`] set, as the set below knows it.
 struct Below<'a, T>(&'a T);
 
 impl<T: Watch<Scarce>> Watch<Epoll> for Below<'_, T> {
@@ -294,7 +294,7 @@ impl Timed for Never {
     fn expired(&self, _: TimerKey, _: Instant) {}
 }
 
-/// Rounds of the thread until a reader has so much; every tick is due at once.
+/// Runs rounds of the thread until a reader has so much. Every tick is due at once.
 fn until_received(thread: &mut Thread<Scarce>, reader: &Reader, wanted: usize) {
     let begun = Instant::now();
     let now = Cell::new(begun);
@@ -319,7 +319,8 @@ fn a_queue_that_cannot_be_put_back_is_served_until_it_can() {
     let mut thread = Thread::new(Arc::clone(&shared));
     let (domain, token) = added(&shared);
     let (reader, mut peer) = Reader::new(&domain);
-    // Somebody polls, so that the queue is out of the set; then nobody does, and there is no memory to put it back.
+    // A thread polls, so that the queue is out of the set. Then no thread polls, and there is no memory to put the queue
+    // back.
     domain.polled();
     peer.write_all(b".").unwrap();
     thread.round(Instant::now).unwrap();
@@ -331,7 +332,7 @@ fn a_queue_that_cannot_be_put_back_is_served_until_it_can() {
         until_received(&mut thread, &reader, wanted);
         assert!(!thread.watched[&token].reported);
     }
-    // It is handed over at once, too.
+    // The queue is handed over at once, too.
     domain.polled();
     shared.hand_over(&domain);
     peer.write_all(b".").unwrap();

@@ -2,9 +2,9 @@
 //! every interleaving that loom's memory model allows, up to a number of preemptions:
 //! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-io --lib loom`.
 //!
-//! What runs are the domain, the parking, the background thread and the lock of a source themselves; the system below them,
-//! and the streams above, are models. A wake-up that is lost shows as a deadlock, or as more branches than any run needs
-//! because the background thread ticks for ever.
+//! The domain, the parking, the background thread and the lock of a source are the real ones. The system below them, and
+//! the streams above, are models. A lost wake-up shows as a deadlock, or as more branches than any run needs, because the
+//! background thread ticks for ever.
 
 mod kernel;
 
@@ -104,7 +104,7 @@ impl World {
     }
 }
 
-/// What a completion queue is to the hand-off.
+/// A completion queue, as far as the hand-off is concerned.
 struct Queue {
     world: Arc<World>,
     domain: Arc<Domain<Set>>,
@@ -174,7 +174,7 @@ struct Connection {
 
 #[derive(Default)]
 struct State {
-    /// From where it is driven.
+    /// The domains that drive the connection.
     domains: Vec<(Arc<Domain<Set>>, u64)>,
     received: usize,
     ended: bool,
@@ -183,7 +183,7 @@ struct State {
 }
 
 impl Connection {
-    /// One that is driven from its queue.
+    /// A connection that its queue drives.
     fn new(queue: &Arc<Queue>, goal: usize) -> Arc<Self> {
         let this = Arc::new_cyclic(|this| Self {
             turns: Turns::new(State::default()),
@@ -202,7 +202,7 @@ impl Connection {
         self.this.clone()
     }
 
-    /// Has the stream driven from there, and from nowhere else.
+    /// Makes this domain, and no other, drive the stream.
     fn drive_from(&self, domain: &Arc<Domain<Set>>) {
         self.with(|state| {
             let added = domain.add(&self.stream, self.source(), Edges::READ);
@@ -341,7 +341,7 @@ fn a_thread_that_waits_is_woken() {
     });
 }
 
-/// Its stream is back in the set before the thread sleeps.
+/// The stream is back in the set before the thread sleeps.
 #[test]
 fn a_thread_that_waits_after_polling_is_woken() {
     model(3, || {
@@ -484,7 +484,7 @@ fn the_end_is_found_in_the_control_set() {
     });
 }
 
-/// The control set is driven by whoever waits, for whatever.
+/// Any waiting thread drives the control set, whatever it waits for.
 #[test]
 fn a_thread_that_goes_leaves_the_control_set_to_others() {
     model(2, || {
@@ -514,7 +514,8 @@ fn a_thread_that_goes_leaves_the_control_set_to_others() {
     });
 }
 
-/// A thread that was told of a stream goes because what it waited for has ended elsewhere; another one waits for the stream.
+/// A thread that has a report of a stream stops waiting because its own request has ended elsewhere. Another thread waits
+/// for the stream.
 #[test]
 fn a_thread_that_goes_leaves_nothing_behind() {
     model(2, || {
@@ -575,7 +576,7 @@ fn a_thread_that_waits_outside_is_woken() {
     });
 }
 
-/// What the background thread remembers of a queue that has gone does not touch the next one.
+/// What the background thread remembers of a removed queue does not affect the next queue.
 #[test]
 fn queues_come_and_go() {
     model(3, || {
@@ -634,7 +635,7 @@ fn a_queue_that_cannot_be_put_back_is_served() {
     });
 }
 
-/// Threads that wait cannot be told of a queue, so that the background thread has to see to it.
+/// The parking's set cannot report a queue, so that the background thread has to serve the queue.
 #[test]
 fn a_queue_that_cannot_be_armed_is_served() {
     model(3, || {
@@ -676,7 +677,7 @@ fn a_driver_that_finds_the_lock_taken_leaves_its_edges() {
     });
 }
 
-/// A visit that was not finished stays so, whatever the next one finds.
+/// An unfinished visit stays unfinished, whatever the next one finds.
 #[test]
 fn a_turn_is_finished_when_all_its_visits_are() {
     model(3, || {

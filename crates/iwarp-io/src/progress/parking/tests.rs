@@ -9,7 +9,7 @@ use crate::progress::readiness::kqueue_rules::KqueueRules;
 use crate::progress::readiness::mio::Mio;
 use crate::progress::{Edges, Watch};
 
-/// Reads what comes, into the void.
+/// A source that reads and discards what comes.
 struct Reader {
     stream: UnixStream,
     token: OnceLock<u64>,
@@ -76,8 +76,8 @@ impl<S: Readiness> Waiting<S> {
         Self { parking, domain }
     }
 
-    /// Waits until a reader has so much, while its peer sends when the thread is about to sleep: no poll of the hot
-    /// sources comes after that. Fails when the thread is still asleep after a long time.
+    /// Waits until a reader has so much. The peer sends when the thread is about to sleep, after the last poll of the hot
+    /// sources. Fails if the thread is still asleep after a long time.
     fn park_until(&self, reader: &Reader, wanted: usize, peer: &UnixStream) {
         let looks = AtomicUsize::new(0);
         let done = || {
@@ -96,8 +96,8 @@ impl<S: Readiness> Waiting<S> {
     }
 }
 
-/// All streams of the queue are busy ones, which a woken thread asks directly: it reads what has come, and needs nothing
-/// of the queue's set. The next octet wakes it all the same.
+/// All streams of the queue are hot, so a woken thread asks them directly: it reads what has come, and does not need the
+/// queue's set. The next octet nevertheless wakes it.
 fn a_thread_is_woken_again_after_it_was_content_with_the_hot_sources<S: Readiness + 'static>(set: S)
 where
     UnixStream: Watch<S>,
@@ -109,7 +109,7 @@ where
     }
 }
 
-/// The same of an application that waits for the file's descriptor, in a set of its own that reports edges.
+/// The same for an application that waits for the file's descriptor, in a set of its own that reports edges.
 fn whoever_waits_outside_is_told_again_and_only_then<S: Readiness + 'static>(set: S)
 where
     UnixStream: Watch<S>,

@@ -1,4 +1,4 @@
-//! The batch by itself: what is left after every partial write, and what a cut FPDU becomes.
+//! The batch by itself: the rest after every partial write, and the handling of a cut FPDU.
 
 use super::*;
 use crate::conn::frame;
@@ -294,7 +294,7 @@ fn the_connection_hears_of_its_batch_once_by_whichever_call_comes_first() {
     }
 }
 
-/// One call may tell of both: what was sent completes, what lost its memory fails.
+/// One call may report both: requests that were sent complete, and requests that lost their memory fail.
 #[test]
 fn what_was_sent_before_a_revocation_is_complete() {
     let mut raw = two_sends();

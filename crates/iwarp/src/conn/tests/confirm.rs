@@ -1,4 +1,4 @@
-//! AMB-002: Writes that end when the peer has placed them, because it has answered a Read behind them.
+//! AMB-002: Writes that complete when the peer has placed them, because it has answered a Read behind them.
 
 use super::*;
 use crate::ddp::TaggedError;
@@ -105,8 +105,8 @@ fn amb_002_off_or_without_a_limit_a_write_ends_when_it_is_sent() {
     }
 }
 
-/// TST-074 to TST-076: of Writes in a row the one that is refused says so, those before it were placed, those behind it
-/// come to nothing.
+/// TST-074 to TST-076: of Writes in a row the refused one fails itself, those before it were placed, and those behind it
+/// are dropped.
 #[test]
 fn amb_002_a_refused_write_says_so_itself() {
     let beyond = 0x1000 + (1 << 16) - 2; // the last three of its octets
@@ -313,7 +313,7 @@ fn amb_002_a_read_fence_does_not_wait_for_confirmations() {
     assert_eq!(pair.a.mem.bytes(sink.token), b"hello");
 }
 
-/// CQ-042: what comes behind a Write is sent without waiting and told behind it.
+/// CQ-042: a request behind a Write is sent without waiting, and its result comes behind that of the Write.
 #[test]
 fn amb_002_results_keep_posting_order() {
     let mut pair = confirming(4, Knobs::default());
@@ -453,7 +453,7 @@ fn amb_002_a_revoked_source_fails_its_write() {
     assert_eq!(outcomes(&raw.end), [LocalAccess, Flushed]);
 }
 
-/// Nobody may answer twice for the same Writes, nor without having been asked.
+/// A peer may not answer twice for the same Writes, nor without a Read.
 #[test]
 fn amb_002_only_the_answer_that_is_due_confirms() {
     let mut raw = Raw::with(config(Role::Initiator, 4));

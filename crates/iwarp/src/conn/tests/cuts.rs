@@ -1,4 +1,4 @@
-//! On TCP the adversary is the cut: every exchange with the stream split at every octet, merged, and trickled.
+//! TCP may cut a stream anywhere, so every exchange runs with the stream split at every octet, merged, and octet by octet.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How streams end, and what the requests get.
+//! How streams end, and the status of the requests.
 
 use super::*;
 use crate::ddp::UntaggedError;
@@ -192,7 +192,7 @@ fn a_fin_behind_a_stalled_send_is_told_when_the_send_is_given_up() {
 
 #[test]
 fn a_message_under_way_is_finished_behind_the_peers_fin() {
-    // OPEN-10: an answer must not follow a stump.
+    // OPEN-10: a response must not follow an incomplete message.
     let mut raw = Raw::initiator().with_buffers();
     raw.knobs.limit.fpdus = 2;
     let source = raw.end.mem.register(vec![1; 5000], Rights::ALL, PD);

@@ -1,4 +1,4 @@
-//! Requests that fail: what their entries name is not there, was taken away under them, or lacks a right.
+//! Requests that fail because the memory that their SGEs name does not exist, was deregistered meanwhile, or lacks a right.
 
 use super::*;
 use crate::ddp::TaggedError;

@@ -1,4 +1,4 @@
-//! What a connection costs, that it does not grow, and that the batch keeps to its capacity.
+//! The memory of a connection is limited and does not grow, and the batch keeps to its capacity.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Random operations on a pair, against a plain picture of memory; and random ends, against the books: every request
-//! comes back exactly once and in order, whatever happens.
+//! Random operations on a pair, compared with a simple model of memory; and random ends, compared with a record of all
+//! requests. Whatever happens, every request comes back exactly once and in order.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What a wrong segment gets: the frames of section 14.7 by name, and one test for every other row that ends in a
+//! The reactions to wrong segments: the frames of section 14.7 by name, and one test for every other row that ends in a
 //! Terminate.
 
 use super::*;
@@ -26,7 +26,8 @@ fn subject(seen: bool) -> Raw {
     raw
 }
 
-/// The fault's Terminate is the only thing sent, nothing was placed, all came back flushed, and the stream is deaf.
+/// Checks that only the fault's Terminate was sent, nothing was placed, all requests came back flushed, and further octets
+/// are dropped.
 fn refused(name: &str, ulpdu: &[u8], code: (u8, u8, u8)) -> Terminate {
     let mut first = None;
     for seen in [false, true] {

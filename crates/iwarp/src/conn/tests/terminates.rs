@@ -1,5 +1,5 @@
-//! Every Terminate code of section 11, both ways: which fault of ours becomes it and with which headers, and that it is
-//! understood from anybody, whichever way round its bits are.
+//! Every Terminate code of section 11, in both directions: which fault of ours causes it and with which headers, and that
+//! it is understood from any peer, in both bit orders.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ const ROWS: [(u8, u8, u8, Headers); 34] = [
     (2, 0, 0x07, Bare),
 ];
 
-/// Codes that nothing here finds cause for.
+/// Codes that the engine never sends.
 const NEVER_SENT: [(u8, u8, u8); 6] = [
     (0, 1, 0xff), // every refusal has a code of its own
     (0, 2, 0x08), // an adapter that fails as a whole says nothing more

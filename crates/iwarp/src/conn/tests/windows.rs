@@ -1,4 +1,4 @@
-//! Memory windows: Bind and Invalidate in the order of the queue, and those that make no sense.
+//! Memory windows: Bind and Invalidate in the order of the queue, and invalid ones.
 
 use super::*;
 use crate::rdmap::TerminateCode;
