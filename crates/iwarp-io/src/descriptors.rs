@@ -45,7 +45,7 @@ pub fn allow() {
     if limit.current.is_some_and(is_less) {
         limit.current = maximum;
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::debug!(%error, "the limit of open files stays as it is");
+            tracing::debug!(%error, "cannot raise the limit of open files");
         }
     }
 }

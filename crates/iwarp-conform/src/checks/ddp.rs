@@ -91,7 +91,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "DDP-023.ignored",
-        "DDP reserved bits are not looked at",
+        "DDP reserved bits are ignored",
         reserved_set,
     ),
     check(
@@ -250,7 +250,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "DDP-025.changed",
-        "a message changes its opcode: Terminate 0/2/06, or no matter",
+        "a message changes its opcode: Terminate 0/2/06, or accepted",
         opcode_changes,
     )
     .needs(V),

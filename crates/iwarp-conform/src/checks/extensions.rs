@@ -112,7 +112,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "RDMAPX-028.ignored",
-        "reserved bits of an Atomic Request are not looked at",
+        "reserved bits of an Atomic Request are ignored",
         reserved,
     )
     .needs(A),
@@ -133,7 +133,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "RDMAPX-009.operation",
-        "an operation nobody knows: Terminate 0/2/06, 0/2/07 or 0/2/ff",
+        "an unknown operation: Terminate 0/2/06, 0/2/07 or 0/2/ff",
         unknown_operation,
     )
     .needs(A),

@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-055.sent",
-        "CRC32c of what the target sends is good",
+        "the CRC32c of each FPDU of the target is good",
         form_crc,
     )
     .needs(&[Need::Crc])

@@ -15,7 +15,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-003.first",
-        "a Request with its first key octet changed is closed on",
+        "a Request with its first key octet changed: the target closes",
         key_first,
     )
     .responder()
@@ -23,7 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-003.last",
-        "a Request with its last key octet changed is closed on",
+        "a Request with its last key octet changed: the target closes",
         key_last,
     )
     .responder()
@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-003.reply-key",
-        "a Reply sent to a Responder is closed on",
+        "a Reply sent to a Responder: the target closes",
         key_of_reply,
     )
     .responder()
@@ -39,7 +39,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-010.revision-3",
-        "a Request of Rev 3 is closed on",
+        "a Request of Rev 3: the target closes",
         revision_3,
     )
     .responder()
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-010.revision-255",
-        "a Request of Rev 255 is closed on",
+        "a Request of Rev 255: the target closes",
         revision_255,
     )
     .responder()
@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-012.513",
-        "a Request with 513 octets of Private Data is closed on",
+        "a Request with 513 octets of Private Data: the target closes",
         data_513,
     )
     .responder()
@@ -63,7 +63,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-012.65535",
-        "PD_Length 65535 is closed on, with no octet of it sent",
+        "PD_Length 65535: the target closes, before an octet of the Private Data is sent",
         data_65535,
     )
     .responder()
@@ -71,14 +71,14 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-015.fpdu",
-        "an FPDU behind the Request, before the Reply, is closed on",
+        "an FPDU behind the Request and before the Reply: the target closes",
         early_fpdu,
     )
     .responder(),
     check(
         S,
         "MPA-021.garbage",
-        "what is no MPA at all is closed on",
+        "a stream that is not MPA: the target closes",
         garbage,
     )
     .responder(),
@@ -99,7 +99,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-004.first",
-        "a Reply with its first key octet changed is closed on",
+        "a Reply with its first key octet changed: the target closes",
         reply_first,
     )
     .initiator()
@@ -107,7 +107,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-004.last",
-        "a Reply with its last key octet changed is closed on",
+        "a Reply with its last key octet changed: the target closes",
         reply_last,
     )
     .initiator()
@@ -115,7 +115,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-005.collision",
-        "a Request in place of the Reply is closed on",
+        "a Request in place of the Reply: the target closes",
         collision,
     )
     .initiator()
@@ -123,7 +123,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-010.reply",
-        "a Reply of Rev 255 is closed on",
+        "a Reply of Rev 255: the target closes",
         reply_255,
     )
     .initiator()
@@ -131,7 +131,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-012.reply",
-        "a Reply with 513 octets of Private Data is closed on",
+        "a Reply with 513 octets of Private Data: the target closes",
         reply_513,
     )
     .initiator()
@@ -139,7 +139,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-022.garbage",
-        "what is no Reply at all is closed on",
+        "a frame that is not a Reply: the target closes",
         reply_garbage,
     )
     .initiator(),
@@ -162,7 +162,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-024.trickle",
-        "a peer that trickles its Request is given up",
+        "a peer that sends its Request very slowly is given up",
         slow,
     )
     .responder()
@@ -187,7 +187,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-024.reply-trickle",
-        "a peer that trickles its Reply is given up",
+        "a peer that sends its Reply very slowly is given up",
         slow_reply,
     )
     .initiator()
@@ -195,7 +195,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "SEC-031.half-open",
-        "a hundred start-ups that come to nothing do not stop another",
+        "a hundred start-ups that fail do not stop another",
         super::security::half_open,
     )
     .responder(),
@@ -211,7 +211,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "SEC-033.first",
-        "an error in the very first FPDU is met as later ones are",
+        "an error in the very first FPDU has the same effect as a later one",
         super::security::first,
     )
     .responder()

@@ -63,14 +63,14 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-066.ignored",
-        "the low bits of FPDUPTR are not looked at",
+        "the low bits of FPDUPTR are ignored",
         low_bits,
     )
     .needs(OUT),
     check(
         S,
         "MPA-067.ignored",
-        "the reserved half of a marker is not looked at",
+        "the reserved half of a marker is ignored",
         reserved_set,
     )
     .needs(OUT),

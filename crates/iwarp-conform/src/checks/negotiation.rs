@@ -45,14 +45,14 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA2-002.revision-1",
-        "S = 1 in a Request of Rev 1 is closed on, or is a Res bit",
+        "S = 1 in a Request of Rev 1: the target closes, or takes S for a Res bit",
         enhanced_revision_1,
     )
     .responder(),
     check(
         S,
         "MPA2-003.none",
-        "S = 1 without Private Data is closed on",
+        "S = 1 without Private Data: the target closes",
         short_none,
     )
     .responder()
@@ -60,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA2-003.three",
-        "S = 1 with three octets of Private Data is closed on",
+        "S = 1 with three octets of Private Data: the target closes",
         short_three,
     )
     .responder()
@@ -211,7 +211,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA2-034.large",
-        "limits of 0x3FFE are taken, and cut to what there is",
+        "limits of 0x3FFE are accepted, and cut to what the target has",
         large_limits,
     )
     .responder()

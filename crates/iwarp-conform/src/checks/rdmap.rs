@@ -51,7 +51,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "RDMAP-002.ignored",
-        "RDMAP reserved bits are not looked at",
+        "RDMAP reserved bits are ignored",
         reserved_set,
     ),
     check(S, "RDMAP-001.zero", "RV 0: Terminate 0/2/05", version_0).also(&["RDMAP-088"]),
@@ -120,7 +120,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "RDMAP-009.request",
-        "Invalidate STag of a Read Request is not looked at",
+        "Invalidate STag of a Read Request is ignored",
         request_stag,
     ),
     check(
@@ -139,7 +139,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "RDMAP-013.text",
-        "what is no RDMA Message ends the stream",
+        "anything that is not an RDMA Message ends the stream",
         text,
     ),
 ];

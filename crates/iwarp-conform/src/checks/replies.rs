@@ -68,7 +68,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA2-016.ord",
-        "a Reply ORD that cannot be had: Terminate 2/0/06",
+        "a Reply ORD that the Initiator cannot provide: Terminate 2/0/06",
         ord_too_large,
     )
     .initiator()
@@ -86,7 +86,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA2-003.reply",
-        "a Reply with S = 1 and no four octets is closed on",
+        "a Reply with S = 1 and no four octets: the target closes",
         reply_short,
     )
     .initiator()

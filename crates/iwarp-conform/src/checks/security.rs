@@ -26,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "SEC-035.endless",
-        "a message that never ends is held to its buffer",
+        "a message that never ends stays within its buffer",
         endless,
     )
     .needs(&[Need::Service]),

@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "RDMAP-009.ignored",
-        "Invalidate STag of a Send is not looked at",
+        "Invalidate STag of a Send is ignored",
         ignored,
     )
     .needs(V),

@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-013.512",
-        "512 octets of Private Data are accepted, and handed over unchanged",
+        "512 octets of Private Data are accepted, and given to the application unchanged",
         data_512,
     )
     .responder()
@@ -119,7 +119,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "MPA-029.revision-0",
-        "a Request of Rev 0 is closed on, or answered in Rev 0 with M = C = 1",
+        "a Request of Rev 0: the target closes, or answers in Rev 0 with M = C = 1",
         revision_0,
     )
     .responder(),

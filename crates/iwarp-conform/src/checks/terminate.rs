@@ -83,13 +83,13 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "RDMAP-082.first",
-        "of two errors the first is told",
+        "of two errors the first is reported",
         first_error,
     ),
     check(
         S,
         "RDMAP-083.sent",
-        "an error is told before the stream ends",
+        "an error is reported before the stream ends",
         told,
     )
     .should()
@@ -110,13 +110,13 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "RDMAP-080.ignored",
-        "reserved bits of a Terminate are not looked at",
+        "reserved bits of a Terminate are ignored",
         taken_reserved,
     ),
     check(
         S,
         "RDMAP-087.unknown",
-        "a Terminate with codes nobody knows is taken",
+        "a Terminate with unknown codes is taken",
         unknown_codes,
     ),
     check(

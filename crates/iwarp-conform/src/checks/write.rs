@@ -162,7 +162,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         S,
         "DDP-029.gap",
-        "a Write leaves a gap: Terminate 1/1/01, or no matter",
+        "a Write leaves a gap: Terminate 1/1/01, or accepted",
         gap,
     )
     .needs(W),

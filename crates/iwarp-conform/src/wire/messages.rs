@@ -19,7 +19,7 @@ impl ReadRequest {
     /// Octets.
     pub const LEN: usize = 28;
 
-    /// As on the wire.
+    /// The octets on the wire.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         octets[..4].copy_from_slice(&self.sink_stag.to_be_bytes());
@@ -30,7 +30,7 @@ impl ReadRequest {
         octets
     }
 
-    /// From the wire; `None` when there are fewer octets. More are not looked at.
+    /// Reads the header. `None` if there are fewer octets. More octets are ignored.
     pub fn parse(octets: &[u8]) -> Option<Self> {
         let octets: &[u8; Self::LEN] = octets.first_chunk()?;
         Some(Self {
@@ -72,7 +72,7 @@ impl AtomicRequest {
     /// AOpCode CmpSwap.
     pub const COMPARE_SWAP: u32 = 2;
 
-    /// As on the wire.
+    /// The octets on the wire.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         octets[..4].copy_from_slice(&self.operation.to_be_bytes());
@@ -86,7 +86,7 @@ impl AtomicRequest {
         octets
     }
 
-    /// From the wire; `None` when there are fewer octets. More are not looked at.
+    /// Reads the header. `None` if there are fewer octets. More octets are ignored.
     pub fn parse(octets: &[u8]) -> Option<Self> {
         let octets: &[u8; Self::LEN] = octets.first_chunk()?;
         Some(Self {
@@ -115,7 +115,7 @@ impl AtomicResponse {
     /// Octets.
     pub const LEN: usize = 12;
 
-    /// As on the wire.
+    /// The octets on the wire.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         octets[..4].copy_from_slice(&self.identifier.to_be_bytes());
@@ -123,7 +123,7 @@ impl AtomicResponse {
         octets
     }
 
-    /// From the wire; `None` when there are fewer octets. More are not looked at.
+    /// Reads the header. `None` if there are fewer octets. More octets are ignored.
     pub fn parse(octets: &[u8]) -> Option<Self> {
         let octets: &[u8; Self::LEN] = octets.first_chunk()?;
         Some(Self {

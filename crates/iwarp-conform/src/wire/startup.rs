@@ -50,7 +50,7 @@ impl Enhanced {
     /// IRD or ORD that is not negotiated automatically.
     pub const NOT_NEGOTIATED: u16 = 0x3FFF;
 
-    /// As on the wire.
+    /// The octets on the wire.
     pub fn to_bytes(self) -> [u8; 4] {
         let word = |high: bool, low: bool, value: u16| {
             (u16::from(high) << 15 | u16::from(low) << 14 | value & 0x3FFF).to_be_bytes()

@@ -439,7 +439,7 @@ impl Plan {
         let text = rule.to_string();
         let checked: Self = text.parse()?;
         if checked.rules != [rule] {
-            let problem = "expected a name of one word that is no other word of the language";
+            let problem = "expected a name of one word that is not a keyword of the language";
             return Err(PlanError::new((1, 1), problem, &text));
         }
         for mut rule in checked.rules {

@@ -101,7 +101,7 @@ impl Task for Simulated {
             return Wishes::default();
         };
         if let Err(error) = thread.work(Some(Duration::ZERO), || self.0.now()) {
-            limited!(error, %error, "an adapter of a simulation cannot do its work");
+            limited!(error, %error, "the background task of a simulated adapter failed");
         }
         let now = self.0.now();
         let again = (!thread.busy.is_empty()).then_some(now);
@@ -234,7 +234,7 @@ impl<S: Readiness> Thread<S> {
     fn run(mut self) {
         while !self.is_stopped() {
             if let Err(error) = self.round(Instant::now) {
-                tracing::error!(%error, "the background thread cannot wait; unattended queues stand still");
+                tracing::error!(%error, "the background thread cannot wait; queues that no thread polls make no progress");
                 return;
             }
         }
@@ -385,7 +385,7 @@ impl<S: Readiness> Thread<S> {
             limited!(
                 error,
                 %error,
-                "a completion queue cannot be waited for now: it is looked at every few milliseconds until it can"
+                "the readiness set cannot take a completion queue; the background thread checks the queue every few milliseconds"
             );
         }
         put.is_ok()

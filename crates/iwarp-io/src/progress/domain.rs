@@ -445,7 +445,7 @@ impl<S: Readiness> Domain<S> {
     pub fn report(&self, stream: &impl Watch<S>, token: u64, edges: Edges) {
         match self.set.change_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                limited!(error, %error, "a stream is not reported as it should be");
+                limited!(error, %error, "the readiness set cannot change how it reports a stream");
             }
             _ => {}
         }
@@ -455,7 +455,7 @@ impl<S: Readiness> Domain<S> {
     pub fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
         match self.set.add_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                limited!(error, %error, "a stream cannot be reported for now: it is looked at every few milliseconds");
+                limited!(error, %error, "the readiness set cannot take a stream back; the background thread checks the stream every few milliseconds");
                 false
             }
             _ => true,

@@ -230,7 +230,7 @@ impl<S: Readiness> Parking<S> {
             }
             Err(error) => {
                 domain.set_armed(false);
-                limited!(error, %error, "waiting threads cannot be told of a completion queue");
+                limited!(error, %error, "events of a completion queue cannot wake waiting threads");
             }
         }
     }
@@ -425,7 +425,7 @@ impl<S: Readiness> Parking<S> {
             false => match self.slot() {
                 Ok(slot) => Some(slot),
                 Err(error) => {
-                    limited!(error, %error, "out of descriptors to wait with; polling instead");
+                    limited!(error, %error, "no descriptor is left for a waiting thread, which polls instead");
                     self.drive()?;
                     yield_now();
                     return Ok(());
@@ -522,7 +522,7 @@ impl<S: Readiness> Parking<S> {
             && let Err(error) = self.outside.set.add_level(&self.set, INSIDE)
         {
             // The descriptor still reports completed requests, and the background thread then makes the progress.
-            limited!(error, %error, "a file's descriptor does not report what is ready");
+            limited!(error, %error, "the descriptor of an overlapped file does not report readiness");
         }
         &self.outside.set
     }

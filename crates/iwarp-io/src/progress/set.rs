@@ -132,7 +132,7 @@ macro_rules! of_kind {
 fn of_another_world() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,
-        "a source of the system and a simulated one cannot be waited for together",
+        "one set cannot wait for a source of the system and a simulated one",
     )
 }
 

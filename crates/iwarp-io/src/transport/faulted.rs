@@ -156,7 +156,9 @@ impl Faulted {
         let mut octets = Vec::new();
         for (piece, _) in batch.pieces() {
             let PieceRef::Bytes(bytes) = piece else {
-                return Err(io::Error::other("payload was not copied before it is sent"));
+                return Err(io::Error::other(
+                    "payload has to be copied before it is sent",
+                ));
             };
             octets.extend_from_slice(bytes);
         }

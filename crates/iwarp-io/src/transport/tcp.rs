@@ -78,7 +78,7 @@ fn release(socket: &impl AsFd) {
 }
 
 fn no_address() -> io::Error {
-    io::Error::other("a socket whose address is none of the Internet's")
+    io::Error::other("the address of a socket is neither IPv4 nor IPv6")
 }
 
 /// A bound socket.

@@ -234,7 +234,7 @@ fn preamble(kind: u8, mode: u8) -> Vec<u8> {
 fn open(octets: &[u8], kind: u8) -> Result<(Input<'_>, u8), String> {
     let mut input = Input(octets);
     if input.take::<8>() != Some(MAGIC) {
-        return Err("this is no `nd cat`".to_owned());
+        return Err("the peer is not `nd cat`".to_owned());
     }
     match input.u16() {
         Some(VERSION) => {}

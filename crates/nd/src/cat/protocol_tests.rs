@@ -100,7 +100,7 @@ fn an_offer_cut_anywhere_is_refused() {
 fn other_private_data_is_no_offer() {
     assert_eq!(
         Offer::decode(b"GET / HTTP/1.1\r\n"),
-        Err("this is no `nd cat`".to_owned())
+        Err("the peer is not `nd cat`".to_owned())
     );
     assert!(
         Offer::decode(

@@ -222,7 +222,7 @@ fn check_directory(path: &Path, place: &Path) -> Result<()> {
     let folder = directory(place);
     let why = match fs::metadata(folder) {
         Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => "is no directory",
+        Ok(_) => "is not a directory",
         Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist",
         Err(error) => return Err(writing(path, &error)),
     };
@@ -418,7 +418,7 @@ mod tests {
     fn a_missing_directory_is_named_as_it_was_written() {
         for (place, why) in [
             ("no/such/file", "no/such does not exist"),
-            ("Cargo.toml/file", "Cargo.toml is no directory"),
+            ("Cargo.toml/file", "Cargo.toml is not a directory"),
         ] {
             let text = Sink::new(Path::new(place)).expect_err(place).to_string();
             let expected = format!(

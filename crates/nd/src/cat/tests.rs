@@ -246,8 +246,8 @@ fn a_receiver_whose_answer_is_wrong_is_left() {
     for (answer, expected) in [
         (answer(1 << 20), "the answer does not fit the offer"),
         (answer(0), "the answer does not fit the offer"),
-        (b"hello".to_vec(), "this is no `nd cat`"),
-        (Vec::new(), "this is no `nd cat`"),
+        (b"hello".to_vec(), "the peer is not `nd cat`"),
+        (Vec::new(), "the peer is not `nd cat`"),
     ] {
         let failure = transmit(|_| answer, &[], &[])
             .expect_err("refused")

@@ -56,7 +56,7 @@ fn system_token(token: u64) -> io::Result<Token> {
     let cut = |_| {
         io::Error::new(
             io::ErrorKind::Unsupported,
-            "sets of mio need a system of 64 bits",
+            "sets of mio need a 64-bit system",
         )
     };
     usize::try_from(token).map(Token).map_err(cut)

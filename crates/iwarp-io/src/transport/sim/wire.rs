@@ -180,7 +180,9 @@ impl Wire {
         let full = self.end.with(|network, end| {
             for (piece, _) in batch.pieces() {
                 let PieceRef::Bytes(octets) = piece else {
-                    return Err(io::Error::other("payload was not copied before it is sent"));
+                    return Err(io::Error::other(
+                        "payload has to be copied before it is sent",
+                    ));
                 };
                 match network.write(end, octets) {
                     Ok(count) => {

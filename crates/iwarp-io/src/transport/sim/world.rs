@@ -174,7 +174,7 @@ impl World {
         }
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "a simulation is driven by the thread that made it, and by no other",
+            "only the thread that created a simulation can drive it: make the call in that thread",
         ))
     }
 
@@ -182,7 +182,7 @@ impl World {
     fn is_ours(&self) -> bool {
         let checked = self.check_thread();
         if let Err(error) = &checked {
-            limited!(error, %error, "a simulation stands still for another thread");
+            limited!(error, %error, "a simulation does not advance for a thread that did not create it");
         }
         checked.is_ok()
     }

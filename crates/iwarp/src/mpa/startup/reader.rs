@@ -37,7 +37,10 @@ pub enum StartupError {
 impl fmt::Display for StartupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Key { at } => write!(f, "not an MPA start-up frame: octet {at} is not the key's"),
+            Self::Key { at } => write!(
+                f,
+                "not an MPA start-up frame: octet {at} differs from the key"
+            ),
             Self::WrongKind(kind) => write!(
                 f,
                 "an MPA {kind} frame where an MPA {} frame is due",
