@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{CompletionQueue, Status};
+use crate::{CompletionQueue, SharedReceiveQueue, Status};
 
 /// A fault that a provider is asked to produce, so that a test sees how an application handles it. Injected by
 /// [`AdapterExtensions::inject`](crate::AdapterExtensions::inject) and
@@ -49,6 +49,15 @@ pub enum Fault {
         queue: Arc<dyn CompletionQueue>,
         /// [`BUFFER_OVERFLOW`](Status::BUFFER_OVERFLOW), as if the queue had overflowed, or
         /// [`INTERNAL_ERROR`](Status::INTERNAL_ERROR).
+        status: Status,
+    },
+    /// A shared receive queue breaks down, with all its queue pairs (SRQ-019, AMB-051). When `inject` returns, all its Notify
+    /// requests have ended with `status`, its queue pairs have ended, and their requests have completed with
+    /// [`CANCELED`](Status::CANCELED). A later Notify ends with `status` too.
+    BreakSharedReceiveQueue {
+        /// The queue, one of this adapter's.
+        queue: Arc<dyn SharedReceiveQueue>,
+        /// [`INTERNAL_ERROR`](Status::INTERNAL_ERROR), or any other error.
         status: Status,
     },
 }

@@ -44,6 +44,35 @@ impl Handle {
         }) // ADPT-086
     }
 
+    fn shared_queue(
+        &self,
+        queue: &Arc<dyn SharedReceiveQueue>,
+        else_status: Status,
+    ) -> Result<Arc<Srq>> {
+        downcast::<srq::Handle>(queue.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0))
+            .map(|srq| Arc::clone(&srq.0))
+            .ok_or_else(|| {
+                Error::new(
+                    else_status,
+                    "the shared receive queue is not one of this adapter's",
+                )
+            })
+    }
+
+    /// Has one of this adapter's queues break down.
+    fn break_down(&self, queue: &dyn Breakable, status: Status) -> Result<()> {
+        self.0.device.present()?;
+        if status.is_success() {
+            return fail(
+                Status::INVALID_PARAMETER,
+                "a queue cannot break down with a status that is no error",
+            );
+        }
+        self.0.device.count_fault();
+        queue.break_down(status);
+        Ok(())
+    }
+
     fn queue(&self, queue: &Arc<dyn CompletionQueue>, else_status: Status) -> Result<Arc<cq::Cq>> {
         downcast::<cq::Handle>(queue.clone(), |cq| Arc::ptr_eq(cq.0.core(), &self.0))
             .map(|cq| Arc::clone(&cq.0))
@@ -285,13 +314,7 @@ impl Adapter for Handle {
         }
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
-        let srq = downcast::<srq::Handle>(srq.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0));
-        let srq = srq.ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_4,
-                "the shared receive queue is not one of this adapter's",
-            )
-        })?; // ADPT-069
+        let srq = self.shared_queue(srq, Status::INVALID_PARAMETER_4)?; // ADPT-069
         check_limits(&[
             (
                 options.initiator_queue_depth,
@@ -313,8 +336,7 @@ impl Adapter for Handle {
             ),
         ])?;
         self.0.device.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
-        let srq = Some(Arc::clone(&srq.0));
-        self.new_queue_pair(receive_cq, initiator_cq, srq, &options)
+        self.new_queue_pair(receive_cq, initiator_cq, Some(srq), &options)
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
@@ -360,16 +382,11 @@ impl AdapterExtensions for Handle {
             Fault::RemoveDevice => self.0.remove_device(false),
             Fault::BreakCompletionQueue { queue, status } => {
                 let queue = self.queue(&queue, Status::INVALID_PARAMETER_1)?;
-                self.0.device.present()?;
-                if status.is_success() {
-                    return fail(
-                        Status::INVALID_PARAMETER,
-                        "a queue cannot break down with a status that is no error",
-                    );
-                }
-                self.0.device.count_fault();
-                queue.break_down(status);
-                Ok(())
+                self.break_down(&*queue, status)
+            }
+            Fault::BreakSharedReceiveQueue { queue, status } => {
+                let queue = self.shared_queue(&queue, Status::INVALID_PARAMETER_1)?;
+                self.break_down(&*queue, status)
             }
             other => cannot_happen(&other),
         }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use iwarp_io::endpoint::shared_receives::{SharedReceiveSizes, SharedReceives};
+use iwarp_io::limited;
 use netdirect::{
     Affinity, Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result,
     Sge, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
@@ -89,11 +90,20 @@ impl Srq {
 
 impl Breakable for Srq {
     fn break_down(&self, status: Status) {
-        self.end(status); // SRQ-019
-        let queue_pairs = std::mem::take(&mut self.state.lock().queue_pairs);
+        limited!(
+            error,
+            %status,
+            "a shared receive queue broke down; it and its queue pairs are dead"
+        );
+        let mut state = self.state.lock();
+        let status = *state.ended.get_or_insert(status);
+        // One that is attached from now on finds the queue broken.
+        let queue_pairs = std::mem::take(&mut state.queue_pairs);
+        drop(state);
         for qp in queue_pairs.iter().filter_map(Weak::upgrade) {
             qp.queue_broke();
         }
+        self.end_requests(status); // SRQ-019
     }
 }
 
@@ -168,6 +178,12 @@ impl SharedReceiveQueue for Handle {
         if queue_depth > limit {
             let what = format!("the queue depth is {queue_depth}, the adapter's limit is {limit}");
             return Err(Error::new(Status::INVALID_PARAMETER, what)); // SRQ-013
+        }
+        if self.0.is_broken() {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the shared receive queue has broken down; create a new one",
+            );
         }
         self.0.core.device.admit(Call::ModifySharedReceiveQueue)?; // SRQ-012
         let given = |value: u32| Some(value).filter(|value| *value > 0); // SRQ-010, SRQ-011

@@ -513,3 +513,76 @@ fn srq_002_srq_003_the_affinity_is_that_of_completion_queues() {
         of_srq.map_err(|error| error.status())
     );
 }
+
+fn break_down(side: &Side, queue: &Arc<dyn SharedReceiveQueue>, with: Status) -> Status {
+    let fault = Fault::BreakSharedReceiveQueue {
+        queue: Arc::clone(queue),
+        status: with,
+    };
+    status(side.adapter.extensions().unwrap().inject(fault))
+}
+
+#[test]
+fn srq_019_amb_051_a_broken_queue_ends_its_requests_and_its_queue_pairs() {
+    let shared = Shared::new(2, 8);
+    let (side, srq) = (&shared.server, &shared.srq);
+    let pending = [(); 2].map(|()| Overlapped::new());
+    for overlapped in &pending {
+        assert_eq!(srq.notify(overlapped).unwrap(), Started::Pending);
+    }
+    let fresh = queue_pair(side, srq, 7);
+    shared.post(0);
+    let ends = [(); 2].map(|()| Overlapped::new());
+    for (connectors, overlapped) in shared.connectors.iter().zip(&ends) {
+        let _ = connectors[0].notify_disconnect(overlapped).unwrap();
+    }
+    let broken = break_down(side, srq, Status::INTERNAL_ERROR);
+    assert_eq!(broken, Status::SUCCESS);
+    let statuses = pending.each_ref().map(Overlapped::status);
+    assert_eq!(statuses, [Status::INTERNAL_ERROR; 2]);
+    // The peers see the end of the connections.
+    for overlapped in &ends {
+        assert_eq!(overlapped.wait_timeout(LONG), Some(Status::SUCCESS));
+    }
+    // The completion queue is sound, and no queue pair gets the Receive.
+    let mut none = [CompletionResult::default(); 4];
+    assert_eq!(side.cq.get_results(&mut none), 0, "{none:?}");
+    for [_, qp] in &shared.queue_pairs {
+        qp.send(9, &[], NONE).unwrap();
+        assert_eq!(side.result().status, Status::CANCELED);
+    }
+    let (connector, (_listener, address)) = (side.connector(), side.listener(0));
+    let connecting = connector.connect(&fresh, address, 1, 1, &[], &Overlapped::new());
+    assert_eq!(status(connecting), Status::INVALID_DEVICE_STATE);
+    // The queue stays dead, as a broken completion queue does.
+    let later = run(|overlapped| srq.notify(overlapped));
+    assert_eq!(later, Err(Status::INTERNAL_ERROR));
+    assert_eq!(status(srq.modify(4, 0)), Status::INVALID_DEVICE_STATE);
+    let options = QueuePairOptions::default();
+    let (adapter, cq) = (&side.adapter, &side.cq);
+    let refused = adapter.create_queue_pair_with_srq(cq, cq, srq, options);
+    assert_eq!(status(refused), Status::INVALID_PARAMETER_4);
+    // Queue pairs without it, and other shared receive queues, live on.
+    let other = create(side, sizes(1)).unwrap();
+    queue_pair(side, &other, 8);
+    let faults = adapter.extensions().unwrap().counters().total("faults");
+    assert_eq!(faults, 1);
+}
+
+#[test]
+fn srq_019_a_breakdown_that_cannot_be_is_refused() {
+    let (side, stranger) = (Side::new(), Side::new());
+    let foreign = create(&stranger, sizes(1)).unwrap();
+    let refused = break_down(&side, &foreign, Status::INTERNAL_ERROR);
+    assert_eq!(refused, Status::INVALID_PARAMETER_1);
+    let srq = create(&side, sizes(1)).unwrap();
+    let no_error = break_down(&side, &srq, Status::SUCCESS);
+    assert_eq!(no_error, Status::INVALID_PARAMETER);
+    let notified = Overlapped::new();
+    let _ = srq.notify(&notified).unwrap();
+    assert!(notified.is_pending(), "the queue is sound");
+    let extensions = side.adapter.extensions().unwrap();
+    extensions.inject(Fault::RemoveDevice).unwrap();
+    let removed = break_down(&side, &srq, Status::INTERNAL_ERROR);
+    assert_eq!(removed, Status::DEVICE_REMOVED);
+}
