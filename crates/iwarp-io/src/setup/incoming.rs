@@ -119,7 +119,7 @@ impl Incoming {
         }
     }
 
-    fn told(&self, outcome: Option<ResponderOutcome>) {
+    fn act_on(&self, outcome: Option<ResponderOutcome>) {
         match (outcome, self.owner.upgrade()) {
             (None | Some(ResponderOutcome::Connected), _) => {}
             (Some(ResponderOutcome::Requested), Some(owner)) => owner.requested(self.key),
@@ -141,7 +141,7 @@ impl Source for Incoming {
             .lock()
             .as_mut()
             .and_then(MpaStartup::<Responder>::ready);
-        self.told(outcome);
+        self.act_on(outcome);
         Turn::default()
     }
 }
@@ -151,6 +151,6 @@ impl Timed for Incoming {
         let mut startup = self.startup.lock();
         let outcome = startup.as_mut().and_then(|startup| startup.expired(key));
         drop(startup);
-        self.told(outcome);
+        self.act_on(outcome);
     }
 }

@@ -23,8 +23,9 @@ pub trait StartupOwner: Source + Timed {}
 
 impl<T: Source + Timed> StartupOwner for T {}
 
-/// What a set-up runs on. When it is dropped, nothing of it is left in the domain and among the deadlines.
-struct Ground {
+/// The stream of a set-up, its place in the domain, and its deadline. Dropping this closes the stream, and takes the place and the
+/// deadline back.
+struct Resources {
     driver: Arc<Driver>,
     owner: Weak<dyn StartupOwner>,
     stream: Option<Stream>,
@@ -33,7 +34,7 @@ struct Ground {
     timer: Option<(Instant, TimerKey)>,
 }
 
-impl Ground {
+impl Resources {
     fn new(driver: &Arc<Driver>, owner: Weak<dyn StartupOwner>) -> Self {
         Self {
             driver: Arc::clone(driver),
@@ -85,7 +86,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Resources {
     fn drop(&mut self) {
         self.set_timer(None);
         self.unwatch();
@@ -95,14 +96,14 @@ impl Drop for Ground {
 /// A side of the set-up that is under way.
 pub struct MpaStartup<M> {
     machine: M,
-    ground: Ground,
+    resources: Resources,
 }
 
 impl<M: std::fmt::Debug> std::fmt::Debug for MpaStartup<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MpaStartup")
             .field("machine", &self.machine)
-            .field("stream", &self.ground.stream)
+            .field("stream", &self.resources.stream)
             .finish_non_exhaustive()
     }
 }
@@ -110,9 +111,9 @@ impl<M: std::fmt::Debug> std::fmt::Debug for MpaStartup<M> {
 impl<M: Machine> MpaStartup<M> {
     /// Reads what the machine wants, as far as it has come.
     fn read(&mut self) -> Option<M::Outcome> {
-        let stream = self.ground.stream.as_ref()?;
+        let stream = self.resources.stream.as_ref()?;
         let machine = &mut self.machine;
-        let now = self.ground.driver.now();
+        let now = self.resources.driver.now();
         if machine.expects_silence() {
             return match stream.peek() {
                 Ok(0) => machine.handle_end(now, StreamEnd::Fin),
@@ -154,46 +155,47 @@ impl<M: Machine> MpaStartup<M> {
 
     /// Sets the next deadline: the machine's, or the end of a fault plan's hold on what it waits for.
     fn set_timer(&mut self) {
-        let stream = self.ground.stream.as_ref();
+        let stream = self.resources.stream.as_ref();
         let held = stream.filter(|_| self.machine.wanted() > 0);
         let held = held.and_then(Stream::wake_at);
         let deadlines = [self.machine.poll_timeout(), held];
-        self.ground.set_timer(deadlines.into_iter().flatten().min());
+        self.resources
+            .set_timer(deadlines.into_iter().flatten().min());
     }
 
-    /// Whether this deadline is the set-up's, which has then been used up.
-    fn took(&mut self, key: TimerKey) -> bool {
-        let own = self.ground.timer.take_if(|(_, own)| *own == key);
+    /// Whether the deadline that has passed is the set-up's. It is not set any more then.
+    fn take_timer(&mut self, key: TimerKey) -> bool {
+        let own = self.resources.timer.take_if(|(_, own)| *own == key);
         own.is_some()
     }
 
     fn timed_out(&mut self) -> Option<M::Outcome> {
-        let now = self.ground.driver.now();
+        let now = self.resources.driver.now();
         let outcome = self.machine.handle_timeout(now);
         outcome.or_else(|| self.read())
     }
 
-    /// Takes the stream out of the set-up: whoever asked reads from it from now on.
+    /// Takes the stream out of the set-up and out of the domain.
     pub fn take_stream(&mut self) -> Option<Stream> {
-        self.ground.take_stream()
+        self.resources.take_stream()
     }
 
     /// Gives the set-up up: the peer sees a reset.
     pub fn reset(mut self) {
-        self.ground.end(StreamEnd::Reset);
+        self.resources.end(StreamEnd::Reset);
     }
 
     /// Ends the set-up in good order: the peer sees the end of the stream.
     pub fn close(mut self) {
-        self.ground.end(StreamEnd::Fin);
+        self.resources.end(StreamEnd::Fin);
     }
 }
 
 impl MpaStartup<Initiator> {
     /// A set-up whose transport has not connected.
     pub fn new(machine: Initiator, driver: &Arc<Driver>, owner: Weak<dyn StartupOwner>) -> Self {
-        let ground = Ground::new(driver, owner);
-        Self { machine, ground }
+        let resources = Resources::new(driver, owner);
+        Self { machine, resources }
     }
 
     /// What the Request says; its revision is 1 after a fall-back.
@@ -207,10 +209,10 @@ impl MpaStartup<Initiator> {
     ///
     /// The stream is broken. The set-up is to be [reset](Self::reset).
     pub fn send_request(&mut self, stream: Stream, token: u64) -> io::Result<()> {
-        let ground = &mut self.ground;
-        ground.token = Some(token);
-        let stream = ground.stream.insert(stream);
-        if let Some(request) = self.machine.handle_connected(ground.driver.now()) {
+        let resources = &mut self.resources;
+        resources.token = Some(token);
+        let stream = resources.stream.insert(stream);
+        if let Some(request) = self.machine.handle_connected(resources.driver.now()) {
             stream.send_frame(&request)?;
         }
         self.set_timer();
@@ -220,34 +222,34 @@ impl MpaStartup<Initiator> {
     /// The stream may be ready. Agreed or failed, it is in the domain no more.
     pub fn ready(&mut self) -> Option<InitiatorOutcome> {
         let outcome = self.read();
-        self.follow(outcome)
+        self.act_on(outcome)
     }
 
     /// A deadline of the owner's has passed.
     pub fn expired(&mut self, key: TimerKey) -> Option<InitiatorOutcome> {
-        if !self.took(key) {
+        if !self.take_timer(key) {
             return None;
         }
         let outcome = self.timed_out();
-        self.follow(outcome)
+        self.act_on(outcome)
     }
 
     /// Does to the stream what an outcome asks for.
-    fn follow(&mut self, outcome: Option<InitiatorOutcome>) -> Option<InitiatorOutcome> {
+    fn act_on(&mut self, outcome: Option<InitiatorOutcome>) -> Option<InitiatorOutcome> {
         match &outcome {
             None | Some(InitiatorOutcome::SendReady) => {}
             Some(InitiatorOutcome::Agreed(agreement)) => {
-                self.ground.unwatch();
-                if let Some(stream) = self.ground.stream.as_mut()
+                self.resources.unwatch();
+                if let Some(stream) = self.resources.stream.as_mut()
                     && agreement.agreed.markers.sent
                 {
                     stream.send_markers();
                 }
             }
             Some(InitiatorOutcome::FallBack) => {
-                let peer = self.ground.stream.as_ref().map(Stream::peer);
+                let peer = self.resources.stream.as_ref().map(Stream::peer);
                 tracing::debug!(?peer, "closed on revision 2; once more with revision 1");
-                self.ground.end(StreamEnd::Fin);
+                self.resources.end(StreamEnd::Fin);
             }
             Some(InitiatorOutcome::Failed(failure)) => self.fail(failure),
         }
@@ -256,7 +258,7 @@ impl MpaStartup<Initiator> {
     }
 
     fn fail(&mut self, failure: &InitiatorFailure) {
-        let Some(stream) = &self.ground.stream else {
+        let Some(stream) = &self.resources.stream else {
             return;
         };
         let peer = stream.peer();
@@ -269,7 +271,7 @@ impl MpaStartup<Initiator> {
             // The peer may have gone by itself.
             let _ = stream.send_frame(terminate);
         }
-        self.ground.end(failure.ending());
+        self.resources.end(failure.ending());
     }
 
     /// The application completes the connection. Returns the stream, on which the ready-to-receive message is to be sent; `None`
@@ -320,10 +322,10 @@ impl ConnectionRequest {
         driver: &Arc<Driver>,
         owner: Weak<dyn StartupOwner>,
     ) -> io::Result<MpaStartup<Responder>> {
-        let mut ground = Ground::new(driver, owner);
-        ground.watch(self.stream)?;
+        let mut resources = Resources::new(driver, owner);
+        resources.watch(self.stream)?;
         let machine = self.machine;
-        Ok(MpaStartup { machine, ground })
+        Ok(MpaStartup { machine, resources })
     }
 }
 
@@ -339,10 +341,10 @@ impl MpaStartup<Responder> {
         driver: &Arc<Driver>,
         owner: Weak<dyn StartupOwner>,
     ) -> io::Result<Self> {
-        let mut ground = Ground::new(driver, owner);
-        ground.watch(stream)?;
-        let machine = Responder::new(ground.driver.now(), config);
-        let mut startup = Self { machine, ground };
+        let mut resources = Resources::new(driver, owner);
+        resources.watch(stream)?;
+        let machine = Responder::new(resources.driver.now(), config);
+        let mut startup = Self { machine, resources };
         startup.set_timer();
         Ok(startup)
     }
@@ -355,37 +357,37 @@ impl MpaStartup<Responder> {
     /// The stream may be ready.
     pub fn ready(&mut self) -> Option<ResponderOutcome> {
         let outcome = self.read();
-        self.follow(outcome)
+        self.act_on(outcome)
     }
 
     /// A deadline of the owner's has passed.
     pub fn expired(&mut self, key: TimerKey) -> Option<ResponderOutcome> {
-        if !self.took(key) {
+        if !self.take_timer(key) {
             return None;
         }
         let outcome = self.timed_out();
-        self.follow(outcome)
+        self.act_on(outcome)
     }
 
     /// The ready-to-receive message has come, by whoever has the stream now.
     pub fn handle_ready(&mut self) -> Option<ResponderOutcome> {
         let outcome = self.machine.handle_ready();
-        self.follow(outcome)
+        self.act_on(outcome)
     }
 
     /// The connection has ended instead, says whoever has the stream now.
     pub fn handle_end(&mut self, end: StreamEnd) -> Option<ResponderOutcome> {
-        let now = self.ground.driver.now();
+        let now = self.resources.driver.now();
         let outcome = self.machine.handle_end(now, end);
-        self.follow(outcome)
+        self.act_on(outcome)
     }
 
-    fn follow(&mut self, outcome: Option<ResponderOutcome>) -> Option<ResponderOutcome> {
+    fn act_on(&mut self, outcome: Option<ResponderOutcome>) -> Option<ResponderOutcome> {
         if let Some(ResponderOutcome::Failed(failure)) = outcome {
-            if let Some(stream) = &self.ground.stream {
+            if let Some(stream) = &self.resources.stream {
                 tracing::debug!(peer = %stream.peer(), %failure, "no connection");
             }
-            self.ground.end(StreamEnd::Reset);
+            self.resources.end(StreamEnd::Reset);
         }
         self.set_timer();
         outcome
@@ -394,9 +396,9 @@ impl MpaStartup<Responder> {
     /// Accepts: sends the Reply, and returns the stream with what has been agreed on, and whether the Reply has left. `None` when
     /// there is no Request to answer.
     pub fn accept(&mut self, with: Acceptance) -> Option<(Stream, Agreed, io::Result<()>)> {
-        let accepted = self.machine.accept(self.ground.driver.now(), with)?;
+        let accepted = self.machine.accept(self.resources.driver.now(), with)?;
         // Out of the domain first: what comes from here on is the connection's.
-        let mut stream = self.ground.take_stream()?;
+        let mut stream = self.resources.take_stream()?;
         if accepted.agreed.markers.sent {
             stream.send_markers();
         }
@@ -408,18 +410,18 @@ impl MpaStartup<Responder> {
     /// Rejects: sends the Reply and closes. Without a Request to answer the peer sees a reset (MPA-002).
     pub fn reject(mut self, private_data: &[u8]) {
         let reply = self.machine.reject(private_data);
-        if let (Some(reply), Some(stream)) = (&reply, &self.ground.stream) {
+        if let (Some(reply), Some(stream)) = (&reply, &self.resources.stream) {
             // The peer may have gone by itself.
             let _ = stream.send_frame(reply);
         }
         let how = reply.map_or(StreamEnd::Reset, |_| StreamEnd::Fin);
-        self.ground.end(how);
+        self.resources.end(how);
     }
 
     /// Takes a whole Request out of the hands of its owner; `None` when there is none.
     pub fn into_request(mut self) -> Option<ConnectionRequest> {
         self.machine.request()?;
-        let stream = self.ground.take_stream()?;
+        let stream = self.resources.take_stream()?;
         let machine = self.machine;
         Some(ConnectionRequest { machine, stream })
     }

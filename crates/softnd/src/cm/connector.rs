@@ -1,4 +1,4 @@
-//! Connectors, ND2's `IND2Connector`: the state machine of catalogue section 1.1, both sides.
+//! Connectors, ND2's `IND2Connector`: the states of a connection from Connect or Accept to Disconnect, on both sides.
 //!
 //! [`state`] has the states, [`active`] Connect and CompleteConnect, [`passive`] Accept. What the client calls, and what the queue
 //! pair, the stream and the deadlines tell, comes in here and locks the connector. The connector's lock is held while its queue
@@ -43,7 +43,7 @@ impl Connector {
         }
     }
 
-    // ---- what its listener does with it ----
+    // ---- called by the listener ----
 
     /// A client of `listener` wants the next request here.
     pub(crate) fn wait_for_request(&self, listener: Weak<dyn AwaitedListener>) -> Result<()> {
@@ -87,7 +87,7 @@ impl Connector {
         self.give_back(&mut self.lock(), listener)
     }
 
-    // ---- what its client does with it ----
+    // ---- called by the client ----
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
         let mut state = self.lock();
@@ -112,15 +112,15 @@ impl Connector {
             return Err(Error::new(Status::INVALID_ADDRESS, what)); // CONN-012
         }
         self.core.device.admit(Call::BindConnector)?;
-        state.bound = None; // before its port is asked for again
+        state.bound = None; // The client may ask for the same port again.
         self.bind_to(&mut state, address)
     }
 
-    // ---- what the queue pair and the deadlines tell ----
+    // ---- called by the queue pair and by deadlines ----
 
     fn attend(&self) {
-        // Who finds the connector locked leaves signals to the holder, who looks for them after it has unlocked. With a fence
-        // on both sides, one of the two sees what the other has done.
+        // A thread that finds the connector locked leaves its signals to the thread with the lock, which looks for signals after
+        // it has unlocked. Both threads have a fence, so that at least one of them sees what the other one has done.
         fence(Ordering::SeqCst);
         while self.signals.load(Ordering::SeqCst) != 0 {
             let Some(mut state) = self.state.try_lock() else {
@@ -155,7 +155,7 @@ impl Connector {
         }
     }
 
-    /// The own Disconnect ends, and before it what waited for the end of the connection (AMB-033).
+    /// The client's Disconnect ends. The requests of NotifyDisconnect end before it (AMB-033).
     fn disconnected(&self, state: &mut State) {
         state.end_notifications();
         self.finish(state, Phase::Disconnected, Status::SUCCESS);
@@ -170,7 +170,7 @@ impl Connector {
                 state.cancel_requests();
             }
             Phase::Answered(_) => self.abandon_answer(&mut state),
-            // The queue pair disconnects itself, and for the client that is the end of the connection (CONN-116).
+            // The queue pair disconnects itself. For the client the connection ends here (CONN-116).
             Phase::Connected | Phase::Disconnecting => {
                 state.end_notifications(); // CONN-105
                 self.finish(&mut state, Phase::Disconnected, Status::CANCELED); // CONN-110
@@ -181,7 +181,7 @@ impl Connector {
         }
     }
 
-    /// Ends an attempt that is under way, visibly as one that was given up (AMB-004).
+    /// Gives up a Connect or Accept that is under way. The peer sees a reset, by which it tells this from a refusal (AMB-004).
     fn give_up(&self, state: &mut State) {
         let qp = state.qp.take();
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
@@ -193,7 +193,7 @@ impl Connector {
         self.enter(state, Phase::Dead);
     }
 
-    /// Turns down an answer: the peer sees the end of the stream without any message on it (AMB-004, IW-017).
+    /// Rejects a peer that has accepted: the peer sees the end of the stream, and no message on it (AMB-004, IW-017).
     fn abandon_answer(&self, state: &mut State) {
         let Phase::Answered(mut answered) = std::mem::replace(&mut state.phase, Phase::Dead) else {
             return;
@@ -213,7 +213,7 @@ impl Connector {
         let mut state = self.lock();
         match state.phase {
             Phase::Connecting(_) | Phase::Accepting(_) => self.give_up(&mut state),
-            // The end of the connection goes its way, only nobody waits for it any more.
+            // The connection ends all the same; no request waits for it any more.
             Phase::Disconnecting => self.enter(&mut state, Phase::Disconnected),
             _ => {}
         }
@@ -238,7 +238,7 @@ impl Connector {
         }
         state.cancel_requests();
         state.done.guard = state.guard.take();
-        drop(state); // the listener locks connectors, so that it is not to be called under this lock
+        drop(state); // The listener locks connectors, so it must not be called under a connector's lock.
         if let Some(listener) = waited {
             listener.connector_released(self);
         }
@@ -258,7 +258,7 @@ impl Connector {
                 }
                 self.refuse(&mut state, private_data);
             }
-            // MPA has no place for the private data of this reject (IW-018).
+            // MPA has no message that could carry the private data of this Reject (IW-018).
             Phase::Answered(_) => self.abandon_answer(&mut state),
             Phase::Gone => {
                 state.phase = Phase::Dead;
@@ -313,8 +313,8 @@ impl Connector {
     }
 }
 
-/// The locked state of a connector. When it goes, requests are completed, and signals that came meanwhile are taken up:
-/// every holder owes them that, however short it held the lock.
+/// The locked state of a connector. Dropping it unlocks the connector, then completes requests, then takes up the signals that
+/// other threads left meanwhile. Every holder of the lock has to do this, however short it held the lock.
 struct Locked<'a> {
     connector: &'a Connector,
     /// Taken only in the drop.
@@ -350,7 +350,7 @@ impl ConnectionOwner for Connector {
         self.attend();
     }
 
-    /// An attempt to connect is given up; a connection ends for the client (CONN-018, CONN-052, CONN-110).
+    /// A Connect or Accept that is under way is given up; a connection ends for the client (CONN-018, CONN-052, CONN-110).
     fn queue_pair_released(&self) {
         self.lose_queue_pair();
     }
@@ -489,7 +489,7 @@ impl netdirect::Connector for Handle {
 
     fn get_local_address(&self) -> Result<SocketAddr> {
         let mut state = self.0.lock();
-        state.picked = false; // the client counts on it from here on
+        state.picked = false; // The client knows the port from now on.
         let local = state.local.filter(|_| !state.phase.is_over());
         local.ok_or_else(|| Error::new(Status::CONNECTION_INVALID, "the connector is not bound")) // CONN-094
     }

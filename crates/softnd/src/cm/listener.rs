@@ -1,4 +1,5 @@
-//! Listeners, ND2's `IND2Listener`. An [`Acceptor`] lets peers in; what becomes of those that have asked is here.
+//! Listeners, ND2's `IND2Listener`. An [`Acceptor`] accepts peers and reads their Requests. The backlog of whole Requests, and
+//! the connectors that wait for one, are here.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,7 +24,7 @@ use iwarp_io::setup::{
     Acceptor, AcceptorConfig, AcceptorOwner, ConnectionRequest, Incoming, ResponderConfig,
 };
 
-/// What "no limit" of the backlog means (LSTN-016), and no more than half of the descriptors of the process.
+/// The backlog when the client asks for no limit (LSTN-016), and no more than half of the descriptors of the process.
 const LONGEST_BACKLOG: usize = 16 * 1024;
 
 /// The listener itself.
@@ -42,22 +43,22 @@ struct State {
     bound: Vec<Bound>,
     listens: bool,
     backlog: usize,
-    /// Whoever asks is refused from now on.
+    /// Requests that come from now on are refused.
     closed: bool,
-    /// Whole requests that no client has asked for yet, oldest first.
+    /// The backlog: whole Requests that no client has asked for yet, oldest first.
     queue: VecDeque<Arc<Incoming>>,
     waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
 }
 
 impl State {
-    /// Takes a connector out of those that wait.
+    /// Takes a connector out of the list of those that wait for a request.
     fn no_longer_waits(&mut self, connector: &Connector) -> Option<PendingOverlapped> {
         let mut waiting = self.waiting.iter();
         let at = waiting.position(|(waiting, _)| std::ptr::eq(&**waiting, connector))?;
         self.waiting.remove(at).map(|(_, request)| request)
     }
 
-    /// Puts a whole request behind the others, or refuses it where enough wait (IW-055).
+    /// Puts a whole Request into the backlog, or refuses it when the backlog is full (IW-055).
     fn queue(&mut self, incoming: Arc<Incoming>) {
         let is_full = self.waiting.is_empty() && self.queue.len() >= self.backlog;
         if incoming.has_ended() {
@@ -100,7 +101,7 @@ impl Listener {
         })
     }
 
-    /// The addresses that a bind to `address` covers: the wildcard means all of this adapter's (LSTN-010).
+    /// The addresses that a bind to `address` covers. The unspecified address stands for all addresses of the adapter (LSTN-010).
     fn covered(&self, address: SocketAddr) -> Result<Vec<IpAddr>> {
         let ip = address.ip();
         if ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) || ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
@@ -143,7 +144,7 @@ impl Listener {
     fn listen(&self, backlog: u32) -> Result<()> {
         let mut state = self.state.lock();
         self.core.device.present()?; // GEN-015
-        // Listening takes the addresses away, so that there are none the second time either.
+        // The first call takes the addresses, so that a second call finds none.
         if state.bound.is_empty() {
             return fail(
                 Status::INVALID_DEVICE_STATE,
@@ -187,7 +188,7 @@ impl Listener {
         Ok(Started::Pending)
     }
 
-    /// Takes a connector out of GetConnectionRequest, with what it waits for or has been given.
+    /// Ends the wait of a connector for a request, or takes back the request that the connector was given.
     fn withdraw(&self, connector: &Connector) -> Result<()> {
         let mut done = Done::default();
         let mut state = self.state.lock();
@@ -206,7 +207,7 @@ impl Listener {
         Ok(())
     }
 
-    /// A peer that nobody wanted after all is the first in line.
+    /// Puts a request that a connector has given back in front of the backlog.
     fn queue_again(&self, state: &mut State, request: ConnectionRequest) {
         match self.acceptor.watch(request) {
             Ok(incoming) => state.queue.push_front(incoming),
@@ -241,7 +242,7 @@ impl Listener {
         done.deliver();
     }
 
-    /// The connector that is next to be given a request; those that their client has released are passed over.
+    /// The connector that gets the next request. Connectors that their clients have released are left out.
     fn next_waiting(state: &mut State, done: &mut Done) -> Option<Arc<Connector>> {
         while let Some((connector, _)) = state.waiting.front() {
             if connector.is_waiting() {
@@ -264,7 +265,7 @@ impl Listener {
         done.deliver();
     }
 
-    /// Refuses what is queued and what comes later (LSTN-033). Requests in flight end with `status`.
+    /// Refuses the peers in the backlog and those that come later (LSTN-033). Requests in flight end with `status`.
     fn close(&self, status: Status) {
         self.acceptor.close();
         let queue = {

@@ -15,9 +15,9 @@ use crate::qp::{FlushGuard, News};
 pub(crate) struct Done {
     /// Requests to be completed.
     requests: Vec<(PendingOverlapped, Status)>,
-    /// Told after that.
+    /// Delivered after the requests have been completed.
     news: Vec<News>,
-    /// What the end of the connection brings about is seen after that.
+    /// Dropped last, so that flushed requests are seen after that (CONN-106).
     guard: Option<Arc<FlushGuard>>,
 }
 

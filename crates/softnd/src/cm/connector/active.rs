@@ -21,7 +21,7 @@ use crate::options::Profile;
 use crate::qp::{Claim, Qp, Start};
 use crate::status::{connect_status, fail, is_taken};
 
-/// Ports that are tried when nobody has chosen one and the first ones are taken.
+/// How many ports are tried, at most, where the client has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
 
 impl Connector {
@@ -55,11 +55,14 @@ impl Connector {
         if destination.ip().is_unspecified() {
             return fail(
                 Status::BAD_NETWORK_NAME,
-                "the unspecified address is nobody's",
+                "cannot connect to the unspecified address: give the address of the peer",
             ); // AMB-032
         }
         if destination.port() == 0 {
-            return fail(Status::INVALID_ADDRESS, "port 0 is nobody's");
+            return fail(
+                Status::INVALID_ADDRESS,
+                "cannot connect to port 0: give the port the peer listens on",
+            );
         }
         qp.claim(self.this.clone())?;
         let started = self.start_attempt(state, &qp, destination, limits, private_data, overlapped);
@@ -78,7 +81,7 @@ impl Connector {
     ) -> Result<()> {
         let binding = self.binding_for(state, destination)?;
         let request = self.begin(overlapped)?;
-        // Every mistake has been found by now, and until here the connector is as it was (AMB-005).
+        // All errors that the call can return have been returned by now, and the connector has not changed (AMB-005).
         if let Some(binding) = binding {
             state.take_binding(binding);
         }
@@ -98,7 +101,7 @@ impl Connector {
         Ok(())
     }
 
-    /// What the peer is asked for.
+    /// What to ask the peer for.
     fn initiator_config(
         &self,
         destination: SocketAddr,
@@ -108,7 +111,7 @@ impl Connector {
         let most = self.core.read_limits();
         let options = &self.core.options;
         let peer = options.for_peer(destination.ip());
-        // With read limits to exchange there always is need of revision 2 (MPA2-008).
+        // Revision 2, because only its Request carries read limits (MPA2-008).
         let is_old = self.core.speaks_revision_1_only(destination.ip());
         let offer = Offer {
             revision: if is_old { 1 } else { 2 },
@@ -116,7 +119,7 @@ impl Connector {
             ready: ReadyKinds::UNSEEN, // IW-003
             crc: options.crc,
             markers: peer.markers,
-            // Above the adapter's they are cut silently (CONN-027).
+            // Limits above the adapter's are cut to them, without an error (CONN-027).
             limits: iwarp_io::setup::ReadLimits {
                 ird: limits.inbound.min(most.ird),
                 ord: limits.outbound.min(most.ord),
@@ -127,7 +130,8 @@ impl Connector {
             offer,
             most,
             unstated: UNSTATED_READ_LIMIT,
-            // MPA2-022: taken by default, since what we send first is legal without an agreement as well.
+            // A Reply with another A is taken by default, because the first message that softnd sends is legal without an
+            // agreement too (MPA2-022).
             strict_peer_to_peer: options.profile == Profile::Strict,
             revision_1_fallback: peer.revision_1_fallback,
             reply_within: options.timeouts.reply,
@@ -135,7 +139,7 @@ impl Connector {
         }
     }
 
-    /// A socket for a connector that the client has not bound, or whose last attempt has used its socket up (AMB-031).
+    /// A local address for a connector that the client has not bound, or whose last attempt has used its address up (AMB-031).
     fn binding_for(&self, state: &State, destination: SocketAddr) -> Result<Option<Binding>> {
         let address = match state.local {
             Some(local) if local.is_ipv4() != destination.is_ipv4() => {
@@ -220,7 +224,7 @@ impl Connector {
     }
 
     /// Begins to connect from the reserved address. A connection from that port to the same peer may have ended a moment ago
-    /// (TIME-WAIT): where nobody has chosen the port, the next one is tried.
+    /// (TIME-WAIT). Where the client has not chosen the port, another port is tried then.
     fn dialer(&self, state: &mut State) -> io::Result<Dialer> {
         let Phase::Connecting(attempt) = &state.phase else {
             return Err(io::ErrorKind::NotConnected.into());
@@ -240,7 +244,7 @@ impl Connector {
         }
     }
 
-    /// Goes on with an attempt, as far as what is ready allows.
+    /// Goes on with a Connect after the transport has reported `edges`.
     pub(super) fn advance(&self, state: &mut State, edges: Edges) {
         let Phase::Connecting(attempt) = &mut state.phase else {
             return;
@@ -259,7 +263,7 @@ impl Connector {
         }
     }
 
-    /// The transport has a connection: the Request leaves, in one write.
+    /// The transport has connected: sends the Request.
     fn send_request(&self, state: &mut State) {
         self.clear_dial_timer(state);
         let Phase::Connecting(attempt) = &mut state.phase else {
@@ -308,7 +312,7 @@ impl Connector {
             return self.attempt_failed(state, Status::CONNECTION_REFUSED);
         };
         if state.picked {
-            local.set_port(0); // that of the first attempt may not be free yet
+            local.set_port(0); // The port of the first attempt may still be taken.
         }
         match self.bind_to(state, local) {
             Ok(()) => self.dial(state),
@@ -334,7 +338,7 @@ impl Connector {
             self.core.remember_revision_1(destination.ip());
         }
         state.private_data = Some(agreement.private_data);
-        // IW-069 where the Reply states none
+        // Where the Reply states no limits they are UNSTATED_READ_LIMIT (IW-069).
         state.limits = Some(ReadLimits {
             inbound: agreement.limits.ird,
             outbound: agreement.limits.ord,
@@ -343,7 +347,7 @@ impl Connector {
         self.finish(state, Phase::Answered(answered), Status::SUCCESS);
     }
 
-    /// The attempt has failed in a way that may be repeated (CONN-021 to CONN-024).
+    /// The Connect has failed. The client may call Connect again (CONN-021 to CONN-024).
     fn attempt_failed(&self, state: &mut State, status: Status) {
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
             attempt.reset(&self.core);
@@ -390,7 +394,8 @@ impl Connector {
         Ok(Started::Pending)
     }
 
-    /// The client takes its time: the peer's adapter may not (IW-067).
+    /// The client has not completed its Connect for some time. The ready-to-receive message is sent without it, because some
+    /// peers give up when it does not come (IW-067).
     fn send_ready_early(&self, state: &mut State) {
         let Phase::Answered(answered) = &mut state.phase else {
             return;

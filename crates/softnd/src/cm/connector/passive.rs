@@ -22,7 +22,7 @@ impl Connector {
     ) {
         state.local = Some(request.local());
         state.peer = Some(request.peer());
-        // The peer's wishes, seen from here and cut to both adapters (IW-009).
+        // What the peer asks for, seen from this side and cut to both adapters (IW-009).
         let limits = request.offered();
         state.limits = Some(ReadLimits {
             inbound: limits.ird,
@@ -68,7 +68,7 @@ impl Connector {
         Ok(offered.startup.into_request())
     }
 
-    /// Notices a peer that has given up: before our Reply, anything from it is an end or a violation (MPA-015).
+    /// Notices a peer that has given up. Until the Reply is sent, whatever comes from the peer is its end or a violation (MPA-015).
     pub(super) fn look_for_end(&self, state: &mut State) {
         if let Phase::Offered(offered) = &mut state.phase
             && let Some(ResponderOutcome::Failed(_)) = offered.startup.ready()
@@ -77,7 +77,7 @@ impl Connector {
         }
     }
 
-    /// Answers a request with R = 1, because of its Private Data or for another reason of the client's (MPA-019).
+    /// Answers a request with R = 1 (MPA-019).
     pub(super) fn refuse(&self, state: &mut State, private_data: &[u8]) {
         if matches!(state.phase, Phase::Offered(_))
             && let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead)
@@ -137,7 +137,7 @@ impl Connector {
             crc: options.crc,
             markers: peer.is_some_and(|peer| peer.markers),
             ready: ReadyKinds::UNSEEN, // IW-003
-            // Cut to what the peer offers (IW-010, CONN-063).
+            // The set-up cuts them to what the peer offers (IW-010, CONN-063).
             limits: iwarp_io::setup::ReadLimits {
                 ird: limits.inbound,
                 ord: limits.outbound,
@@ -150,7 +150,7 @@ impl Connector {
         };
         state.phase = Phase::Accepting(Box::new(startup));
         let config = self.stream_config(Role::Responder, &agreed, &stream);
-        // Without a third message there is nothing to wait for (IW-005).
+        // Where no ready-to-receive message was agreed on, Accept ends when the Reply has been sent (IW-005).
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };
         let started = sent.inspect_err(|_| qp.unclaim()).and_then(|()| {
@@ -169,7 +169,7 @@ impl Connector {
         }
     }
 
-    /// What the queue pair tells while the ready-to-receive message is awaited (AMB-004).
+    /// Takes up signals of the queue pair while Accept waits for the ready-to-receive message (AMB-004).
     pub(super) fn accepting(&self, state: &mut State, signals: Signals) {
         let Phase::Accepting(startup) = &mut state.phase else {
             return;
@@ -186,7 +186,7 @@ impl Connector {
         self.responder_told(state, outcome);
     }
 
-    /// What the wait for the ready-to-receive message has come to.
+    /// Ends Accept with the outcome of the wait for the ready-to-receive message.
     pub(super) fn responder_told(&self, state: &mut State, outcome: Option<ResponderOutcome>) {
         let failure = match outcome {
             None | Some(ResponderOutcome::Requested) => return,

@@ -22,9 +22,8 @@ impl Removable for Connector {
         })
     }
 
-    /// All requests end with ND_DEVICE_REMOVED, and the connector knows nothing of a connection any more. A peer that asks
-    /// for a connection is refused, any other sees a reset. The stream of a connection is the queue pair's, which is told
-    /// next.
+    /// All requests end with ND_DEVICE_REMOVED, and the connector forgets its connection. A peer whose request waits here is
+    /// refused, and a peer of a Connect sees a reset. The stream of a connection belongs to the queue pair, which is told next.
     fn device_removed(&self) {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Offered(_)) {

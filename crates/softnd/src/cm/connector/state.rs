@@ -39,36 +39,36 @@ pub(crate) trait AwaitedListener: Send + Sync {
     fn connector_released(&self, connector: &Connector);
 }
 
-/// Where a connector stands; the names in brackets are those of the catalogue's table.
+/// What a connector is doing.
 #[derive(Default)]
 pub(super) enum Phase {
-    /// Made, bound or not, or back here after an attempt that may be repeated (A0, A1, P0).
+    /// Made, bound or not, or back here after an attempt that may be repeated.
     #[default]
     Idle,
-    /// A Connect is under way (A2).
+    /// A Connect is under way.
     Connecting(Box<Attempt>),
-    /// The peer has accepted, the client has not completed (A3).
+    /// The peer has accepted, the client has not completed.
     Answered(Box<Answered>),
-    /// A client of this listener waits for a request to arrive here (P1).
+    /// A client of this listener waits for a request to arrive here.
     Waiting(Weak<dyn AwaitedListener>),
-    /// A request has arrived (P2).
+    /// A request has arrived.
     Offered(Box<Offered>),
-    /// The peer has given up before the client decided (P2g).
+    /// The peer has given up before the client decided.
     Gone,
-    /// The Reply has left, the peer's ready-to-receive message has not come (P3).
+    /// The Reply has left, the peer's ready-to-receive message has not come.
     Accepting(Box<MpaStartup<Responder>>),
-    /// Connected (C, C1, E).
+    /// Connected.
     Connected,
-    /// Waiting for the peer's end (D1).
+    /// Waiting for the peer's end.
     Disconnecting,
-    /// Disconnected (D).
+    /// Disconnected.
     Disconnected,
-    /// Rejected, cancelled or failed for good (AX, PX).
+    /// Rejected, cancelled or failed for good.
     Dead,
 }
 
 impl Phase {
-    /// Nothing comes after it: there is no peer any more, and no local address.
+    /// The connector cannot be used again. It has no peer and no local address any more.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, Self::Disconnected | Self::Dead)
     }
@@ -113,7 +113,7 @@ impl Attempt {
 
 /// An attempt that the peer has accepted.
 pub(super) struct Answered {
-    /// Without a stream when the ready-to-receive message was sent ahead of the client: the queue pair has it.
+    /// The queue pair has its stream when the ready-to-receive message was sent before the client completed the Connect.
     pub(super) startup: MpaStartup<Initiator>,
     pub(super) agreed: Agreed,
 }
@@ -121,7 +121,7 @@ pub(super) struct Answered {
 /// A request from a peer.
 pub(super) struct Offered {
     pub(super) startup: MpaStartup<Responder>,
-    /// Where it came from.
+    /// The listener at which it arrived.
     pub(super) listener: Weak<dyn AwaitedListener>,
 }
 
@@ -129,7 +129,7 @@ pub(super) struct Offered {
 pub(super) struct Binding {
     bound: Bound,
     local: SocketAddr,
-    /// Nobody has chosen the port.
+    /// softnd has chosen the port, not the client.
     picked: bool,
 }
 
@@ -139,7 +139,7 @@ pub(super) struct State {
     pub(super) local: Option<SocketAddr>,
     /// The reserved local address, until an attempt uses it up.
     pub(super) bound: Option<Bound>,
-    /// Nobody has chosen the local port, nor seen it: another one does as well.
+    /// The client has neither chosen nor seen the local port, so another port may take its place.
     pub(super) picked: bool,
     /// The last attempt failed and may be repeated: Bind replaces the binding (AMB-034).
     pub(super) failed: bool,
@@ -148,13 +148,13 @@ pub(super) struct State {
     pub(super) limits: Option<ReadLimits>,
     pub(super) qp: Option<Arc<Qp>>,
     pub(super) requests: Requests,
-    /// From the start of the stream until the queue pair has told of its end.
+    /// Holds flushed requests back, from the start of the stream until the queue pair has told of the end of the connection.
     pub(super) guard: Option<Arc<FlushGuard>>,
     /// The connection has ended for the queue pair, though the client has not disconnected.
     pub(super) ended: bool,
     /// The end of the transport's attempt to connect, or of the time for which a fault plan holds it back.
     pub(super) dial_timer: Option<TimerKey>,
-    /// What is to be done when the lock is released: every holder owes it.
+    /// What whoever holds the lock has to do after unlocking.
     pub(super) done: Done,
 }
 
@@ -166,7 +166,7 @@ impl State {
         self.failed = false;
     }
 
-    /// The connection is over for the client: its requests of NotifyDisconnect end well.
+    /// The connection is over for the client: its requests of NotifyDisconnect end with success.
     pub(super) fn end_notifications(&mut self) {
         let notifications = self.requests.take_notifications();
         self.done.push(notifications, Status::SUCCESS);
@@ -231,7 +231,7 @@ impl Connector {
         })
     }
 
-    /// Ends the step that is under way.
+    /// Ends the Connect, CompleteConnect, Accept or Disconnect that is in flight.
     pub(super) fn finish(&self, state: &mut State, phase: Phase, status: Status) {
         self.enter(state, phase);
         state.done.push(state.requests.take_step(), status);
@@ -242,7 +242,7 @@ impl Connector {
         state.phase = phase;
     }
 
-    /// Private data that the adapter, or a peer that is known, would not carry.
+    /// Returns an error for private data that is too long for the adapter, or for what is known of the peer.
     pub(super) fn check_private_data(
         &self,
         private_data: &[u8],
