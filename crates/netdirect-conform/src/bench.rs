@@ -18,7 +18,8 @@ pub struct Bench {
     pub near: Side,
     /// Its peer.
     pub far: Side,
-    profile: Profile,
+    target: Target,
+    wants: Wants,
     one_adapter: bool,
     limits: Limits,
     steps: Steps,
@@ -48,7 +49,8 @@ impl Bench {
         Ok(Self {
             near,
             far,
-            profile: wants.profile,
+            target: target.clone(),
+            wants: *wants,
             one_adapter,
             limits,
             steps: steps.clone(),
@@ -60,7 +62,8 @@ impl Bench {
         Self {
             near: self.near.again("near"),
             far: self.near.again("far"),
-            profile: self.profile,
+            target: self.target.clone(),
+            wants: self.wants,
             one_adapter: true,
             limits: self.limits,
             steps: self.steps.clone(),
@@ -76,9 +79,20 @@ impl Bench {
         self.far.open_again()
     }
 
+    /// An adapter of a provider that is made anew, and that nobody else has unless all checks share one.
+    ///
+    /// # Errors
+    ///
+    /// The failure if the provider refuses.
+    pub fn afresh(&self) -> Step<Side> {
+        self.step("make a provider anew");
+        let near = self.target.open(&self.wants)?.near;
+        Side::open("near", near, self.limits, &self.steps)
+    }
+
     /// The profile of the run.
     pub fn profile(&self) -> Profile {
-        self.profile
+        self.wants.profile
     }
 
     /// How long to wait.
@@ -120,8 +134,8 @@ impl Bench {
             Need::Threads => self.near.file.simulation().is_none(),
             Need::TwoOfOneProvider => self.near.provider.name() == self.far.provider.name(),
             Need::TwoAdapters => !self.one_adapter,
-            Need::DefaultProfile => self.profile == Profile::Default,
-            Need::StrictProfile => self.profile == Profile::Strict,
+            Need::DefaultProfile => self.wants.profile == Profile::Default,
+            Need::StrictProfile => self.wants.profile == Profile::Strict,
         }
     }
 

@@ -36,8 +36,17 @@ pub(super) fn shared(side: &Side, length: usize) -> Step<Memory> {
 
 /// Octets that differ from place to place.
 pub(super) fn pattern(length: usize) -> Vec<u8> {
-    let octets = (0..length).map(|at| u8::try_from((at * 7 + at / 251) % 251).unwrap_or(0));
-    octets.collect()
+    /// Behind so many octets they come again.
+    const PERIOD: usize = 251 * 251;
+    let first = (0..length.min(PERIOD)).map(|at| (at * 7 + at / 251) % 251);
+    let mut octets: Vec<u8> = first
+        .map(|octet| u8::try_from(octet).unwrap_or(0))
+        .collect();
+    while octets.len() < length {
+        let more = (length - octets.len()).min(octets.len());
+        octets.extend_from_within(..more);
+    }
+    octets
 }
 
 /// The near side sends one message, which the far side receives: the connection works.
@@ -100,7 +109,10 @@ pub(super) fn bind(
 ) -> Step<RemoteAddress> {
     let remote = post_bind(end, memory, window, range, rights)?;
     end.succeeds(RequestType::Bind)?;
-    Ok(remote)
+    Ok(RemoteAddress {
+        token: window.get_remote_token(),
+        ..remote
+    })
 }
 
 /// Posts a Bind. What the peer addresses the window by.

@@ -26,7 +26,9 @@
 mod adapter;
 mod common;
 mod completion;
+mod info;
 mod overlapped;
+mod provider;
 mod regions;
 mod windows;
 
@@ -35,7 +37,9 @@ use crate::check::Check;
 /// All checks, in the order they run.
 pub fn all() -> impl Iterator<Item = &'static Check> {
     [
+        provider::CHECKS,
         adapter::CHECKS,
+        info::CHECKS,
         overlapped::CHECKS,
         regions::CHECKS,
         windows::CHECKS,

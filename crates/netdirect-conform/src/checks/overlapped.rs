@@ -110,7 +110,8 @@ pub(super) const CHECKS: &[Check] = &[
         "waits by GetOverlappedResult for a request without an event",
         wait_without_event,
     )
-    .also(&["AMB-068", "TST-108"]),
+    .also(&["AMB-068", "TST-108"])
+    .needs(&[Need::Connections]),
     of(
         "OVL-013.unasked",
         "registers memory, hears of the end by an event alone, and sends from the memory",
@@ -340,10 +341,10 @@ fn foreign_objects(bench: &Bench) -> Verdict {
     let (side, other) = (&bench.near, bench.other()?);
     let queues = other.queues(8, QueuePairOptions::default())?;
     let (own, foreign) = (side.connector()?, other.connector()?);
-    let listening = side.listening()?;
+    let (listening, there) = (side.listening()?, bench.far.listening()?);
     let overlapped = Overlapped::new();
     let wanted = Status::INVALID_PARAMETER_1;
-    let started = own.connect(&queues.qp, listening.address, 0, 0, &[], &overlapped);
+    let started = own.connect(&queues.qp, there.address, 0, 0, &[], &overlapped);
     side.refused("Connect with a foreign queue pair", started, wanted)?;
     let started = listening
         .listener
@@ -503,22 +504,27 @@ fn removed_while_pending(bench: &Bench) -> Verdict {
 }
 
 fn wait_without_event(bench: &Bench) -> Verdict {
-    let side = &bench.near;
+    let (side, far) = (&bench.near, &bench.far);
     let region = side.region()?;
-    let buffer = Buffer::new(1 << 20);
     let overlapped = Overlapped::new();
-    for registers in [true, false] {
-        let what = if registers { "register" } else { "deregister" };
-        let started = if registers {
-            region.register(&buffer, MrFlags::empty(), &overlapped)
-        } else {
-            region.deregister(&overlapped)
-        };
-        side.begun(what, started)?;
-        side.step(format_args!("GetOverlappedResult, waiting for: {what}"));
-        let status = region.get_overlapped_result(&overlapped, true);
-        side.status(what, status, Status::SUCCESS)?;
-    }
+    let started = region.register(&Buffer::new(1 << 20), MrFlags::empty(), &overlapped);
+    side.begun("register", started)?;
+    side.step("GetOverlappedResult, waiting for Register");
+    let status = region.get_overlapped_result(&overlapped, true);
+    side.status("Register", status, Status::SUCCESS)?;
+    // A request that takes a while: a peer has to arrive.
+    let (listening, accepting) = (side.listening()?, side.connector()?);
+    let started = listening
+        .listener
+        .get_connection_request(&accepting, &overlapped);
+    side.begun("get a connection request", started)?;
+    let (connecting, connected) = (far.connector()?, Overlapped::new());
+    let queues = far.queues(8, QueuePairOptions::default())?;
+    let started = connecting.connect(&queues.qp, listening.address, 1, 1, &[], &connected);
+    far.begun("connect", started)?;
+    side.step("GetOverlappedResult, waiting for the peer");
+    let status = listening.listener.get_overlapped_result(&overlapped, true);
+    side.status("GetConnectionRequest", status, Status::SUCCESS)?;
     Ok(Pass::Right)
 }
 

@@ -570,14 +570,14 @@ fn busy(bench: &Bench) -> Verdict {
 
 fn nothing_registered(bench: &Bench) -> Verdict {
     let side = &bench.near;
-    let region = side.region()?;
+    let (region, buffer) = (side.region()?, Buffer::new(64));
     let wanted = Status::INVALID_DEVICE_STATE;
     for round in 0..2 {
         let overlapped = Overlapped::new();
         let started = region.deregister(&overlapped);
         let status = side.ended("deregister nothing", started, &overlapped)?;
         side.status(format_args!("Deregister ({round})"), status, wanted)?;
-        side.register(&region, &Buffer::new(64), MrFlags::empty())?;
+        side.register(&region, &buffer, MrFlags::empty())?;
         side.deregister(&region)?;
     }
     Ok(Pass::Right)

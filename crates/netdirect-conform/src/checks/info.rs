@@ -1,0 +1,188 @@
+//! `ND2_ADAPTER_INFO`: the limits of an adapter, which are reached and not exceeded.
+
+use conform_report::{Pass, Stop, Verdict};
+use netdirect::{AdapterFlags, MrFlags, OpFlags, QueuePairOptions, RequestType, Sge, Status};
+
+use super::common::{pattern, shared, sink, source};
+use crate::bench::Bench;
+use crate::check::{Check, Interface, check};
+use crate::link::LinkOptions;
+use crate::need::Need;
+use crate::side::Memory;
+
+const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+    check(Interface::Adapter, name, title, run).needs(&[Need::Connections])
+}
+
+pub(super) const CHECKS: &[Check] = &[
+    of(
+        "INFO-007.entries",
+        "sends, writes and reads with as many entries as the adapter allows, and receives with as many",
+        most_entries,
+    )
+    .also(&["INFO-008", "INFO-009"]),
+    of(
+        "INFO-010.length",
+        "posts a Send and a Write of one octet more than MaxTransferLength",
+        too_long,
+    ),
+    of(
+        "INFO-011.inline",
+        "sends as much inline data as the adapter allows, in one piece and in several, and fails to send one octet more",
+        most_inline,
+    )
+    .also(&["AMB-049"])
+    .needs(&[Need::Connections, Need::Inline]),
+    of(
+        "INFO-022.in-order",
+        "watches the last octet of a Write: when it is there, all others are",
+        in_order,
+    ),
+];
+
+/// The first entries of a region, an octet each.
+fn entries(memory: &Memory, count: u32) -> Vec<Sge> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    (0..count).map(|at| memory.sge(at..=at)).collect()
+}
+
+fn most_entries(bench: &Bench) -> Verdict {
+    let (near, far) = (bench.near.info, bench.far.info);
+    let options = LinkOptions {
+        near: QueuePairOptions::default().max_initiator_request_sge(near.max_initiator_sge),
+        far: QueuePairOptions::default().max_receive_request_sge(far.max_receive_sge),
+        ..LinkOptions::default()
+    };
+    let link = bench.link_with(options)?;
+    let most = near.max_initiator_sge.max(far.max_receive_sge) as usize;
+    let (from, to) = (source(&bench.near, most)?, sink(&bench.far, most)?);
+    // A Send with one entry into a Receive with many, and the reverse.
+    let many = far.max_receive_sge as usize;
+    link.far.receive(1, &entries(&to, far.max_receive_sge))?;
+    link.near.send(2, &[from.sge(..many)], OpFlags::empty())?;
+    link.near.succeeds(RequestType::Send)?;
+    link.far.takes()?;
+    bench
+        .far
+        .equal("the message", to.octets(0, many), pattern(many))?;
+    let many = near.max_initiator_sge as usize;
+    to.buffer.fill(0);
+    link.far.receive(3, &[to.sge(..)])?;
+    let all = entries(&from, near.max_initiator_sge);
+    link.near.send(4, &all, OpFlags::empty())?;
+    link.near.succeeds(RequestType::Send)?;
+    link.far.takes()?;
+    bench
+        .far
+        .equal("the message", to.octets(0, many), pattern(many))?;
+    let there = shared(&bench.far, most)?;
+    there.buffer.fill(0);
+    link.near.write(5, &all, there.remote())?;
+    link.near.succeeds(RequestType::Write)?;
+    bench.step("wait until the Write is in memory");
+    bench.far.until(|| there.octets(0, many) == pattern(many))?;
+    let entries_of_read = near.max_read_sge.min(near.max_initiator_sge);
+    let many = entries_of_read as usize;
+    let into = sink(&bench.near, most)?;
+    link.near
+        .read(6, &entries(&into, entries_of_read), there.remote())?;
+    link.near.succeeds(RequestType::Read)?;
+    bench
+        .near
+        .equal("the octets read", into.octets(0, many), pattern(many))?;
+    Ok(Pass::Right)
+}
+
+fn too_long(bench: &Bench) -> Verdict {
+    let most = bench.near.info.max_transfer_length;
+    let Some(length) = most.checked_add(1) else {
+        let why = "MaxTransferLength is the largest number there is";
+        return Err(Stop::Skip(why.to_owned()));
+    };
+    let link = bench.link()?;
+    let memory = source(&bench.near, 64)?;
+    let there = shared(&bench.far, 64)?;
+    let entry = Sge {
+        length,
+        ..memory.sge(..)
+    };
+    let wanted = Status::BUFFER_OVERFLOW;
+    let qp = &link.near.queues.qp;
+    let posted = qp.send(1, &[entry], OpFlags::empty());
+    bench
+        .near
+        .refused("a Send that is too long", posted, wanted)?;
+    let posted = qp.write(2, &[entry], there.remote(), OpFlags::empty());
+    bench
+        .near
+        .refused("a Write that is too long", posted, wanted)?;
+    super::common::exchange(&link)?;
+    Ok(Pass::Right)
+}
+
+fn most_inline(bench: &Bench) -> Verdict {
+    let most = bench.near.info.max_inline_data_size;
+    let options = LinkOptions {
+        near: QueuePairOptions::default().inline_data_size(most),
+        ..LinkOptions::default()
+    };
+    let link = bench.link_with(options)?;
+    let length = most as usize;
+    let data = pattern(length);
+    let to = sink(&bench.far, length)?;
+    let pieces: Vec<&[u8]> = data.chunks(length.div_ceil(8).max(1)).collect();
+    for pieces in [vec![&*data], pieces] {
+        to.buffer.fill(0);
+        link.far.receive(1, &[to.sge(..)])?;
+        let posted = link
+            .near
+            .queues
+            .qp
+            .send_inline(2, &pieces, OpFlags::empty());
+        bench.near.expect("send inline", posted)?;
+        link.near.succeeds(RequestType::Send)?;
+        link.far.takes()?;
+        bench
+            .far
+            .equal("the message", to.octets(0, length), pattern(length))?;
+    }
+    let data = pattern(length + 1);
+    let qp = &link.near.queues.qp;
+    let posted = qp.send_inline(3, &[&data[..1], &data[1..]], OpFlags::empty());
+    let wanted = Status::BUFFER_OVERFLOW;
+    bench
+        .near
+        .refused("a Send with too much inline data", posted, wanted)?;
+    Ok(Pass::Right)
+}
+
+fn in_order(bench: &Bench) -> Verdict {
+    const LENGTH: usize = 300_001;
+    if !bench
+        .near
+        .info
+        .flags
+        .contains(AdapterFlags::IN_ORDER_DMA_SUPPORTED)
+    {
+        let why = "the adapter lacks the flag IN_ORDER_DMA_SUPPORTED";
+        return Err(Stop::Skip(why.to_owned()));
+    }
+    let link = bench.link()?;
+    let there = shared(&bench.near, LENGTH)?;
+    let from = bench.far.memory(LENGTH, MrFlags::empty())?;
+    for octet in 1..=4 {
+        from.buffer.fill(octet);
+        link.far
+            .write(octet.into(), &[from.sge(..)], there.remote())?;
+        bench.step("watch the last octet of the Write");
+        bench
+            .near
+            .until(|| there.buffer.load(LENGTH - 1) == octet)?;
+        let stale = there.buffer.to_vec().into_iter().position(|is| is != octet);
+        bench
+            .near
+            .equal("an octet that is not there", stale, None)?;
+        link.far.succeeds(RequestType::Write)?;
+    }
+    Ok(Pass::Right)
+}

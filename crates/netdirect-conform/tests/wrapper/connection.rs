@@ -1,0 +1,189 @@
+//! Connectors and listeners.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use netdirect::{
+    Connector, Error, Listener, Overlapped, OverlappedFile, OverlappedObject, QueuePair,
+    ReadLimits, Result, Started, Status,
+};
+
+use super::rule::{Break, Method};
+use super::{inner_connector, inner_qp, overlapped_result, start};
+
+#[derive(Debug)]
+pub(super) struct BrokenConnector {
+    pub(super) inner: Arc<dyn Connector>,
+    own: Vec<IpAddr>,
+    rule: Break,
+}
+
+impl BrokenConnector {
+    pub(super) fn new(inner: Arc<dyn Connector>, own: Vec<IpAddr>, rule: Break) -> Self {
+        Self { inner, own, rule }
+    }
+}
+
+impl OverlappedObject for BrokenConnector {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.inner.cancel_overlapped_requests()
+    }
+
+    fn get_overlapped_result(&self, overlapped: &Overlapped, wait: bool) -> Status {
+        if self.rule == Break::OwnRequestsOnly {
+            return Status::INVALID_PARAMETER;
+        }
+        overlapped_result(self.rule, &*self.inner, overlapped, wait)
+    }
+}
+
+impl Connector for BrokenConnector {
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        self.inner.bind(address)
+    }
+
+    fn connect(
+        &self,
+        qp: &Arc<dyn QueuePair>,
+        destination: SocketAddr,
+        inbound_read_limit: u32,
+        outbound_read_limit: u32,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        if self.rule == Break::NoLoopback && self.own.contains(&destination.ip()) {
+            return Err(Error::new(Status::CONNECTION_REFUSED, "the own address"));
+        }
+        let started = self.inner.connect(
+            &inner_qp(qp),
+            destination,
+            inbound_read_limit,
+            outbound_read_limit,
+            private_data,
+            overlapped,
+        );
+        self.rule.call(Method::Connect, started)
+    }
+
+    fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.inner.complete_connect(overlapped)
+    }
+
+    fn accept(
+        &self,
+        qp: &Arc<dyn QueuePair>,
+        inbound_read_limit: u32,
+        outbound_read_limit: u32,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        self.inner.accept(
+            &inner_qp(qp),
+            inbound_read_limit,
+            outbound_read_limit,
+            private_data,
+            overlapped,
+        )
+    }
+
+    fn reject(&self, private_data: &[u8]) -> Result<()> {
+        self.inner.reject(private_data)
+    }
+
+    fn get_read_limits(&self) -> Result<ReadLimits> {
+        self.inner.get_read_limits()
+    }
+
+    fn get_private_data(&self) -> Result<Vec<u8>> {
+        self.inner.get_private_data()
+    }
+
+    fn get_local_address(&self) -> Result<SocketAddr> {
+        let address = self.inner.get_local_address();
+        self.rule.call(Method::LocalAddress, address)
+    }
+
+    fn get_peer_address(&self) -> Result<SocketAddr> {
+        let address = self.inner.get_peer_address();
+        self.rule.call(Method::PeerAddress, address)
+    }
+
+    fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.inner.notify_disconnect(overlapped)
+    }
+
+    fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.inner.disconnect(overlapped)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct BrokenListener {
+    inner: Arc<dyn Listener>,
+    file: Arc<dyn OverlappedFile>,
+    asked: Mutex<Vec<Overlapped>>,
+    rule: Break,
+}
+
+impl BrokenListener {
+    pub(super) fn new(
+        inner: Arc<dyn Listener>,
+        file: &Arc<dyn OverlappedFile>,
+        rule: Break,
+    ) -> Self {
+        Self {
+            inner,
+            file: file.clone(),
+            asked: Mutex::new(Vec::new()),
+            rule,
+        }
+    }
+}
+
+impl OverlappedObject for BrokenListener {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        let asked = self.asked.lock().unwrap().clone();
+        if self.rule == Break::NothingToCancel && !asked.iter().any(Overlapped::is_pending) {
+            return Err(Error::new(Status::UNSUCCESSFUL, "nothing to cancel"));
+        }
+        self.inner.cancel_overlapped_requests()
+    }
+
+    fn get_overlapped_result(&self, overlapped: &Overlapped, wait: bool) -> Status {
+        overlapped_result(self.rule, &*self.inner, overlapped, wait)
+    }
+}
+
+impl Listener for BrokenListener {
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        self.inner.bind(address)
+    }
+
+    fn listen(&self, backlog: u32) -> Result<()> {
+        self.rule.call(Method::Listen, self.inner.listen(backlog))
+    }
+
+    fn get_local_address(&self) -> Result<SocketAddr> {
+        let address = self.inner.get_local_address();
+        self.rule.call(Method::ListenerAddress, address)
+    }
+
+    fn get_connection_request(
+        &self,
+        connector: &Arc<dyn Connector>,
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let (connector, method) = (inner_connector(connector), Method::GetConnectionRequest);
+        let started = start(self.rule, method, &self.file, overlapped, |own| {
+            self.inner.get_connection_request(&connector, own)
+        });
+        match started {
+            Ok(_) => self.asked.lock().unwrap().push(overlapped.clone()),
+            Err(_) if self.rule == Break::RefusedNotifies => {
+                overlapped.begin(&self.file)?.complete(Status::CANCELED);
+            }
+            Err(_) => {}
+        }
+        started
+    }
+}

@@ -1,0 +1,252 @@
+//! Completion queues and queue pairs.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use netdirect::{
+    Affinity, CompletionQueue, CompletionResult, Error, MemoryRegion, MemoryWindow, NotifyType,
+    OpFlags, Overlapped, OverlappedFile, OverlappedObject, QueuePair, QueuePairExtensions,
+    RemoteAddress, RequestType, Result, Sge, Started, Status,
+};
+
+use super::memory::{BrokenRegion, BrokenWindow};
+use super::rule::{Break, Method};
+use super::{inner_region, inner_window, overlapped_result, start};
+
+#[derive(Debug)]
+pub(super) struct BrokenCq {
+    pub(super) inner: Arc<dyn CompletionQueue>,
+    file: Arc<dyn OverlappedFile>,
+    depth: AtomicU32,
+    asked: Mutex<Vec<(NotifyType, Overlapped)>>,
+    rule: Break,
+}
+
+impl BrokenCq {
+    pub(super) fn new(
+        inner: Arc<dyn CompletionQueue>,
+        file: &Arc<dyn OverlappedFile>,
+        depth: u32,
+        rule: Break,
+    ) -> Self {
+        Self {
+            inner,
+            file: file.clone(),
+            depth: AtomicU32::new(depth),
+            asked: Mutex::new(Vec::new()),
+            rule,
+        }
+    }
+}
+
+impl OverlappedObject for BrokenCq {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.inner.cancel_overlapped_requests()
+    }
+
+    fn get_overlapped_result(&self, overlapped: &Overlapped, wait: bool) -> Status {
+        let status = overlapped_result(self.rule, &*self.inner, overlapped, wait);
+        match (self.rule, status) {
+            (Break::FailureIsSuccess, Status::CANCELED)
+            | (Break::PendingIsSuccess, Status::PENDING) => Status::SUCCESS,
+            (_, status) => status,
+        }
+    }
+}
+
+impl CompletionQueue for BrokenCq {
+    fn get_notify_affinity(&self) -> Result<Affinity> {
+        let affinity = self.inner.get_notify_affinity();
+        self.rule.call(Method::Affinity, affinity)
+    }
+
+    fn resize(&self, depth: u32) -> Result<()> {
+        let resized = self.inner.resize(depth);
+        if self.rule == Break::ResizeForgotten {
+            resized?;
+            return self.inner.resize(self.depth.load(Ordering::SeqCst));
+        }
+        self.rule.call(Method::Resize, resized)
+    }
+
+    fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
+        let kind = match (self.rule, kind) {
+            (Break::ErrorsMeanAny, NotifyType::Errors)
+            | (Break::SolicitedMeansAny, NotifyType::Solicited) => NotifyType::Any,
+            (Break::AnyMeansSolicited, NotifyType::Any) => NotifyType::Solicited,
+            (Break::SolicitedMeansErrors, NotifyType::Solicited) => NotifyType::Errors,
+            (_, kind) => kind,
+        };
+        let older = self.asked.lock().unwrap().clone();
+        let is_older = |(of, own): &(NotifyType, Overlapped)| *of == kind && own.is_pending();
+        if self.rule == Break::NewerCancels && older.iter().any(is_older) {
+            self.inner.cancel_overlapped_requests()?;
+        }
+        let started = start(self.rule, Method::Notify, &self.file, overlapped, |own| {
+            self.inner.notify(kind, own)
+        })?;
+        self.asked.lock().unwrap().push((kind, overlapped.clone()));
+        Ok(started)
+    }
+
+    fn get_results(&self, results: &mut [CompletionResult]) -> usize {
+        let count = self.inner.get_results(results);
+        let got = &mut results[..count];
+        match self.rule {
+            Break::NoQueuePairContext => {
+                got.iter_mut()
+                    .for_each(|result| result.queue_pair_context = 0);
+            }
+            Break::ContextCut => {
+                got.iter_mut()
+                    .for_each(|result| result.request_context &= !(1 << 63));
+            }
+            Break::NewestFirst
+                if got
+                    .iter()
+                    .all(|result| result.request_type != RequestType::Receive) =>
+            {
+                got.reverse();
+            }
+            Break::CountsTooMany if results.is_empty() => return 1,
+            _ => {}
+        }
+        count
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct BrokenQueuePair {
+    pub(super) inner: Arc<dyn QueuePair>,
+    rule: Break,
+}
+
+impl BrokenQueuePair {
+    pub(super) fn new(inner: Arc<dyn QueuePair>, rule: Break) -> Self {
+        Self { inner, rule }
+    }
+
+    fn flags(&self, flags: OpFlags) -> OpFlags {
+        if self.rule == Break::NotSilent {
+            flags - OpFlags::SILENT_SUCCESS
+        } else {
+            flags
+        }
+    }
+}
+
+impl QueuePair for BrokenQueuePair {
+    fn flush(&self) -> Result<()> {
+        match self.rule {
+            Break::FlushPanics => panic!("not implemented yet"),
+            Break::FlushHangs => loop {
+                std::thread::park();
+            },
+            _ => self.inner.flush(),
+        }
+    }
+
+    fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
+        self.inner.send(context, sges, self.flags(flags))
+    }
+
+    fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        let posted = self.inner.receive(context, sges);
+        self.rule.call(Method::Receive, posted)
+    }
+
+    fn bind(
+        &self,
+        context: u64,
+        region: &Arc<dyn MemoryRegion>,
+        window: &Arc<dyn MemoryWindow>,
+        mut address: u64,
+        mut length: u64,
+        mut flags: OpFlags,
+    ) -> Result<()> {
+        let rights = OpFlags::ALLOW_READ | OpFlags::ALLOW_WRITE;
+        match self.rule {
+            Break::WindowWritable => flags |= OpFlags::ALLOW_WRITE,
+            Break::WindowReadable if flags.contains(OpFlags::ALLOW_WRITE) => {
+                flags |= OpFlags::ALLOW_READ;
+            }
+            Break::BindNeedsRights if !flags.intersects(rights) => {
+                return Err(Error::new(Status::INVALID_PARAMETER_6, "no rights"));
+            }
+            Break::WindowIsRegion => {
+                let any: &dyn Any = &**region;
+                let own = any.downcast_ref::<BrokenRegion>();
+                let buffer = own.and_then(|own| own.buffer.lock().unwrap().clone());
+                if let Some(buffer) = buffer {
+                    (address, length) = (buffer.address(), buffer.len() as u64);
+                }
+            }
+            _ => {}
+        }
+        let (inner, before) = (inner_window(window), window.get_remote_token());
+        let posted = self.inner.bind(
+            context,
+            &inner_region(region),
+            &inner,
+            address,
+            length,
+            flags,
+        );
+        self.rule.call(Method::Bind, posted)?;
+        let any: &dyn Any = &**window;
+        if self.rule == Break::LateToken
+            && let Some(window) = any.downcast_ref::<BrokenWindow>()
+        {
+            *window.told.lock().unwrap() = Some(before);
+        }
+        Ok(())
+    }
+
+    fn invalidate(
+        &self,
+        context: u64,
+        window: &Arc<dyn MemoryWindow>,
+        flags: OpFlags,
+    ) -> Result<()> {
+        self.inner.invalidate(context, &inner_window(window), flags)
+    }
+
+    fn read(
+        &self,
+        context: u64,
+        sges: &[Sge],
+        remote: RemoteAddress,
+        flags: OpFlags,
+    ) -> Result<()> {
+        self.inner.read(context, sges, remote, flags)
+    }
+
+    fn write(
+        &self,
+        context: u64,
+        sges: &[Sge],
+        remote: RemoteAddress,
+        flags: OpFlags,
+    ) -> Result<()> {
+        self.inner.write(context, sges, remote, flags)
+    }
+
+    fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()> {
+        self.inner.send_inline(context, data, flags)
+    }
+
+    fn write_inline(
+        &self,
+        context: u64,
+        data: &[&[u8]],
+        remote: RemoteAddress,
+        flags: OpFlags,
+    ) -> Result<()> {
+        self.inner.write_inline(context, data, remote, flags)
+    }
+
+    fn extensions(&self) -> Option<&dyn QueuePairExtensions> {
+        self.inner.extensions()
+    }
+}

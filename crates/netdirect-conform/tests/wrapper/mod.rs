@@ -1,0 +1,307 @@
+//! A provider that breaks one rule: each object is that of another provider, with one thing wrong.
+
+mod connection;
+mod data;
+mod memory;
+mod rule;
+
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use netdirect::{
+    Adapter, AdapterExtensions, AdapterId, AdapterInfo, Affinity, Capabilities, CompletionQueue,
+    Connector, Counters, Error, Fault, Listener, MemoryRegion, MemoryWindow, Overlapped,
+    OverlappedFile, OverlappedObject, Provider, ProviderExtensions, QueuePair, QueuePairOptions,
+    Result, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
+};
+
+use self::connection::{BrokenConnector, BrokenListener};
+use self::data::{BrokenCq, BrokenQueuePair};
+use self::memory::{BrokenRegion, BrokenWindow};
+pub(crate) use self::rule::{Break, Method};
+
+/// A provider that breaks a rule.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) inner: Arc<dyn Provider>,
+    pub(crate) rule: Break,
+}
+
+impl Provider for Broken {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
+        self.inner.query_address_list()
+    }
+
+    fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId> {
+        self.inner.resolve_address(address)
+    }
+
+    fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>> {
+        let inner = self.inner.open_adapter(id)?;
+        Ok(Arc::new(BrokenAdapter {
+            info: inner.query()?,
+            inner,
+            rule: self.rule,
+            made: AtomicUsize::new(0),
+        }))
+    }
+
+    fn extensions(&self) -> Option<&dyn ProviderExtensions> {
+        self.inner.extensions()
+    }
+}
+
+#[derive(Debug)]
+struct BrokenAdapter {
+    inner: Arc<dyn Adapter>,
+    rule: Break,
+    /// What Query told when the adapter was opened.
+    info: AdapterInfo,
+    /// How many objects were made.
+    made: AtomicUsize,
+}
+
+/// What a wrapper wraps, if it is one.
+fn inner<W: Any, T: ?Sized>(
+    object: &dyn Any,
+    plain: &Arc<T>,
+    of: impl Fn(&W) -> &Arc<T>,
+) -> Arc<T> {
+    Arc::clone(object.downcast_ref::<W>().map_or(plain, of))
+}
+
+fn inner_cq(cq: &Arc<dyn CompletionQueue>) -> Arc<dyn CompletionQueue> {
+    inner(&**cq, cq, |broken: &BrokenCq| &broken.inner)
+}
+
+fn inner_qp(qp: &Arc<dyn QueuePair>) -> Arc<dyn QueuePair> {
+    inner(&**qp, qp, |broken: &BrokenQueuePair| &broken.inner)
+}
+
+fn inner_connector(connector: &Arc<dyn Connector>) -> Arc<dyn Connector> {
+    inner(&**connector, connector, |broken: &BrokenConnector| {
+        &broken.inner
+    })
+}
+
+fn inner_region(region: &Arc<dyn MemoryRegion>) -> Arc<dyn MemoryRegion> {
+    inner(&**region, region, |broken: &BrokenRegion| &broken.inner)
+}
+
+fn inner_window(window: &Arc<dyn MemoryWindow>) -> Arc<dyn MemoryWindow> {
+    inner(&**window, window, |broken: &BrokenWindow| &broken.inner)
+}
+
+/// GetOverlappedResult of every object.
+fn overlapped_result(
+    rule: Break,
+    object: &(impl OverlappedObject + ?Sized),
+    overlapped: &Overlapped,
+    wait: bool,
+) -> Status {
+    let wait = wait && rule != Break::WaitForgotten;
+    object.get_overlapped_result(overlapped, wait)
+}
+
+/// Starts a request. Where its final status may be wrong, the caller's Overlapped is that of a request of the wrapper's own.
+fn start(
+    rule: Break,
+    method: Method,
+    file: &Arc<dyn OverlappedFile>,
+    overlapped: &Overlapped,
+    call: impl FnOnce(&Overlapped) -> Result<Started>,
+) -> Result<Started> {
+    if !rule.is_about(method) {
+        return call(overlapped);
+    }
+    let pending = Arc::new(Mutex::new(Some(overlapped.begin(file)?)));
+    let outer = Arc::clone(&pending);
+    let sink = move |status| {
+        let pending = outer.lock().unwrap().take();
+        if let Some(pending) = pending {
+            pending.complete(rule.status(method, status));
+        }
+    };
+    let own = Overlapped::with_sink(Arc::new(sink)).without_port();
+    let started = rule.call(method, call(&own));
+    let done = match &started {
+        Ok(Started::Pending) => return started,
+        Ok(Started::Done) => Status::SUCCESS,
+        Err(error) => error.status(),
+    };
+    if let Some(pending) = pending.lock().unwrap().take() {
+        pending.abandon(done);
+    }
+    started
+}
+
+impl BrokenAdapter {
+    fn made(&self) {
+        self.made.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Adapter for BrokenAdapter {
+    fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
+        let made = self.inner.create_overlapped_file();
+        self.rule.call(Method::File, made)
+    }
+
+    fn query(&self) -> Result<AdapterInfo> {
+        let mut info = self.inner.query()?;
+        match self.rule {
+            Break::LimitsFollowLoad if self.made.load(Ordering::SeqCst) > 0 => {
+                info.max_completion_queue_depth -= 1;
+            }
+            Break::WrongAdapterId => info.adapter_id = AdapterId(info.adapter_id.0 ^ 1),
+            Break::ReadEntriesAboveAll => info.max_read_sge = info.max_initiator_sge + 1,
+            Break::NoWindowSize => info.max_window_size = 0,
+            Break::ThresholdAboveInline => {
+                info.inline_request_threshold = info.max_inline_data_size + 1;
+            }
+            _ => {}
+        }
+        Ok(info)
+    }
+
+    fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
+        let mut list = self.inner.query_address_list()?;
+        match self.rule {
+            Break::ForeignAddress => list.push(SocketAddr::from(([192, 0, 2, 1], 0))),
+            Break::AddressMissing => list.clear(),
+            _ => {}
+        }
+        Ok(list)
+    }
+
+    fn create_completion_queue(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+        depth: u32,
+        affinity: Affinity,
+    ) -> Result<Arc<dyn CompletionQueue>> {
+        let largest = self.info.max_completion_queue_depth;
+        if self.rule == Break::LargestDepthRefused && depth == largest {
+            return Err(Error::new(Status::INVALID_PARAMETER_3, "too deep"));
+        }
+        if self.rule == Break::AffinityRefused && affinity.group > 0 {
+            return Err(Error::new(Status::INVALID_PARAMETER, "no such group"));
+        }
+        let made = self.inner.create_completion_queue(file, depth, affinity);
+        let inner = self.rule.call(Method::Cq, made)?;
+        self.made();
+        Ok(Arc::new(BrokenCq::new(inner, file, depth, self.rule)))
+    }
+
+    fn create_memory_region(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+    ) -> Result<Arc<dyn MemoryRegion>> {
+        let made = self.inner.create_memory_region(file);
+        let inner = self.rule.call(Method::Region, made)?;
+        self.made();
+        Ok(Arc::new(BrokenRegion::new(inner, file, self.rule)))
+    }
+
+    fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
+        let made = self.inner.create_memory_window();
+        let inner = self.rule.call(Method::Window, made)?;
+        Ok(Arc::new(BrokenWindow::new(inner, self.rule)))
+    }
+
+    fn create_shared_receive_queue(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<Arc<dyn SharedReceiveQueue>> {
+        self.inner.create_shared_receive_queue(file, options)
+    }
+
+    fn create_queue_pair(
+        &self,
+        receive_cq: &Arc<dyn CompletionQueue>,
+        initiator_cq: &Arc<dyn CompletionQueue>,
+        mut options: QueuePairOptions,
+    ) -> Result<Arc<dyn QueuePair>> {
+        let info = self.info;
+        match self.rule {
+            Break::LargestQueuePairRefused
+                if options.initiator_queue_depth == info.max_initiator_queue_depth =>
+            {
+                return Err(Error::new(Status::INVALID_PARAMETER_6, "too many"));
+            }
+            Break::ShallowInitiator if (4..=10).contains(&options.initiator_queue_depth) => {
+                options.initiator_queue_depth = 2;
+            }
+            Break::ShallowReceives if (4..=10).contains(&options.receive_queue_depth) => {
+                options.receive_queue_depth = 2;
+            }
+            _ => {}
+        }
+        let (receives, initiator) = (inner_cq(receive_cq), inner_cq(initiator_cq));
+        let made = self.inner.create_queue_pair(&receives, &initiator, options);
+        let inner = self.rule.call(Method::QueuePair, made)?;
+        Ok(Arc::new(BrokenQueuePair::new(inner, self.rule)))
+    }
+
+    fn create_queue_pair_with_srq(
+        &self,
+        receive_cq: &Arc<dyn CompletionQueue>,
+        initiator_cq: &Arc<dyn CompletionQueue>,
+        srq: &Arc<dyn SharedReceiveQueue>,
+        options: QueuePairOptions,
+    ) -> Result<Arc<dyn QueuePair>> {
+        let (receives, initiator) = (inner_cq(receive_cq), inner_cq(initiator_cq));
+        let made = self
+            .inner
+            .create_queue_pair_with_srq(&receives, &initiator, srq, options)?;
+        Ok(Arc::new(BrokenQueuePair::new(made, self.rule)))
+    }
+
+    fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
+        let made = self.inner.create_connector(file);
+        let inner = self.rule.call(Method::Connector, made)?;
+        let own = self.inner.query_address_list()?;
+        let own: Vec<IpAddr> = own.iter().map(SocketAddr::ip).collect();
+        Ok(Arc::new(BrokenConnector::new(inner, own, self.rule)))
+    }
+
+    fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
+        let made = self.inner.create_listener(file);
+        let inner = self.rule.call(Method::Listener, made)?;
+        Ok(Arc::new(BrokenListener::new(inner, file, self.rule)))
+    }
+
+    fn extensions(&self) -> Option<&dyn AdapterExtensions> {
+        Some(self)
+    }
+}
+
+impl AdapterExtensions for BrokenAdapter {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn counters(&self) -> Counters {
+        let extensions = self.inner.extensions();
+        extensions.map_or_else(Counters::new, |extensions| extensions.counters())
+    }
+
+    fn inject(&self, fault: Fault) -> Result<()> {
+        let fault = match fault {
+            Fault::BreakCompletionQueue { queue, status } => Fault::BreakCompletionQueue {
+                queue: inner_cq(&queue),
+                status,
+            },
+            fault => fault,
+        };
+        let extensions = self.inner.extensions();
+        extensions.expect("softnd injects faults").inject(fault)
+    }
+}

@@ -1,0 +1,170 @@
+//! What a broken provider does wrong.
+
+use netdirect::{Error, Result, Status};
+
+/// The methods whose statuses can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    File,
+    Cq,
+    Region,
+    Window,
+    QueuePair,
+    Connector,
+    Listener,
+    Register,
+    Deregister,
+    Affinity,
+    Resize,
+    Notify,
+    LocalAddress,
+    PeerAddress,
+    Connect,
+    ListenerAddress,
+    Listen,
+    GetConnectionRequest,
+    Receive,
+    Bind,
+}
+
+/// One rule that the provider breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Break {
+    /// None: the wrapper itself changes nothing.
+    Nothing,
+    /// A method that should answer with the first status, at once or later, answers with the second.
+    Status(Method, Status, Status),
+    /// Query tells of a smaller limit once objects have been made.
+    LimitsFollowLoad,
+    /// Query tells another adapter's number.
+    WrongAdapterId,
+    /// A Read may have more entries than a Send.
+    ReadEntriesAboveAll,
+    /// MaxWindowSize is 0.
+    NoWindowSize,
+    /// The inline threshold is above the limit for inline data.
+    ThresholdAboveInline,
+    /// The list of the adapter's addresses has an address of nobody.
+    ForeignAddress,
+    /// The list of the adapter's addresses is without the one it was opened by.
+    AddressMissing,
+    /// The largest depth of a completion queue is refused.
+    LargestDepthRefused,
+    /// An affinity that cannot be honoured is refused.
+    AffinityRefused,
+    /// The largest queue pairs are refused.
+    LargestQueuePairRefused,
+    /// Queue pairs for 4 to 10 initiator requests take two.
+    ShallowInitiator,
+    /// Queue pairs for 4 to 10 Receives take two.
+    ShallowReceives,
+    /// Results have no context of their queue pair.
+    NoQueuePairContext,
+    /// The top bit of each request's context is lost.
+    ContextCut,
+    /// The results of initiator requests are handed out newest first.
+    NewestFirst,
+    /// Requests that asked for silence have results.
+    NotSilent,
+    /// GetResults without room for a result says that there is one.
+    CountsTooMany,
+    /// A Notify for errors ends for any result.
+    ErrorsMeanAny,
+    /// A Notify for solicited results ends for any result.
+    SolicitedMeansAny,
+    /// A Notify for any result ends for solicited ones only.
+    AnyMeansSolicited,
+    /// A Notify for solicited results does not end by failures: it waits for errors of the queue.
+    SolicitedMeansErrors,
+    /// A Notify cancels those of its kind before it.
+    NewerCancels,
+    /// CancelOverlappedRequests of a listener fails where there is nothing to cancel.
+    NothingToCancel,
+    /// Resize leaves the queue as it was.
+    ResizeForgotten,
+    /// Register finishes within the call.
+    RegisterAtOnce,
+    /// Deregister finishes within the call.
+    DeregisterAtOnce,
+    /// Register refuses odd addresses.
+    AlignedOnly,
+    /// Register refuses the flag DO_NOT_SECURE_VM.
+    SecureOnly,
+    /// Unknown flags of Register are passed over.
+    FlagsIgnored,
+    /// A region without flags takes Receives.
+    LocalWriteForAll,
+    /// A region that peers may read takes Receives.
+    ReadableIsWritable,
+    /// A region for Receives alone may be read by peers.
+    LocalIsReadable,
+    /// A region that peers may write may be read by them.
+    WritableIsReadable,
+    /// A region for Reads may be read by peers.
+    SinkIsReadable,
+    /// A region that peers may only read may not be read.
+    RemoteReadForNone,
+    /// A region that peers may only write may not be written.
+    RemoteWriteForNone,
+    /// Deregister of a region without flags is put off.
+    DeregisterLocalLate,
+    /// Deregister of a region with remote rights is put off.
+    DeregisterRemoteLate,
+    /// A region that is released stays registered.
+    ReleasedRegionStays,
+    /// A region takes no other buffer than its first one.
+    RegisterOnce,
+    /// A window opens its whole region.
+    WindowIsRegion,
+    /// A window lets the peer write whatever its rights.
+    WindowWritable,
+    /// A window that the peer may write may be read.
+    WindowReadable,
+    /// A Bind without rights is refused.
+    BindNeedsRights,
+    /// A window that is released stays bound.
+    ReleasedWindowStays,
+    /// A window's token is told when the Bind is done.
+    LateToken,
+    /// GetOverlappedResult of a completion queue says success of requests that were cancelled.
+    FailureIsSuccess,
+    /// GetOverlappedResult of a completion queue says success of requests that run.
+    PendingIsSuccess,
+    /// GetOverlappedResult does not wait.
+    WaitForgotten,
+    /// GetOverlappedResult of a connector takes its own requests only.
+    OwnRequestsOnly,
+    /// Deregister queues a second packet.
+    TwoPackets,
+    /// A call that was refused queues a packet.
+    RefusedNotifies,
+    /// A connection to the own address is refused.
+    NoLoopback,
+    /// Flush panics.
+    FlushPanics,
+    /// Flush never returns.
+    FlushHangs,
+}
+
+impl Break {
+    /// The status that a method answers with in place of another.
+    pub(crate) fn status(self, method: Method, status: Status) -> Status {
+        match self {
+            Self::Status(of, from, to) if of == method && from == status => to,
+            _ => status,
+        }
+    }
+
+    /// What a call returns in place of another error.
+    pub(crate) fn call<T>(self, method: Method, result: Result<T>) -> Result<T> {
+        result.map_err(|error| {
+            let status = self.status(method, error.status());
+            Error::new(status, error.what().to_owned())
+        })
+    }
+
+    /// Whether the statuses of a method are wrong.
+    pub(crate) fn is_about(self, method: Method) -> bool {
+        matches!(self, Self::Status(of, ..) if of == method)
+    }
+}
