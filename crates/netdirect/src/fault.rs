@@ -12,7 +12,7 @@ use crate::{CompletionQueue, SharedReceiveQueue, Status};
 /// # use netdirect::{Adapter, Call, Fault, Result, Status};
 /// # fn demo(adapter: &dyn Adapter) -> Result<()> {
 /// if let Some(extensions) = adapter.extensions() {
-///     // The second queue pair that is created from now on fails for want of resources.
+///     // The second queue pair that is created from now on fails because resources are short.
 ///     extensions.inject(Fault::Call { call: Call::CreateQueuePair, nth: 2, status: Status::INSUFFICIENT_RESOURCES })?;
 ///     extensions.inject(Fault::RemoveDevice)?;
 /// }

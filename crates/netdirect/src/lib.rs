@@ -97,8 +97,8 @@
 //!   memory are served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting and
 //!   polling may speed this up, but are never needed. With hardware the device does the work, and a thread of the provider
 //!   runs the control path. A provider in software uses a thread of its own for both.
-//! - **Futures and events drive nothing.** A task that awaits an [`Overlapped`], and a thread that waits on an [`Event`], do
-//!   not run the provider. By the first rule, the provider ends their requests all the same.
+//! - **Futures and events drive nothing.** A task that awaits an [`Overlapped`], and a thread that waits on an [`Event`],
+//!   do not run the provider. By the first rule, the provider ends their requests nevertheless.
 //! - **A buffer lives until the device has stopped using it.** A registration owns a clone of its [`Buffer`]. It drops the
 //!   clone only when the device can no longer reach the memory: when Deregister has ended, or, if a region is released while
 //!   registered, when the provider has deregistered the memory itself (MR-028). The same holds for a device that was removed

@@ -278,7 +278,8 @@ fn future_is_ready_or_woken_once() {
     });
 }
 
-/// A sink is told after the status and the packet, and before `complete` returns, whoever waits meanwhile.
+/// A sink is called after the status and the packet are there, and before `complete` returns, no matter which threads wait
+/// meanwhile.
 #[test]
 fn sink_is_told_last_and_before_the_end_returns() {
     model(|| {

@@ -84,8 +84,8 @@ struct Foreign {
     len: usize,
 }
 
-// SAFETY: the memory behind the pointer is reached by atomic operations only, and whoever called `from_raw_parts` has
-// promised that it may be reached from any thread as long as the store exists.
+// SAFETY: the memory behind the pointer is accessed by atomic operations only, and the caller of `from_raw_parts` has
+// promised that any thread may access it as long as the store exists.
 unsafe impl Send for Foreign {}
 // SAFETY: as above.
 unsafe impl Sync for Foreign {}

@@ -1,4 +1,4 @@
-//! A [`Domain`]: streams that are driven together, by whoever polls or waits for them.
+//! A [`Domain`]: streams that are driven together, by the threads that poll or wait for them.
 
 use std::collections::VecDeque;
 use std::io;

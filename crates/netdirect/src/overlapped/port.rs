@@ -82,7 +82,7 @@ impl CompletionPort {
         self.len() == 0
     }
 
-    /// A file was tied to this port; threads that slept for want of one now drive it.
+    /// A file was tied to this port. Threads that slept because there was no file now drive it.
     pub(crate) fn attach(&self, file: &Arc<dyn OverlappedFile>) {
         let mut state = self.0.state.lock();
         state.files.retain(|tied| tied.file.strong_count() > 0);

@@ -50,7 +50,7 @@ impl MockFile {
         (file.clone(), file)
     }
 
-    /// Work for whoever drives the file next.
+    /// Work for the next thread that drives the file.
     pub(crate) fn submit(&self, work: impl FnOnce() + Send + 'static) {
         self.inner.lock().unwrap().work.push_back(Box::new(work));
         self.changed.notify_all();

@@ -159,7 +159,7 @@ impl Drop for Queue {
 const SPACE: usize = 2;
 const BUDGET: usize = 2;
 
-/// A connection: its stream is read by whoever drives it.
+/// A connection, whose stream is read by the thread that drives it.
 struct Connection {
     turns: Turns<State>,
     stream: Stream,
@@ -593,7 +593,7 @@ fn queues_come_and_go() {
     });
 }
 
-/// A stream that cannot be put back into the set of its queue is asked all the same.
+/// A stream that cannot be put back into the set of its queue is asked nevertheless.
 #[test]
 fn a_stream_that_cannot_be_put_back_is_served() {
     for failing in 1..=3 {
@@ -656,7 +656,7 @@ fn a_queue_that_cannot_be_armed_is_served() {
     });
 }
 
-/// Edges that a driver leaves because the lock is taken are taken up by the one that holds it, whoever that is.
+/// Edges that a driver leaves because the lock is taken are taken up by the thread that holds the lock.
 #[test]
 fn a_driver_that_finds_the_lock_taken_leaves_its_edges() {
     model(3, || {

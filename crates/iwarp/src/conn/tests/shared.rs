@@ -48,7 +48,7 @@ impl Streams {
         StreamId(u32::try_from(at).expect("few"))
     }
 
-    /// Posts a Receive whose buffer every stream knows; whoever waited looks again.
+    /// Posts a Receive whose buffer every stream knows. Streams that waited handle their octets again.
     fn post(&mut self, context: u64, length: u32) {
         let sge = Sge {
             token: STag(u32::try_from(context).expect("few")),
@@ -159,7 +159,7 @@ fn srq_a_message_under_way_keeps_its_receive() {
     }
 }
 
-/// IW-027, ADPT-076: whoever finds the queue empty waits without end, and goes on when a Receive is posted.
+/// IW-027, ADPT-076: a connection that finds the queue empty waits without a limit, and goes on when a Receive is posted.
 #[test]
 fn iw_027_a_post_to_the_shared_queue_wakes_who_waits() {
     let mut streams = Streams::patient(3);

@@ -41,7 +41,7 @@ fn r1_to_r4_ready_to_receive_messages_are_made() {
     assert_eq!(made(Some(Ready::Write)), vector("R1"));
     assert_eq!(made(Some(Ready::Read)), vector("R2"));
     assert_eq!(made(Some(Ready::Send)), vector("R4"));
-    // PEER-033, PEER-063: without an agreement the fence of the peer is opened all the same.
+    // PEER-033, PEER-063: without an agreement a message opens the fence of the peer nevertheless.
     assert_eq!(made(None), vector("R1"));
 }
 

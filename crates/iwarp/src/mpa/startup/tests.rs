@@ -191,7 +191,7 @@ fn s1_to_s8_come_out_of_offer_accept_and_reject() {
     only_read.enhanced = Some(words([true, false, false, true], 16, 16));
     assert_eq!(accept(&only_read, &with).0, vector("S5").1);
     assert_eq!(reject(&only_read, limits(4, 32), &[]), vector("S8").1);
-    // OPEN-17: nothing negotiated, the Read is chosen all the same.
+    // OPEN-17: without negotiation the Read is chosen nevertheless.
     let (reply, agreed) = accept(&s7, &with);
     assert_eq!(
         reply.enhanced,
