@@ -17,7 +17,7 @@ use crate::sync::AtomicUsize;
 use crate::transport::stream::Stream;
 use crate::transport::{Transport, Wire};
 
-/// What all connections of one adapter share. Its background thread ends when it is dropped.
+/// What all connections of one adapter share. Dropping the driver ends its background thread.
 pub struct Driver {
     /// Where connections are made.
     pub transport: Transport,
@@ -25,7 +25,7 @@ pub struct Driver {
     pub environment: Environment,
     /// Connection set-up and tear-down, which every thread drives that waits in a [`Parking`].
     pub control: Arc<Domain>,
-    /// What connections send from and receive into.
+    /// The buffers from which connections send, and into which they receive.
     pub buffers: Buffers,
     capture: Option<Capture>,
     /// Threads parked in any [`Parking`] of the adapter.
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// Starts the background thread. What streams carry is recorded, if that is asked for.
+    /// Starts the background thread. With a capture, the streams are recorded.
     ///
     /// # Errors
     ///
@@ -77,18 +77,18 @@ impl Driver {
         self.environment.now()
     }
 
-    /// Has `target` called at a time, by the background thread.
+    /// Makes the background thread call `target` at a time.
     pub fn set_timer(&self, at: Instant, target: Weak<dyn Timed>) -> TimerKey {
         self.background.set_timer(at, target)
     }
 
-    /// Takes a deadline back; one that has passed or was cancelled before is no error.
+    /// Cancels a deadline. It is no error if the deadline has passed or was cancelled before.
     pub fn cancel_timer(&self, key: TimerKey) {
         self.background.timers.cancel(key);
     }
 
-    /// A new domain, which the background thread serves while nobody else does. It is driven by threads that wait in
-    /// `parking`.
+    /// A new domain. Threads that wait in `parking` drive it, and the background thread serves it while no other thread
+    /// does.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Driver {
         Ok(domain)
     }
 
-    /// A domain is not used any more.
+    /// Removes a domain that is not used any more.
     pub fn remove_domain(&self, domain: &Domain) {
         self.background.remove(domain);
     }
@@ -109,7 +109,7 @@ impl Driver {
         polling::polled(domain, &self.background);
     }
 
-    /// Makes sure that unfinished work of a domain is taken up even if whoever drove it never comes back.
+    /// Makes sure that unfinished work of a domain is taken up even if its driver never comes back.
     pub fn notice(&self, domain: &Domain) {
         self.background.notice(domain);
     }
@@ -124,14 +124,13 @@ impl Driver {
         Parking::new(&self.control, &self.background, &self.parked, environment)
     }
 
-    /// The processors on which the background thread may run: one bit for each of the first 64. `None` where that is not
-    /// known.
+    /// The processors on which the background thread may run: one bit for each of the first 64. `None` if unknown.
     pub fn processors(&self) -> Option<u64> {
         self.background.processors()
     }
 
-    /// The stream of a connection that was just established, as one of the two ends. A fault plan that is about this stream
-    /// goes by `faults`, and removes the device by `owner`.
+    /// The stream of a connection that was just established. `faults` has the fault plan of the adapter, and `owner`
+    /// removes the device if a rule for this stream demands it.
     pub fn stream(
         &self,
         wire: Wire,

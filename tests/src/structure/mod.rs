@@ -1,15 +1,15 @@
-//! How a crate is built up, read from its syntax: which of its files takes something from which, and which file uses what
-//! of other crates.
+//! The structure of a crate, read from its syntax: which file depends on which, and what each file uses of other crates.
 //!
-//! A file depends on the file that defines what it names. Re-exports are followed to the definition, so a parent module
-//! may collect what its children define: a `pub use` makes no file depend on another, unless the file also uses the name
-//! itself. Several modules in one file count as one. Code that is compiled for tests or for models alone is left out.
+//! A file depends on the files that define the names which it uses. Re-exports are followed to the definition. So a parent
+//! module may collect what its children define: a `pub use` is no dependency, unless the file also uses the name itself.
+//! Several modules in one file count as one. Code that is compiled only for tests or models is left out.
 //!
-//! An `impl` block may stand in another file than its type. `Type::function`, and within the `impl` blocks of a type `Self::function`
-//! and `self.method()`, depend on the file that has the function. The type of any other value is not known here, so other calls
-//! of methods count for nothing by themselves. Whoever obtained the value has named its type, or a function that returns it.
+//! An `impl` block may stand in another file than its type. `Type::function`, and within the `impl` blocks of a type
+//! `Self::function` and `self.method()`, depend on the file that has the function. The type of any other value is not known
+//! here, so other method calls are no dependencies by themselves. The code that obtained the value has named its type, or a
+//! function that returns it.
 //!
-//! What a macro or an attribute is given counts where it looks like a path.
+//! Arguments of macros and attributes count where they look like paths.
 
 mod read;
 mod syntax;
@@ -22,16 +22,16 @@ use std::path::{Path, PathBuf};
 /// The names of a path, as it is written. The first one is empty where the path begins with `::`.
 type Names = Vec<String>;
 
-/// One module: the file it stands in, and what it defines, brings in and names.
+/// One module: its file, and what it defines, imports and names.
 #[derive(Debug, Default)]
 struct Module {
     file: usize,
     items: BTreeSet<String>,
-    /// What `use` brings in, by the name it is known under.
+    /// The imports of `use`, by the name that they have in the module.
     imports: BTreeMap<String, Names>,
-    /// Where `use` brings in everything.
+    /// The modules that `use` imports as a whole.
     globs: Vec<Names>,
-    /// What the code names, and what it brings in for itself.
+    /// The paths in the code, and in private imports.
     mentions: BTreeSet<Names>,
     /// The functions of `impl` blocks without a trait, by the path of the type.
     functions: Vec<(Names, BTreeSet<String>)>,
@@ -40,7 +40,7 @@ struct Module {
     has_unsafe: bool,
 }
 
-/// What a path stands for.
+/// The meaning of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum Meaning {
     /// Something that this file of the crate defines: a module, or an item and perhaps a part of the item.
@@ -70,7 +70,7 @@ impl Crate {
     ///
     /// # Panics
     ///
-    /// When a file cannot be read or parsed, or the package has no crates.
+    /// If a file cannot be read or parsed, or if the package has no crates.
     pub fn of_package(folder: &Path) -> Vec<Self> {
         let mut roots: Vec<_> = ["src/lib.rs", "src/main.rs"]
             .map(|root| folder.join(root))
@@ -94,7 +94,7 @@ impl Crate {
     ///
     /// # Panics
     ///
-    /// When a file cannot be read or parsed.
+    /// If a file cannot be read or parsed.
     pub fn read(root: &Path) -> Self {
         let mut found = Self::default();
         found.read_file(root, &root.with_file_name(""), Vec::new());
@@ -120,7 +120,7 @@ impl Crate {
         &self.files
     }
 
-    /// What a path in the module `at` stands for.
+    /// The meaning of a path in the module `at`.
     fn resolve(&self, at: &[String], path: &[String]) -> Meaning {
         self.resolve_below(at, path, 0)
     }
@@ -146,16 +146,16 @@ impl Crate {
             base = &base[..base.len().saturating_sub(1)];
             rest = &rest[1..];
         }
-        // A name that a macro defines is not seen: then the module itself has it.
+        // A name that a macro defines is not found. The module itself then counts as its place.
         let file = self.modules.get(base).map(|module| module.file);
         self.find(base, rest, depth)
             .or(file.map(|file| Meaning::Here(file, None)))
             .unwrap_or_else(|| elsewhere(path))
     }
 
-    /// What `path` stands for in the module `at` if the module has its first name, in whatever way.
+    /// The meaning of `path` in the module `at`, if the module has the first name of the path.
     fn find(&self, at: &[String], path: &[String], depth: usize) -> Option<Meaning> {
-        // Imports can be written that lead to each other in a circle; the compiler refuses to use them.
+        // Imports may lead to each other in a circle. The compiler refuses to use such imports.
         if depth > 32 {
             return None;
         }
@@ -178,7 +178,7 @@ impl Crate {
         if let Some(from) = module.imports.get(name) {
             let path = [&from[..], &path[1..]].concat();
             if from.first() == Some(name) {
-                // Its first name can only be a crate's.
+                // The first name can only be that of a crate.
                 return Some(Meaning::Elsewhere(path));
             }
             return Some(self.resolve_below(at, &path, depth + 1));
@@ -203,13 +203,13 @@ impl Crate {
         self.modules.get_key_value(&found).map(|(path, _)| path)
     }
 
-    /// Which file takes something from which, and what: by pairs of numbers into [`files`](Self::files). The functions of a unit
-    /// count as if they stood beside its type.
+    /// Which file depends on which, by which names: by pairs of indices into [`files`](Self::files). The functions of a
+    /// unit count as if they stood beside its type.
     fn arrows(&self, units: &[&str]) -> BTreeMap<(usize, usize), BTreeSet<String>> {
         let mut arrows = BTreeMap::<_, BTreeSet<_>>::new();
         for (at, module) in &self.modules {
             for path in &module.mentions {
-                // A name alone that a child module has is a local variable's: no expression is a module.
+                // A single name that a child module has is that of a local variable, because no expression is a module.
                 let is_variable = path.len() == 1 && {
                     let child = [&at[..], path].concat();
                     self.modules.contains_key(&child)
@@ -272,7 +272,7 @@ impl Crate {
         &self.files[number]
     }
 
-    /// What each file uses that is not of this crate.
+    /// What each file uses of other crates.
     pub fn uses(&self) -> BTreeMap<&Path, Uses> {
         let mut all = BTreeMap::<_, Uses>::new();
         for (at, module) in &self.modules {
@@ -299,7 +299,7 @@ impl Crate {
 pub struct Circle<'a> {
     /// The files.
     pub files: BTreeSet<&'a Path>,
-    /// Who takes which names from whom: from the first file to the second.
+    /// The dependencies: the first file uses these names of the second.
     pub arrows: Vec<(&'a Path, &'a Path, BTreeSet<String>)>,
 }
 
@@ -309,7 +309,7 @@ impl Circle<'_> {
         let short = |file: &Path| file.strip_prefix(folder).unwrap_or(file).to_owned();
         let mut text = String::new();
         for (from, to, names) in &self.arrows {
-            // `Phase` tells enough; `Phase::Closed` need not stand beside it.
+            // `Phase` is enough, and `Phase::Closed` is not shown beside it.
             let is_within = |name: &str, other: &str| {
                 let rest = name.strip_prefix(other);
                 rest.is_some_and(|rest| rest.starts_with("::"))
@@ -326,16 +326,16 @@ impl Circle<'_> {
     }
 }
 
-/// What a file uses that is not of its own crate.
+/// What a file uses of other crates.
 #[derive(Debug, Default)]
 pub struct Uses {
-    /// The paths, with the imports put in: `std::thread::spawn` for `thread::spawn` below `use std::thread`, and
-    /// `std::thread::*` where all of a module is brought in. Names that no module defines, such as those of local variables,
+    /// The paths, with imports resolved: `std::thread::spawn` for `thread::spawn` below `use std::thread`, and
+    /// `std::thread::*` where a whole module is imported. Names that no module defines, such as those of local variables,
     /// are among them.
     pub paths: BTreeSet<String>,
     /// The names of all methods that are called, of whatever type.
     pub methods: BTreeSet<String>,
-    /// Whether the word `unsafe` stands in its code.
+    /// Whether the code has the word `unsafe`.
     pub has_unsafe: bool,
 }
 

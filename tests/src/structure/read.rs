@@ -1,4 +1,4 @@
-//! From files to modules.
+//! Reads the modules of files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Crate {
         module.methods = code.methods;
         module.has_unsafe = code.has_unsafe;
         for import in code.imports {
-            // What is handed on is not used by that.
+            // A re-export is not a use.
             if import.is_private {
                 module.mentions.insert(import.path.clone());
             }

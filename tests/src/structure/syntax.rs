@@ -1,4 +1,4 @@
-//! What the code of one module names, and which code counts.
+//! Finds the names in the code of one module, and decides which code counts.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use syn::visit::{self, Visit};
 
 use super::Names;
 
-/// What a `use` brings in.
+/// One import of a `use`.
 #[derive(Debug)]
 pub(super) struct Import {
     pub(super) path: Names,
-    /// The name under which it is known, `None` for everything.
+    /// The name in the module. `None` if everything is imported.
     pub(super) name: Option<String>,
-    /// Whether nobody but the module and its children sees it.
+    /// Whether only the module and its children see the import.
     pub(super) is_private: bool,
 }
 
@@ -38,7 +38,7 @@ impl Code {
         }
     }
 
-    /// What looks like a path in what a macro or an attribute is given.
+    /// Collects what looks like a path in the arguments of a macro or an attribute.
     fn scan(&mut self, tokens: TokenStream) {
         let mut path = Names::new();
         let mut colons = 0;
@@ -79,7 +79,7 @@ impl Code {
         self.keep(&mut path);
     }
 
-    /// Takes a path that has ended. The words of `pub(crate)` and of `self.x` are none.
+    /// Keeps a complete path. The words of `pub(crate)` and of `self.x` are not paths.
     fn keep(&mut self, path: &mut Names) {
         let path = std::mem::take(path);
         let is_word = |name: &String| ["crate", "self", "super"].contains(&name.as_str());
@@ -183,7 +183,7 @@ impl<'a> Visit<'a> for Code {
         visit::visit_path(self, path);
     }
 
-    /// Visibility names modules and takes nothing from them.
+    /// A visibility names a module and uses nothing of it.
     fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
 
     fn visit_attribute(&mut self, attribute: &'a syn::Attribute) {
@@ -322,7 +322,7 @@ pub(super) fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// Whether these attributes keep what they stand on out of every build but those of tests and models.
+/// Whether these attributes leave an item out of all builds except those of tests and models.
 pub(super) fn is_left_out(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = attribute.path().is_ident("cfg")
@@ -333,7 +333,7 @@ pub(super) fn is_left_out(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Whether a condition holds in a usual build; `None` where that differs from one build to another.
+/// Whether a condition holds in a usual build. `None` if that differs from build to build.
 fn holds(condition: &syn::Meta) -> Option<bool> {
     match condition {
         syn::Meta::Path(name) => {

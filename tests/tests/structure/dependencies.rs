@@ -14,11 +14,11 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("netdirect", &["rdma-buffer"]),
     ("iwarp", &[]),
     ("iwarp-mem", &["iwarp", "rdma-buffer"]),
-    // The driver knows no type of NetworkDirect: another face will stand on it.
+    // The driver knows no type of NetworkDirect, so that another interface can be built on it.
     ("iwarp-io", &["iwarp", "iwarp-mem", "rdma-buffer"]),
     ("softnd", &["iwarp-io", "netdirect"]),
     ("conform-report", &[]),
-    // An encoder of its own: a mistake of the engine cannot hide in both ends.
+    // The suite has an encoder of its own, so that a mistake of the engine cannot hide in both ends.
     ("iwarp-conform", &["conform-report"]),
     // A client of any provider.
     ("netdirect-conform", &["conform-report", "netdirect"]),

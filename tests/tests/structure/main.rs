@@ -1,5 +1,5 @@
-//! What the picture in `docs/architecture.md` promises: which crate depends on which, where a program meets the system, and
-//! that no files of a crate depend on each other in a circle.
+//! Checks the structure that `docs/architecture.md` describes: which crate depends on which, which files use the system,
+//! that no files of a crate depend on each other in a circle, and the names of types.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,11 +7,11 @@ use softnd_tests::structure::{Crate, Uses};
 
 use crate::{folders, root, short};
 
-/// What only some places may do.
+/// Something that only some places may do.
 struct Rule {
-    /// What they may do, as in "must not …".
+    /// What it is, as in "must not …".
     what: &'static str,
-    /// The paths of other crates by which it is done; a module stands for all that is in it.
+    /// The paths of other crates by which it is done. A module stands for all its items.
     paths: &'static [&'static str],
     /// The methods by which it is done.
     methods: &'static [&'static str],
@@ -96,8 +96,8 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule {
-        // SEC-008: what nobody may guess comes from the operating system. The hashers of the standard library promise
-        // neither that their keys cannot be guessed nor that they hash alike tomorrow.
+        // SEC-008: numbers that must not be guessed come from the operating system. The hashers of the standard library
+        // promise neither that their keys cannot be guessed nor that they give the same hash in later versions.
         what: "take random numbers from a hasher",
         paths: &[
             "std::collections::hash_map::DefaultHasher",
@@ -120,14 +120,14 @@ const UNSAFE: &[&str] = &[
 ];
 
 impl Rule {
-    /// By which of its means a file does it, if it does.
+    /// The path or method by which a file does it, if it does.
     fn means(&self, uses: &Uses) -> Option<String> {
         let is_within = |path: &str, module: &str| {
             let rest = path.strip_prefix(module);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
         };
         let is_means = |path: &&String| {
-            // With all of a module come those of its items that are meant.
+            // An import of a whole module includes the items that are meant.
             let all_of = path.strip_suffix("::*");
             self.paths.iter().any(|means| {
                 is_within(path, means) || all_of.is_some_and(|all_of| is_within(means, all_of))
@@ -142,7 +142,7 @@ impl Rule {
     }
 }
 
-/// Each file of each crate with what it uses, tests left out.
+/// Each file of each crate, with what it uses. Tests are left out.
 fn all_uses() -> Vec<(String, Uses)> {
     let mut all = Vec::new();
     for folder in folders() {
@@ -206,7 +206,7 @@ fn unsafe_stands_where_it_may_be() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The compiler refuses `unsafe` in every crate but the two that have some, tests included.
+/// The compiler refuses `unsafe` in every crate except the two that have some, tests included.
 #[test]
 fn a_crate_without_unsafe_forbids_it() {
     let mut seen = 0;

@@ -46,7 +46,7 @@ impl Timers {
         (key, earlier)
     }
 
-    /// Takes a deadline back; one that has passed or was cancelled before is no error.
+    /// Cancels a deadline. It is no error if the deadline has passed or was cancelled before.
     pub fn cancel(&self, key: TimerKey) {
         self.state.lock().queue.remove(&key);
     }
