@@ -1,8 +1,9 @@
-//! Queue pairs, ND2's `IND2QueuePair`: what an endpoint does, in ND2's statuses and results.
+//! Queue pairs, ND2's `IND2QueuePair`: endpoints whose owner speaks in ND2's statuses and results.
 //!
-//! How ND2's states of a queue pair are told apart: one that a connector has [claimed](Claim::claim) and that is
-//! [idle](Phase::Idle) has a connection that is being made. A failed attempt leaves it unclaimed (CONN-033), an ended connection does
-//! not (CONN-114). One that is [shut](Phase::Shut) has lost its device (GEN-015).
+//! ND2's states of a queue pair follow from the [`Phase`] of its endpoint and from whether a connector has
+//! [claimed](Claim::claim) the queue pair. While a connector makes a connection, the queue pair is claimed, and its endpoint is idle.
+//! A failed attempt leaves the queue pair unclaimed, so that another one can follow (CONN-033). A queue pair that was connected cannot
+//! be connected again (CONN-114). The removal of the device [shuts](Phase::Shut) all endpoints (GEN-015).
 
 mod handle;
 
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use iwarp_io::endpoint::shared_receives::{Membership, Source, Waiter, wake};
 use iwarp_io::endpoint::{
-    self, Completion, Endpoint, EndpointOptions, Owner, Phase, Queue, QueueSizes, Refused,
-    RequestKind, Scope, StreamId,
+    self, Completion, Endpoint, EndpointOptions, Owner, Phase, QueueSizes, Refused, RequestKind,
+    Scope, StreamId, WorkQueue,
 };
 use iwarp_io::planted;
 use iwarp_io::progress::domain::Domain;
@@ -33,7 +34,7 @@ pub(crate) use handle::Handle;
 /// Results placed in their queue at a time.
 const RESULTS: usize = 16;
 
-/// Who makes and ends the connection of a queue pair: a connector. Called with no lock of the queue pair held.
+/// The connector of a queue pair, which makes and ends its connection. Called with the queue pair unlocked.
 pub(crate) trait ConnectionOwner: Send + Sync {
     /// Something has happened to the connection.
     fn signalled(&self, signals: Signals);
@@ -47,11 +48,11 @@ pub(crate) type Qp = Endpoint<QpOwner>;
 
 pub(crate) type News = endpoint::News<QpOwner>;
 
-/// While one of these exists, flushed requests cannot be seen: NotifyDisconnect ends before (CONN-106). Not to be dropped with the
-/// connector locked.
+/// While one of these exists, the client does not see flushed requests, because NotifyDisconnect has to complete before them (CONN-106).
+/// The thread that drops the last one must not have locked the connector.
 pub(crate) type FlushGuard = endpoint::FlushGuard<QpOwner>;
 
-/// What a queue pair is beside its connection.
+/// The parts of a queue pair beside its connection.
 pub(crate) struct QpOwner {
     core: Arc<Core>,
     id: StreamId,
@@ -71,7 +72,7 @@ struct Shared {
     membership: Membership,
 }
 
-/// What the lock of the queue pair guards beside its connection.
+/// The data under the queue pair's lock beside its connection.
 #[derive(Default)]
 pub(crate) struct QpState {
     /// A connector makes a connection for it, or has made one.
@@ -92,7 +93,7 @@ struct SharedNews {
     next: Option<Weak<dyn Waiter>>,
 }
 
-/// What is to be told when the lock has been released.
+/// What others have to be told when the queue pair has been unlocked.
 pub(crate) struct Notices {
     firings: Firings,
     signals: Signals,
@@ -209,7 +210,7 @@ pub(crate) trait Claim {
     /// Reserves the queue pair for a connection attempt.
     fn claim(&self, connector: Weak<dyn ConnectionOwner>) -> Result<()>;
 
-    /// The attempt has failed before anything was started.
+    /// The attempt has failed before the endpoint was started.
     fn unclaim(&self);
 }
 
@@ -274,10 +275,10 @@ impl QpOwner {
         self.shared.is_some()
     }
 
-    fn cq(&self, queue: Queue) -> &Arc<Cq> {
+    fn cq(&self, queue: WorkQueue) -> &Arc<Cq> {
         match queue {
-            Queue::Initiator => &self.initiator_cq,
-            Queue::Receive => &self.receive_cq,
+            WorkQueue::Initiator => &self.initiator_cq,
+            WorkQueue::Receive => &self.receive_cq,
         }
     }
 }
@@ -288,14 +289,14 @@ fn released(qp: &Arc<Qp>) {
     if let Some(connector) = connector {
         connector.queue_pair_released();
     }
-    // Where it never was connected, its Receives end.
+    // Ends the Receives also of a queue pair that never was connected.
     let (gone, news) = qp.disconnect();
     drop(news);
     if !gone {
         let QpOwner { core, id, .. } = qp.owner();
         let lingering: Arc<dyn Removable> = qp.clone();
         core.linger(*id, lingering);
-        // It may have ended before it was put there.
+        // The connection may have ended before the queue pair was put there.
         if qp.is_gone() {
             drop(core.unlinger(*id));
         }
@@ -314,11 +315,11 @@ impl Owner for QpOwner {
         }
     }
 
-    fn domain(&self, queue: Queue) -> &Arc<Domain> {
+    fn domain(&self, queue: WorkQueue) -> &Arc<Domain> {
         &self.cq(queue).domain
     }
 
-    fn wake(&self, queue: Queue) {
+    fn wake(&self, queue: WorkQueue) {
         self.cq(queue).wake();
     }
 
@@ -482,7 +483,7 @@ impl Removable for Qp {
     }
 }
 
-/// What a refused post means to the client.
+/// The error of a refused post.
 #[cold]
 fn refused(refused: Refused) -> Error {
     match refused {
@@ -495,7 +496,7 @@ fn refused(refused: Refused) -> Error {
     }
 }
 
-/// The answer to what needs the device (GEN-015).
+/// The error of a call that needs the device, when the device was removed (GEN-015).
 #[cold]
 fn removed() -> Error {
     Error::new(Status::DEVICE_REMOVED, "the device was removed")

@@ -42,7 +42,7 @@ pub use iwarp::{
     ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RequestKind, Role, STag, Scope, Sge,
     StreamConfig, StreamId, WqeStatus,
 };
-pub use owner::{Owner, Queue, Signals};
+pub use owner::{Owner, Signals, WorkQueue};
 pub use state::Phase;
 pub use stream_io::EARLY;
 
@@ -257,7 +257,7 @@ impl<O: Owner> Endpoint<O> {
         let this: Weak<dyn Source> = self.this.clone();
         match drivers {
             Drivers::Queues => {
-                let domains = [Queue::Receive, Queue::Initiator];
+                let domains = [WorkQueue::Receive, WorkQueue::Initiator];
                 let domains = domains.map(|queue| self.fixed.owner.domain(queue));
                 io.move_to(domains.into_iter(), &this)
             }
@@ -352,7 +352,7 @@ impl<O: Owner> Endpoint<O> {
     ///
     /// See [`Refused`].
     pub fn post(&self, wqe: InitiatorWqe<'_>) -> Result<(), Refused> {
-        let polls = self.fixed.owner.domain(Queue::Initiator).polls();
+        let polls = self.fixed.owner.domain(WorkQueue::Initiator).polls();
         let octets = wqe.operation.octets();
         let mut state = self.lock();
         match state.phase {
@@ -377,7 +377,7 @@ impl<O: Owner> Endpoint<O> {
             Leaves::Later { first: false } => {}
             Leaves::Later { first: true } => {
                 drop(state);
-                self.defer(Queue::Initiator);
+                self.defer(WorkQueue::Initiator);
             }
         }
         Ok(())
@@ -448,7 +448,7 @@ impl<O: Owner> Endpoint<O> {
     }
 
     /// Leaves work to the next driver of a queue's domain, the background thread at the latest.
-    fn defer(&self, queue: Queue) {
+    fn defer(&self, queue: WorkQueue) {
         let Fixed { owner, driver, .. } = &self.fixed;
         let domain = owner.domain(queue);
         domain.defer(self.this.clone());
@@ -485,7 +485,7 @@ impl<O: Owner> Endpoint<O> {
 impl<O: Owner> Waiter for Endpoint<O> {
     fn receive_posted(&self) {
         if self.drive(Edges::KICK).unfinished {
-            self.defer(Queue::Receive);
+            self.defer(WorkQueue::Receive);
         }
     }
 }
@@ -542,7 +542,7 @@ impl<O: Owner> Drop for Locked<'_, O> {
         self.endpoint.release(state);
         let left = self.endpoint.state.has_left() && self.endpoint.drive(Edges::empty()).unfinished;
         if left || self.visit == Visit::Unfinished {
-            self.endpoint.defer(Queue::Receive);
+            self.endpoint.defer(WorkQueue::Receive);
         }
     }
 }

@@ -27,7 +27,7 @@ bitflags::bitflags! {
 
 /// One of the two queues of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
+pub enum WorkQueue {
     /// Sends, Writes, Reads and all other requests of this side but Receives.
     Initiator,
     /// Receives.
@@ -54,10 +54,10 @@ pub trait Owner: Send + Sync + Sized + 'static {
     fn receives(&self) -> Self::Receives<'_>;
 
     /// The domain that threads drive which poll or wait for results of this queue.
-    fn domain(&self, queue: Queue) -> &Arc<Domain>;
+    fn domain(&self, queue: WorkQueue) -> &Arc<Domain>;
 
     /// Wakes threads that wait for results of a queue, because its domain has unfinished work.
-    fn wake(&self, queue: Queue);
+    fn wake(&self, queue: WorkQueue);
 
     /// A stream starts, so results will come. Called with the endpoint locked.
     fn started(&self, _state: &mut Self::State) {}

@@ -103,11 +103,11 @@ impl Owner for Plain {
         Draw(&self.pool)
     }
 
-    fn domain(&self, _: Queue) -> &Arc<Domain> {
+    fn domain(&self, _: WorkQueue) -> &Arc<Domain> {
         &self.domain
     }
 
-    fn wake(&self, _: Queue) {}
+    fn wake(&self, _: WorkQueue) {}
 
     fn completed(&self, state: &mut PlainState, completion: Completion) {
         state.kept.push(completion);
