@@ -1,0 +1,153 @@
+//! Who drives a domain: a thread that polls, a thread that sleeps and would be woken, or the background thread.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+/// What shows who attends a domain, and what the background thread knows of it.
+pub(super) struct Attendance {
+    /// Counts polls, so that the background thread can tell whether somebody does its work.
+    polls: AtomicU32,
+    /// The value of `polls` that the background thread saw last.
+    seen: AtomicU32,
+    /// Requests that make a parked thread drive this domain.
+    interest: AtomicUsize,
+    /// Threads parked in the parking that drives this domain.
+    parked: Arc<AtomicUsize>,
+    /// The set that parked threads sleep in reports this domain.
+    armed: AtomicBool,
+    /// The background thread looks at this domain in every tick, or is about to.
+    watched: AtomicBool,
+    /// The background thread's name for this domain.
+    background: OnceLock<u64>,
+}
+
+impl Attendance {
+    /// Nobody attends the domain yet. `parked` counts the threads that sleep in the parking which drives the domain.
+    pub(super) fn new(parked: Arc<AtomicUsize>) -> Self {
+        Self {
+            polls: AtomicU32::new(0),
+            seen: AtomicU32::new(0),
+            interest: AtomicUsize::new(0),
+            parked,
+            armed: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
+            background: OnceLock::new(),
+        }
+    }
+
+    /// Counts a poll. Two threads that poll at once may count as one, because it only matters that the count changes while
+    /// somebody polls.
+    pub(super) fn polled(&self) {
+        let polls = self.polls.load(Ordering::Relaxed);
+        self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// How often the domain was polled.
+    pub(super) fn polls(&self) -> u32 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// The polls so far count as seen. True if the background thread watches the domain.
+    pub(super) fn polls_end(&self) -> bool {
+        self.seen.store(self.polls(), Ordering::Relaxed);
+        self.watched.load(Ordering::SeqCst)
+    }
+
+    /// Whether a thread has polled since the last call.
+    pub(super) fn take_polled(&self) -> bool {
+        let polls = self.polls();
+        self.seen.swap(polls, Ordering::Relaxed) != polls
+    }
+
+    /// What [`take_polled`](Self::take_polled) would return now.
+    pub(super) fn was_polled(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) != self.polls()
+    }
+
+    /// Whether a thread sleeps that an event in the domain's set would wake.
+    pub(super) fn has_sleeper(&self) -> bool {
+        self.has_interest()
+            && self.parked.load(Ordering::SeqCst) > 0
+            && self.armed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_armed(&self, armed: bool) {
+        self.armed.store(armed, Ordering::SeqCst);
+    }
+
+    pub(super) fn add_interest(&self) {
+        self.interest.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn drop_interest(&self) {
+        self.interest.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether requests make a parked thread drive the domain.
+    pub(super) fn has_interest(&self) -> bool {
+        self.interest.load(Ordering::SeqCst) > 0
+    }
+
+    /// Sets whether the background thread watches the domain. Returns the former value.
+    pub(super) fn set_watched(&self, watched: bool) -> bool {
+        self.watched.swap(watched, Ordering::SeqCst)
+    }
+
+    pub(super) fn set_background_token(&self, token: u64) {
+        // A domain is added to one background thread, once.
+        let _ = self.background.set(token);
+    }
+
+    pub(super) fn background_token(&self) -> Option<u64> {
+        self.background.get().copied()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poll_is_seen_once() {
+        let attendance = Attendance::new(Arc::default());
+        assert!(!attendance.was_polled());
+        attendance.polled();
+        attendance.polled();
+        assert!(attendance.was_polled() && attendance.was_polled());
+        assert!(attendance.take_polled());
+        assert!(!attendance.was_polled() && !attendance.take_polled());
+    }
+
+    #[test]
+    fn the_end_of_the_polls_is_told_to_a_background_thread_that_watches() {
+        let attendance = Attendance::new(Arc::default());
+        attendance.polled();
+        assert!(!attendance.polls_end());
+        assert!(!attendance.take_polled());
+        assert!(!attendance.set_watched(true));
+        attendance.polled();
+        assert!(attendance.polls_end());
+        assert!(!attendance.take_polled());
+        assert!(attendance.set_watched(false));
+    }
+
+    #[test]
+    fn a_sleeper_has_a_request_and_a_set_that_reports_the_domain() {
+        let parked = Arc::new(AtomicUsize::new(0));
+        let attendance = Attendance::new(Arc::clone(&parked));
+        for missing in 0..4 {
+            if missing != 1 {
+                attendance.add_interest();
+            }
+            parked.store(usize::from(missing != 2), Ordering::SeqCst);
+            attendance.set_armed(missing != 3);
+            assert_eq!(attendance.has_interest(), missing != 1);
+            assert_eq!(attendance.has_sleeper(), missing == 0);
+            if missing != 1 {
+                attendance.drop_interest();
+            }
+        }
+        assert!(!attendance.has_interest());
+    }
+}

@@ -1,0 +1,76 @@
+//! How far a thread that the set has woken has looked.
+
+use crate::sync::{AtomicU8, Ordering};
+
+/// What a woken thread still has to look at before it sleeps again. The greater level includes the smaller ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Level {
+    UpToDate,
+    /// Every source is hot and was asked once. They have to be asked again, because the end of a stream may share an event
+    /// with data.
+    Reprobe,
+    /// The set may hold events that nobody has taken.
+    Unlooked,
+}
+
+/// The [`Level`] of a domain.
+pub(super) struct Behind(AtomicU8);
+
+impl Behind {
+    pub(super) fn new() -> Self {
+        Self(AtomicU8::new(Level::UpToDate as u8))
+    }
+
+    pub(super) fn level(&self) -> Level {
+        match self.0.load(Ordering::SeqCst) {
+            0 => Level::UpToDate,
+            1 => Level::Reprobe,
+            _ => Level::Unlooked,
+        }
+    }
+
+    /// The set is about to be asked for everything.
+    pub(super) fn set_is_asked(&self) {
+        self.0.store(Level::UpToDate as u8, Ordering::SeqCst);
+    }
+
+    /// At least so much has to be looked at.
+    pub(super) fn raise(&self, level: Level) {
+        self.0.fetch_max(level as u8, Ordering::SeqCst);
+    }
+
+    /// What `level` asks for has been looked at.
+    pub(super) fn seen_all(&self, level: Level) {
+        if self.0.load(Ordering::SeqCst) != level as u8 {
+            return; // most polls, to which the write below would be dear
+        }
+        // Only from that level, because a thread that was woken meanwhile has more to look at.
+        let (from, to) = (level as u8, Level::UpToDate as u8);
+        let _ = self
+            .0
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_rises_until_all_of_it_has_been_looked_at() {
+        let behind = Behind::new();
+        assert_eq!(behind.level(), Level::UpToDate);
+        behind.raise(Level::Reprobe);
+        assert_eq!(behind.level(), Level::Reprobe);
+        behind.seen_all(Level::Reprobe);
+        assert_eq!(behind.level(), Level::UpToDate);
+        behind.raise(Level::Unlooked);
+        behind.raise(Level::Reprobe);
+        assert_eq!(behind.level(), Level::Unlooked);
+        behind.seen_all(Level::Reprobe);
+        assert_eq!(behind.level(), Level::Unlooked);
+        behind.set_is_asked();
+        assert_eq!(behind.level(), Level::UpToDate);
+    }
+}
