@@ -21,7 +21,7 @@ mod quirks;
 #[cfg(test)]
 mod tests;
 
-pub use quirks::QUIRKS;
+pub use quirks::{QUIRKS, Quirk};
 
 /// An iWARP stack that others are known to meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,22 +54,6 @@ pub struct Needs {
     pub revision_1_fallback: bool,
     /// The ready-to-receive message may be held back so long at most.
     pub hold_ready: Option<Duration>,
-}
-
-/// One thing that a stack does, and what is done about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Quirk {
-    /// Its row in the requirement catalogue, cited where the code heeds it.
-    pub id: &'static str,
-    /// Whose it is.
-    pub peer: Peer,
-    /// What the stack does.
-    pub fact: &'static str,
-    /// What softnd does.
-    pub answer: &'static str,
-    /// Where it is to be seen: a function or file of the driver, a commit or an issue.
-    pub source: &'static str,
 }
 
 impl Peer {
@@ -107,11 +91,6 @@ impl Peer {
                 ..any
             },
         }
-    }
-
-    /// Its rows of the table.
-    pub fn quirks(self) -> impl Iterator<Item = &'static Quirk> {
-        QUIRKS.iter().filter(move |quirk| quirk.peer == self)
     }
 
     /// The driver's name.

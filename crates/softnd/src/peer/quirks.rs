@@ -1,6 +1,29 @@
-//! The table.
+//! The table of quirks.
 
-use super::{Peer, Quirk};
+use super::Peer;
+
+/// One thing that a stack does, and what is done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quirk {
+    /// Its row in the requirement catalogue, cited where the code heeds it.
+    pub id: &'static str,
+    /// Whose it is.
+    pub peer: Peer,
+    /// What the stack does.
+    pub fact: &'static str,
+    /// What softnd does.
+    pub answer: &'static str,
+    /// Where it is to be seen: a function or file of the driver, a commit or an issue.
+    pub source: &'static str,
+}
+
+impl Peer {
+    /// Its rows of the table.
+    pub fn quirks(self) -> impl Iterator<Item = &'static Quirk> {
+        QUIRKS.iter().filter(move |quirk| quirk.peer == self)
+    }
+}
 
 /// What is known, by peer. It comes from the sources of the drivers; what is said of siw was also seen on the wire. Versions of a
 /// driver differ.
