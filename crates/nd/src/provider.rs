@@ -129,6 +129,8 @@ pub(crate) struct AdapterOptions {
     pub(crate) strict: bool,
     /// All time limits towards peers. Whoever asks for them looks first whether the scheme has such options.
     pub(crate) time_limits: Option<Duration>,
+    /// The largest buffer that can be registered, as for the time limits.
+    pub(crate) largest_registration: Option<u64>,
 }
 
 impl Default for AdapterOptions {
@@ -143,6 +145,7 @@ impl Default for AdapterOptions {
             revision_1_fallback: true,
             strict: false,
             time_limits: None,
+            largest_registration: None,
         }
     }
 }
@@ -401,6 +404,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         revision_1_fallback,
         strict,
         time_limits,
+        largest_registration,
     } = options;
     let mut chosen = softnd::Options::default()
         .crc(*crc)
@@ -419,6 +423,9 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
             limits.hold_ready = Some(limit);
             limits.disconnect = Some(limit);
         });
+    }
+    if let Some(octets) = *largest_registration {
+        chosen = chosen.limits(|limits| limits.registration_size = octets);
     }
     if let Some(segment) = segment {
         chosen = chosen.segment(*segment);
@@ -508,6 +515,7 @@ mod tests {
             revision_1_fallback: false,
             strict: true,
             time_limits: None,
+            largest_registration: None,
         };
         assert_eq!(all.made().count(), first.takes.len());
         assert!(check(&first, &all).is_ok());

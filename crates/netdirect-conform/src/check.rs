@@ -71,6 +71,8 @@ pub struct Check {
     pub needs: &'static [Need],
     /// The time limits that the provider is to have towards peers, if the check waits for one.
     pub time_limits: Option<Duration>,
+    /// The largest buffer that the provider is to register, if the check makes one that is larger.
+    pub largest_registration: Option<u64>,
     /// Makes the check.
     pub run: fn(&Bench) -> Verdict,
 }
@@ -115,6 +117,12 @@ impl Check {
         self.time_limits = Some(limits);
         self
     }
+
+    /// The provider is to register no buffer above this size.
+    pub(crate) const fn largest_registration(mut self, octets: u64) -> Self {
+        self.largest_registration = Some(octets);
+        self
+    }
 }
 
 /// A check without needs.
@@ -131,6 +139,7 @@ pub(crate) const fn check(
         title,
         needs: &[],
         time_limits: None,
+        largest_registration: None,
         run,
     }
 }

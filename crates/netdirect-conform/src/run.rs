@@ -64,6 +64,7 @@ impl Selection {
         Wants {
             profile: self.profile,
             time_limits: check.and_then(|check| check.time_limits),
+            largest_registration: check.and_then(|check| check.largest_registration),
         }
     }
 }

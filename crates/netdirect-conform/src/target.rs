@@ -35,6 +35,8 @@ pub struct Wants {
     pub profile: Profile,
     /// Time limits towards peers, for providers whose limits are options. Without, the provider's own are used.
     pub time_limits: Option<Duration>,
+    /// The largest buffer that can be registered, for providers whose limits are options. Without, the provider's own is used.
+    pub largest_registration: Option<u64>,
 }
 
 type Open = dyn Fn(&Wants) -> Step<Ends> + Send + Sync;

@@ -16,8 +16,11 @@ use wrapper::{Break, Broken, Method};
 
 /// softnd in a simulated network of its own, with one rule broken.
 fn target(rule: Break) -> Target {
-    Target::new("broken", None, move |_| {
-        let inner = softnd::simulation::provider("seed=7", Options::default());
+    Target::new("broken", None, move |wants| {
+        let options = Options::default().limits(|limits| {
+            limits.registration_size = wants.largest_registration.unwrap_or(u64::MAX);
+        });
+        let inner = softnd::simulation::provider("seed=7", options);
         let inner = inner.map_err(|error| Stop::Broken(error.to_string()))?;
         let addresses = inner.query_address_list();
         let addresses = addresses.map_err(|error| Stop::Broken(error.to_string()))?;
@@ -136,6 +139,23 @@ const STATUSES: &[(Break, &[&str])] = &[
     (status(Method::QueuePair, SHORT), &["ADPT-058.shortage"]),
     (status(Method::QueuePair, GONE), &["ADPT-059.removed"]),
     (
+        status(Method::SharedQueuePair, Status::INVALID_PARAMETER_2),
+        &["ADPT-067.foreign"],
+    ),
+    (
+        status(Method::SharedQueuePair, Status::INVALID_PARAMETER_4),
+        &["ADPT-067.foreign"],
+    ),
+    (
+        status(Method::SharedQueuePair, Status::INVALID_PARAMETER_7),
+        &["ADPT-070.limits"],
+    ),
+    (
+        status(Method::SharedQueuePair, SHORT),
+        &["ADPT-073.shortage"],
+    ),
+    (status(Method::SharedQueuePair, GONE), &["ADPT-074.removed"]),
+    (
         status(Method::LocalAddress, Status::CONNECTION_INVALID),
         &["ADPT-078.idle"],
     ),
@@ -191,6 +211,10 @@ const STATUSES: &[(Break, &[&str])] = &[
         &["MR-001.second"],
     ),
     (status(Method::Register, SHORT), &["MR-008.shortage"]),
+    (
+        status(Method::Register, Status::INVALID_PARAMETER),
+        &["MR-011.largest"],
+    ),
     (status(Method::Register, GONE), &["MR-010.removed"]),
     (
         status(Method::Register, Status::INVALID_PARAMETER_3),
@@ -260,7 +284,10 @@ const BEHAVIOUR: &[(Break, &[&str])] = &[
     (Break::LargestQueuePairRefused, &["ADPT-050.limits"]),
     (Break::ShallowInitiator, &["ADPT-060.granted"]),
     (Break::ShallowReceives, &["ADPT-060.granted"]),
-    (Break::NoQueuePairContext, &["ADPT-062.context"]),
+    (
+        Break::NoQueuePairContext,
+        &["ADPT-062.context", "ADPT-075.roles"],
+    ),
     (Break::NoLoopback, &["INFO-026.loopback"]),
     (Break::TwoPackets, &["GEN-007.notified"]),
     (Break::RefusedNotifies, &["GEN-009.refused"]),

@@ -20,6 +20,7 @@ const fn check(name: &'static str, run: fn(&Bench) -> netdirect_conform::Verdict
         title: "does what the test needs",
         needs: &[],
         time_limits: None,
+        largest_registration: None,
         run,
     }
 }

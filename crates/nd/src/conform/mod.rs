@@ -214,7 +214,7 @@ fn target(args: &Conform) -> Result<Target> {
     }
     let wants = Wants {
         profile: profile(args.profile),
-        time_limits: None,
+        ..Wants::default()
     };
     let _ = ends(&url, peer.as_deref(), &wants)?;
     let own = peer.clone();
@@ -233,6 +233,7 @@ fn ends(url: &str, peer: Option<&str>, wants: &Wants) -> Result<Ends> {
     let options = AdapterOptions {
         strict: wants.profile == Profile::Strict,
         time_limits: wants.time_limits,
+        largest_registration: wants.largest_registration,
         ..AdapterOptions::default()
     };
     let backend = Backend::new(Some(url), &options)?;

@@ -1,7 +1,10 @@
 //! `ND2_ADAPTER_INFO`: the limits of an adapter, which are reached and not exceeded.
 
 use conform_report::{Pass, Stop, Verdict};
-use netdirect::{AdapterFlags, MrFlags, OpFlags, QueuePairOptions, RequestType, Sge, Status};
+use netdirect::{
+    AdapterFlags, MrFlags, OpFlags, Overlapped, QueuePairOptions, ReadLimits, RequestType, Sge,
+    Status,
+};
 
 use super::common::{pattern, shared, sink, source};
 use crate::bench::Bench;
@@ -33,6 +36,12 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["AMB-049"])
     .needs(&[Need::Connections, Need::Inline]),
+    of(
+        "INFO-012.read-limits",
+        "connects with read limits far above those of both adapters, and gets the adapters' limits",
+        read_limits,
+    )
+    .also(&["INFO-013", "CONN-027"]),
     of(
         "INFO-022.in-order",
         "watches the last octet of a Write: when it is there, all others are",
@@ -153,6 +162,39 @@ fn most_inline(bench: &Bench) -> Verdict {
     bench
         .near
         .refused("a Send with too much inline data", posted, wanted)?;
+    Ok(Pass::Right)
+}
+
+fn read_limits(bench: &Bench) -> Verdict {
+    let (near, far) = (bench.near.info, bench.far.info);
+    let listening = bench.far.listening()?;
+    let (connecting, accepting) = (bench.near.connector()?, bench.far.connector()?);
+    let queues = bench.near.queues(8, QueuePairOptions::default())?;
+    let (arrived, answered) = (Overlapped::new(), Overlapped::new());
+    let started = listening
+        .listener
+        .get_connection_request(&accepting, &arrived);
+    bench.far.begun("get a connection request", started)?;
+    let most = u32::MAX;
+    let started = connecting.connect(&queues.qp, listening.address, most, most, &[], &answered);
+    bench.near.begun("connect", started)?;
+    let status = bench.far.end_of("the arrival", &arrived)?;
+    bench
+        .far
+        .status("GetConnectionRequest", status, Status::SUCCESS)?;
+    let limits = accepting.get_read_limits();
+    let limits = bench.far.expect("get the read limits", limits)?;
+    // The peer may have an adapter with other limits, so that the smaller one of both counts.
+    let reads = |issues: u32, serves: u32| issues.min(serves);
+    let wanted = ReadLimits {
+        inbound: reads(near.max_outbound_read_limit, far.max_inbound_read_limit),
+        outbound: reads(far.max_outbound_read_limit, near.max_inbound_read_limit),
+    };
+    bench.far.equal("the read limits", limits, wanted)?;
+    bench.far.expect("reject", accepting.reject(&[]))?;
+    let status = bench.near.end_of("the end of Connect", &answered)?;
+    let wanted = Status::CONNECTION_REFUSED;
+    bench.near.status("Connect", status, wanted)?;
     Ok(Pass::Right)
 }
 

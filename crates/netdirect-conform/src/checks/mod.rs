@@ -30,6 +30,7 @@ mod info;
 mod overlapped;
 mod provider;
 mod regions;
+mod shared_receives;
 mod windows;
 
 use crate::check::Check;
@@ -39,6 +40,7 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
     [
         provider::CHECKS,
         adapter::CHECKS,
+        shared_receives::CHECKS,
         info::CHECKS,
         overlapped::CHECKS,
         regions::CHECKS,

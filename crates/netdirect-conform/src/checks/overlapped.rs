@@ -24,7 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
         "counts the packets of requests: one for each that was pending, none for one that was done",
         notified_once,
     )
-    .also(&["GEN-008", "GEN-011", "GEN-023"]),
+    .also(&["GEN-008", "GEN-011", "GEN-023", "ADPT-005"]),
     of(
         "GEN-007.event",
         "has the end of a request set its event, once",
@@ -141,6 +141,12 @@ pub(super) const CHECKS: &[Check] = &[
         "asks one object for the result of another object's request",
         asked_elsewhere,
     ),
+    of(
+        "TST-006.old-status",
+        "registers and deregisters with an Overlapped that has an old status, which is overwritten",
+        old_status,
+    )
+    .also(&["ADPT-006"]),
     of(
         "TST-010.port",
         "takes a packet with its own request, key and status from a port that two files share",
@@ -645,6 +651,26 @@ fn asked_elsewhere(bench: &Bench) -> Verdict {
         ));
         let status = object.get_overlapped_result(&overlapped, true);
         side.status(what, status, Status::CANCELED)?;
+    }
+    Ok(Pass::Right)
+}
+
+fn old_status(bench: &Bench) -> Verdict {
+    let side = &bench.near;
+    let (region, buffer) = (side.region()?, Buffer::new(64));
+    for registers in [true, false] {
+        let overlapped = Overlapped::new();
+        let cq = pending(side, &overlapped)?;
+        cancel(side, &*cq)?;
+        side.status("the old status", overlapped.status(), Status::CANCELED)?;
+        let (what, started) = if registers {
+            let started = region.register(&buffer, MrFlags::empty(), &overlapped);
+            ("Register", started)
+        } else {
+            ("Deregister", region.deregister(&overlapped))
+        };
+        side.done(what, started, &overlapped)?;
+        side.status(what, overlapped.status(), Status::SUCCESS)?;
     }
     Ok(Pass::Right)
 }

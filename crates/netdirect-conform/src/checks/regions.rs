@@ -86,7 +86,8 @@ pub(super) const CHECKS: &[Check] = &[
         "MR-011.largest",
         "registers a buffer that is one octet larger than MaxRegistrationSize",
         too_large,
-    ),
+    )
+    .largest_registration(1 << 20),
     of(
         "MR-012.sizes",
         "registers buffers of one octet and of odd lengths at odd addresses, and sends from each",

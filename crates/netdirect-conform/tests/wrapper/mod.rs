@@ -260,8 +260,9 @@ impl Adapter for BrokenAdapter {
         let (receives, initiator) = (inner_cq(receive_cq), inner_cq(initiator_cq));
         let made = self
             .inner
-            .create_queue_pair_with_srq(&receives, &initiator, srq, options)?;
-        Ok(Arc::new(BrokenQueuePair::new(made, self.rule)))
+            .create_queue_pair_with_srq(&receives, &initiator, srq, options);
+        let inner = self.rule.call(Method::SharedQueuePair, made)?;
+        Ok(Arc::new(BrokenQueuePair::new(inner, self.rule)))
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {

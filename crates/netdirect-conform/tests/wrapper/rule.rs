@@ -10,6 +10,7 @@ pub(crate) enum Method {
     Region,
     Window,
     QueuePair,
+    SharedQueuePair,
     Connector,
     Listener,
     Register,
