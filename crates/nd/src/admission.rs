@@ -22,7 +22,7 @@ use crate::session::{self, Deadline, Endpoint, Request, Session};
 use crate::stderr;
 
 /// How long an unknown peer may take for its first message.
-pub(crate) const FIRST_WORD: Duration = Duration::from_secs(5);
+pub(crate) const FIRST_MESSAGE: Duration = Duration::from_secs(5);
 
 /// The pause between two attempts to accept when the system has no descriptors or memory left.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -30,9 +30,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The admission of a server: admits the peers that have sent their first message.
 #[derive(Debug)]
 pub(crate) struct Admission<T> {
-    guests: Arc<PendingPeers>,
+    pending_peers: Arc<PendingPeers>,
     admitted: Receiver<Result<T>>,
-    entrance: ConnectionSource,
+    source: ConnectionSource,
     acceptor: Option<JoinHandle<()>>,
 }
 
@@ -42,14 +42,14 @@ pub(crate) struct Bounds {
     /// The most connections that are not admitted yet.
     pub(crate) most: usize,
     /// How long each may take for its first message.
-    pub(crate) first_word: Duration,
+    pub(crate) first_message: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Self {
             most: 64,
-            first_word: FIRST_WORD,
+            first_message: FIRST_MESSAGE,
         }
     }
 }
@@ -58,7 +58,7 @@ impl Bounds {
     /// The usual limits, for a server that never waits longer than this.
     pub(crate) fn within(limit: Duration) -> Self {
         Self {
-            first_word: FIRST_WORD.min(limit),
+            first_message: FIRST_MESSAGE.min(limit),
             ..Self::default()
         }
     }
@@ -79,16 +79,16 @@ impl<T: Send + 'static> Admission<T> {
     {
         let listener = Arc::new(listener);
         let (tell, admitted) = channel();
-        let guests = Arc::new(PendingPeers::new(bounds));
+        let pending_peers = Arc::new(PendingPeers::new(bounds));
         let greet = Arc::new(greet);
-        let (entrance, accepting) = (Arc::clone(&listener), Arc::clone(&guests));
+        let (source, accepting) = (Arc::clone(&listener), Arc::clone(&pending_peers));
         let acceptor = start("accept", move || {
-            accept_tcp(&entrance, &accepting, &tell, &greet);
+            accept_tcp(&source, &accepting, &tell, &greet);
         })?;
         Ok(Self {
-            guests,
+            pending_peers,
             admitted,
-            entrance: ConnectionSource::Tcp(listener),
+            source: ConnectionSource::Tcp(listener),
             acceptor: Some(acceptor),
         })
     }
@@ -105,17 +105,17 @@ impl<T: Send + 'static> Admission<T> {
         G: Fn(Request, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
     {
         let (tell, admitted) = channel();
-        let guests = Arc::new(PendingPeers::new(bounds));
+        let pending_peers = Arc::new(PendingPeers::new(bounds));
         let greet = Arc::new(greet);
-        let (session, entrance) = (Arc::clone(session), Arc::clone(listener));
-        let accepting = Arc::clone(&guests);
+        let (session, source) = (Arc::clone(session), Arc::clone(listener));
+        let accepting = Arc::clone(&pending_peers);
         let acceptor = start("accept", move || {
-            accept_requests(&session, entrance.as_ref(), &accepting, &tell, &greet);
+            accept_requests(&session, source.as_ref(), &accepting, &tell, &greet);
         })?;
         Ok(Self {
-            guests,
+            pending_peers,
             admitted,
-            entrance: ConnectionSource::Requests(Arc::clone(listener)),
+            source: ConnectionSource::Requests(Arc::clone(listener)),
             acceptor: Some(acceptor),
         })
     }
@@ -150,12 +150,12 @@ impl<T: Send + 'static> Admission<T> {
 impl<T> Drop for Admission<T> {
     /// Stops accepting, and turns away peers that have not been admitted.
     fn drop(&mut self) {
-        self.guests.close();
+        self.pending_peers.close();
         let Some(acceptor) = self.acceptor.take() else {
             return;
         };
         while !acceptor.is_finished() {
-            match &self.entrance {
+            match &self.source {
                 // Ends a waiting accept.
                 ConnectionSource::Tcp(listener) => {
                     let _ = SockRef::from(listener.as_ref()).shutdown(Shutdown::Both);
@@ -178,7 +178,7 @@ fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 
 fn accept_tcp<T, G>(
     listener: &TcpListener,
-    guests: &Arc<PendingPeers>,
+    pending_peers: &Arc<PendingPeers>,
     tell: &Sender<Result<T>>,
     greet: &Arc<G>,
 ) where
@@ -187,7 +187,7 @@ fn accept_tcp<T, G>(
 {
     loop {
         let accepted = listener.accept();
-        if guests.is_closed() {
+        if pending_peers.is_closed() {
             return;
         }
         // A second handle, to end the first one's waiting.
@@ -196,7 +196,7 @@ fn accept_tcp<T, G>(
             Ok((handle, stream, peer)) => {
                 let greet = Arc::clone(greet);
                 let turn_away = move || drop(handle.shutdown(Shutdown::Both));
-                guests.receive(peer, turn_away, tell, move |guest| greet(stream, guest));
+                pending_peers.receive(peer, turn_away, tell, move |pending| greet(stream, pending));
             }
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 // This error does not come from a connection, so it will not go away.
@@ -204,7 +204,7 @@ fn accept_tcp<T, G>(
                 return;
             }
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-            Err(error) => guests.make_room(&Failure::socket("accept a connection", &error)),
+            Err(error) => pending_peers.make_room(&Failure::socket("accept a connection", &error)),
         }
     }
 }
@@ -212,7 +212,7 @@ fn accept_tcp<T, G>(
 fn accept_requests<T, G>(
     session: &Session,
     listener: &dyn Listener,
-    guests: &Arc<PendingPeers>,
+    pending_peers: &Arc<PendingPeers>,
     tell: &Sender<Result<T>>,
     greet: &Arc<G>,
 ) where
@@ -221,7 +221,7 @@ fn accept_requests<T, G>(
 {
     loop {
         let request = session::next_request(session, listener, None);
-        if guests.is_closed() {
+        if pending_peers.is_closed() {
             return;
         }
         match request {
@@ -235,10 +235,12 @@ fn accept_requests<T, G>(
                     let _ = connector.disconnect(&netdirect::Overlapped::new());
                 };
                 let peer = request.peer;
-                guests.receive(peer, turn_away, tell, move |guest| greet(request, guest));
+                pending_peers.receive(peer, turn_away, tell, move |pending| {
+                    greet(request, pending)
+                });
             }
             Err(failure) if failure.nd_status() == Some(Status::INSUFFICIENT_RESOURCES) => {
-                guests.make_room(&failure);
+                pending_peers.make_room(&failure);
             }
             Err(failure) => {
                 let _ = tell.send(Err(failure));
@@ -255,7 +257,7 @@ pub(crate) struct PendingPeer<T> {
     /// Until when the first message has to arrive.
     pub(crate) deadline: Deadline,
     id: u64,
-    guests: Arc<PendingPeers>,
+    pending_peers: Arc<PendingPeers>,
     tell: Sender<Result<T>>,
 }
 
@@ -263,7 +265,7 @@ impl<T> PendingPeer<T> {
     /// The peer has sent its first message, and its greeting serves it. From now on the connection is not dropped for
     /// others.
     pub(crate) fn is_known(&self) {
-        let mut list = self.guests.list();
+        let mut list = self.pending_peers.list();
         let present = list.present.iter_mut().find(|one| one.id == self.id);
         if let Some(one) = present {
             one.known = true;
@@ -271,8 +273,8 @@ impl<T> PendingPeer<T> {
     }
 
     /// Passes the connection to the server, unless it was dropped already.
-    pub(crate) fn let_in(&self, peer: T) {
-        if self.guests.leave(self.id) {
+    pub(crate) fn admit(&self, peer: T) {
+        if self.pending_peers.leave(self.id) {
             // The server may have all the clients that it wants.
             let _ = self.tell.send(Ok(peer));
         }
@@ -286,7 +288,7 @@ impl<T> PendingPeer<T> {
         private_data: &[u8],
     ) -> Result<()> {
         endpoint.set_deadline(Some(self.deadline));
-        if !self.guests.has(self.id) {
+        if !self.pending_peers.has(self.id) {
             return Err(Failure::peer(
                 "too many newer connections were waiting",
                 "try again",
@@ -376,21 +378,21 @@ impl PendingPeers {
             ));
             return;
         };
-        let guest = PendingPeer {
+        let pending = PendingPeer {
             peer,
-            deadline: Deadline::after(self.bounds.first_word),
+            deadline: Deadline::after(self.bounds.first_message),
             id,
-            guests: Arc::clone(self),
+            pending_peers: Arc::clone(self),
             tell: tell.clone(),
         };
         let thread = start("greet", move || {
-            let greeted = greet(&guest);
-            guest.guests.leave(id);
+            let greeted = greet(&pending);
+            pending.pending_peers.leave(id);
             if let Err(failure) = greeted
-                && !guest.guests.is_closed()
+                && !pending.pending_peers.is_closed()
             {
-                guest
-                    .guests
+                pending
+                    .pending_peers
                     .remark(format_args!("turned away {peer}: {failure}"));
             }
         });
@@ -508,18 +510,21 @@ mod tests {
     const HANG: Duration = Duration::from_secs(60);
 
     /// Admits each peer that sends an octet, after an answer.
-    fn door(most: usize, first_word: Duration) -> (Admission<u8>, SocketAddr) {
+    fn admission(most: usize, first_message: Duration) -> (Admission<u8>, SocketAddr) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
-        let bounds = Bounds { most, first_word };
-        let admission = Admission::of_tcp(listener, bounds, |mut stream, guest| {
+        let bounds = Bounds {
+            most,
+            first_message,
+        };
+        let admission = Admission::of_tcp(listener, bounds, |mut stream, pending| {
             let mut word = [0];
             let explain = |error| Failure::io("hear", &error);
             stream
-                .set_read_timeout(Some(guest.deadline.left().max(Duration::from_millis(1))))
+                .set_read_timeout(Some(pending.deadline.left().max(Duration::from_millis(1))))
                 .map_err(explain)?;
             stream.read_exact(&mut word).map_err(explain)?;
-            guest.is_known();
+            pending.is_known();
             stream.write_all(&word).map_err(explain)?;
             if word == *b"x" {
                 // The greeting serves the peer until it leaves.
@@ -527,7 +532,7 @@ mod tests {
                 let _ = stream.read(&mut word);
                 return Ok(());
             }
-            guest.let_in(word[0]);
+            pending.admit(word[0]);
             Ok(())
         });
         (admission.expect("a thread"), address)
@@ -549,7 +554,7 @@ mod tests {
 
     #[test]
     fn the_oldest_stranger_gives_way() {
-        let (admission, address) = door(2, HANG);
+        let (admission, address) = admission(2, HANG);
         let [first, second, mut third] = [(); 3].map(|()| connect(address));
         assert!(is_dropped(first));
         third.write_all(b"3").expect("sent");
@@ -560,13 +565,13 @@ mod tests {
 
     #[test]
     fn who_says_nothing_is_dropped() {
-        let (_admission, address) = door(8, Duration::from_millis(50));
+        let (_admission, address) = admission(8, Duration::from_millis(50));
         assert!(is_dropped(connect(address)));
     }
 
     #[test]
     fn who_is_served_gives_way_to_nobody() {
-        let (admission, address) = door(1, HANG);
+        let (admission, address) = admission(1, HANG);
         let mut first = connect(address);
         first.write_all(b"x").expect("sent");
         first.read_exact(&mut [0]).expect("known");
@@ -577,7 +582,7 @@ mod tests {
 
     #[test]
     fn a_closed_door_refuses() {
-        let (admission, address) = door(8, HANG);
+        let (admission, address) = admission(8, HANG);
         drop(admission);
         let refused = TcpStream::connect(address).expect_err("nobody listens");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);

@@ -123,14 +123,14 @@ fn accept_one(
     /// Each sender uses memory for blocks.
     const SENDERS: usize = 16;
     let greeter = Arc::clone(session);
-    let greet = move |request: Request, guest: &PendingPeer<Accepted>| {
+    let greet = move |request: Request, pending: &PendingPeer<Accepted>| {
         let prepared = Offer::decode(&request.private_data).and_then(|offer| {
             prepare(&greeter, &request, offer).map_err(|failure| failure.what()) // its words are for the sender as well
         });
         match prepared {
             Ok(mut accepted) => {
-                accept(&mut accepted, &request, guest)?;
-                guest.let_in(accepted);
+                accept(&mut accepted, &request, pending)?;
+                pending.admit(accepted);
                 Ok(())
             }
             Err(reason) => {
@@ -178,7 +178,11 @@ fn prepare(session: &Session, request: &Request, offer: Offer) -> Result<Accepte
     })
 }
 
-fn accept(accepted: &mut Accepted, request: &Request, guest: &PendingPeer<Accepted>) -> Result<()> {
+fn accept(
+    accepted: &mut Accepted,
+    request: &Request,
+    pending: &PendingPeer<Accepted>,
+) -> Result<()> {
     let Accepted {
         connection,
         offer,
@@ -199,7 +203,7 @@ fn accept(accepted: &mut Accepted, request: &Request, guest: &PendingPeer<Accept
         inbound: request.limits.inbound,
         outbound: shape.blocks,
     };
-    guest.accept(&mut connection.endpoint, limits, &answer.encode())?;
+    pending.accept(&mut connection.endpoint, limits, &answer.encode())?;
     connection.endpoint.set_deadline(None);
     Ok(())
 }

@@ -57,21 +57,21 @@ impl Clients {
         // One reference for each waiting client, and one for the closure.
         let queue = Arc::new(());
         let serving: Arc<Mutex<Option<Served>>> = Arc::clone(&served);
-        let admission = Admission::of_tcp(listener, bounds, move |stream, guest| {
-            let asked = Control::of_stranger(stream, THINKING, guest.deadline)?;
+        let admission = Admission::of_tcp(listener, bounds, move |stream, pending| {
+            let asked = Control::of_stranger(stream, THINKING, pending.deadline)?;
             let Some((control, line)) = asked else {
                 return Ok(());
             };
             let waiting = Arc::new(Waiting::new(QueuedClient {
                 control,
-                peer: guest.peer,
+                peer: pending.peer,
                 line,
             }));
             let place = Arc::clone(&queue);
             let limit = if Arc::strong_count(&place) > LONGEST_QUEUE {
                 Duration::ZERO
             } else {
-                guest.let_in(Arc::clone(&waiting));
+                pending.admit(Arc::clone(&waiting));
                 queuing
             };
             if let Some(mut client) = waiting.give_up_after(limit) {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_client_that_does_not_ask_is_dropped() {
         let bounds = Bounds {
-            first_word: Duration::from_millis(50),
+            first_message: Duration::from_millis(50),
             ..Bounds::default()
         };
         let (_clients, address) = clients(bounds, HANG);

@@ -203,15 +203,15 @@ impl Row {
 
 /// Accepts the bare connections that have the key.
 fn expect_wires(listener: TcpListener, key: Key, bounds: Bounds) -> Result<Admission<TcpStream>> {
-    Admission::of_tcp(listener, bounds, move |socket, guest| {
+    Admission::of_tcp(listener, bounds, move |socket, pending| {
         let mut said = Key::default();
         let mut filled = 0;
         while filled < said.len() {
             let explain =
                 |error| Failure::socket("read the key of a socket to compare with", &error);
-            let left = guest.deadline.left();
+            let left = pending.deadline.left();
             if left.is_zero() {
-                return Err(silence(guest.deadline.limit()));
+                return Err(silence(pending.deadline.limit()));
             }
             socket.set_read_timeout(Some(left)).map_err(explain)?;
             match (&socket).read(&mut said[filled..]) {
@@ -224,7 +224,7 @@ fn expect_wires(listener: TcpListener, key: Key, bounds: Bounds) -> Result<Admis
         if said != key {
             return Err(stranger());
         }
-        guest.let_in(socket);
+        pending.admit(socket);
         Ok(())
     })
 }
@@ -261,7 +261,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let bounds = Bounds {
-            first_word: HANG,
+            first_message: HANG,
             ..Bounds::default()
         };
         let wires = expect_wires(listener, [7; 8], bounds).expect("a thread");

@@ -154,16 +154,16 @@ fn first_client(
     limit: Duration,
 ) -> Result<Client> {
     let greeter = Arc::clone(session);
-    let greet = move |request: Request, guest: &PendingPeer<Client>| {
+    let greet = move |request: Request, pending: &PendingPeer<Client>| {
         let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
-        guest.accept(&mut mailbox.endpoint, request.limits, &[])?;
+        pending.accept(&mut mailbox.endpoint, request.limits, &[])?;
         let mut control = ControlConnection::new(mailbox, Role::Server);
         let cycle = control.greet()?;
         control.mailbox.endpoint.set_deadline(None);
-        guest.let_in(Client {
+        pending.admit(Client {
             control,
             cycle,
-            peer: guest.peer,
+            peer: pending.peer,
         });
         Ok(())
     };
@@ -183,8 +183,8 @@ fn accept_second(
     /// Each candidate uses the memory of the test.
     const CANDIDATES: usize = 4;
     let greeter = Arc::clone(session);
-    let greet = move |request: Request, guest: &PendingPeer<Data>| {
-        if guest.peer.ip() != client {
+    let greet = move |request: Request, pending: &PendingPeer<Data>| {
+        if pending.peer.ip() != client {
             return Err(Failure::peer(
                 "the server serves another client at the moment",
                 "try again when the other test has ended",
@@ -192,9 +192,9 @@ fn accept_second(
         }
         let connector = Arc::clone(&request.connector);
         let mut data = Data::new(&greeter, connector, plan, cycle, limit)?;
-        guest.accept(&mut data.endpoint, request.limits, &[])?;
+        pending.accept(&mut data.endpoint, request.limits, &[])?;
         data.endpoint.set_deadline(None);
-        guest.let_in(data);
+        pending.admit(data);
         Ok(())
     };
     let bounds = Bounds {

@@ -81,7 +81,7 @@ fn first_client(
     limit: Duration,
 ) -> Result<Client> {
     let greeter = Arc::clone(session);
-    let greet = move |request: Request, guest: &PendingPeer<Client>| {
+    let greet = move |request: Request, pending: &PendingPeer<Client>| {
         let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
         if request.limits.outbound == 0 {
             // If the client cannot be told any more, that is no new failure.
@@ -95,13 +95,13 @@ fn first_client(
             inbound: READS,
             outbound: READS,
         };
-        guest.accept(&mut mailbox.endpoint, limits, &[])?;
+        pending.accept(&mut mailbox.endpoint, limits, &[])?;
         let doing = "hear of the first ping";
         let message = mailbox.receive(doing)?.ok_or_else(|| lost(doing))?;
         mailbox.endpoint.set_deadline(None);
-        guest.let_in(Client {
+        pending.admit(Client {
             mailbox,
-            peer: guest.peer,
+            peer: pending.peer,
             advert: Advert::decode(&message)?,
         });
         Ok(())

@@ -146,8 +146,8 @@ pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Resul
         ..Bounds::default()
     };
     let serving = Arc::clone(target);
-    let greet = move |request, guest: &PendingPeer<Infallible>| {
-        if let Err(failure) = accept(&serving, request, guest) {
+    let greet = move |request, pending: &PendingPeer<Infallible>| {
+        if let Err(failure) = accept(&serving, request, pending) {
             tracing::info!(%failure, "a connection failed");
         }
         Ok(())
@@ -156,7 +156,7 @@ pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Resul
     match admission.first()? {}
 }
 
-fn accept(target: &Arc<Target>, request: Request, guest: &PendingPeer<Infallible>) -> Result<()> {
+fn accept(target: &Arc<Target>, request: Request, pending: &PendingPeer<Infallible>) -> Result<()> {
     let wish = Wish::parse(&request.private_data);
     if wish == Some(Wish::Reject) {
         return request
@@ -166,11 +166,11 @@ fn accept(target: &Arc<Target>, request: Request, guest: &PendingPeer<Infallible
     }
     let mut talk = TargetConnection::new(target, request.connector)?;
     let limits = Target::limits(request.limits);
-    guest.accept(&mut talk.endpoint, limits, &[])?;
+    pending.accept(&mut talk.endpoint, limits, &[])?;
     talk.endpoint.set_deadline(None);
     let speak_first = wish == Some(Wish::SpeakFirst);
     talk.serve(&request.private_data, limits, speak_first, || {
-        guest.is_known()
+        pending.is_known()
     })
 }
 
