@@ -58,7 +58,7 @@ impl Clients {
         let queue = Arc::new(());
         let serving: Arc<Mutex<Option<Served>>> = Arc::clone(&served);
         let admission = Admission::of_tcp(listener, bounds, move |stream, pending| {
-            let asked = Control::of_stranger(stream, THINKING, pending.deadline)?;
+            let asked = Control::of_unknown_peer(stream, THINKING, pending.deadline)?;
             let Some((control, line)) = asked else {
                 return Ok(());
             };

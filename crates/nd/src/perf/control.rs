@@ -65,7 +65,7 @@ impl Control {
     }
 
     /// Greets an unknown peer, and returns its first request. `None` if it leaves again, or gives up by itself.
-    pub(super) fn of_stranger(
+    pub(super) fn of_unknown_peer(
         stream: TcpStream,
         limit: Duration,
         deadline: Deadline,
@@ -96,10 +96,10 @@ impl Control {
             if failure.is_ours() {
                 failure
             } else {
-                stranger()
+                not_understood()
             }
         })?;
-        check_greeting(&greeting.ok_or_else(stranger)?)?;
+        check_greeting(&greeting.ok_or_else(not_understood)?)?;
         Ok(control)
     }
 
@@ -135,9 +135,11 @@ impl Control {
             return Ok(None);
         }
         if line.pop() != Some(b'\n') {
-            return Err(stranger());
+            return Err(not_understood());
         }
-        String::from_utf8(line).map(Some).map_err(|_| stranger())
+        String::from_utf8(line)
+            .map(Some)
+            .map_err(|_| not_understood())
     }
 
     /// The same at the side that serves. The line is a request, unless the other side gives up.
@@ -189,7 +191,7 @@ impl Control {
         self.limit_reads(self.limit)?;
         match ended {
             Ok(true) => Err(gone()),
-            Ok(false) => Err(stranger()),
+            Ok(false) => Err(not_understood()),
             Err(error) if is_timeout(&error) => Ok(()),
             Err(error) => Err(self.lost(&error)),
         }
@@ -201,7 +203,7 @@ impl Control {
         match line.split_once(' ').unwrap_or((&line, "")) {
             (first, rest) if first == word => Ok(rest.to_owned()),
             ("failed", why) => Err(gave_up(why)),
-            _ => Err(stranger()),
+            _ => Err(not_understood()),
         }
     }
 
@@ -251,7 +253,7 @@ pub(super) fn value<T: FromStr>(line: &str, key: &str) -> Result<T> {
     line.split(' ')
         .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
         .and_then(|value| value.parse().ok())
-        .ok_or_else(stranger)
+        .ok_or_else(not_understood)
 }
 
 /// Octets in hexadecimal.
@@ -263,10 +265,10 @@ pub(super) fn to_hex(octets: &[u8]) -> String {
 pub(super) fn from_hex<const N: usize>(text: &str) -> Result<[u8; N]> {
     let mut octets = [0; N];
     if text.len() != 2 * N || !text.is_ascii() {
-        return Err(stranger());
+        return Err(not_understood());
     }
     for (at, octet) in octets.iter_mut().enumerate() {
-        *octet = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| stranger())?;
+        *octet = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| not_understood())?;
     }
     Ok(octets)
 }
@@ -275,11 +277,11 @@ fn check_greeting(line: &str) -> Result<()> {
     let mut words = line.split(' ');
     let (name, version, package) = (words.next(), words.next(), words.next());
     if name != Some(NAME) {
-        return Err(stranger());
+        return Err(not_understood());
     }
     let version: u32 = version
         .and_then(|version| version.parse().ok())
-        .ok_or_else(stranger)?;
+        .ok_or_else(not_understood)?;
     if version == VERSION {
         return Ok(());
     }
@@ -294,7 +296,7 @@ fn check_greeting(line: &str) -> Result<()> {
 }
 
 /// The error for a line that makes no sense.
-pub(super) fn stranger() -> Failure {
+pub(super) fn not_understood() -> Failure {
     Failure::new(
         "the other side does not speak nd perf",
         "check address and port, and that `nd perf serve` of the same version runs there",

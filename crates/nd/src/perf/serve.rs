@@ -9,7 +9,7 @@ use netdirect::{Listener, Status};
 use super::affinity::{self, ProcessRole};
 use super::args::ServeArgs;
 use super::clients::{Clients, QUEUING, QueuedClient};
-use super::control::{Control, stranger, to_hex, value};
+use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
     Key, LIMIT, bare_socket, choose_congestion, congestion, expected, new_key, setup,
@@ -61,7 +61,7 @@ fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
     loop {
         let served = match line.strip_prefix("row ").map(str::parse) {
             Some(Ok(spec)) => row(&mut control, spec, args),
-            _ => Err(stranger()),
+            _ => Err(not_understood()),
         };
         served.inspect_err(|failure| control.give_up(failure))?;
         rows += 1;
@@ -133,7 +133,7 @@ fn join(
     key: Key,
 ) -> Result<Server> {
     if control.heed()?.as_deref() != Some("join") {
-        return Err(stranger());
+        return Err(not_understood());
     }
     let (request, ring) = expected(session, listener, key)?;
     let receives = spec.server_receives();
@@ -171,17 +171,17 @@ impl Row {
                 self.wires.iter().try_for_each(Wire::verify)?;
                 control.say("ok")
             }
-            _ => Err(stranger()),
+            _ => Err(not_understood()),
         }
     }
 
     fn turn(&mut self, control: &mut Control, rest: &str) -> Result<()> {
         tracing::debug!("turn {rest}");
         let count = rest.split(' ').next().unwrap_or(rest);
-        let count = count.parse().map_err(|_| stranger())?;
+        let count = count.parse().map_err(|_| not_understood())?;
         if rest.contains(' ') {
             let (index, write): (usize, usize) = (value(rest, "wire")?, value(rest, "write")?);
-            let wire = self.wires.get_mut(index).ok_or_else(stranger)?;
+            let wire = self.wires.get_mut(index).ok_or_else(not_understood)?;
             control.say("go")?;
             wire.serve(count, write.max(1))?;
         } else {
@@ -215,14 +215,14 @@ fn expect_wires(listener: TcpListener, key: Key, bounds: Bounds) -> Result<Admis
             }
             socket.set_read_timeout(Some(left)).map_err(explain)?;
             match (&socket).read(&mut said[filled..]) {
-                Ok(0) => return Err(stranger()),
+                Ok(0) => return Err(not_understood()),
                 Ok(n) => filled += n,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock) => {}
                 Err(error) => return Err(explain(error)),
             }
         }
         if said != key {
-            return Err(stranger());
+            return Err(not_understood());
         }
         pending.admit(socket);
         Ok(())

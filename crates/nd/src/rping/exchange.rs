@@ -38,7 +38,7 @@ impl Advert {
 
     /// Reads the description. Only messages of one length are accepted.
     pub(super) fn decode(message: &[u8]) -> Result<Self, Failure> {
-        let octets: &[u8; MESSAGE] = message.try_into().map_err(|_| stranger(message))?;
+        let octets: &[u8; MESSAGE] = message.try_into().map_err(|_| not_understood(message))?;
         let [at @ .., a, b, c, d] = octets;
         Ok(Self {
             at: RemoteAddress::from_bytes(*at),
@@ -51,11 +51,11 @@ impl Advert {
 pub(super) fn check_answer(message: &[u8]) -> Result<(), Failure> {
     match message.len() {
         MESSAGE => Ok(()),
-        _ => Err(stranger(message)),
+        _ => Err(not_understood(message)),
     }
 }
 
-fn stranger(message: &[u8]) -> Failure {
+fn not_understood(message: &[u8]) -> Failure {
     Failure::new(
         format!(
             "the other side sent {} octets where rping sends {MESSAGE}",

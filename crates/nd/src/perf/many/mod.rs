@@ -17,7 +17,7 @@ use netdirect::{CompletionQueue, CompletionResult, Connector, ReadLimits, Sge, S
 pub(super) use client::run;
 pub(super) use server::serve;
 
-use super::control::stranger;
+use super::control::not_understood;
 use super::lane::{Memory, posted};
 use super::link::setup;
 use super::spec::{Rings, SPARE, Spec, Test};
@@ -75,7 +75,7 @@ impl Crowd {
     /// The connection on which messages go back and forth: neither the first nor the last. Both sides choose the same.
     fn take_middle(&mut self) -> Result<Endpoint> {
         if self.members.is_empty() {
-            return Err(stranger());
+            return Err(not_understood());
         }
         Ok(self.members.swap_remove(self.members.len() / 2))
     }

@@ -9,7 +9,7 @@ use netdirect::{Listener, RemoteAddress, Sge};
 use super::vitals::{Growth, Stopwatch};
 use super::{Crowd, LONGEST_IDLE, Site, Sites, fill, succeed};
 use crate::errors::Result;
-use crate::perf::control::{Control, stranger, to_hex};
+use crate::perf::control::{Control, not_understood, to_hex};
 use crate::perf::lane::{Lane, Memory, gone, silence};
 use crate::perf::link::{Key, LIMIT, expected, new_key};
 use crate::perf::server::Server;
@@ -25,7 +25,7 @@ pub(in crate::perf) fn serve(control: &mut Control, spec: Spec, local: SocketAdd
         .map(|alone| ListeningSite::new(alone, local))
         .transpose()?;
     let key = new_key()?;
-    let (alone, port_of_one) = alone.map_or((None, 0), |(door, port)| (Some(door), port));
+    let (alone, port_of_one) = alone.map_or((None, 0), |(site, port)| (Some(site), port));
     control.say(format_args!(
         "ok many={port} alone={port_of_one} key={}",
         to_hex(&key)
@@ -57,17 +57,17 @@ struct ListeningSite {
 }
 
 impl ListeningSite {
-    /// The door, and its port.
+    /// The site, and its port.
     fn new(site: Site, local: SocketAddr) -> Result<(Self, u16)> {
         let Site { crowd, memory } = site;
         let (listener, address) = crowd.session.listen(local)?;
-        let door = Self {
+        let site = Self {
             crowd,
             listener,
             sink: memory.sink()?.slot(0),
             memory: Some(memory),
         };
-        Ok((door, address.port()))
+        Ok((site, address.port()))
     }
 
     /// Takes the next connection that has the key. With `sink` its receive queue is full.
@@ -84,7 +84,7 @@ impl ListeningSite {
 
     /// Gives the memory to a connection, on which messages go back and forth from now on.
     fn serve_on(&mut self, endpoint: Endpoint, spec: Spec) -> Result<Server> {
-        let memory = self.memory.take().ok_or_else(stranger)?;
+        let memory = self.memory.take().ok_or_else(not_understood)?;
         let lane = Lane::over(endpoint, &spec, LIMIT);
         Ok(Server::new(lane, memory, spec, RemoteAddress::default()))
     }
@@ -107,9 +107,9 @@ impl Row {
     fn follow(&mut self, control: &mut Control, line: &str) -> Result<()> {
         match line.split_once(' ').unwrap_or((line, "")) {
             ("alone", "") => {
-                let door = self.alone.as_mut().ok_or_else(stranger)?;
-                let endpoint = door.accept(self.key, Some(door.sink))?;
-                self.one = Some(door.serve_on(endpoint, self.spec)?);
+                let site = self.alone.as_mut().ok_or_else(not_understood)?;
+                let endpoint = site.accept(self.key, Some(site.sink))?;
+                self.one = Some(site.serve_on(endpoint, self.spec)?);
                 control.say("ok")
             }
             ("crowd", "") => {
@@ -120,7 +120,7 @@ impl Row {
             ("turn", rest) => {
                 tracing::debug!("turn {rest}");
                 let (count, which) = rest.split_once(' ').unwrap_or((rest, ""));
-                let count = count.parse().map_err(|_| stranger())?;
+                let count = count.parse().map_err(|_| not_understood())?;
                 control.say("go")?;
                 self.turn(count, which)?;
                 control.say("done")
@@ -130,7 +130,7 @@ impl Row {
                 servers.try_for_each(Server::verify)?;
                 control.say("ok")
             }
-            _ => Err(stranger()),
+            _ => Err(not_understood()),
         }
     }
 
@@ -152,9 +152,9 @@ impl Row {
     fn turn(&mut self, count: u64, which: &str) -> Result<()> {
         match (self.spec.test, which) {
             (Test::Setup, "") => self.come_and_go(count),
-            (_, "") => self.member.as_mut().ok_or_else(stranger)?.turn(count),
-            (_, "alone") => self.one.as_mut().ok_or_else(stranger)?.turn(count),
-            _ => Err(stranger()),
+            (_, "") => self.member.as_mut().ok_or_else(not_understood)?.turn(count),
+            (_, "alone") => self.one.as_mut().ok_or_else(not_understood)?.turn(count),
+            _ => Err(not_understood()),
         }
     }
 
@@ -176,7 +176,7 @@ impl Row {
 /// Does nothing for a while, and reports how much processor time that took.
 fn idle(control: &mut Control, time: &str) -> Result<()> {
     let time = time.parse().map(Duration::from_millis);
-    let time = time.map_err(|_| stranger())?;
+    let time = time.map_err(|_| not_understood())?;
     let time = time.clamp(Duration::from_millis(1), LONGEST_IDLE);
     tracing::debug!("idle for {time:?}");
     control.say("go")?;
