@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status};
 
 use super::args::DemoArgs;
-use super::report::ServerProcess;
+use super::report::DemoOutput;
 use super::script::{
     self, CLIENT_CHECKS, CLIENT_LIMITS, LIMIT, SERVER_CHECKS, fill, pattern, sizes, words,
 };
@@ -21,16 +21,16 @@ pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
     let setup = Setup::new(None, &args.adapter, LIMIT)?;
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let session = setup.at(local)?;
-    let mut stage = ServerProcess::start(args, verbose)?;
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, stage.port()?));
-    let ids = (std::process::id(), stage.server_id());
+    let mut demo = DemoOutput::start(args, verbose)?;
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, demo.port()?));
+    let ids = (std::process::id(), demo.server_id());
     output::line(format_args!(
         "client is process {}, server is process {} at {server}",
         ids.0, ids.1
     ))?;
     let mut client = Client {
         session,
-        stage,
+        demo,
         local,
         server,
         checked: 0,
@@ -40,7 +40,7 @@ pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
     let recorded = setup.finish();
     let Client {
         session,
-        mut stage,
+        mut demo,
         checked,
         ways,
         ..
@@ -49,11 +49,11 @@ pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
     let there = match played {
         Ok(there) => there,
         Err(failure) if failure.is_ours() => return Err(failure),
-        Err(failure) => return Err(stage.last_words().unwrap_or(failure)),
+        Err(failure) => return Err(demo.last_words().unwrap_or(failure)),
     };
     recorded?;
     show_ways(&ways)?;
-    let all = stage.paint().green("every byte checked");
+    let all = demo.paint().green("every byte checked");
     output::line(format_args!(
         "\n{all}: {} on the client, {} on the server",
         units::bytes(checked),
@@ -100,7 +100,7 @@ struct Transfer {
 
 struct Client {
     session: Session,
-    stage: ServerProcess,
+    demo: DemoOutput,
     local: SocketAddr,
     server: SocketAddr,
     /// Octets found right on this side.
@@ -120,7 +120,7 @@ impl Client {
         self.reject()?;
         self.bulk()?;
         self.disconnect(main)?;
-        let there = self.stage.checked()?;
+        let there = self.demo.checked()?;
         if self.checked != CLIENT_CHECKS {
             return Err(wrong(format!(
                 "{} bytes were checked instead of {CLIENT_CHECKS}",
@@ -140,7 +140,7 @@ impl Client {
     }
 
     fn connect(&mut self, private_data: &str) -> Result<DemoConnection> {
-        self.stage
+        self.demo
             .step("Connect, with private data and read limits")?;
         let talk = self.talk(0)?;
         let ReadLimits { inbound, outbound } = CLIENT_LIMITS;
@@ -148,7 +148,7 @@ impl Client {
             "{}, limits: serves {inbound} Reads, issues {outbound}",
             quoted(private_data.as_bytes())
         );
-        self.stage
+        self.demo
             .client(format_args!("Connect to {}: {says}", self.server))?;
         let status = talk.endpoint.connect(
             self.local,
@@ -160,7 +160,7 @@ impl Client {
             &format!("connect to {}", self.server),
             status.map_err(too_long)?,
         )?;
-        self.stage.server()?;
+        self.demo.server()?;
         let connector = &talk.endpoint.connector;
         let words = connector
             .get_private_data()
@@ -182,26 +182,26 @@ impl Client {
             "{}, limits: may serve {inbound} Reads, issue {outbound}",
             quoted(&words)
         );
-        self.stage
+        self.demo
             .client(format_args!("Connect: {}, {says}", Status::SUCCESS))?;
         let status = talk.endpoint.complete_connect()?;
-        self.stage
+        self.demo
             .client(format_args!("CompleteConnect: {status}"))?;
         expect("complete the connection", status)?;
-        self.stage.server()?;
+        self.demo.server()?;
         Ok(talk)
     }
 
     fn send_and_receive(&mut self, talk: &mut DemoConnection) -> Result<()> {
-        self.stage.step("Send and Receive, both ways")?;
+        self.demo.step("Send and Receive, both ways")?;
         let status = talk.say(&pattern(1, sizes::SEND))?;
-        self.stage
+        self.demo
             .client(format_args!("Send of {} bytes: {status}", sizes::SEND))?;
         expect("send", status)?;
-        self.stage.server()?;
+        self.demo.server()?;
         let answer = talk.hear()?;
         self.checked += verify("the server's Send", &answer, &pattern(2, sizes::ANSWER))?;
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Receive: {}, {} bytes, all as sent",
             Status::SUCCESS,
             answer.len()
@@ -209,29 +209,29 @@ impl Client {
     }
 
     fn write(&mut self, talk: &mut DemoConnection) -> Result<()> {
-        self.stage.step("RDMA Write into the server's memory")?;
+        self.demo.step("RDMA Write into the server's memory")?;
         let there = talk.hear_address()?;
-        self.stage.server()?;
+        self.demo.server()?;
         let source = self.session.register(sizes::REGION, MrFlags::empty())?;
         fill(&source.buffer, 3);
         let status = talk.write(&source, 0..sizes::REGION, there)?;
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Write of {}: {status}",
             units::bytes(sizes::REGION as u64)
         ))?;
         expect("write", status)?;
         talk.tell(&[])?;
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Send of 0 bytes, to say that it was written: {}",
             Status::SUCCESS
         ))?;
-        self.stage.server()
+        self.demo.server()
     }
 
     fn read(&mut self, talk: &mut DemoConnection) -> Result<()> {
-        self.stage.step("RDMA Read from the server's memory")?;
+        self.demo.step("RDMA Read from the server's memory")?;
         let there = talk.hear_address()?;
-        self.stage.server()?;
+        self.demo.server()?;
         let sink = self.session.register(
             sizes::REGION,
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
@@ -240,7 +240,7 @@ impl Client {
         expect("read", status)?;
         self.checked += verify_pattern("what was read", &sink.buffer, 4)?;
         let len = units::bytes(sizes::REGION as u64);
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Read of {len}: {status}, all bytes as they are there"
         ))?;
         talk.tell(&[])
@@ -248,10 +248,10 @@ impl Client {
 
     /// Uses a window of the server, which the server then invalidates.
     fn window(&mut self, talk: &mut DemoConnection) -> Result<RemoteAddress> {
-        self.stage
+        self.demo
             .step("A memory window: bound, used, invalidated")?;
         let there = talk.hear_address()?;
-        self.stage.server()?;
+        self.demo.server()?;
         let local = self.session.register(
             sizes::WINDOW.len(),
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
@@ -261,25 +261,25 @@ impl Client {
         let behind = pattern(5, sizes::BEHIND);
         self.checked += verify("the window", &local.buffer.to_vec(), &behind[sizes::WINDOW])?;
         let len = units::bytes(sizes::WINDOW.len() as u64);
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Read of {len} through the window: {status}, all bytes as they are there"
         ))?;
         let half = sizes::WINDOW.len() / 2;
         fill(&local.buffer.slice(..half), 6);
         let status = talk.write(&local, 0..half, there)?;
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Write of {} through the window: {status}",
             units::bytes(half as u64)
         ))?;
         expect("write through the window", status)?;
         talk.tell(&[])?;
-        self.stage.server()?;
+        self.demo.server()?;
         talk.hear_mark()?;
         Ok(there)
     }
 
     fn refused(&mut self, main: &mut DemoConnection, gone: RemoteAddress) -> Result<()> {
-        self.stage
+        self.demo
             .step("Refused access, each on a connection of its own, which it ends")?;
         let sink = self.session.register(
             sizes::REFUSED,
@@ -291,7 +291,7 @@ impl Client {
         if status == Status::SUCCESS {
             return Err(wrong("a Read through an invalidated window succeeded"));
         }
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Read through the invalidated window: {status}"
         ))?;
         self.ended(&mut talk)?;
@@ -299,7 +299,7 @@ impl Client {
         let mut talk = self.talk(0)?;
         talk.connect(self.local, self.server, words::TO_WRITE)?;
         let end = talk.hear_address()?;
-        self.stage.server()?;
+        self.demo.server()?;
         // An iWARP Write may have completed before the refusal comes back (AMB-002).
         let status = talk.write(&sink, 0..sizes::REFUSED, end)?;
         let handed = if status == Status::SUCCESS {
@@ -307,14 +307,14 @@ impl Client {
         } else {
             ""
         };
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Write across the end of a region: {status}{handed}"
         ))?;
         self.ended(&mut talk)?;
 
         main.tell(&[])?;
         main.hear_mark()?;
-        self.stage
+        self.demo
             .client("the first connection is none the worse: a Send there and back succeeds")
     }
 
@@ -324,16 +324,16 @@ impl Client {
         if flushed == Status::SUCCESS {
             return Err(wrong("a connection goes on after a refused access"));
         }
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Receive: {flushed}, as the connection has ended"
         ))?;
-        self.stage.server()
+        self.demo.server()
     }
 
     fn reject(&mut self) -> Result<()> {
-        self.stage.step("Reject, with private data")?;
+        self.demo.step("Reject, with private data")?;
         let question = words::QUESTION;
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "Connect to {}: {}",
             self.server,
             quoted(question)
@@ -342,12 +342,12 @@ impl Client {
         let status = talk
             .endpoint
             .connect(self.local, self.server, CLIENT_LIMITS, question)?;
-        self.stage.server()?;
+        self.demo.server()?;
         let connector = &talk.endpoint.connector;
         let words = connector
             .get_private_data()
             .map_err(|error| Failure::nd("read the reason for the Reject", &error))?;
-        self.stage
+        self.demo
             .client(format_args!("Connect: {status}, {}", quoted(&words)))?;
         if status != Status::CONNECTION_REFUSED || words != script::SORRY {
             return Err(wrong("the Reject did not arrive as it was sent"));
@@ -360,7 +360,7 @@ impl Client {
             "{} by each of Send, Write and Read",
             units::bytes(sizes::BULK as u64)
         );
-        self.stage.step(&title)?;
+        self.demo.step(&title)?;
         let mut talk = self.talk(sizes::CHUNKS)?;
         let local = self.session.register(
             sizes::BULK,
@@ -430,9 +430,9 @@ impl Client {
             units::count(sizes::PINGS.into()),
             sizes::PING
         );
-        self.stage
+        self.demo
             .client(format_args!("round trips: {sent}, all right"))?;
-        self.stage.server()?;
+        self.demo.server()?;
         expect("disconnect", talk.endpoint.disconnect()?)
     }
 
@@ -450,7 +450,7 @@ impl Client {
             time: begun.elapsed(),
         };
         let each = units::bytes(sizes::CHUNK as u64);
-        self.stage.client(format_args!(
+        self.demo.client(format_args!(
             "{name}: {} of {each} each, all {}",
             way.requests,
             Status::SUCCESS
@@ -460,14 +460,14 @@ impl Client {
     }
 
     fn disconnect(&mut self, mut talk: DemoConnection) -> Result<()> {
-        self.stage.step("Disconnect")?;
+        self.demo.step("Disconnect")?;
         let status = talk.endpoint.disconnect()?;
-        self.stage.client(format_args!("Disconnect: {status}"))?;
+        self.demo.client(format_args!("Disconnect: {status}"))?;
         expect("disconnect", status)?;
         let flushed = talk.flushed()?;
-        self.stage
+        self.demo
             .client(format_args!("Receive that was still posted: {flushed}"))?;
-        self.stage.server()
+        self.demo.server()
     }
 }
 

@@ -82,14 +82,14 @@ impl Line {
 
 /// The second process, and the output with the lines of both sides. Ends the process when dropped.
 #[derive(Debug)]
-pub(super) struct ServerProcess {
+pub(super) struct DemoOutput {
     child: Child,
     lines: BufReader<ChildStdout>,
     paint: Paint,
     step: u32,
 }
 
-impl ServerProcess {
+impl DemoOutput {
     /// Starts this program once more, as the server.
     pub(super) fn start(args: &DemoArgs, verbose: u8) -> Result<Self> {
         let explain = |error| Failure::start("a second process of this program", &error);
@@ -220,7 +220,7 @@ fn gave_up(why: &str) -> Failure {
     Failure::peer(format!("the server gave up: {what}"), advice.to_owned())
 }
 
-impl Drop for ServerProcess {
+impl Drop for DemoOutput {
     fn drop(&mut self) {
         // Both fail only if the process has ended already.
         let _ = self.child.kill();

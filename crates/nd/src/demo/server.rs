@@ -38,7 +38,7 @@ fn play(args: &DemoServerArgs) -> Result<()> {
     let mut server = Server {
         session,
         listener,
-        voice: ServerOutput,
+        output: ServerOutput,
         checked: 0,
     };
     let mut main = server.accept(args.private_data.as_bytes())?;
@@ -50,13 +50,13 @@ fn play(args: &DemoServerArgs) -> Result<()> {
     server.reject()?;
     server.bulk()?;
     server.disconnected(main)?;
-    server.voice.checked(server.checked)
+    server.output.checked(server.checked)
 }
 
 struct Server {
     session: Session,
     listener: Arc<dyn Listener>,
-    voice: ServerOutput,
+    output: ServerOutput,
     /// Octets found right on this side.
     checked: u64,
 }
@@ -80,12 +80,12 @@ impl Server {
         let request = self.request(words)?;
         let ReadLimits { inbound, outbound } = request.limits;
         let says = quoted(&request.private_data);
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "GetConnectionRequest: {}, {says}, from {}",
             Status::SUCCESS,
             request.peer
         ))?;
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "GetReadLimits: may serve {inbound} Reads, issue {outbound}"
         ))?;
         let talk = DemoConnection::new(&self.session, request.connector, 0, |_| Ok(()))?;
@@ -98,13 +98,13 @@ impl Server {
             "{}, limits: serves {inbound} Reads, issues {outbound}",
             quoted(WELCOME)
         );
-        self.voice.say(format_args!("Accept: {says}"))?;
-        self.voice.pause()?;
+        self.output.say(format_args!("Accept: {says}"))?;
+        self.output.pause()?;
         let status = talk.endpoint.accept(limits, WELCOME)?;
-        self.voice
+        self.output
             .say(format_args!("Accept: {status}, the connection stands"))?;
         expect("accept the connection", status)?;
-        self.voice.pause()?;
+        self.output.pause()?;
         Ok(talk)
     }
 
@@ -127,18 +127,18 @@ impl Server {
     fn receive_and_send(&mut self, talk: &mut DemoConnection) -> Result<()> {
         let message = talk.hear()?;
         self.checked += verify("the client's Send", &message, &pattern(1, sizes::SEND))?;
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "Receive: {}, {} bytes, all as sent",
             Status::SUCCESS,
             message.len()
         ))?;
         let status = talk.say(&pattern(2, sizes::ANSWER))?;
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "Send of {} bytes back: {status}",
             sizes::ANSWER
         ))?;
         expect("send", status)?;
-        self.voice.pause()
+        self.output.pause()
     }
 
     fn written(&mut self, talk: &mut DemoConnection) -> Result<()> {
@@ -149,10 +149,10 @@ impl Server {
         talk.hear_mark()?;
         self.checked += verify_pattern("what was written", &region.buffer, 3)?;
         let len = units::bytes(sizes::REGION as u64);
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "memory: all {len} as written, and the Write made no completion here"
         ))?;
-        self.voice.pause()
+        self.output.pause()
     }
 
     fn read(&self, talk: &mut DemoConnection) -> Result<()> {
@@ -169,15 +169,15 @@ impl Server {
         let remote = region.remote();
         talk.tell(&remote.to_bytes())?;
         let len = units::bytes(region.buffer.len() as u64);
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "Register of {len} with {rights}: {}",
             Status::SUCCESS
         ))?;
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "Send of its address and its token, {}",
             token(remote)
         ))?;
-        self.voice.pause()
+        self.output.pause()
     }
 
     fn window(&mut self, talk: &mut DemoConnection) -> Result<()> {
@@ -197,7 +197,7 @@ impl Server {
             "{} of a region that grants nothing itself",
             units::bytes(length)
         );
-        self.voice
+        self.output
             .say(format_args!("Bind of a window to {what}: {status}"))?;
         expect("bind a window", status)?;
         let remote = RemoteAddress {
@@ -205,11 +205,11 @@ impl Server {
             token: window.get_remote_token(),
         };
         talk.tell(&remote.to_bytes())?;
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "Send of the window's address and token, {}",
             token(remote)
         ))?;
-        self.voice.pause()?;
+        self.output.pause()?;
 
         talk.hear_mark()?;
         let half = sizes::WINDOW.len() / 2;
@@ -223,12 +223,12 @@ impl Server {
             units::bytes(half as u64),
             units::bytes((sizes::BEHIND - half) as u64),
         );
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "memory: {changed} as written, the other {rest} untouched"
         ))?;
         posted(qp.invalidate(0, &window, OpFlags::empty()))?;
         let status = talk.wait(RequestType::Invalidate)?.status;
-        self.voice.say(format_args!("Invalidate: {status}"))?;
+        self.output.say(format_args!("Invalidate: {status}"))?;
         expect("invalidate the window", status)?;
         talk.tell(&[])?;
         self.checked += verify(
@@ -236,13 +236,13 @@ impl Server {
             &region.buffer.to_vec(),
             &expected,
         )?;
-        self.voice.pause()
+        self.output.pause()
     }
 
     fn refused(&mut self, main: &mut DemoConnection) -> Result<()> {
         let mut talk = self.accept_another(words::TO_READ, 0, |_| Ok(()))?;
         self.ended(&mut talk)?;
-        self.voice.pause()?;
+        self.output.pause()?;
 
         // A region in the middle of our own memory, so that a byte too far would be noticed.
         let buffer = Buffer::new(sizes::BEHIND);
@@ -258,20 +258,20 @@ impl Server {
         // (AMB-040).
         talk.tell(&end.to_bytes())?;
         let len = units::bytes(half as u64);
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "Register of {len} with ND_MR_FLAG_ALLOW_REMOTE_WRITE: {}",
             Status::SUCCESS
         ))?;
-        self.voice.pause()?;
+        self.output.pause()?;
         self.ended(&mut talk)?;
         self.checked += verify(
             "memory around the end of the region",
             &buffer.to_vec(),
             &expected,
         )?;
-        self.voice
+        self.output
             .say("memory: not one byte changed, in the region or behind it")?;
-        self.voice.pause()?;
+        self.output.pause()?;
 
         main.hear_mark()?;
         main.tell(&[])
@@ -289,14 +289,14 @@ impl Server {
             .endpoint
             .wait_for_end(LIMIT)
             .ok_or_else(|| wrong("NotifyDisconnect never completed"))?;
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "NotifyDisconnect: {noticed}; Receive: {flushed}"
         ))
     }
 
     fn reject(&self) -> Result<()> {
         let request = self.request(words::QUESTION)?;
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "GetConnectionRequest: {}, {}",
             Status::SUCCESS,
             quoted(&request.private_data)
@@ -305,12 +305,12 @@ impl Server {
             .connector
             .reject(SORRY)
             .map_err(|error| Failure::nd("reject a connection", &error))?;
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "Reject: {}, {}",
             Status::SUCCESS,
             quoted(SORRY)
         ))?;
-        self.voice.pause()
+        self.output.pause()
     }
 
     fn bulk(&mut self) -> Result<()> {
@@ -346,10 +346,10 @@ impl Server {
             talk.tell(&heard)?;
         }
         let len = units::bytes(sizes::BULK as u64);
-        self.voice.say(format_args!(
+        self.output.say(format_args!(
             "memory: {len} as sent, later {len} as written"
         ))?;
-        self.voice.pause()?;
+        self.output.pause()?;
         talk.endpoint
             .wait_for_end(LIMIT)
             .map(drop)
@@ -361,15 +361,15 @@ impl Server {
             .endpoint
             .wait_for_end(LIMIT)
             .ok_or_else(|| wrong("NotifyDisconnect never completed"))?;
-        self.voice
+        self.output
             .say(format_args!("NotifyDisconnect: {noticed}"))?;
         let flushed = talk.flushed()?;
-        self.voice
+        self.output
             .say(format_args!("Receive that was still posted: {flushed}"))?;
         let status = talk.endpoint.disconnect()?;
-        self.voice.say(format_args!("Disconnect: {status}"))?;
+        self.output.say(format_args!("Disconnect: {status}"))?;
         expect("disconnect", status)?;
-        self.voice.pause()
+        self.output.pause()
     }
 }
 
