@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status};
 
 use super::args::DemoArgs;
+use super::connection::{DemoConnection, expect, posted, quoted, verify, verify_pattern, wrong};
 use super::report::DemoOutput;
 use super::script::{
     self, CLIENT_CHECKS, CLIENT_LIMITS, LIMIT, SERVER_CHECKS, fill, pattern, sizes, words,
 };
-use super::talk::{DemoConnection, expect, posted, quoted, verify, verify_pattern, wrong};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::session::{Session, Setup};
@@ -135,14 +135,14 @@ impl Client {
         Ok(there)
     }
 
-    fn talk(&self, more: u32) -> Result<DemoConnection> {
+    fn connection(&self, more: u32) -> Result<DemoConnection> {
         DemoConnection::new(&self.session, self.session.connector()?, more, |_| Ok(()))
     }
 
     fn connect(&mut self, private_data: &str) -> Result<DemoConnection> {
         self.demo
             .step("Connect, with private data and read limits")?;
-        let talk = self.talk(0)?;
+        let connection = self.connection(0)?;
         let ReadLimits { inbound, outbound } = CLIENT_LIMITS;
         let says = format!(
             "{}, limits: serves {inbound} Reads, issues {outbound}",
@@ -150,7 +150,7 @@ impl Client {
         );
         self.demo
             .client(format_args!("Connect to {}: {says}", self.server))?;
-        let status = talk.endpoint.connect(
+        let status = connection.endpoint.connect(
             self.local,
             self.server,
             CLIENT_LIMITS,
@@ -161,7 +161,7 @@ impl Client {
             status.map_err(too_long)?,
         )?;
         self.demo.server()?;
-        let connector = &talk.endpoint.connector;
+        let connector = &connection.endpoint.connector;
         let words = connector
             .get_private_data()
             .map_err(|error| Failure::nd("read the server's private data", &error))?;
@@ -184,22 +184,22 @@ impl Client {
         );
         self.demo
             .client(format_args!("Connect: {}, {says}", Status::SUCCESS))?;
-        let status = talk.endpoint.complete_connect()?;
+        let status = connection.endpoint.complete_connect()?;
         self.demo
             .client(format_args!("CompleteConnect: {status}"))?;
         expect("complete the connection", status)?;
         self.demo.server()?;
-        Ok(talk)
+        Ok(connection)
     }
 
-    fn send_and_receive(&mut self, talk: &mut DemoConnection) -> Result<()> {
+    fn send_and_receive(&mut self, connection: &mut DemoConnection) -> Result<()> {
         self.demo.step("Send and Receive, both ways")?;
-        let status = talk.say(&pattern(1, sizes::SEND))?;
+        let status = connection.say(&pattern(1, sizes::SEND))?;
         self.demo
             .client(format_args!("Send of {} bytes: {status}", sizes::SEND))?;
         expect("send", status)?;
         self.demo.server()?;
-        let answer = talk.hear()?;
+        let answer = connection.hear()?;
         self.checked += verify("the server's Send", &answer, &pattern(2, sizes::ANSWER))?;
         self.demo.client(format_args!(
             "Receive: {}, {} bytes, all as sent",
@@ -208,19 +208,19 @@ impl Client {
         ))
     }
 
-    fn write(&mut self, talk: &mut DemoConnection) -> Result<()> {
+    fn write(&mut self, connection: &mut DemoConnection) -> Result<()> {
         self.demo.step("RDMA Write into the server's memory")?;
-        let there = talk.hear_address()?;
+        let there = connection.hear_address()?;
         self.demo.server()?;
         let source = self.session.register(sizes::REGION, MrFlags::empty())?;
         fill(&source.buffer, 3);
-        let status = talk.write(&source, 0..sizes::REGION, there)?;
+        let status = connection.write(&source, 0..sizes::REGION, there)?;
         self.demo.client(format_args!(
             "Write of {}: {status}",
             units::bytes(sizes::REGION as u64)
         ))?;
         expect("write", status)?;
-        talk.tell(&[])?;
+        connection.tell(&[])?;
         self.demo.client(format_args!(
             "Send of 0 bytes, to say that it was written: {}",
             Status::SUCCESS
@@ -228,35 +228,35 @@ impl Client {
         self.demo.server()
     }
 
-    fn read(&mut self, talk: &mut DemoConnection) -> Result<()> {
+    fn read(&mut self, connection: &mut DemoConnection) -> Result<()> {
         self.demo.step("RDMA Read from the server's memory")?;
-        let there = talk.hear_address()?;
+        let there = connection.hear_address()?;
         self.demo.server()?;
         let sink = self.session.register(
             sizes::REGION,
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
         )?;
-        let status = talk.read(&sink, 0..sizes::REGION, there)?;
+        let status = connection.read(&sink, 0..sizes::REGION, there)?;
         expect("read", status)?;
         self.checked += verify_pattern("what was read", &sink.buffer, 4)?;
         let len = units::bytes(sizes::REGION as u64);
         self.demo.client(format_args!(
             "Read of {len}: {status}, all bytes as they are there"
         ))?;
-        talk.tell(&[])
+        connection.tell(&[])
     }
 
     /// Uses a window of the server, which the server then invalidates.
-    fn window(&mut self, talk: &mut DemoConnection) -> Result<RemoteAddress> {
+    fn window(&mut self, connection: &mut DemoConnection) -> Result<RemoteAddress> {
         self.demo
             .step("A memory window: bound, used, invalidated")?;
-        let there = talk.hear_address()?;
+        let there = connection.hear_address()?;
         self.demo.server()?;
         let local = self.session.register(
             sizes::WINDOW.len(),
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
         )?;
-        let status = talk.read(&local, 0..sizes::WINDOW.len(), there)?;
+        let status = connection.read(&local, 0..sizes::WINDOW.len(), there)?;
         expect("read through the window", status)?;
         let behind = pattern(5, sizes::BEHIND);
         self.checked += verify("the window", &local.buffer.to_vec(), &behind[sizes::WINDOW])?;
@@ -266,15 +266,15 @@ impl Client {
         ))?;
         let half = sizes::WINDOW.len() / 2;
         fill(&local.buffer.slice(..half), 6);
-        let status = talk.write(&local, 0..half, there)?;
+        let status = connection.write(&local, 0..half, there)?;
         self.demo.client(format_args!(
             "Write of {} through the window: {status}",
             units::bytes(half as u64)
         ))?;
         expect("write through the window", status)?;
-        talk.tell(&[])?;
+        connection.tell(&[])?;
         self.demo.server()?;
-        talk.hear_mark()?;
+        connection.hear_mark()?;
         Ok(there)
     }
 
@@ -285,23 +285,23 @@ impl Client {
             sizes::REFUSED,
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
         )?;
-        let mut talk = self.talk(0)?;
-        talk.connect(self.local, self.server, words::TO_READ)?;
-        let status = talk.read(&sink, 0..sizes::REFUSED, gone)?;
+        let mut connection = self.connection(0)?;
+        connection.connect(self.local, self.server, words::TO_READ)?;
+        let status = connection.read(&sink, 0..sizes::REFUSED, gone)?;
         if status == Status::SUCCESS {
             return Err(wrong("a Read through an invalidated window succeeded"));
         }
         self.demo.client(format_args!(
             "Read through the invalidated window: {status}"
         ))?;
-        self.ended(&mut talk)?;
+        self.ended(&mut connection)?;
 
-        let mut talk = self.talk(0)?;
-        talk.connect(self.local, self.server, words::TO_WRITE)?;
-        let end = talk.hear_address()?;
+        let mut connection = self.connection(0)?;
+        connection.connect(self.local, self.server, words::TO_WRITE)?;
+        let end = connection.hear_address()?;
         self.demo.server()?;
         // An iWARP Write may have completed before the refusal comes back (AMB-002).
-        let status = talk.write(&sink, 0..sizes::REFUSED, end)?;
+        let status = connection.write(&sink, 0..sizes::REFUSED, end)?;
         let handed = if status == Status::SUCCESS {
             " (it was handed over before the refusal came)"
         } else {
@@ -310,7 +310,7 @@ impl Client {
         self.demo.client(format_args!(
             "Write across the end of a region: {status}{handed}"
         ))?;
-        self.ended(&mut talk)?;
+        self.ended(&mut connection)?;
 
         main.tell(&[])?;
         main.hear_mark()?;
@@ -319,8 +319,8 @@ impl Client {
     }
 
     /// Shows on both sides that a connection has ended.
-    fn ended(&mut self, talk: &mut DemoConnection) -> Result<()> {
-        let flushed = talk.flushed()?;
+    fn ended(&mut self, connection: &mut DemoConnection) -> Result<()> {
+        let flushed = connection.flushed()?;
         if flushed == Status::SUCCESS {
             return Err(wrong("a connection goes on after a refused access"));
         }
@@ -338,12 +338,13 @@ impl Client {
             self.server,
             quoted(question)
         ))?;
-        let talk = self.talk(0)?;
-        let status = talk
-            .endpoint
-            .connect(self.local, self.server, CLIENT_LIMITS, question)?;
+        let connection = self.connection(0)?;
+        let status =
+            connection
+                .endpoint
+                .connect(self.local, self.server, CLIENT_LIMITS, question)?;
         self.demo.server()?;
-        let connector = &talk.endpoint.connector;
+        let connector = &connection.endpoint.connector;
         let words = connector
             .get_private_data()
             .map_err(|error| Failure::nd("read the reason for the Reject", &error))?;
@@ -361,62 +362,64 @@ impl Client {
             units::bytes(sizes::BULK as u64)
         );
         self.demo.step(&title)?;
-        let mut talk = self.talk(sizes::CHUNKS)?;
+        let mut connection = self.connection(sizes::CHUNKS)?;
         let local = self.session.register(
             sizes::BULK,
             MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK,
         )?;
-        talk.connect(self.local, self.server, words::BULK)?;
+        connection.connect(self.local, self.server, words::BULK)?;
         let chunk = |i: u32| sizes::CHUNK * i as usize..sizes::CHUNK * (i as usize + 1);
 
         fill(&local.buffer, 8);
         let begun = Instant::now();
         for i in 0..sizes::CHUNKS {
-            posted(
-                talk.endpoint
-                    .qp
-                    .send(i.into(), &[local.sge(chunk(i))], OpFlags::empty()),
-            )?;
+            posted(connection.endpoint.qp.send(
+                i.into(),
+                &[local.sge(chunk(i))],
+                OpFlags::empty(),
+            ))?;
         }
-        self.all(&mut talk, RequestType::Send)?;
-        talk.hear_mark()?;
+        self.all(&mut connection, RequestType::Send)?;
+        connection.hear_mark()?;
         self.way("Send", begun)?;
-        let there = two_addresses(&talk.hear()?)?;
+        let there = two_addresses(&connection.hear()?)?;
 
         fill(&local.buffer, 9);
         let begun = Instant::now();
         for i in 0..sizes::CHUNKS {
             let at = there.0.offset(chunk(i).start as u64);
-            posted(
-                talk.endpoint
-                    .qp
-                    .write(i.into(), &[local.sge(chunk(i))], at, OpFlags::empty()),
-            )?;
+            posted(connection.endpoint.qp.write(
+                i.into(),
+                &[local.sge(chunk(i))],
+                at,
+                OpFlags::empty(),
+            ))?;
         }
-        self.all(&mut talk, RequestType::Write)?;
-        talk.tell(&[])?;
-        talk.hear_mark()?;
+        self.all(&mut connection, RequestType::Write)?;
+        connection.tell(&[])?;
+        connection.hear_mark()?;
         self.way("RDMA Write", begun)?;
 
         local.buffer.fill(0);
         let begun = Instant::now();
         for i in 0..sizes::CHUNKS {
             let at = there.1.offset(chunk(i).start as u64);
-            posted(
-                talk.endpoint
-                    .qp
-                    .read(i.into(), &[local.sge(chunk(i))], at, OpFlags::empty()),
-            )?;
+            posted(connection.endpoint.qp.read(
+                i.into(),
+                &[local.sge(chunk(i))],
+                at,
+                OpFlags::empty(),
+            ))?;
         }
-        self.all(&mut talk, RequestType::Read)?;
+        self.all(&mut connection, RequestType::Read)?;
         self.way("RDMA Read", begun)?;
         self.checked += verify_pattern("what was read", &local.buffer, 10)?;
 
         let ping = pattern(11, sizes::PING);
         let begun = Instant::now();
         for _ in 0..sizes::PINGS {
-            talk.tell(&ping)?;
-            self.checked += verify("the answer", &talk.hear()?, &ping)?;
+            connection.tell(&ping)?;
+            self.checked += verify("the answer", &connection.hear()?, &ping)?;
         }
         let bytes = 2 * u64::from(sizes::PINGS) * sizes::PING as u64;
         self.ways.push(Transfer {
@@ -433,13 +436,13 @@ impl Client {
         self.demo
             .client(format_args!("round trips: {sent}, all right"))?;
         self.demo.server()?;
-        expect("disconnect", talk.endpoint.disconnect()?)
+        expect("disconnect", connection.endpoint.disconnect()?)
     }
 
     /// Waits for all requests of one kind.
-    fn all(&self, talk: &mut DemoConnection, kind: RequestType) -> Result<()> {
+    fn all(&self, connection: &mut DemoConnection, kind: RequestType) -> Result<()> {
         (0..sizes::CHUNKS)
-            .try_for_each(|_| expect(&format!("finish a {kind}"), talk.wait(kind)?.status))
+            .try_for_each(|_| expect(&format!("finish a {kind}"), connection.wait(kind)?.status))
     }
 
     fn way(&mut self, name: &'static str, begun: Instant) -> Result<()> {
@@ -459,12 +462,12 @@ impl Client {
         Ok(())
     }
 
-    fn disconnect(&mut self, mut talk: DemoConnection) -> Result<()> {
+    fn disconnect(&mut self, mut connection: DemoConnection) -> Result<()> {
         self.demo.step("Disconnect")?;
-        let status = talk.endpoint.disconnect()?;
+        let status = connection.endpoint.disconnect()?;
         self.demo.client(format_args!("Disconnect: {status}"))?;
         expect("disconnect", status)?;
-        let flushed = talk.flushed()?;
+        let flushed = connection.flushed()?;
         self.demo
             .client(format_args!("Receive that was still posted: {flushed}"))?;
         self.demo.server()

@@ -7,10 +7,10 @@
 
 pub(crate) mod args;
 mod client;
+mod connection;
 mod report;
 mod script;
 mod server;
-mod talk;
 
 use self::args::{DemoArgs, DemoServerArgs};
 use crate::errors::Result;

@@ -8,9 +8,9 @@ use netdirect::{
 };
 
 use super::args::DemoServerArgs;
+use super::connection::{DemoConnection, expect, posted, quoted, verify, verify_pattern, wrong};
 use super::report::ServerOutput;
 use super::script::{LIMIT, SERVER_LIMITS, SORRY, WELCOME, fill, pattern, sizes, words};
-use super::talk::{DemoConnection, expect, posted, quoted, verify, verify_pattern, wrong};
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Endpoint, Region, Request, Session, Setup};
@@ -88,7 +88,7 @@ impl Server {
         self.output.say(format_args!(
             "GetReadLimits: may serve {inbound} Reads, issue {outbound}"
         ))?;
-        let talk = DemoConnection::new(&self.session, request.connector, 0, |_| Ok(()))?;
+        let connection = DemoConnection::new(&self.session, request.connector, 0, |_| Ok(()))?;
         let limits = ReadLimits {
             inbound: SERVER_LIMITS.inbound.min(inbound),
             outbound: SERVER_LIMITS.outbound.min(outbound),
@@ -100,12 +100,12 @@ impl Server {
         );
         self.output.say(format_args!("Accept: {says}"))?;
         self.output.pause()?;
-        let status = talk.endpoint.accept(limits, WELCOME)?;
+        let status = connection.endpoint.accept(limits, WELCOME)?;
         self.output
             .say(format_args!("Accept: {status}, the connection stands"))?;
         expect("accept the connection", status)?;
         self.output.pause()?;
-        Ok(talk)
+        Ok(connection)
     }
 
     /// Accepts a further connection without private data.
@@ -116,23 +116,23 @@ impl Server {
         first: impl FnOnce(&Endpoint) -> Result<()>,
     ) -> Result<DemoConnection> {
         let request = self.request(words)?;
-        let talk = DemoConnection::new(&self.session, request.connector, more, first)?;
+        let connection = DemoConnection::new(&self.session, request.connector, more, first)?;
         expect(
             "accept the connection",
-            talk.endpoint.accept(request.limits, &[])?,
+            connection.endpoint.accept(request.limits, &[])?,
         )?;
-        Ok(talk)
+        Ok(connection)
     }
 
-    fn receive_and_send(&mut self, talk: &mut DemoConnection) -> Result<()> {
-        let message = talk.hear()?;
+    fn receive_and_send(&mut self, connection: &mut DemoConnection) -> Result<()> {
+        let message = connection.hear()?;
         self.checked += verify("the client's Send", &message, &pattern(1, sizes::SEND))?;
         self.output.say(format_args!(
             "Receive: {}, {} bytes, all as sent",
             Status::SUCCESS,
             message.len()
         ))?;
-        let status = talk.say(&pattern(2, sizes::ANSWER))?;
+        let status = connection.say(&pattern(2, sizes::ANSWER))?;
         self.output.say(format_args!(
             "Send of {} bytes back: {status}",
             sizes::ANSWER
@@ -141,12 +141,12 @@ impl Server {
         self.output.pause()
     }
 
-    fn written(&mut self, talk: &mut DemoConnection) -> Result<()> {
+    fn written(&mut self, connection: &mut DemoConnection) -> Result<()> {
         let region = self
             .session
             .register(sizes::REGION, MrFlags::ALLOW_REMOTE_WRITE)?;
-        self.advertise(talk, &region, "ND_MR_FLAG_ALLOW_REMOTE_WRITE")?;
-        talk.hear_mark()?;
+        self.advertise(connection, &region, "ND_MR_FLAG_ALLOW_REMOTE_WRITE")?;
+        connection.hear_mark()?;
         self.checked += verify_pattern("what was written", &region.buffer, 3)?;
         let len = units::bytes(sizes::REGION as u64);
         self.output.say(format_args!(
@@ -155,19 +155,24 @@ impl Server {
         self.output.pause()
     }
 
-    fn read(&self, talk: &mut DemoConnection) -> Result<()> {
+    fn read(&self, connection: &mut DemoConnection) -> Result<()> {
         let region = self
             .session
             .register(sizes::REGION, MrFlags::ALLOW_REMOTE_READ)?;
         fill(&region.buffer, 4);
-        self.advertise(talk, &region, "ND_MR_FLAG_ALLOW_REMOTE_READ")?;
-        talk.hear_mark()
+        self.advertise(connection, &region, "ND_MR_FLAG_ALLOW_REMOTE_READ")?;
+        connection.hear_mark()
     }
 
     /// Tells the client where a region is.
-    fn advertise(&self, talk: &mut DemoConnection, region: &Region, rights: &str) -> Result<()> {
+    fn advertise(
+        &self,
+        connection: &mut DemoConnection,
+        region: &Region,
+        rights: &str,
+    ) -> Result<()> {
         let remote = region.remote();
-        talk.tell(&remote.to_bytes())?;
+        connection.tell(&remote.to_bytes())?;
         let len = units::bytes(region.buffer.len() as u64);
         self.output.say(format_args!(
             "Register of {len} with {rights}: {}",
@@ -180,7 +185,7 @@ impl Server {
         self.output.pause()
     }
 
-    fn window(&mut self, talk: &mut DemoConnection) -> Result<()> {
+    fn window(&mut self, connection: &mut DemoConnection) -> Result<()> {
         let region = self
             .session
             .register(sizes::BEHIND, MrFlags::ALLOW_LOCAL_WRITE)?;
@@ -189,10 +194,13 @@ impl Server {
         let window = self.session.adapter().create_memory_window();
         let window = window.map_err(|error| Failure::nd("create a memory window", &error))?;
         let address = region.buffer.address() + sizes::WINDOW.start as u64;
-        let (qp, length) = (Arc::clone(&talk.endpoint.qp), sizes::WINDOW.len() as u64);
+        let (qp, length) = (
+            Arc::clone(&connection.endpoint.qp),
+            sizes::WINDOW.len() as u64,
+        );
         let rights = OpFlags::ALLOW_READ | OpFlags::ALLOW_WRITE;
         posted(qp.bind(0, &region.region, &window, address, length, rights))?;
-        let status = talk.wait(RequestType::Bind)?.status;
+        let status = connection.wait(RequestType::Bind)?.status;
         let what = format!(
             "{} of a region that grants nothing itself",
             units::bytes(length)
@@ -204,14 +212,14 @@ impl Server {
             address,
             token: window.get_remote_token(),
         };
-        talk.tell(&remote.to_bytes())?;
+        connection.tell(&remote.to_bytes())?;
         self.output.say(format_args!(
             "Send of the window's address and token, {}",
             token(remote)
         ))?;
         self.output.pause()?;
 
-        talk.hear_mark()?;
+        connection.hear_mark()?;
         let half = sizes::WINDOW.len() / 2;
         expected[sizes::WINDOW.start..][..half].copy_from_slice(&pattern(6, half));
         self.checked += verify(
@@ -227,10 +235,10 @@ impl Server {
             "memory: {changed} as written, the other {rest} untouched"
         ))?;
         posted(qp.invalidate(0, &window, OpFlags::empty()))?;
-        let status = talk.wait(RequestType::Invalidate)?.status;
+        let status = connection.wait(RequestType::Invalidate)?.status;
         self.output.say(format_args!("Invalidate: {status}"))?;
         expect("invalidate the window", status)?;
-        talk.tell(&[])?;
+        connection.tell(&[])?;
         self.checked += verify(
             "the region behind the window",
             &region.buffer.to_vec(),
@@ -240,8 +248,8 @@ impl Server {
     }
 
     fn refused(&mut self, main: &mut DemoConnection) -> Result<()> {
-        let mut talk = self.accept_another(words::TO_READ, 0, |_| Ok(()))?;
-        self.ended(&mut talk)?;
+        let mut connection = self.accept_another(words::TO_READ, 0, |_| Ok(()))?;
+        self.ended(&mut connection)?;
         self.output.pause()?;
 
         // A region in the middle of our own memory, so that a byte too far would be noticed.
@@ -252,18 +260,18 @@ impl Server {
         let region = self
             .session
             .register_buffer(buffer.slice(..half), MrFlags::ALLOW_REMOTE_WRITE)?;
-        let mut talk = self.accept_another(words::TO_WRITE, 0, |_| Ok(()))?;
+        let mut connection = self.accept_another(words::TO_WRITE, 0, |_| Ok(()))?;
         let end = region.remote().offset((half - sizes::REFUSED / 2) as u64);
         // The client's queue pair has not sent anything yet. This side may send nevertheless, because Accept is complete
         // (AMB-040).
-        talk.tell(&end.to_bytes())?;
+        connection.tell(&end.to_bytes())?;
         let len = units::bytes(half as u64);
         self.output.say(format_args!(
             "Register of {len} with ND_MR_FLAG_ALLOW_REMOTE_WRITE: {}",
             Status::SUCCESS
         ))?;
         self.output.pause()?;
-        self.ended(&mut talk)?;
+        self.ended(&mut connection)?;
         self.checked += verify(
             "memory around the end of the region",
             &buffer.to_vec(),
@@ -278,14 +286,14 @@ impl Server {
     }
 
     /// Prints how a connection ended on which the client has caused an error.
-    fn ended(&self, talk: &mut DemoConnection) -> Result<()> {
-        let flushed = talk.flushed()?;
+    fn ended(&self, connection: &mut DemoConnection) -> Result<()> {
+        let flushed = connection.flushed()?;
         if flushed == Status::SUCCESS {
             return Err(wrong(
                 "a message came where the connection should have ended",
             ));
         }
-        let noticed = talk
+        let noticed = connection
             .endpoint
             .wait_for_end(LIMIT)
             .ok_or_else(|| wrong("NotifyDisconnect never completed"))?;
@@ -321,52 +329,56 @@ impl Server {
             .session
             .register(sizes::BULK, MrFlags::ALLOW_REMOTE_READ)?;
         fill(&source.buffer, 10);
-        let mut talk = self.accept_another(words::BULK, sizes::CHUNKS, |endpoint| {
+        let mut connection = self.accept_another(words::BULK, sizes::CHUNKS, |endpoint| {
             (0..sizes::CHUNKS as usize).try_for_each(|i| {
                 let part = target.sge(sizes::CHUNK * i..sizes::CHUNK * (i + 1));
                 posted(endpoint.qp.receive(i as u64, &[part]))
             })
         })?;
         for _ in 0..sizes::CHUNKS {
-            expect("finish a Receive", talk.wait(RequestType::Receive)?.status)?;
+            expect(
+                "finish a Receive",
+                connection.wait(RequestType::Receive)?.status,
+            )?;
         }
-        talk.tell(&[])?;
+        connection.tell(&[])?;
         self.checked += verify_pattern("what was sent", &target.buffer, 8)?;
         target.buffer.fill(0); // or a Write that never came might look right
-        talk.tell(&[target.remote().to_bytes(), source.remote().to_bytes()].concat())?;
+        connection.tell(&[target.remote().to_bytes(), source.remote().to_bytes()].concat())?;
 
-        talk.hear_mark()?;
-        talk.tell(&[])?;
+        connection.hear_mark()?;
+        connection.tell(&[])?;
         self.checked += verify_pattern("what was written", &target.buffer, 9)?;
 
         let ping = pattern(11, sizes::PING);
         for _ in 0..sizes::PINGS {
-            let heard = talk.hear()?;
+            let heard = connection.hear()?;
             self.checked += verify("the client's Send", &heard, &ping)?;
-            talk.tell(&heard)?;
+            connection.tell(&heard)?;
         }
         let len = units::bytes(sizes::BULK as u64);
         self.output.say(format_args!(
             "memory: {len} as sent, later {len} as written"
         ))?;
         self.output.pause()?;
-        talk.endpoint
+        connection
+            .endpoint
             .wait_for_end(LIMIT)
             .map(drop)
             .ok_or_else(|| wrong("NotifyDisconnect never completed"))
     }
 
-    fn disconnected(&self, mut talk: DemoConnection) -> Result<()> {
-        let noticed = talk
+    fn disconnected(&self, mut connection: DemoConnection) -> Result<()> {
+        let noticed = connection
             .endpoint
             .wait_for_end(LIMIT)
             .ok_or_else(|| wrong("NotifyDisconnect never completed"))?;
         self.output
             .say(format_args!("NotifyDisconnect: {noticed}"))?;
-        let flushed = talk.flushed()?;
+        let flushed = connection.flushed()?;
         self.output
             .say(format_args!("Receive that was still posted: {flushed}"))?;
-        let status = talk.endpoint.disconnect()?;
+        let status = connection.endpoint.disconnect()?;
         self.output.say(format_args!("Disconnect: {status}"))?;
         expect("disconnect", status)?;
         self.output.pause()

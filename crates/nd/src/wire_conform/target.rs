@@ -164,12 +164,12 @@ fn accept(target: &Arc<Target>, request: Request, pending: &PendingPeer<Infallib
             .reject(REJECTION)
             .map_err(|error| Failure::nd("reject a connection", &error));
     }
-    let mut talk = TargetConnection::new(target, request.connector)?;
+    let mut connection = TargetConnection::new(target, request.connector)?;
     let limits = Target::limits(request.limits);
-    pending.accept(&mut talk.endpoint, limits, &[])?;
-    talk.endpoint.set_deadline(None);
+    pending.accept(&mut connection.endpoint, limits, &[])?;
+    connection.endpoint.set_deadline(None);
     let speak_first = wish == Some(Wish::SpeakFirst);
-    talk.serve(&request.private_data, limits, speak_first, || {
+    connection.serve(&request.private_data, limits, speak_first, || {
         pending.is_known()
     })
 }
@@ -211,27 +211,31 @@ enum Attempt {
 
 fn attempt(target: &Arc<Target>, suite: SocketAddr) -> Result<Attempt> {
     let local = target.session.address_towards(suite)?;
-    let mut talk = TargetConnection::new(target, target.session.connector()?)?;
+    let mut connection = TargetConnection::new(target, target.session.connector()?)?;
     let wanted = ReadLimits {
         inbound: READS,
         outbound: READS,
     };
-    let status = talk.endpoint.connect(local, suite, wanted, &[])?;
+    let status = connection.endpoint.connect(local, suite, wanted, &[])?;
     if status != Status::SUCCESS {
         return Ok(Attempt::Failed(status));
     }
     let explain = |error: netdirect::Error| Failure::nd("read what the suite said", &error);
-    let private = talk
+    let private = connection
         .endpoint
         .connector
         .get_private_data()
         .map_err(explain)?;
-    let limits = talk.endpoint.connector.get_read_limits().map_err(explain)?;
-    let status = talk.endpoint.complete_connect()?;
+    let limits = connection
+        .endpoint
+        .connector
+        .get_read_limits()
+        .map_err(explain)?;
+    let status = connection.endpoint.complete_connect()?;
     if status != Status::SUCCESS {
         return Ok(Attempt::Failed(status));
     }
-    talk.serve(&private, limits, true, || ())?;
+    connection.serve(&private, limits, true, || ())?;
     Ok(Attempt::Served)
 }
 
@@ -253,7 +257,7 @@ struct TargetConnection {
 impl TargetConnection {
     fn new(target: &Arc<Target>, connector: Arc<dyn netdirect::Connector>) -> Result<Self> {
         let session = &target.session;
-        let talk = Self {
+        let connection = Self {
             target: Arc::clone(target),
             endpoint: session.endpoint(Target::depths(), connector)?,
             inbox: session.register(RECEIVE * RECEIVES as usize, MrFlags::ALLOW_LOCAL_WRITE)?,
@@ -264,8 +268,8 @@ impl TargetConnection {
             holding: false,
             report: Report::default(),
         };
-        (0..RECEIVES).try_for_each(|slot| talk.receive(slot.into()))?;
-        Ok(talk)
+        (0..RECEIVES).try_for_each(|slot| connection.receive(slot.into()))?;
+        Ok(connection)
     }
 
     fn receive(&self, slot: u64) -> Result<()> {

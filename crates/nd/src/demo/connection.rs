@@ -45,14 +45,14 @@ impl DemoConnection {
         };
         let endpoint = session.endpoint(depths, connector)?;
         first(&endpoint)?;
-        let talk = Self {
+        let connection = Self {
             endpoint,
             inbox: session.register(MESSAGE * RECEIVES as usize, MrFlags::ALLOW_LOCAL_WRITE)?,
             outbox: session.register(MESSAGE, MrFlags::empty())?,
             aside: VecDeque::new(),
         };
-        (0..RECEIVES).try_for_each(|slot| talk.receive(slot))?;
-        Ok(talk)
+        (0..RECEIVES).try_for_each(|slot| connection.receive(slot))?;
+        Ok(connection)
     }
 
     fn part(slot: u32) -> Range<usize> {
