@@ -60,7 +60,7 @@ pub struct Acceptor {
     owner: Weak<dyn AcceptorOwner>,
     /// Locked before `state`, where both are.
     sockets: Mutex<Sockets>,
-    state: Mutex<State>,
+    state: Mutex<AcceptorState>,
     this: Weak<Self>,
 }
 
@@ -76,7 +76,7 @@ struct Sockets {
 }
 
 #[derive(Default)]
-struct State {
+struct AcceptorState {
     limits: HalfOpenLimits,
     /// Peers whose Request is not whole yet.
     half_open: HalfOpen<Arc<Incoming>>,
@@ -88,7 +88,7 @@ struct State {
     arrivals: u64,
 }
 
-impl State {
+impl AcceptorState {
     fn next_key(&mut self) -> u64 {
         self.arrivals += 1;
         self.arrivals

@@ -111,11 +111,11 @@ impl fmt::Display for InitiatorFailure {
 #[derive(Clone, Debug)]
 pub struct Initiator {
     config: InitiatorConfig,
-    state: State,
+    state: InitiatorState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum InitiatorState {
     /// The transport connects.
     Idle,
     /// The Request has left.
@@ -134,7 +134,7 @@ impl Initiator {
     pub fn new(config: InitiatorConfig) -> Self {
         Self {
             config,
-            state: State::Idle,
+            state: InitiatorState::Idle,
         }
     }
 
@@ -150,11 +150,11 @@ impl Initiator {
     ///
     /// If the Private Data exceeds [`Frame::max_private_data`].
     pub fn handle_connected(&mut self, now: Instant) -> Option<Vec<u8>> {
-        if !matches!(self.state, State::Idle) {
+        if !matches!(self.state, InitiatorState::Idle) {
             return None;
         }
         let reader = FrameReader::new(FrameKind::Reply);
-        self.state = State::AwaitsReply { reader, sent: now };
+        self.state = InitiatorState::AwaitsReply { reader, sent: now };
         let mut request = Vec::new();
         self.config.offer.request().encode(&mut request);
         Some(request)
@@ -163,15 +163,15 @@ impl Initiator {
     /// The application completes the connection. True when the ready-to-receive message is to be sent now; false when it was
     /// sent before, or nothing has been agreed.
     pub fn complete(&mut self) -> bool {
-        let due = matches!(self.state, State::Holds { .. });
-        if due || matches!(self.state, State::ReadySent) {
-            self.state = State::Over;
+        let due = matches!(self.state, InitiatorState::Holds { .. });
+        if due || matches!(self.state, InitiatorState::ReadySent) {
+            self.state = InitiatorState::Over;
         }
         due
     }
 
     fn fail(&mut self, failure: InitiatorFailure) -> Option<InitiatorOutcome> {
-        self.state = State::Over;
+        self.state = InitiatorState::Over;
         Some(InitiatorOutcome::Failed(failure))
     }
 
@@ -187,7 +187,7 @@ impl Initiator {
             }
             Ok(agreed) => {
                 let hold = deadline(now, self.config.hold_ready);
-                self.state = State::Holds { until: hold };
+                self.state = InitiatorState::Holds { until: hold };
                 let agreement = self.agreement(agreed, reply, changes(&agreed));
                 Some(InitiatorOutcome::Agreed(Box::new(agreement)))
             }
@@ -239,13 +239,13 @@ impl Machine for Initiator {
 
     fn wanted(&self) -> usize {
         match &self.state {
-            State::AwaitsReply { reader, .. } => reader.wanted(),
+            InitiatorState::AwaitsReply { reader, .. } => reader.wanted(),
             _ => 0,
         }
     }
 
     fn handle_bytes(&mut self, now: Instant, octets: &[u8]) -> Option<InitiatorOutcome> {
-        let State::AwaitsReply { reader, .. } = &mut self.state else {
+        let InitiatorState::AwaitsReply { reader, .. } = &mut self.state else {
             return None;
         };
         match reader.push(octets) {
@@ -265,7 +265,7 @@ impl Machine for Initiator {
     }
 
     fn handle_end(&mut self, now: Instant, end: StreamEnd) -> Option<InitiatorOutcome> {
-        let State::AwaitsReply { reader, sent } = &self.state else {
+        let InitiatorState::AwaitsReply { reader, sent } = &self.state else {
             return None;
         };
         let soon = now.saturating_duration_since(*sent) < FALLBACK_WITHIN;
@@ -273,7 +273,7 @@ impl Machine for Initiator {
         // PEER-034, PEER-062: other Initiators do so as well, so a refusal is never a mere end of the stream.
         if config.revision_1_fallback && config.offer.revision == 2 && !reader.started() && soon {
             config.offer.revision = 1;
-            self.state = State::Idle;
+            self.state = InitiatorState::Idle;
             return Some(InitiatorOutcome::FallBack);
         }
         self.fail(InitiatorFailure::Ended(end)) // MPA-027
@@ -281,9 +281,9 @@ impl Machine for Initiator {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
-            State::AwaitsReply { sent, .. } => deadline(*sent, self.config.reply_within),
-            State::Holds { until } => *until,
-            State::Idle | State::ReadySent | State::Over => None,
+            InitiatorState::AwaitsReply { sent, .. } => deadline(*sent, self.config.reply_within),
+            InitiatorState::Holds { until } => *until,
+            InitiatorState::Idle | InitiatorState::ReadySent | InitiatorState::Over => None,
         }
     }
 
@@ -291,8 +291,8 @@ impl Machine for Initiator {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return None;
         }
-        if let State::Holds { .. } = self.state {
-            self.state = State::ReadySent;
+        if let InitiatorState::Holds { .. } = self.state {
+            self.state = InitiatorState::ReadySent;
             return Some(InitiatorOutcome::SendReady);
         }
         self.fail(InitiatorFailure::TimedOut)

@@ -73,11 +73,11 @@ pub struct Accepted {
 #[derive(Clone, Debug)]
 pub struct Responder {
     config: ResponderConfig,
-    state: State,
+    state: ResponderState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum ResponderState {
     /// Not all of the Request is here.
     AwaitsRequest {
         reader: FrameReader,
@@ -95,7 +95,7 @@ impl Responder {
     /// The Responder of a stream that was accepted now. It sends nothing until it has a whole Request (MPA-002).
     #[must_use]
     pub fn new(now: Instant, config: ResponderConfig) -> Self {
-        let state = State::AwaitsRequest {
+        let state = ResponderState::AwaitsRequest {
             reader: FrameReader::new(FrameKind::Request),
             deadline: deadline(now, config.request_within),
         };
@@ -106,7 +106,7 @@ impl Responder {
     #[must_use]
     pub fn request(&self) -> Option<&Frame> {
         match &self.state {
-            State::Requested(request) => Some(request),
+            ResponderState::Requested(request) => Some(request),
             _ => None,
         }
     }
@@ -138,10 +138,10 @@ impl Responder {
         with.limits.ord = with.limits.ord.min(offered.ord);
         let (frame, agreed) = startup::accept(request, &with);
         self.state = match agreed.ready {
-            Some(_) => State::AwaitsReady {
+            Some(_) => ResponderState::AwaitsReady {
                 deadline: deadline(now, self.config.ready_within),
             },
-            None => State::Over,
+            None => ResponderState::Over,
         };
         let reply = encoded(&frame);
         Some(Accepted { reply, agreed })
@@ -155,7 +155,9 @@ impl Responder {
     ///
     /// If the Private Data exceeds [`Frame::max_private_data`].
     pub fn reject(&mut self, private_data: &[u8]) -> Option<Vec<u8>> {
-        let State::Requested(request) = std::mem::replace(&mut self.state, State::Over) else {
+        let ResponderState::Requested(request) =
+            std::mem::replace(&mut self.state, ResponderState::Over)
+        else {
             return None;
         };
         let frame = startup::reject(&request, self.config.most, private_data);
@@ -164,18 +166,18 @@ impl Responder {
 
     /// The peer's first FPDU is here and valid.
     pub fn handle_ready(&mut self) -> Option<ResponderOutcome> {
-        if !matches!(self.state, State::AwaitsReady { .. }) {
+        if !matches!(self.state, ResponderState::AwaitsReady { .. }) {
             return None;
         }
-        self.state = State::Over;
+        self.state = ResponderState::Over;
         Some(ResponderOutcome::Connected)
     }
 
     fn fail(&mut self, failure: ResponderFailure) -> Option<ResponderOutcome> {
-        if matches!(self.state, State::Over) {
+        if matches!(self.state, ResponderState::Over) {
             return None;
         }
-        self.state = State::Over;
+        self.state = ResponderState::Over;
         Some(ResponderOutcome::Failed(failure))
     }
 }
@@ -191,19 +193,19 @@ impl Machine for Responder {
 
     fn wanted(&self) -> usize {
         match &self.state {
-            State::AwaitsRequest { reader, .. } => reader.wanted(),
+            ResponderState::AwaitsRequest { reader, .. } => reader.wanted(),
             _ => 0,
         }
     }
 
     fn handle_bytes(&mut self, _: Instant, octets: &[u8]) -> Option<ResponderOutcome> {
-        let State::AwaitsRequest { reader, .. } = &mut self.state else {
+        let ResponderState::AwaitsRequest { reader, .. } = &mut self.state else {
             return None;
         };
         match reader.push(octets) {
             Ok(None) => None,
             Ok(Some(request)) => {
-                self.state = State::Requested(Box::new(request));
+                self.state = ResponderState::Requested(Box::new(request));
                 Some(ResponderOutcome::Requested)
             }
             Err(error) => self.fail(ResponderFailure::Malformed(error)),
@@ -212,12 +214,12 @@ impl Machine for Responder {
 
     /// While the application decides (MPA-015).
     fn expects_silence(&self) -> bool {
-        matches!(self.state, State::Requested(_))
+        matches!(self.state, ResponderState::Requested(_))
     }
 
     fn handle_unwanted(&mut self) -> Option<ResponderOutcome> {
         match self.state {
-            State::Requested(_) => self.fail(ResponderFailure::SentTooEarly),
+            ResponderState::Requested(_) => self.fail(ResponderFailure::SentTooEarly),
             _ => None,
         }
     }
@@ -228,8 +230,9 @@ impl Machine for Responder {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
-            State::AwaitsRequest { deadline, .. } | State::AwaitsReady { deadline } => *deadline,
-            State::Requested(_) | State::Over => None,
+            ResponderState::AwaitsRequest { deadline, .. }
+            | ResponderState::AwaitsReady { deadline } => *deadline,
+            ResponderState::Requested(_) | ResponderState::Over => None,
         }
     }
 

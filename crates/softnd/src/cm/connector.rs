@@ -33,7 +33,7 @@ use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::ConnectionRequest;
 
 pub(crate) use state::{AwaitedListener, Connector};
-use state::{Phase, State};
+use state::{ConnectorState, Phase};
 
 impl Connector {
     fn lock(&self) -> Locked<'_> {
@@ -134,7 +134,7 @@ impl Connector {
         }
     }
 
-    fn take(&self, state: &mut State, signals: Signals) {
+    fn take(&self, state: &mut ConnectorState, signals: Signals) {
         self.accepting(state, signals);
         let mut end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
         if planted!(NotificationLate) {
@@ -156,7 +156,7 @@ impl Connector {
     }
 
     /// The client's Disconnect ends. The requests of NotifyDisconnect end before it (AMB-033).
-    fn disconnected(&self, state: &mut State) {
+    fn disconnected(&self, state: &mut ConnectorState) {
         state.end_notifications();
         self.finish(state, Phase::Disconnected, Status::SUCCESS);
     }
@@ -182,7 +182,7 @@ impl Connector {
     }
 
     /// Gives up a Connect or Accept that is under way. The peer sees a reset, by which it tells this from a refusal (AMB-004).
-    fn give_up(&self, state: &mut State) {
+    fn give_up(&self, state: &mut ConnectorState) {
         let qp = state.qp.take();
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
             attempt.reset(&self.core);
@@ -194,7 +194,7 @@ impl Connector {
     }
 
     /// Rejects a peer that has accepted: the peer sees the end of the stream, and no message on it (AMB-004, IW-017).
-    fn abandon_answer(&self, state: &mut State) {
+    fn abandon_answer(&self, state: &mut ConnectorState) {
         let Phase::Answered(mut answered) = std::mem::replace(&mut state.phase, Phase::Dead) else {
             return;
         };
@@ -278,7 +278,7 @@ impl Connector {
         let Some(qp) = state.qp.clone() else {
             return fail(Status::CONNECTION_INVALID, "the connector is not connected");
         };
-        state.requests.add_step(self.begin(overlapped)?);
+        state.requests.add_state_change(self.begin(overlapped)?);
         state.phase = Phase::Disconnecting;
         let (gone, news) = qp.disconnect();
         state.done.news.push(news);
@@ -318,19 +318,19 @@ impl Connector {
 struct Locked<'a> {
     connector: &'a Connector,
     /// Taken only in the drop.
-    state: Option<MutexGuard<'a, State>>,
+    state: Option<MutexGuard<'a, ConnectorState>>,
 }
 
 impl Deref for Locked<'_> {
-    type Target = State;
+    type Target = ConnectorState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &ConnectorState {
         self.state.as_ref().expect("taken only in the drop")
     }
 }
 
 impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut ConnectorState {
         self.state.as_mut().expect("taken only in the drop")
     }
 }

@@ -33,12 +33,12 @@ pub(crate) struct Listener {
     file: Arc<File>,
     acceptor: Arc<Acceptor>,
     /// Not locked while the acceptor is called, but for [`Acceptor::listen`] and [`Acceptor::watch`].
-    state: Mutex<State>,
+    state: Mutex<ListenerState>,
     this: Weak<Self>,
 }
 
 #[derive(Default)]
-struct State {
+struct ListenerState {
     address: Option<SocketAddr>,
     bound: Vec<Bound>,
     listens: bool,
@@ -50,7 +50,7 @@ struct State {
     waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
 }
 
-impl State {
+impl ListenerState {
     /// Takes a connector out of the list of those that wait for a request.
     fn no_longer_waits(&mut self, connector: &Connector) -> Option<PendingOverlapped> {
         let mut waiting = self.waiting.iter();
@@ -208,7 +208,7 @@ impl Listener {
     }
 
     /// Puts a request that a connector has given back in front of the backlog.
-    fn queue_again(&self, state: &mut State, request: ConnectionRequest) {
+    fn queue_again(&self, state: &mut ListenerState, request: ConnectionRequest) {
         match self.acceptor.watch(request) {
             Ok(incoming) => state.queue.push_front(incoming),
             Err(error) => limited!(error, %error, "a peer that came back is lost"),
@@ -243,7 +243,7 @@ impl Listener {
     }
 
     /// The connector that gets the next request. Connectors that their clients have released are left out.
-    fn next_waiting(state: &mut State, done: &mut Done) -> Option<Arc<Connector>> {
+    fn next_waiting(state: &mut ListenerState, done: &mut Done) -> Option<Arc<Connector>> {
         while let Some((connector, _)) = state.waiting.front() {
             if connector.is_waiting() {
                 return Some(Arc::clone(connector));

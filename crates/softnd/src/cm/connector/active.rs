@@ -14,7 +14,7 @@ use iwarp_io::transport::Dialer;
 use iwarp_io::transport::stream::Stream;
 use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
-use super::state::{Answered, Attempt, Binding, Connector, Dial, Phase, State};
+use super::state::{Answered, Attempt, Binding, Connector, ConnectorState, Dial, Phase};
 use crate::core::UNSTATED_READ_LIMIT;
 use crate::leniency::Act;
 use crate::options::Profile;
@@ -27,7 +27,7 @@ const PORTS: u32 = 256;
 impl Connector {
     pub(super) fn connect(
         &self,
-        state: &mut State,
+        state: &mut ConnectorState,
         qp: &Arc<dyn QueuePair>,
         destination: SocketAddr,
         limits: ReadLimits,
@@ -72,7 +72,7 @@ impl Connector {
 
     fn start_attempt(
         &self,
-        state: &mut State,
+        state: &mut ConnectorState,
         qp: &Arc<Qp>,
         destination: SocketAddr,
         limits: ReadLimits,
@@ -87,7 +87,7 @@ impl Connector {
         }
         let initiator = Initiator::new(self.initiator_config(destination, limits, private_data));
         let startup = MpaStartup::new(initiator, &self.core.driver, self.this.clone());
-        state.requests.add_step(request);
+        state.requests.add_state_change(request);
         state.qp = Some(Arc::clone(qp));
         state.private_data = None;
         state.limits = None;
@@ -140,7 +140,11 @@ impl Connector {
     }
 
     /// A local address for a connector that the client has not bound, or whose last attempt has used its address up (AMB-031).
-    fn binding_for(&self, state: &State, destination: SocketAddr) -> Result<Option<Binding>> {
+    fn binding_for(
+        &self,
+        state: &ConnectorState,
+        destination: SocketAddr,
+    ) -> Result<Option<Binding>> {
         let address = match state.local {
             Some(local) if local.is_ipv4() != destination.is_ipv4() => {
                 return fail(
@@ -165,7 +169,7 @@ impl Connector {
         self.binding(address).map(Some)
     }
 
-    fn dial(&self, state: &mut State) {
+    fn dial(&self, state: &mut ConnectorState) {
         let Phase::Connecting(attempt) = &mut state.phase else {
             return;
         };
@@ -177,7 +181,7 @@ impl Connector {
     }
 
     #[cold]
-    fn connect_with_fault(&self, state: &mut State, verdict: &Verdict) {
+    fn connect_with_fault(&self, state: &mut ConnectorState, verdict: &Verdict) {
         let Phase::Connecting(attempt) = &mut state.phase else {
             return;
         };
@@ -196,7 +200,7 @@ impl Connector {
     }
 
     /// The time for the transport to connect is over, or the time for which a fault plan has held it back.
-    pub(super) fn dial_expired(&self, state: &mut State) {
+    pub(super) fn dial_expired(&self, state: &mut ConnectorState) {
         match &state.phase {
             Phase::Connecting(attempt) if matches!(attempt.dial, Dial::Held { opens: true }) => {
                 self.dial_now(state);
@@ -206,7 +210,7 @@ impl Connector {
         }
     }
 
-    fn dial_now(&self, state: &mut State) {
+    fn dial_now(&self, state: &mut ConnectorState) {
         let dialing = self.dialer(state).and_then(|dialer| {
             let edges = Edges::READ | Edges::WRITE;
             let control = &self.core.driver.control;
@@ -225,7 +229,7 @@ impl Connector {
 
     /// Begins to connect from the reserved address. A connection from that port to the same peer may have ended a moment ago
     /// (TIME-WAIT). Where the client has not chosen the port, another port is tried then.
-    fn dialer(&self, state: &mut State) -> io::Result<Dialer> {
+    fn dialer(&self, state: &mut ConnectorState) -> io::Result<Dialer> {
         let Phase::Connecting(attempt) = &state.phase else {
             return Err(io::ErrorKind::NotConnected.into());
         };
@@ -245,7 +249,7 @@ impl Connector {
     }
 
     /// Goes on with a Connect after the transport has reported `edges`.
-    pub(super) fn advance(&self, state: &mut State, edges: Edges) {
+    pub(super) fn advance(&self, state: &mut ConnectorState, edges: Edges) {
         let Phase::Connecting(attempt) = &mut state.phase else {
             return;
         };
@@ -264,7 +268,7 @@ impl Connector {
     }
 
     /// The transport has connected: sends the Request.
-    fn send_request(&self, state: &mut State) {
+    fn send_request(&self, state: &mut ConnectorState) {
         self.clear_dial_timer(state);
         let Phase::Connecting(attempt) = &mut state.phase else {
             return;
@@ -284,7 +288,11 @@ impl Connector {
     }
 
     /// What the set-up has come to.
-    pub(super) fn initiator_told(&self, state: &mut State, outcome: Option<InitiatorOutcome>) {
+    pub(super) fn initiator_told(
+        &self,
+        state: &mut ConnectorState,
+        outcome: Option<InitiatorOutcome>,
+    ) {
         match outcome {
             None => {}
             Some(InitiatorOutcome::Agreed(agreement)) => self.agreed(state, *agreement),
@@ -307,7 +315,7 @@ impl Connector {
     }
 
     /// The next attempt asks for revision 1.
-    fn dial_again(&self, state: &mut State) {
+    fn dial_again(&self, state: &mut ConnectorState) {
         let Some(mut local) = state.local else {
             return self.attempt_failed(state, Status::CONNECTION_REFUSED);
         };
@@ -321,7 +329,7 @@ impl Connector {
     }
 
     /// The peer has accepted. The queue pair gets the stream when the client completes the connection.
-    fn agreed(&self, state: &mut State, agreement: Agreement) {
+    fn agreed(&self, state: &mut ConnectorState, agreement: Agreement) {
         let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) else {
             return;
         };
@@ -348,7 +356,7 @@ impl Connector {
     }
 
     /// The Connect has failed. The client may call Connect again (CONN-021 to CONN-024).
-    fn attempt_failed(&self, state: &mut State, status: Status) {
+    fn attempt_failed(&self, state: &mut ConnectorState, status: Status) {
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
             attempt.reset(&self.core);
         }
@@ -361,7 +369,7 @@ impl Connector {
 
     pub(super) fn complete_connect(
         &self,
-        state: &mut State,
+        state: &mut ConnectorState,
         overlapped: &Overlapped,
     ) -> Result<Started> {
         self.core.device.present()?; // CONN-045
@@ -369,7 +377,7 @@ impl Connector {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here"); // CONN-044
         }
         let request = self.begin(overlapped)?;
-        state.requests.add_step(request);
+        state.requests.add_state_change(request);
         let Phase::Answered(mut answered) = std::mem::replace(&mut state.phase, Phase::Connected)
         else {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here");
@@ -396,7 +404,7 @@ impl Connector {
 
     /// The client has not completed its Connect for some time. The ready-to-receive message is sent without it, because some
     /// peers give up when it does not come (IW-067).
-    fn send_ready_early(&self, state: &mut State) {
+    fn send_ready_early(&self, state: &mut ConnectorState) {
         let Phase::Answered(answered) = &mut state.phase else {
             return;
         };
@@ -411,7 +419,7 @@ impl Connector {
     /// Gives the stream to the queue pair, which sends the ready-to-receive message.
     fn start(
         &self,
-        state: &mut State,
+        state: &mut ConnectorState,
         stream: Stream,
         agreed: &Agreed,
         start: Start,

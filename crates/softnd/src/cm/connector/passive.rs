@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
-use super::state::{AwaitedListener, Connector, Offered, Phase, State};
+use super::state::{AwaitedListener, Connector, ConnectorState, Offered, Phase};
 use crate::qp::{Claim, Drivers, Qp, Signals, Start};
 use crate::status::fail;
 use iwarp_io::limited;
@@ -16,7 +16,7 @@ impl Connector {
     /// A peer's request has arrived, at a listener at which the connector waits.
     pub(super) fn take_request(
         &self,
-        state: &mut State,
+        state: &mut ConnectorState,
         listener: Weak<dyn AwaitedListener>,
         request: ConnectionRequest,
     ) {
@@ -43,7 +43,7 @@ impl Connector {
     /// before. `None` when the peer has given up.
     pub(super) fn give_back(
         &self,
-        state: &mut State,
+        state: &mut ConnectorState,
         listener: &Weak<dyn AwaitedListener>,
     ) -> Result<Option<ConnectionRequest>> {
         self.look_for_end(state);
@@ -69,7 +69,7 @@ impl Connector {
     }
 
     /// Notices a peer that has given up. Until the Reply is sent, whatever comes from the peer is its end or a violation (MPA-015).
-    pub(super) fn look_for_end(&self, state: &mut State) {
+    pub(super) fn look_for_end(&self, state: &mut ConnectorState) {
         if let Phase::Offered(offered) = &mut state.phase
             && let Some(ResponderOutcome::Failed(_)) = offered.startup.ready()
         {
@@ -78,7 +78,7 @@ impl Connector {
     }
 
     /// Answers a request with R = 1 (MPA-019).
-    pub(super) fn refuse(&self, state: &mut State, private_data: &[u8]) {
+    pub(super) fn refuse(&self, state: &mut ConnectorState, private_data: &[u8]) {
         if matches!(state.phase, Phase::Offered(_))
             && let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead)
         {
@@ -88,7 +88,7 @@ impl Connector {
 
     pub(super) fn accept(
         &self,
-        state: &mut State,
+        state: &mut ConnectorState,
         qp: &Arc<dyn QueuePair>,
         limits: ReadLimits,
         private_data: &[u8],
@@ -121,12 +121,18 @@ impl Connector {
                 return Err(error);
             }
         };
-        state.requests.add_step(request);
+        state.requests.add_state_change(request);
         self.reply(state, qp, limits, private_data);
         Ok(Started::Pending)
     }
 
-    fn reply(&self, state: &mut State, qp: Arc<Qp>, limits: ReadLimits, private_data: &[u8]) {
+    fn reply(
+        &self,
+        state: &mut ConnectorState,
+        qp: Arc<Qp>,
+        limits: ReadLimits,
+        private_data: &[u8],
+    ) {
         let Phase::Offered(offered) = std::mem::take(&mut state.phase) else {
             return;
         };
@@ -170,7 +176,7 @@ impl Connector {
     }
 
     /// Takes up signals of the queue pair while Accept waits for the ready-to-receive message (AMB-004).
-    pub(super) fn accepting(&self, state: &mut State, signals: Signals) {
+    pub(super) fn accepting(&self, state: &mut ConnectorState, signals: Signals) {
         let Phase::Accepting(startup) = &mut state.phase else {
             return;
         };
@@ -187,7 +193,11 @@ impl Connector {
     }
 
     /// Ends Accept with the outcome of the wait for the ready-to-receive message.
-    pub(super) fn responder_told(&self, state: &mut State, outcome: Option<ResponderOutcome>) {
+    pub(super) fn responder_told(
+        &self,
+        state: &mut ConnectorState,
+        outcome: Option<ResponderOutcome>,
+    ) {
         let failure = match outcome {
             None | Some(ResponderOutcome::Requested) => return,
             Some(ResponderOutcome::Connected) => {

@@ -9,14 +9,14 @@ pub(super) struct Requests(Vec<(Kind, PendingOverlapped)>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Connect, CompleteConnect, Accept or Disconnect. Only one of them can be in flight.
-    Step,
+    StateChange,
     /// NotifyDisconnect.
     Notification,
 }
 
 impl Requests {
-    pub(super) fn add_step(&mut self, request: PendingOverlapped) {
-        self.0.push((Kind::Step, request));
+    pub(super) fn add_state_change(&mut self, request: PendingOverlapped) {
+        self.0.push((Kind::StateChange, request));
     }
 
     pub(super) fn add_notification(&mut self, request: PendingOverlapped) {
@@ -27,8 +27,8 @@ impl Requests {
         self.0.is_empty()
     }
 
-    pub(super) fn take_step(&mut self) -> impl Iterator<Item = PendingOverlapped> {
-        self.take(Kind::Step)
+    pub(super) fn take_state_change(&mut self) -> impl Iterator<Item = PendingOverlapped> {
+        self.take(Kind::StateChange)
     }
 
     pub(super) fn take_notifications(&mut self) -> impl Iterator<Item = PendingOverlapped> {

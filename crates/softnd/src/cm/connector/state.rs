@@ -27,7 +27,7 @@ use iwarp_io::transport::{Bound, Dialer, ports};
 pub(crate) struct Connector {
     pub(super) core: Arc<Core>,
     pub(super) file: Arc<File>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<ConnectorState>,
     /// What the queue pair has signalled and nobody has taken up yet.
     pub(super) signals: AtomicU8,
     pub(super) this: Weak<Self>,
@@ -134,7 +134,7 @@ pub(super) struct Binding {
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ConnectorState {
     pub(super) phase: Phase,
     pub(super) local: Option<SocketAddr>,
     /// The reserved local address, until an attempt uses it up.
@@ -158,7 +158,7 @@ pub(super) struct State {
     pub(super) done: Done,
 }
 
-impl State {
+impl ConnectorState {
     pub(super) fn take_binding(&mut self, binding: Binding) {
         self.local = Some(binding.local);
         self.bound = Some(binding.bound);
@@ -203,20 +203,20 @@ impl Connector {
         overlapped.begin(&file)
     }
 
-    pub(super) fn set_dial_timer(&self, state: &mut State, limit: Option<Duration>) {
+    pub(super) fn set_dial_timer(&self, state: &mut ConnectorState, limit: Option<Duration>) {
         self.clear_dial_timer(state);
         let driver = &self.core.driver;
         state.dial_timer =
             limit.map(|limit| driver.set_timer(driver.now() + limit, self.this.clone()));
     }
 
-    pub(super) fn clear_dial_timer(&self, state: &mut State) {
+    pub(super) fn clear_dial_timer(&self, state: &mut ConnectorState) {
         if let Some(key) = state.dial_timer.take() {
             self.core.driver.cancel_timer(key);
         }
     }
 
-    pub(super) fn bind_to(&self, state: &mut State, address: SocketAddr) -> Result<()> {
+    pub(super) fn bind_to(&self, state: &mut ConnectorState, address: SocketAddr) -> Result<()> {
         state.take_binding(self.binding(address)?);
         Ok(())
     }
@@ -232,12 +232,12 @@ impl Connector {
     }
 
     /// Ends the Connect, CompleteConnect, Accept or Disconnect that is in flight.
-    pub(super) fn finish(&self, state: &mut State, phase: Phase, status: Status) {
+    pub(super) fn finish(&self, state: &mut ConnectorState, phase: Phase, status: Status) {
         self.enter(state, phase);
-        state.done.push(state.requests.take_step(), status);
+        state.done.push(state.requests.take_state_change(), status);
     }
 
-    pub(super) fn enter(&self, state: &mut State, phase: Phase) {
+    pub(super) fn enter(&self, state: &mut ConnectorState, phase: Phase) {
         self.clear_dial_timer(state);
         state.phase = phase;
     }
