@@ -16,9 +16,9 @@ pub struct HeldResults<E> {
 
 #[derive(Debug)]
 struct State<E> {
-    /// In their order, each with the time when it is placed; `None` is never.
+    /// In their order, each with the time when it is placed. `None` stands for never.
     results: VecDeque<(Option<Instant>, E)>,
-    /// A deadline is set for the first of them.
+    /// A deadline is set for the first result.
     timed: bool,
 }
 
@@ -35,8 +35,8 @@ impl<E> HeldResults<E> {
         }
     }
 
-    /// Places results by `put`, or keeps them: one that is held keeps those behind it. Returns when
-    /// [`release`](Self::release) has to be called, if nobody knows yet.
+    /// Places results by `put`, or holds them. A held result also holds the results behind it. Returns the time at which
+    /// [`release`](Self::release) has to be called, unless it was returned before.
     pub fn place(
         &self,
         entries: impl Iterator<Item = E>,
@@ -71,7 +71,7 @@ impl<E> HeldResults<E> {
         state.deadline()
     }
 
-    /// Places by `put` what is held no longer at `now`; when to do that again.
+    /// Places by `put` the results whose time has come. Returns the time of the next call.
     pub fn release(&self, now: Instant, mut put: impl FnMut(E)) -> Option<Instant> {
         let mut state = self.state.lock();
         state.timed = false;

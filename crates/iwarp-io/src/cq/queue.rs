@@ -1,9 +1,9 @@
-//! Results and the requests that wait for them: the ring, Notify, and what an overflow does.
+//! A completion queue: the ring of results, the requests that wait for results, and breakdowns.
 //!
-//! A placer looks for requests only after it has published, a request looks at the ring only after it has said that it is
-//! there, and both do so by a read-modify-write of one word, `armed`: the later of the two sees what the earlier one did
-//! before. (A fence in both would do as well, and is slower than that on x86.) The requests' lock is taken by a placer only
-//! when one waits that its results may satisfy.
+//! A placer looks for requests after it has published its results. A request looks at the ring after it has said that it
+//! waits. Both modify the word `armed` in between, so the later of the two sees what the earlier one did before. (A fence in
+//! both would work too, and is slower on x86.) A placer takes the lock of the requests only if a request waits that the results
+//! may satisfy.
 
 use std::num::NonZeroU32;
 
@@ -11,10 +11,10 @@ use super::ring::Ring;
 use super::{Entry, NotifyOn, Reason};
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
-/// Kinds of requests that wait, see [`Queue::armed`].
+/// The kinds of requests that wait, in [`Queue::armed`].
 const ANY: u32 = 1;
 const SOLICITED: u32 = 2;
-/// What a placer adds when it looks: one that added nothing would be turned into a fence by the compiler.
+/// A placer adds this when it looks. If it added nothing, the compiler would turn the addition into a fence.
 const LOOK: u32 = 4;
 
 /// Results, placed as entries of type `E`, and requests of type `R` that wait for them.
@@ -24,10 +24,10 @@ const LOOK: u32 = 4;
 #[derive(Debug)]
 pub struct Queue<E: Entry, R> {
     ring: Ring<E>,
-    /// The number of the reason for which the queue broke down, [`SOUND`] until then. No result is placed any more.
+    /// The number of the reason for which the queue broke down, or [`SOUND`]. After a breakdown no result is placed.
     broken: AtomicU32,
-    /// Which kinds of requests wait for results, which changes only under the lock of `waiting`; above that, how often
-    /// placers looked.
+    /// The low bits say which kinds of requests wait for results, and change only under the lock of `waiting`. The bits above
+    /// count how often placers looked.
     armed: AtomicU32,
     waiting: Mutex<Waiting<R>>,
 }
@@ -38,9 +38,9 @@ const SOUND: u32 = 0;
 #[derive(Debug)]
 struct Waiting<R> {
     requests: Vec<(NotifyOn, R)>,
-    /// Why all requests end from now on, though results may go on coming.
+    /// Why every request ends from now on. Results may still be placed.
     ended: Option<Reason>,
-    /// All results up to this one have fired a notification.
+    /// All results below this number have fired a notification.
     fired: u64,
 }
 
@@ -49,13 +49,13 @@ struct Waiting<R> {
 #[derive(Debug)]
 pub struct Firing<R> {
     requests: Few<R>,
-    /// Why the requests end, if it is not because of a result.
+    /// Why the requests end; `None` if a result satisfies them.
     pub reason: Option<Reason>,
     /// The queue has just broken down.
     pub broken: bool,
 }
 
-/// Requests that fire together: seldom more than one, which then costs no allocation.
+/// Requests that fire together. There is seldom more than one, and a single one costs no allocation.
 #[derive(Debug)]
 struct Few<R> {
     first: Option<R>,
@@ -80,7 +80,7 @@ impl<R> Few<R> {
 }
 
 impl<R> Firing<R> {
-    /// Makes of what a queue fires what one fires that has just broken down.
+    /// Marks the firing as that of a queue that has just broken down.
     fn of_breakdown(firing: &mut Option<Self>, reason: Reason) {
         let firing = firing.get_or_insert_with(|| Self {
             requests: Few::from_iter([]),
@@ -90,7 +90,7 @@ impl<R> Firing<R> {
         firing.broken = true;
     }
 
-    /// Both, to be delivered together.
+    /// Joins two firings, to be delivered together.
     pub fn and(mut self, other: Self) -> Self {
         self.requests = self
             .requests
@@ -156,7 +156,7 @@ impl<E: Entry, R> Queue<E, R> {
         firing
     }
 
-    /// Breaks the queue down, as an overflow does. `None` when it has broken down before.
+    /// Breaks the queue down, as an overflow does. `None` if the queue has broken down before.
     pub fn break_down(&self, reason: Reason, interest: impl Fn(bool)) -> Option<Firing<R>> {
         if !self.breaks(reason) {
             return None;
@@ -166,7 +166,7 @@ impl<E: Entry, R> Queue<E, R> {
         firing
     }
 
-    /// True for the one that breaks the queue down.
+    /// True for the one thread that breaks the queue down.
     fn breaks(&self, reason: Reason) -> bool {
         let broken = &self.broken;
         let was =
@@ -174,13 +174,13 @@ impl<E: Entry, R> Queue<E, R> {
         was.is_ok()
     }
 
-    /// Takes all requests back. Those that come later end for this reason; results go on coming.
+    /// Takes all requests out, for the caller to end. Later requests end for this reason. Results are still placed.
     pub fn end_requests(&self, reason: Reason, interest: impl Fn(bool)) -> Vec<R> {
         self.waiting.lock().ended = Some(reason);
         self.cancel(interest)
     }
 
-    /// Has a request wait. What has come already is returned for delivery: the request itself, or those that it met.
+    /// Makes a request wait. If it is satisfied already, returns it for delivery, with the other requests that fire with it.
     pub fn notify(&self, kind: NotifyOn, request: R, interest: impl Fn(bool)) -> Option<Firing<R>> {
         let mut waiting = self.waiting.lock();
         if waiting.requests.is_empty() {
@@ -191,7 +191,7 @@ impl<E: Entry, R> Queue<E, R> {
         self.fire(&mut waiting, interest)
     }
 
-    /// Takes all requests back.
+    /// Takes all requests out, for the caller to cancel.
     pub fn cancel(&self, interest: impl Fn(bool)) -> Vec<R> {
         let mut waiting = self.waiting.lock();
         let requests = std::mem::take(&mut waiting.requests);
@@ -202,19 +202,19 @@ impl<E: Entry, R> Queue<E, R> {
         requests.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// It has overflowed, and nothing is placed in it any more.
+    /// Whether the queue has broken down, so that nothing is placed in it any more.
     pub fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed) != SOUND
     }
 
-    /// Takes results out, as many as there are and `results` has room for; returns how many. What lies behind them in
-    /// `results` is nothing that counts.
+    /// Takes out as many results as there are and `results` has room for, and returns how many. The rest of `results` may hold
+    /// anything.
     pub fn take(&self, results: &mut [E::Result]) -> usize {
         self.ring.take(results)
     }
 
-    /// Changes the depth; false when more results are queued than the new one holds. What is placed meanwhile may still
-    /// find the room of the old depth.
+    /// Changes the depth. False if more results are queued than the new depth allows. Entries that are placed meanwhile may
+    /// still find the room of the old depth.
     pub fn resize(&self, depth: u32) -> bool {
         self.ring.resize(depth)
     }
@@ -234,17 +234,17 @@ impl<E: Entry, R> Queue<E, R> {
             });
     }
 
-    /// Whether a look at the requests may be worth while.
+    /// Whether a request may be satisfied.
     fn may_fire(&self, armed: u32) -> bool {
         match armed & (LOOK - 1) {
             0 => false,
-            // Without a result that it waits for, a solicited request costs placers no lock.
+            // A request for solicited results costs placers no lock until such a result is there.
             SOLICITED => self.ring.solicited() > self.ring.taken(),
             _ => true,
         }
     }
 
-    /// Takes out the requests that what has been placed since the last firing satisfies.
+    /// Takes out the requests that are satisfied by results placed since the last firing.
     fn fire(&self, waiting: &mut Waiting<R>, interest: impl Fn(bool)) -> Option<Firing<R>> {
         let broken = NonZeroU32::new(self.broken.load(Ordering::Relaxed));
         let ended = broken.map(Reason).or(waiting.ended);
@@ -269,12 +269,12 @@ impl<E: Entry, R> Queue<E, R> {
         })
     }
 
-    /// Whether results have come that a request waits for; from then on they are news no more. Only what can be taken
-    /// counts: whoever places what is still missing before a result looks here as well.
+    /// Whether results were placed that a request waits for. From then on these results are no longer new. Only results that
+    /// can be taken count; the thread that publishes a missing result before them looks here afterwards.
     fn has_news(&self, waiting: &mut Waiting<R>) -> bool {
         let news = waiting.fired.max(self.ring.taken());
         let last = self.ring.solicited();
-        // One request for any completion makes the queue fire for the solicited ones as well.
+        // A request for any result makes the queue fire for requests for solicited results as well.
         let any = waiting.has(NotifyOn::Any);
         let solicited = waiting.has(NotifyOn::Solicited) && last > news;
         if !any && !solicited {

@@ -1,16 +1,16 @@
-//! The bounded ring that results of a completion queue lie in: many placers, many takers, and none waits for another.
+//! The bounded ring of a completion queue. Many threads place results in it and take results out, and none waits for another.
 //!
-//! Results are numbered in the order of their arrival. `tail` is the number that the next one gets, `head` that of the
-//! next one to be taken; both only grow. A placer claims numbers for all of its results in one step, fills their slots,
-//! and publishes them, the first one last, so that the results of one call appear together. A taker copies what is
-//! published from `head` on and then moves `head` over it. When another taker was quicker, what was copied may have been
-//! overwritten meanwhile; it is thrown away. A slot is used again only by a placer that has seen `head` move over it.
-//! Takers stop at a slot that is claimed and not published: what lies behind it, placed by others, comes with it.
+//! Results are numbered in the order of their arrival. `tail` is the number that the next result gets, `head` the number of
+//! the next result to be taken. Both only grow. A placer claims numbers for all of its results in one step, fills their slots,
+//! and publishes them, the first one last, so that the results of one call appear together. A taker copies the
+//! published results from `head` on and then moves `head` over them. If another taker was quicker, the copied slots may have been
+//! overwritten meanwhile, and the taker throws its copies away. A placer uses a slot again only after it has seen `head` move
+//! over the slot. A taker stops at a slot that is claimed and not published yet; it takes the results behind that slot later.
 //!
 //! Slots lie in arrays whose lengths are powers of two. A queue that grows beyond its array goes on in a longer one:
-//! placers from the moment of the change, takers once the shorter one is empty. So no result is moved and nobody has to
-//! stand still, and nothing is lost without a lock. Arrays stay until the queue goes, which at most doubles the memory of
-//! the longest; a queue that shrinks keeps its array.
+//! placers from the moment of the change, takers once the shorter array is empty. So no result is moved, no thread has to stop, and
+//! nothing is lost, without a lock. The ring keeps its arrays until it is dropped, which at most doubles the memory of the longest
+//! array. A queue that shrinks keeps its array.
 
 use std::sync::OnceLock;
 
@@ -29,12 +29,13 @@ const _: () = assert!(GREATEST_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BI
 const TAG: u64 = (1 << TURN_SHIFT) - 1;
 const TURN_SHIFT: u32 = 4;
 
-/// What threads write to often stands on lines of its own: two, as processors fetch them in pairs.
+/// A word that threads write to often has cache lines of its own: two, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// A result's number and the array it lies in. Both only grow, so a place never comes again: 2^59 results are many years'.
+/// A result's number and the array that the result lies in. Both only grow, so no place occurs twice: 2^59 results take many
+/// years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place(u64);
 
@@ -52,7 +53,7 @@ impl Place {
         self.0 as usize & ((1 << ARRAY_BITS) - 1)
     }
 
-    /// So many results further on in the same array.
+    /// The place `count` results later in the same array.
     fn plus(self, count: u64) -> Self {
         Self::new(self.number() + count, self.array())
     }
@@ -72,7 +73,7 @@ struct Slot<W> {
 }
 
 impl<W> Slot<W> {
-    /// What was filled in can be taken from here on.
+    /// Lets takers take the entry that was stored here.
     fn publish(&self, number: u64, entry: &impl Entry<Words = W>) {
         let tag = entry.tag();
         debug_assert!(tag <= TAG, "{tag:#x} has more than four bits");
@@ -80,13 +81,13 @@ impl<W> Slot<W> {
             .store((number + 1) << TURN_SHIFT | tag, Ordering::Release);
     }
 
-    /// The result of that number was published here, maybe long ago.
+    /// Whether the result of this number was published here, now or earlier.
     fn was_published(&self, number: u64) -> bool {
         self.turn.load(Ordering::Acquire) >> TURN_SHIFT > number
     }
 
-    /// The result of that number, if it is published and not overwritten. It may be overwritten while it is copied: the
-    /// caller finds out by `head`.
+    /// The result of this number, if it is published and not overwritten. Another thread may overwrite the slot during the
+    /// copy; the caller learns that from `head`.
     fn copy<E: Entry<Words = W>>(&self, number: u64) -> Option<E::Result> {
         let turn = self.turn.load(Ordering::Acquire);
         (turn >> TURN_SHIFT == number + 1).then(|| E::load(&self.words, turn & TAG))
@@ -96,12 +97,12 @@ impl<W> Slot<W> {
 #[derive(Debug)]
 struct Array<W> {
     slots: Box<[Slot<W>]>,
-    /// Where the ring goes on once the array is at its end: the first place of the next one. Certain only when `tail` is
+    /// The first place of the next array, in which the ring goes on after this array. The value is certain only when `tail` is
     /// in another array.
     end: AtomicU64,
 }
 
-/// An array's end as long as it has none.
+/// The `end` of an array in which the ring goes on without end.
 const ENDLESS: u64 = 0;
 
 impl<W: Default> Array<W> {
@@ -112,7 +113,7 @@ impl<W: Default> Array<W> {
         }
     }
 
-    /// The ring does not go on in another array.
+    /// Whether the ring goes on in this array without end.
     fn is_endless(&self) -> bool {
         self.end.load(Ordering::Relaxed) == ENDLESS
     }
@@ -123,12 +124,12 @@ impl<W: Default> Array<W> {
     }
 }
 
-/// The bounded ring, see the [module](self).
+/// The bounded ring. The [module](self) says how it works.
 #[derive(Debug)]
 pub(super) struct Ring<E: Entry> {
-    /// Results claimed.
+    /// The place after the last claimed result.
     tail: Line<AtomicU64>,
-    /// Results taken.
+    /// The place of the next result to be taken.
     head: Line<AtomicU64>,
     /// One more than the number of the last result that a solicited Notify waits for.
     solicited: Line<AtomicU64>,
@@ -173,7 +174,7 @@ impl<E: Entry> Ring<E> {
         self.solicited.0.load(Ordering::Acquire)
     }
 
-    /// Puts the next `wanted` results in, and returns how many found room: those that did not are the last ones.
+    /// Places the next `wanted` entries, and returns how many found room. The entries that found no room are the last ones.
     pub(super) fn place(&self, entries: impl Iterator<Item = E>, wanted: usize) -> usize {
         let (at, count) = self.claim(wanted);
         let array = self.array(at);
@@ -202,9 +203,9 @@ impl<E: Entry> Ring<E> {
     fn claim(&self, wanted: usize) -> (Place, usize) {
         let mut tail = Place(self.tail.0.load(Ordering::Acquire));
         loop {
-            // After `tail`: an older one would make a queue that was emptied meanwhile look full.
+            // Read after `tail`, because an older `head` would make a queue that was emptied meanwhile look full.
             let taken = self.taken();
-            // The array's length counts while the ring is about to go on in a longer one.
+            // While the ring is about to go on in a longer array, the length of the present array is the limit.
             let limit = self.depth.load(Ordering::Relaxed).min(1 << tail.array());
             let room = (taken + limit).saturating_sub(tail.number());
             let count = wanted.min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -224,20 +225,21 @@ impl<E: Entry> Ring<E> {
         }
     }
 
-    /// Takes results out, as many as there are and `results` has room for; returns how many. What lies behind them in
-    /// `results` is nothing that counts.
+    /// Takes out as many results as there are and `results` has room for, and returns how many. The rest of `results` may hold
+    /// anything.
     #[inline]
     pub(super) fn take(&self, results: &mut [E::Result]) -> usize {
         let head = Place(self.head.0.load(Ordering::Acquire));
         let array = self.array(head);
-        // Most polls find nothing, and find that out here.
+        // Most polls find nothing and return here.
         if !array.slot(head.number()).was_published(head.number()) && array.is_endless() {
             return 0;
         }
         self.take_from(head, results)
     }
 
-    /// Goes on taking at what was `head` a moment ago. Apart, because saving registers for it costs more than an empty poll.
+    /// Takes from a place that was `head` a moment ago. This is a function of its own, because the registers that it saves would
+    /// cost an empty poll more than the poll itself.
     #[inline(never)]
     fn take_from(&self, mut head: Place, results: &mut [E::Result]) -> usize {
         let mut taken = 0;
@@ -257,14 +259,14 @@ impl<E: Entry> Ring<E> {
                 head = now;
                 continue;
             };
-            // Releases what was copied: whoever fills the slots again has acquired this.
+            // Releases the copied slots: a placer that fills them again has acquired this.
             let moved =
                 self.head
                     .0
                     .compare_exchange(head.0, next.0, Ordering::AcqRel, Ordering::Acquire);
             match moved {
                 Ok(_) if (1..wanted).contains(&count) && self.array(head).is_endless() => {
-                    return taken + count; // what has come since the look is the next call's
+                    return taken + count; // results that came meanwhile are left to the next call
                 }
                 Ok(_) => (taken, head) = (taken + count, next),
                 Err(now) => head = Place(now),
@@ -273,7 +275,7 @@ impl<E: Entry> Ring<E> {
         taken
     }
 
-    /// Copies what is published from a place on.
+    /// Copies the published results from a place on.
     fn copy(&self, from: Place, results: &mut [E::Result]) -> usize {
         let array = self.array(from);
         let mut count = 0;
@@ -293,7 +295,7 @@ impl<E: Entry> Ring<E> {
         if end.load(Ordering::Relaxed) == ENDLESS {
             return None;
         }
-        // Until the tail has moved, somebody is only trying to move it.
+        // Until the tail has moved, a thread may still be trying to move it, and the end is not certain.
         let tail = Place(self.tail.0.load(Ordering::Acquire));
         if tail.array() == place.array() {
             return None;
@@ -302,8 +304,8 @@ impl<E: Entry> Ring<E> {
         (next.number() <= place.number()).then(|| place.moved(next.array()))
     }
 
-    /// One more than the number of the last result that can be taken, or was, seen from result `from` on: all before it
-    /// are published as well.
+    /// One more than the number of the last result, from result `from` on, that was published and before which all others are
+    /// published as well.
     pub(super) fn published(&self, from: u64) -> u64 {
         let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
         let head = Place(self.head.0.load(Ordering::Acquire));
@@ -320,8 +322,8 @@ impl<E: Entry> Ring<E> {
         at.number()
     }
 
-    /// Changes the depth; false when more results are queued than the new one holds. What is placed meanwhile may still
-    /// find the room of the old depth.
+    /// Changes the depth. False if more results are queued than the new depth allows. Entries that are placed meanwhile may
+    /// still find the room of the old depth.
     pub(super) fn resize(&self, depth: u32) -> bool {
         let _alone = self.resizing.lock();
         let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
@@ -333,7 +335,7 @@ impl<E: Entry> Ring<E> {
         true
     }
 
-    /// Has placers go on in a longer array, if that is one.
+    /// Has placers go on in this array, if it is longer than the present one.
     fn go_on_in(&self, array: usize) {
         let mut tail = Place(self.tail.0.load(Ordering::Acquire));
         if array <= tail.array() {
@@ -342,7 +344,7 @@ impl<E: Entry> Ring<E> {
         self.arrays[array].get_or_init(|| Array::new(array));
         loop {
             let next = tail.moved(array);
-            // Before the tail moves, so that nobody finds the new array in use and not the way there.
+            // Stored before the tail moves, so that every thread that finds the new array in use also finds the way there.
             self.array(tail).end.store(next.0, Ordering::Relaxed);
             let moved =
                 self.tail
