@@ -19,7 +19,7 @@ pub mod memory;
 pub mod progress;
 pub mod setup;
 pub mod socket_buffer;
-pub mod sync;
+mod sync;
 pub mod transport;
 
 #[doc(hidden)]

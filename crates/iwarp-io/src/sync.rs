@@ -1,33 +1,33 @@
 //! The locks and atomics where threads meet: parking_lot and the standard library, or loom's models of them.
 
-pub use imp::{
+pub(crate) use imp::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
     after_unlocking, fence, yield_now,
 };
 
 #[cfg(not(loom))]
 mod imp {
-    pub use parking_lot::{Mutex, MutexGuard};
-    pub use std::sync::atomic::{
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
-    pub use std::thread::yield_now;
+    pub(crate) use std::thread::yield_now;
 
     /// Orders an unlocking before a sequentially consistent load that follows. The load reads what threads left behind that
     /// found the lock taken. Processors keep this order by themselves: x86 because unlocking is a locked instruction, ARM
     /// because a load-acquire waits for the store-release before it, others because such a load begins with a fence. The
     /// language's rules do not promise this order. A fence would promise it, but would cost every poll some 10 ns.
     #[inline]
-    pub fn after_unlocking() {
+    pub(crate) fn after_unlocking() {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
 }
 
 #[cfg(loom)]
 mod imp {
-    pub use loom::sync::MutexGuard;
-    pub use loom::sync::atomic::{Ordering, fence};
-    pub use loom::thread::yield_now;
+    pub(crate) use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{Ordering, fence};
+    pub(crate) use loom::thread::yield_now;
 
     /// An atomic of loom. A fence follows its sequentially consistent writes, because loom has a total order of fences
     /// only. Its sequentially consistent stores are exchanges, because loom may place a store before an exchange that has
@@ -35,19 +35,19 @@ mod imp {
     macro_rules! atomic {
         ($name:ident, $value:ty) => {
             #[derive(Debug, Default)]
-            pub struct $name(loom::sync::atomic::$name);
+            pub(crate) struct $name(loom::sync::atomic::$name);
 
             #[allow(dead_code, reason = "each kind is used in its own way")]
             impl $name {
-                pub fn new(value: $value) -> Self {
+                pub(crate) fn new(value: $value) -> Self {
                     Self(loom::sync::atomic::$name::new(value))
                 }
 
-                pub fn load(&self, order: Ordering) -> $value {
+                pub(crate) fn load(&self, order: Ordering) -> $value {
                     self.0.load(order)
                 }
 
-                pub fn store(&self, value: $value, order: Ordering) {
+                pub(crate) fn store(&self, value: $value, order: Ordering) {
                     if order == Ordering::SeqCst {
                         self.swap(value, order);
                     } else {
@@ -55,7 +55,7 @@ mod imp {
                     }
                 }
 
-                pub fn compare_exchange(
+                pub(crate) fn compare_exchange(
                     &self,
                     current: $value,
                     new: $value,
@@ -67,7 +67,7 @@ mod imp {
                     result
                 }
 
-                pub fn compare_exchange_weak(
+                pub(crate) fn compare_exchange_weak(
                     &self,
                     current: $value,
                     new: $value,
@@ -79,7 +79,7 @@ mod imp {
                     result
                 }
 
-                pub fn fetch_update(
+                pub(crate) fn fetch_update(
                     &self,
                     set: Ordering,
                     fetch: Ordering,
@@ -94,7 +94,7 @@ mod imp {
             }
         };
         (@modify $value:ty, $($method:ident),+) => {
-            $(pub fn $method(&self, value: $value, order: Ordering) -> $value {
+            $(pub(crate) fn $method(&self, value: $value, order: Ordering) -> $value {
                 let before = self.0.$method(value, order);
                 written(order);
                 before
@@ -111,7 +111,7 @@ mod imp {
     }
 
     /// Loom models only the rules of the language, so this needs a fence.
-    pub fn after_unlocking() {
+    pub(crate) fn after_unlocking() {
         fence(Ordering::SeqCst);
     }
 
@@ -128,18 +128,18 @@ mod imp {
     atomic!(AtomicUsize, usize, fetch_add, fetch_sub);
 
     #[derive(Debug, Default)]
-    pub struct Mutex<T>(loom::sync::Mutex<T>);
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub fn new(value: T) -> Self {
+        pub(crate) fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))
         }
 
-        pub fn lock(&self) -> MutexGuard<'_, T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("a model does not poison")
         }
 
-        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
         }
     }
