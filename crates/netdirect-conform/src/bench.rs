@@ -122,6 +122,7 @@ impl Bench {
                 .contains(Capabilities::MEMORY_WINDOWS),
             Need::Solicited => capabilities.contains(Capabilities::SOLICITED_EVENTS),
             Need::SharedReceiveQueues => info.max_shared_receive_queue_depth > 0,
+            Need::FarSharedReceiveQueues => self.far.info.max_shared_receive_queue_depth > 0,
             Need::NoSharedReceiveQueues => info.max_shared_receive_queue_depth == 0,
             Need::Resize => info.flags.contains(AdapterFlags::CQ_RESIZE_SUPPORTED),
             Need::NoResize => !info.flags.contains(AdapterFlags::CQ_RESIZE_SUPPORTED),

@@ -33,6 +33,8 @@ pub enum Need {
     Solicited,
     /// The near adapter has shared receive queues.
     SharedReceiveQueues,
+    /// The far adapter has shared receive queues.
+    FarSharedReceiveQueues,
     /// The near adapter has none.
     NoSharedReceiveQueues,
     /// The near adapter can resize completion queues.
@@ -66,6 +68,9 @@ impl fmt::Display for Need {
             Self::Solicited => "the adapter lacks the capability SOLICITED_EVENTS",
             Self::SharedReceiveQueues => {
                 "the adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)"
+            }
+            Self::FarSharedReceiveQueues => {
+                "the far adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)"
             }
             Self::NoSharedReceiveQueues => "the adapter has shared receive queues",
             Self::Resize => "the adapter lacks the flag CQ_RESIZE_SUPPORTED",

@@ -357,6 +357,25 @@ impl Side {
         }
     }
 
+    /// Waits until `done` returns true, and calls nothing of the provider meanwhile, unless it is a simulated one.
+    ///
+    /// # Errors
+    ///
+    /// The failure if it does not.
+    pub fn watch(&self, mut done: impl FnMut() -> bool) -> Step {
+        if self.file.simulation().is_some() {
+            return self.until(done);
+        }
+        let end = self.now() + self.limits.answer;
+        while !done() {
+            if self.now() > end {
+                return Err(self.hang());
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
     /// Lets a little time pass. Returns false if nothing is left that could happen.
     pub fn pass(&self) -> bool {
         match self.file.simulation() {

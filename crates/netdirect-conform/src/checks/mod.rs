@@ -29,7 +29,9 @@ mod completion;
 mod info;
 mod overlapped;
 mod provider;
+mod queue_pair;
 mod regions;
+mod requests;
 mod shared_receives;
 mod windows;
 
@@ -46,6 +48,11 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
         regions::CHECKS,
         windows::CHECKS,
         completion::CHECKS,
+        queue_pair::posts::CHECKS,
+        queue_pair::messages::CHECKS,
+        queue_pair::transfers::CHECKS,
+        queue_pair::windows::CHECKS,
+        queue_pair::ending::CHECKS,
     ]
     .into_iter()
     .flatten()
