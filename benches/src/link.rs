@@ -80,7 +80,7 @@ fn end(role: Role, crc: bool) -> Connection {
         pd: PD,
         stream: StreamId(1),
     };
-    let mut end = Connection::new(sizes, scope);
+    let mut end = Connection::new(sizes, scope).expect("memory for small queues");
     end.start(StreamConfig {
         role,
         crc,

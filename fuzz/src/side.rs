@@ -228,7 +228,8 @@ impl Side {
                 pd: PD,
                 stream: StreamId(7),
             },
-        );
+        )
+        .expect("memory for small queues");
         conn.start(config);
         Self {
             conn,

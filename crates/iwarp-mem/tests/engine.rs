@@ -54,7 +54,8 @@ impl Side {
                 pd: PD,
                 stream: StreamId(1),
             },
-        );
+        )
+        .unwrap();
         conn.start(StreamConfig {
             role,
             crc,

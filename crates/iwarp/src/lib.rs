@@ -33,9 +33,9 @@ mod types;
 
 pub use conn::{
     Completion, Connection, Counters, DirectPlacement, Event, Fault, InitiatorWqe, Markers,
-    Operation, OwnQueue, Payload, Piece, PieceRef, PostError, QueueSizes, Ready, ReceiveSlot,
-    ReceiveSource, RequestKind, Role, StreamConfig, StreamEnd, Traffic, TxBatch, TxLimit,
-    WqeStatus, terminate_frame,
+    Operation, OutOfMemory, OwnQueue, Payload, Piece, PieceRef, PostError, QueueSizes, Ready,
+    ReceiveSlot, ReceiveSource, RequestKind, Role, StreamConfig, StreamEnd, Traffic, TxBatch,
+    TxLimit, WqeStatus, terminate_frame,
 };
 pub use memory::{
     Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,

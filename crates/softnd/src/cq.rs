@@ -15,8 +15,8 @@ use crate::core::{Breakable, Core, Feeder};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::fault_names;
 use crate::file::File;
-use crate::status::{fail, shortage};
-use iwarp_io::cq::{self, HeldResults, Queue};
+use crate::status::{fail, no_memory, shortage};
+use iwarp_io::cq::{self, CannotResize, HeldResults, Queue};
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
@@ -204,6 +204,12 @@ pub(crate) struct Handle(
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, file: Arc<File>, depth: u32) -> Result<Self> {
+        let queue = Queue::new(depth);
+        let short = no_memory(
+            Status::NO_MEMORY, // ADPT-021
+            "cannot create a completion queue",
+        );
+        let queue = queue.map_err(short)?;
         let domain = core.driver.domain(&file.parking);
         let domain = domain.map_err(shortage("cannot create a completion queue"))?;
         let file_token = file.parking.add_queue(&domain);
@@ -217,7 +223,7 @@ impl Handle {
             file,
             file_token,
             domain,
-            queue: Queue::new(depth),
+            queue,
             queue_pairs,
         });
         let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn Removable>));
@@ -257,13 +263,17 @@ impl CompletionQueue for Handle {
             ); // CQ-022
         }
         self.0.core.device.admit(Call::ResizeCompletionQueue)?;
-        if !self.0.queue.resize(depth) {
-            return fail(
+        match self.0.queue.resize(depth) {
+            Ok(()) => Ok(()),
+            Err(CannotResize::TooMany) => fail(
                 Status::BUFFER_OVERFLOW,
                 "more results are queued than the new depth holds",
-            ); // CQ-016
+            ), // CQ-016
+            Err(CannotResize::OutOfMemory) => fail(
+                Status::INSUFFICIENT_RESOURCES,
+                "there is no memory for the new depth",
+            ), // CQ-011
         }
-        Ok(())
     }
 
     fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {

@@ -26,7 +26,7 @@ use crate::fault_names;
 use crate::leniency::Act;
 use crate::options::Profile;
 use crate::srq::Srq;
-use crate::status::{fail, post_error, request_type, result_status};
+use crate::status::{fail, no_memory, post_error, request_type, result_status};
 
 pub(crate) use endpoint::{Drivers, Signals, Start};
 pub(crate) use handle::Handle;
@@ -135,7 +135,7 @@ fn new(
     initiator_cq: Arc<Cq>,
     srq: Option<Arc<Srq>>,
     options: &QueuePairOptions,
-) -> Arc<Qp> {
+) -> Result<Arc<Qp>> {
     let strict = core.options.profile == Profile::Strict;
     let limits = core.options.limits;
     let grant = |asked: u32| {
@@ -188,6 +188,11 @@ fn new(
         ),
     };
     let qp = Endpoint::new(driver, endpoint, owner, QpState::default());
+    let short = no_memory(
+        Status::INSUFFICIENT_RESOURCES, // ADPT-058, ADPT-073
+        "cannot create a queue pair",
+    );
+    let qp = qp.map_err(short)?;
     let QpOwner {
         receive_cq,
         initiator_cq,
@@ -202,7 +207,7 @@ fn new(
     if let Some(shared) = shared {
         shared.srq.attach(feeder);
     }
-    qp
+    Ok(qp)
 }
 
 /// A connector has at most one queue pair, and a queue pair at most one connector.

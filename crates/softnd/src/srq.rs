@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use iwarp_io::endpoint::shared_receives::{SharedReceiveSizes, SharedReceives};
+use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
 use iwarp_io::limited;
 use netdirect::{
     Affinity, Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result,
@@ -14,7 +14,7 @@ use crate::core::{Breakable, Core, Feeder};
 use crate::device::{Enlistment, Rank, Removable};
 use crate::file::File;
 use crate::sge::with_sges;
-use crate::status::{fail, post_error};
+use crate::status::{fail, no_memory, post_error};
 
 /// The queue itself, shared by its handle and by the queue pairs that draw from it.
 #[derive(Debug)]
@@ -142,6 +142,11 @@ impl Handle {
             max_transfer: core.options.limits.transfer_length,
         };
         let receives = SharedReceives::new(sizes, options.notify_threshold);
+        let short = no_memory(
+            Status::NO_MEMORY, // ADPT-042
+            "cannot create a shared receive queue",
+        );
+        let receives = receives.map_err(short)?;
         let device = Arc::clone(&core.device);
         let srq = Arc::new(Srq {
             core,
@@ -188,11 +193,20 @@ impl SharedReceiveQueue for Handle {
         self.0.core.device.admit(Call::ModifySharedReceiveQueue)?; // SRQ-012
         let given = |value: u32| Some(value).filter(|value| *value > 0); // SRQ-010, SRQ-011
         let modified = (self.0.receives).modify(given(queue_depth), given(notify_threshold));
-        if modified.is_err() {
-            return fail(
-                Status::BUFFER_OVERFLOW,
-                "more Receives are outstanding than the new depth holds",
-            ); // SRQ-014
+        match modified {
+            Ok(()) => {}
+            Err(CannotModify::TooMany) => {
+                return fail(
+                    Status::BUFFER_OVERFLOW,
+                    "more Receives are outstanding than the new depth holds",
+                ); // SRQ-014
+            }
+            Err(CannotModify::OutOfMemory) => {
+                return fail(
+                    Status::INSUFFICIENT_RESOURCES,
+                    "there is no memory for the new depth",
+                ); // SRQ-012
+            }
         }
         self.0.look();
         Ok(())

@@ -68,6 +68,14 @@ pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {
     }
 }
 
+/// The host has no memory for the queues of an object. Not every page lists [`Status::NO_MEMORY`].
+pub(crate) fn no_memory<E: std::fmt::Display>(
+    status: Status,
+    what: &'static str,
+) -> impl Fn(E) -> Error {
+    move |error| Error::new(status, format!("{what}: {error}"))
+}
+
 /// What a refused post means (QP-011 to QP-014 and their like).
 pub(crate) fn post_error(error: PostError) -> Error {
     let (status, what) = match error {

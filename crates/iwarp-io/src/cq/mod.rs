@@ -14,4 +14,4 @@ mod sample;
 pub use entry::{Entry, NotifyOn, Reason, Word};
 pub use held::HeldResults;
 pub use queue::{Firing, Queue};
-pub use ring::GREATEST_DEPTH;
+pub use ring::{CannotResize, GREATEST_DEPTH};

@@ -5,9 +5,10 @@
 //! both would work too, and is slower on x86.) A placer takes the lock of the requests only if a request waits that the results
 //! may satisfy.
 
+use std::collections::TryReserveError;
 use std::num::NonZeroU32;
 
-use super::ring::Ring;
+use super::ring::{CannotResize, Ring};
 use super::{Entry, NotifyOn, Reason};
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
@@ -116,9 +117,13 @@ impl<R> Waiting<R> {
 
 impl<E: Entry, R> Queue<E, R> {
     /// An empty queue for `depth` results, at least one and at most [`GREATEST_DEPTH`](super::GREATEST_DEPTH).
-    pub fn new(depth: u32) -> Self {
-        Self {
-            ring: Ring::new(depth),
+    ///
+    /// # Errors
+    ///
+    /// [`TryReserveError`] where there is no memory for so many results.
+    pub fn new(depth: u32) -> Result<Self, TryReserveError> {
+        Ok(Self {
+            ring: Ring::new(depth)?,
             broken: AtomicU32::new(SOUND),
             armed: AtomicU32::new(0),
             waiting: Mutex::new(Waiting {
@@ -126,7 +131,7 @@ impl<E: Entry, R> Queue<E, R> {
                 ended: None,
                 fired: 0,
             }),
-        }
+        })
     }
 
     /// Places results, and takes out the requests that they satisfy.
@@ -213,9 +218,12 @@ impl<E: Entry, R> Queue<E, R> {
         self.ring.take(results)
     }
 
-    /// Changes the depth. False if more results are queued than the new depth allows. Entries that are placed meanwhile may
-    /// still find the room of the old depth.
-    pub fn resize(&self, depth: u32) -> bool {
+    /// Changes the depth. Entries that are placed meanwhile may still find the room of the old depth.
+    ///
+    /// # Errors
+    ///
+    /// See [`CannotResize`]; the depth is as it was then.
+    pub fn resize(&self, depth: u32) -> Result<(), CannotResize> {
         self.ring.resize(depth)
     }
 

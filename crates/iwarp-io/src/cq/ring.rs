@@ -12,6 +12,7 @@
 //! nothing is lost, without a lock. The ring keeps its arrays until it is dropped, which at most doubles the memory of the longest
 //! array. A queue that shrinks keeps its array.
 
+use std::collections::TryReserveError;
 use std::sync::OnceLock;
 
 use super::Entry;
@@ -28,6 +29,21 @@ const _: () = assert!(GREATEST_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BI
 /// The bits of an entry's tag, beside the number of the result.
 const TAG: u64 = (1 << TURN_SHIFT) - 1;
 const TURN_SHIFT: u32 = 4;
+
+/// Why the depth of a queue was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CannotResize {
+    /// More results are queued than the new depth holds.
+    TooMany,
+    /// There is no memory for the new depth.
+    OutOfMemory,
+}
+
+impl From<TryReserveError> for CannotResize {
+    fn from(_: TryReserveError) -> Self {
+        Self::OutOfMemory
+    }
+}
 
 /// A word that threads write to often has cache lines of its own: two, because processors fetch lines in pairs.
 #[derive(Debug)]
@@ -106,11 +122,14 @@ struct Array<W> {
 const ENDLESS: u64 = 0;
 
 impl<W: Default> Array<W> {
-    fn new(array: usize) -> Self {
-        Self {
-            slots: (0..1usize << array).map(|_| Slot::default()).collect(),
+    fn new(array: usize) -> Result<Self, TryReserveError> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(1 << array)?;
+        slots.resize_with(1 << array, Slot::default);
+        Ok(Self {
+            slots: slots.into(),
             end: AtomicU64::new(ENDLESS),
-        }
+        })
     }
 
     /// Whether the ring goes on in this array without end.
@@ -145,18 +164,18 @@ fn array_for(depth: u32) -> usize {
 
 impl<E: Entry> Ring<E> {
     /// A ring for `depth` results, at least one and at most [`GREATEST_DEPTH`].
-    pub(super) fn new(depth: u32) -> Self {
-        let arrays = [const { OnceLock::new() }; ARRAYS];
+    pub(super) fn new(depth: u32) -> Result<Self, TryReserveError> {
         let start = Place::new(0, array_for(depth));
-        arrays[start.array()].get_or_init(|| Array::new(start.array()));
-        Self {
+        let mut arrays = [const { OnceLock::new() }; ARRAYS];
+        arrays[start.array()] = OnceLock::from(Array::new(start.array())?);
+        Ok(Self {
             tail: Line(AtomicU64::new(start.0)),
             head: Line(AtomicU64::new(start.0)),
             solicited: Line(AtomicU64::new(0)),
             depth: AtomicU64::new(depth.into()),
             arrays,
             resizing: Mutex::new(()),
-        }
+        })
     }
 
     fn array(&self, place: Place) -> &Array<E::Words> {
@@ -322,26 +341,28 @@ impl<E: Entry> Ring<E> {
         at.number()
     }
 
-    /// Changes the depth. False if more results are queued than the new depth allows. Entries that are placed meanwhile may
-    /// still find the room of the old depth.
-    pub(super) fn resize(&self, depth: u32) -> bool {
+    /// See [`Queue::resize`](super::Queue::resize).
+    pub(super) fn resize(&self, depth: u32) -> Result<(), CannotResize> {
         let _alone = self.resizing.lock();
         let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
         if tail.saturating_sub(self.taken()) > depth.into() {
-            return false;
+            return Err(CannotResize::TooMany);
         }
-        self.go_on_in(array_for(depth));
+        self.go_on_in(array_for(depth))?;
         self.depth.store(depth.into(), Ordering::Relaxed);
-        true
+        Ok(())
     }
 
-    /// Has placers go on in this array, if it is longer than the present one.
-    fn go_on_in(&self, array: usize) {
+    /// Has placers go on in a longer array, if that is one. Called by one thread at a time.
+    fn go_on_in(&self, array: usize) -> Result<(), TryReserveError> {
         let mut tail = Place(self.tail.0.load(Ordering::Acquire));
         if array <= tail.array() {
-            return;
+            return Ok(());
         }
-        self.arrays[array].get_or_init(|| Array::new(array));
+        if self.arrays[array].get().is_none() {
+            let made = Array::new(array)?;
+            self.arrays[array].get_or_init(|| made);
+        }
         loop {
             let next = tail.moved(array);
             // Stored before the tail moves, so that every thread that finds the new array in use also finds the way there.
@@ -351,7 +372,7 @@ impl<E: Entry> Ring<E> {
                     .0
                     .compare_exchange(tail.0, next.0, Ordering::AcqRel, Ordering::Acquire);
             match moved {
-                Ok(_) => return,
+                Ok(_) => return Ok(()),
                 Err(now) => tail = Place(now),
             }
         }

@@ -38,9 +38,9 @@ use std::time::{Duration, Instant};
 use iwarp::{TerminateCode, mpa, terminate_frame};
 
 pub use iwarp::{
-    AtomicOp, Completion, InitiatorWqe, Operation, OwnQueue, Payload, PostError, QueueSizes,
-    ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RequestKind, Role, STag, Scope, Sge,
-    StreamConfig, StreamId, WqeStatus,
+    AtomicOp, Completion, InitiatorWqe, Operation, OutOfMemory, OwnQueue, Payload, PostError,
+    QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RequestKind, Role, STag,
+    Scope, Sge, StreamConfig, StreamId, WqeStatus,
 };
 pub use owner::{Owner, Signals, WorkQueue};
 pub use state::Phase;
@@ -138,14 +138,18 @@ impl<O: Owner> std::fmt::Debug for Endpoint<O> {
 impl<O: Owner> Endpoint<O> {
     /// Makes an endpoint that is not connected. Receives can be posted. `owner` makes the owner, and is given a reference to the
     /// endpoint, which can be used when this call has returned.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`] where there is no memory for the queues. `owner` is not called then.
     pub fn new(
         driver: Arc<Driver>,
         options: EndpointOptions,
         owner: impl FnOnce(&Weak<Self>) -> O,
         state: O::State,
-    ) -> Arc<Self> {
-        let state = State::new(options.sizes, options.scope, state);
-        Arc::new_cyclic(|this: &Weak<Self>| Self {
+    ) -> Result<Arc<Self>, OutOfMemory> {
+        let state = State::new(options.sizes, options.scope, state)?;
+        Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
             fixed: Fixed {
                 owner: owner(this),
                 driver,
@@ -155,7 +159,7 @@ impl<O: Owner> Endpoint<O> {
             },
             state: Turns::new(state),
             this: this.clone(),
-        })
+        }))
     }
 
     /// The owner.
@@ -332,15 +336,12 @@ impl<O: Owner> Endpoint<O> {
     /// connection. The next peer cannot use windows that were bound for the last one, because windows are bound to such a number.
     /// Receives that have not completed are dropped without a completion.
     ///
-    /// Does nothing and returns false while the endpoint is not [gone](Self::is_gone), while a [`FlushGuard`] exists, and after
-    /// [`shut`](Self::shut).
+    /// Does nothing and returns false while the endpoint is not [gone](Self::is_gone), while a [`FlushGuard`] exists, after
+    /// [`shut`](Self::shut), and where there is no memory for new queues.
     pub fn renew(&self, stream: StreamId) -> bool {
         let mut state = self.lock();
         let may = state.is_gone() && state.flush == Flush::Free && state.phase != Phase::Shut;
-        if may {
-            state.renew(stream);
-        }
-        may
+        may && state.renew(stream).is_ok()
     }
 
     // ---- requests of the client ----

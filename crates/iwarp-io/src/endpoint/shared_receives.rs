@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use iwarp::{PostError, ReceiveSlot, ReceiveSource, Sge};
+use iwarp::{OutOfMemory, PostError, ReceiveSlot, ReceiveSource, Sge};
 use parking_lot::Mutex;
 use slab::Slab;
 
@@ -30,9 +30,20 @@ pub struct SharedReceiveSizes {
     pub max_transfer: u32,
 }
 
-/// Fewer Receives are left than [`modify`](SharedReceives::modify) was asked to keep.
+/// Why [`modify`](SharedReceives::modify) has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMany;
+pub enum CannotModify {
+    /// More Receives are posted than the new depth holds.
+    TooMany,
+    /// There is no memory for the new depth.
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for CannotModify {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
 
 /// The queue, see the [module](self).
 pub struct SharedReceives {
@@ -88,14 +99,22 @@ enum Turn {
     Promised,
 }
 
+fn filled<T: Clone + Default>(length: Option<usize>) -> Result<Box<[T]>, OutOfMemory> {
+    let length = length.ok_or(OutOfMemory)?;
+    let mut list = Vec::new();
+    list.try_reserve_exact(length)?;
+    list.resize(length, T::default());
+    Ok(list.into())
+}
+
 impl Ring {
-    fn new(depth: usize, sges: usize) -> Self {
-        Self {
-            receives: vec![Receive::default(); depth].into(),
-            sges: vec![Sge::default(); depth * sges].into(),
+    fn new(depth: usize, sges: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            receives: filled(Some(depth))?,
+            sges: filled(depth.checked_mul(sges))?,
             first: 0,
             count: 0,
-        }
+        })
     }
 
     fn push(&mut self, context: u64, sges: &[Sge], each: usize) {
@@ -172,13 +191,17 @@ impl State {
 impl SharedReceives {
     /// A queue without Receives. With fewer of them than `threshold`, whoever has called [`arm`](Self::arm) is told; a
     /// threshold of 0 never is.
-    pub fn new(sizes: SharedReceiveSizes, threshold: u32) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`] where there is no memory for a queue of these sizes.
+    pub fn new(sizes: SharedReceiveSizes, threshold: u32) -> Result<Self, OutOfMemory> {
         let (depth, sges) = (sizes.depth as usize, sizes.sges as usize);
-        Self {
+        Ok(Self {
             sges,
             max_transfer: sizes.max_transfer,
             state: Mutex::new(State {
-                ring: Ring::new(depth, sges),
+                ring: Ring::new(depth, sges)?,
                 depth,
                 members: Slab::new(),
                 line: VecDeque::new(),
@@ -188,7 +211,7 @@ impl SharedReceives {
                 armed: false,
             }),
             low: AtomicBool::new(false),
-        }
+        })
     }
 
     /// SGEs that a Receive has at most.
@@ -229,16 +252,16 @@ impl SharedReceives {
     ///
     /// # Errors
     ///
-    /// [`TooMany`] Receives are posted for the new depth; nothing has changed then.
-    pub fn modify(&self, depth: Option<u32>, threshold: Option<u32>) -> Result<(), TooMany> {
+    /// See [`CannotModify`]; nothing has changed then.
+    pub fn modify(&self, depth: Option<u32>, threshold: Option<u32>) -> Result<(), CannotModify> {
         let mut state = self.state.lock();
         if let Some(depth) = depth {
             let depth = depth as usize;
             if depth < state.ring.count {
-                return Err(TooMany);
+                return Err(CannotModify::TooMany);
             }
             if depth != state.depth {
-                let mut ring = Ring::new(depth, self.sges);
+                let mut ring = Ring::new(depth, self.sges)?;
                 while let Some((context, sges)) = state.ring.pop(self.sges) {
                     ring.push(context, sges, self.sges);
                 }

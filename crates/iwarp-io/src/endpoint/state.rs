@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp::{Connection, Event, QueueSizes, Scope, StreamEnd, StreamId};
+use iwarp::{Connection, Event, OutOfMemory, QueueSizes, Scope, StreamEnd, StreamId};
 
 use super::gather::Gather;
 use super::owner::{Owner, Signals};
@@ -89,10 +89,14 @@ pub(super) struct State<O: Owner> {
 }
 
 impl<O: Owner> State<O> {
-    pub(super) fn new(sizes: QueueSizes, scope: Scope, owner: O::State) -> Self {
-        Self {
+    pub(super) fn new(
+        sizes: QueueSizes,
+        scope: Scope,
+        owner: O::State,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self {
             owner,
-            connection: Connection::new(sizes, scope),
+            connection: Connection::new(sizes, scope)?,
             scope,
             phase: Phase::Idle,
             io: None,
@@ -104,18 +108,23 @@ impl<O: Owner> State<O> {
             gather: Gather::default(),
             deadline: None,
             timer: None,
-        }
+        })
     }
 
     /// See [`Endpoint::renew`](super::Endpoint::renew).
-    pub(super) fn renew(&mut self, stream: StreamId) {
+    pub(super) fn renew(&mut self, stream: StreamId) -> Result<(), OutOfMemory> {
         let sizes = *self.connection.sizes();
-        self.scope.stream = stream;
-        self.connection = Connection::new(sizes, self.scope);
+        let scope = Scope {
+            stream,
+            ..self.scope
+        };
+        self.connection = Connection::new(sizes, scope)?;
+        self.scope = scope;
         self.phase = Phase::Idle;
         self.stall = None;
         self.gather = Gather::default();
         self.deadline = None;
+        Ok(())
     }
 
     /// Whether the owner has to be called when the endpoint has been unlocked.

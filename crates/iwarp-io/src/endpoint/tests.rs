@@ -287,7 +287,7 @@ impl Net {
         };
         let driver = Arc::clone(&self.driver);
         End {
-            endpoint: Endpoint::new(driver, options, |_| owner, PlainState::default()),
+            endpoint: Endpoint::new(driver, options, |_| owner, PlainState::default()).unwrap(),
             buffer,
             region,
         }

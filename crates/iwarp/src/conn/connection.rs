@@ -9,6 +9,7 @@ use super::event::{Event, Notice, Notices};
 use super::initiator::InitiatorQueue;
 use super::phase::Phase;
 use super::receives::ReceiveQueue;
+use super::ring::OutOfMemory;
 use super::rx::Rx;
 use super::tx::Tx;
 use super::work::{InitiatorWqe, PostError};
@@ -49,28 +50,37 @@ const NOT_STARTED: StreamConfig = StreamConfig {
 
 impl Connection {
     /// A connection that is not yet connected. Receives may be posted, and [`Connection::flush`] returns them.
-    pub fn new(sizes: QueueSizes, scope: Scope) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`] where there is no memory for queues of these sizes.
+    pub fn new(sizes: QueueSizes, scope: Scope) -> Result<Self, OutOfMemory> {
         Self::with_first_msn(sizes, scope, 1) // DDP-031
     }
 
     /// As [`Connection::new`], with another first message number on every queue and in both directions. A test begins
     /// shortly before the number wraps.
     #[doc(hidden)]
-    pub fn with_first_msn(sizes: QueueSizes, scope: Scope, msn: u32) -> Self {
+    pub fn with_first_msn(sizes: QueueSizes, scope: Scope, msn: u32) -> Result<Self, OutOfMemory> {
         Self::with_counters(sizes, scope, msn, 0)
     }
 
     /// As [`Connection::with_first_msn`], as if `octets` had been sent and received before the start. A test begins shortly
     /// before marker positions wrap.
     #[doc(hidden)]
-    pub fn with_counters(sizes: QueueSizes, scope: Scope, msn: u32, octets: u64) -> Self {
-        Self {
+    pub fn with_counters(
+        sizes: QueueSizes,
+        scope: Scope,
+        msn: u32,
+        octets: u64,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self {
             sizes,
             scope,
             config: NOT_STARTED,
             phase: Phase::Idle,
-            initiator: InitiatorQueue::new(&sizes),
-            receive: ReceiveQueue::new(&sizes),
+            initiator: InitiatorQueue::new(&sizes)?,
+            receive: ReceiveQueue::new(&sizes)?,
             rx: Rx::new(sizes.receive_sges as usize, msn, octets),
             tx: Tx::new(
                 sizes.initiator_sges.max(sizes.read_sges) as usize,
@@ -79,7 +89,7 @@ impl Connection {
             ),
             notices: Notices::default(),
             counters: Counters::default(),
-        }
+        })
     }
 
     /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.

@@ -1,7 +1,7 @@
 //! The queue of initiator requests: a ring whose slots, SGEs and inline octets are allocated once.
 
 use super::config::QueueSizes;
-use super::ring::{slot_of, slots_for};
+use super::ring::{OutOfMemory, filled, slot_of, slots_for, zeros};
 use super::work::{Completion, Operation, Payload, PostError, RequestKind, WqeStatus};
 use crate::types::{RemoteAddress, Sge, WindowId};
 
@@ -71,16 +71,16 @@ pub(super) struct InitiatorQueue {
 }
 
 impl InitiatorQueue {
-    pub(super) fn new(sizes: &QueueSizes) -> Self {
+    pub(super) fn new(sizes: &QueueSizes) -> Result<Self, OutOfMemory> {
         let slots = slots_for(sizes.initiator_depth);
         let sges_each = sizes.initiator_sges.max(sizes.read_sges) as usize;
         let inline_each = sizes.inline as usize;
-        Self {
+        Ok(Self {
             depth: sizes.initiator_depth.into(),
-            slots: vec![EMPTY; slots].into(),
-            sges: vec![Sge::default(); slots * sges_each].into(),
+            slots: filled(EMPTY, slots, 1)?,
+            sges: filled(Sge::default(), slots, sges_each)?,
             sges_each,
-            inline: vec![0; slots * inline_each].into(),
+            inline: zeros(slots, inline_each)?,
             inline_each,
             head: 0,
             done: 0,
@@ -90,7 +90,7 @@ impl InitiatorQueue {
             open_reads: 0,
             confirm_writes: false,
             confirmed: 0,
-        }
+        })
     }
 
     /// Whether Writes that are posted from now on complete only when the peer has confirmed them.

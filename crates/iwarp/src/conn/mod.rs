@@ -61,5 +61,6 @@ pub use event::Event;
 pub use fault::Fault;
 pub use placement::DirectPlacement;
 pub use receives::{OwnQueue, ReceiveSlot, ReceiveSource};
+pub use ring::OutOfMemory;
 pub use send::terminate_frame;
 pub use work::{Completion, InitiatorWqe, Operation, Payload, PostError, RequestKind, WqeStatus};

@@ -4,7 +4,7 @@
 //! was posted to the connection: it completes there once, filled, failed or flushed.
 
 use super::config::QueueSizes;
-use super::ring::{slot_of, slots_for};
+use super::ring::{OutOfMemory, filled, slot_of, slots_for};
 use super::work::{Completion, PostError, RequestKind, WqeStatus};
 use crate::types::{STag, Sge};
 
@@ -93,18 +93,18 @@ pub(super) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    pub(super) fn new(sizes: &QueueSizes) -> Self {
+    pub(super) fn new(sizes: &QueueSizes) -> Result<Self, OutOfMemory> {
         let slots = slots_for(sizes.receive_depth);
         let sges_each = sizes.receive_sges as usize;
-        Self {
+        Ok(Self {
             depth: sizes.receive_depth.into(),
-            slots: vec![EMPTY; slots].into(),
-            sges: vec![Sge::default(); slots * sges_each].into(),
+            slots: filled(EMPTY, slots, 1)?,
+            sges: filled(Sge::default(), slots, sges_each)?,
             sges_each,
             head: 0,
             done: 0,
             tail: 0,
-        }
+        })
     }
 
     fn index(&self, at: u64) -> usize {

@@ -96,7 +96,7 @@ impl End {
             pd: Pd(1),
             stream: StreamId(1),
         };
-        Self::with(Connection::new(sizes, scope))
+        Self::with(Connection::new(sizes, scope).expect("memory for small queues"))
     }
 
     /// An end around a connection.

@@ -35,7 +35,7 @@ impl Handle {
         options: &QueuePairOptions,
     ) -> Result<Self> {
         let device = Arc::clone(&core.device);
-        let qp = super::new(core, receive, initiator, srq, options);
+        let qp = super::new(core, receive, initiator, srq, options)?;
         let this = Arc::downgrade(&(Arc::clone(&qp) as Arc<dyn Removable>));
         Ok(Self(qp, device.enlist(Rank::QueuePair, this)?))
     }

@@ -12,10 +12,12 @@ enum Subject {
     Threads,
     /// Descriptors, and how many of them a process may have.
     Descriptors,
+    /// How much memory a process may have.
+    Memory,
     /// Sockets of the system, their ports and readiness, and the processors that they are served on.
     Sockets,
 }
-use Subject::{Descriptors, Sockets, Threads};
+use Subject::{Descriptors, Memory, Sockets, Threads};
 
 /// Tests of these files make simulated networks themselves.
 const SIMULATED: [&str; 2] = ["fault_seeds::", "simulated::"];
@@ -58,6 +60,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
     (
         "hand_over::every_wait_ends_while_connections_come_and_go",
         Threads,
+    ),
+    (
+        "memory::adpt_021_adpt_042_adpt_058_adpt_073_cq_011_srq_012_no_memory_for_queues_is_a_status",
+        Memory,
     ),
     (
         "readiness::an_adapter_uses_the_interface_that_is_named",

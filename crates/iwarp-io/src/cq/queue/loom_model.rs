@@ -38,7 +38,7 @@ fn placing(
 #[test]
 fn a_request_meets_two_results() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(2));
+        let queue = Arc::new(Queue::<Sample, u32>::new(2).unwrap());
         let placers = [0, 2].map(|number| placing(&queue, number));
         let mut all = released(queue.notify(NotifyOn::Any, 1, |_| {}));
         for placer in placers {
@@ -52,7 +52,7 @@ fn a_request_meets_two_results() {
 #[test]
 fn no_result_is_left_beside_a_waiting_request() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(2));
+        let queue = Arc::new(Queue::<Sample, u32>::new(2).unwrap());
         let placers = [0, 2].map(|number| placing(&queue, number));
         let mut results = [Taken::default(); 4];
         let mut taken = 0;
@@ -74,7 +74,7 @@ fn no_result_is_left_beside_a_waiting_request() {
 #[test]
 fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(2));
+        let queue = Arc::new(Queue::<Sample, u32>::new(2).unwrap());
         let placers = [0, 1].map(|number| placing(&queue, number));
         let mut all = released(queue.notify(NotifyOn::Solicited, 1, |_| {}));
         for placer in placers {
@@ -90,7 +90,7 @@ fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
 #[test]
 fn a_request_meets_a_breakdown_and_the_end_of_requests() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(1));
+        let queue = Arc::new(Queue::<Sample, u32>::new(1).unwrap());
         let breaks = thread::spawn({
             let queue = Arc::clone(&queue);
             move || {
@@ -122,7 +122,7 @@ fn a_request_meets_a_breakdown_and_the_end_of_requests() {
 #[test]
 fn a_request_meets_an_overflow() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(1));
+        let queue = Arc::new(Queue::<Sample, u32>::new(1).unwrap());
         assert!(queue.place(std::iter::once(sample(0)), |_| {}).is_none());
         let placers = [2, 4].map(|number| placing(&queue, number));
         let mut all = released(queue.notify(NotifyOn::Breakdown, 1, |_| {}));

@@ -100,7 +100,7 @@ proptest! {
     /// Whatever is done to it, in whatever order.
     #[test]
     fn queue_is_one_behind_a_lock(depth in 1u32..20, steps in prop::collection::vec(step(), 1..100)) {
-        let queue = Queue::<Sample, u32>::new(depth);
+        let queue = Queue::<Sample, u32>::new(depth).unwrap();
         let mut plain = Plain {
             ring: VecDeque::new(), depth: depth as usize, placed: 0, solicited: 0, fired: 0, taken: 0,
             requests: Vec::new(), broken: None, ended: None,
@@ -131,7 +131,7 @@ proptest! {
                 }
                 Step::Resize(to) => {
                     let fits = plain.ring.len() <= to as usize;
-                    prop_assert_eq!(queue.resize(to), fits);
+                    prop_assert_eq!(queue.resize(to).is_ok(), fits);
                     if fits {
                         plain.depth = to as usize;
                     }
@@ -173,7 +173,7 @@ proptest! {
 /// While only a breakdown is waited for, or a solicited result and none comes, placers take no lock.
 #[test]
 fn requests_that_nothing_satisfies_cost_placers_no_lock() {
-    let queue = Queue::<Sample, u32>::new(8);
+    let queue = Queue::<Sample, u32>::new(8).unwrap();
     assert!(queue.notify(NotifyOn::Breakdown, 1, |_| {}).is_none());
     assert!(queue.notify(NotifyOn::Solicited, 2, |_| {}).is_none());
     let plain = [0, 2];
@@ -190,7 +190,7 @@ fn requests_that_nothing_satisfies_cost_placers_no_lock() {
 fn a_client_that_waits_gets_everything() {
     const EACH: u64 = 3_000;
     const PLACERS: u64 = 3;
-    let queue = Queue::<Sample, u64>::new(1 << 14);
+    let queue = Queue::<Sample, u64>::new(1 << 14).unwrap();
     let (rung, bell) = (parking_lot::Mutex::new(0u64), Condvar::new());
     let ring = |firing: Option<Firing<u64>>| {
         for request in firing.into_iter().flat_map(Firing::into_requests) {

@@ -40,7 +40,7 @@ fn of(all: &[u64], placer: u64) -> Vec<u64> {
 #[test]
 fn placers_meet_a_taker() {
     model(|| {
-        let ring = Arc::new(Ring::new(4));
+        let ring = Arc::new(Ring::new(4).unwrap());
         let placers = [vec![10, 11], vec![20]].map(|numbers| {
             let ring = Arc::clone(&ring);
             thread::spawn(move || assert_eq!(place(&ring, &numbers), numbers.len()))
@@ -60,7 +60,7 @@ fn placers_meet_a_taker() {
 #[test]
 fn a_row_appears_at_once() {
     model(|| {
-        let ring = Arc::new(Ring::new(4));
+        let ring = Arc::new(Ring::new(4).unwrap());
         let placing = Arc::clone(&ring);
         let placer = thread::spawn(move || place(&placing, &[1, 2, 3]));
         let seen = take(&ring, 4);
@@ -73,7 +73,7 @@ fn a_row_appears_at_once() {
 #[test]
 fn takers_meet_a_placer_that_laps_them() {
     model(|| {
-        let ring = Arc::new(Ring::new(1));
+        let ring = Arc::new(Ring::new(1).unwrap());
         place(&ring, &[1]);
         let other = Arc::clone(&ring);
         let taker = thread::spawn(move || take(&other, 2));
@@ -92,12 +92,12 @@ fn takers_meet_a_placer_that_laps_them() {
 #[test]
 fn growing_meets_a_placer_and_a_taker() {
     model(|| {
-        let ring = Arc::new(Ring::new(1));
+        let ring = Arc::new(Ring::new(1).unwrap());
         place(&ring, &[1]);
         let placing = Arc::clone(&ring);
         let placer = thread::spawn(move || place(&placing, &[2, 3]));
         let growing = Arc::clone(&ring);
-        let grower = thread::spawn(move || assert!(growing.resize(4)));
+        let grower = thread::spawn(move || growing.resize(4).unwrap());
         let mut all = take(&ring, 4);
         let placed = placer.join().unwrap();
         grower.join().unwrap();

@@ -27,7 +27,7 @@ impl Woken {
 }
 
 fn queue(threshold: u32) -> Arc<SharedReceives> {
-    Arc::new(SharedReceives::new(SIZES, threshold))
+    Arc::new(SharedReceives::new(SIZES, threshold).unwrap())
 }
 
 fn member(queue: &Arc<SharedReceives>) -> (Arc<Woken>, Membership) {
@@ -148,7 +148,7 @@ fn the_threshold_is_told_once_for_each_time_somebody_asks() {
     queue.arm();
     queue.disarm();
     assert!(!queue.take_low());
-    let off = super::SharedReceives::new(SIZES, 0);
+    let off = super::SharedReceives::new(SIZES, 0).unwrap();
     off.arm();
     assert!(!off.take_low());
     off.modify(None, Some(1)).unwrap();
@@ -164,7 +164,7 @@ fn the_depth_changes_and_all_receives_stay() {
     }
     assert_eq!(draw(&one), Some(0));
     queue.post(4, &[]).unwrap();
-    assert_eq!(queue.modify(Some(3), Some(9)), Err(TooMany));
+    assert_eq!(queue.modify(Some(3), Some(9)), Err(CannotModify::TooMany));
     queue.arm();
     assert!(!queue.take_low(), "a refused change has changed nothing");
     queue.modify(Some(6), None).unwrap();

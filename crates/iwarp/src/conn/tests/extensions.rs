@@ -616,7 +616,7 @@ fn extensions_split_at_every_octet() {
 #[test]
 fn atomic_message_numbers_wrap() {
     let ends = [Role::Initiator, Role::Responder].map(|role| {
-        let mut end = End::with(Connection::with_first_msn(SIZES, SCOPE, u32::MAX - 1));
+        let mut end = End::with(Connection::with_first_msn(SIZES, SCOPE, u32::MAX - 1).unwrap());
         end.conn.start(stream(role));
         end
     });

@@ -13,14 +13,14 @@ fn a_small_connection_costs_a_few_kibibytes() {
         inline: 0,
         max_transfer: 1 << 30,
     };
-    let octets = Connection::new(sizes, SCOPE).footprint();
+    let octets = Connection::new(sizes, SCOPE).unwrap().footprint();
     assert!(octets <= 6 * 1024, "{octets} octets");
     let none = QueueSizes {
         initiator_depth: 0,
         receive_depth: 0,
         ..sizes
     };
-    let mut conn = Connection::new(none, SCOPE);
+    let mut conn = Connection::new(none, SCOPE).unwrap();
     conn.start(stream(Role::Initiator));
     let wqe = InitiatorWqe {
         context: 1,

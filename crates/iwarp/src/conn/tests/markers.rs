@@ -26,7 +26,7 @@ fn with(role: Role, crc: bool, markers: Markers) -> StreamConfig {
 /// A pair whose `a` sends markers, and receives them if `both`.
 fn marked_pair(crc: bool, both: bool, octets: u64, msn: u32, knobs: Knobs) -> Pair {
     let mut ends = [Role::Initiator, Role::Responder].map(|role| {
-        let conn = Connection::with_counters(SIZES, SCOPE, msn, octets);
+        let conn = Connection::with_counters(SIZES, SCOPE, msn, octets).unwrap();
         let mut end = End::with(conn);
         let markers = Markers {
             sent: both || role == Role::Initiator,

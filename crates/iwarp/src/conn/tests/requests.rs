@@ -5,7 +5,7 @@ use crate::rdmap::TerminateCode;
 
 #[test]
 fn qp_011_nothing_is_posted_before_the_start() {
-    let mut conn = Connection::new(SIZES, SCOPE);
+    let mut conn = Connection::new(SIZES, SCOPE).unwrap();
     let operation = inline(&[b"x"]);
     assert_eq!(
         conn.post_initiator(wqe(1, operation)),
@@ -37,11 +37,12 @@ fn calls_in_a_wrong_phase_are_errors() {
         conn.start(stream(Role::Initiator));
     };
     for (at, call) in wrong.into_iter().chain([twice]).enumerate() {
-        let outcome = std::panic::catch_unwind(|| call(&mut Connection::new(SIZES, SCOPE)));
+        let outcome =
+            std::panic::catch_unwind(|| call(&mut Connection::new(SIZES, SCOPE).unwrap()));
         assert!(outcome.is_err(), "call {at}");
     }
     // A connection that was given up before its stream was there is not started any more.
-    let mut conn = Connection::new(SIZES, SCOPE);
+    let mut conn = Connection::new(SIZES, SCOPE).unwrap();
     conn.disconnect();
     conn.start(stream(Role::Initiator));
     assert!(!conn.is_running());
@@ -609,7 +610,7 @@ fn message_end_is_told_once_for_each_message() {
 #[test]
 fn ddp_032_message_numbers_wrap() {
     let mut ends = [Role::Initiator, Role::Responder].map(|role| {
-        let mut end = End::with(Connection::with_first_msn(SIZES, SCOPE, u32::MAX - 1));
+        let mut end = End::with(Connection::with_first_msn(SIZES, SCOPE, u32::MAX - 1).unwrap());
         end.conn.start(stream(role));
         end
     });

@@ -281,7 +281,7 @@ fn d8_and_d9_segmented_messages_are_taken() {
 /// D8 as it stands, MSN 5 included.
 #[test]
 fn d8_after_four_messages() {
-    let conn = Connection::with_first_msn(SIZES, SCOPE, 5);
+    let conn = Connection::with_first_msn(SIZES, SCOPE, 5).unwrap();
     let mut raw = Raw {
         end: End::with(conn),
         now: Instant::now(),
