@@ -69,7 +69,7 @@ pub trait Connector: OverlappedObject {
     /// - [`BAD_NETWORK_NAME`](crate::Status::BAD_NETWORK_NAME): the address is unspecified; the call may also return this
     ///   status (AMB-032).
     ///
-    /// As the final status, without another try:
+    /// As the final status, after which a provider may refuse another try (CONN-014):
     ///
     /// - [`ADDRESS_ALREADY_EXISTS`](crate::Status::ADDRESS_ALREADY_EXISTS): a connection with these two addresses and ports
     ///   exists.
@@ -85,8 +85,8 @@ pub trait Connector: OverlappedObject {
     ) -> Result<Started>;
 
     /// `CompleteConnect`: completes a connection that the peer has accepted. When the request has ended, the active side may
-    /// send, and the negotiated limits are in force. Existing programs expect this method to return
-    /// [`Done`](Started::Done), unlike all other overlapped methods (TST-004).
+    /// send, and the negotiated limits are in force. Programs have to expect [`Done`](Started::Done) as well as
+    /// [`Pending`](Started::Pending) (TST-004).
     ///
     /// # Errors
     ///

@@ -41,6 +41,9 @@ pub(crate) trait ConnectionOwner: Send + Sync {
 
     /// The client has released the queue pair.
     fn queue_pair_released(&self);
+
+    /// The client flushes the queue pair while the connection is being made.
+    fn queue_pair_flushed(&self);
 }
 
 /// The queue pair itself, shared by its handle, its connector and the drivers.
@@ -306,6 +309,18 @@ fn released(qp: &Arc<Qp>) {
             drop(core.unlinger(*id));
         }
     }
+}
+
+/// The client flushes the queue pair (QP-004).
+fn flush(qp: &Qp) {
+    let connector = qp.with(|phase, state| match phase {
+        Phase::Starting => state.connector(),
+        _ => None,
+    });
+    if let Some(connector) = connector {
+        connector.queue_pair_flushed();
+    }
+    qp.flush();
 }
 
 impl Owner for QpOwner {

@@ -15,7 +15,7 @@ pub(crate) fn connect_status(error: &io::Error) -> Status {
         Some(Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::AFNOSUPPORT) => {
             Status::NETWORK_UNREACHABLE
         }
-        // EACCES and EPERM: a broadcast address, or a route or firewall of this machine that forbids it.
+        // EACCES and EPERM: a route or firewall of this machine forbids it.
         Some(Errno::HOSTUNREACH | Errno::HOSTDOWN | Errno::ACCESS | Errno::PERM) => {
             Status::HOST_UNREACHABLE
         }

@@ -436,3 +436,22 @@ fn sec_038_many_streams_whose_peers_do_not_read_lose_nothing() {
     let sent = active.results(pairs.len());
     assert!(sent.iter().all(|sent| sent.status == Status::SUCCESS));
 }
+
+/// The Send is too long for TCP to have taken all of it before the peer refuses it.
+#[test]
+fn res_014_a_send_that_goes_wrong_at_the_peer_has_a_remote_error() {
+    let pair = pair();
+    let (source, sink) = (
+        pair.active.region(64 << 20, ALL),
+        pair.passive.region(16, ALL),
+    );
+    pair.passive_qp.receive(1, &[sink.sge(0, 16)]).unwrap();
+    let sge = source.sge(0, 64 << 20);
+    pair.active_qp.send(2, &[sge], OpFlags::empty()).unwrap();
+    assert_eq!(pair.passive.result().status, Status::BUFFER_OVERFLOW);
+    let sent = pair.active.result();
+    assert_eq!(
+        (sent.request_context, sent.status),
+        (2, Status::REMOTE_ERROR)
+    );
+}

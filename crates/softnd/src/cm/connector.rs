@@ -181,6 +181,15 @@ impl Connector {
         }
     }
 
+    /// The client has flushed its queue pair: an Accept that is under way ends, as if the queue pair were released.
+    fn flush_queue_pair(&self) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Accepting(_)) {
+            self.give_up(&mut state);
+            state.cancel_requests();
+        }
+    }
+
     /// Gives up a Connect or Accept that is under way. The peer sees a reset, by which it tells this from a refusal (AMB-004).
     fn give_up(&self, state: &mut ConnectorState) {
         let qp = state.qp.take();
@@ -353,6 +362,10 @@ impl ConnectionOwner for Connector {
     /// A Connect or Accept that is under way is given up; a connection ends for the client (CONN-018, CONN-052, CONN-110).
     fn queue_pair_released(&self) {
         self.lose_queue_pair();
+    }
+
+    fn queue_pair_flushed(&self) {
+        self.flush_queue_pair();
     }
 }
 

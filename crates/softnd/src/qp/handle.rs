@@ -113,7 +113,7 @@ const BIND: OpFlags = ALWAYS
 
 impl QueuePair for Handle {
     fn flush(&self) -> Result<()> {
-        self.0.flush();
+        super::flush(&self.0);
         Ok(())
     }
 

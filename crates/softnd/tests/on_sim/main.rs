@@ -7,6 +7,8 @@
 mod list;
 mod seeds;
 
+#[path = "../addresses.rs"]
+mod addresses;
 #[path = "../breakdown.rs"]
 mod breakdown;
 #[path = "../confirm.rs"]
@@ -27,6 +29,8 @@ mod fault_plans;
 mod fault_streams;
 #[path = "../faults.rs"]
 mod faults;
+#[path = "../given_up.rs"]
+mod given_up;
 #[path = "../half_open.rs"]
 mod half_open;
 #[path = "../leniency.rs"]

@@ -384,21 +384,18 @@ impl Connector {
         };
         let started = match answered.startup.complete() {
             Some(stream) => self.start(state, stream, &answered.agreed, Start::Open),
-            None if state.ended => Err(io::ErrorKind::ConnectionReset.into()),
             None => {
                 let news = state.qp.as_ref().map(|qp| qp.open());
                 state.done.news.extend(news);
                 Ok(())
             }
         };
-        let (phase, status) = match started {
-            Ok(()) => (Phase::Connected, Status::SUCCESS),
-            Err(error) => {
-                tracing::debug!(%error, "the peer was gone at CompleteConnect");
-                (Phase::Dead, Status::CONNECTION_ABORTED)
-            }
-        };
-        self.finish(state, phase, status);
+        if let Err(error) = started {
+            tracing::debug!(%error, "the peer was gone at CompleteConnect");
+            self.ended_at_start(state);
+        }
+        // NotifyDisconnect tells of a connection that is over already (CONN-042).
+        self.finish(state, Phase::Connected, Status::SUCCESS);
         Ok(Started::Pending)
     }
 
@@ -413,7 +410,14 @@ impl Connector {
             && let Err(error) = self.start(state, stream, &agreed, Start::Held)
         {
             tracing::debug!(%error, "the peer was gone before CompleteConnect");
+            self.ended_at_start(state);
         }
+    }
+
+    /// The stream could not be started, perhaps because the queue pair was dead already, which then signals nothing.
+    fn ended_at_start(&self, state: &mut ConnectorState) {
+        state.ended = true;
+        state.done.guard = state.guard.take();
     }
 
     /// Gives the stream to the queue pair, which sends the ready-to-receive message.

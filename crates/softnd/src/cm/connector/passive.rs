@@ -151,7 +151,7 @@ impl Connector {
             private_data: private_data.to_vec(),
         });
         let Some((stream, agreed, sent)) = accepted else {
-            qp.unclaim();
+            state.done.news.push(qp.disconnect().1); // CONN-061
             return self.finish(state, Phase::Dead, Status::CONNECTION_ABORTED);
         };
         state.phase = Phase::Accepting(Box::new(startup));
@@ -159,7 +159,10 @@ impl Connector {
         // Where no ready-to-receive message was agreed on, Accept ends when the Reply has been sent (IW-005).
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };
-        let started = sent.inspect_err(|_| qp.unclaim()).and_then(|()| {
+        if sent.is_err() {
+            state.done.news.push(qp.disconnect().1); // CONN-061
+        }
+        let started = sent.and_then(|()| {
             state.guard = Some(qp.guard_flush());
             let (started, news) = qp.start(stream, config, start);
             state.done.news.push(news);
