@@ -144,7 +144,7 @@ fn threads_that_cannot_sleep_for_want_of_descriptors_fill_no_log() {
                 over.store(true, Ordering::SeqCst);
                 side.file.wake();
             });
-            let lines = lines_about("descriptors");
+            let lines = lines_about("no descriptor is left");
             let most = 1 + began.elapsed().as_secs() / 60;
             assert!(
                 (1..=most).contains(&(lines.len() as u64)),

@@ -642,10 +642,8 @@ proptest! {
         prop_assert_eq!(ours.ready.is_some(), rev2 && peer_to_peer);
         prop_assert_eq!((ours.markers.sent, ours.markers.received), (theirs.markers.received, theirs.markers.sent));
         if rev2 {
-            // Room for a ready-to-receive Read is in the Reply, and beside the Responder's own limit (MPA2-020).
-            let room = u32::from(ours.ready == Some(Ready::Read));
-            prop_assert_eq!(ours.limits.ird, theirs.limits.ord);
-            prop_assert_eq!(ours.limits.ord, theirs.limits.ird.max(room).min(config.offer.limits.ord));
+            // MPA2-020: also where the Reply makes room for a ready-to-receive Read.
+            prop_assert_eq!((ours.limits.ird, ours.limits.ord), (theirs.limits.ord, theirs.limits.ird));
             prop_assert_eq!(agreement.limits, ours.limits);
         } else {
             prop_assert!(agreement.limits.ird <= UNSTATED && agreement.limits.ord <= UNSTATED);

@@ -210,12 +210,15 @@ pub struct Acceptance {
 pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     let (ird, ord) = peer_limits(request);
     let cut = |own: u32, offered: Option<u32>| offered.map_or(own, |offered| own.min(offered));
+    let ready = chosen_ready(request, with.ready);
     // RDMAP-111: the Reply tells the Initiator these limits, from which it derives its own.
-    let limits = ReadLimits {
+    let mut limits = ReadLimits {
         ird: cut(with.limits.ird, ird),
         ord: cut(with.limits.ord, ord),
     };
-    let ready = chosen_ready(request, with.ready);
+    if ready == Some(Ready::Read) && ird.is_some_and(|offered| offered > 0) {
+        limits.ird = limits.ird.max(1); // MPA2-020: the Reply shows 1, so that the Initiator may send a Read later as well
+    }
     let crc = request.crc || with.crc; // MPA-035; in the Reply as well, some take only the Reply's word
     let agreed = Agreed {
         revision: request.revision,
