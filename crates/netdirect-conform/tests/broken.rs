@@ -3,13 +3,14 @@
 //! Each is softnd in a simulated network, wrapped. To add one: a line in `Break`, what it does in the wrapper, and a line in the
 //! table below with the checks that have to fail, which should be one.
 
+mod tables;
 mod wrapper;
 
 use std::sync::Arc;
 
 use netdirect::{Provider, Status};
 use netdirect_conform::{
-    Check, End, Ends, Interface, Limits, Outcome, Run, Selection, Stop, Target, checks, run_these,
+    Check, End, Ends, Limits, Outcome, Run, Selection, Stop, Target, checks, run_these,
 };
 use softnd::Options;
 use wrapper::{Break, Broken, Method};
@@ -38,7 +39,7 @@ fn target(rule: Break) -> Target {
 
 /// All checks but one that only takes time, and those of requests: what breaks a rule of these objects breaks requests too.
 fn all() -> impl Iterator<Item = &'static Check> {
-    let checks = checks().filter(|check| check.interface != Interface::QueuePair);
+    let checks = checks().filter(|check| !tables::requests::is_of_requests(check));
     checks.filter(|check| check.name != "TST-091.many")
 }
 
@@ -338,10 +339,10 @@ const BEHAVIOUR: &[(Break, &[&str])] = &[
 ];
 
 /// Each broken provider fails the checks of its line, and no others.
-fn verify(table: &[(Break, &[&str])]) {
+fn verify<I: Iterator<Item = &'static Check>>(table: &[(Break, &[&str])], checks: fn() -> I) {
     let mut wrong = String::new();
     for (rule, expected) in table {
-        let found = found(*rule, all());
+        let found = found(*rule, checks());
         let failed = failed(&found);
         if failed != *expected {
             wrong += &format!("{rule:?}: {failed:?} instead of {expected:?}\n");
@@ -363,12 +364,22 @@ fn the_wrapper_itself_breaks_nothing() {
 
 #[test]
 fn a_wrong_status_fails_the_check_for_it() {
-    verify(STATUSES);
+    verify(STATUSES, all);
 }
 
 #[test]
 fn a_wrong_deed_fails_the_check_for_it() {
-    verify(BEHAVIOUR);
+    verify(BEHAVIOUR, all);
+}
+
+#[test]
+fn a_wrong_status_of_a_request_fails_the_check_for_it() {
+    verify(tables::requests::STATUSES, tables::requests::all);
+}
+
+#[test]
+fn a_wrong_deed_with_requests_fails_the_check_for_it() {
+    verify(tables::requests::BEHAVIOUR, tables::requests::all);
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod provider;
 mod queue_pair;
 mod regions;
 mod requests;
+mod shared_receive_queue;
 mod shared_receives;
 mod windows;
 
@@ -53,6 +54,7 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
         queue_pair::transfers::CHECKS,
         queue_pair::windows::CHECKS,
         queue_pair::ending::CHECKS,
+        shared_receive_queue::CHECKS,
     ]
     .into_iter()
     .flatten()

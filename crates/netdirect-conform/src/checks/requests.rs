@@ -15,8 +15,14 @@ use crate::side::{Memory, Side};
 
 pub(super) const NONE: OpFlags = OpFlags::empty();
 
-/// More octets than any transport keeps between the two sides.
-const MUCH: usize = 32 << 20;
+/// More octets than the transport keeps between the two sides. Simulated ones keep less.
+pub(super) fn much(side: &Side) -> usize {
+    let much = match side.file.simulation() {
+        Some(_) => 4 << 20,
+        None => 32 << 20,
+    };
+    much.min(side.info.max_transfer_length as usize)
+}
 
 /// A connection over which a message has come from the near side, so that both sides may send in every profile.
 pub(super) fn two_way(bench: &Bench) -> Step<Link<'_>> {
@@ -177,8 +183,7 @@ pub(super) fn blocked(bench: &Bench, near: QueuePairOptions) -> Step<Blocked<'_>
         outbound: 4,
     };
     let link = bench.join(near, far, limits)?;
-    let length = MUCH.min(bench.near.info.max_transfer_length as usize);
-    let long = bench.near.memory(length, MrFlags::empty())?;
+    let long = bench.near.memory(much(&bench.near), MrFlags::empty())?;
     link.near.send(BLOCKED, &[long.sge(..)], NONE)?;
     Ok(Blocked { link, srq, long })
 }

@@ -91,6 +91,7 @@ impl CompletionQueue for BrokenCq {
     }
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
+        let room = results.len();
         let count = self.inner.get_results(results);
         let got = &mut results[..count];
         match self.rule {
@@ -109,11 +110,21 @@ impl CompletionQueue for BrokenCq {
             {
                 got.reverse();
             }
-            Break::CountsTooMany if results.is_empty() => return 1,
+            Break::CountsTooMany if got.is_empty() && room == 0 => return 1,
+            Break::CountCut => got
+                .iter_mut()
+                .for_each(|result| result.bytes_transferred &= 0xFFFF),
+            Break::ShortIsSuccess => replace(got, Status::BUFFER_OVERFLOW, Status::SUCCESS),
             _ => {}
         }
         count
     }
+}
+
+/// Results with one status have another.
+fn replace(results: &mut [CompletionResult], from: Status, to: Status) {
+    let wrong = results.iter_mut().filter(|result| result.status == from);
+    wrong.for_each(|result| result.status = to);
 }
 
 #[derive(Debug)]
@@ -128,11 +139,26 @@ impl BrokenQueuePair {
     }
 
     fn flags(&self, flags: OpFlags) -> OpFlags {
-        if self.rule == Break::NotSilent {
-            flags - OpFlags::SILENT_SUCCESS
-        } else {
-            flags
+        match self.rule {
+            Break::NotSilent => flags - OpFlags::SILENT_SUCCESS,
+            Break::FenceForgotten => flags - OpFlags::READ_FENCE,
+            Break::SolicitForgotten => flags - OpFlags::SEND_AND_SOLICIT_EVENT,
+            _ => flags,
         }
+    }
+
+    fn pieces(&self, data: &[&[u8]]) -> Result<()> {
+        if self.rule == Break::InlineInOnePiece && data.len() > 1 {
+            return Err(Error::new(Status::DATA_OVERRUN, "too many pieces"));
+        }
+        Ok(())
+    }
+
+    fn not_empty(&self, rule: Break, sges: &[Sge]) -> Result<()> {
+        if self.rule == rule && sges.is_empty() {
+            return Err(Error::new(Status::INVALID_PARAMETER, "nothing"));
+        }
+        Ok(())
     }
 }
 
@@ -143,12 +169,14 @@ impl QueuePair for BrokenQueuePair {
             Break::FlushHangs => loop {
                 std::thread::park();
             },
+            Break::FlushForgotten => Ok(()),
             _ => self.inner.flush(),
         }
     }
 
     fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
-        self.inner.send(context, sges, self.flags(flags))
+        let posted = self.inner.send(context, sges, self.flags(flags));
+        self.rule.call(Method::Send, posted)
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
@@ -209,7 +237,8 @@ impl QueuePair for BrokenQueuePair {
         window: &Arc<dyn MemoryWindow>,
         flags: OpFlags,
     ) -> Result<()> {
-        self.inner.invalidate(context, &inner_window(window), flags)
+        let posted = self.inner.invalidate(context, &inner_window(window), flags);
+        self.rule.call(Method::Invalidate, posted)
     }
 
     fn read(
@@ -219,7 +248,9 @@ impl QueuePair for BrokenQueuePair {
         remote: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()> {
-        self.inner.read(context, sges, remote, flags)
+        self.not_empty(Break::NoEmptyRead, sges)?;
+        let posted = self.inner.read(context, sges, remote, flags);
+        self.rule.call(Method::Read, posted)
     }
 
     fn write(
@@ -229,11 +260,14 @@ impl QueuePair for BrokenQueuePair {
         remote: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()> {
-        self.inner.write(context, sges, remote, flags)
+        let posted = self.inner.write(context, sges, remote, flags);
+        self.rule.call(Method::Write, posted)
     }
 
     fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()> {
-        self.inner.send_inline(context, data, flags)
+        self.pieces(data)?;
+        let posted = self.inner.send_inline(context, data, flags);
+        self.rule.call(Method::SendInline, posted)
     }
 
     fn write_inline(
@@ -243,10 +277,20 @@ impl QueuePair for BrokenQueuePair {
         remote: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()> {
-        self.inner.write_inline(context, data, remote, flags)
+        self.pieces(data)?;
+        let posted = self.inner.write_inline(context, data, remote, flags);
+        self.rule.call(Method::WriteInline, posted)
     }
 
     fn extensions(&self) -> Option<&dyn QueuePairExtensions> {
         self.inner.extensions()
+    }
+}
+
+impl Drop for BrokenQueuePair {
+    fn drop(&mut self) {
+        if self.rule == Break::ReleasedPairStays {
+            std::mem::forget(self.inner.clone());
+        }
     }
 }

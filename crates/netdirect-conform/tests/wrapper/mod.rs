@@ -3,6 +3,7 @@
 mod connection;
 mod data;
 mod memory;
+mod pool;
 mod rule;
 
 use std::any::Any;
@@ -20,6 +21,7 @@ use netdirect::{
 use self::connection::{BrokenConnector, BrokenListener};
 use self::data::{BrokenCq, BrokenQueuePair};
 use self::memory::{BrokenRegion, BrokenWindow};
+use self::pool::BrokenPool;
 pub(crate) use self::rule::{Break, Method};
 
 /// A provider that breaks a rule.
@@ -88,6 +90,10 @@ fn inner_connector(connector: &Arc<dyn Connector>) -> Arc<dyn Connector> {
     inner(&**connector, connector, |broken: &BrokenConnector| {
         &broken.inner
     })
+}
+
+fn inner_pool(srq: &Arc<dyn SharedReceiveQueue>) -> Arc<dyn SharedReceiveQueue> {
+    inner(&**srq, srq, |broken: &BrokenPool| &broken.inner)
 }
 
 fn inner_region(region: &Arc<dyn MemoryRegion>) -> Arc<dyn MemoryRegion> {
@@ -220,7 +226,9 @@ impl Adapter for BrokenAdapter {
         file: &Arc<dyn OverlappedFile>,
         options: SharedReceiveQueueOptions,
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
-        self.inner.create_shared_receive_queue(file, options)
+        let inner = self.inner.create_shared_receive_queue(file, options)?;
+        let rule = self.rule;
+        Ok(Arc::new(BrokenPool { inner, rule }))
     }
 
     fn create_queue_pair(
@@ -258,9 +266,9 @@ impl Adapter for BrokenAdapter {
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
         let (receives, initiator) = (inner_cq(receive_cq), inner_cq(initiator_cq));
-        let made = self
-            .inner
-            .create_queue_pair_with_srq(&receives, &initiator, srq, options);
+        let made =
+            self.inner
+                .create_queue_pair_with_srq(&receives, &initiator, &inner_pool(srq), options);
         let inner = self.rule.call(Method::SharedQueuePair, made)?;
         Ok(Arc::new(BrokenQueuePair::new(inner, self.rule)))
     }
@@ -298,6 +306,10 @@ impl AdapterExtensions for BrokenAdapter {
         let fault = match fault {
             Fault::BreakCompletionQueue { queue, status } => Fault::BreakCompletionQueue {
                 queue: inner_cq(&queue),
+                status,
+            },
+            Fault::BreakSharedReceiveQueue { queue, status } => Fault::BreakSharedReceiveQueue {
+                queue: inner_pool(&queue),
                 status,
             },
             fault => fault,

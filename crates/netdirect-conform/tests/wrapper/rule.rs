@@ -26,6 +26,16 @@ pub(crate) enum Method {
     GetConnectionRequest,
     Receive,
     Bind,
+    Send,
+    SendInline,
+    Invalidate,
+    Read,
+    Write,
+    WriteInline,
+    PoolReceive,
+    PoolModify,
+    PoolNotify,
+    PoolAffinity,
 }
 
 /// One rule that the provider breaks.
@@ -141,6 +151,30 @@ pub(crate) enum Break {
     RefusedNotifies,
     /// A connection to the own address is refused.
     NoLoopback,
+    /// Flush cancels nothing.
+    FlushForgotten,
+    /// The read fence is passed over.
+    FenceForgotten,
+    /// The flag for a solicited event is passed over.
+    SolicitForgotten,
+    /// Results tell 16 bits of the number of octets.
+    CountCut,
+    /// A Read of no octets is refused.
+    NoEmptyRead,
+    /// A queue pair that is released lives on.
+    ReleasedPairStays,
+    /// Inline data may not come in pieces.
+    InlineInOnePiece,
+    /// Results never say that a Receive was too short.
+    ShortIsSuccess,
+    /// Modify of a shared receive queue with a depth of 0 is refused.
+    ModifyNeedsDepth,
+    /// Modify of a shared receive queue passes over the threshold.
+    ThresholdForgotten,
+    /// A cancel of a shared receive queue's requests does nothing.
+    PoolCancelForgotten,
+    /// A shared receive queue's contexts lose their top bit.
+    PoolContextCut,
     /// Flush panics.
     FlushPanics,
     /// Flush never returns.

@@ -10,8 +10,8 @@ use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
 use crate::checks::common::{exchange, pattern, shared, sink, source};
 use crate::checks::requests::{
-    NONE, begun, both, entries, initiated, is, message, one_of, over, received, stale, two_way,
-    two_way_with,
+    NONE, begun, both, entries, initiated, is, message, much, one_of, over, received, stale,
+    two_way, two_way_with,
 };
 use crate::link::LinkOptions;
 use crate::need::Need;
@@ -515,14 +515,9 @@ fn short_receive(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// So many octets that the Send cannot have been taken whole by the transport.
-fn much(bench: &Bench) -> usize {
-    (32 << 20).min(bench.near.info.max_transfer_length as usize)
-}
-
 fn remote_error(bench: &Bench) -> Verdict {
     let link = bench.link()?;
-    let from = bench.near.memory(much(bench), MrFlags::empty())?;
+    let from = bench.near.memory(much(&bench.near), MrFlags::empty())?;
     let into = sink(&bench.far, 64)?;
     link.far.receive(1, &[into.sge(..)])?;
     link.near.send(2, &[from.sge(..)], NONE)?;
@@ -539,7 +534,7 @@ fn remote_error(bench: &Bench) -> Verdict {
 
 fn no_receive(bench: &Bench) -> Verdict {
     let link = bench.link()?;
-    let from = bench.near.memory(much(bench), MrFlags::empty())?;
+    let from = bench.near.memory(much(&bench.near), MrFlags::empty())?;
     link.near.send(2, &[from.sge(..)], NONE)?;
     let result = link.near.initiated("the Send that finds no Receive")?;
     bench

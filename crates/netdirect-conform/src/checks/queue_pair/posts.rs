@@ -352,6 +352,7 @@ fn sizes_of_nothing(bench: &Bench) -> Verdict {
         .max_initiator_request_sge(0);
     let options = LinkOptions {
         near: nothing,
+        greeting: false,
         ..LinkOptions::default()
     };
     let link = bench.link_with(options)?;

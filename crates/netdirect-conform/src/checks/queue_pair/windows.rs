@@ -8,8 +8,8 @@ use netdirect::{MemoryWindow, MrFlags, OpFlags, RemoteAddress, RequestType, Stat
 use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
 use crate::checks::common::{exchange, pattern, shared, sink, source};
-use crate::checks::requests::{NONE, initiated, one_of, over, received, two_way};
-use crate::link::{Link, LinkEnd};
+use crate::checks::requests::{NONE, initiated, much, one_of, over, received, two_way};
+use crate::link::{Link, LinkEnd, LinkOptions};
 use crate::need::Need;
 use crate::side::Memory;
 
@@ -334,7 +334,11 @@ fn busy(bench: &Bench, memory: &Memory) -> Step {
 }
 
 fn bind_first(bench: &Bench) -> Verdict {
-    let link = bench.link()?;
+    let options = LinkOptions {
+        greeting: false,
+        ..LinkOptions::default()
+    };
+    let link = bench.link_with(options)?;
     let far = &link.far;
     let memory = far.side.memory(4096, MrFlags::ALLOW_LOCAL_WRITE)?;
     let window = far.side.window()?;
@@ -372,7 +376,11 @@ fn bind_before_send(bench: &Bench) -> Verdict {
 }
 
 fn passive_first(bench: &Bench) -> Verdict {
-    let link = bench.link()?;
+    let options = LinkOptions {
+        greeting: false,
+        ..LinkOptions::default()
+    };
+    let link = bench.link_with(options)?;
     let into = sink(&bench.near, 64)?;
     link.near.receive(1, &[into.sge(..)])?;
     let memory = bench.far.memory(4096, MrFlags::ALLOW_LOCAL_WRITE)?;
@@ -521,41 +529,40 @@ fn invalidate_behind_send(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// A Write so long that the transport has not taken it when its refusal arrives.
-const LONG: usize = 32 << 20;
-
 fn past_the_window(bench: &Bench, kind: RequestType) -> Verdict {
     let link = two_way(bench)?;
     let (target, window) = (shared(&bench.far, 4096)?, bench.far.window()?);
     let rights = OpFlags::ALLOW_READ | OpFlags::ALLOW_WRITE;
     let remote = bound(&link.far, &target, &window, rights)?;
+    let own = sink(&bench.near, much(&bench.near))?;
     if kind == RequestType::Read {
-        let own = sink(&bench.near, 65)?;
-        link.near.read(1, &[own.sge(..)], remote)?;
+        link.near.read(1, &[own.sge(..65)], remote)?;
     } else {
-        let own = bench.near.memory(LONG, MrFlags::empty())?;
+        // So long that the transport has not taken it when its refusal arrives.
         link.near.write(1, &[own.sge(..)], remote)?;
-        initiated(&link.near, &[(kind, 1, Status::ACCESS_VIOLATION)])?;
-        let octets = target.octets(128, 64);
-        let wanted = pattern(192).split_off(128);
-        bench.far.equal("the octets behind", octets, wanted)?;
-        return Ok(Pass::Right);
     }
     initiated(&link.near, &[(kind, 1, Status::ACCESS_VIOLATION)])?;
+    let octets = target.octets(128, 64);
+    let wanted = pattern(192).split_off(128);
+    bench.far.equal("the octets behind", octets, wanted)?;
+    let octets = own.octets(0, 65);
+    bench.near.equal("the own memory", octets, vec![0; 65])?;
     Ok(Pass::Right)
 }
 
 fn write_into_read_only(bench: &Bench) -> Verdict {
     let link = two_way(bench)?;
-    let target = bench.far.memory(LONG, MrFlags::ALLOW_LOCAL_WRITE)?;
+    // So long that the transport has not taken the Write when its refusal arrives.
+    let length = much(&bench.near);
+    let target = bench.far.memory(length, MrFlags::ALLOW_LOCAL_WRITE)?;
     let (window, there) = (bench.far.window()?, sink(&bench.far, 64)?);
-    let (address, length) = (target.buffer.address(), LONG as u64);
+    let (address, length) = (target.buffer.address(), length as u64);
     let (qp, rights) = (&link.far.queues.qp, OpFlags::ALLOW_READ);
     let posted = qp.bind(BIND, &target.region, &window, address, length, rights);
     bench.far.expect("post a Bind", posted)?;
     initiated(&link.far, &[(RequestType::Bind, BIND, Status::SUCCESS)])?;
     link.far.receive(9, &[there.sge(..)])?;
-    let own = bench.near.memory(LONG, MrFlags::empty())?;
+    let own = bench.near.memory(much(&bench.near), MrFlags::empty())?;
     own.buffer.fill(0xEE);
     let remote = RemoteAddress {
         address,
