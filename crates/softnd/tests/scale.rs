@@ -1,14 +1,15 @@
-//! Thousands of queue pairs on one completion queue: traffic on a few disturbs no others, and every request ends once.
+//! Thousands of queue pairs on one completion queue: traffic on a few disturbs no others, and every request ends once. And on
+//! one shared receive queue, which has fewer Receives than there are queue pairs.
 
 mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Side, end, run};
+use common::{ALL, LONG, Region, Side, end, idle, now, run};
 use netdirect::{
     Affinity, CompletionResult, Connector, Listener, OpFlags, Overlapped, QueuePair,
-    QueuePairOptions, RequestType, Status,
+    QueuePairOptions, RequestType, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -37,6 +38,17 @@ fn possible() -> usize {
     usize::try_from(count).expect("a small number")
 }
 
+/// An adapter with a completion queue for the results of all queue pairs.
+fn with_deep_queue() -> Side {
+    let mut side = Side::new();
+    let depth = side.adapter.query().unwrap().max_completion_queue_depth;
+    side.cq = side
+        .adapter
+        .create_completion_queue(&side.file, depth, Affinity::default())
+        .unwrap();
+    side
+}
+
 /// A queue pair with all of its Receives, which bear its number.
 struct End {
     qp: Arc<dyn QueuePair>,
@@ -54,11 +66,24 @@ impl End {
         let connector = side.connector();
         Self { qp, connector }
     }
+
+    /// One without Receives of its own, whose context is its number.
+    fn sharing(side: &Side, srq: &Arc<dyn SharedReceiveQueue>, number: usize) -> Self {
+        let options = QueuePairOptions::default()
+            .initiator_queue_depth(16)
+            .inline_data_size(8)
+            .context(number as u64);
+        let (adapter, cq) = (&side.adapter, &side.cq);
+        let qp = adapter.create_queue_pair_with_srq(cq, cq, srq, options);
+        Self {
+            qp: qp.unwrap(),
+            connector: side.connector(),
+        }
+    }
 }
 
-/// Connects two new queue pairs, numbered `number` and `number + 1`.
-fn connect(side: &Side, listener: &dyn Listener, number: usize) -> [End; 2] {
-    let [active, passive] = [End::new(side, number), End::new(side, number + 1)];
+/// Connects two new queue pairs.
+fn connect(listener: &dyn Listener, [active, passive]: [End; 2]) -> [End; 2] {
     let address = listener.get_local_address().unwrap();
     let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
     let arrival = listener.get_connection_request(&passive.connector, &arrives);
@@ -109,16 +134,14 @@ impl Ended {
 #[test]
 fn a_few_of_thousands_are_served_and_all_others_are_silent() {
     let count = possible();
-    let mut side = Side::new();
-    let depth = side.adapter.query().unwrap().max_completion_queue_depth;
-    side.cq = side
-        .adapter
-        .create_completion_queue(&side.file, depth, Affinity::default())
-        .unwrap();
+    let side = with_deep_queue();
     let (listener, _) = side.listener(0);
     let ends: Vec<End> = (0..count)
         .step_by(2)
-        .flat_map(|number| connect(&side, listener.as_ref(), number))
+        .flat_map(|number| {
+            let both = [number, number + 1].map(|number| End::new(&side, number));
+            connect(listener.as_ref(), both)
+        })
         .collect();
     assert_eq!(ends.len(), count);
 
@@ -162,4 +185,129 @@ fn a_few_of_thousands_are_served_and_all_others_are_silent() {
         };
         assert_eq!((*received, *canceled), (all, RECEIVES - all), "{number}");
     }
+}
+
+/// Receives that all queue pairs share.
+const SHARED: usize = 4096;
+
+/// Octets of a message: the number of the queue pair that sent it.
+const LENGTH: usize = 8;
+
+/// Queue pairs that have their Receives from one queue. The context of a Receive is its place in the buffer.
+struct Shared {
+    side: Side,
+    srq: Arc<dyn SharedReceiveQueue>,
+    places: Region,
+    ends: Vec<End>,
+    /// Receives that are posted.
+    posted: Vec<bool>,
+    /// How many messages have come from each queue pair.
+    received: Vec<u64>,
+}
+
+impl Shared {
+    fn new(count: usize, depth: usize) -> Self {
+        let side = with_deep_queue();
+        let sizes = SharedReceiveQueueOptions::default()
+            .queue_depth(u32::try_from(depth).unwrap())
+            .max_request_sge(1);
+        let srq = side.adapter.create_shared_receive_queue(&side.file, sizes);
+        let srq = srq.unwrap();
+        let (listener, _) = side.listener(0);
+        let ends = (0..count).step_by(2).flat_map(|number| {
+            let both = [number, number + 1].map(|number| End::sharing(&side, &srq, number));
+            connect(listener.as_ref(), both)
+        });
+        let ends = ends.collect();
+        let mut shared = Self {
+            places: side.region(depth * LENGTH, ALL),
+            side,
+            srq,
+            ends,
+            posted: vec![false; depth],
+            received: vec![0; count],
+        };
+        (0..depth).for_each(|place| shared.post(place));
+        shared
+    }
+
+    fn post(&mut self, place: usize) {
+        let was_posted = std::mem::replace(&mut self.posted[place], true);
+        assert!(!was_posted, "{place} was never drawn");
+        let sge = self.places.sge(place * LENGTH, LENGTH);
+        self.srq.receive(place as u64, &[sge]).unwrap();
+    }
+
+    fn send(&self, number: usize) {
+        let data = (number as u64).to_le_bytes();
+        let sent = self.ends[number]
+            .qp
+            .send_inline(0, &[&data], OpFlags::SILENT_SUCCESS);
+        sent.unwrap();
+    }
+
+    /// Takes what the completion queue holds: Receives with the message of the peer of whoever drew them. Posts each again.
+    fn take(&mut self) -> usize {
+        let mut results = [CompletionResult::default(); 64];
+        let taken = self.side.cq.get_results(&mut results);
+        for result in &results[..taken] {
+            assert_eq!(result.request_type, RequestType::Receive, "{result:?}");
+            assert_eq!(result.status, Status::SUCCESS, "{result:?}");
+            assert_eq!(result.bytes_transferred as usize, LENGTH, "{result:?}");
+            let place = usize::try_from(result.request_context).unwrap();
+            let was_posted = std::mem::replace(&mut self.posted[place], false);
+            assert!(was_posted, "{place} has ended twice: {result:?}");
+            let mut data = [0; LENGTH];
+            self.places.buffer.read(place * LENGTH, &mut data);
+            let sender = u64::from_le_bytes(data);
+            assert_eq!(sender, result.queue_pair_context ^ 1, "{result:?}");
+            self.received[usize::try_from(sender).unwrap()] += 1;
+            self.post(place);
+        }
+        taken
+    }
+
+    /// Takes so many messages, and finds that no more come.
+    fn take_all(&mut self, wanted: usize) {
+        let mut taken = 0;
+        let mut heard = now();
+        while taken < wanted {
+            match self.take() {
+                0 if now() - heard > LONG => panic!("{taken} of {wanted} have come"),
+                0 => idle(),
+                some => {
+                    taken += some;
+                    heard = now();
+                }
+            }
+        }
+        assert_eq!(taken, wanted);
+        (0..100).for_each(|_| assert_eq!(self.take(), 0));
+    }
+
+    /// Some queue pairs send several messages each, and then all send one: more than there are Receives.
+    fn exchange(&mut self) {
+        assert_eq!(self.take(), 0, "nothing was sent");
+        let count = self.ends.len();
+        let mut expected = vec![0; count];
+        let busy: Vec<usize> = (0..count).step_by((count / 20) | 1).collect();
+        for number in &busy {
+            (0..10).for_each(|_| self.send(*number));
+            expected[*number] = 10;
+        }
+        self.take_all(busy.len() * 10);
+        assert_eq!(self.received, expected);
+
+        (0..count).for_each(|number| self.send(number));
+        self.take_all(count);
+        expected.iter_mut().for_each(|messages| *messages += 1);
+        assert_eq!(self.received, expected);
+        assert!(self.posted.iter().all(|posted| *posted));
+    }
+}
+
+/// SRQ-027: who finds the queue empty is served when Receives are posted again.
+#[test]
+fn srq_027_thousands_share_fewer_receives_and_each_message_completes_once() {
+    Shared::new(possible(), SHARED).exchange();
 }

@@ -78,6 +78,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Descriptors,
     ),
     (
+        "scale::srq_027_thousands_share_fewer_receives_and_each_message_completes_once",
+        Descriptors,
+    ),
+    (
         "sockets::by_a_loop_of_the_clients_own_over_the_files_descriptor",
         Descriptors,
     ),
