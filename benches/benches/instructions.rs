@@ -20,7 +20,7 @@ use netdirect::Buffer;
 use softnd_benches::baseline::{Baseline, Build, Verdict};
 use softnd_benches::link::{Link, PD, Places};
 use softnd_benches::nowhere::Nowhere;
-use softnd_benches::provider::Pair;
+use softnd_benches::provider::{Pair, Receives};
 
 type Failure = Box<dyn Error>;
 
@@ -79,7 +79,9 @@ enum What {
     /// The same when something has arrived lately.
     HotPoll,
     /// A poll that receives a Send of 64 octets, but for the system call.
-    Take,
+    Take(Receives),
+    /// A post of a Receive, before the Send that it takes.
+    Ready(Receives),
     /// A post of a Send of 64 octets on an idle queue pair, up to the system call.
     Post,
 }
@@ -97,7 +99,7 @@ const fn hot(name: &'static str, what: What, crc: bool) -> Hot {
 /// The tolerance in per cent. It is needed because the compiler's choice of what to inline changes with unrelated code.
 const TOLERANCE: u64 = 5;
 
-const PATHS: [Hot; 14] = [
+const PATHS: [Hot; 18] = [
     hot(
         "engine: Send 64 B, CRC off, transmit",
         What::Send(End::Transmit),
@@ -148,8 +150,36 @@ const PATHS: [Hot; 14] = [
         What::HotPoll,
         false,
     ),
-    hot("softnd: poll finds a Send 64 B, CRC off", What::Take, false),
-    hot("softnd: poll finds a Send 64 B, CRC on", What::Take, true),
+    hot(
+        "softnd: poll finds a Send 64 B, CRC off",
+        What::Take(Receives::Own),
+        false,
+    ),
+    hot(
+        "softnd: poll finds a Send 64 B, CRC on",
+        What::Take(Receives::Own),
+        true,
+    ),
+    hot(
+        "softnd: poll finds a Send 64 B, shared, CRC off",
+        What::Take(Receives::Shared),
+        false,
+    ),
+    hot(
+        "softnd: poll finds a Send 64 B, shared, CRC on",
+        What::Take(Receives::Shared),
+        true,
+    ),
+    hot(
+        "softnd: post of a Receive",
+        What::Ready(Receives::Own),
+        false,
+    ),
+    hot(
+        "softnd: post of a shared Receive",
+        What::Ready(Receives::Shared),
+        false,
+    ),
     hot("softnd: post of a Send 64 B, CRC off", What::Post, false),
     hot("softnd: post of a Send 64 B, CRC on", What::Post, true),
 ];
@@ -204,11 +234,11 @@ fn exercise(path: &Hot) -> Result<(), Failure> {
             })
         }
         What::Poll => {
-            let pair = Pair::new(path.crc, 64)?;
+            let pair = Pair::new(path.crc, 64, Receives::Own)?;
             repeat(|meter| Ok(meter.run(|| pair.active.poll()).map(drop)?))
         }
         What::HotPoll => {
-            let pair = Pair::new(path.crc, 64)?;
+            let pair = Pair::new(path.crc, 64, Receives::Own)?;
             repeat(|meter| {
                 pair.passive.receive()?;
                 pair.active.send()?;
@@ -216,8 +246,8 @@ fn exercise(path: &Hot) -> Result<(), Failure> {
                 Ok(meter.run(|| pair.passive.poll()).map(drop)?)
             })
         }
-        What::Take => {
-            let pair = Pair::new(path.crc, 64)?;
+        What::Take(receives) => {
+            let pair = Pair::new(path.crc, 64, receives)?;
             repeat(|meter| {
                 pair.passive.receive()?;
                 pair.active.send()?;
@@ -226,8 +256,16 @@ fn exercise(path: &Hot) -> Result<(), Failure> {
                 Ok(pair.drain(2 - found)?)
             })
         }
+        What::Ready(receives) => {
+            let pair = Pair::new(path.crc, 64, receives)?;
+            repeat(|meter| {
+                meter.run(|| pair.passive.receive())?;
+                pair.active.send()?;
+                Ok(pair.drain(2)?)
+            })
+        }
         What::Post => {
-            let pair = Pair::new(path.crc, 64)?;
+            let pair = Pair::new(path.crc, 64, Receives::Own)?;
             repeat(|meter| {
                 pair.passive.receive()?;
                 meter.run(|| pair.active.send())?;

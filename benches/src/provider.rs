@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use netdirect::{
     Adapter, Affinity, Buffer, CompletionQueue, CompletionResult, Connector, MemoryRegion, MrFlags,
-    OpFlags, Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits, Result, Sge, ext,
+    OpFlags, Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits, Result, Sge,
+    SharedReceiveQueue, SharedReceiveQueueOptions, ext,
 };
 use softnd::Options;
 
@@ -17,6 +18,15 @@ const LIMITS: ReadLimits = ReadLimits {
     outbound: 16,
 };
 
+/// Where a queue pair has its Receives from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receives {
+    /// A queue of its own.
+    Own,
+    /// A shared receive queue.
+    Shared,
+}
+
 /// One end.
 #[derive(Debug)]
 pub struct Side {
@@ -24,20 +34,30 @@ pub struct Side {
     file: Arc<dyn OverlappedFile>,
     cq: Arc<dyn CompletionQueue>,
     qp: Arc<dyn QueuePair>,
+    /// Where the queue pair has its Receives from, if they are not its own.
+    srq: Option<Arc<dyn SharedReceiveQueue>>,
     connector: Arc<dyn Connector>,
     buffer: Buffer,
     region: Arc<dyn MemoryRegion>,
 }
 
 impl Side {
-    fn new(crc: bool, length: usize) -> Result<Self> {
+    fn new(crc: bool, length: usize, receives: Receives) -> Result<Self> {
         let adapter = softnd::open("softnd+tcp://127.0.0.1", Options::default().crc(crc))?;
         let file = adapter.create_overlapped_file()?;
         let cq = adapter.create_completion_queue(&file, 4 * DEPTH, Affinity::default())?;
         let options = QueuePairOptions::default()
             .receive_queue_depth(DEPTH)
             .initiator_queue_depth(DEPTH);
-        let qp = adapter.create_queue_pair(&cq, &cq, options)?;
+        let (qp, srq) = match receives {
+            Receives::Own => (adapter.create_queue_pair(&cq, &cq, options)?, None),
+            Receives::Shared => {
+                let sizes = SharedReceiveQueueOptions::default().queue_depth(DEPTH);
+                let srq = adapter.create_shared_receive_queue(&file, sizes)?;
+                let qp = adapter.create_queue_pair_with_srq(&cq, &cq, &srq, options)?;
+                (qp, Some(srq))
+            }
+        };
         let connector = adapter.create_connector(&file)?;
         let buffer = Buffer::new(length);
         let region = adapter.create_memory_region(&file)?;
@@ -49,6 +69,7 @@ impl Side {
             file,
             cq,
             qp,
+            srq,
             connector,
             buffer,
             region,
@@ -72,9 +93,12 @@ impl Side {
     ///
     /// # Errors
     ///
-    /// Those of [`QueuePair::receive`].
+    /// Those of [`QueuePair::receive`] or [`SharedReceiveQueue::receive`].
     pub fn receive(&self) -> Result<()> {
-        self.qp.receive(0, &[self.sge()])
+        match &self.srq {
+            None => self.qp.receive(0, &[self.sge()]),
+            Some(srq) => srq.receive(0, &[self.sge()]),
+        }
     }
 
     /// Polls once.
@@ -111,8 +135,9 @@ impl Pair {
     /// # Panics
     ///
     /// When the thread that accepts does.
-    pub fn new(crc: bool, length: usize) -> Result<Self> {
-        let (active, passive) = (Side::new(crc, length)?, Side::new(crc, length)?);
+    pub fn new(crc: bool, length: usize, receives: Receives) -> Result<Self> {
+        let side = || Side::new(crc, length, receives);
+        let (active, passive) = (side()?, side()?);
         let listener = passive.adapter.create_listener(&passive.file)?;
         listener.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         listener.listen(1)?;
@@ -155,11 +180,13 @@ mod tests {
 
     #[test]
     fn sends_arrive() {
-        let pair = Pair::new(true, 64).unwrap();
-        for _ in 0..10 {
-            pair.passive.receive().unwrap();
-            pair.active.send().unwrap();
-            pair.drain(2).unwrap();
+        for receives in [Receives::Own, Receives::Shared] {
+            let pair = Pair::new(true, 64, receives).unwrap();
+            for _ in 0..10 {
+                pair.passive.receive().unwrap();
+                pair.active.send().unwrap();
+                pair.drain(2).unwrap();
+            }
         }
     }
 }
