@@ -153,6 +153,8 @@ impl Connector {
                 ); // CONN-021
             }
             Some(_) if state.bound.is_some() => return Ok(None),
+            // The port of the last attempt may not be free yet.
+            Some(local) if state.picked => SocketAddr::new(local.ip(), 0),
             Some(local) => local,
             None => {
                 let own = self.core.local_address_for(destination.ip());
