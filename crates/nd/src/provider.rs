@@ -131,6 +131,9 @@ pub(crate) struct AdapterOptions {
     pub(crate) time_limits: Option<Duration>,
     /// The largest buffer that can be registered, as for the time limits.
     pub(crate) largest_registration: Option<u64>,
+    /// How long the provider waits for its client to complete a connection before it tells the peer. A provider without such
+    /// an option stays as it is.
+    pub(crate) patience: Option<Duration>,
 }
 
 impl Default for AdapterOptions {
@@ -146,6 +149,7 @@ impl Default for AdapterOptions {
             strict: false,
             time_limits: None,
             largest_registration: None,
+            patience: None,
         }
     }
 }
@@ -405,6 +409,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         strict,
         time_limits,
         largest_registration,
+        patience,
     } = options;
     let mut chosen = softnd::Options::default()
         .crc(*crc)
@@ -426,6 +431,9 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
     }
     if let Some(octets) = *largest_registration {
         chosen = chosen.limits(|limits| limits.registration_size = octets);
+    }
+    if let Some(patience) = *patience {
+        chosen = chosen.timeouts(|limits| limits.hold_ready = Some(patience));
     }
     if let Some(segment) = segment {
         chosen = chosen.segment(*segment);
@@ -516,6 +524,7 @@ mod tests {
             strict: true,
             time_limits: None,
             largest_registration: None,
+            patience: None,
         };
         assert_eq!(all.made().count(), first.takes.len());
         assert!(check(&first, &all).is_ok());

@@ -73,6 +73,8 @@ pub struct Check {
     pub time_limits: Option<Duration>,
     /// The largest buffer that the provider is to register, if the check makes one that is larger.
     pub largest_registration: Option<u64>,
+    /// How long the provider is to wait for its own client to complete a connection, if the check waits for that.
+    pub patience: Option<Duration>,
     /// Makes the check.
     pub run: fn(&Bench) -> Verdict,
 }
@@ -112,7 +114,6 @@ impl Check {
     }
 
     /// The provider is to have these time limits towards peers.
-    #[allow(dead_code, reason = "for checks of time limits")]
     pub(crate) const fn time_limits(mut self, limits: Duration) -> Self {
         self.time_limits = Some(limits);
         self
@@ -121,6 +122,12 @@ impl Check {
     /// The provider is to register no buffer above this size.
     pub(crate) const fn largest_registration(mut self, octets: u64) -> Self {
         self.largest_registration = Some(octets);
+        self
+    }
+
+    /// The provider is to wait so long for its own client to complete a connection.
+    pub(crate) const fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
         self
     }
 }
@@ -140,6 +147,7 @@ pub(crate) const fn check(
         needs: &[],
         time_limits: None,
         largest_registration: None,
+        patience: None,
         run,
     }
 }

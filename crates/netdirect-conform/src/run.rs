@@ -65,6 +65,7 @@ impl Selection {
             profile: self.profile,
             time_limits: check.and_then(|check| check.time_limits),
             largest_registration: check.and_then(|check| check.largest_registration),
+            patience: check.and_then(|check| check.patience),
         }
     }
 }

@@ -123,6 +123,19 @@ impl Side {
         Self::open(self.name, end, self.limits, &self.steps)
     }
 
+    /// Opens the adapter of this side's provider that has an address.
+    ///
+    /// # Errors
+    ///
+    /// The failure if the provider refuses.
+    pub fn open_at(&self, address: SocketAddr) -> Step<Self> {
+        let end = End {
+            provider: Arc::clone(&self.provider),
+            address,
+        };
+        Self::open(self.name, end, self.limits, &self.steps)
+    }
+
     /// A step of the check begins.
     pub fn step(&self, what: impl Display) {
         self.steps.begin(format!("{}: {what}", self.name));

@@ -37,6 +37,9 @@ pub struct Wants {
     pub time_limits: Option<Duration>,
     /// The largest buffer that can be registered, for providers whose limits are options. Without, the provider's own is used.
     pub largest_registration: Option<u64>,
+    /// How long the provider waits for its own client to complete a connection, for providers where that is an option. Without,
+    /// the provider's own time is used.
+    pub patience: Option<Duration>,
 }
 
 type Open = dyn Fn(&Wants) -> Step<Ends> + Send + Sync;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use netdirect::{Provider, Status};
 use netdirect_conform::{
-    Check, End, Ends, Limits, Outcome, Run, Selection, Stop, Target, checks, run_these,
+    Check, End, Ends, Interface, Limits, Outcome, Run, Selection, Stop, Target, Wants, checks,
+    run_these,
 };
 use softnd::Options;
 use wrapper::{Break, Broken, Method};
@@ -18,10 +19,7 @@ use wrapper::{Break, Broken, Method};
 /// softnd in a simulated network of its own, with one rule broken.
 fn target(rule: Break) -> Target {
     Target::new("broken", None, move |wants| {
-        let options = Options::default().limits(|limits| {
-            limits.registration_size = wants.largest_registration.unwrap_or(u64::MAX);
-        });
-        let inner = softnd::simulation::provider("seed=7", options);
+        let inner = softnd::simulation::provider("seed=7", options(wants));
         let inner = inner.map_err(|error| Stop::Broken(error.to_string()))?;
         let addresses = inner.query_address_list();
         let addresses = addresses.map_err(|error| Stop::Broken(error.to_string()))?;
@@ -37,10 +35,30 @@ fn target(rule: Break) -> Target {
     })
 }
 
-/// All checks but one that only takes time, and those of requests: what breaks a rule of these objects breaks requests too.
+/// As a check wants the provider to be.
+fn options(wants: &Wants) -> Options {
+    let options = Options::default().timeouts(|limits| {
+        if let Some(limit) = wants.time_limits.map(Some) {
+            (limits.connect, limits.reply, limits.request) = (limit, limit, limit);
+            (limits.ready, limits.hold_ready, limits.disconnect) = (limit, limit, limit);
+        }
+        if wants.patience.is_some() {
+            limits.hold_ready = wants.patience;
+        }
+    });
+    options.limits(|limits| {
+        limits.registration_size = wants.largest_registration.unwrap_or(u64::MAX);
+    })
+}
+
+/// All checks but one that only takes time, and those of requests and connections: what breaks a rule of these objects breaks
+/// requests and connections too.
 fn all() -> impl Iterator<Item = &'static Check> {
-    let checks = checks().filter(|check| !tables::requests::is_of_requests(check));
-    checks.filter(|check| check.name != "TST-091.many")
+    checks().filter(|check| {
+        let is_left_out =
+            tables::requests::is_of_requests(check) || check.interface >= Interface::Connector;
+        !is_left_out && check.name != "TST-091.many"
+    })
 }
 
 fn found(rule: Break, checks: impl Iterator<Item = &'static Check>) -> Run {

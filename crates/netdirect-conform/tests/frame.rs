@@ -21,6 +21,7 @@ const fn check(name: &'static str, run: fn(&Bench) -> netdirect_conform::Verdict
         needs: &[],
         time_limits: None,
         largest_registration: None,
+        patience: None,
         run,
     }
 }

@@ -234,6 +234,7 @@ fn ends(url: &str, peer: Option<&str>, wants: &Wants) -> Result<Ends> {
         strict: wants.profile == Profile::Strict,
         time_limits: wants.time_limits,
         largest_registration: wants.largest_registration,
+        patience: wants.patience,
         ..AdapterOptions::default()
     };
     let backend = Backend::new(Some(url), &options)?;

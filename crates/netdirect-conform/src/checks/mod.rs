@@ -26,12 +26,16 @@
 mod adapter;
 mod common;
 mod completion;
+mod connector;
 mod info;
+mod iwarp_setup;
+mod listener;
 mod overlapped;
 mod provider;
 mod queue_pair;
 mod regions;
 mod requests;
+mod setup;
 mod shared_receive_queue;
 mod shared_receives;
 mod windows;
@@ -55,6 +59,14 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
         queue_pair::windows::CHECKS,
         queue_pair::ending::CHECKS,
         shared_receive_queue::CHECKS,
+        connector::bind::CHECKS,
+        connector::connect::CHECKS,
+        connector::data::CHECKS,
+        connector::accept::CHECKS,
+        connector::states::CHECKS,
+        connector::ending::CHECKS,
+        listener::CHECKS,
+        iwarp_setup::CHECKS,
     ]
     .into_iter()
     .flatten()
