@@ -177,7 +177,7 @@ fn few_rows_of_networkdirect_cannot_be_proven() {
 }
 
 /// Rows that have neither a check nor a reason why there is none. Lowered as checks come, and to be 0.
-const WAITING: usize = 245;
+const WAITING: usize = 21;
 
 #[test]
 fn no_more_rows_of_networkdirect_wait_for_their_checks() {

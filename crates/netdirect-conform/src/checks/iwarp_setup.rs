@@ -65,7 +65,7 @@ pub(super) const CHECKS: &[Check] = &[
     .also(&["CONN-113", "LSTN-003"])
     .needs(&[Need::Connections]),
     of(
-        "IW-026.lost",
+        "IW-026.removed",
         "loses the stream because the peer's device is removed: what is outstanding ends canceled",
         lost,
     )

@@ -24,6 +24,7 @@
 //!   A rule that the check is about becomes a broken provider in `tests/broken.rs`, where the check fails and no other.
 
 mod adapter;
+mod client_setup;
 mod common;
 mod completion;
 mod connector;
@@ -67,6 +68,7 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
         connector::ending::CHECKS,
         listener::CHECKS,
         iwarp_setup::CHECKS,
+        client_setup::CHECKS,
     ]
     .into_iter()
     .flatten()
