@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use common::{ALL, LONG, Region, Side, end, idle, now, run};
 use netdirect::{
@@ -21,6 +21,9 @@ const RECEIVES: u64 = 2;
 
 /// What else the process has open.
 const OTHER_FILES: u64 = 256;
+
+/// Held by the test that has the process's files: there are enough for one.
+static FILES: Mutex<()> = Mutex::new(());
 
 /// As many queue pairs as are wanted and the system lets a process have sockets for.
 fn possible() -> usize {
@@ -133,6 +136,7 @@ impl Ended {
 
 #[test]
 fn a_few_of_thousands_are_served_and_all_others_are_silent() {
+    let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let count = possible();
     let side = with_deep_queue();
     let (listener, _) = side.listener(0);
@@ -309,5 +313,6 @@ impl Shared {
 /// SRQ-027: who finds the queue empty is served when Receives are posted again.
 #[test]
 fn srq_027_thousands_share_fewer_receives_and_each_message_completes_once() {
+    let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     Shared::new(possible(), SHARED).exchange();
 }
