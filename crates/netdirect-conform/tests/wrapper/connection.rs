@@ -8,7 +8,7 @@ use netdirect::{
     ReadLimits, Result, Started, Status,
 };
 
-use super::rule::{Break, Method};
+use super::rule::{Break, Deed, Method};
 use super::{inner_connector, inner_qp, overlapped_result, start};
 
 #[derive(Debug)]
@@ -22,10 +22,17 @@ impl BrokenConnector {
     pub(super) fn new(inner: Arc<dyn Connector>, own: Vec<IpAddr>, rule: Break) -> Self {
         Self { inner, own, rule }
     }
+
+    fn does(&self, deed: Deed) -> bool {
+        self.rule == Break::Connection(deed)
+    }
 }
 
 impl OverlappedObject for BrokenConnector {
     fn cancel_overlapped_requests(&self) -> Result<()> {
+        if self.does(Deed::CancelForgotten) {
+            return Ok(());
+        }
         self.inner.cancel_overlapped_requests()
     }
 
@@ -39,7 +46,8 @@ impl OverlappedObject for BrokenConnector {
 
 impl Connector for BrokenConnector {
     fn bind(&self, address: SocketAddr) -> Result<()> {
-        self.inner.bind(address)
+        let bound = self.inner.bind(address);
+        self.rule.call(Method::BindConnector, bound)
     }
 
     fn connect(
@@ -54,6 +62,9 @@ impl Connector for BrokenConnector {
         if self.rule == Break::NoLoopback && self.own.contains(&destination.ip()) {
             return Err(Error::new(Status::CONNECTION_REFUSED, "the own address"));
         }
+        if self.does(Deed::ConnectorStays) {
+            std::mem::forget(Arc::clone(&self.inner));
+        }
         let started = self.inner.connect(
             &inner_qp(qp),
             destination,
@@ -66,7 +77,8 @@ impl Connector for BrokenConnector {
     }
 
     fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
-        self.inner.complete_connect(overlapped)
+        let started = self.inner.complete_connect(overlapped);
+        self.rule.call(Method::CompleteConnect, started)
     }
 
     fn accept(
@@ -77,25 +89,40 @@ impl Connector for BrokenConnector {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        self.inner.accept(
+        let started = self.inner.accept(
             &inner_qp(qp),
             inbound_read_limit,
             outbound_read_limit,
             private_data,
             overlapped,
-        )
+        );
+        self.rule.call(Method::Accept, started)
     }
 
     fn reject(&self, private_data: &[u8]) -> Result<()> {
-        self.inner.reject(private_data)
+        let lost = self.does(Deed::RejectDataLost) && private_data.len() <= 248;
+        let rejected = self.inner.reject(if lost { &[] } else { private_data });
+        self.rule.call(Method::Reject, rejected)
     }
 
     fn get_read_limits(&self) -> Result<ReadLimits> {
-        self.inner.get_read_limits()
+        let limits = self.inner.get_read_limits()?;
+        Ok(if self.does(Deed::LimitsSwapped) {
+            ReadLimits {
+                inbound: limits.outbound,
+                outbound: limits.inbound,
+            }
+        } else {
+            limits
+        })
     }
 
     fn get_private_data(&self) -> Result<Vec<u8>> {
-        self.inner.get_private_data()
+        let mut data = self.inner.get_private_data()?;
+        if self.does(Deed::PrivateDataCut) {
+            data.truncate(36);
+        }
+        Ok(data)
     }
 
     fn get_local_address(&self) -> Result<SocketAddr> {
@@ -104,16 +131,27 @@ impl Connector for BrokenConnector {
     }
 
     fn get_peer_address(&self) -> Result<SocketAddr> {
-        let address = self.inner.get_peer_address();
+        let mut address = self.inner.get_peer_address();
+        if let Ok(address) = &mut address
+            && self.does(Deed::PeerPortLost)
+        {
+            address.set_port(0);
+        }
         self.rule.call(Method::PeerAddress, address)
     }
 
     fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
-        self.inner.notify_disconnect(overlapped)
+        let at_once = self.does(Deed::NotifiedAtOnce);
+        let own = Overlapped::new().without_port();
+        let request = if at_once { &own } else { overlapped };
+        let started = self.inner.notify_disconnect(request);
+        let started = self.rule.call(Method::NotifyDisconnect, started)?;
+        Ok(if at_once { Started::Done } else { started })
     }
 
     fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
-        self.inner.disconnect(overlapped)
+        let started = self.inner.disconnect(overlapped);
+        self.rule.call(Method::Disconnect, started)
     }
 }
 
@@ -156,11 +194,14 @@ impl OverlappedObject for BrokenListener {
 
 impl Listener for BrokenListener {
     fn bind(&self, address: SocketAddr) -> Result<()> {
-        self.inner.bind(address)
+        let bound = self.inner.bind(address);
+        self.rule.call(Method::BindListener, bound)
     }
 
     fn listen(&self, backlog: u32) -> Result<()> {
-        self.rule.call(Method::Listen, self.inner.listen(backlog))
+        let ignored = self.rule == Break::Connection(Deed::BacklogIgnored);
+        let listening = self.inner.listen(if ignored { 0 } else { backlog });
+        self.rule.call(Method::Listen, listening)
     }
 
     fn get_local_address(&self) -> Result<SocketAddr> {

@@ -4,7 +4,7 @@ mod connection;
 mod data;
 mod memory;
 mod pool;
-mod rule;
+pub(crate) mod rule;
 
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};

@@ -26,6 +26,13 @@ pub(crate) enum Method {
     GetConnectionRequest,
     Receive,
     Bind,
+    BindConnector,
+    BindListener,
+    Accept,
+    CompleteConnect,
+    Reject,
+    NotifyDisconnect,
+    Disconnect,
     Send,
     SendInline,
     Invalidate,
@@ -38,6 +45,27 @@ pub(crate) enum Method {
     PoolAffinity,
 }
 
+/// What is wrong with connectors and listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// GetReadLimits tells each limit in the other's place.
+    LimitsSwapped,
+    /// GetPrivateData tells 36 octets at most.
+    PrivateDataCut,
+    /// Reject drops its private data.
+    RejectDataLost,
+    /// GetPeerAddress tells port 0.
+    PeerPortLost,
+    /// Listen sets no limit.
+    BacklogIgnored,
+    /// A connector that is released goes on connecting.
+    ConnectorStays,
+    /// CancelOverlappedRequests of a connector does nothing.
+    CancelForgotten,
+    /// NotifyDisconnect ends within the call.
+    NotifiedAtOnce,
+}
+
 /// One rule that the provider breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
@@ -45,6 +73,8 @@ pub(crate) enum Break {
     Nothing,
     /// A method that should answer with the first status, at once or later, answers with the second.
     Status(Method, Status, Status),
+    /// Connectors or listeners do something wrong.
+    Connection(Deed),
     /// Query tells of a smaller limit once objects have been made.
     LimitsFollowLoad,
     /// Query tells another adapter's number.
