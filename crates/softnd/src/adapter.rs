@@ -12,7 +12,7 @@ use netdirect::{
 };
 
 use crate::cm::{connector, listener};
-use crate::core::{Breakable, Core, downcast};
+use crate::core::{BreakableQueue, Core, downcast};
 use crate::file::File;
 use crate::options::Options;
 use crate::srq::{self, Srq};
@@ -21,9 +21,9 @@ use crate::{cq, mr, mw, qp};
 
 /// The client's reference to an opened adapter.
 #[derive(Debug)]
-pub(crate) struct Handle(Arc<Core>);
+pub(crate) struct AdapterHandle(Arc<Core>);
 
-impl Handle {
+impl AdapterHandle {
     pub(crate) fn open(
         id: AdapterId,
         addresses: Vec<IpAddr>,
@@ -49,7 +49,7 @@ impl Handle {
         queue: &Arc<dyn SharedReceiveQueue>,
         else_status: Status,
     ) -> Result<Arc<Srq>> {
-        downcast::<srq::Handle>(queue.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0))
+        downcast::<srq::SrqHandle>(queue.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0))
             .map(|srq| Arc::clone(&srq.0))
             .ok_or_else(|| {
                 Error::new(
@@ -60,7 +60,7 @@ impl Handle {
     }
 
     /// Has one of this adapter's queues break down.
-    fn break_down(&self, queue: &dyn Breakable, status: Status) -> Result<()> {
+    fn break_down(&self, queue: &dyn BreakableQueue, status: Status) -> Result<()> {
         self.0.device.present()?;
         if status.is_success() {
             return fail(
@@ -74,7 +74,7 @@ impl Handle {
     }
 
     fn queue(&self, queue: &Arc<dyn CompletionQueue>, else_status: Status) -> Result<Arc<cq::Cq>> {
-        downcast::<cq::Handle>(queue.clone(), |cq| Arc::ptr_eq(cq.0.core(), &self.0))
+        downcast::<cq::CqHandle>(queue.clone(), |cq| Arc::ptr_eq(cq.0.core(), &self.0))
             .map(|cq| Arc::clone(&cq.0))
             .ok_or_else(|| {
                 Error::new(
@@ -91,7 +91,7 @@ impl Handle {
         srq: Option<Arc<Srq>>,
         options: &QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
-        let qp = qp::Handle::new(
+        let qp = qp::QpHandle::new(
             Arc::clone(&self.0),
             Arc::clone(&receive_cq),
             Arc::clone(&initiator_cq),
@@ -137,7 +137,7 @@ fn check_limits(sizes: &[(u32, u32, Status, &str)]) -> Result<()> {
     }
 }
 
-impl Adapter for Handle {
+impl Adapter for AdapterHandle {
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
         self.0.device.admit(Call::CreateOverlappedFile)?;
         let file =
@@ -202,7 +202,11 @@ impl Adapter for Handle {
             ); // ADPT-023
         }
         self.0.device.admit(Call::CreateCompletionQueue)?;
-        Ok(Arc::new(cq::Handle::new(Arc::clone(&self.0), file, depth)?))
+        Ok(Arc::new(cq::CqHandle::new(
+            Arc::clone(&self.0),
+            file,
+            depth,
+        )?))
     }
 
     fn create_memory_region(
@@ -251,7 +255,7 @@ impl Adapter for Handle {
             ),
         ])?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
-        let srq = srq::Handle::new(Arc::clone(&self.0), file, options)?;
+        let srq = srq::SrqHandle::new(Arc::clone(&self.0), file, options)?;
         Ok(Arc::new(srq))
     }
 
@@ -342,13 +346,19 @@ impl Adapter for Handle {
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateConnector)?;
-        Ok(Arc::new(connector::Handle::new(Arc::clone(&self.0), file)?))
+        Ok(Arc::new(connector::ConnectorHandle::new(
+            Arc::clone(&self.0),
+            file,
+        )?))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateListener)?;
-        Ok(Arc::new(listener::Handle::new(Arc::clone(&self.0), file)?))
+        Ok(Arc::new(listener::ListenerHandle::new(
+            Arc::clone(&self.0),
+            file,
+        )?))
     }
 
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {
@@ -356,7 +366,7 @@ impl Adapter for Handle {
     }
 }
 
-impl AdapterExtensions for Handle {
+impl AdapterExtensions for AdapterHandle {
     fn capabilities(&self) -> Capabilities {
         Capabilities::ND2
             | Capabilities::FETCH_ADD

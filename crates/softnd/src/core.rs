@@ -23,8 +23,8 @@ use iwarp_io::transport::{Transport, Wire};
 use netdirect::{AdapterId, Affinity, Error, Result, Simulation, Status};
 use parking_lot::Mutex;
 
-use crate::device::{Device, Removable, Remover};
-use crate::leniency::{Act, Leniency};
+use crate::device::{Device, DeviceObject, RemovalScheduler};
+use crate::leniency::{Leniency, LenientCase};
 use crate::options::{Options, Profile};
 use crate::status::fail;
 
@@ -50,7 +50,7 @@ pub(crate) struct Core {
     /// Faults that wait for a moment when no lock is held.
     effects: Mutex<Vec<PlannedEffect>>,
     /// Queue pairs that the client has released and whose connections have not ended yet.
-    lingering: Mutex<HashMap<StreamId, Arc<dyn Removable>>>,
+    lingering: Mutex<HashMap<StreamId, Arc<dyn DeviceObject>>>,
     next_stream: AtomicU32,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
 }
@@ -80,7 +80,7 @@ impl Core {
             .capacity(options.limits.memory_tokens)
             .on_lenient_sink({
                 let leniency = Arc::clone(&leniency);
-                move |stag| leniency.tell(Act::ReadSink, Some(stag))
+                move |stag| leniency.tell(LenientCase::ReadSink, Some(stag))
             });
         let table = match environment {
             // What a peer could guess in a simulation, it could be told as well.
@@ -105,7 +105,7 @@ impl Core {
             next_stream: AtomicU32::new(1),
             revision_1_peers: Mutex::default(),
         });
-        let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn Remover>));
+        let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn RemovalScheduler>));
         core.device.removed_by(remover);
         if let Some(world) = core.driver.environment.world() {
             let witness: Weak<dyn Witness> = Arc::<Self>::downgrade(&core);
@@ -166,13 +166,13 @@ impl Core {
     }
 
     /// Keeps a released queue pair until its connection has ended.
-    pub(crate) fn linger(&self, id: StreamId, qp: Arc<dyn Removable>) {
+    pub(crate) fn linger(&self, id: StreamId, qp: Arc<dyn DeviceObject>) {
         self.lingering.lock().insert(id, qp);
     }
 
     /// The connection of a queue pair has ended. The caller drops what is returned when it holds no lock.
     #[must_use]
-    pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<dyn Removable>> {
+    pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<dyn DeviceObject>> {
         self.lingering.lock().remove(&id)
     }
 
@@ -185,7 +185,7 @@ impl Core {
     /// Removes the device from under the adapter (GEN-015).
     pub(crate) fn remove_device(&self, planned: bool) -> Result<()> {
         self.device.remove(planned)?;
-        // Those that their client has let go of are not enlisted any more. Who was on the way here is found in either place.
+        // The device no longer lists queue pairs that their client has released. A queue pair released meanwhile is in one of both places.
         let lingering: Vec<_> = self.lingering.lock().values().cloned().collect();
         for qp in lingering {
             qp.device_removed();
@@ -241,13 +241,13 @@ impl Witness for Core {
 }
 
 /// What ends when one of its queues breaks down: a queue pair.
-pub(crate) trait Feeder: Send + Sync {
+pub(crate) trait QueueUser: Send + Sync {
     /// The queue has broken down. Called with no lock held.
     fn queue_broke(&self);
 }
 
 /// Something that can break down for good: a completion queue, or a shared receive queue.
-pub(crate) trait Breakable: Send + Sync {
+pub(crate) trait BreakableQueue: Send + Sync {
     /// Breaks down, with everything that depends on it. Called with no lock held.
     fn break_down(&self, status: Status);
 }
@@ -255,12 +255,12 @@ pub(crate) trait Breakable: Send + Sync {
 /// What a plan has happen to more than one stream.
 enum PlannedEffect {
     RemoveDevice,
-    BreakQueue(Weak<dyn Breakable>, Status),
+    BreakQueue(Weak<dyn BreakableQueue>, Status),
 }
 
 impl Core {
     /// A plan has a completion queue break down, when no lock is held any more.
-    pub(crate) fn break_soon(&self, queue: Weak<dyn Breakable>, status: Status) {
+    pub(crate) fn break_soon(&self, queue: Weak<dyn BreakableQueue>, status: Status) {
         self.perform_soon(PlannedEffect::BreakQueue(queue, status));
     }
 
@@ -270,7 +270,7 @@ impl Core {
     }
 }
 
-impl Remover for Core {
+impl RemovalScheduler for Core {
     fn remove_soon(&self) {
         self.perform_soon(PlannedEffect::RemoveDevice);
     }

@@ -11,8 +11,8 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::core::{Breakable, Core, Feeder};
-use crate::device::{Enlistment, Rank, Removable};
+use crate::core::{BreakableQueue, Core, QueueUser};
+use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::fault_names;
 use crate::file::File;
 use crate::status::{fail, no_memory, shortage};
@@ -33,14 +33,14 @@ pub(crate) struct Cq {
     file_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<Entry, PendingOverlapped>,
-    queue_pairs: Mutex<Vec<Weak<dyn Feeder>>>,
+    queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
     /// A fault plan is about this queue.
     held: Option<HeldResults<Entry>>,
     this: Weak<Self>,
 }
 
 /// Notifications to be delivered once no lock is held.
-pub(crate) type Firing = cq::Firing<PendingOverlapped>;
+pub(crate) type CompletedNotifies = cq::CompletedNotifies<PendingOverlapped>;
 
 impl Cq {
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -57,7 +57,7 @@ impl Cq {
         self.queue.is_broken()
     }
 
-    pub(crate) fn attach(&self, qp: Weak<dyn Feeder>) {
+    pub(crate) fn attach(&self, qp: Weak<dyn QueueUser>) {
         let mut queue_pairs = self.queue_pairs.lock();
         queue_pairs.retain(|qp| qp.strong_count() > 0);
         queue_pairs.push(qp);
@@ -65,7 +65,10 @@ impl Cq {
 
     /// Places results; what is returned is to be delivered when no lock is held. Called with the queue pair locked,
     /// which keeps its results in order.
-    pub(crate) fn place(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<Firing> {
+    pub(crate) fn place(
+        &self,
+        entries: impl Iterator<Item = Entry> + Clone,
+    ) -> Option<CompletedNotifies> {
         match &self.held {
             None => self.put(entries),
             Some(held) => self.place_or_hold(held, entries),
@@ -77,9 +80,9 @@ impl Cq {
         &self,
         held: &HeldResults<Entry>,
         entries: impl Iterator<Item = Entry>,
-    ) -> Option<Firing> {
-        let mut firing = None;
-        let put = |entry| firing = both(firing.take(), self.put(std::iter::once(entry)));
+    ) -> Option<CompletedNotifies> {
+        let mut notifies = None;
+        let put = |entry| notifies = both(notifies.take(), self.put(std::iter::once(entry)));
         let effect = |effect| match effect {
             Effect::RemoveDevice => self.core.device.remove_by_plan(),
             Effect::BreakQueue(name) => {
@@ -91,10 +94,10 @@ impl Cq {
         if let Some(at) = held.place(entries, || self.core.driver.now(), put, effect) {
             self.core.driver.set_timer(at, self.this.clone());
         }
-        firing
+        notifies
     }
 
-    fn put(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<Firing> {
+    fn put(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<CompletedNotifies> {
         self.queue.place(entries, |waits| self.interest(waits))
     }
 
@@ -108,9 +111,9 @@ impl Cq {
     }
 
     /// Delivers notifications, with no lock held; a breakdown ends every queue pair of the queue.
-    pub(crate) fn deliver(&self, firing: Firing) {
-        let status = status(firing.reason);
-        if firing.broken {
+    pub(crate) fn deliver(&self, notifies: CompletedNotifies) {
+        let status = status(notifies.reason);
+        if notifies.broken {
             limited!(
                 error,
                 %status,
@@ -122,7 +125,7 @@ impl Cq {
                 .filter_map(Weak::upgrade)
                 .for_each(|qp| qp.queue_broke());
         }
-        for request in firing.into_requests() {
+        for request in notifies.into_requests() {
             request.complete(status);
         }
     }
@@ -134,19 +137,22 @@ impl Cq {
     }
 }
 
-fn both(one: Option<Firing>, other: Option<Firing>) -> Option<Firing> {
+fn both(
+    one: Option<CompletedNotifies>,
+    other: Option<CompletedNotifies>,
+) -> Option<CompletedNotifies> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.and(other)),
         (one, other) => one.or(other),
     }
 }
 
-impl Breakable for Cq {
+impl BreakableQueue for Cq {
     /// Breaks the queue down with all its queue pairs, as an overflow does.
     fn break_down(&self, status: Status) {
         let reason = reason(status);
-        if let Some(firing) = self.queue.break_down(reason, |waits| self.interest(waits)) {
-            self.deliver(firing);
+        if let Some(notifies) = self.queue.break_down(reason, |waits| self.interest(waits)) {
+            self.deliver(notifies);
         }
     }
 }
@@ -157,18 +163,18 @@ impl Timed for Cq {
         let Some(held) = &self.held else {
             return;
         };
-        let mut firing = None;
-        let put = |entry| firing = both(firing.take(), self.put(std::iter::once(entry)));
+        let mut notifies = None;
+        let put = |entry| notifies = both(notifies.take(), self.put(std::iter::once(entry)));
         if let Some(at) = held.release(now, put) {
             self.core.driver.set_timer(at, self.this.clone());
         }
-        if let Some(firing) = firing {
-            self.deliver(firing);
+        if let Some(notifies) = notifies {
+            self.deliver(notifies);
         }
     }
 }
 
-impl Removable for Cq {
+impl DeviceObject for Cq {
     fn waits(&self) -> Option<String> {
         let waits = self.domain.has_interest();
         waits.then(|| "Notify waits for a result of a completion queue".to_owned())
@@ -197,12 +203,12 @@ impl Drop for Cq {
 
 /// The client's reference to a queue; with it goes what is pending on the queue.
 #[derive(Debug)]
-pub(crate) struct Handle(
+pub(crate) struct CqHandle(
     pub(crate) Arc<Cq>,
-    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+    #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
 );
 
-impl Handle {
+impl CqHandle {
     pub(crate) fn new(core: Arc<Core>, file: Arc<File>, depth: u32) -> Result<Self> {
         let queue = Queue::new(depth);
         let short = no_memory(
@@ -226,25 +232,28 @@ impl Handle {
             queue,
             queue_pairs,
         });
-        let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn Removable>));
-        Ok(Self(cq, device.enlist(Rank::CompletionQueue, this)?))
+        let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn DeviceObject>));
+        Ok(Self(
+            cq,
+            device.add_object(RemovalOrder::CompletionQueue, this)?,
+        ))
     }
 }
 
-impl Drop for Handle {
+impl Drop for CqHandle {
     fn drop(&mut self) {
         self.0.cancel(); // CQ-023
     }
 }
 
-impl OverlappedObject for Handle {
+impl OverlappedObject for CqHandle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         self.0.cancel();
         Ok(())
     }
 }
 
-impl CompletionQueue for Handle {
+impl CompletionQueue for CqHandle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
         self.0.core.notify_affinity()
     }
@@ -284,14 +293,14 @@ impl CompletionQueue for Handle {
             request.abandon(error.status());
             return Err(error);
         }
-        let firing = cq
+        let notifies = cq
             .queue
             .notify(notify_on(kind), request, |waits| cq.interest(waits));
         if cq.domain.has_interest() {
             cq.file.parking.arm(&cq.domain, cq.file_token);
         }
-        if let Some(firing) = firing {
-            cq.deliver(firing);
+        if let Some(notifies) = notifies {
+            cq.deliver(notifies);
         }
         Ok(Started::Pending)
     }

@@ -1,8 +1,8 @@
 //! The device under an opened adapter, as far as it can fail: it can be removed, and calls fail that a client has asked to
 //! fail.
 //!
-//! What ends with the device is enlisted here for as long as the client has it. Removal makes all calls fail first, and
-//! then ends the enlisted objects in the order of their [`Rank`]: what makes connections before what uses them, so that no
+//! What ends with the device is object_list here for as long as the client has it. Removal makes all calls fail first, and
+//! then ends the object_list objects in the order of their [`RemovalOrder`]: what makes connections before what uses them, so that no
 //! connector takes the end of its queue pair for the peer's.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::fault_names;
 use crate::status::fail;
 
 /// Something that ends when the device is removed.
-pub(crate) trait Removable: Send + Sync {
+pub(crate) trait DeviceObject: Send + Sync {
     /// Ends what is pending with [`Status::DEVICE_REMOVED`]. Called once, with no lock held, when [`Device::present`] fails
     /// already: what begins later finds that out under the object's own lock.
     fn device_removed(&self);
@@ -35,14 +35,14 @@ impl FaultOwner for Device {
 }
 
 /// Removes a device for a plan, when no lock is held any more.
-pub(crate) trait Remover: Send + Sync {
+pub(crate) trait RemovalScheduler: Send + Sync {
     /// Has [`Device::remove`] called soon.
     fn remove_soon(&self);
 }
 
 /// In which order objects end with their device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rank {
+pub(crate) enum RemovalOrder {
     Listener,
     Connector,
     CompletionQueue,
@@ -50,7 +50,7 @@ pub(crate) enum Rank {
     QueuePair,
 }
 
-const RANKS: usize = 5;
+const REMOVAL_STEPS: usize = 5;
 
 /// See the [module](self).
 #[derive(Default)]
@@ -62,8 +62,8 @@ pub(crate) struct Device {
     plan: Option<Arc<Faults>>,
     /// Plans of one call that is to fail, as they were injected.
     injected: Mutex<Vec<Arc<Faults>>>,
-    enlisted: Mutex<Enlisted>,
-    remover: OnceLock<Weak<dyn Remover>>,
+    object_list: Mutex<ObjectList>,
+    remover: OnceLock<Weak<dyn RemovalScheduler>>,
     /// Faults that have happened, but for those of `plan`.
     happened: AtomicU64,
 }
@@ -74,39 +74,39 @@ impl std::fmt::Debug for Device {
             .field("removed", &self.removed)
             .field("plan", &self.plan)
             .field("injected", &self.injected)
-            .field("enlisted", &self.enlisted)
+            .field("object_list", &self.object_list)
             .finish_non_exhaustive()
     }
 }
 
 #[derive(Default)]
-struct Enlisted {
-    objects: [Slab<Weak<dyn Removable>>; RANKS],
-    /// The device was removed: nothing is enlisted any more.
+struct ObjectList {
+    objects: [Slab<Weak<dyn DeviceObject>>; REMOVAL_STEPS],
+    /// The device was removed: nothing is object_list any more.
     closed: bool,
 }
 
-impl std::fmt::Debug for Enlisted {
+impl std::fmt::Debug for ObjectList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let counts = self.objects.each_ref().map(Slab::len);
-        f.debug_tuple("Enlisted").field(&counts).finish()
+        f.debug_tuple("ObjectList").field(&counts).finish()
     }
 }
 
 /// Keeps an object in its device's list.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Enlistment {
+pub(crate) struct DeviceListEntry {
     device: Arc<Device>,
-    rank: Rank,
+    order: RemovalOrder,
     key: usize,
 }
 
-impl Drop for Enlistment {
+impl Drop for DeviceListEntry {
     fn drop(&mut self) {
-        let mut enlisted = self.device.enlisted.lock();
-        let object = enlisted.objects[self.rank as usize].try_remove(self.key);
-        drop(enlisted);
+        let mut object_list = self.device.object_list.lock();
+        let object = object_list.objects[self.order as usize].try_remove(self.key);
+        drop(object_list);
         drop(object);
     }
 }
@@ -123,7 +123,7 @@ impl Device {
     }
 
     /// Who removes it when its plan says so.
-    pub(crate) fn removed_by(&self, remover: Weak<dyn Remover>) {
+    pub(crate) fn removed_by(&self, remover: Weak<dyn RemovalScheduler>) {
         let _ = self.remover.set(remover);
     }
 
@@ -142,11 +142,11 @@ impl Device {
         }
     }
 
-    /// What of the enlisted objects is in flight, a line each.
+    /// What of the object_list objects is in flight, a line each.
     pub(crate) fn waits(&self) -> Vec<String> {
         let objects: Vec<_> = {
-            let enlisted = self.enlisted.lock();
-            let objects = enlisted.objects.iter().flatten();
+            let object_list = self.object_list.lock();
+            let objects = object_list.objects.iter().flatten();
             objects.map(|(_, object)| object.clone()).collect()
         };
         let objects = objects.iter().filter_map(Weak::upgrade);
@@ -228,35 +228,34 @@ impl Device {
     }
 
     /// Has an object told of the removal for as long as what is returned exists. Fails when the device is removed already.
-    pub(crate) fn enlist(
+    pub(crate) fn add_object(
         self: &Arc<Self>,
-        rank: Rank,
-        object: Weak<dyn Removable>,
-    ) -> Result<Enlistment> {
-        let mut enlisted = self.enlisted.lock();
-        if enlisted.closed {
+        order: RemovalOrder,
+        object: Weak<dyn DeviceObject>,
+    ) -> Result<DeviceListEntry> {
+        let mut object_list = self.object_list.lock();
+        if object_list.closed {
             return removed();
         }
-        let key = enlisted.objects[rank as usize].insert(object);
-        Ok(Enlistment {
+        let key = object_list.objects[order as usize].insert(object);
+        Ok(DeviceListEntry {
             device: Arc::clone(self),
-            rank,
+            order,
             key,
         })
     }
 
-    /// Removes the device: when this returns, everything that was enlisted has been told. Counts as a fault unless it was planned.
+    /// Removes the device: when this returns, everything that was object_list has been told. Counts as a fault unless it was planned.
     pub(crate) fn remove(&self, planned: bool) -> Result<()> {
         let objects: Vec<_> = {
-            let mut enlisted = self.enlisted.lock();
-            if std::mem::replace(&mut enlisted.closed, true) {
+            let mut object_list = self.object_list.lock();
+            if std::mem::replace(&mut object_list.closed, true) {
                 return removed();
             }
             self.removed.store(true, Ordering::SeqCst);
             self.troubled.store(true, Ordering::SeqCst);
-            let ranks = enlisted.objects.iter();
-            let objects = ranks.flat_map(|rank| rank.iter().map(|(_, object)| object.clone()));
-            objects.collect()
+            let in_order = object_list.objects.iter().flatten();
+            in_order.map(|(_, object)| object.clone()).collect()
         };
         if !planned {
             self.count_fault();
@@ -298,7 +297,7 @@ mod tests {
         device: Arc<Device>,
     }
 
-    impl Removable for Object {
+    impl DeviceObject for Object {
         fn device_removed(&self) {
             assert!(self.device.present().is_err());
             self.told.lock().push(self.name);
@@ -306,38 +305,38 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_told_once_by_their_rank_unless_their_clients_have_gone() {
+    fn objects_are_told_once_in_their_order_unless_their_clients_have_gone() {
         let (device, told) = (Arc::new(Device::default()), Arc::<Mutex<String>>::default());
-        let enlist = |(rank, name)| {
+        let add = |(order, name)| {
             let (told, device) = (Arc::clone(&told), Arc::clone(&device));
             let object = Arc::new(Object { name, told, device });
-            let weak: Weak<dyn Removable> =
-                Arc::downgrade(&(Arc::clone(&object) as Arc<dyn Removable>));
-            let enlisted = object.device.enlist(rank, weak);
-            enlisted.map(|enlistment| (object, enlistment))
+            let weak: Weak<dyn DeviceObject> =
+                Arc::downgrade(&(Arc::clone(&object) as Arc<dyn DeviceObject>));
+            let entry = object.device.add_object(order, weak);
+            entry.map(|entry| (object, entry))
         };
-        let ranks = [
-            (Rank::QueuePair, 'q'),
-            (Rank::Connector, 'c'),
-            (Rank::CompletionQueue, 'r'),
-            (Rank::Listener, 'l'),
-            (Rank::Connector, 'd'),
+        let objects = [
+            (RemovalOrder::QueuePair, 'q'),
+            (RemovalOrder::Connector, 'c'),
+            (RemovalOrder::CompletionQueue, 'r'),
+            (RemovalOrder::Listener, 'l'),
+            (RemovalOrder::Connector, 'd'),
         ];
-        let [first, gone, rest @ ..] = ranks.map(|of| enlist(of).unwrap());
-        let (still_used, enlistment) = gone;
-        drop(enlistment);
+        let [first, gone, rest @ ..] = objects.map(|of| add(of).unwrap());
+        let (still_used, entry) = gone;
+        drop(entry);
         device.remove(false).unwrap();
         assert_eq!(*told.lock(), "ldrq");
         assert_eq!(status(device.remove(false)), Status::DEVICE_REMOVED);
-        let late = enlist((Rank::Listener, 'x')).map(drop);
+        let late = add((RemovalOrder::Listener, 'x')).map(drop);
         assert_eq!(status(late), Status::DEVICE_REMOVED);
         assert_eq!(status(device.admit(Call::Listen)), Status::DEVICE_REMOVED);
         let planned = device.plan(Call::Listen, 1, Status::NO_MEMORY);
         assert_eq!(status(planned), Status::DEVICE_REMOVED);
         drop((first, still_used, rest));
         assert_eq!(*told.lock(), "ldrq");
-        let left = device.enlisted.lock().objects.each_ref().map(Slab::len);
-        assert_eq!(left, [0; RANKS]);
+        let left = device.object_list.lock().objects.each_ref().map(Slab::len);
+        assert_eq!(left, [0; REMOVAL_STEPS]);
     }
 
     fn status(result: Result<()>) -> Status {

@@ -10,7 +10,7 @@ use netdirect::Counters;
 
 /// A lenient act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum LenientCase {
     /// A request has more SGEs than its queue pair was made for (AMB-009).
     SurplusSges,
     /// A Send of the peer waits for a Receive (AMB-008).
@@ -24,7 +24,7 @@ pub(crate) enum Act {
     ReadSink,
 }
 
-impl Act {
+impl LenientCase {
     const ALL: [Self; 5] = [
         Self::SurplusSges,
         Self::ReceiveWait,
@@ -73,7 +73,7 @@ impl Act {
 /// How often each act happened in one adapter.
 #[derive(Debug)]
 pub(crate) struct Leniency {
-    counts: [AtomicU64; Act::ALL.len()],
+    counts: [AtomicU64; LenientCase::ALL.len()],
     /// The adapter's first address, for the log.
     adapter: Option<IpAddr>,
 }
@@ -87,7 +87,7 @@ impl Leniency {
     }
 
     /// An act has happened.
-    pub(crate) fn count(&self, act: Act) {
+    pub(crate) fn count(&self, act: LenientCase) {
         if self.counts[act as usize].fetch_add(1, Ordering::Relaxed) == 0 {
             self.tell(act, None);
         }
@@ -95,7 +95,7 @@ impl Leniency {
 
     /// An act has happened for the first time, with the memory of this token.
     #[cold]
-    pub(crate) fn tell(&self, act: Act, token: Option<STag>) {
+    pub(crate) fn tell(&self, act: LenientCase, token: Option<STag>) {
         let adapter = self.adapter.map(tracing::field::display);
         let token = token.map(tracing::field::display);
         tracing::warn!(
@@ -109,11 +109,11 @@ impl Leniency {
 
     /// The counters; `read_sinks` is the one that the table of memory keeps.
     pub(crate) fn add_to(&self, counters: &mut Counters, read_sinks: u64) {
-        let counts = Act::ALL.map(|act| {
+        let counts = LenientCase::ALL.map(|act| {
             let count = &self.counts[act as usize];
             (act.name(), count.load(Ordering::Relaxed))
         });
         counters.extend(counts);
-        counters.extend([(Act::ReadSink.name(), read_sinks)]);
+        counters.extend([(LenientCase::ReadSink.name(), read_sinks)]);
     }
 }

@@ -203,7 +203,7 @@ impl netdirect::Provider for Provider {
             )
         })?;
         self.faults.admit(Call::OpenAdapter)?;
-        adapter::Handle::open(
+        adapter::AdapterHandle::open(
             id,
             interface.addresses,
             self.options.clone(),

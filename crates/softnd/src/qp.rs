@@ -10,7 +10,7 @@ mod handle;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use iwarp_io::endpoint::shared_receives::{Membership, Source, Waiter, wake};
+use iwarp_io::endpoint::shared_receives::{Membership, ReceiveSupply, Waiter, wake};
 use iwarp_io::endpoint::{
     self, Completion, Endpoint, EndpointOptions, Owner, Phase, QueueSizes, Refused, RequestKind,
     Scope, StreamId, WorkQueue,
@@ -19,17 +19,17 @@ use iwarp_io::planted;
 use iwarp_io::progress::domain::Domain;
 use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
 
-use crate::core::{Breakable, Core, Feeder, PD};
-use crate::cq::{Cq, Entry, Firing};
-use crate::device::Removable;
+use crate::core::{BreakableQueue, Core, PD, QueueUser};
+use crate::cq::{CompletedNotifies, Cq, Entry};
+use crate::device::DeviceObject;
 use crate::fault_names;
-use crate::leniency::Act;
+use crate::leniency::LenientCase;
 use crate::options::Profile;
 use crate::srq::Srq;
 use crate::status::{fail, no_memory, post_error, request_type, result_status};
 
 pub(crate) use endpoint::{Drivers, Signals, Start};
-pub(crate) use handle::Handle;
+pub(crate) use handle::QpHandle;
 
 /// Results placed in their queue at a time.
 const RESULTS: usize = 16;
@@ -83,7 +83,7 @@ pub(crate) struct QpState {
     connector: Option<Weak<dyn ConnectionOwner>>,
     /// Results on their way from the engine to the queues, in order.
     results: Vec<(bool, Entry)>,
-    firings: Firings,
+    queue_notifies: QueueNotifies,
     shared: SharedNews,
 }
 
@@ -98,7 +98,7 @@ struct SharedNews {
 
 /// What others have to be told when the queue pair has been unlocked.
 pub(crate) struct Notices {
-    firings: Firings,
+    queue_notifies: QueueNotifies,
     signals: Signals,
     connector: Option<Arc<dyn ConnectionOwner>>,
     shared: SharedNews,
@@ -106,21 +106,21 @@ pub(crate) struct Notices {
 
 /// Notifications of the two queues that placed results have set off.
 #[derive(Default)]
-struct Firings {
-    receive: Option<Firing>,
-    initiator: Option<Firing>,
+struct QueueNotifies {
+    receive: Option<CompletedNotifies>,
+    initiator: Option<CompletedNotifies>,
 }
 
-impl Firings {
+impl QueueNotifies {
     fn is_empty(&self) -> bool {
         self.receive.is_none() && self.initiator.is_none()
     }
 
-    fn add(of: &mut Option<Firing>, firing: Option<Firing>) {
-        if let Some(firing) = firing {
+    fn add(of: &mut Option<CompletedNotifies>, notifies: Option<CompletedNotifies>) {
+        if let Some(notifies) = notifies {
             *of = Some(match of.take() {
-                Some(before) => before.and(firing),
-                None => firing,
+                Some(before) => before.and(notifies),
+                None => notifies,
             });
         }
     }
@@ -274,7 +274,7 @@ impl QpOwner {
 
     fn count_surplus(&self, count: usize, asked: u32) {
         if count > asked as usize {
-            self.core.leniency.count(Act::SurplusSges); // AMB-009
+            self.core.leniency.count(LenientCase::SurplusSges); // AMB-009
         }
     }
 
@@ -302,7 +302,7 @@ fn released(qp: &Arc<Qp>) {
     drop(news);
     if !gone {
         let QpOwner { core, id, .. } = qp.owner();
-        let lingering: Arc<dyn Removable> = qp.clone();
+        let lingering: Arc<dyn DeviceObject> = qp.clone();
         core.linger(*id, lingering);
         // The connection may have ended before the queue pair was put there.
         if qp.is_gone() {
@@ -326,12 +326,12 @@ fn flush(qp: &Qp) {
 impl Owner for QpOwner {
     type State = QpState;
     type Notices = Notices;
-    type Receives<'a> = Source<'a>;
+    type Receives<'a> = ReceiveSupply<'a>;
 
-    fn receives(&self) -> Source<'_> {
+    fn receives(&self) -> ReceiveSupply<'_> {
         match &self.shared {
-            None => Source::Own,
-            Some(shared) => Source::Shared(&shared.membership),
+            None => ReceiveSupply::Own,
+            Some(shared) => ReceiveSupply::Shared(&shared.membership),
         }
     }
 
@@ -376,14 +376,16 @@ impl Owner for QpOwner {
             state.shared.low |= shared.srq.receives.is_low();
         }
         let QpState {
-            results, firings, ..
+            results,
+            queue_notifies,
+            ..
         } = state;
         if results.is_empty() {
             return;
         }
         if Arc::ptr_eq(&self.receive_cq, &self.initiator_cq) {
             let entries = results.iter().map(|(_, entry)| *entry);
-            Firings::add(&mut firings.receive, self.receive_cq.place(entries));
+            QueueNotifies::add(&mut queue_notifies.receive, self.receive_cq.place(entries));
         } else {
             let of = |receive| {
                 let results = results.iter();
@@ -395,19 +397,19 @@ impl Owner for QpOwner {
                 self.initiator_cq.place(of(false)),
                 self.receive_cq.place(of(true)),
             );
-            Firings::add(&mut firings.initiator, initiator);
-            Firings::add(&mut firings.receive, receive);
+            QueueNotifies::add(&mut queue_notifies.initiator, initiator);
+            QueueNotifies::add(&mut queue_notifies.receive, receive);
         }
         results.clear();
     }
 
     fn has_notices(state: &QpState) -> bool {
-        !state.firings.is_empty() || state.shared.low || state.shared.next.is_some()
+        !state.queue_notifies.is_empty() || state.shared.low || state.shared.next.is_some()
     }
 
     fn take_notices(&self, state: &mut QpState, signals: Signals) -> Notices {
         Notices {
-            firings: std::mem::take(&mut state.firings),
+            queue_notifies: std::mem::take(&mut state.queue_notifies),
             signals,
             connector: if signals.is_empty() {
                 None
@@ -420,16 +422,16 @@ impl Owner for QpOwner {
 
     fn deliver(&self, notices: Notices) {
         let Notices {
-            firings,
+            queue_notifies,
             signals,
             connector,
             shared,
         } = notices;
-        if let Some(firing) = firings.receive {
-            self.receive_cq.deliver(firing);
+        if let Some(notifies) = queue_notifies.receive {
+            self.receive_cq.deliver(notifies);
         }
-        if let Some(firing) = firings.initiator {
-            self.initiator_cq.deliver(firing);
+        if let Some(notifies) = queue_notifies.initiator {
+            self.initiator_cq.deliver(notifies);
         }
         if let Some(own) = &self.shared
             && shared.low
@@ -447,7 +449,7 @@ impl Owner for QpOwner {
 
     fn stalled(&self, _: &mut QpState) {
         if self.shared.is_none() {
-            self.core.leniency.count(Act::ReceiveWait); // AMB-008
+            self.core.leniency.count(LenientCase::ReceiveWait); // AMB-008
         }
     }
 
@@ -467,7 +469,7 @@ impl Owner for QpOwner {
     /// Some adapters refuse it while the peer has not sent anything (AMB-040, AMB-071).
     fn may_speak_first(&self, _: &mut QpState) -> bool {
         if !self.strict {
-            self.core.leniency.count(Act::PassiveFirst);
+            self.core.leniency.count(LenientCase::PassiveFirst);
         }
         !self.strict
     }
@@ -477,21 +479,21 @@ impl Owner for QpOwner {
     fn break_queues(&self, status: &str) {
         if let Some(status) = fault_names::status(status) {
             for queue in [&self.receive_cq, &self.initiator_cq] {
-                let queue = Arc::downgrade(&(Arc::clone(queue) as Arc<dyn Breakable>));
+                let queue = Arc::downgrade(&(Arc::clone(queue) as Arc<dyn BreakableQueue>));
                 self.core.break_soon(queue, status);
             }
         }
     }
 }
 
-impl Feeder for Qp {
+impl QueueUser for Qp {
     /// The connection ends, or the queue pair cannot be connected any more (IW-041).
     fn queue_broke(&self) {
         drop(self.abort());
     }
 }
 
-impl Removable for Qp {
+impl DeviceObject for Qp {
     fn waits(&self) -> Option<String> {
         let stalled = self.is_stalled()?;
         stalled.then(|| "a Send of the peer waits for a Receive of a queue pair".to_owned())

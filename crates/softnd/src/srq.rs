@@ -10,8 +10,8 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::core::{Breakable, Core, Feeder};
-use crate::device::{Enlistment, Rank, Removable};
+use crate::core::{BreakableQueue, Core, QueueUser};
+use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::sge::with_sges;
 use crate::status::{fail, no_memory, post_error};
@@ -32,7 +32,7 @@ struct State {
     /// What all requests end with from now on.
     ended: Option<Status>,
     /// What breaks down with the queue.
-    queue_pairs: Vec<Weak<dyn Feeder>>,
+    queue_pairs: Vec<Weak<dyn QueueUser>>,
 }
 
 impl std::fmt::Debug for State {
@@ -54,7 +54,7 @@ impl Srq {
         self.state.lock().ended.is_some()
     }
 
-    pub(crate) fn attach(&self, qp: Weak<dyn Feeder>) {
+    pub(crate) fn attach(&self, qp: Weak<dyn QueueUser>) {
         let mut state = self.state.lock();
         state.queue_pairs.retain(|qp| qp.strong_count() > 0);
         state.queue_pairs.push(qp);
@@ -88,7 +88,7 @@ impl Srq {
     }
 }
 
-impl Breakable for Srq {
+impl BreakableQueue for Srq {
     fn break_down(&self, status: Status) {
         limited!(
             error,
@@ -107,7 +107,7 @@ impl Breakable for Srq {
     }
 }
 
-impl Removable for Srq {
+impl DeviceObject for Srq {
     fn waits(&self) -> Option<String> {
         let count = self.state.try_lock()?.requests.len();
         let left = self.receives.outstanding();
@@ -125,12 +125,12 @@ impl Removable for Srq {
 
 /// The client's reference to a queue. Queue pairs that were made with the queue keep the Receives.
 #[derive(Debug)]
-pub(crate) struct Handle(
+pub(crate) struct SrqHandle(
     pub(crate) Arc<Srq>,
-    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+    #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
 );
 
-impl Handle {
+impl SrqHandle {
     pub(crate) fn new(
         core: Arc<Core>,
         file: Arc<File>,
@@ -154,25 +154,28 @@ impl Handle {
             receives: Arc::new(receives),
             state: Mutex::default(),
         });
-        let this = Arc::downgrade(&(Arc::clone(&srq) as Arc<dyn Removable>));
-        Ok(Self(srq, device.enlist(Rank::SharedReceiveQueue, this)?))
+        let this = Arc::downgrade(&(Arc::clone(&srq) as Arc<dyn DeviceObject>));
+        Ok(Self(
+            srq,
+            device.add_object(RemovalOrder::SharedReceiveQueue, this)?,
+        ))
     }
 }
 
-impl Drop for Handle {
+impl Drop for SrqHandle {
     fn drop(&mut self) {
         self.0.cancel();
     }
 }
 
-impl OverlappedObject for Handle {
+impl OverlappedObject for SrqHandle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         self.0.cancel();
         Ok(())
     }
 }
 
-impl SharedReceiveQueue for Handle {
+impl SharedReceiveQueue for SrqHandle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
         self.0.core.notify_affinity() // SRQ-002, SRQ-003, SRQ-006 to SRQ-008
     }

@@ -117,10 +117,10 @@ fn overlapped(start: impl FnOnce(&Overlapped) -> netdirect::Result<Started>) -> 
     }
 }
 
-type Act = fn(&Stage) -> Status;
+type ClientCall = fn(&Stage) -> Status;
 
 /// What fails with ND_DEVICE_REMOVED, and the row that says so; GEN-015 where no other does.
-const CALLS: &[(&str, Act)] = &[
+const CALLS: &[(&str, ClientCall)] = &[
     ("ADPT-003", |s| {
         status(s.side.adapter.create_overlapped_file())
     }),

@@ -37,9 +37,6 @@ const SHARED: &[(&str, &str)] = &[
     ("crates/nd", "Switch"),
 ];
 
-/// Names that two types of a crate still share without such a reason. Lines are deleted and never added: the test says which.
-const FOR_NOW: &[(&str, &str)] = &[("crates/iwarp-io", "Source"), ("crates/softnd", "Handle")];
-
 /// The type that a line defines, and whether other modules see the type.
 fn defined(line: &str) -> Option<(&str, bool)> {
     let (is_seen, rest) = match line.strip_prefix("pub") {
@@ -79,14 +76,13 @@ fn types_have_names_of_the_field_and_no_two_the_same() {
         }
         for (name, files) in seen.into_iter().filter(|(_, files)| files.len() > 1) {
             let line = (package.as_str(), name.as_str());
-            let mut listed = SHARED.iter().chain(FOR_NOW);
-            match listed.find(|listed| **listed == line) {
+            match SHARED.iter().find(|listed| **listed == line) {
                 Some(listed) => drop(needed.insert(listed)),
                 None => wrong += &format!("{name} is defined in each of {files:?}\n"),
             }
         }
     }
-    for listed in SHARED.iter().chain(FOR_NOW) {
+    for listed in SHARED {
         if !needed.contains(listed) {
             wrong += &format!("{listed:?} is one type only: delete its line\n");
         }

@@ -13,5 +13,5 @@ mod sample;
 
 pub use entry::{Entry, NotifyOn, Reason, Word};
 pub use held::HeldResults;
-pub use queue::{Firing, Queue};
+pub use queue::{CompletedNotifies, Queue};
 pub use ring::{CannotResize, GREATEST_DEPTH};

@@ -48,8 +48,8 @@ struct Waiting<R> {
 /// Notifications to be delivered once no lock is held.
 #[must_use]
 #[derive(Debug)]
-pub struct Firing<R> {
-    requests: Few<R>,
+pub struct CompletedNotifies<R> {
+    requests: RequestList<R>,
     /// Why the requests end; `None` if a result satisfies them.
     pub reason: Option<Reason>,
     /// The queue has just broken down.
@@ -58,12 +58,12 @@ pub struct Firing<R> {
 
 /// Requests that fire together. There is seldom more than one, and a single one costs no allocation.
 #[derive(Debug)]
-struct Few<R> {
+struct RequestList<R> {
     first: Option<R>,
     rest: Vec<R>,
 }
 
-impl<R> FromIterator<R> for Few<R> {
+impl<R> FromIterator<R> for RequestList<R> {
     fn from_iter<I: IntoIterator<Item = R>>(requests: I) -> Self {
         let mut requests = requests.into_iter();
         let first = requests.next();
@@ -74,24 +74,24 @@ impl<R> FromIterator<R> for Few<R> {
     }
 }
 
-impl<R> Few<R> {
+impl<R> RequestList<R> {
     fn into_iter(self) -> impl Iterator<Item = R> {
         self.first.into_iter().chain(self.rest)
     }
 }
 
-impl<R> Firing<R> {
-    /// Marks the firing as that of a queue that has just broken down.
-    fn of_breakdown(firing: &mut Option<Self>, reason: Reason) {
-        let firing = firing.get_or_insert_with(|| Self {
-            requests: Few::from_iter([]),
+impl<R> CompletedNotifies<R> {
+    /// Adds that the queue has just broken down.
+    fn of_breakdown(notifies: &mut Option<Self>, reason: Reason) {
+        let notifies = notifies.get_or_insert_with(|| Self {
+            requests: RequestList::from_iter([]),
             reason: Some(reason),
             broken: true,
         });
-        firing.broken = true;
+        notifies.broken = true;
     }
 
-    /// Joins two firings, to be delivered together.
+    /// Joins the requests of both, to be delivered together.
     pub fn and(mut self, other: Self) -> Self {
         self.requests = self
             .requests
@@ -139,7 +139,7 @@ impl<E: Entry, R> Queue<E, R> {
         &self,
         entries: impl Iterator<Item = E> + Clone,
         interest: impl Fn(bool),
-    ) -> Option<Firing<R>> {
+    ) -> Option<CompletedNotifies<R>> {
         if self.broken.load(Ordering::Relaxed) != SOUND {
             return None;
         }
@@ -150,25 +150,29 @@ impl<E: Entry, R> Queue<E, R> {
         let overflow = self.ring.place(entries, wanted) < wanted;
         let broke = overflow && self.breaks(E::OVERFLOW);
         let armed = self.armed.fetch_add(LOOK, Ordering::AcqRel);
-        let mut firing = if overflow || self.may_fire(armed) {
+        let mut notifies = if overflow || self.may_fire(armed) {
             self.fire(&mut self.waiting.lock(), interest)
         } else {
             None
         };
         if broke {
-            Firing::of_breakdown(&mut firing, E::OVERFLOW);
+            CompletedNotifies::of_breakdown(&mut notifies, E::OVERFLOW);
         }
-        firing
+        notifies
     }
 
     /// Breaks the queue down, as an overflow does. `None` if the queue has broken down before.
-    pub fn break_down(&self, reason: Reason, interest: impl Fn(bool)) -> Option<Firing<R>> {
+    pub fn break_down(
+        &self,
+        reason: Reason,
+        interest: impl Fn(bool),
+    ) -> Option<CompletedNotifies<R>> {
         if !self.breaks(reason) {
             return None;
         }
-        let mut firing = self.fire(&mut self.waiting.lock(), interest);
-        Firing::of_breakdown(&mut firing, reason);
-        firing
+        let mut notifies = self.fire(&mut self.waiting.lock(), interest);
+        CompletedNotifies::of_breakdown(&mut notifies, reason);
+        notifies
     }
 
     /// True for the one thread that breaks the queue down.
@@ -186,7 +190,12 @@ impl<E: Entry, R> Queue<E, R> {
     }
 
     /// Makes a request wait. If it is satisfied already, returns it for delivery, with the other requests that fire with it.
-    pub fn notify(&self, kind: NotifyOn, request: R, interest: impl Fn(bool)) -> Option<Firing<R>> {
+    pub fn notify(
+        &self,
+        kind: NotifyOn,
+        request: R,
+        interest: impl Fn(bool),
+    ) -> Option<CompletedNotifies<R>> {
         let mut waiting = self.waiting.lock();
         if waiting.requests.is_empty() {
             interest(true);
@@ -252,15 +261,19 @@ impl<E: Entry, R> Queue<E, R> {
         }
     }
 
-    /// Takes out the requests that are satisfied by results placed since the last firing.
-    fn fire(&self, waiting: &mut Waiting<R>, interest: impl Fn(bool)) -> Option<Firing<R>> {
+    /// Takes out the requests that are satisfied by results placed since requests were last completed.
+    fn fire(
+        &self,
+        waiting: &mut Waiting<R>,
+        interest: impl Fn(bool),
+    ) -> Option<CompletedNotifies<R>> {
         let broken = NonZeroU32::new(self.broken.load(Ordering::Relaxed));
         let ended = broken.map(Reason).or(waiting.ended);
         if ended.is_none() && !self.has_news(waiting) {
             return None;
         }
         let fires = |kind: &NotifyOn| ended.is_some() || *kind != NotifyOn::Breakdown;
-        let requests: Few<R> = waiting
+        let requests: RequestList<R> = waiting
             .requests
             .extract_if(.., |(kind, _)| fires(kind))
             .map(|(_, request)| request)
@@ -270,7 +283,7 @@ impl<E: Entry, R> Queue<E, R> {
         if waiting.requests.is_empty() {
             interest(false);
         }
-        Some(Firing {
+        Some(CompletedNotifies {
             requests,
             reason: ended,
             broken: false,

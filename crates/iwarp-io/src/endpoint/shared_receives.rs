@@ -62,7 +62,7 @@ struct State {
     /// first, and is passed over.
     line: VecDeque<(usize, u64)>,
     waits: u64,
-    /// Receives that belong to members with [`Turn::Promised`].
+    /// Receives that belong to members with [`DrawState::Promised`].
     promised: usize,
     threshold: usize,
     /// Somebody wants to be told when the count falls below the threshold.
@@ -85,16 +85,16 @@ struct Receive {
 
 struct Member {
     waiter: Weak<dyn Waiter>,
-    turn: Turn,
+    draw_state: DrawState,
 }
 
 /// Where a connection stands with the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum DrawState {
     /// It has all that it asked for.
-    Content,
+    Satisfied,
     /// It has asked in vain, in this wait.
-    InLine(u64),
+    Waiting(u64),
     /// A Receive that was posted since is kept for it.
     Promised,
 }
@@ -143,18 +143,18 @@ impl State {
     /// Takes the oldest Receive for a member, or has the member wait.
     fn draw(&mut self, key: usize, each: usize) -> Option<(u64, &[Sge])> {
         let member = &mut self.members[key];
-        match member.turn {
-            Turn::Promised => self.promised -= 1,
+        match member.draw_state {
+            DrawState::Promised => self.promised -= 1,
             _ if self.ring.count > self.promised => {}
-            Turn::InLine(_) => return None,
-            Turn::Content => {
+            DrawState::Waiting(_) => return None,
+            DrawState::Satisfied => {
                 self.waits += 1;
-                member.turn = Turn::InLine(self.waits);
+                member.draw_state = DrawState::Waiting(self.waits);
                 self.line.push_back((key, self.waits));
                 return None;
             }
         }
-        member.turn = Turn::Content;
+        member.draw_state = DrawState::Satisfied;
         self.ring.pop(each)
     }
 
@@ -163,9 +163,9 @@ impl State {
         while self.promised < self.ring.count {
             let (key, wait) = self.line.pop_front()?;
             if let Some(member) = self.members.get_mut(key)
-                && member.turn == Turn::InLine(wait)
+                && member.draw_state == DrawState::Waiting(wait)
             {
-                member.turn = Turn::Promised;
+                member.draw_state = DrawState::Promised;
                 self.promised += 1;
                 return Some(Weak::clone(&member.waiter));
             }
@@ -175,8 +175,8 @@ impl State {
 
     /// A member wants nothing any more; who gets what was promised to it.
     fn no_longer_wants(&mut self, key: usize) -> Option<Weak<dyn Waiter>> {
-        let turn = std::mem::replace(&mut self.members[key].turn, Turn::Content);
-        if turn != Turn::Promised {
+        let draw_state = std::mem::replace(&mut self.members[key].draw_state, DrawState::Satisfied);
+        if draw_state != DrawState::Promised {
             return None;
         }
         self.promised -= 1;
@@ -310,8 +310,12 @@ impl SharedReceives {
 
     /// Makes a connection one of those that draw from this queue.
     pub fn join(self: &Arc<Self>, waiter: Weak<dyn Waiter>) -> Membership {
-        let turn = Turn::Content;
-        let key = self.state.lock().members.insert(Member { waiter, turn });
+        let draw_state = DrawState::Satisfied;
+        let key = self
+            .state
+            .lock()
+            .members
+            .insert(Member { waiter, draw_state });
         Membership {
             queue: Arc::clone(self),
             key,
@@ -373,14 +377,14 @@ impl Drop for Membership {
 
 /// Where a connection has its Receives from.
 #[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
+pub enum ReceiveSupply<'a> {
     /// Its own queue.
     Own,
     /// A queue that others draw from as well.
     Shared(&'a Membership),
 }
 
-impl ReceiveSource for Source<'_> {
+impl ReceiveSource for ReceiveSupply<'_> {
     #[inline]
     fn draw(self, slot: ReceiveSlot<'_>) {
         if let Self::Shared(membership) = self {

@@ -22,7 +22,7 @@ use netdirect::{
 use parking_lot::MutexGuard;
 
 use crate::core::Core;
-use crate::device::{Enlistment, Rank, Removable};
+use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::qp::{Claim, ConnectionOwner, Drivers, Signals};
 use crate::status::fail;
@@ -407,34 +407,37 @@ impl Timed for Connector {
 
 /// The client's reference to a connector.
 #[derive(Debug)]
-pub(crate) struct Handle(
+pub(crate) struct ConnectorHandle(
     pub(crate) Arc<Connector>,
-    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+    #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
 );
 
-impl Handle {
+impl ConnectorHandle {
     pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Result<Self> {
         let device = Arc::clone(&core.device);
         let connector = Connector::new(core, file);
-        let this = Arc::downgrade(&(Arc::clone(&connector) as Arc<dyn Removable>));
-        Ok(Self(connector, device.enlist(Rank::Connector, this)?))
+        let this = Arc::downgrade(&(Arc::clone(&connector) as Arc<dyn DeviceObject>));
+        Ok(Self(
+            connector,
+            device.add_object(RemovalOrder::Connector, this)?,
+        ))
     }
 }
 
-impl Drop for Handle {
+impl Drop for ConnectorHandle {
     fn drop(&mut self) {
         self.0.released();
     }
 }
 
-impl OverlappedObject for Handle {
+impl OverlappedObject for ConnectorHandle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         self.0.cancel();
         Ok(())
     }
 }
 
-impl netdirect::Connector for Handle {
+impl netdirect::Connector for ConnectorHandle {
     fn bind(&self, address: SocketAddr) -> Result<()> {
         self.0.bind(address)
     }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::Done;
 use super::connector::{self, AwaitedListener, Connector};
 use crate::core::{Core, UNSTATED_READ_LIMIT, downcast};
-use crate::device::{Device, Enlistment, Rank, Removable};
+use crate::device::{Device, DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::status::{bind_error, bind_status, fail};
 use iwarp_io::descriptors;
@@ -308,7 +308,7 @@ impl AcceptorOwner for Listener {
     }
 }
 
-impl Removable for Listener {
+impl DeviceObject for Listener {
     fn waits(&self) -> Option<String> {
         let state = self.state.try_lock()?;
         let (count, address) = (state.waiting.len(), state.address?);
@@ -326,22 +326,28 @@ impl Removable for Listener {
 
 /// The client's reference to a listener.
 #[derive(Debug)]
-pub(crate) struct Handle(
+pub(crate) struct ListenerHandle(
     Arc<Listener>,
-    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+    #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
 );
 
-impl Handle {
+impl ListenerHandle {
     pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Result<Self> {
         let device = Arc::clone(&core.device);
         let listener = Listener::new(core, file);
-        let this = Arc::downgrade(&(Arc::clone(&listener) as Arc<dyn Removable>));
-        Ok(Self(listener, device.enlist(Rank::Listener, this)?))
+        let this = Arc::downgrade(&(Arc::clone(&listener) as Arc<dyn DeviceObject>));
+        Ok(Self(
+            listener,
+            device.add_object(RemovalOrder::Listener, this)?,
+        ))
     }
 
     /// The connector, if it is one of this adapter's.
-    fn own(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<connector::Handle>> {
-        let ours = downcast::<connector::Handle>(connector.clone(), |connector| {
+    fn own(
+        &self,
+        connector: &Arc<dyn netdirect::Connector>,
+    ) -> Result<Arc<connector::ConnectorHandle>> {
+        let ours = downcast::<connector::ConnectorHandle>(connector.clone(), |connector| {
             Arc::ptr_eq(connector.0.core(), &self.0.core)
         });
         ours.ok_or_else(|| {
@@ -353,20 +359,20 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for ListenerHandle {
     fn drop(&mut self) {
         self.0.close(Status::CANCELED); // LSTN-025
     }
 }
 
-impl OverlappedObject for Handle {
+impl OverlappedObject for ListenerHandle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         self.0.end_requests(Status::CANCELED);
         Ok(())
     }
 }
 
-impl netdirect::Listener for Handle {
+impl netdirect::Listener for ListenerHandle {
     fn bind(&self, address: SocketAddr) -> Result<()> {
         self.0.bind(address)
     }

@@ -12,7 +12,7 @@ use netdirect::{
 use super::Qp;
 use crate::core::{Core, downcast};
 use crate::cq::Cq;
-use crate::device::{Enlistment, Rank, Removable};
+use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::mr::Region;
 use crate::mw::Window;
 use crate::sge::{self, with_sges};
@@ -21,12 +21,12 @@ use crate::status::fail;
 
 /// The client's reference to a queue pair; with the last of them goes the connection.
 #[derive(Debug)]
-pub(crate) struct Handle(
+pub(crate) struct QpHandle(
     pub(crate) Arc<Qp>,
-    #[expect(dead_code, reason = "kept until it is dropped")] Enlistment,
+    #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
 );
 
-impl Handle {
+impl QpHandle {
     pub(crate) fn new(
         core: Arc<Core>,
         receive: Arc<Cq>,
@@ -36,8 +36,8 @@ impl Handle {
     ) -> Result<Self> {
         let device = Arc::clone(&core.device);
         let qp = super::new(core, receive, initiator, srq, options)?;
-        let this = Arc::downgrade(&(Arc::clone(&qp) as Arc<dyn Removable>));
-        Ok(Self(qp, device.enlist(Rank::QueuePair, this)?))
+        let this = Arc::downgrade(&(Arc::clone(&qp) as Arc<dyn DeviceObject>));
+        Ok(Self(qp, device.add_object(RemovalOrder::QueuePair, this)?))
     }
 
     fn post(&self, context: u64, operation: Operation<Payload<'_>>, flags: OpFlags) -> Result<()> {
@@ -81,7 +81,7 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for QpHandle {
     fn drop(&mut self) {
         super::released(&self.0);
     }
@@ -111,7 +111,7 @@ const BIND: OpFlags = ALWAYS
     .union(OpFlags::ALLOW_READ)
     .union(OpFlags::ALLOW_WRITE);
 
-impl QueuePair for Handle {
+impl QueuePair for QpHandle {
     fn flush(&self) -> Result<()> {
         super::flush(&self.0);
         Ok(())
@@ -269,7 +269,7 @@ impl QueuePair for Handle {
     }
 }
 
-impl QueuePairExtensions for Handle {
+impl QueuePairExtensions for QpHandle {
     fn send_immediate(&self, context: u64, data: Immediate, flags: OpFlags) -> Result<()> {
         let Some(data) = data.eight() else {
             return fail(

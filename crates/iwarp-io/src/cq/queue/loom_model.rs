@@ -12,13 +12,13 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// The requests that a firing releases, and its reason.
-fn released(firing: Option<Firing<u32>>) -> Vec<(u32, Option<Reason>)> {
-    let Some(firing) = firing else {
+/// The requests that a notifies releases, and its reason.
+fn released(notifies: Option<CompletedNotifies<u32>>) -> Vec<(u32, Option<Reason>)> {
+    let Some(notifies) = notifies else {
         return Vec::new();
     };
-    let reason = firing.reason;
-    let requests = firing.into_requests();
+    let reason = notifies.reason;
+    let requests = notifies.into_requests();
     requests.map(|request| (request, reason)).collect()
 }
 
@@ -28,9 +28,9 @@ fn placing(
 ) -> thread::JoinHandle<(Vec<(u32, Option<Reason>)>, bool)> {
     let queue = Arc::clone(queue);
     thread::spawn(move || {
-        let firing = queue.place(std::iter::once(sample(number)), |_| {});
-        let broken = firing.as_ref().is_some_and(|firing| firing.broken);
-        (released(firing), broken)
+        let notifies = queue.place(std::iter::once(sample(number)), |_| {});
+        let broken = notifies.as_ref().is_some_and(|notifies| notifies.broken);
+        (released(notifies), broken)
     })
 }
 
@@ -94,9 +94,9 @@ fn a_request_meets_a_breakdown_and_the_end_of_requests() {
         let breaks = thread::spawn({
             let queue = Arc::clone(&queue);
             move || {
-                let firing = queue.break_down(reason(2), |_| {});
-                let broke = firing.as_ref().is_some_and(|firing| firing.broken);
-                (released(firing), broke)
+                let notifies = queue.break_down(reason(2), |_| {});
+                let broke = notifies.as_ref().is_some_and(|notifies| notifies.broken);
+                (released(notifies), broke)
             }
         });
         let ends = thread::spawn({

@@ -85,12 +85,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The requests that a firing delivers, with the reason, and whether the queue has broken down.
-fn parts(firing: Option<Firing<u32>>) -> (Vec<u32>, Option<Reason>, bool) {
-    match firing {
-        Some(firing) => {
-            let (reason, broken) = (firing.reason, firing.broken);
-            (firing.into_requests().collect(), reason, broken)
+/// The requests that a notifies delivers, with the reason, and whether the queue has broken down.
+fn parts(notifies: Option<CompletedNotifies<u32>>) -> (Vec<u32>, Option<Reason>, bool) {
+    match notifies {
+        Some(notifies) => {
+            let (reason, broken) = (notifies.reason, notifies.broken);
+            (notifies.into_requests().collect(), reason, broken)
         }
         None => (Vec::new(), None, false),
     }
@@ -178,11 +178,11 @@ fn requests_that_nothing_satisfies_cost_placers_no_lock() {
     assert!(queue.notify(NotifyOn::Solicited, 2, |_| {}).is_none());
     let plain = [0, 2];
     let held = queue.waiting.lock();
-    let firing = queue.place(plain.into_iter().map(sample), |_| {});
+    let notifies = queue.place(plain.into_iter().map(sample), |_| {});
     drop(held);
-    assert!(firing.is_none());
-    let firing = queue.place(std::iter::once(sample(1)), |_| {});
-    assert_eq!(parts(firing), (vec![2], None, false));
+    assert!(notifies.is_none());
+    let notifies = queue.place(std::iter::once(sample(1)), |_| {});
+    assert_eq!(parts(notifies), (vec![2], None, false));
 }
 
 /// A client that waits, drains and waits again gets everything from several placers, without a time-out.
@@ -192,8 +192,11 @@ fn a_client_that_waits_gets_everything() {
     const PLACERS: u64 = 3;
     let queue = Queue::<Sample, u64>::new(1 << 14).unwrap();
     let (rung, bell) = (parking_lot::Mutex::new(0u64), Condvar::new());
-    let ring = |firing: Option<Firing<u64>>| {
-        for request in firing.into_iter().flat_map(Firing::into_requests) {
+    let ring = |notifies: Option<CompletedNotifies<u64>>| {
+        for request in notifies
+            .into_iter()
+            .flat_map(CompletedNotifies::into_requests)
+        {
             *rung.lock() = request;
             bell.notify_all();
         }

@@ -176,33 +176,33 @@ fn the_depth_changes_and_all_receives_stay() {
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum QueueStep {
     Post,
     Draw(usize),
     StepBack(usize),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let act = prop_oneof![
-        3 => Just(Act::Post),
-        4 => (0..4usize).prop_map(Act::Draw),
-        1 => (0..4usize).prop_map(Act::StepBack),
+fn steps() -> impl Strategy<Value = Vec<QueueStep>> {
+    let step = prop_oneof![
+        3 => Just(QueueStep::Post),
+        4 => (0..4usize).prop_map(QueueStep::Draw),
+        1 => (0..4usize).prop_map(QueueStep::StepBack),
     ];
-    proptest::collection::vec(act, 0..200)
+    proptest::collection::vec(step, 0..200)
 }
 
 proptest! {
     /// Against a plain model: one list of Receives, one line of those who wait, and who was promised one.
     #[test]
-    fn receives_and_waits_keep_their_order(acts in acts()) {
+    fn receives_and_waits_keep_their_order(steps in steps()) {
         let queue = queue(0);
         let members: Vec<_> = (0..4).map(|_| member(&queue)).collect();
         let (mut posted, mut line, mut promised) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let mut woken = [0; 4];
         let mut next = 0;
-        for act in acts {
-            match act {
-                Act::Post => {
+        for step in steps {
+            match step {
+                QueueStep::Post => {
                     let result = queue.post(next, &[]);
                     prop_assert_eq!(result.is_ok(), posted.len() < 4);
                     if result.is_ok() {
@@ -210,7 +210,7 @@ proptest! {
                         next += 1;
                     }
                 }
-                Act::Draw(at) => {
+                QueueStep::Draw(at) => {
                     let may = promised.contains(&at) || posted.len() > promised.len();
                     prop_assert_eq!(draw(&members[at].1), if may { posted.pop_front() } else { None });
                     if may {
@@ -220,7 +220,7 @@ proptest! {
                         line.push_back(at);
                     }
                 }
-                Act::StepBack(at) => {
+                QueueStep::StepBack(at) => {
                     wake(members[at].1.step_back());
                     promised.retain(|by| *by != at);
                     line.retain(|by| *by != at);

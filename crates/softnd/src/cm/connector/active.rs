@@ -16,7 +16,7 @@ use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Statu
 
 use super::state::{Answered, Attempt, Binding, Connector, ConnectorState, Dial, Phase};
 use crate::core::UNSTATED_READ_LIMIT;
-use crate::leniency::Act;
+use crate::leniency::LenientCase;
 use crate::options::Profile;
 use crate::qp::{Claim, Qp, Start};
 use crate::status::{connect_status, fail, is_taken};
@@ -342,7 +342,7 @@ impl Connector {
         } = *attempt;
         let agreed = agreement.agreed;
         if agreement.changes_peer_to_peer {
-            self.core.leniency.count(Act::NoReadyMessage);
+            self.core.leniency.count(LenientCase::NoReadyMessage);
         }
         if agreed.revision == 1 && startup.offer().revision == 1 {
             self.core.remember_revision_1(destination.ip());

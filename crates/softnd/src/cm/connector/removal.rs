@@ -3,9 +3,9 @@
 use netdirect::Status;
 
 use super::state::{Connector, Phase};
-use crate::device::Removable;
+use crate::device::DeviceObject;
 
-impl Removable for Connector {
+impl DeviceObject for Connector {
     fn waits(&self) -> Option<String> {
         let state = self.state.try_lock()?;
         if state.requests.is_empty() {

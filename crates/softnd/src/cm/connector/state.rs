@@ -265,7 +265,7 @@ impl Connector {
 
     /// The client's queue pair, if it is one of this adapter's (CONN-062).
     pub(super) fn queue_pair(&self, qp: &Arc<dyn QueuePair>) -> Result<Arc<Qp>> {
-        downcast::<qp::Handle>(qp.clone(), |qp| {
+        downcast::<qp::QpHandle>(qp.clone(), |qp| {
             Arc::ptr_eq(qp.0.owner().core(), &self.core)
         })
         .map(|qp| Arc::clone(&qp.0))
