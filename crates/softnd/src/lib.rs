@@ -1,6 +1,7 @@
 //! Software NetworkDirect provider: iWARP over ordinary TCP sockets.
 //!
-//! No root, no kernel module, no device: [`open`] an adapter and use it through the traits of [`netdirect`].
+//! An ordinary user on an ordinary host can use this provider: [`open`] an adapter and use the adapter through the traits of
+//! [`netdirect`]. Neither root rights, nor a kernel module, nor an RDMA device is needed.
 //!
 //! ```
 //! # fn main() -> netdirect::Result<()> {
@@ -41,21 +42,21 @@ pub use iwarp_io::faults;
 pub use limits::{LONGEST_PRIVATE_DATA, Limits};
 pub use options::{Options, Profile, Timeouts};
 
-/// What URLs of this provider begin with.
+/// The scheme of the URLs of this provider.
 pub const SCHEME: &str = "softnd+tcp://";
 
-/// The provider over TCP, with every interface of the host as an adapter.
+/// Makes the provider over TCP. Every network interface of the host is one adapter.
 #[must_use]
 pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
     Arc::new(provider::Provider::new(options))
 }
 
-/// Opens the adapter that owns an address, `softnd+tcp://127.0.0.1`, `softnd+tcp://[::1]`, or the bare address; or one of a
-/// [simulated network](simulation): `softnd+sim://seed=7`.
+/// Opens the adapter that owns an address. The address is given as `softnd+tcp://127.0.0.1`, as `softnd+tcp://[::1]`, or by
+/// itself. A URL such as `softnd+sim://seed=7` opens an adapter of a [simulated network](simulation).
 ///
 /// # Errors
 ///
-/// `ND_INVALID_ADDRESS` when the URL has another form, or the address is none of this host's;
+/// `ND_INVALID_ADDRESS` when the URL has another form, or when this host does not have the address.
 /// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left.
 pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     if let Some(name) = url.strip_prefix(simulation::SCHEME) {
@@ -64,7 +65,7 @@ pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     let address = url.strip_prefix(SCHEME).unwrap_or(url);
     if let Some((scheme, _)) = address.split_once("://") {
         let what = format!(
-            "there is no scheme {scheme}://; there are {SCHEME}ADDRESS and {}seed=NUMBER",
+            "unknown scheme {scheme}:// in {url:?}; use {SCHEME}ADDRESS or {}seed=NUMBER",
             simulation::SCHEME
         );
         return Err(Error::new(Status::INVALID_ADDRESS, what));

@@ -1,10 +1,11 @@
-//! What an adapter can do at most.
+//! The limits of an adapter.
 
-/// The longest private data an adapter can be told to take: 512 octets less the four of RFC 6581.
+/// The largest private data limit that an adapter can have, in octets: the 512 octets of MPA, less the four octets that RFC
+/// 6581 uses.
 pub const LONGEST_PRIVATE_DATA: u32 = 508;
 
-/// What an adapter can do at most, as it says in [`netdirect::AdapterInfo`]. The defaults are the largest values that this
-/// provider knows; smaller ones show a client what it will meet on an adapter that can do less.
+/// The limits of an adapter, as [`netdirect::AdapterInfo`] reports them. The defaults are the largest values that this provider
+/// supports. Set smaller values to run a client as on a smaller adapter.
 ///
 /// ```
 /// # fn main() -> netdirect::Result<()> {
@@ -17,25 +18,27 @@ pub const LONGEST_PRIVATE_DATA: u32 = 508;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Octets of one region, and so of one window: 1 TiB (MR-011, AMB-058).
+    /// The largest size of a memory region, and of a memory window, in octets. Default: 1 TiB (MR-011, AMB-058).
     pub registration_size: u64,
-    /// Regions that are registered and windows that are bound, or about to be, at a time: 2^24 (MR-008).
+    /// The largest number of registered regions and bound windows at a time. Windows with a queued Bind count as bound. Default:
+    /// 2^24 (MR-008).
     pub memory_tokens: u32,
-    /// Results that a completion queue can be made for: 131,072 (ADPT-023, CQ-013).
+    /// The largest depth of a completion queue, in results. Default: 131,072 (ADPT-023, CQ-013).
     pub completion_queue_depth: u32,
-    /// Requests that each of the two queues of a queue pair can be made for: 16,384. The two have the same limit, because
-    /// tests make one with the other's (TST-021, ADPT-053, ADPT-054).
+    /// The largest depth of the initiator queue of a queue pair, and of its receive queue, in requests. Default: 16,384. The two
+    /// queues have the same limit, because test programs create one queue with the limit of the other (TST-021, ADPT-053,
+    /// ADPT-054).
     pub queue_depth: u32,
-    /// Receives that a shared receive queue can be made for: 16,384 (ADPT-044, SRQ-013). With 0 the adapter has no shared
-    /// receive queues (SRQ-001).
+    /// The largest depth of a shared receive queue, in Receives. Default: 16,384 (ADPT-044, SRQ-013). With 0, the adapter does
+    /// not support shared receive queues (SRQ-001).
     pub shared_receive_queue_depth: u32,
-    /// SGEs that a Receive, and an initiator request, can be made with: 16 (ADPT-055, ADPT-056).
+    /// The largest number of SGEs of a Receive, and of an initiator request. Default: 16 (ADPT-055, ADPT-056).
     pub sges: u32,
-    /// SGEs of a Read, where that is less than `sges`: 16 (QP-056).
+    /// The largest number of SGEs of a Read. The smaller of this limit and `sges` holds. Default: 16 (QP-056).
     pub read_sges: u32,
-    /// Octets of one request: 1 GiB (QP-012, QP-027, QP-054, QP-066).
+    /// The largest length of a request's data, in octets. Default: 1 GiB (QP-012, QP-027, QP-054, QP-066).
     pub transfer_length: u32,
-    /// Octets of inline data that a queue pair can be made for: 1,024 (ADPT-057).
+    /// The largest length of inline data that a queue pair can be created for, in octets. Default: 1,024 (ADPT-057).
     pub inline_data_size: u32,
 }
 
@@ -56,7 +59,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Cut to what there can be.
+    /// Cuts each limit to the default, which is the largest value supported.
     pub(crate) fn possible(self) -> Self {
         let most = Self::default();
         Self {

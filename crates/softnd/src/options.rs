@@ -1,4 +1,4 @@
-//! What can be chosen when a provider is made.
+//! The options of a provider.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,37 +12,41 @@ use iwarp_io::capture::Capture;
 use iwarp_io::faults::{Plan, PlanError};
 use iwarp_io::setup::HalfOpenLimits;
 
-/// How much a client may get away with (requirement AMB-071).
+/// How strictly the provider treats its clients (AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Runs every client known: surplus SGEs are granted, a Send waits a while for its Receive, local write permission
-    /// makes a Read sink.
+    /// Runs every known client. A request may have more SGEs than its queue pair was created for. An inbound Send waits 2 s for
+    /// a Receive. Memory registered with `ALLOW_LOCAL_WRITE` can be the sink of a Read.
     #[default]
     Default,
-    /// As narrow as the narrowest iWARP adapter: exactly the SGEs that were asked for, no wait for a Receive, Read
-    /// sinks need `RDMA_READ_SINK` or `ALLOW_REMOTE_WRITE`, the passive side may not send first, and a peer that
-    /// answers a peer-to-peer Request without the ready-to-receive message is refused (RFC 6581 §9.2).
+    /// Refuses what some iWARP adapter refuses. A queue pair takes exactly the number of SGEs that the client asked for. An
+    /// inbound Send without a Receive ends the connection at once. The sink of a Read needs `RDMA_READ_SINK` or
+    /// `ALLOW_REMOTE_WRITE`. The passive side may not send first. Connect refuses a peer whose Reply to a peer-to-peer
+    /// Request does not agree on a ready-to-receive message (RFC 6581 §9.2).
     Strict,
 }
 
-/// Time limits towards peers and for our own part of the start-up (MPA-093). `None` switches a limit off.
+/// Time limits of connection set-up and of disconnection (MPA-093). `None` switches a limit off.
 ///
-/// None of them runs while the local client thinks (IW-068).
+/// The time that the local client takes for its next call does not count (IW-068).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// The TCP connection: 21 s.
+    /// How long the TCP connection may take to come up. Default: 21 s.
     pub connect: Option<Duration>,
-    /// From the MPA Request to the complete Reply, which waits for the peer's application: 120 s (MPA-024).
+    /// The time from our MPA Request to the peer's complete Reply, which waits for the peer's application. Default: 120 s
+    /// (MPA-024).
     pub reply: Option<Duration>,
-    /// From an accepted TCP connection to its complete MPA Request, however it trickles in: 10 s (MPA-023, MPA-024).
+    /// The time from an accepted TCP connection to the peer's complete MPA Request. A Request that arrives octet by octet gets
+    /// no more time. Default: 10 s (MPA-023, MPA-024).
     pub request: Option<Duration>,
-    /// From our Reply to the peer's ready-to-receive message: 60 s.
+    /// The time from our Reply to the peer's ready-to-receive message. Default: 60 s.
     pub ready: Option<Duration>,
-    /// How long our own ready-to-receive message is held back for a client that does not complete its Connect, before
-    /// it is sent all the same: 10 s (IW-067).
+    /// How long our own ready-to-receive message waits for the client to call CompleteConnect. After this time the message is
+    /// sent without that call. Default: 10 s (IW-067).
     pub hold_ready: Option<Duration>,
-    /// From our end of a connection to the peer's, then the stream is reset: 10 s (IW-065).
+    /// How long the peer may take to close its direction after we have closed ours. After this time the stream is reset.
+    /// Default: 10 s (IW-065).
     pub disconnect: Option<Duration>,
 }
 
@@ -78,10 +82,10 @@ impl Timeouts {
     }
 }
 
-/// Half-open connections of a listener, unless told otherwise.
+/// The default limit of half-open connections of a listener.
 const HALF_OPEN: usize = 1024;
 
-/// Options of a provider, all with good defaults.
+/// The options of a provider. The defaults suit every known peer.
 ///
 /// ```
 /// use softnd::{Options, Profile};
@@ -139,39 +143,39 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How much a client may get away with.
+    /// How strictly the provider treats its clients.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// Whether CRC32c is asked for (the default, MPA-039). Without, it is still used when the peer asks for it (RFC
-    /// 5044 §7.1).
+    /// Whether this side asks for CRC32c (MPA-039). Default: true. With false, a connection still uses CRC32c when the peer
+    /// asks for CRC32c (RFC 5044 §7.1).
     #[must_use]
     pub fn crc(mut self, crc: bool) -> Self {
         self.crc = crc;
         self
     }
 
-    /// Whether MPA markers are asked for in what the peer sends (not by default: they cost both sides a copy, and siw
-    /// refuses them, PEER-006). They are sent whenever the peer asks for them (RFC 5044 §4.3).
+    /// Whether this side asks the peer to send MPA markers. Default: false, because markers cost both sides a copy and siw
+    /// refuses markers (PEER-006). This side sends markers whenever the peer asks for markers (RFC 5044 §4.3).
     #[must_use]
     pub fn markers(mut self, markers: bool) -> Self {
         self.markers = markers;
         self
     }
 
-    /// Writes everything sent and received to a capture.
+    /// Records in a capture everything that is sent and received.
     #[must_use]
     pub fn capture(mut self, capture: Capture) -> Self {
         self.capture = Some(capture);
         self
     }
 
-    /// What is to go wrong, and when: each adapter that is opened follows the plan from its start. Without, adapters follow the
-    /// plan in the environment variable `SOFTND_FAULTS`, its text or `@` and a file, if there is one. The page "Fault plans" of
-    /// the guide has the language.
+    /// Sets the fault plan: what goes wrong, and when. Each adapter starts the plan anew when the adapter is opened. Without this
+    /// option, adapters follow the plan in the environment variable `SOFTND_FAULTS`, if that variable is set. The variable holds
+    /// the text of a plan, or `@` and the name of a file. The page "Fault plans" of the guide describes the language.
     ///
     /// ```
     /// let plan = "when 2nd Register called: fail with ND_NO_MEMORY".parse()?;
@@ -182,36 +186,38 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The plan names a call that cannot be made to fail here, or a status that is none or no error.
+    /// The plan names a call that this provider cannot make fail, an unknown status, or a status that is not an error.
     pub fn faults(mut self, plan: Plan) -> Result<Self, PlanError> {
         fault_names::check(&plan)?;
         self.faults = Some(plan);
         Ok(self)
     }
 
-    /// Serves these local addresses only, instead of all that the host has.
+    /// Serves only these local addresses. Default: all addresses of the host.
     #[must_use]
     pub fn addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         self.addresses = Some(addresses.into_iter().collect());
         self
     }
 
-    /// The private data limit that the adapter states, in octets: 248 unless told otherwise, because some peers lose
-    /// more (IW-007); at most [`LONGEST_PRIVATE_DATA`]. 512 octets are taken from any peer.
+    /// The longest private data that a client can send, in octets: `max_caller_data` and `max_callee_data` of the adapter.
+    /// Default: 248, because some peers lose longer private data (IW-007). Maximum: [`LONGEST_PRIVATE_DATA`]. The adapter takes
+    /// up to 512 octets from any peer.
     #[must_use]
     pub fn private_data_limit(mut self, octets: u32) -> Self {
         self.private_data = octets.min(LONGEST_PRIVATE_DATA);
         self
     }
 
-    /// The adapter's inbound and outbound read limit: 128 unless told otherwise, at most 255 (IW-069).
+    /// The adapter's inbound read limit, which is its outbound read limit as well. Default: 128 Reads. Maximum: 255 Reads
+    /// (IW-069).
     #[must_use]
     pub fn read_limit(mut self, reads: u32) -> Self {
         self.read_limit = reads.min(255);
         self
     }
 
-    /// What else the adapter can do at most. What is more than the default is cut to it.
+    /// Lowers the adapter's other limits. A value above the default is cut to the default.
     #[must_use]
     pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.limits);
@@ -219,67 +225,69 @@ impl Options {
         self
     }
 
-    /// How long an inbound Send may wait for a Receive before the connection ends: 2 s, in the strict profile 0
-    /// (AMB-008).
+    /// How long an inbound Send may wait for a Receive before the connection ends (AMB-008). Default: 2 s, and 0 s in the
+    /// strict profile.
     #[must_use]
     pub fn receive_wait(mut self, wait: Duration) -> Self {
         self.receive_wait = Some(wait);
         self
     }
 
-    /// Whether a Write completes only when the peer has placed it (not by default: AMB-002). A Write that the peer refuses
-    /// then completes with `ND_ACCESS_VIOLATION` itself; without, a Write completes when TCP has taken it, and a refusal ends
-    /// the connection later.
+    /// Whether a Write completes only when the peer has placed the data (AMB-002). Default: false. With this option, a Write
+    /// that the peer refuses completes with `ND_ACCESS_VIOLATION`. Without this option, a Write completes when TCP has taken
+    /// the data, and a refusal ends the connection later.
     ///
-    /// It costs a round trip: a Read of no octets goes behind the Writes, one for up to 16 in a row, and they complete when it
-    /// is answered. Such a Read counts against the outbound read limit, beside the client's own, but a read fence does not
-    /// wait for it. Connect and Accept ask for limits of 1 at least, so that both sides can confirm. Towards a peer that
-    /// serves no Reads all the same, Writes complete as without the option, and a log line says so.
+    /// The option adds a round trip to each Write. The endpoint sends a Read of 0 octets behind each run of up to 16 Writes,
+    /// and completes these Writes when the peer answers the Read. Such a Read counts against the outbound read limit, as the
+    /// client's own Reads do, but a read fence does not wait for it. Connect and Accept ask for read limits of at least 1, so
+    /// that both sides can confirm Writes. When the peer serves no Reads, Writes complete as without the option, and a warning
+    /// in the log says so.
     #[must_use]
     pub fn confirm_writes(mut self, confirm: bool) -> Self {
         self.confirm_writes = confirm;
         self
     }
 
-    /// Whether Connect asks for the peer-to-peer handshake with its ready-to-receive message (the default). Without,
-    /// the passive side cannot send first and its Accept does not wait for our CompleteConnect.
+    /// Whether Connect asks for the peer-to-peer mode of RFC 6581, with its ready-to-receive message. Default: true. With
+    /// false, the passive side cannot send first, and the passive side's Accept does not wait for our CompleteConnect.
     #[must_use]
     pub fn peer_to_peer(mut self, ask: bool) -> Self {
         self.peer_to_peer = ask;
         self
     }
 
-    /// Whether Connect tries once more with MPA revision 1 when the peer closes on revision 2 (the default).
+    /// Whether Connect tries once more with MPA revision 1 when the peer closes the stream on a Request of revision 2.
+    /// Default: true.
     #[must_use]
     pub fn revision_1_fallback(mut self, fallback: bool) -> Self {
         self.revision_1_fallback = fallback;
         self
     }
 
-    /// What all peers are known to be, unless [`Options::peer_at`] says otherwise.
+    /// States which iWARP stack all peers run, except the peers that [`Options::peer_at`] names.
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
         self.peer = peer;
         self
     }
 
-    /// What the peers are known to be whose addresses begin with the first `bits` of `network`. The longest match
-    /// counts, and of several that are equal the last.
+    /// States which iWARP stack the peers run whose addresses begin with the first `bits` of `network`. The longest matching
+    /// prefix decides; among equal prefixes, the last one given.
     #[must_use]
     pub fn peer_at(mut self, network: IpAddr, bits: u8, peer: Peer) -> Self {
         self.peers.push((network, bits, peer));
         self
     }
 
-    /// The largest TCP segment, in octets (`TCP_MAXSEG`): FPDUs follow it. For tests of what happens on a path with
-    /// small segments; without it the path decides.
+    /// The largest TCP segment, in octets (`TCP_MAXSEG`). FPDUs are cut to fit. Use this option to test how a path with small
+    /// segments behaves. Default: the segment size of the path.
     #[must_use]
     pub fn segment(mut self, octets: u16) -> Self {
         self.segment = Some(octets);
         self
     }
 
-    /// Time limits of the start-up and of the tear-down. One of more than a year is cut to a year.
+    /// Changes the time limits of connection set-up and of disconnection. A limit above one year is cut to one year.
     #[must_use]
     pub fn timeouts(mut self, change: impl FnOnce(&mut Timeouts)) -> Self {
         change(&mut self.timeouts);
@@ -287,25 +295,26 @@ impl Options {
         self
     }
 
-    /// How many half-open connections a listener has at most, at least 1: those whose peer has not sent its whole MPA
-    /// Request yet. Where there are as many, the oldest one of the peer that has the most gives way to a newcomer, with a
-    /// reset (SEC-031). 1,024 unless told otherwise, and no more than a quarter of the descriptors of the process.
+    /// The largest number of half-open connections of a listener. A connection is half-open until the peer has sent its whole
+    /// MPA Request. When a new connection arrives at the limit, the listener takes the peer with the most half-open connections
+    /// and resets the oldest of them (SEC-031). Default: 1,024, or a quarter of the process's descriptors if that is fewer.
+    /// Minimum: 1.
     #[must_use]
     pub fn half_open_limit(mut self, connections: u32) -> Self {
         self.half_open = Some(connections);
         self
     }
 
-    /// How many of them one peer may have, at least 1: one IPv4 address, or one IPv6 network of 64 bits. A newcomer beyond
-    /// that takes the place of the peer's oldest one. Half of [`half_open_limit`](Self::half_open_limit) unless told
-    /// otherwise.
+    /// The largest number of half-open connections that one peer may have at a listener. A peer is one IPv4 address, or one
+    /// IPv6 network with a prefix of 64 bits. When a peer exceeds the limit, the listener resets the oldest half-open
+    /// connection of that peer. Default: half of [`half_open_limit`](Self::half_open_limit). Minimum: 1.
     #[must_use]
     pub fn half_open_limit_per_peer(mut self, connections: u32) -> Self {
         self.half_open_per_peer = Some(connections);
         self
     }
 
-    /// The limits of half-open connections where the process may have so many descriptors.
+    /// The limits of half-open connections, in a process that may open this many descriptors.
     pub(crate) fn half_open_limits(&self, descriptors: usize) -> HalfOpenLimits {
         let total = self
             .half_open
@@ -322,7 +331,7 @@ impl Options {
         }
     }
 
-    /// What a peer is known to be.
+    /// The stack that the peer at this address runs, as far as the options say.
     pub(crate) fn peer_of(&self, address: IpAddr) -> Peer {
         let address = address.to_canonical();
         let known = self.peers.iter();
@@ -331,7 +340,7 @@ impl Options {
         best.map_or(self.peer, |(_, _, peer)| *peer)
     }
 
-    /// The options as they hold for one peer.
+    /// The options for connections to one peer.
     pub(crate) fn for_peer(&self, address: IpAddr) -> PeerOptions {
         let needs = self.peer_of(address).needs();
         let hold_ready = self.timeouts.hold_ready;
@@ -364,7 +373,7 @@ impl Options {
     }
 }
 
-/// The options as they hold for one peer.
+/// The options for connections to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerOptions {
     pub(crate) private_data: u32,
@@ -374,7 +383,7 @@ pub(crate) struct PeerOptions {
     pub(crate) hold_ready: Option<Duration>,
 }
 
-/// The first `bits` of both are equal.
+/// Whether the first `bits` of both addresses are equal.
 fn is_within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     let differing = match (address, network.to_canonical()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),

@@ -1,14 +1,15 @@
-//! What is known of other iWARP stacks: their quirks as data, each with its source and with what is done about it.
+//! Other iWARP stacks and their quirks. Each quirk is a row of the table [`QUIRKS`], with its source and with what softnd does
+//! about the quirk.
 //!
-//! Nothing on the wire names a peer. So the defaults of [`Options`](crate::Options) suit all of them, and a peer is
-//! known only where somebody says so: [`Options::peer`](crate::Options::peer) for all there are,
-//! [`Options::peer_at`](crate::Options::peer_at) for those at an address. What is then done differently is told by
-//! [`Peer::needs`]; all else of the table holds towards anyone.
+//! MPA does not tell which stack a peer runs. The defaults of [`Options`](crate::Options) therefore suit all known stacks.
+//! [`Options::peer`](crate::Options::peer) states the stack of all peers, and [`Options::peer_at`](crate::Options::peer_at) the
+//! stack of the peers at some addresses. [`Peer::needs`] says what softnd does differently for a stated stack. All other rows of
+//! the table apply to every peer.
 //!
 //! ```
 //! use softnd::{Options, peer::Peer};
 //!
-//! // More private data than every peer takes, but not towards the adapters of that network.
+//! // Allow more private data than some peers take, and state that the peers of one network run siw.
 //! let options = Options::default().private_data_limit(508).peer_at([192, 0, 2, 0].into(), 24, Peer::Siw);
 //! assert_eq!(Peer::Siw.needs().private_data, 251);
 //! # let _ = options;
@@ -23,11 +24,11 @@ mod tests;
 
 pub use quirks::{QUIRKS, Quirk};
 
-/// An iWARP stack that others are known to meet.
+/// An iWARP stack that a peer may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Peer {
-    /// Not known: the defaults suit all.
+    /// Unknown. The defaults suit all stacks.
     #[default]
     Any,
     /// Linux's software stack, `drivers/infiniband/sw/siw`.
@@ -40,27 +41,27 @@ pub enum Peer {
     Qed,
 }
 
-/// What is done differently towards a peer that is known.
+/// What softnd does differently towards a peer whose stack is stated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Needs {
-    /// Octets of the client's private data that arrive whole; more is refused at the call.
+    /// The longest private data that the peer takes, in octets. Calls with longer private data fail.
     pub private_data: u32,
-    /// A Request has to ask for peer-to-peer, whatever the option says.
+    /// A Request has to ask for peer-to-peer mode, even if [`Options::peer_to_peer`](crate::Options::peer_to_peer) is off.
     pub peer_to_peer: bool,
-    /// Markers may be asked for where the option says so.
+    /// The peer accepts a request for markers, which [`Options::markers`](crate::Options::markers) switches on.
     pub markers: bool,
-    /// A peer that closes on revision 2 may speak revision 1 only: one more attempt makes sense.
+    /// A peer that closes on revision 2 may speak revision 1 only, so that one more attempt makes sense.
     pub revision_1_fallback: bool,
-    /// The ready-to-receive message may be held back so long at most.
+    /// The longest time that the ready-to-receive message may wait for the client. `None`: no limit of the peer.
     pub hold_ready: Option<Duration>,
 }
 
 impl Peer {
-    /// All that are known.
+    /// All known stacks.
     pub const KNOWN: [Self; 4] = [Self::Siw, Self::Cxgb4, Self::Irdma, Self::Qed];
 
-    /// What is done differently towards it.
+    /// What softnd does differently towards this peer.
     #[must_use]
     pub const fn needs(self) -> Needs {
         let any = Needs {
@@ -70,14 +71,14 @@ impl Peer {
             revision_1_fallback: true,
             hold_ready: None,
         };
-        // 255 octets, of which RFC 6581 takes four.
+        // 255 octets, less the four that RFC 6581 uses.
         const SHORT: u32 = 251;
         match self {
             Self::Any | Self::Qed => any,
             Self::Siw => Needs {
                 private_data: SHORT,        // PEER-004
                 markers: false,             // PEER-006
-                revision_1_fallback: false, // it speaks revision 2, a close says something else
+                revision_1_fallback: false, // siw speaks revision 2, and closes for other reasons
                 ..any
             },
             Self::Cxgb4 => Needs {

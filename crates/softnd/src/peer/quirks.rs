@@ -2,31 +2,31 @@
 
 use super::Peer;
 
-/// One thing that a stack does, and what is done about it.
+/// One thing that a stack does, and what softnd does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirk {
-    /// Its row in the requirement catalogue, cited where the code heeds it.
+    /// The ID of the row in the requirement catalogue. The code cites this ID where it obeys the row.
     pub id: &'static str,
-    /// Whose it is.
+    /// The stack that has the quirk.
     pub peer: Peer,
     /// What the stack does.
     pub fact: &'static str,
     /// What softnd does.
     pub answer: &'static str,
-    /// Where it is to be seen: a function or file of the driver, a commit or an issue.
+    /// The source: a function or file of the driver, a commit, or an issue.
     pub source: &'static str,
 }
 
 impl Peer {
-    /// Its rows of the table.
+    /// The rows of the table for this stack.
     pub fn quirks(self) -> impl Iterator<Item = &'static Quirk> {
         QUIRKS.iter().filter(move |quirk| quirk.peer == self)
     }
 }
 
-/// What is known, by peer. It comes from the sources of the drivers; what is said of siw was also seen on the wire. Versions of a
-/// driver differ.
+/// The table of quirks, ordered by stack. All rows come from the source code of the drivers. The rows of siw were also seen on the
+/// wire. Versions of a driver differ.
 pub const QUIRKS: &[Quirk] = &[
     Quirk {
         id: "PEER-001",
@@ -39,7 +39,7 @@ pub const QUIRKS: &[Quirk] = &[
         id: "PEER-002",
         peer: Peer::Siw,
         fact: "drops a Request of a Rev above 2",
-        answer: "never sends one",
+        answer: "never sends such a Request",
         source: "siw_proc_mpareq",
     },
     Quirk {
@@ -108,14 +108,14 @@ pub const QUIRKS: &[Quirk] = &[
     Quirk {
         id: "PEER-013",
         peer: Peer::Siw,
-        fact: "as ready-to-receive Read sends one with sink STag 0, and wants this STag in the response",
+        fact: "sends its ready-to-receive Read with sink STag 0, and wants this STag in the response",
         answer: "copies the sink of a Read into its response, whatever the STag",
         source: "siw_qp_mpa_rts, siw_rresp_check_ntoh",
     },
     Quirk {
         id: "PEER-014",
         peer: Peer::Siw,
-        fact: "takes 0x3FFF for a number of Reads",
+        fact: "reads the limit 0x3FFF as a number of Reads",
         answer: "sends 0x3FFF only as the answer to 0x3FFF",
         source: "siw_accept, siw_proc_mpareply",
     },
@@ -241,8 +241,8 @@ pub const QUIRKS: &[Quirk] = &[
     Quirk {
         id: "PEER-036",
         peer: Peer::Cxgb4,
-        fact: "ends the connection with 0/0/00 on another ready-to-receive message than its Reply showed",
-        answer: "sends the one that the Reply showed",
+        fact: "ends the connection with 0/0/00 on a ready-to-receive message of another type than its Reply showed",
+        answer: "sends the message type that the Reply showed",
         source: "softiwarp issue 20",
     },
     Quirk {
@@ -283,7 +283,7 @@ pub const QUIRKS: &[Quirk] = &[
     Quirk {
         id: "PEER-086",
         peer: Peer::Cxgb4,
-        fact: "is established when its Reply has left, and does not wait for the first FPDU",
+        fact: "reports the connection as established once its Reply has left, and does not wait for the first FPDU",
         answer: "does not rely on this",
         source: "c4iw_accept_cr",
     },
@@ -318,7 +318,7 @@ pub const QUIRKS: &[Quirk] = &[
     Quirk {
         id: "PEER-054",
         peer: Peer::Irdma,
-        fact: "takes 0x3FFF in one word as meant for both",
+        fact: "applies 0x3FFF in one of the two limits to both",
         answer: "sends 0x3FFF only as the answer to 0x3FFF",
         source: "irdma_negotiate_mpa_v2",
     },
@@ -339,7 +339,7 @@ pub const QUIRKS: &[Quirk] = &[
     Quirk {
         id: "PEER-059",
         peer: Peer::Irdma,
-        fact: "hands private data over with the four octets of RFC 6581 in it, its length in 8 bits",
+        fact: "hands over private data with the four octets of RFC 6581 in front, and keeps the length in 8 bits",
         answer: "refuses more than 251 octets at the call when the peer is known",
         source: "irdma_parse_mpa, irdma_send_cm_event",
     },

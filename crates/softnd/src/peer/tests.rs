@@ -1,4 +1,4 @@
-//! The table is whole, the defaults suit everybody in it, and the book shows it as it is.
+//! The table of quirks is complete, the defaults suit every stack in the table, and the book shows the same rows.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ fn every_quirk_has_an_id_a_peer_and_a_source() {
     assert_eq!(Peer::by_name("rxe"), None);
 }
 
-/// Nothing on the wire names a peer.
+/// MPA does not tell which stack a peer runs.
 #[test]
 fn the_defaults_suit_all_of_them() {
     let options = Options::default();
