@@ -39,7 +39,7 @@ impl AdapterHandle {
         downcast::<File>(file.clone(), |file| Arc::ptr_eq(file.core(), &self.0)).ok_or_else(|| {
             Error::new(
                 Status::INVALID_HANDLE,
-                "the overlapped file is not one of this adapter's",
+                "the overlapped file belongs to another adapter",
             )
         }) // ADPT-086
     }
@@ -54,18 +54,18 @@ impl AdapterHandle {
             .ok_or_else(|| {
                 Error::new(
                     else_status,
-                    "the shared receive queue is not one of this adapter's",
+                    "the shared receive queue belongs to another adapter",
                 )
             })
     }
 
-    /// Has one of this adapter's queues break down.
+    /// Breaks down a queue of this adapter, because the client injected this fault.
     fn break_down(&self, queue: &dyn BreakableQueue, status: Status) -> Result<()> {
         self.0.device.present()?;
         if status.is_success() {
             return fail(
                 Status::INVALID_PARAMETER,
-                "a queue cannot break down with a status that is no error",
+                "a queue breaks down with an error: give a status that is an error",
             );
         }
         self.0.device.count_fault();
@@ -79,7 +79,7 @@ impl AdapterHandle {
             .ok_or_else(|| {
                 Error::new(
                     else_status,
-                    "the completion queue is not one of this adapter's",
+                    "the completion queue belongs to another adapter",
                 )
             })
     }
@@ -98,7 +98,7 @@ impl AdapterHandle {
             srq.clone(),
             options,
         )?;
-        // Now that the queue pair belongs to them: what breaks them from here on ends it.
+        // The queues are checked after the queue pair was attached to them, because a later breakdown ends the queue pair.
         for (cq, status) in [
             (receive_cq, Status::INVALID_PARAMETER_2),
             (initiator_cq, Status::INVALID_PARAMETER_3),
@@ -106,33 +106,33 @@ impl AdapterHandle {
             if cq.is_broken() {
                 return fail(
                     status,
-                    "the completion queue has overflowed; create a new one",
+                    "the completion queue has broken down; create a new completion queue",
                 ); // ADPT-051, ADPT-052, CQ-022
             }
         }
         if srq.is_some_and(|srq| srq.is_broken()) {
             return fail(
                 Status::INVALID_PARAMETER_4,
-                "the shared receive queue has broken down; create a new one",
+                "the shared receive queue has broken down; create a new shared receive queue",
             );
         }
         Ok(Arc::new(qp))
     }
 }
 
-/// What an adapter answers whose limits allow none of them.
+/// The error message of an adapter whose limits allow no shared receive queues.
 const NO_SHARED_RECEIVE_QUEUES: &str =
     "this adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)";
 
-/// Fails with the status of the first size that is above its limit: what was asked for, the limit, the status, and the name of
-/// the size.
+/// Fails for the first size above its limit. Each entry has the requested size, the limit, the status to fail with, and the name
+/// of the size.
 fn check_limits(sizes: &[(u32, u32, Status, &str)]) -> Result<()> {
     let above = sizes.iter().find(|(asked, limit, ..)| asked > limit);
     match above {
         None => Ok(()),
         Some((asked, limit, status, what)) => Err(Error::new(
             *status,
-            format!("{what} is {asked}, the adapter's limit {limit}"),
+            format!("{what} is {asked}, but the adapter's limit is {limit}"),
         )),
     }
 }
@@ -150,7 +150,7 @@ impl Adapter for AdapterHandle {
         let options = &self.0.options;
         let limits = options.limits;
         let mut info = AdapterInfo::default();
-        // A locally administered OUI, shortened to the 16 bits of the field.
+        // The letters SN, because softnd has no OUI of its own.
         info.vendor_id = 0x534E;
         info.device_id = 1;
         info.adapter_id = self.0.id;
@@ -192,13 +192,13 @@ impl Adapter for AdapterHandle {
         &self,
         file: &Arc<dyn OverlappedFile>,
         depth: u32,
-        _: Affinity, // not to be honoured: ignored (ADPT-026)
+        _: Affinity, // ignored (ADPT-026)
     ) -> Result<Arc<dyn CompletionQueue>> {
         let file = self.file(file)?;
         if depth == 0 || depth > self.0.options.limits.completion_queue_depth {
             return fail(
                 Status::INVALID_PARAMETER_3,
-                "the depth is zero or above the adapter's limit",
+                "the depth is 0 or above MaxCompletionQueueDepth",
             ); // ADPT-023
         }
         self.0.device.admit(Call::CreateCompletionQueue)?;
@@ -226,7 +226,7 @@ impl Adapter for AdapterHandle {
     fn create_shared_receive_queue(
         &self,
         file: &Arc<dyn OverlappedFile>,
-        options: SharedReceiveQueueOptions, // the affinity is not honoured (ADPT-048)
+        options: SharedReceiveQueueOptions, // the affinity is ignored (ADPT-048)
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
         let file = self.file(file)?;
         self.0.device.present()?; // ADPT-046
@@ -237,7 +237,7 @@ impl Adapter for AdapterHandle {
         if options.queue_depth == 0 {
             return fail(
                 Status::INVALID_PARAMETER_3,
-                "a shared receive queue has room for at least one Receive",
+                "the depth of a shared receive queue is at least 1",
             );
         }
         check_limits(&[
@@ -403,7 +403,7 @@ impl AdapterExtensions for AdapterHandle {
     }
 }
 
-/// Calls that take something, and are made of an adapter or of its objects.
+/// Whether the call takes a resource, and is a call of an adapter or of an adapter's objects.
 fn is_an_adapters(call: Call) -> bool {
     matches!(
         call,
@@ -428,8 +428,8 @@ fn is_an_adapters(call: Call) -> bool {
     )
 }
 
-/// The answer to a fault that makes no sense where it was asked for.
+/// The error for a fault that the object cannot inject.
 pub(crate) fn cannot_happen(fault: &Fault) -> Result<()> {
-    let what = format!("softnd cannot have this happen here: {fault:?}");
+    let what = format!("this object of softnd cannot inject the fault {fault:?}");
     Err(Error::new(Status::NOT_SUPPORTED, what))
 }

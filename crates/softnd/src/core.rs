@@ -1,4 +1,4 @@
-//! What all objects of one opened adapter share.
+//! The state that all objects of one opened adapter share.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -28,16 +28,16 @@ use crate::leniency::{Leniency, LenientCase};
 use crate::options::{Options, Profile};
 use crate::status::fail;
 
-/// All objects of one opened adapter are in one protection domain: ND2 knows no other (MR-022).
+/// The protection domain of all objects of one opened adapter. ND2 has one protection domain for each adapter (MR-022).
 pub(crate) const PD: Pd = Pd(1);
 
-/// What peers that exchange no read limits are taken to allow (IW-069).
+/// The read limit that a peer is assumed to have when MPA exchanges no read limits (IW-069).
 pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
 
-/// Addresses remembered for speaking revision 1 only.
+/// How many addresses of peers that speak only MPA revision 1 are remembered.
 const REMEMBERED_PEERS: usize = 1024;
 
-/// What all objects of one opened adapter share.
+/// The state that all objects of one opened adapter share.
 pub(crate) struct Core {
     this: Weak<Self>,
     pub(crate) id: AdapterId,
@@ -47,7 +47,7 @@ pub(crate) struct Core {
     pub(crate) table: Arc<Table>,
     pub(crate) device: Arc<Device>,
     pub(crate) leniency: Arc<Leniency>,
-    /// Faults that wait for a moment when no lock is held.
+    /// Effects of fault plans that take place when no lock is held.
     effects: Mutex<Vec<PlannedEffect>>,
     /// Queue pairs that the client has released and whose connections have not ended yet.
     lingering: Mutex<HashMap<StreamId, Arc<dyn DeviceObject>>>,
@@ -83,7 +83,7 @@ impl Core {
                 move |stag| leniency.tell(LenientCase::ReadSink, Some(stag))
             });
         let table = match environment {
-            // What a peer could guess in a simulation, it could be told as well.
+            // In a simulation STags follow from the seed. A peer that guesses an STag is part of the same program.
             Environment::Sim(_) => table.seed(environment.random()?),
             Environment::System => table,
         };
@@ -114,7 +114,7 @@ impl Core {
         Ok(core)
     }
 
-    /// What a wait in a simulation ends with that cannot go on.
+    /// The error of a wait that cannot continue. In a simulation that has stopped, the error has the report of all waits.
     #[cold]
     pub(crate) fn cannot_wait(&self, error: &io::Error) -> Error {
         if error.kind() == io::ErrorKind::Deadlock {
@@ -127,15 +127,15 @@ impl Core {
         }
     }
 
-    /// The processors that notifications of a completion queue, or of a shared receive queue, come from.
+    /// The processors on which notifications of completion queues and shared receive queues are made.
     pub(crate) fn notify_affinity(&self) -> Result<Affinity> {
         self.device.present()?; // CQ-007, SRQ-006
-        // A thread that waits is notified where it runs; everybody else by the background thread (CQ-003, CQ-009).
+        // A waiting thread makes its own notifications. The background thread makes all others (CQ-003, CQ-009).
         match self.driver.processors() {
             Some(mask) => Ok(Affinity { group: 0, mask }),
             None => fail(
                 Status::NOT_SUPPORTED,
-                "it is not known on which of the first 64 processors notifications are made",
+                "softnd cannot tell on which of the first 64 processors notifications are made",
             ), // CQ-008, SRQ-007
         }
     }
@@ -151,8 +151,7 @@ impl Core {
         StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether connections may use the local address: one of the adapter's, or another of the loopback network where
-    /// the adapter has one of it.
+    /// Whether connections may use this local address. An adapter with an address of 127.0.0.0/8 serves all of 127.0.0.0/8.
     pub(crate) fn serves(&self, address: IpAddr) -> bool {
         serves(&self.addresses, address)
     }
@@ -170,7 +169,7 @@ impl Core {
         self.lingering.lock().insert(id, qp);
     }
 
-    /// The connection of a queue pair has ended. The caller drops what is returned when it holds no lock.
+    /// Gives up a released queue pair whose connection has ended. The caller drops the queue pair when the caller holds no lock.
     #[must_use]
     pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<dyn DeviceObject>> {
         self.lingering.lock().remove(&id)
@@ -221,7 +220,7 @@ impl Simulation for Core {
                 Err(Stuck.into())
             }
         });
-        // Who asks in a loop is told often: without the report.
+        // The report is left out, because a client may call this in a loop.
         stepped.map_err(|error| match error.kind() {
             io::ErrorKind::Deadlock => Error::new(Status::POSSIBLE_DEADLOCK, error.to_string()),
             _ => self.cannot_wait(&error),
@@ -240,26 +239,26 @@ impl Witness for Core {
     }
 }
 
-/// What ends when one of its queues breaks down: a queue pair.
+/// A queue pair, as seen by the queues that end the queue pair when they break down.
 pub(crate) trait QueueUser: Send + Sync {
     /// The queue has broken down. Called with no lock held.
     fn queue_broke(&self);
 }
 
-/// Something that can break down for good: a completion queue, or a shared receive queue.
+/// A completion queue or a shared receive queue, which can break down for good.
 pub(crate) trait BreakableQueue: Send + Sync {
-    /// Breaks down, with everything that depends on it. Called with no lock held.
+    /// Breaks the queue down, and ends all its queue pairs. Called with no lock held.
     fn break_down(&self, status: Status);
 }
 
-/// What a plan has happen to more than one stream.
+/// An effect of a fault plan on more than one stream.
 enum PlannedEffect {
     RemoveDevice,
     BreakQueue(Weak<dyn BreakableQueue>, Status),
 }
 
 impl Core {
-    /// A plan has a completion queue break down, when no lock is held any more.
+    /// Sets a timer that breaks down a queue for a fault plan, because the caller may hold locks now.
     pub(crate) fn break_soon(&self, queue: Weak<dyn BreakableQueue>, status: Status) {
         self.perform_soon(PlannedEffect::BreakQueue(queue, status));
     }
@@ -279,11 +278,11 @@ impl RemovalScheduler for Core {
 impl Timed for Core {
     /// Called with no lock held.
     fn expired(&self, _: TimerKey, _: Instant) {
-        // Unlocked: one effect may bring about another.
+        // The lock is released first, because one effect may add another.
         let effects = std::mem::take(&mut *self.effects.lock());
         for effect in effects {
             match effect {
-                // The client may have been quicker.
+                // Fails when the client has removed the device meanwhile.
                 PlannedEffect::RemoveDevice => drop(self.remove_device(true)),
                 PlannedEffect::BreakQueue(queue, status) => {
                     if let Some(queue) = queue.upgrade() {
@@ -301,7 +300,7 @@ pub(crate) fn serves(own: &[IpAddr], address: IpAddr) -> bool {
             && own.iter().any(|own| own.is_ipv4() && own.is_loopback())
 }
 
-/// The provider's own object behind a trait object, if it is one and `ours` says so (GEN-022).
+/// The object of type `T` behind a trait object. `None` if the object is of another type or `ours` returns false (GEN-022).
 pub(crate) fn downcast<T: Any + Send + Sync>(
     object: Arc<dyn Any + Send + Sync>,
     ours: impl FnOnce(&T) -> bool,

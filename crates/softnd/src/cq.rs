@@ -25,7 +25,7 @@ use iwarp_io::progress::timers::{Timed, TimerKey};
 pub(crate) use entry::Entry;
 use entry::{notify_on, reason, status};
 
-/// The queue itself, shared by its handle and by the queue pairs that feed it.
+/// The queue itself, shared by its handle and by the queue pairs that place results in the queue.
 #[derive(Debug)]
 pub(crate) struct Cq {
     core: Arc<Core>,
@@ -34,12 +34,12 @@ pub(crate) struct Cq {
     pub(crate) domain: Arc<Domain>,
     queue: Queue<Entry, PendingOverlapped>,
     queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
-    /// A fault plan is about this queue.
+    /// Results that the fault plan delays, if the plan has rules for this queue.
     held: Option<HeldResults<Entry>>,
     this: Weak<Self>,
 }
 
-/// Notifications to be delivered once no lock is held.
+/// Requests of Notify that complete once no lock is held.
 pub(crate) type CompletedNotifies = cq::CompletedNotifies<PendingOverlapped>;
 
 impl Cq {
@@ -47,12 +47,12 @@ impl Cq {
         &self.core
     }
 
-    /// Has parked threads look for unfinished work.
+    /// Wakes the threads that are parked on the file, to look for unfinished work.
     pub(crate) fn wake(&self) {
         OverlappedFile::wake(&*self.file);
     }
 
-    /// It has overflowed: it and its queue pairs are dead.
+    /// Whether the queue has broken down, and its queue pairs with the queue.
     pub(crate) fn is_broken(&self) -> bool {
         self.queue.is_broken()
     }
@@ -63,8 +63,8 @@ impl Cq {
         queue_pairs.push(qp);
     }
 
-    /// Places results; what is returned is to be delivered when no lock is held. Called with the queue pair locked,
-    /// which keeps its results in order.
+    /// Places results. The caller delivers the returned requests when no lock is held. The caller has locked the queue pair, which
+    /// keeps the queue pair's results in order.
     pub(crate) fn place(
         &self,
         entries: impl Iterator<Item = Entry> + Clone,
@@ -101,7 +101,7 @@ impl Cq {
         self.queue.place(entries, |waits| self.interest(waits))
     }
 
-    /// Keeps the domain's interest in step with whether a request waits.
+    /// Tells the domain whether a request waits.
     fn interest(&self, waits: bool) {
         if waits {
             self.domain.add_interest();
@@ -110,14 +110,14 @@ impl Cq {
         }
     }
 
-    /// Delivers notifications, with no lock held; a breakdown ends every queue pair of the queue.
+    /// Completes requests of Notify, with no lock held. After a breakdown, ends every queue pair of the queue first.
     pub(crate) fn deliver(&self, notifies: CompletedNotifies) {
         let status = status(notifies.reason);
         if notifies.broken {
             limited!(
                 error,
                 %status,
-                "a completion queue broke down; it and its queue pairs are dead"
+                "a completion queue broke down, and its connections end; create the queue and its queue pairs anew"
             );
             let queue_pairs = std::mem::take(&mut *self.queue_pairs.lock());
             queue_pairs
@@ -158,7 +158,7 @@ impl BreakableQueue for Cq {
 }
 
 impl Timed for Cq {
-    /// A fault plan holds results no longer.
+    /// Places the results that the fault plan has delayed until now.
     fn expired(&self, _: TimerKey, now: Instant) {
         let Some(held) = &self.held else {
             return;
@@ -180,7 +180,7 @@ impl DeviceObject for Cq {
         waits.then(|| "Notify waits for a result of a completion queue".to_owned())
     }
 
-    /// Notify requests end with ND_DEVICE_REMOVED (OVL-010). Results stay, and those come that queue pairs flush now.
+    /// Ends the requests of Notify with ND_DEVICE_REMOVED (OVL-010). Results stay, and queue pairs still add flushed requests.
     fn device_removed(&self) {
         let status = Status::DEVICE_REMOVED;
         for request in self
@@ -201,7 +201,7 @@ impl Drop for Cq {
     }
 }
 
-/// The client's reference to a queue; with it goes what is pending on the queue.
+/// The client's reference to a queue. Releasing the handle cancels the pending requests of Notify.
 #[derive(Debug)]
 pub(crate) struct CqHandle(
     pub(crate) Arc<Cq>,
@@ -262,13 +262,13 @@ impl CompletionQueue for CqHandle {
         if depth == 0 || depth > self.0.core.options.limits.completion_queue_depth {
             return fail(
                 Status::INVALID_PARAMETER,
-                "the depth is zero or above the adapter's limit",
+                "the depth is 0 or above MaxCompletionQueueDepth",
             ); // CQ-012, CQ-013
         }
         if self.0.is_broken() {
             return fail(
                 Status::INVALID_DEVICE_STATE,
-                "the completion queue has overflowed; create a new one",
+                "the completion queue has broken down; create a new completion queue",
             ); // CQ-022
         }
         self.0.core.device.admit(Call::ResizeCompletionQueue)?;
@@ -276,7 +276,7 @@ impl CompletionQueue for CqHandle {
             Ok(()) => Ok(()),
             Err(CannotResize::TooMany) => fail(
                 Status::BUFFER_OVERFLOW,
-                "more results are queued than the new depth holds",
+                "more results are queued than the new depth holds; get results first",
             ), // CQ-016
             Err(CannotResize::OutOfMemory) => fail(
                 Status::INSUFFICIENT_RESOURCES,
@@ -309,7 +309,7 @@ impl CompletionQueue for CqHandle {
         let cq = &self.0;
         cq.core.driver.polled(&cq.domain);
         let taken = cq.queue.take(results);
-        // Who finds results has something better to do than to ask the streams for more; the next poll does.
+        // When results are there, the streams are not read, so that the client can handle its results first.
         if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {
             return taken;
         }

@@ -1,4 +1,4 @@
-//! The provider: which addresses there are, and opening the adapter behind one (ND2's `IND2Provider`).
+//! The provider, ND2's `IND2Provider`: lists the addresses of all adapters and opens adapters.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,26 +16,26 @@ use crate::device::Device;
 use crate::fault_names;
 use crate::options::Options;
 
-/// The software provider. Over TCP every network interface of the host is one adapter.
+/// The software provider. Over TCP, every network interface of the host is one adapter.
 #[derive(Debug)]
 pub(crate) struct Provider {
     network: Network,
     options: Options,
-    /// What is wrong with the plan of the environment.
+    /// Why the fault plan in the environment is unusable.
     plan_error: Option<String>,
     faults: Device,
 }
 
-/// Whose adapters they are.
+/// The network that the adapters belong to.
 #[derive(Debug)]
 enum Network {
-    /// The host's interfaces.
+    /// The network interfaces of the host.
     Host,
-    /// A simulated network: each address is an adapter.
+    /// A simulated network, in which each address is one adapter.
     Simulated(World, Vec<IpAddr>),
 }
 
-/// One network interface: what is an adapter to ND2.
+/// One network interface, which is one ND2 adapter.
 struct Interface {
     id: AdapterId,
     addresses: Vec<IpAddr>,
@@ -80,7 +80,7 @@ impl Provider {
         }
     }
 
-    /// How adapters reach others.
+    /// The transport of the adapters' streams.
     fn transport(&self) -> Transport {
         match &self.network {
             Network::Host => Transport::Tcp(Tcp::new(self.options.segment)),
@@ -88,12 +88,12 @@ impl Provider {
         }
     }
 
-    /// The interfaces as they are now, loopback last, as callers without a wish take the first address.
+    /// The current interfaces of the host. The loopback interface comes last, because many callers take the first address.
     fn interfaces_of_host(&self) -> Result<Vec<Interface>> {
         let found = if_addrs::get_if_addrs().map_err(|error| {
             Error::new(
                 Status::UNSUCCESSFUL,
-                format!("cannot list the network interfaces: {error}"),
+                format!("cannot list the network interfaces of this host: {error}"),
             )
         })?;
         let mut by_name = BTreeMap::<_, Vec<IpAddr>>::new();
@@ -122,7 +122,7 @@ impl Provider {
         Ok(interfaces)
     }
 
-    /// The whole of 127.0.0.0/8 is local although one address of it is listed: serve those that were asked for.
+    /// Adds the loopback addresses that the options ask for. The system lists 127.0.0.1 only, but all of 127.0.0.0/8 is local.
     fn add_loopback_aliases(&self, interfaces: &mut Vec<Interface>) {
         for &wanted in self.options.addresses.iter().flatten() {
             let listed = interfaces
@@ -144,13 +144,14 @@ impl Provider {
     }
 }
 
-/// Without a scope, which ND2's address lists do not carry reliably, a link-local address names no interface (DLL-014).
+/// Whether the address is link-local. Such an address needs a scope to name an interface, and ND2's address lists do not carry
+/// scopes reliably (DLL-014).
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// The same interface gets the same id in every process of a host, whatever compiler made it: FNV-1a of 64 bits over the
-/// name.
+/// The id of the interface with this name: the 64-bit FNV-1a hash of the name. The hash does not depend on the compiler, so that
+/// an interface has the same id in every process of a host.
 fn adapter_id(name: &str) -> AdapterId {
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, octet| {
         (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01B3)
@@ -179,7 +180,7 @@ impl netdirect::Provider for Provider {
             .find(|interface| serves(&interface.addresses, address.ip()));
         let owner = owner.ok_or_else(|| {
             let what = format!(
-                "{} is not an address of this host that softnd serves",
+                "{} is not an address that softnd serves on this host; query the address list for the addresses",
                 address.ip()
             );
             Error::new(Status::INVALID_ADDRESS, what)
@@ -199,7 +200,7 @@ impl netdirect::Provider for Provider {
         let interface = interface.ok_or_else(|| {
             Error::new(
                 Status::INVALID_PARAMETER,
-                "no adapter has this id; resolve an address first",
+                "no adapter has this id; get an id by resolving an address",
             )
         })?;
         self.faults.admit(Call::OpenAdapter)?;
@@ -233,8 +234,8 @@ impl ProviderExtensions for Provider {
 mod tests {
     use super::*;
 
-    /// PROV-012, PROV-017: an id that one process was given means the same adapter in another one. The numbers are those of the
-    /// hash's authors.
+    /// PROV-012, PROV-017: one process can pass an id to another, because the id names the same adapter there. The expected
+    /// values come from the authors of the hash.
     #[test]
     fn an_adapters_id_is_the_same_in_every_process() {
         let ids = ["a", "foobar"].map(|name| adapter_id(name).0);

@@ -1,4 +1,5 @@
-//! Adapters in a simulated network: several in one process, on a virtual clock, the same run for the same seed.
+//! Adapters in a simulated network. The network connects any number of adapters of one process, and has a virtual clock. The
+//! same seed gives the same run.
 //!
 //! ```
 //! use netdirect::{Overlapped, Status};
@@ -17,20 +18,21 @@
 //! let asked = Overlapped::new();
 //! let accepting = server.create_connector(&listening)?;
 //! let _ = listener.get_connection_request(&accepting, &asked)?;
-//! // Nobody connects, and nobody else is there who could: a real clock would hide that, and the wait would hang.
+//! // No peer connects, and nothing is left that could make a peer connect. On a real network this wait would hang.
 //! assert_eq!(asked.wait(), Status::POSSIBLE_DEADLOCK);
 //! # drop(connector);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Nothing in a simulation happens by itself. Whoever waits, or polls and finds nothing, moves the virtual clock to the next thing
-//! that happens, and the work that an adapter's own thread does on a real network is done in between. So no test that runs in a
-//! simulation sleeps, an hour of it costs milliseconds, and no two runs with the same seed differ: neither in what is sent nor
-//! in the order in which requests end, provided that the program makes the same calls and the buffers that it tells its peers of lie
-//! at the same addresses.
+//! The calls of the program drive the simulation. A call that waits, or that polls and finds nothing, moves the virtual clock to
+//! the next event. The same call does the work that an adapter's own thread does on a real network. A test in a simulation
+//! therefore never sleeps, and an hour of virtual time costs milliseconds.
 //!
-//! A simulation belongs to the thread that made it. A wait in another thread ends with
+//! Two runs with the same seed send the same octets and end their requests in the same order. For this, the program has to make
+//! the same calls in both runs, and the buffers that the program names to its peers have to lie at the same addresses.
+//!
+//! A simulation belongs to the thread that created the simulation. A wait in another thread ends with
 //! [`INVALID_DEVICE_REQUEST`](Status::INVALID_DEVICE_REQUEST), and connections that another thread uses break.
 
 mod raw;
@@ -51,10 +53,10 @@ use crate::provider::Provider;
 
 pub use raw::{RawListener, RawStream};
 
-/// What URLs of simulated adapters begin with.
+/// The scheme of the URLs of simulated adapters.
 pub const SCHEME: &str = "softnd+sim://";
 
-/// A simulated network. Clones are the same network.
+/// A simulated network. All clones refer to the same network.
 #[derive(Clone)]
 pub struct Simulation {
     seed: u64,
@@ -71,12 +73,12 @@ impl fmt::Debug for Simulation {
 }
 
 impl Simulation {
-    /// A network under the default [`Conditions`], moved by the calling thread.
+    /// Creates a network with the default [`Conditions`], which the calling thread drives.
     pub fn new(seed: u64) -> Self {
         Self::with(seed, Conditions::default())
     }
 
-    /// As [`new`](Self::new), under these conditions.
+    /// Creates a network with these conditions, which the calling thread drives.
     pub fn with(seed: u64, conditions: Conditions) -> Self {
         Self {
             seed,
@@ -84,21 +86,21 @@ impl Simulation {
         }
     }
 
-    /// The seed, from which everything follows that is left to chance.
+    /// The seed of all random choices of the network.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Opens the adapter that has this address in the network. Several opened adapters may share one address, as they do on a
-    /// real host.
+    /// Opens the adapter that has this address in the network. An adapter can be opened more than once, as on a real host.
     ///
     /// # Errors
     ///
-    /// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS) for an address that no host can have.
+    /// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS) for the unspecified address and for multicast addresses.
     pub fn open(&self, address: impl Into<IpAddr>, options: Options) -> Result<Arc<dyn Adapter>> {
         let address = address.into();
         if address.is_unspecified() || address.is_multicast() {
-            let what = format!("{address} is not an address that an adapter can have");
+            let what =
+                format!("an adapter cannot have the address {address}: give a unicast address");
             return Err(Error::new(Status::INVALID_ADDRESS, what));
         }
         let provider = self.provider([address], options);
@@ -106,7 +108,7 @@ impl Simulation {
         provider.open_adapter(id)
     }
 
-    /// A provider whose adapters have these addresses, one each.
+    /// Makes a provider with one adapter for each of these addresses.
     pub fn provider(
         &self,
         addresses: impl IntoIterator<Item = IpAddr>,
@@ -116,33 +118,33 @@ impl Simulation {
         Arc::new(Provider::simulated(self.world.clone(), addresses, options))
     }
 
-    /// The virtual time since the network was made.
+    /// The virtual time since the network was created.
     pub fn time(&self) -> Duration {
         self.world.time()
     }
 
-    /// Lets the next thing happen. False when nothing is left that could happen by itself.
+    /// Runs the next event of the network. Returns false when no event is left.
     pub fn step(&self) -> bool {
         self.world.step()
     }
 
-    /// Lets virtual time pass, with all that happens meanwhile.
+    /// Lets this much virtual time pass, and runs all events within that time.
     pub fn pass(&self, time: Duration) {
         self.world.pass(time);
     }
 
-    /// What waits for what in all adapters of the network, and what each stream has on its way, a line each. A wait that nothing
-    /// can end puts this into the log, at level error, and into its error.
+    /// Reports, one line each, which requests of all adapters wait for what, and how much data each stream carries. When no event
+    /// is left that could end a wait, the wait logs this report at level error and returns the report in its error.
     pub fn report(&self) -> Vec<String> {
         self.world.report()
     }
 
-    /// How often the network has disturbed its streams.
+    /// How often the network has disturbed its streams, by kind of disturbance.
     pub fn disturbances(&self) -> Disturbances {
         self.world.network(|network| network.disturbances())
     }
 
-    /// Changes what the network does to its streams, from here on.
+    /// Changes the conditions of the network from now on.
     pub fn change(&self, change: impl FnOnce(&mut Conditions)) {
         self.world
             .network(|network| change(network.conditions_mut()));
@@ -150,12 +152,13 @@ impl Simulation {
 }
 
 thread_local! {
-    /// The simulations that this thread has opened adapters of by URL, by the text that stands for each.
+    /// The simulations in which this thread has opened adapters by URL, and the number of the last address given out in each. The
+    /// key is the URL without its scheme and its address.
     static OPENED: RefCell<BTreeMap<String, (Simulation, u8)>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Opens an adapter by the part of its URL behind the scheme: `seed=7`, and what else [`Conditions`] have. URLs that differ in their
-/// `address` alone mean the same network, for as long as the calling thread lives.
+/// Opens an adapter. `name` is the part of its URL behind the [`SCHEME`]: `seed=7`, and maybe keys for the [`Conditions`]. URLs that
+/// differ only in their `address` name the same network, for as long as the calling thread lives.
 pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     let asked = Asked::parse(name).map_err(|what| {
         let what = format!("{SCHEME}{name}: {what}");
@@ -175,9 +178,9 @@ pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     simulation.open(address, options)
 }
 
-/// A provider in a new simulated network, which the calling thread moves. `name` is the part of a URL behind the [`SCHEME`]:
-/// `seed=7`, and what else [`Conditions`] have. The network has two adapters: the first has the address that the name asks for,
-/// or 10.0.0.1.
+/// Makes a provider in a new simulated network, which the calling thread drives. `name` is the part of a URL behind the
+/// [`SCHEME`]: `seed=7`, and maybe keys for the [`Conditions`]. The provider has two adapters. The first adapter has the address
+/// that the name asks for, or 10.0.0.1.
 ///
 /// # Errors
 ///
@@ -200,13 +203,13 @@ pub fn provider(name: &str, options: Options) -> Result<Arc<dyn netdirect::Provi
     Ok(simulation.provider([first].into_iter().chain(second), options))
 }
 
-/// What a URL asks for.
+/// The parsed part of a URL behind the scheme.
 #[derive(Debug)]
 struct Asked {
     seed: u64,
     address: Option<IpAddr>,
     conditions: Conditions,
-    /// Everything but the address, as it is written.
+    /// All parts of the URL except the address, as written.
     network: Vec<String>,
 }
 

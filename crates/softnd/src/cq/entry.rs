@@ -1,4 +1,4 @@
-//! How results lie in a completion queue's ring, and ND2's words in the ring's.
+//! How results are stored in a completion queue's ring, and how ND2's types translate to those of the ring.
 
 use std::num::NonZeroU32;
 
@@ -13,18 +13,18 @@ pub(crate) struct Entry {
     pub(crate) solicited: bool,
 }
 
-/// A result in the ring. The tag has what is missing: the kind of the request, and whether there is immediate data.
+/// A result in the ring. The result's tag has the kind of the request, and whether the result has immediate data.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     request: Word,
     queue_pair: Word,
     /// Status and octets.
     outcome: Word,
-    /// Eight octets, the only kind that this provider has. Looked at only where the tag says so.
+    /// Immediate data of 8 octets. Valid only if the tag says that the result has immediate data.
     immediate: Word,
 }
 
-/// All kinds of requests, by the bits that stand for them in the tag of a result.
+/// All kinds of requests. The index is the value of the kind in the tag of a result.
 const KINDS: [RequestType; 8] = {
     let [a, b, c, d, e, f] = RequestType::ALL;
     [
@@ -38,12 +38,16 @@ const KINDS: [RequestType; 8] = {
         RequestType::Atomic,
     ]
 };
-/// The bits of the kind, and one that says that there is immediate data.
+/// The bits of a tag that hold the kind.
 const KIND: u64 = KINDS.len() as u64 - 1;
+/// The bit of a tag that says that the result has immediate data.
 const IMMEDIATE: u64 = KINDS.len() as u64;
 
 fn kind_bits(kind: RequestType) -> u64 {
-    debug_assert!(KINDS.contains(&kind), "{kind} is no kind of this provider");
+    debug_assert!(
+        KINDS.contains(&kind),
+        "this provider has no requests of kind {kind}"
+    );
     match kind {
         RequestType::SendImmediate => 6,
         RequestType::Atomic => 7,
@@ -81,7 +85,10 @@ impl cq::Entry for Entry {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "halves are what is meant")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "each half of the word is one value"
+    )]
     fn load(words: &Words, tag: u64) -> CompletionResult {
         let outcome = words.outcome.get();
         let kind = KINDS[(tag & KIND) as usize];
@@ -104,7 +111,7 @@ pub(super) fn notify_on(kind: NotifyType) -> NotifyOn {
     }
 }
 
-/// A queue or its requests end with this status, which is no success.
+/// The reason that stands for this error status in the ring.
 pub(super) const fn reason(status: Status) -> Reason {
     match NonZeroU32::new(status.bits()) {
         Some(bits) => Reason(bits),
@@ -112,7 +119,7 @@ pub(super) const fn reason(status: Status) -> Reason {
     }
 }
 
-/// What requests complete with that end for this reason, or because of a result.
+/// The status that requests of Notify complete with: success, or the error behind the reason.
 pub(super) fn status(reason: Option<Reason>) -> Status {
     reason.map_or(Status::SUCCESS, |Reason(bits)| {
         Status::from_bits(bits.get())
@@ -125,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// A result that tells its number in all of its fields.
+    /// A result whose fields all follow from a number.
     fn result(number: u64) -> CompletionResult {
         let status = match number % 4 {
             3 => Status::CANCELED,

@@ -1,4 +1,4 @@
-//! Streams of a simulated network that a program reads and writes itself.
+//! Raw streams of a simulated network, which a program reads and writes itself.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -11,10 +11,10 @@ use iwarp_io::transport::{self, Transport};
 use super::Simulation;
 
 impl Simulation {
-    /// Connects a raw stream from a host to an address: to an adapter's listener, or to one made by
-    /// [`listen_raw`](Self::listen_raw). The host need not have an adapter.
+    /// Connects a raw stream from a host to an address, where an adapter's listener or a [`RawListener`] listens. The host need
+    /// not have an adapter.
     ///
-    /// A raw stream is how a test plays a peer that breaks the rules:
+    /// A test uses a raw stream to act as a peer that breaks the protocol:
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -32,16 +32,16 @@ impl Simulation {
     /// let mut peer = simulation.dial_raw([10, 0, 0, 66], "10.0.0.1:7174".parse()?)?;
     /// peer.write_all(b"GET / HTTP/1.1\r\n\r\n")?;
     /// let mut answer = Vec::new();
-    /// let _ = peer.read_to_end(&mut answer); // a reset is an end, too
-    /// assert_eq!(answer, b"", "closed without a word");
+    /// let _ = peer.read_to_end(&mut answer); // a reset also ends the stream
+    /// assert_eq!(answer, b"", "closed without an answer");
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// `ConnectionRefused` when nobody listens there, `NetworkUnreachable` when no route leads there, `Deadlock` when nothing is left
-    /// in the simulation that could answer, and `PermissionDenied` in another thread than the simulation's.
+    /// `ConnectionRefused` when nobody listens at the address; `NetworkUnreachable` when no route leads there; `Deadlock` when no
+    /// event is left in the simulation that could bring an answer; `PermissionDenied` in a thread other than the simulation's.
     pub fn dial_raw(&self, from: impl Into<IpAddr>, to: SocketAddr) -> io::Result<RawStream> {
         let bound = self.transport().bind((from.into(), 0).into())?;
         let dialer = bound.connect(to)?;
@@ -53,11 +53,11 @@ impl Simulation {
         Ok(RawStream::new(&self.world, dialer.into_wire()?))
     }
 
-    /// Listens for raw streams at an address of any host; port 0 picks a free one.
+    /// Listens for raw streams at an address of any host. Port 0 picks a free port.
     ///
     /// # Errors
     ///
-    /// `AddrInUse`, and `PermissionDenied` in another thread than the simulation's.
+    /// `AddrInUse` when somebody listens at the address already; `PermissionDenied` in a thread other than the simulation's.
     pub fn listen_raw(&self, at: SocketAddr) -> io::Result<RawListener> {
         let bound = self.transport().bind(at)?;
         let address = bound.local()?;
@@ -73,7 +73,7 @@ impl Simulation {
     }
 }
 
-/// Tries until something else than `WouldBlock` comes out, and lets the next thing happen in between.
+/// Repeats the attempt while it fails with `WouldBlock`, and runs the next event of the network before each repetition.
 fn blocking<T>(world: &World, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match attempt() {
@@ -86,7 +86,7 @@ fn blocking<T>(world: &World, mut attempt: impl FnMut() -> io::Result<T>) -> io:
     }
 }
 
-/// Takes raw streams in; made by [`Simulation::listen_raw`].
+/// Accepts raw streams. [`Simulation::listen_raw`] creates a listener.
 #[derive(Debug)]
 pub struct RawListener {
     world: World,
@@ -95,36 +95,36 @@ pub struct RawListener {
 }
 
 impl RawListener {
-    /// Where peers connect to.
+    /// The address that peers connect to.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The peer that has waited longest; waits for one.
+    /// Accepts the stream of the peer that has waited longest. Waits when no peer has connected yet.
     ///
     /// # Errors
     ///
-    /// `Deadlock` when nothing is left in the simulation by which a peer could come.
+    /// `Deadlock` when no event is left in the simulation that could bring a peer.
     pub fn accept(&self) -> io::Result<RawStream> {
         blocking(&self.world, || self.try_accept())
     }
 
-    /// The same without waiting.
+    /// Accepts the stream of the peer that has waited longest, without waiting.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when nobody waits.
+    /// `WouldBlock` when no peer has connected yet.
     pub fn try_accept(&self) -> io::Result<RawStream> {
         let wire = self.listener.accept()?;
         Ok(RawStream::new(&self.world, wire))
     }
 }
 
-/// A stream between a program and a peer in the simulated network. [`Read`] and [`Write`] wait, which lets the simulation go on,
-/// and fail with `Deadlock` when nothing is left in it that could end the wait.
+/// A stream between a program and a peer in the simulated network. [`Read`] and [`Write`] wait, and drive the simulation meanwhile.
+/// They fail with `Deadlock` when no event is left that could end the wait.
 ///
-/// A stream that is dropped is closed: what was written still arrives, and what was not read makes the end a reset, as with
-/// TCP.
+/// Dropping the stream closes the stream. Octets that were written still arrive. As with TCP, unread octets turn the close into a
+/// reset.
 #[derive(Debug)]
 pub struct RawStream {
     world: World,
@@ -139,7 +139,7 @@ impl RawStream {
         }
     }
 
-    /// Its own address.
+    /// The address of this end.
     pub fn local_addr(&self) -> SocketAddr {
         self.wire.addresses().0
     }
@@ -149,34 +149,34 @@ impl RawStream {
         self.wire.addresses().1
     }
 
-    /// Reads what has arrived; 0 is the peer's end.
+    /// Reads octets that have arrived. Returns 0 when the peer has closed its direction.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when nothing has, `ConnectionReset`.
+    /// `WouldBlock` when no octets have arrived; `ConnectionReset` when the peer has reset the stream.
     pub fn try_read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.wire.read(into)
     }
 
-    /// Writes what there is room for.
+    /// Writes as many octets as there is room for.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when there is none, `BrokenPipe` when the peer has reset the stream.
+    /// `WouldBlock` when there is no room; `BrokenPipe` when the peer has reset the stream.
     pub fn try_write(&mut self, octets: &[u8]) -> io::Result<usize> {
         self.wire.write(octets)
     }
 
-    /// Ends this end's direction, behind what was written.
+    /// Closes the direction from this end to the peer, behind the octets written so far.
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` in another thread than the simulation's.
+    /// `PermissionDenied` in a thread other than the simulation's.
     pub fn shutdown_write(&self) -> io::Result<()> {
         self.wire.close_write()
     }
 
-    /// Ends the stream at once; the peer sees a reset.
+    /// Resets the stream.
     pub fn reset(self) {
         self.wire.reset();
     }
