@@ -1,9 +1,8 @@
-//! The device under an opened adapter, as far as it can fail: it can be removed, and calls fail that a client has asked to
-//! fail.
+//! The device under an opened adapter. The device can be removed, and the device makes calls fail for fault plans.
 //!
-//! What ends with the device is object_list here for as long as the client has it. Removal makes all calls fail first, and
-//! then ends the object_list objects in the order of their [`RemovalOrder`]: what makes connections before what uses them, so that no
-//! connector takes the end of its queue pair for the peer's.
+//! The device lists the objects that can have something pending, for as long as the client holds them. Removal first makes all calls
+//! fail, and then ends the listed objects in their [`RemovalOrder`]. Connectors end before queue pairs. Otherwise a connector would
+//! take the end of its queue pair for a disconnect of the peer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,13 +15,13 @@ use slab::Slab;
 use crate::fault_names;
 use crate::status::fail;
 
-/// Something that ends when the device is removed.
+/// An object that ends when the device is removed.
 pub(crate) trait DeviceObject: Send + Sync {
-    /// Ends what is pending with [`Status::DEVICE_REMOVED`]. Called once, with no lock held, when [`Device::present`] fails
-    /// already: what begins later finds that out under the object's own lock.
+    /// Ends pending requests with [`Status::DEVICE_REMOVED`]. Called once, with no lock held, after [`Device::present`] has begun to
+    /// fail. Later requests have to check for the removal under the object's own lock.
     fn device_removed(&self);
 
-    /// What of this object is in flight and for what it waits, if anything is.
+    /// What a pending request of this object waits for. `None` if no request is pending.
     fn waits(&self) -> Option<String> {
         None
     }
@@ -34,13 +33,13 @@ impl FaultOwner for Device {
     }
 }
 
-/// Removes a device for a plan, when no lock is held any more.
+/// Removes a device for a fault plan, at a time when no lock is held.
 pub(crate) trait RemovalScheduler: Send + Sync {
-    /// Has [`Device::remove`] called soon.
+    /// Sets a timer that calls [`Device::remove`].
     fn remove_soon(&self);
 }
 
-/// In which order objects end with their device.
+/// The order in which the objects of a removed device end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RemovalOrder {
     Listener,
@@ -55,16 +54,16 @@ const REMOVAL_STEPS: usize = 5;
 /// See the [module](self).
 #[derive(Default)]
 pub(crate) struct Device {
-    /// The device was removed, or faults were planned: calls have to look closer.
+    /// The device was removed, or faults are planned. Calls then take the slow path.
     troubled: AtomicBool,
     removed: AtomicBool,
     /// The plan that the adapter was opened with.
     plan: Option<Arc<Faults>>,
-    /// Plans of one call that is to fail, as they were injected.
+    /// The injected faults, each a plan that makes one call fail.
     injected: Mutex<Vec<Arc<Faults>>>,
     object_list: Mutex<ObjectList>,
     remover: OnceLock<Weak<dyn RemovalScheduler>>,
-    /// Faults that have happened, but for those of `plan`.
+    /// How many faults have happened, without the faults of `plan`.
     happened: AtomicU64,
 }
 
@@ -82,7 +81,7 @@ impl std::fmt::Debug for Device {
 #[derive(Default)]
 struct ObjectList {
     objects: [Slab<Weak<dyn DeviceObject>>; REMOVAL_STEPS],
-    /// The device was removed: nothing is object_list any more.
+    /// The device was removed. No object can be added any more.
     closed: bool,
 }
 
@@ -93,7 +92,7 @@ impl std::fmt::Debug for ObjectList {
     }
 }
 
-/// Keeps an object in its device's list.
+/// Keeps an object in the list of its device. Dropping the entry takes the object out of the list.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct DeviceListEntry {
@@ -112,7 +111,7 @@ impl Drop for DeviceListEntry {
 }
 
 impl Device {
-    /// A device that goes by this plan.
+    /// Makes a device that follows this fault plan.
     pub(crate) fn new(plan: Option<Arc<Faults>>) -> Self {
         let calls = plan.as_ref().is_some_and(|plan| plan.has_calls());
         Self {
@@ -122,7 +121,7 @@ impl Device {
         }
     }
 
-    /// Who removes it when its plan says so.
+    /// Sets who removes the device when the fault plan says so.
     pub(crate) fn removed_by(&self, remover: Weak<dyn RemovalScheduler>) {
         let _ = self.remover.set(remover);
     }
@@ -132,7 +131,7 @@ impl Device {
         self.plan.as_ref()
     }
 
-    /// The plan has it removed: calls fail from now on, and everything ends soon. Called with whatever lock held.
+    /// Removes the device for the fault plan. Calls fail from now on, and the listed objects end soon. The caller may hold locks.
     pub(crate) fn remove_by_plan(&self) {
         if let Some(remover) = self.remover.get().and_then(Weak::upgrade)
             && !self.removed.swap(true, Ordering::SeqCst)
@@ -142,7 +141,7 @@ impl Device {
         }
     }
 
-    /// What of the object_list objects is in flight, a line each.
+    /// What the pending requests of the listed objects wait for, one line each.
     pub(crate) fn waits(&self) -> Vec<String> {
         let objects: Vec<_> = {
             let object_list = self.object_list.lock();
@@ -161,8 +160,8 @@ impl Device {
         Ok(())
     }
 
-    /// A call, its arguments checked, is about to take what it needs: fails if the device is removed, or with the status of a
-    /// fault that is due.
+    /// Asked by a call that has checked its arguments and is about to take resources. Fails if the device was removed, or with the
+    /// status of a fault that is due.
     pub(crate) fn admit(&self, call: Call) -> Result<()> {
         if self.troubled.load(Ordering::SeqCst) {
             return self.look(call);
@@ -191,25 +190,25 @@ impl Device {
             }
             Some(Some(status)) => Err(Error::new(
                 status,
-                format!("{call:?} fails because this fault was asked for"),
+                format!("{call:?} fails because of an injected fault or a fault plan"),
             )),
             None => Ok(()),
         }
     }
 
-    /// Has the `nth` call of a kind from now on fail.
+    /// Makes the `nth` call of a kind from now on fail with this status.
     pub(crate) fn plan(&self, call: Call, nth: u32, status: Status) -> Result<()> {
         self.present()?;
         if nth == 0 {
             return fail(
                 Status::INVALID_PARAMETER,
-                "calls are counted from 1: there is no call 0 to fail",
+                "calls are counted from 1: give 1 for the next call",
             );
         }
         if status.is_success() {
             return fail(
                 Status::INVALID_PARAMETER,
-                "a call cannot fail with a status that is no error",
+                "a call fails with an error: give a status that is an error",
             );
         }
         let event = Event::Call(Which::Nth(nth.into()), fault_names::call_name(call));
@@ -222,12 +221,12 @@ impl Device {
         Ok(())
     }
 
-    /// A fault has happened that was not planned for later.
+    /// Counts an injected fault that took effect at once.
     pub(crate) fn count_fault(&self) {
         self.happened.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has an object told of the removal for as long as what is returned exists. Fails when the device is removed already.
+    /// Adds an object to the list, for as long as the returned entry exists. Fails if the device was removed already.
     pub(crate) fn add_object(
         self: &Arc<Self>,
         order: RemovalOrder,
@@ -245,7 +244,7 @@ impl Device {
         })
     }
 
-    /// Removes the device: when this returns, everything that was object_list has been told. Counts as a fault unless it was planned.
+    /// Removes the device, and ends all listed objects before returning. The removal counts as a fault unless a plan caused it.
     pub(crate) fn remove(&self, planned: bool) -> Result<()> {
         let objects: Vec<_> = {
             let mut object_list = self.object_list.lock();
@@ -274,7 +273,7 @@ impl Device {
     }
 }
 
-/// What a call fails with; `None` where it removes the device.
+/// The status that a fault makes a call fail with. `None` if the fault removes the device.
 fn status_of(fault: CallFault<'_>) -> Option<Status> {
     match fault {
         CallFault::Fail(name) => Some(fault_names::status(name).unwrap_or(Status::UNSUCCESSFUL)),
@@ -283,14 +282,17 @@ fn status_of(fault: CallFault<'_>) -> Option<Status> {
 }
 
 fn removed<T>() -> Result<T> {
-    fail(Status::DEVICE_REMOVED, "the device was removed")
+    fail(
+        Status::DEVICE_REMOVED,
+        "the device was removed; open the adapter again",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Writes down that it was told.
+    /// Records that the removal was reported to this object.
     struct Object {
         name: char,
         told: Arc<Mutex<String>>,
@@ -353,7 +355,7 @@ mod tests {
         device.plan(Call::Any, 5, shortage).unwrap();
         let calls = [create, register, create, register, create, create];
         let statuses = calls.map(|call| status(device.admit(call)));
-        // The third call of any kind is the second of its own; the fault that was planned first tells.
+        // The third call of all kinds is the second call of its kind. The fault that was planned first decides.
         let due = [
             Status::SUCCESS,
             Status::SUCCESS,

@@ -1,12 +1,13 @@
-//! Fault plans of an adapter: the names that mean something to this provider alone, and where a plan comes from.
+//! The names of calls and statuses in fault plans, and the fault plan in the environment.
 
 use iwarp_io::faults::{Plan, PlanError};
 use netdirect::{Call, Status};
 
-/// The variable of the environment that has a plan, or `@` and the file that has it, for adapters whose options have none.
+/// The environment variable with the fault plan of adapters whose options have no plan. Its value is the text of the plan, or `@` and
+/// the name of a file.
 pub(crate) const VARIABLE: &str = "SOFTND_FAULTS";
 
-/// The calls that can be made to fail: those that [`Device::admit`](crate::device::Device::admit) is asked for.
+/// The calls that a plan can make fail. These calls ask [`Device::admit`](crate::device::Device::admit).
 const CALLS: [Call; 20] = [
     Call::Any,
     Call::ResolveAddress,
@@ -30,17 +31,17 @@ const CALLS: [Call; 20] = [
     Call::BindConnector,
 ];
 
-/// The call of this name.
+/// The call with this name in a plan.
 pub(crate) fn call(name: &str) -> Option<Call> {
     CALLS.into_iter().find(|call| call_name(*call) == name)
 }
 
-/// What a plan calls a call.
+/// The name of a call in a plan.
 pub(crate) fn call_name(call: Call) -> String {
     format!("{call:?}")
 }
 
-/// The status of this name: that of ND2, or `0x` and its bits.
+/// The status with this name in a plan: the name in ND2, or `0x` and the bits in hex.
 pub(crate) fn status(name: &str) -> Option<Status> {
     let mut known = Status::ALL.iter();
     let named = known.find(|status| status.name() == Some(name));
@@ -48,13 +49,13 @@ pub(crate) fn status(name: &str) -> Option<Status> {
     named.copied().or_else(|| bits().map(Status::from_bits))
 }
 
-/// What a plan calls a status.
+/// The name of a status in a plan.
 pub(crate) fn status_name(status: Status) -> String {
     let name = status.name().map(str::to_owned);
     name.unwrap_or_else(|| format!("{:#010x}", status.bits()))
 }
 
-/// Whether all names of a plan mean something.
+/// Checks that the plan names only known calls and error statuses.
 pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     let is_call = |name: &str| match call(name) {
         Some(_) => Ok(()),
@@ -71,7 +72,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     plan.check_names(is_call, is_error)
 }
 
-/// The plan that the environment has; what is wrong with it.
+/// The fault plan in the environment, if there is one. The error says what is wrong with the plan.
 pub(crate) fn of_environment() -> Result<Option<Plan>, String> {
     let Some(given) = std::env::var_os(VARIABLE) else {
         return Ok(None);

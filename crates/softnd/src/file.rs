@@ -1,4 +1,4 @@
-//! The overlapped file: where threads wait for requests, and where waiting makes progress.
+//! The overlapped file. Threads wait here for requests, and drive connections while they wait.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

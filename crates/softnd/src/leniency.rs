@@ -1,6 +1,7 @@
-//! What a client gets away with in the default profile, counted: it would fail on narrower adapters (AMB-071).
+//! Counters of what the default profile permits and other adapters refuse (AMB-071).
 //!
-//! Each act is counted per adapter, and logged the first time. Nothing is counted in the strict profile, where it fails.
+//! Each adapter counts each case, and logs a case the first time. The strict profile counts nothing, because these cases fail
+//! there.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,19 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use iwarp_io::memory::STag;
 use netdirect::Counters;
 
-/// A lenient act.
+/// Something that the default profile permits and other adapters refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LenientCase {
-    /// A request has more SGEs than its queue pair was made for (AMB-009).
+    /// A request has more SGEs than its queue pair was created for (AMB-009).
     SurplusSges,
     /// A Send of the peer waits for a Receive (AMB-008).
     ReceiveWait,
-    /// The passive side sends before it has received anything (AMB-040). Counted once a connection.
+    /// The passive side sends before it has received anything (AMB-040). Counted once for each connection.
     PassiveFirst,
-    /// A peer does not take part in the peer-to-peer start that was offered (RFC 6581 §9.2).
+    /// A peer's Reply does not agree on the peer-to-peer mode that the Request asked for (RFC 6581 §9.2).
     NoReadyMessage,
-    /// A Read puts its data into memory that is registered for local writing alone (AMB-015). The table of memory counts
-    /// it, and has the first one told here.
+    /// The sink of a Read is registered with `ALLOW_LOCAL_WRITE` only (AMB-015). The memory table counts these Reads, and reports
+    /// the first one to [`Leniency::tell`].
     ReadSink,
 }
 
@@ -33,7 +34,7 @@ impl LenientCase {
         Self::ReadSink,
     ];
 
-    /// The name of its counter.
+    /// The name of this case's counter.
     const fn name(self) -> &'static str {
         match self {
             Self::SurplusSges => "lenient.surplus_sges",
@@ -44,33 +45,33 @@ impl LenientCase {
         }
     }
 
-    /// For the log: what happened, what an adapter does, and what to do about it.
+    /// The log message: what happened, what other adapters do, and what to do about it.
     const fn explanation(self) -> &'static str {
         match self {
             Self::SurplusSges => {
-                "a request has more SGEs than its queue pair was made for; adapters may refuse it with ND_DATA_OVERRUN: \
-                 make the queue pair for as many as are used"
+                "a request has more SGEs than its queue pair was created for; other adapters may refuse the request with \
+                 ND_DATA_OVERRUN: create the queue pair with the number of SGEs that the program uses"
             }
             Self::ReceiveWait => {
-                "a Send of the peer found no Receive and waits for one; adapters end the connection at once: \
+                "a Send of the peer found no Receive and waits for a Receive; other adapters end the connection at once: \
                  post Receives before the peer sends"
             }
             Self::PassiveFirst => {
-                "the passive side sends before it has received anything; some adapters refuse that with \
+                "the passive side sends before it has received anything; some adapters refuse the Send with \
                  ND_CONNECTION_INVALID: have the active side send first"
             }
             Self::NoReadyMessage => {
-                "a peer answered an offer of peer-to-peer mode without it; some adapters refuse such a connection"
+                "a peer did not agree on the peer-to-peer mode that Connect asked for; some adapters refuse such a connection"
             }
             Self::ReadSink => {
-                "a Read puts its data into memory registered with ALLOW_LOCAL_WRITE alone; iWARP adapters end it with \
+                "a Read puts its data into memory registered with ALLOW_LOCAL_WRITE only; iWARP adapters end the Read with \
                  ND_ACCESS_VIOLATION: register the memory with RDMA_READ_SINK as well"
             }
         }
     }
 }
 
-/// How often each act happened in one adapter.
+/// How often each case happened in one adapter.
 #[derive(Debug)]
 pub(crate) struct Leniency {
     counts: [AtomicU64; LenientCase::ALL.len()],
@@ -86,14 +87,14 @@ impl Leniency {
         }
     }
 
-    /// An act has happened.
+    /// Counts a case, and logs the first one.
     pub(crate) fn count(&self, act: LenientCase) {
         if self.counts[act as usize].fetch_add(1, Ordering::Relaxed) == 0 {
             self.tell(act, None);
         }
     }
 
-    /// An act has happened for the first time, with the memory of this token.
+    /// Logs a case that has happened for the first time, with the token of the memory.
     #[cold]
     pub(crate) fn tell(&self, act: LenientCase, token: Option<STag>) {
         let adapter = self.adapter.map(tracing::field::display);
@@ -107,7 +108,7 @@ impl Leniency {
         );
     }
 
-    /// The counters; `read_sinks` is the one that the table of memory keeps.
+    /// Adds the counters. `read_sinks` is the count that the memory table keeps.
     pub(crate) fn add_to(&self, counters: &mut Counters, read_sinks: u64) {
         let counts = LenientCase::ALL.map(|act| {
             let count = &self.counts[act as usize];

@@ -14,7 +14,7 @@ use crate::core::{Core, PD};
 use crate::file::File;
 use crate::status::fail;
 
-/// A region: at most one registered buffer at a time (MR-001).
+/// A memory region, which has at most one registered buffer at a time (MR-001).
 #[derive(Debug)]
 pub(crate) struct Region {
     core: Arc<Core>,
@@ -37,7 +37,7 @@ impl Region {
         &self.core
     }
 
-    /// Does something with what is registered, if anything is.
+    /// Calls `act` with the registration. `None` if no buffer is registered.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&Registration) -> T) -> Option<T> {
         self.registration.lock().as_ref().map(act)
     }
@@ -48,12 +48,15 @@ impl Region {
 
     fn check(&self, buffer: &Buffer, flags: MrFlags) -> Result<Rights> {
         if flags.bits() & !MrFlags::all().bits() != 0 {
-            return fail(Status::INVALID_PARAMETER_3, "unknown flag bits"); // MR-020
+            return fail(
+                Status::INVALID_PARAMETER_3,
+                "the flags have bits that ND2 does not define",
+            ); // MR-020
         }
         if buffer.is_empty() {
             return fail(
                 Status::INVALID_BUFFER_SIZE,
-                "a region has at least one octet",
+                "the buffer is empty; register at least 1 octet",
             ); // AMB-012
         }
         if buffer.len() as u64 > self.core.options.limits.registration_size {
@@ -82,7 +85,7 @@ impl Region {
 
 impl OverlappedObject for Region {
     fn cancel_overlapped_requests(&self) -> Result<()> {
-        Ok(()) // every request has finished when its call returns
+        Ok(()) // every request completes before its call returns
     }
 }
 
@@ -104,7 +107,7 @@ impl MemoryRegion for Region {
         }
         let request = overlapped.begin(&self.file())?;
         if let Err(error) = self.core.device.admit(Call::Register) {
-            drop(registration); // the end of a request wakes tasks, which may call here
+            drop(registration); // unlocked first, because the end of a request wakes tasks that may call this object
             request.abandon(error.status());
             return Err(error);
         }
@@ -126,7 +129,7 @@ impl MemoryRegion for Region {
         }
         drop(registration);
         request.complete(Status::SUCCESS);
-        Ok(Started::Pending) // clients of a completion port rely on the packet (TST-003)
+        Ok(Started::Pending) // clients of a completion port wait for a packet (TST-003)
     }
 
     fn deregister(&self, overlapped: &Overlapped) -> Result<Started> {
@@ -147,7 +150,7 @@ impl MemoryRegion for Region {
             request.abandon(Status::DEVICE_BUSY);
             return Err(Error::new(
                 Status::DEVICE_BUSY,
-                "windows are bound to the region or will be by a queued Bind; invalidate or release them first",
+                "the region has bound windows, or queued Binds of windows; invalidate or release these windows first",
             )); // MR-026
         }
         drop(slot);
@@ -160,7 +163,7 @@ impl MemoryRegion for Region {
     }
 
     fn get_remote_token(&self) -> RemoteToken {
-        // In network byte order, so that any peer can hand it on as it is (MR-032).
+        // In network byte order, so that programs can pass the token to a peer of any byte order (MR-032).
         RemoteToken(self.stag.load(Ordering::Acquire).to_be())
     }
 }

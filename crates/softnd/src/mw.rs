@@ -7,7 +7,7 @@ use netdirect::{Error, MemoryWindow, RemoteToken, Result, Status};
 
 use crate::core::{Core, PD};
 
-/// A window: rights over part of a region, given to one queue pair by its Bind request.
+/// A memory window. A Bind request gives the peer of one queue pair rights to part of a memory region.
 #[derive(Debug)]
 pub(crate) struct Window {
     core: Arc<Core>,
@@ -20,7 +20,7 @@ impl Window {
         let window = window.map_err(|_| {
             Error::new(
                 Status::INSUFFICIENT_RESOURCES,
-                "no more windows can be made",
+                "the adapter has no room for another memory window; release unused windows",
             )
         })?;
         Ok(Self { core, window })

@@ -1,9 +1,9 @@
-//! Queue pairs, ND2's `IND2QueuePair`: endpoints whose owner speaks in ND2's statuses and results.
+//! Queue pairs, ND2's `IND2QueuePair`. A queue pair is an [`Endpoint`] whose owner turns completions into ND2's results.
 //!
 //! ND2's states of a queue pair follow from the [`Phase`] of its endpoint and from whether a connector has
-//! [claimed](Claim::claim) the queue pair. While a connector makes a connection, the queue pair is claimed, and its endpoint is idle.
-//! A failed attempt leaves the queue pair unclaimed, so that another one can follow (CONN-033). A queue pair that was connected cannot
-//! be connected again (CONN-114). The removal of the device [shuts](Phase::Shut) all endpoints (GEN-015).
+//! [claimed](Claim::claim) the queue pair. While a connector sets up a connection, the queue pair is claimed and its endpoint is
+//! idle. A failed attempt leaves the queue pair unclaimed, so that another attempt can follow (CONN-033). A queue pair that was
+//! connected cannot be connected again (CONN-114). The removal of the device [shuts](Phase::Shut) all endpoints (GEN-015).
 
 mod handle;
 
@@ -31,12 +31,12 @@ use crate::status::{fail, no_memory, post_error, request_type, result_status};
 pub(crate) use endpoint::{Drivers, Signals, Start};
 pub(crate) use handle::QpHandle;
 
-/// Results placed in their queue at a time.
+/// How many results are placed in their completion queue at a time.
 const RESULTS: usize = 16;
 
-/// The connector of a queue pair, which makes and ends its connection. Called with the queue pair unlocked.
+/// The connector of a queue pair, which sets up and ends the connection. Called with the queue pair unlocked.
 pub(crate) trait ConnectionOwner: Send + Sync {
-    /// Something has happened to the connection.
+    /// These events have happened to the connection.
     fn signalled(&self, signals: Signals);
 
     /// The client has released the queue pair.
@@ -51,8 +51,9 @@ pub(crate) type Qp = Endpoint<QpOwner>;
 
 pub(crate) type News = endpoint::News<QpOwner>;
 
-/// While one of these exists, the client does not see flushed requests, because NotifyDisconnect has to complete before them (CONN-106).
-/// The thread that drops the last one must not have locked the connector.
+/// While a guard exists, the client does not see flushed requests, because NotifyDisconnect has to complete before them
+/// (CONN-106).
+/// The thread that drops the last guard must not have locked the connector.
 pub(crate) type FlushGuard = endpoint::FlushGuard<QpOwner>;
 
 /// The parts of a queue pair beside its connection.
@@ -62,14 +63,14 @@ pub(crate) struct QpOwner {
     context: u64,
     receive_cq: Arc<Cq>,
     initiator_cq: Arc<Cq>,
-    /// As narrow as adapters are (AMB-071).
+    /// The strict profile holds (AMB-071).
     strict: bool,
-    /// SGEs that the client has asked for, for initiator requests and for Receives.
+    /// The numbers of SGEs that the client asked for: for initiator requests, and for Receives.
     asked_sges: (u32, u32),
     shared: Option<Shared>,
 }
 
-/// Where a queue pair without Receives of its own has them from.
+/// The shared receive queue of a queue pair.
 struct Shared {
     srq: Arc<Srq>,
     membership: Membership,
@@ -78,7 +79,7 @@ struct Shared {
 /// The data under the queue pair's lock beside its connection.
 #[derive(Default)]
 pub(crate) struct QpState {
-    /// A connector makes a connection for it, or has made one.
+    /// A connector sets up a connection for the queue pair, or has done so.
     claimed: bool,
     connector: Option<Weak<dyn ConnectionOwner>>,
     /// Results on their way from the engine to the queues, in order.
@@ -87,16 +88,16 @@ pub(crate) struct QpState {
     shared: SharedNews,
 }
 
-/// What has happened with the shared receive queue.
+/// News of the shared receive queue.
 #[derive(Default)]
 struct SharedNews {
-    /// Fewer Receives than the threshold may be left.
+    /// The number of Receives may have fallen below the threshold.
     low: bool,
-    /// The queue pair that gets the Receive that was kept for this one.
+    /// The queue pair that gets the Receive promised to this queue pair.
     next: Option<Weak<dyn Waiter>>,
 }
 
-/// What others have to be told when the queue pair has been unlocked.
+/// What others are told once the queue pair is unlocked.
 pub(crate) struct Notices {
     queue_notifies: QueueNotifies,
     signals: Signals,
@@ -104,7 +105,7 @@ pub(crate) struct Notices {
     shared: SharedNews,
 }
 
-/// Notifications of the two queues that placed results have set off.
+/// Requests of Notify of the two completion queues that complete because of placed results.
 #[derive(Default)]
 struct QueueNotifies {
     receive: Option<CompletedNotifies>,
@@ -143,7 +144,7 @@ fn new(
     let limits = core.options.limits;
     let grant = |asked: u32| {
         if strict || asked == 0 {
-            asked // AMB-036: none is none
+            asked // AMB-036: 0 grants none
         } else {
             asked.max(2).min(limits.sges) // AMB-009
         }
@@ -151,7 +152,7 @@ fn new(
     let initiator_sges = grant(options.max_initiator_request_sge);
     let id = core.next_stream();
     let (receive_depth, receive_sges, receive_wait) = match &srq {
-        // The engine makes room for Receives that are drawn.
+        // The engine needs room for one drawn Receive.
         Some(srq) => (1, srq.receives.sges(), Duration::MAX), // ADPT-076, IW-027
         None => (
             options.receive_queue_depth,
@@ -218,7 +219,7 @@ pub(crate) trait Claim {
     /// Reserves the queue pair for a connection attempt.
     fn claim(&self, connector: Weak<dyn ConnectionOwner>) -> Result<()>;
 
-    /// The attempt has failed before the endpoint was started.
+    /// Ends the reservation, after an attempt that failed before the endpoint was started.
     fn unclaim(&self);
 }
 
@@ -230,13 +231,13 @@ impl Claim for Qp {
                 Phase::Idle | Phase::Starting | Phase::Unheard | Phase::Open => {
                     return fail(
                         Status::CONNECTION_ACTIVE,
-                        "the queue pair is connected or connecting",
+                        "the queue pair is connected or connecting already",
                     ); // CONN-020
                 }
                 Phase::Ended | Phase::Disconnected => {
                     return fail(
                         Status::INVALID_DEVICE_STATE,
-                        "the queue pair was connected before, or its completion queue has overflowed; create a new one",
+                        "the queue pair was connected before, or its completion queue has broken down; create a new queue pair",
                     ); // AMB-035
                 }
                 Phase::Shut => return Err(removed()),
@@ -262,12 +263,12 @@ impl QpOwner {
         &self.core
     }
 
-    /// An initiator request was posted with so many SGEs.
+    /// Notes that an initiator request was posted with this many SGEs.
     fn posted_sges(&self, count: usize) {
         self.count_surplus(count, self.asked_sges.0);
     }
 
-    /// A Receive was posted with so many SGEs.
+    /// Notes that a Receive was posted with this many SGEs.
     fn posted_receive_sges(&self, count: usize) {
         self.count_surplus(count, self.asked_sges.1);
     }
@@ -278,7 +279,7 @@ impl QpOwner {
         }
     }
 
-    /// The queue pair takes no Receives of its own.
+    /// Whether the queue pair uses a shared receive queue.
     fn has_shared_receives(&self) -> bool {
         self.shared.is_some()
     }
@@ -291,20 +292,20 @@ impl QpOwner {
     }
 }
 
-/// The client has released its last reference (QP-074).
+/// Disconnects a queue pair whose handle the client has released (QP-074).
 fn released(qp: &Arc<Qp>) {
     let connector = qp.with(|_, state| state.connector());
     if let Some(connector) = connector {
         connector.queue_pair_released();
     }
-    // Ends the Receives also of a queue pair that never was connected.
+    // Also ends the Receives of a queue pair that never was connected.
     let (gone, news) = qp.disconnect();
     drop(news);
     if !gone {
         let QpOwner { core, id, .. } = qp.owner();
         let lingering: Arc<dyn DeviceObject> = qp.clone();
         core.linger(*id, lingering);
-        // The connection may have ended before the queue pair was put there.
+        // The connection may have ended before `linger` kept the queue pair.
         if qp.is_gone() {
             drop(core.unlinger(*id));
         }
@@ -453,20 +454,20 @@ impl Owner for QpOwner {
         }
     }
 
-    /// A Receive that was kept for this queue pair goes to another one (SRQ-039).
+    /// Passes on a Receive that was promised to this queue pair to another queue pair (SRQ-039).
     fn draws_no_more(&self, state: &mut QpState) {
         if let Some(shared) = &self.shared
             && let Some(next) = shared.membership.step_back()
         {
             debug_assert!(
                 state.shared.next.is_none(),
-                "kept one Receive, passed on two"
+                "one promised Receive was passed on twice"
             );
             state.shared.next = Some(next);
         }
     }
 
-    /// Some adapters refuse it while the peer has not sent anything (AMB-040, AMB-071).
+    /// Whether the passive side may send while the peer has not sent anything. Some adapters refuse such a Send (AMB-040, AMB-071).
     fn may_speak_first(&self, _: &mut QpState) -> bool {
         if !self.strict {
             self.core.leniency.count(LenientCase::PassiveFirst);
@@ -474,7 +475,7 @@ impl Owner for QpOwner {
         !self.strict
     }
 
-    /// A fault plan breaks both queues down, when no lock is held any more.
+    /// Breaks down both completion queues for a fault plan, at a time when no lock is held.
     #[cold]
     fn break_queues(&self, status: &str) {
         if let Some(status) = fault_names::status(status) {
@@ -487,7 +488,7 @@ impl Owner for QpOwner {
 }
 
 impl QueueUser for Qp {
-    /// The connection ends, or the queue pair cannot be connected any more (IW-041).
+    /// Ends the connection. A queue pair without a connection cannot be connected any more (IW-041).
     fn queue_broke(&self) {
         drop(self.abort());
     }
@@ -499,7 +500,7 @@ impl DeviceObject for Qp {
         stalled.then(|| "a Send of the peer waits for a Receive of a queue pair".to_owned())
     }
 
-    /// The stream is reset, and all outstanding requests complete with ND_CANCELED. Called after the connector was told.
+    /// Resets the stream, and completes all outstanding requests with ND_CANCELED. The connector has been told before.
     fn device_removed(&self) {
         drop(self.shut());
     }
@@ -512,7 +513,7 @@ fn refused(refused: Refused) -> Error {
         Refused::Shut => removed(),
         Refused::SpeaksFirst => Error::new(
             Status::CONNECTION_INVALID,
-            "the passive side may not send before it has received; the strict profile is as narrow as adapters are",
+            "the strict profile refuses a Send of the passive side before the active side has sent; have the active side send first",
         ), // AMB-071
         Refused::Request(error) => post_error(error),
     }

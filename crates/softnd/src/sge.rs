@@ -1,13 +1,13 @@
-//! ND2's SGEs, in the engine's form.
+//! Conversion of ND2's SGEs to the engine's type.
 
 use iwarp_io::endpoint::{self, STag};
 use netdirect::{Result, Sge};
 use smallvec::SmallVec;
 
-/// SGEs turned on the stack; more of them go to the heap and are refused by the engine.
+/// How many SGEs are converted on the stack. Longer lists are converted on the heap, and the engine refuses them.
 const INLINE_SGES: usize = 16;
 
-/// The engine's form of an SGE.
+/// Converts an SGE to the engine's type.
 pub(crate) fn engine(sge: &Sge) -> endpoint::Sge {
     endpoint::Sge {
         token: STag(sge.token.0),
@@ -16,7 +16,7 @@ pub(crate) fn engine(sge: &Sge) -> endpoint::Sge {
     }
 }
 
-/// Calls `post` with the engine's form of an SGE list, and `several` when it has taken more than one.
+/// Calls `post` with the converted SGEs. Calls `several` after `post` has taken a list of more than one SGE.
 pub(crate) fn with_sges(
     sges: &[Sge],
     post: impl FnOnce(&[endpoint::Sge]) -> Result<()>,

@@ -29,9 +29,9 @@ pub(crate) struct Srq {
 struct State {
     /// Requests of Notify that wait.
     requests: Vec<PendingOverlapped>,
-    /// What all requests end with from now on.
+    /// The status that all requests of Notify end with, once the queue or the device has failed.
     ended: Option<Status>,
-    /// What breaks down with the queue.
+    /// The queue pairs that break down with the queue.
     queue_pairs: Vec<Weak<dyn QueueUser>>,
 }
 
@@ -49,7 +49,7 @@ impl Srq {
         &self.core
     }
 
-    /// The queue has broken down, and its queue pairs with it (AMB-051).
+    /// Whether the queue has broken down, and its queue pairs with the queue (AMB-051).
     pub(crate) fn is_broken(&self) -> bool {
         self.state.lock().ended.is_some()
     }
@@ -81,7 +81,7 @@ impl Srq {
         self.end_requests(Status::CANCELED); // SRQ-020
     }
 
-    /// Ends all requests of Notify, and those that come later at once.
+    /// Ends all requests of Notify. Later requests of Notify end at once.
     fn end(&self, status: Status) {
         self.state.lock().ended.get_or_insert(status);
         self.end_requests(status);
@@ -93,11 +93,11 @@ impl BreakableQueue for Srq {
         limited!(
             error,
             %status,
-            "a shared receive queue broke down; it and its queue pairs are dead"
+            "a shared receive queue broke down, and its connections end; create the queue and its queue pairs anew"
         );
         let mut state = self.state.lock();
         let status = *state.ended.get_or_insert(status);
-        // One that is attached from now on finds the queue broken.
+        // A queue pair that is attached from now on finds the queue broken.
         let queue_pairs = std::mem::take(&mut state.queue_pairs);
         drop(state);
         for qp in queue_pairs.iter().filter_map(Weak::upgrade) {
@@ -116,14 +116,14 @@ impl DeviceObject for Srq {
         })
     }
 
-    /// Notify requests end with ND_DEVICE_REMOVED (OVL-010). Receives that no queue pair has drawn have no completion queue
-    /// to end in.
+    /// Ends the requests of Notify with ND_DEVICE_REMOVED (OVL-010). Receives that no queue pair has drawn get no result, because
+    /// they belong to no completion queue.
     fn device_removed(&self) {
         self.end(Status::DEVICE_REMOVED);
     }
 }
 
-/// The client's reference to a queue. Queue pairs that were made with the queue keep the Receives.
+/// The client's reference to a queue. Queue pairs created with the queue still use its Receives after the handle is released.
 #[derive(Debug)]
 pub(crate) struct SrqHandle(
     pub(crate) Arc<Srq>,
@@ -184,13 +184,14 @@ impl SharedReceiveQueue for SrqHandle {
         let limit = self.0.core.options.limits.shared_receive_queue_depth;
         self.0.core.device.present()?; // SRQ-015
         if queue_depth > limit {
-            let what = format!("the queue depth is {queue_depth}, the adapter's limit is {limit}");
+            let what =
+                format!("the queue depth is {queue_depth}, but the adapter's limit is {limit}");
             return Err(Error::new(Status::INVALID_PARAMETER, what)); // SRQ-013
         }
         if self.0.is_broken() {
             return fail(
                 Status::INVALID_DEVICE_STATE,
-                "the shared receive queue has broken down; create a new one",
+                "the shared receive queue has broken down; create a new shared receive queue",
             );
         }
         self.0.core.device.admit(Call::ModifySharedReceiveQueue)?; // SRQ-012

@@ -1,4 +1,4 @@
-//! From errors of the system and of the engine to the statuses of ND2.
+//! Conversion of the errors of the system and of the engine to the statuses of ND2.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use iwarp_io::transport::ports::BindError;
 use netdirect::{Error, RequestType, Status};
 use rustix::io::Errno;
 
-/// What a failed connect means to a client (CONN-021 to CONN-024).
+/// The status of a Connect whose TCP connection failed (CONN-021 to CONN-024).
 pub(crate) fn connect_status(error: &io::Error) -> Status {
     match Errno::from_io_error(error) {
-        // EINVAL: no route leads there from the local address, a loopback address for example.
+        // EINVAL: no route leads from the local address to the peer, for example from a loopback address.
         Some(Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::AFNOSUPPORT) => {
             Status::NETWORK_UNREACHABLE
         }
@@ -27,7 +27,7 @@ pub(crate) fn connect_status(error: &io::Error) -> Status {
     }
 }
 
-/// What a failed bind or listen means to a client (CONN-008, LSTN-006).
+/// The status of a Bind or Listen that the system refused (CONN-008, LSTN-006).
 pub(crate) fn bind_status(error: &io::Error) -> Status {
     match Errno::from_io_error(error) {
         Some(Errno::ADDRINUSE) => Status::SHARING_VIOLATION,
@@ -36,11 +36,11 @@ pub(crate) fn bind_status(error: &io::Error) -> Status {
     }
 }
 
-/// A local address that cannot be had.
+/// The error of a Bind that failed.
 pub(crate) fn bind_error(error: &BindError) -> Error {
     let status = match error {
         BindError::Refused(_, error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Status::INVALID_PARAMETER // an option that the transport does not take
+            Status::INVALID_PARAMETER // the transport refuses an option of the socket
         }
         BindError::Refused(_, error) => bind_status(error),
         BindError::Random(_) => Status::INSUFFICIENT_RESOURCES,
@@ -49,14 +49,14 @@ pub(crate) fn bind_error(error: &BindError) -> Error {
     Error::new(status, error.to_string())
 }
 
-/// Whether the two addresses of an attempt to connect have a connection, or had one until a moment ago.
+/// Whether a connect failed because the two addresses have a connection, or had a connection until recently.
 pub(crate) fn is_taken(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE))
 }
 
-/// An error while an object was made: for want of memory (ADPT-002, ADPT-021) or of something else that the system
-/// gives, or because what the process was told to do makes no sense.
+/// The error of a call that could not create an object. The system lacks memory (ADPT-002, ADPT-021) or another resource, or the
+/// process has an invalid option.
 pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| {
         let status = match Errno::from_io_error(&error) {
@@ -76,7 +76,7 @@ pub(crate) fn no_memory<E: std::fmt::Display>(
     move |error| Error::new(status, format!("{what}: {error}"))
 }
 
-/// What a refused post means (QP-011 to QP-014 and their like).
+/// The error of a request that the engine refused (QP-011 to QP-014, and the rows of the other requests).
 pub(crate) fn post_error(error: PostError) -> Error {
     let (status, what) = match error {
         PostError::NotConnected => (
@@ -85,11 +85,11 @@ pub(crate) fn post_error(error: PostError) -> Error {
         ),
         PostError::QueueFull => (
             Status::NO_MORE_ENTRIES,
-            "the queue is full; fetch results first, or create it deeper",
+            "the queue is full; get results first, or create the queue with a larger depth",
         ),
         PostError::TooManySges => (
             Status::DATA_OVERRUN,
-            "more SGEs than the queue pair was created with",
+            "the request has more SGEs than the queue was created for",
         ),
         PostError::WrongLength => (
             Status::INVALID_PARAMETER_3,
@@ -97,13 +97,13 @@ pub(crate) fn post_error(error: PostError) -> Error {
         ),
         PostError::TooLong => (
             Status::BUFFER_OVERFLOW,
-            "more data than one request may carry",
+            "the request has more data than MaxTransferLength, or more inline data than the queue pair was created for",
         ),
     };
     Error::new(status, what)
 }
 
-/// The status of a result (table in catalogue section 7.1).
+/// The status of a result (section 7.1 of the requirement catalogue).
 pub(crate) fn result_status(status: WqeStatus) -> Status {
     match status {
         WqeStatus::Success => Status::SUCCESS,
@@ -131,7 +131,7 @@ pub(crate) fn request_type(kind: RequestKind) -> RequestType {
     }
 }
 
-/// An error with no more to say than its status and one sentence.
+/// Fails with this status and message.
 pub(crate) fn fail<T>(status: Status, what: &'static str) -> Result<T, Error> {
     Err(Error::new(status, what))
 }

@@ -1,4 +1,4 @@
-//! The client's reference to a queue pair: arguments checked, ND2's words turned into the engine's.
+//! The client's reference to a queue pair. Checks the arguments of calls and converts them to the engine's types.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::sge::{self, with_sges};
 use crate::srq::Srq;
 use crate::status::fail;
 
-/// The client's reference to a queue pair; with the last of them goes the connection.
+/// The client's reference to a queue pair. Releasing the handle disconnects the queue pair.
 #[derive(Debug)]
 pub(crate) struct QpHandle(
     pub(crate) Arc<Qp>,
@@ -52,7 +52,7 @@ impl QpHandle {
         self.0.post(wqe).map_err(super::refused)
     }
 
-    /// Posts with the engine's form of an SGE list.
+    /// Calls `post` with the SGEs converted to the engine's type.
     fn with_sges(
         &self,
         sges: &[Sge],
@@ -68,7 +68,7 @@ impl QpHandle {
         .ok_or_else(|| {
             Error::new(
                 Status::INVALID_PARAMETER_2,
-                "the memory region is not one of this adapter's",
+                "the memory region belongs to another adapter",
             )
         })
     }
@@ -77,7 +77,7 @@ impl QpHandle {
         downcast::<Window>(window.clone(), |window| {
             Arc::ptr_eq(window.core(), self.0.owner().core())
         })
-        .ok_or_else(|| Error::new(status, "the memory window is not one of this adapter's"))
+        .ok_or_else(|| Error::new(status, "the memory window belongs to another adapter"))
     }
 }
 
@@ -94,14 +94,14 @@ fn remote(address: RemoteAddress) -> engine::RemoteAddress {
     }
 }
 
-/// Refuses flags that are unknown or not meant for the request (QP-015, QP-072, AMB-055).
+/// Refuses flags that are unknown or do not apply to the request (QP-015, QP-072, AMB-055).
 fn allow(flags: OpFlags, allowed: OpFlags, status: Status) -> Result<()> {
     if flags.bits() & !allowed.bits() == 0 {
         return Ok(());
     }
     fail(
         status,
-        "flags that are unknown or not meant for this request",
+        "the flags have bits that are unknown or do not apply to this request",
     )
 }
 
@@ -134,7 +134,7 @@ impl QueuePair for QpHandle {
         if self.0.owner().has_shared_receives() {
             return fail(
                 Status::INVALID_DEVICE_REQUEST,
-                "the queue pair uses a shared receive queue: post the Receive there",
+                "the queue pair uses a shared receive queue: post the Receive to that queue",
             ); // QP-032, AMB-050
         }
         let post = |sges: &[_]| self.0.post_receive(context, sges).map_err(super::refused);
@@ -166,7 +166,7 @@ impl QueuePair for QpHandle {
             .ok_or_else(|| {
                 Error::new(
                     Status::INVALID_PARAMETER_2,
-                    "the memory region is not registered",
+                    "the memory region has no registered buffer; register a buffer first",
                 )
             })?; // AMB-011
         let bind = match prepared {
@@ -174,13 +174,13 @@ impl QueuePair for QpHandle {
             Err(BindError::Access) => {
                 return fail(
                     Status::ACCESS_VIOLATION,
-                    "the range or the rights exceed the memory region's",
+                    "the range lies outside the memory region, or the memory region does not have these rights",
                 ); // QP-038
             }
             Err(BindError::InvalidState) => {
                 return fail(
                     Status::INSUFFICIENT_RESOURCES,
-                    "no token can be had for the window",
+                    "the adapter has no token left for the window; release unused regions and windows",
                 );
             }
         };
