@@ -15,18 +15,18 @@ use slab::Slab;
 
 /// A connection that can wait for a shared Receive.
 pub trait Waiter: Send + Sync {
-    /// A Receive is here for this connection. Called with no lock held.
+    /// A Receive was promised to this connection. Called with no lock held.
     fn receive_posted(&self);
 }
 
 /// How many Receives there can be, and how large each can be.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedReceiveSizes {
-    /// Receives that nobody has drawn yet.
+    /// How many Receives can be posted and not drawn.
     pub depth: u32,
-    /// SGEs of one Receive.
+    /// The largest number of SGEs of one Receive.
     pub sges: u32,
-    /// Octets of one Receive.
+    /// The largest length of one Receive, in octets.
     pub max_transfer: u32,
 }
 
@@ -45,12 +45,12 @@ impl From<OutOfMemory> for CannotModify {
     }
 }
 
-/// The queue, see the [module](self).
+/// A queue of shared Receives. See the [module](self).
 pub struct SharedReceives {
     sges: usize,
     max_transfer: u32,
     state: Mutex<State>,
-    /// The count of Receives has fallen below the threshold since somebody asked to be told.
+    /// The number of Receives has fallen below the threshold since [`arm`](Self::arm) was called.
     low: AtomicBool,
 }
 
@@ -58,14 +58,14 @@ struct State {
     ring: Ring,
     depth: usize,
     members: Slab<Member>,
-    /// Who waits, the longest wait first, with the number of that wait. A connection that has left stays in line until it is
-    /// first, and is passed over.
+    /// The members that wait, the longest wait first, each with the number of the wait. A member that no longer waits stays here
+    /// until [`promise`](Self::promise) reaches and skips the entry.
     line: VecDeque<(usize, u64)>,
     waits: u64,
-    /// Receives that belong to members with [`DrawState::Promised`].
+    /// How many Receives are promised to members.
     promised: usize,
     threshold: usize,
-    /// Somebody wants to be told when the count falls below the threshold.
+    /// [`low`](SharedReceives::low) is set when the number of Receives falls below the threshold.
     armed: bool,
 }
 
@@ -88,14 +88,14 @@ struct Member {
     draw_state: DrawState,
 }
 
-/// Where a connection stands with the queue.
+/// Whether a connection waits for a Receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DrawState {
-    /// It has all that it asked for.
+    /// The connection waits for no Receive.
     Satisfied,
-    /// It has asked in vain, in this wait.
+    /// The connection found no Receive, and waits. The number identifies the wait.
     Waiting(u64),
-    /// A Receive that was posted since is kept for it.
+    /// A Receive that was posted meanwhile is promised to the connection.
     Promised,
 }
 
@@ -158,7 +158,7 @@ impl State {
         self.ring.pop(each)
     }
 
-    /// Promises a Receive that nobody has a claim to, to whoever has waited longest.
+    /// Promises a Receive to the member that has waited longest, if an unpromised Receive is left. Returns that member.
     fn promise(&mut self) -> Option<Weak<dyn Waiter>> {
         while self.promised < self.ring.count {
             let (key, wait) = self.line.pop_front()?;
@@ -173,7 +173,7 @@ impl State {
         None
     }
 
-    /// A member wants nothing any more; who gets what was promised to it.
+    /// Ends a member's wait. Returns the member that gets the Receive promised to this member, if any.
     fn no_longer_wants(&mut self, key: usize) -> Option<Weak<dyn Waiter>> {
         let draw_state = std::mem::replace(&mut self.members[key].draw_state, DrawState::Satisfied);
         if draw_state != DrawState::Promised {
@@ -189,8 +189,8 @@ impl State {
 }
 
 impl SharedReceives {
-    /// A queue without Receives. With fewer of them than `threshold`, whoever has called [`arm`](Self::arm) is told; a
-    /// threshold of 0 never is.
+    /// Makes a queue without Receives. When the number of Receives falls below `threshold`, [`take_low`](Self::take_low) reports this
+    /// to a caller of [`arm`](Self::arm). With a threshold of 0, nothing is reported.
     ///
     /// # Errors
     ///
@@ -214,16 +214,16 @@ impl SharedReceives {
         })
     }
 
-    /// SGEs that a Receive has at most.
+    /// The largest number of SGEs of a Receive.
     pub fn sges(&self) -> u32 {
         u32::try_from(self.sges).unwrap_or(u32::MAX)
     }
 
-    /// Posts a Receive, and has the connection driven that has waited longest for one.
+    /// Posts a Receive, and drives the connection that has waited longest for a Receive.
     ///
     /// # Errors
     ///
-    /// [`PostError::TooManySges`], [`PostError::TooLong`] or [`PostError::QueueFull`]; nothing is posted then.
+    /// [`PostError::TooManySges`], [`PostError::TooLong`] or [`PostError::QueueFull`]. The Receive is then not posted.
     pub fn post(&self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
         if sges.len() > self.sges {
             return Err(PostError::TooManySges);
@@ -243,12 +243,12 @@ impl SharedReceives {
         Ok(())
     }
 
-    /// Receives that nobody has drawn.
+    /// How many Receives are posted and not drawn.
     pub fn outstanding(&self) -> usize {
         self.state.lock().ring.count
     }
 
-    /// Changes the depth and the threshold, where they are given.
+    /// Changes the depth, the threshold, or both.
     ///
     /// # Errors
     ///
@@ -276,15 +276,15 @@ impl SharedReceives {
         Ok(())
     }
 
-    /// Asks to be told once when the count of Receives is below the threshold: from then on [`take_low`](Self::take_low) is
-    /// true once, at once if it is below.
+    /// Asks for one report when the number of Receives is below the threshold. [`take_low`](Self::take_low) then returns true once,
+    /// immediately if the number is below the threshold already.
     pub fn arm(&self) {
         let mut state = self.state.lock();
         state.armed = true;
         self.note_low(&mut state);
     }
 
-    /// Nobody wants to be told any more.
+    /// Withdraws the request of [`arm`](Self::arm).
     pub fn disarm(&self) {
         self.state.lock().armed = false;
         self.low.store(false, Ordering::SeqCst);
@@ -297,18 +297,18 @@ impl SharedReceives {
         }
     }
 
-    /// Whether [`take_low`](Self::take_low) would be true.
+    /// Whether [`take_low`](Self::take_low) would return true.
     #[inline]
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Whether the count has fallen below the threshold since [`arm`](Self::arm) was called: true for one caller.
+    /// Whether the number of Receives has fallen below the threshold since [`arm`](Self::arm) was called. Returns true to one caller.
     pub fn take_low(&self) -> bool {
         self.is_low() && self.low.swap(false, Ordering::SeqCst)
     }
 
-    /// Makes a connection one of those that draw from this queue.
+    /// Adds a connection to those that draw from this queue.
     pub fn join(self: &Arc<Self>, waiter: Weak<dyn Waiter>) -> Membership {
         let draw_state = DrawState::Satisfied;
         let key = self
@@ -334,8 +334,8 @@ impl std::fmt::Debug for SharedReceives {
     }
 }
 
-/// One connection's right to draw from a queue. Dropping it gives up the connection's place in line, and passes on a Receive
-/// that was promised to the connection: not to be dropped with a lock held that another connection's drive may need.
+/// One connection's right to draw from a queue. Dropping the membership ends the connection's wait, and passes on a Receive that was
+/// promised to the connection. This drives another connection: drop the membership with no lock held that the drive may need.
 #[derive(Debug)]
 pub struct Membership {
     queue: Arc<SharedReceives>,
@@ -348,13 +348,14 @@ impl Membership {
         &self.queue
     }
 
-    /// The connection wants no Receive any more, because it has ended. Who is to be driven in its place, with no lock held.
-    #[must_use = "whoever is returned has to be driven"]
+    /// Ends the connection's wait, because the connection has ended. Returns the connection that gets the promised Receive, if any.
+    /// The caller drives that connection with no lock held.
+    #[must_use = "the returned connection has to be driven"]
     pub fn step_back(&self) -> Option<Weak<dyn Waiter>> {
         self.queue.state.lock().no_longer_wants(self.key)
     }
 
-    /// Hands the oldest Receive to `take`, or has the connection wait in line.
+    /// Gives the oldest Receive to `take`. Without a Receive, the connection waits.
     fn draw_to(&self, take: impl FnOnce(u64, &[Sge])) {
         let mut state = self.queue.state.lock();
         if let Some((context, sges)) = state.draw(self.key, self.queue.sges) {
@@ -375,12 +376,12 @@ impl Drop for Membership {
     }
 }
 
-/// Where a connection has its Receives from.
+/// Where a connection takes its Receives from.
 #[derive(Clone, Copy, Debug)]
 pub enum ReceiveSupply<'a> {
     /// Its own queue.
     Own,
-    /// A queue that others draw from as well.
+    /// A queue that other connections draw from as well.
     Shared(&'a Membership),
 }
 
@@ -397,17 +398,14 @@ impl Membership {
     #[inline(never)]
     fn draw(&self, slot: ReceiveSlot<'_>) {
         self.draw_to(|context, sges| {
-            // A queue pair is made with the sizes of its shared queue, so that every Receive fits.
+            // Every Receive fits, because a queue pair has the sizes of its shared queue.
             let filled = slot.fill(context, sges);
-            debug_assert!(
-                filled.is_ok(),
-                "a shared Receive that does not fit: {filled:?}"
-            );
+            debug_assert!(filled.is_ok(), "a shared Receive does not fit: {filled:?}");
         });
     }
 }
 
-/// Has a connection driven to which a Receive was promised.
+/// Drives a connection to which a Receive was promised.
 pub fn wake(waiter: Option<Weak<dyn Waiter>>) {
     if let Some(waiter) = waiter.and_then(|waiter| waiter.upgrade()) {
         waiter.receive_posted();
