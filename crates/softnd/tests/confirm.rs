@@ -1,4 +1,4 @@
-//! AMB-002: with `Options::confirm_writes` a Write completes when the peer has placed it, and says itself that it was refused.
+//! AMB-002: with `Options::confirm_writes`, a Write completes when the peer has placed the data. A refused Write fails itself.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn confirming() -> Options {
     Options::default().confirm_writes(true)
 }
 
-/// Connected, with so many Reads each way as the clients asked for.
+/// Two connected sides, with the read limits that the clients asked for.
 fn confirming_pair(limit: u32) -> Pair {
     connect(Side::with(confirming()), Side::with(confirming()), limit)
 }
@@ -22,7 +22,7 @@ fn limits(pair: &Pair) -> [ReadLimits; 2] {
         .map(|connector| connector.get_read_limits().unwrap())
 }
 
-/// Nothing more completes, however often one looks.
+/// Asserts that no further result comes, however often the queue is polled.
 fn nothing_completes(side: &Side) -> bool {
     if SIMULATED {
         // A look that finds nothing would move the clock to the next thing that happens, the end of `receive_wait`.
@@ -36,7 +36,7 @@ fn nothing_completes(side: &Side) -> bool {
     (0..1000).all(|_| side.cq.get_results(&mut results) == 0)
 }
 
-/// TST-076, with the limits of a client that uses no Reads: the option sees to it that there is one.
+/// TST-076, with the limits of a client that uses no Reads: the option raises the limits to 1.
 #[test]
 fn amb_002_a_write_without_the_right_is_refused_itself() {
     for options in [
@@ -76,7 +76,7 @@ fn amb_002_a_write_without_the_right_is_refused_itself() {
     }
 }
 
-/// TST-075: only the last 41 octets are outside, and other requests are under way.
+/// TST-075: only the last 41 octets lie outside the region, and other requests are in flight.
 #[test]
 fn amb_002_of_many_writes_the_one_that_reaches_too_far() {
     const LEN: usize = 200_000;
@@ -195,7 +195,7 @@ fn amb_002_writes_and_reads_of_both_sides_share_the_limit() {
     run(|overlapped| pair.passive_connector.disconnect(overlapped)).unwrap();
 }
 
-/// A flush and a disconnect give unconfirmed Writes back.
+/// A flush and a disconnect cancel unconfirmed Writes.
 #[test]
 fn amb_002_unconfirmed_writes_are_flushed() {
     for flush in [true, false] {
@@ -221,7 +221,7 @@ fn amb_002_unconfirmed_writes_are_flushed() {
     }
 }
 
-/// Without the option the peer's limit stays 0: there is nothing to confirm with, and that is said.
+/// A peer without the option keeps the read limit 0: Writes complete unconfirmed, and a log line says so.
 #[test]
 fn amb_002_towards_a_peer_that_serves_no_reads() {
     log::keep();

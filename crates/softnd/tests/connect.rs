@@ -1,4 +1,4 @@
-//! Connection set-up and tear-down.
+//! Connection set-up and disconnection.
 
 mod common;
 
@@ -177,7 +177,7 @@ fn conn_023_nobody_listening_is_a_refusal_and_may_be_repeated() {
     }
 }
 
-/// CONN-021: bound to a loopback address, no other network can be reached.
+/// CONN-021: a connector that is bound to a loopback address reaches no other network.
 #[test]
 fn conn_021_no_route_is_an_unreachable_network() {
     let routed = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/route_localnet");
@@ -193,7 +193,7 @@ fn conn_021_no_route_is_an_unreachable_network() {
             Err(Status::NETWORK_UNREACHABLE)
         );
     }
-    // Nor does a route lead from one family to the other.
+    // No route leads from one address family to the other.
     let to: SocketAddr = "[2001:db8::1]:9".parse().unwrap();
     let connector = side.connector();
     connector.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -240,7 +240,7 @@ fn tst_077_private_data_that_is_too_long_leaves_the_connector_usable() {
     assert_eq!(here.get_private_data().unwrap().len(), limit);
 }
 
-/// AMB-005: what is found before anything is sent leaves the connector as it was, here that the Overlapped is in flight.
+/// AMB-005: an error found before anything is sent leaves the connector unchanged. Here, the Overlapped is in flight already.
 #[test]
 fn amb_005_an_overlapped_in_flight_leaves_the_connector_as_it_was() {
     let (active, passive) = (Side::new(), Side::new());

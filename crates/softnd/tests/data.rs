@@ -76,7 +76,7 @@ fn every_operation(pair: &Pair, len: usize) {
     assert_eq!(source.buffer.to_vec(), data);
 }
 
-/// Every operation at each of these lengths, and what both sides sent for it.
+/// Runs every operation at each of these lengths. Returns what both sides sent.
 fn octets_of_every_operation([active, passive]: [Options; 2], lens: &[usize]) -> [Vec<u8>; 2] {
     let mut relay = None;
     let (active, passive) = (Side::with(active), Side::with(passive));
@@ -105,8 +105,8 @@ fn mpa_032_markers_go_where_their_receiver_asks_for_them() {
     }
 }
 
-/// Without CRC what is long is read straight to its place, over the SGEs of a Receive as well; content and order are the
-/// same, and what was not addressed stays as it was.
+/// Without CRC, long payload is read directly into registered memory, also when a Receive has several SGEs. Content and order are
+/// the same as with CRC, and octets outside the target stay unchanged.
 #[test]
 fn ddp_049_long_messages_without_crc_go_straight_to_their_places() {
     let pair = pair_with(Options::default().crc(false), Options::default().crc(false));
@@ -373,8 +373,8 @@ fn iw_019_what_succeeded_before_disconnect_arrives() {
     run(|overlapped| pair.passive_connector.disconnect(overlapped)).unwrap();
 }
 
-/// MPA-084: no FPDU is longer than a TCP segment, and those of a long message are as long as one can be: up to 40 octets of a
-/// segment are TCP's own options, and an FPDU is a multiple of 4.
+/// MPA-084: no FPDU is longer than a TCP segment, and the FPDUs of a long message are as long as possible. TCP options take up to 40
+/// octets of a segment, and the length of an FPDU is a multiple of 4 octets.
 #[test]
 fn mpa_084_fpdus_follow_the_segment_size() {
     for crc in [true, false] {
@@ -402,7 +402,7 @@ fn mpa_084_fpdus_follow_the_segment_size() {
     }
 }
 
-/// More streams than there are large send buffers for: those that come later send from small ones.
+/// More streams than there are large send buffers. The streams without a large buffer send from small buffers.
 #[test]
 fn sec_038_many_streams_whose_peers_do_not_read_lose_nothing() {
     const STREAMS: u64 = 48;

@@ -1,6 +1,6 @@
-//! A process that has no descriptors left: what is told of it, and who is served when one is free again.
+//! A process that has no descriptors left: what the log says, and which peer is served when a descriptor is free again.
 //!
-//! The limit is the process's, so that each test runs in one of its own.
+//! The limit holds for the whole process, so that each test runs in a process of its own.
 
 mod common;
 
@@ -21,7 +21,7 @@ use softnd::Options;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// Enough for what a test has open, and soon used up.
+/// The limit of descriptors: enough for a test, and quickly used up.
 const DESCRIPTORS: u64 = 256;
 
 /// The lines that were logged as warnings and errors.
@@ -55,7 +55,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// The lines about something.
+/// The log lines that contain this text.
 fn lines_about(what: &str) -> Vec<String> {
     let lines = LINES.lock().unwrap();
     let about = lines.iter().filter(|line| line.contains(what));
@@ -231,7 +231,7 @@ fn a_peer_is_served_when_a_connection_of_ours_ends() {
     });
 }
 
-/// Peers that connect and stay silent cannot have all descriptors, and give them up for one who speaks.
+/// Silent peers cannot take all descriptors. The listener resets silent peers in favour of a peer that sends its Request.
 #[test]
 fn silent_peers_give_their_descriptors_up() {
     alone("silent_peers_give_their_descriptors_up", || {
@@ -280,7 +280,7 @@ fn delivered(table: &mut File, ports: &[u16]) {
     }
 }
 
-/// SEC-031: whoever has sent its Request does not give way to those behind it, however many are accepted at once.
+/// SEC-031: a peer that has sent its Request is not reset in favour of later peers, however many are accepted at once.
 #[test]
 fn peers_that_have_spoken_do_not_give_way() {
     alone("peers_that_have_spoken_do_not_give_way", || {
@@ -304,7 +304,7 @@ fn peers_that_have_spoken_do_not_give_way() {
     });
 }
 
-/// The system needs a descriptor even to say that nobody is there.
+/// The system needs a descriptor even to report that no peer waits.
 #[test]
 fn nobody_gives_way_where_nobody_waits() {
     alone("nobody_gives_way_where_nobody_waits", || {

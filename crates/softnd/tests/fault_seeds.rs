@@ -1,4 +1,4 @@
-//! Arbitrary fault plans in simulated networks: whatever goes wrong, nothing panics or hangs, and each request ends once.
+//! Arbitrary fault plans in simulated networks. Under every plan, nothing panics or hangs, and each request ends exactly once.
 
 mod common;
 
@@ -14,7 +14,7 @@ use netdirect::{
 use softnd::Options;
 use softnd::simulation::Simulation;
 
-/// SplitMix64.
+/// The random number generator SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -167,7 +167,7 @@ impl End {
     }
 }
 
-/// Waits for the end of a request that has to end, for longer than any limit of the adapter's.
+/// Waits for the end of a request that has to end. The wait is longer than every time limit of the adapter.
 fn ends(what: &str, started: Result<Started>, overlapped: &Overlapped) -> Status {
     match started {
         Ok(Started::Done) => Status::SUCCESS,
@@ -179,7 +179,7 @@ fn ends(what: &str, started: Result<Started>, overlapped: &Overlapped) -> Status
     }
 }
 
-/// Connects; whether that was possible.
+/// Connects. Returns whether the connection was established.
 fn connect(active: &End, passive: &End) -> Result<bool> {
     let listener = passive.side.adapter.create_listener(&passive.side.file)?;
     listener.bind("10.0.0.2:7174".parse().unwrap())?;
@@ -236,7 +236,7 @@ fn exchange(active: &mut End, passive: &mut End) {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 struct Run {
     connected: bool,

@@ -1,4 +1,4 @@
-//! Peers that connect and stay silent: how many there may be, and who is served all the same (SEC-031).
+//! Peers that connect and stay silent: how many of them a listener keeps, and that other peers are still served (SEC-031).
 
 mod common;
 
@@ -11,7 +11,7 @@ use netdirect::{Listener, OpFlags, Overlapped, Status};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use softnd::Options;
 
-/// A connection from 127.0.0.`host` that says nothing.
+/// A connection from 127.0.0.`host` that sends nothing.
 fn silent(host: u8, to: SocketAddr) -> Peer {
     raw::dial_from([127, 0, 0, host].into(), to)
 }
@@ -26,7 +26,7 @@ fn wait_for_end(peer: &mut Peer) {
     assert_eq!(peer.rest(), b"", "nothing was asked for");
 }
 
-/// A side whose listener waits for silent peers for ever, so that nothing but the limits ends them.
+/// A side whose listener has no time limit for Requests, so that only the limits of half-open connections end silent peers.
 fn patient(options: Options) -> Side {
     Side::with(options.timeouts(|limits| limits.request = None))
 }

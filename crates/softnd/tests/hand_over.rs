@@ -1,5 +1,5 @@
-//! Who drives a stream changes all the time: polls, waits and the background thread take over from each other while
-//! completion queues and connections come and go. Nothing may fail or be left behind by that.
+//! Polls, waits and the background thread take over streams from each other, while completion queues and connections are created and
+//! released. No request may fail or be forgotten because of this.
 
 mod common;
 

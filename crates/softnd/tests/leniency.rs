@@ -1,5 +1,5 @@
-//! AMB-071: what the default profile puts up with is counted by name and logged once; the strict profile refuses it and counts
-//! nothing.
+//! AMB-071: the default profile counts each lenient case by name and logs the case once. The strict profile refuses these cases and
+//! counts nothing.
 
 mod common;
 
@@ -20,7 +20,7 @@ const ACTS: [&str; 5] = [
     "lenient.read_sink",
 ];
 
-/// A side whose log lines can be told from those of other tests: by its address.
+/// A side with an address of its own, by which its log lines are told from those of other tests.
 fn side(profile: Profile, host: u8) -> Side {
     log::keep();
     let address = IpAddr::from([127, 0, 71, host]);
@@ -32,7 +32,7 @@ fn counters(adapter: &Arc<dyn Adapter>) -> Counters {
     adapter.extensions().unwrap().counters()
 }
 
-/// The act was counted so often, in this adapter, and no other act was; there is one line of it, if any.
+/// Asserts that this adapter has counted the case this many times and no other case, and has logged at most one line.
 fn assert_counted(adapter: &Arc<dyn Adapter>, host: u8, act: &str, times: u64) {
     let counters = counters(adapter);
     for name in ACTS {
@@ -79,7 +79,7 @@ fn amb_009_requests_with_more_sges_than_asked_for() {
         assert_eq!(status(pair.active_qp.send(3, &two, OpFlags::empty())), due);
         assert_eq!(status(pair.active_qp.receive(4, &two)), due);
         assert_counted(adapter, host, ACTS[0], if lenient { 2 } else { 0 });
-        // What is refused in both profiles is no leniency.
+        // A request that both profiles refuse is not counted.
         let three = [region.sge(0, 1); 3];
         let refused = pair.active_qp.send(5, &three, OpFlags::empty());
         assert_eq!(status(refused), Status::DATA_OVERRUN);
@@ -158,7 +158,7 @@ fn amb_040_the_passive_side_sends_first() {
     }
 }
 
-/// As [`greet`], where results of other connections may lie in the queues.
+/// As [`greet`], when results of other connections may be in the queues.
 fn greet_after(pair: &Pair) {
     pair.passive_qp.receive(90, &[]).unwrap();
     pair.active_qp.send(91, &[], OpFlags::empty()).unwrap();
@@ -247,7 +247,7 @@ fn amb_015_reads_into_memory_for_local_writing() {
     }
 }
 
-/// A client that does as adapters want it is not accused of anything.
+/// A client that works on every adapter is counted in no case.
 #[test]
 fn a_client_fit_for_adapters_counts_nothing() {
     let host = 11;

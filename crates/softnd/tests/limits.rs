@@ -1,4 +1,4 @@
-//! The limits of an adapter and the sizes of a queue pair: each row is reached with a limit that is small enough.
+//! The limits of an adapter and the sizes of a queue pair. The tests set limits so small that requests reach them.
 
 mod common;
 
@@ -11,7 +11,7 @@ use softnd::{Limits, Options, Profile};
 
 const NONE: OpFlags = OpFlags::empty();
 
-/// A side whose adapter can do little.
+/// A side whose adapter has small limits.
 fn small(change: impl FnOnce(&mut Limits)) -> Side {
     let adapter = common::open(Options::default().limits(change));
     let file = adapter.create_overlapped_file().unwrap();
@@ -254,7 +254,7 @@ fn connected(profile: Profile, sizes: QueuePairOptions) -> (Pair, Arc<dyn QueueP
     (pair, sized)
 }
 
-/// AMB-036: no slot in a queue refuses every request; no SGE refuses every request that has one, and no other.
+/// AMB-036: a queue of depth 0 refuses every request. A queue created for 0 SGEs refuses every request with SGEs, and only these.
 #[test]
 fn amb_036_sizes_of_zero_are_granted_as_zero() {
     let some = QueuePairOptions::default();
@@ -349,7 +349,7 @@ fn amb_036_sizes_of_zero_are_granted_as_zero() {
     }
 }
 
-/// The longest time limits there are do not overflow the clock.
+/// The longest possible time limits do not overflow the clock.
 #[test]
 fn the_longest_time_limits_are_as_good_as_none() {
     let longest = || {

@@ -1,5 +1,5 @@
-//! GEN-015: the device under an adapter is removed. Each call that needs it fails, what is pending ends, what cleans up goes on
-//! working, and other adapters notice no more than a peer that has gone.
+//! GEN-015: the device under an adapter is removed. Calls that need the device fail, and pending requests end. Calls that release
+//! objects still work. Other adapters see the end of their connections only.
 
 mod common;
 
@@ -44,7 +44,7 @@ struct Stage {
     bound: Arc<dyn Listener>,
     listening: Arc<dyn Listener>,
     fresh_qp: Arc<dyn QueuePair>,
-    /// What the peer does, and wants to be alive.
+    /// The objects of the peer, kept until the test ends.
     their_connectors: [Arc<dyn Connector>; 2],
     _their_qps: [Arc<dyn QueuePair>; 2],
     /// The peer's Accept of what `answered` has not completed, and its Connect that is at `offered`.
@@ -105,7 +105,7 @@ fn shared_receive_queue(side: &Side) -> netdirect::Result<Arc<dyn SharedReceiveQ
         .create_shared_receive_queue(&side.file, options)
 }
 
-/// An overlapped call: its status at once, or else its final one.
+/// The status of an overlapped call: the immediate error, or the final status of the request.
 fn overlapped(start: impl FnOnce(&Overlapped) -> netdirect::Result<Started>) -> Status {
     let overlapped = Overlapped::new();
     match start(&overlapped) {
@@ -119,7 +119,7 @@ fn overlapped(start: impl FnOnce(&Overlapped) -> netdirect::Result<Started>) -> 
 
 type ClientCall = fn(&Stage) -> Status;
 
-/// What fails with ND_DEVICE_REMOVED, and the row that says so; GEN-015 where no other does.
+/// The calls that fail with ND_DEVICE_REMOVED, each with its row. GEN-015 covers calls without a row of their own.
 const CALLS: &[(&str, ClientCall)] = &[
     ("ADPT-003", |s| {
         status(s.side.adapter.create_overlapped_file())
@@ -254,7 +254,7 @@ fn rows_on_removal_all_calls_that_need_the_device_fail() {
         assert_eq!(act(&stage), Status::DEVICE_REMOVED, "{row}");
     }
     assert_eq!(remove(&stage.side.adapter), Status::DEVICE_REMOVED);
-    // What peers see of it.
+    // What peers see of the removal.
     let asked = stage.asks.wait_timeout(LONG);
     assert_eq!(asked, Some(Status::CONNECTION_REFUSED));
     let answer = stage.their_connectors[1].get_private_data();
@@ -265,7 +265,7 @@ fn rows_on_removal_all_calls_that_need_the_device_fail() {
     assert_eq!(counters.total("faults"), 1);
 }
 
-/// The same calls while another adapter of the same number is removed: none of them says so.
+/// The same calls while another opened adapter with the same id is removed: no call reports a removal.
 #[test]
 fn other_adapters_go_on_working() {
     let (provider, removed) = {
@@ -281,12 +281,12 @@ fn other_adapters_go_on_working() {
         let answer = act(&stage);
         assert_ne!(answer, Status::DEVICE_REMOVED, "{row}");
     }
-    // And the device can be opened again, as one that was put back.
+    // The device can be opened again, as if it had been plugged in again.
     let again = provider.open_adapter(id).unwrap();
     assert!(again.query().is_ok());
 }
 
-/// OVL-010, TST-030: every pending request has ended when the device is gone, whatever it waited for.
+/// OVL-010, TST-030: every pending request has ended once the device is removed, whatever the request waited for.
 #[test]
 fn ovl_010_pending_requests_end() {
     let side = Side::new();
@@ -362,7 +362,7 @@ fn ovl_010_pending_requests_end() {
     );
 }
 
-/// A connection of the side with a peer made by hand that never ends its direction.
+/// A connection of the side with a raw peer that never closes its direction.
 struct Held {
     connector: Arc<dyn Connector>,
     qp: Arc<dyn QueuePair>,
@@ -404,7 +404,7 @@ fn hold(side: &Side) -> Held {
     }
 }
 
-/// A queue pair that its client has let go of, with the connection still ending, ends with the device as well.
+/// A queue pair that the client has released, and whose connection is still ending, ends with the device.
 #[test]
 fn a_released_queue_pair_ends_too() {
     let side = Side::new();
@@ -423,7 +423,7 @@ fn a_released_queue_pair_ends_too() {
     }
 }
 
-/// What was queued before can be fetched, what was outstanding is cancelled, and nothing comes after that.
+/// Results queued before the removal can be fetched. Outstanding requests are cancelled. No result comes later.
 #[test]
 fn results_stay_and_outstanding_requests_are_cancelled() {
     let side = Side::new();
@@ -461,7 +461,7 @@ fn results_stay_and_outstanding_requests_are_cancelled() {
         (4, RequestType::Receive, Status::CANCELED),
     ];
     assert_eq!(seen, due);
-    // To the peer it looks like any end of a connection.
+    // The peer sees an ordinary end of the connection.
     assert_eq!(ended.wait_timeout(LONG), Some(Status::SUCCESS));
     let flushed = peer.result();
     assert_eq!(
@@ -476,7 +476,7 @@ fn peer_receives(pair: &Pair, count: u64) {
     }
 }
 
-/// GEN-015: what cleans up works, and memory is the client's again.
+/// GEN-015: calls that release objects work, and the client can use its memory again.
 #[test]
 fn clean_up_goes_on_working() {
     let stage = Stage::new(Side::new());

@@ -1,5 +1,5 @@
-//! Thousands of queue pairs on one completion queue: traffic on a few disturbs no others, and every request ends once. And on
-//! one shared receive queue, which has fewer Receives than there are queue pairs.
+//! Thousands of queue pairs on one completion queue, and on one shared receive queue with fewer Receives than queue pairs. Traffic on
+//! a few queue pairs does not disturb the others, and every request ends once.
 
 mod common;
 
@@ -13,13 +13,13 @@ use netdirect::{
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Both ends of a connection are in this process and report to the one queue, so these are half as many connections.
+/// How many queue pairs the test has. Both ends of each connection are in this process and use the same completion queue.
 const QUEUE_PAIRS: u64 = 10_000;
 
 /// Receives that each queue pair is given.
 const RECEIVES: u64 = 2;
 
-/// What else the process has open.
+/// How many other descriptors the process has open.
 const OTHER_FILES: u64 = 256;
 
 /// Held by the test that has the process's files: there are enough for one.

@@ -1,5 +1,5 @@
-//! What the rows say of shortage: the call fails with its status, no other one does, and the object goes on working. Nothing
-//! is really short: the faults are asked for.
+//! Calls for which the system lacks a resource. The call fails with the status of its row, no other call fails, and the object goes
+//! on working. The tests inject the faults: no resource is really short.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// Everything that a call can be made on.
+/// One object of each kind that has calls.
 struct Bench {
     provider: Arc<dyn Provider>,
     side: Side,
@@ -469,7 +469,7 @@ fn program(adapter: &Arc<dyn Adapter>) -> Result<()> {
     ext::wait(region.deregister(&overlapped), &overlapped)
 }
 
-/// Whatever call finds nothing: the program ends with its status, and nothing hangs or panics.
+/// Whichever call fails for want of a resource: the program ends with the call's status, and nothing hangs or panics.
 #[test]
 fn each_call_of_a_program_may_fail() {
     let mut nth = 1;

@@ -1,4 +1,4 @@
-//! The start-up against a peer made by hand: time limits, revisions, and frames that are not what they should be.
+//! Connection set-up with a raw peer: time limits, revisions, and invalid frames.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn octets(frame: &Frame) -> Vec<u8> {
     octets
 }
 
-/// A listener's side with a request of a hand-made client on it.
+/// A side with a listener, and a connection request of a raw client.
 fn offered(
     options: Options,
     frame: &Frame,
@@ -172,7 +172,7 @@ fn mpa2_010_revision_1_is_tried_once_when_the_peer_closes_on_revision_2() {
     );
 }
 
-/// Which limits an active side that wants 64 Inbound and 48 outbound Reads is left with by a Reply, and what it sends then.
+/// The read limits of an active side that asked for 64 inbound and 48 outbound Reads, after this Reply, and what the side sends then.
 fn limits_after(ird: u16, ord: u16) -> (Result<netdirect::ReadLimits, Status>, Vec<u8>) {
     let side = Side::new();
     let (server, address) = server();
@@ -191,7 +191,7 @@ fn limits_after(ird: u16, ord: u16) -> (Result<netdirect::ReadLimits, Status>, V
     (limits, stream.rest())
 }
 
-/// IW-069: "not negotiated" in a Reply stands for 32, each way by itself.
+/// IW-069: "not negotiated" in a Reply means 32 Reads, for each direction separately.
 #[test]
 fn iw_069_limits_that_a_reply_does_not_negotiate_are_32() {
     const NOT_NEGOTIATED: u16 = 0x3FFF;
@@ -281,7 +281,7 @@ fn iw_011_the_inbound_limit_follows_the_reply() {
     assert_eq!(sent, terminate_frame(code, true, false));
 }
 
-/// A server that answers a Rev 2 Request with this Reply; what follows it comes back.
+/// A server that answers a Rev 2 Request with this Reply. Returns the octets that follow from the client.
 fn answered_by_hand(options: Options, reply: &Frame) -> (Result<(), Status>, Vec<u8>) {
     let side = Side::with(options);
     let (server, address) = server();
@@ -359,7 +359,7 @@ fn amb_040_the_passive_side_sends_first() {
     }
 }
 
-/// The Request that leaves towards a peer, as a server by hand sees it.
+/// The Request that softnd sends to a peer, as a raw server receives it.
 fn request_towards(options: Options) -> Vec<u8> {
     let side = Side::with(options);
     let (server, address) = server();
@@ -383,7 +383,7 @@ fn request_by_hand_rejected() -> Frame {
     }
 }
 
-/// PEER-006, PEER-038, PEER-050: what a peer is known for changes what is sent to it, and to nobody else.
+/// PEER-006, PEER-038, PEER-050: stating a peer's stack changes what is sent to this peer, and to no other peer.
 #[test]
 fn a_peer_that_is_known_gets_what_it_needs() {
     let loopback = [127, 0, 0, 0].into();

@@ -1,4 +1,4 @@
-//! What several threads do at the same time.
+//! Several threads use the same objects at the same time.
 
 mod common;
 
@@ -150,7 +150,7 @@ fn conn_106_the_flush_waits_for_a_cancel_under_way() {
     assert_eq!(side.result().status, Status::CANCELED);
 }
 
-/// What runs when a request ends may use the connector, also where a call of the connector has ended the request.
+/// A callback at the end of a request may use the connector, even when a call of the connector has ended the request.
 #[test]
 fn a_call_of_the_connector_ends_requests_with_no_lock_held() {
     let over = |act: Box<dyn FnOnce() + Send>| {
@@ -221,7 +221,7 @@ fn remove(adapter: &Arc<dyn Adapter>) -> Status {
     status(extensions.inject(Fault::RemoveDevice))
 }
 
-/// Calls that meet the removal in other threads: each ends, and from then on each fails.
+/// Threads make calls while another thread removes the device: each call ends, and each later call fails.
 #[test]
 fn removal_meets_calls_of_other_threads() {
     for round in 0..20 {
@@ -272,7 +272,7 @@ fn removal_meets_calls_of_other_threads() {
     }
 }
 
-/// A connection of the side with itself, and a Send on it: the first status that is no success.
+/// Connects the side with itself and sends a message. Returns the first status that is not success.
 fn meet(side: &Side) -> Status {
     let talk = || -> Result<(), Status> {
         let failed = |error: netdirect::Error| error.status();

@@ -1,5 +1,5 @@
-//! What queued Binds and Invalidates mean for their regions and windows, whatever is released or deregistered before
-//! their turn (MR-026, MR-034, MW-011, MW-014, AMB-011, RES-015).
+//! Queued Binds and Invalidates whose regions or windows are released or deregistered before the request is executed (MR-026,
+//! MR-034, MW-011, MW-014, AMB-011, RES-015).
 
 mod common;
 
@@ -96,7 +96,7 @@ fn bind(qp: &Arc<dyn QueuePair>, context: u64, region: &Region, window: &Arc<dyn
         .unwrap();
 }
 
-/// Contexts and statuses, after a look whether each request may end so (RES-015).
+/// Contexts and statuses, after a check that each request may end with its status (RES-015).
 fn statuses(results: &[CompletionResult]) -> Vec<(u64, Status)> {
     for result in results {
         assert!(result.request_type.allows(result.status), "{result:?}");
@@ -388,7 +388,7 @@ fn mw_002_a_window_goes_to_the_queue_pair_whose_bind_comes_first() {
     assert_eq!(deregister(&region), Ok(()));
 }
 
-/// Requests with SGEs do not keep their regions: they end with an access violation when their turn comes.
+/// Requests with SGEs do not keep their regions registered: they end with an access violation when they are executed.
 #[test]
 fn mr_034_requests_that_name_a_deregistered_region_fail_in_their_turn() {
     for kind in [RequestType::Send, RequestType::Write, RequestType::Read] {
@@ -423,7 +423,7 @@ fn mr_034_requests_that_name_a_deregistered_region_fail_in_their_turn() {
     assert_eq!(local.buffer.to_vec(), [0; 64]);
 }
 
-/// Releasing a region is as good as deregistering it, for requests with SGEs as well.
+/// Releasing a region has the effect of deregistering the region, for requests with SGEs as well.
 #[test]
 fn mr_028_requests_that_name_a_released_region_fail_in_their_turn() {
     let pair = Fenced::new();

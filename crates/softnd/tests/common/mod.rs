@@ -1,4 +1,4 @@
-//! What the provider's tests share: sides, connections between them, and waiting for results.
+//! Shared code of the provider's tests: sides, connections between sides, and waiting for results.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
 pub mod ending;
@@ -21,7 +21,7 @@ use netdirect::{
 use softnd::Options;
 use softnd::simulation::{Chance, Conditions, Simulation};
 
-/// Says on standard error that the running test is skipped, by its name, and why.
+/// Prints the name of the running test to standard error, and why the test is skipped.
 pub fn skip(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
@@ -29,7 +29,7 @@ pub fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
 }
 
-/// Longer than anything takes on the slowest machine; only a bug waits for its end.
+/// A time limit that ends a hanging test. Nothing takes this long on the slowest machine.
 pub const LONG: Duration = Duration::from_secs(120);
 
 /// Whether these tests run in a simulated network: those of the program `on_sim` do.
@@ -38,7 +38,7 @@ pub const SIMULATED: bool = matches!(
     [b'o', b'n', b'_', b's', b'i', b'm', ..]
 );
 
-/// The length of a long message: in a simulated network fewer octets are many segments, each of which costs time.
+/// The length of a long message, in octets. Simulated networks use a shorter message, because each segment costs time.
 pub const fn long(octets: usize) -> usize {
     if SIMULATED { octets / 20 } else { octets }
 }
@@ -81,7 +81,7 @@ pub fn open(options: Options) -> Arc<dyn Adapter> {
     open_at([127, 0, 0, 1], options)
 }
 
-/// The same, for another loopback address.
+/// Opens an adapter with another loopback address.
 pub fn open_at(address: impl Into<IpAddr>, options: Options) -> Arc<dyn Adapter> {
     let address = address.into();
     if SIMULATED {
@@ -108,12 +108,12 @@ pub fn now() -> Duration {
     }
 }
 
-/// What a loop does between two looks at something that no call of softnd is made for: elsewhere the world moves on by itself.
+/// Called in loops that wait without calling softnd. In a simulated network, runs the next event.
 pub fn idle() {
     if !SIMULATED {
         std::thread::yield_now();
     } else if !network().step() {
-        // Nothing happens any more: limits of time still end.
+        // No event is left, but time limits still end.
         network().pass(Duration::from_millis(1));
     }
 }
@@ -236,11 +236,11 @@ impl Region {
     }
 }
 
-/// Waits for the end of a request. Who waits looks once more when its time is up: what is found only then has woken nobody.
+/// Waits for the end of a request. A request found complete only after the time limit counts as a failure, because it woke nobody.
 pub fn wait(overlapped: &Overlapped) -> Status {
     let begun = now();
     while SIMULATED && wire::relay() && overlapped.poll() == Status::PENDING {
-        assert!(now() - begun < LONG, "it waits for ever");
+        assert!(now() - begun < LONG, "the request does not end");
     }
     let status = overlapped.wait_timeout(LONG);
     assert!(now() - begun < LONG, "{status:?}, but nobody was woken");
@@ -271,7 +271,7 @@ pub fn status(result: netdirect::Result<impl std::fmt::Debug>) -> Status {
     result.map_or_else(|error: Error| error.status(), |_| Status::SUCCESS)
 }
 
-/// A peer that asks for a connection, and says who it is.
+/// A peer that asks for a connection, with its name as private data.
 pub struct Caller {
     pub connects: Overlapped,
     _objects: (Arc<dyn Connector>, Arc<dyn QueuePair>),
@@ -312,7 +312,7 @@ pub fn connect(active: Side, passive: Side, limit: u32) -> Pair {
     connect_by(active, passive, limit, |address| address)
 }
 
-/// The same, to the address that `route` has for the listener's.
+/// Connects two new queue pairs, to the address that `route` returns for the listener's address.
 pub fn connect_by(
     active: Side,
     passive: Side,
@@ -323,7 +323,7 @@ pub fn connect_by(
     connect_queue_pair(active, passive, active_qp, limit, route)
 }
 
-/// The same, with this queue pair of the active side.
+/// Connects this queue pair of the active side with a new queue pair of the passive side.
 pub fn connect_queue_pair(
     active: Side,
     passive: Side,
@@ -355,7 +355,7 @@ pub fn connect_queue_pair(
     }
 }
 
-/// What a Connect comes to where the other side accepts whoever asks.
+/// The status of a Connect to a side that accepts every peer.
 pub fn connect_status(active: &Side, passive: &Side) -> Status {
     let (listener, address) = passive.listener(0);
     let (connector, theirs) = (active.connector(), passive.connector());
@@ -377,7 +377,7 @@ pub fn connect_status(active: &Side, passive: &Side) -> Status {
     status.err().unwrap_or(Status::SUCCESS)
 }
 
-/// Whether a request has ended well by now.
+/// Whether a request has completed with success by now.
 fn end_if_over(started: netdirect::Result<Started>, overlapped: &Overlapped) -> bool {
     !overlapped.is_pending() && end(started, overlapped).is_ok()
 }

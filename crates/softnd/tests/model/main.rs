@@ -1,4 +1,4 @@
-//! Two adapters in a simulated network, driven by arbitrary calls, against a plain model of what has to come of them.
+//! Two adapters in a simulated network run arbitrary calls. A simple model checks the results.
 //!
 //! A run follows from its seed alone. It opens two adapters under conditions of its own, makes connections both ways, posts
 //! requests of all kinds, and disconnects, cancels, releases and breaks what it can. The model knows which requests are in
@@ -9,12 +9,12 @@
 //! SOFTND_SEED=1234 cargo test -p softnd --test model one_seed -- --nocapture
 //! ```
 //!
-//! With `SOFTND_TRACE=1` such a run tells what it does and what comes of it, with `SOFTND_CAPTURE=FILE` it writes what went over the
-//! network.
+//! With `SOFTND_TRACE=1` such a run prints each call and each result. With `SOFTND_CAPTURE=FILE` the run writes a capture of its
+//! streams.
 //!
-//! `SOFTND_SEEDS=1000000 cargo test --release -p softnd --test model many_seeds` runs that many.
+//! `SOFTND_SEEDS=1000000 cargo test --release -p softnd --test model many_seeds` runs 1,000,000 seeds.
 
-/// Tells what a run does, if `SOFTND_TRACE` is set.
+/// Prints what a run does, if `SOFTND_TRACE` is set.
 macro_rules! trace {
     ($($what:tt)+) => {
         if *crate::TRACE {
@@ -67,9 +67,9 @@ fn one_seed() {
     checked(number("SOFTND_SEED").unwrap_or(0), &mut Coverage::default());
 }
 
-/// How many seeds run where nobody says otherwise: as many as a test run has time for.
+/// How many seeds run by default: as many as a test run has time for.
 const SEEDS: u64 = 500;
-/// So many seeds meet everything that has to be met.
+/// How many seeds are enough to meet everything that has to be met.
 const ENOUGH: u64 = 500;
 
 #[test]

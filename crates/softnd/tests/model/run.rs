@@ -1,4 +1,4 @@
-//! One run: what is done, and in which order, follows from a seed.
+//! One run. The calls and their order follow from a seed.
 
 mod disturb;
 mod host;
@@ -31,13 +31,13 @@ use host::Host;
 
 /// The memory of each host, all of it registered.
 const ARENA: usize = 256 * 1024;
-/// What a peer writes to, and what it reads.
+/// The lengths of what a peer writes to, and of what a peer reads.
 const TARGET: usize = 256;
 const PATTERN: usize = 512;
 /// Receives of one queue pair, and initiator requests.
 const RECEIVES: u32 = 24;
 const REQUESTS: u32 = 12;
-/// A run posts at least so many requests, over at least so many queue pairs, unless its hosts are gone before.
+/// How many requests a run posts at least, and over how many queue pairs, unless its hosts are removed before.
 const LEAST_REQUESTS: u64 = 50;
 const LEAST_CONNECTIONS: usize = 2;
 const MOST_CONNECTIONS: usize = 6;
@@ -122,7 +122,7 @@ struct Run<'a> {
 /// Runs a seed.
 ///
 /// # Panics
-/// When something ends otherwise than the model has it.
+/// When a request ends otherwise than the model expects.
 pub(crate) fn run(seed: u64, coverage: &mut Coverage, captured: Option<&mut Vec<u8>>) {
     let octets = Octets::default();
     let capture = captured
@@ -135,7 +135,7 @@ pub(crate) fn run(seed: u64, coverage: &mut Coverage, captured: Option<&mut Vec<
         run.act();
         run.follow_up();
     }
-    // Some are unlucky: at least two connections that carry something.
+    // Some runs lose connections early: at least two connections carry data.
     for _ in 0..2000 {
         if run.posted >= LEAST_REQUESTS && run.connections.len() >= LEAST_CONNECTIONS
             || run.hosts.iter().any(|host| host.removed)
@@ -289,7 +289,7 @@ impl<'a> Run<'a> {
         [0, 1].map(|at| self.hosts[ends[at].host].arena.clone())
     }
 
-    // ---- what is done ----
+    // ---- calls ----
 
     fn act(&mut self) {
         let young = self.connections.len() < LEAST_CONNECTIONS;
