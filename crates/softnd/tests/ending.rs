@@ -1,4 +1,4 @@
-//! The end of a connection: who is told of it, and in which order.
+//! The end of a connection: which requests report the end, and in which order.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn conn_106_notify_disconnect_comes_before_the_flush_in_a_completion_port() {
     }
 }
 
-/// Each request of NotifyDisconnect is told before anything of the flush can be seen, not only the first.
+/// All requests of NotifyDisconnect complete before any flushed request can be seen.
 #[test]
 fn conn_106_the_flush_cannot_be_seen_while_notify_disconnect_is_being_told() {
     for ending in ENDINGS {
@@ -65,7 +65,7 @@ fn conn_106_the_flush_cannot_be_seen_while_notify_disconnect_is_being_told() {
     }
 }
 
-/// The flush waits for nobody where nobody asked to be notified, or where the connector is gone.
+/// Flushed requests can be seen at once if no request of NotifyDisconnect is pending, or if the connector was released.
 #[test]
 fn conn_106_the_flush_comes_without_notify_disconnect() {
     for ending in ENDINGS {
@@ -107,7 +107,7 @@ fn told(port: &CompletionPort) -> Vec<(u64, Status)> {
     packets.map(|packet| (packet.user, packet.status)).collect()
 }
 
-/// OVL-001: in the order in which the requests were made, whatever they are.
+/// OVL-001: requests of all kinds complete in the order in which they were made.
 #[test]
 fn ovl_001_requests_of_a_connector_are_cancelled_in_order() {
     for released in [false, true] {

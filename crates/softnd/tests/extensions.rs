@@ -1,4 +1,4 @@
-//! What ND2 does not have: Atomics and Immediate Data over two adapters (RFC 7306).
+//! Extensions to ND2: Atomics and Immediate Data between two adapters (RFC 7306).
 
 mod common;
 
@@ -169,7 +169,7 @@ fn rdmapx_011_refused_atomics() {
     }
 }
 
-/// What the adapter says it can do is what it does.
+/// The adapter supports exactly what it reports.
 #[test]
 fn capabilities_are_what_the_adapter_does() {
     let pair = pair();
@@ -213,7 +213,7 @@ fn capabilities_are_what_the_adapter_does() {
     );
 }
 
-/// QP-002: what is refused at the call leaves the queue pair usable.
+/// QP-002: a call that fails leaves the queue pair usable.
 #[test]
 fn arguments_of_extensions_are_checked() {
     let pair = pair();
@@ -233,7 +233,7 @@ fn arguments_of_extensions_are_checked() {
     let immediate = |data, flags| status(extensions.send_immediate(2, data, flags));
     let refused = immediate([0; 8].into(), OpFlags::ALLOW_READ);
     assert_eq!(refused, Status::INVALID_PARAMETER_3);
-    // Four octets are InfiniBand's.
+    // Immediate Data of four octets exists on InfiniBand only.
     assert_eq!(immediate([0; 4].into(), none), Status::INVALID_PARAMETER_2);
     assert_eq!(post(8, OpFlags::READ_FENCE), Status::SUCCESS);
     assert_eq!(pair.active.result().status, Status::SUCCESS);

@@ -1,4 +1,4 @@
-//! Fault plans on adapters: each event and action that is not about octets of a stream alone, seen by the application.
+//! Fault plans on adapters, as the application sees them: each event and action beyond the octets of one stream.
 
 mod common;
 

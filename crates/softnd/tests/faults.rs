@@ -1,4 +1,4 @@
-//! Windows, refused accesses, and how a connection ends when something goes wrong.
+//! Windows, refused accesses, and how connections end after errors.
 
 mod common;
 
@@ -302,7 +302,7 @@ fn iw_041_an_overflow_breaks_the_queue_and_its_queue_pairs() {
     );
 }
 
-/// A completion queue that has overflowed, with the queue pair that did it.
+/// A completion queue that has overflowed, with the queue pair whose results overflowed the queue.
 fn overflowed(side: &Side) -> (Arc<dyn CompletionQueue>, Arc<dyn QueuePair>) {
     let cq = side
         .adapter

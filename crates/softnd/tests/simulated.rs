@@ -1,4 +1,4 @@
-//! The provider in a simulated network: what only a simulation can show.
+//! The provider in a simulated network: tests that only a simulation can run.
 
 mod common;
 
@@ -165,7 +165,7 @@ fn a_wait_ends_at_its_limit_and_not_at_the_next_thing_that_happens() {
     assert_eq!(connects.wait(), Status::IO_TIMEOUT);
 }
 
-/// A loop that only looks, in whichever way, sees time pass.
+/// Virtual time passes for a loop that only polls, whichever call the loop polls with.
 #[test]
 fn a_look_moves_the_simulation() {
     let ways: [fn(&Overlapped, &CompletionPort, &Event); 3] = [
@@ -333,7 +333,7 @@ fn connects_in_quick_succession_find_free_ports() {
     }
 }
 
-/// Another thread that polls or steps finds nothing, and moves nothing: the run stays that of the seed.
+/// A poll or a step in another thread finds nothing and moves nothing, so that the run still follows from the seed.
 #[test]
 fn another_thread_does_not_move_a_simulation() {
     let simulation = Simulation::new(1);

@@ -1,4 +1,4 @@
-//! Connections that end in each of the ways that they can end in.
+//! Connections that end in each possible way.
 
 use std::any::Any;
 use std::io::Write;
@@ -12,7 +12,7 @@ use netdirect::{
 
 use super::{Side, end, pair, raw, run};
 
-/// The ends that a connection can come to without this side's Disconnect.
+/// The ways in which a connection can end without this side's Disconnect.
 #[derive(Clone, Copy, Debug)]
 pub enum Ending {
     /// The peer disconnects.
@@ -131,7 +131,7 @@ pub fn reset_by_hand() -> Watched {
     }
 }
 
-/// Takes what is in the queue; whether the flush of the Receive is among it.
+/// Takes the results in the queue. Returns whether the flushed Receive is among them.
 pub fn is_flushed(cq: &Arc<dyn CompletionQueue>) -> bool {
     let mut results = [CompletionResult::default(); 8];
     let count = cq.get_results(&mut results);

@@ -1,4 +1,4 @@
-//! What is logged while the tests of a process run.
+//! Records what is logged while the tests of a process run.
 
 use std::cell::Cell;
 use std::fmt::Write as _;

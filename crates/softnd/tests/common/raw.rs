@@ -1,5 +1,5 @@
-//! Peers that speak bytes: sockets of the system, or raw streams of the test's own simulated network. The test's own thread
-//! drives them on both, so what they answer is called for only after it was asked.
+//! Raw peers: sockets of the system, or raw streams of the test's own simulated network. The test's own thread drives them in both
+//! cases. A test therefore reads a peer's answer only after it has sent the question.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -46,14 +46,14 @@ impl Peer {
         }
     }
 
-    /// So many octets.
+    /// Reads this many octets.
     pub fn receive(&mut self, count: usize) -> Vec<u8> {
         let mut octets = vec![0; count];
         self.read_exact(&mut octets).unwrap();
         octets
     }
 
-    /// What comes until the stream ends, in whatever way.
+    /// Reads all octets until the stream is closed or reset.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         if let Err(error) = self.read_to_end(&mut rest) {

@@ -1,4 +1,4 @@
-//! A stream of large messages that never ends, and small requests beside it.
+//! An endless stream of large messages, and small requests beside the stream.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub enum Stream {
     Send,
 }
 
-/// Who polls the side that the stream goes to.
+/// Which thread polls the receiving side of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The thread that polls the other side as well.
@@ -197,7 +197,7 @@ pub fn small_requests_get_through(bench: &mut Bench) {
         "{:?}, {:?}: at most {worst} messages of the stream passed a small request",
         bench.stream, bench.driver
     );
-    // And the small requests have not stopped the stream.
+    // The small requests have not stopped the stream.
     let before = bench.done;
     while bench.done < before + WINDOW {
         bench.poll();

@@ -1,5 +1,4 @@
-//! What two sides say to each other on the wire: a relay that keeps what passes, and a reader of FPDUs that shares nothing
-//! with the engine.
+//! The octets that two sides exchange: a relay that records them, and a reader of FPDUs that shares no code with the engine.
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -16,8 +15,8 @@ const MARKER: usize = 4;
 
 type Octets = Arc<Mutex<Vec<u8>>>;
 
-/// Relays one connection and keeps its octets. They are kept before they are passed on, so whatever one side has received
-/// is found here.
+/// Relays one connection and records its octets. The relay records octets before it passes them on, so that it has all octets that a
+/// side has received.
 pub struct Relay {
     pub address: SocketAddr,
     passed: [Octets; 2],
@@ -127,7 +126,7 @@ impl Direction {
     }
 }
 
-/// Moves what has arrived at the relays of this test. Whether there is a relay.
+/// Passes on the octets that have arrived at the relays of this test. Returns whether there is a relay.
 pub fn relay() -> bool {
     RELAYS.with_borrow_mut(|relays| {
         relays.iter_mut().for_each(Simulated::relay);

@@ -1,4 +1,4 @@
-//! The model of one connection: what is in flight at each end, and what may come of it.
+//! The model of one connection: the requests in flight at each end, and how they may end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub(crate) struct Request {
     pub(crate) effect: Effect,
 }
 
-/// What is to be seen when a request has ended well.
+/// What holds after a request has ended with success.
 #[derive(Debug)]
 pub(crate) enum Effect {
     None,
     /// The sink at this place holds these octets.
     Read(usize, Vec<u8>),
-    /// It cannot end well.
+    /// The request cannot end with success.
     Refused,
     /// The sink at this place holds the value before Atomic `.2` on the peer's word `.1`.
     Atomic(usize, usize, usize),
@@ -79,12 +79,12 @@ pub(crate) enum Failed {
     All,
 }
 
-/// It brings data back.
+/// Whether the request brings data back.
 fn is_answered(kind: RequestType) -> bool {
     [RequestType::Read, RequestType::Atomic].contains(&kind)
 }
 
-/// The peer has no part in it.
+/// Whether the request ends without the peer.
 fn is_local(kind: RequestType) -> bool {
     [RequestType::Bind, RequestType::Invalidate].contains(&kind)
 }
@@ -164,7 +164,7 @@ impl Connection {
             // What was sent behind a Read has ended as its octets have, whatever becomes of the Read.
             // The peer may have refused a later Write, and so have told that it has placed those before it.
             Failed::Answers => !success || !is_answered(kind),
-            // Nor do local requests wait for those before them to have left.
+            // Local requests do not wait until the requests before them have been sent.
             Failed::All => status == Status::CANCELED || success && is_local(kind),
         };
         assert!(
@@ -247,7 +247,7 @@ impl Connection {
                 }
                 return;
             }
-            // Requests end in order: a later one's result tells that it has ended well.
+            // Requests end in order, so that the result of a later request shows that this request succeeded.
             self.take_effect(at, &request.effect, memory);
         }
     }
@@ -279,7 +279,7 @@ impl Connection {
         }
     }
 
-    /// Nothing is on its way any more, and nothing has disturbed the connection.
+    /// Whether nothing is in flight any more, and nothing has disturbed the connection.
     pub(crate) fn check_quiet(&mut self, memory: [&Buffer; 2]) {
         for at in [0, 1] {
             let writes = self.ends[1 - at].writes;

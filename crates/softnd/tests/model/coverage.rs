@@ -1,4 +1,4 @@
-//! What runs have met.
+//! Counts of what the runs have met.
 
 use std::collections::BTreeMap;
 use std::fmt;

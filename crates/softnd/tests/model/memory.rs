@@ -1,13 +1,13 @@
-//! What the memory that a peer writes to has to hold.
+//! The expected content of memory that a peer writes to.
 
 use netdirect::Buffer;
 
-/// A stretch of one end's memory that its peer alone writes to. Writes are placed in order; how far they have come is known
-/// at certain moments only.
+/// A part of one end's memory that only the peer writes to. Writes are placed in order. The model knows only at certain moments how
+/// many Writes have been placed.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) at: usize,
-    /// What stands there when every Write that is known to be placed is placed.
+    /// The content after all Writes that are known to be placed.
     sure: Vec<u8>,
     /// Writes that may be placed, in part or wholly, with their numbers.
     open: Vec<(u64, usize, Vec<u8>)>,
@@ -40,7 +40,7 @@ impl Target {
         self.check(memory);
     }
 
-    /// Every octet is one that may be there.
+    /// Asserts that each octet is a possible one.
     pub(crate) fn check(&self, memory: &Buffer) {
         let mut found = vec![0; self.len()];
         memory.read(self.at, &mut found);

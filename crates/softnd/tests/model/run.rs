@@ -107,7 +107,7 @@ struct Run<'a> {
     simulation: Simulation,
     /// The network may break any connection at any time.
     lossy: bool,
-    /// A connector waits no more: there are more peers than connectors that wait.
+    /// No connector waits, because more peers have come than connectors wait.
     unwanted: bool,
     hosts: [Host; 2],
     connections: Vec<Connection>,
@@ -148,7 +148,7 @@ pub(crate) fn run(seed: u64, coverage: &mut Coverage, captured: Option<&mut Vec<
     run.finish();
 }
 
-/// Hands on what was captured, also of a run that fails.
+/// Writes the capture, also of a run that fails.
 struct Written<'a>(Option<&'a mut Vec<u8>>, Octets, Option<Capture>);
 
 impl Drop for Written<'_> {
@@ -176,7 +176,7 @@ impl io::Write for Octets {
     }
 }
 
-/// A request begun, and counted whenever it ends.
+/// A request that was begun. Its ends are counted.
 fn counted() -> (Overlapped, Arc<AtomicU32>) {
     let ends = Arc::new(AtomicU32::new(0));
     let sink = {
@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
         let chance = |draw: &mut dyn FnMut(u64) -> u64, most: u64| {
             Chance::per_million(u32::try_from(draw(most)).unwrap())
         };
-        // Half of the networks only delay and cut.
+        // Half of the networks only delay and split segments.
         let lossy = draw(2) == 0;
         if lossy {
             match draw(4) {
@@ -478,7 +478,7 @@ impl<'a> Run<'a> {
             let went_on = self.simulation.step();
             let quiet_now = found == 0 && before == self.controls.len() && !went_on;
             quiet = if quiet_now { quiet + 1 } else { 0 };
-            // A second look: the last step may have brought results to a queue that was polled before it.
+            // Polls once more, because the last step may have placed results in a queue that was polled before the step.
             if quiet == 2 {
                 return;
             }
@@ -538,7 +538,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Everything has ended, once.
+    /// Asserts that every request has ended exactly once.
     fn check_ends(&self) {
         for control in &self.controls {
             let ends = control.ends.load(Ordering::Relaxed);
@@ -566,7 +566,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What stands at one end of a connection for its peer to read.
+/// The octets at one end of a connection that the peer reads.
 fn pattern(number: usize, host: usize) -> Vec<u8> {
     let octet = |at: usize| u8::try_from((at * 7 + number * 31 + host * 101) % 251).unwrap();
     (0..PATTERN).map(octet).collect()

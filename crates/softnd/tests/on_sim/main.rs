@@ -1,4 +1,4 @@
-//! The tests of the provider's behaviour once more, in a simulated network.
+//! Runs the tests of the provider's behaviour again in a simulated network.
 #![allow(
     clippy::duplicate_mod,
     reason = "each file of tests brings its own copy of what they share"

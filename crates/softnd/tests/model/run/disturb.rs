@@ -1,4 +1,4 @@
-//! What ends requests and connections before their time.
+//! Calls that end requests and connections early.
 
 use super::*;
 
@@ -17,7 +17,7 @@ impl Run<'_> {
         }
     }
 
-    /// Something was done at one end that ends its requests.
+    /// Notes that a call at one end has ended the requests there.
     pub(super) fn disturb_end(&mut self, (number, at): (usize, usize), why: &'static str) {
         self.connections[number].disturb(why);
         self.connections[number].ends[at].acted = true;
@@ -149,7 +149,7 @@ impl Run<'_> {
         extensions.expect("softnd has them").inject(fault).unwrap();
     }
 
-    /// The next call that takes something fails once, and is made.
+    /// Makes the next call that takes a resource fail once, and makes that call.
     pub(super) fn fail_call(&mut self) {
         let host = self.below(2);
         if self.hosts[host].removed {

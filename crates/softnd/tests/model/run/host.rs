@@ -8,7 +8,7 @@ pub(super) struct Host {
     pub(super) queues: Vec<Queue>,
     pub(super) region: Arc<dyn MemoryRegion>,
     pub(super) arena: Buffer,
-    /// Octets of the arena that are given out.
+    /// How many octets of the arena are in use.
     pub(super) used: usize,
     pub(super) removed: bool,
     /// Writes end when the peer has placed them.

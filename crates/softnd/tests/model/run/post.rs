@@ -71,8 +71,8 @@ impl Run<'_> {
         }
     }
 
-    /// Lets the next thing happen, and goes on at once with what has ended: a client that is slow runs into time limits, since
-    /// an idle network moves on to them.
+    /// Runs the next event of the network, and handles results at once. A slow client would run into time limits, because an idle
+    /// network moves its clock to the next time limit.
     pub(super) fn step(&mut self) {
         self.simulation.step();
         self.follow_up();
@@ -85,7 +85,7 @@ impl Run<'_> {
         flags
     }
 
-    /// Posts an initiator request; true when it was taken.
+    /// Posts an initiator request. Returns whether the request was accepted.
     pub(super) fn request(
         &mut self,
         (number, at): (usize, usize),
@@ -264,7 +264,7 @@ impl Run<'_> {
         remote: RemoteAddress,
     ) {
         let host = self.connections[number].ends[at].host;
-        // Four octets, if there is nothing to be expected.
+        // Four octets, if the model expects no data.
         let len = expected.as_ref().map_or(4, Vec::len);
         let Some(sink) = self.allot(host, len) else {
             return;
@@ -384,7 +384,7 @@ impl Run<'_> {
     }
 
     pub(super) fn invalidate(&mut self, number: usize, at: usize) {
-        // Writes of the peer through it must have come, or they are refused.
+        // The peer's Writes through the window must have arrived before, or they are refused.
         let [active, passive] = &self.connections[number].ends;
         let peer = if at == 0 { passive } else { active };
         if !peer.requests.is_empty() || peer.open && self.chance(50) {

@@ -1,4 +1,4 @@
-//! What has come of it: results, and the ends of overlapped requests.
+//! Results, and the ends of overlapped requests.
 
 use super::*;
 
@@ -9,7 +9,7 @@ impl Run<'_> {
         self.poll(host, queue, most);
     }
 
-    /// Takes results; how many there were.
+    /// Takes results. Returns how many there were.
     pub(super) fn poll(&mut self, host: usize, queue: usize, most: usize) -> usize {
         let mut results = [CompletionResult::default(); 16];
         let cq = self.hosts[host].queues[queue].cq.clone();
@@ -50,7 +50,7 @@ impl Run<'_> {
         }
     }
 
-    /// Goes on with what has ended.
+    /// Continues with requests that have ended.
     pub(super) fn follow_up(&mut self) {
         for at in 0..self.controls.len() {
             let control = &mut self.controls[at];
