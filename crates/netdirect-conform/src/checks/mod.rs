@@ -21,8 +21,8 @@
 //! - A check that waits for a time limit of the provider sets it by `.time_limits(…)`.
 //! - Helpers that several interfaces use stand in `common`.
 //! - A new check changes `docs/nd-conformance.md`: run `cargo make nd-conformance`, and lower `WAITING` in `tests/tests/rows.rs`.
-//!   A rule that the check is about becomes a broken provider in `tests/broken.rs` or, for connectors and the interfaces behind
-//!   them, in `tests/broken_connections.rs`, where the check fails and no other.
+//!   The rule that the check is about becomes a broken provider with a line in a table of `tests/tables`: the check fails, and
+//!   no other does.
 
 mod adapter;
 mod client_setup;

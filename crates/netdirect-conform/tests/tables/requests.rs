@@ -3,6 +3,7 @@
 use netdirect::Status;
 use netdirect_conform::{Check, Interface, checks};
 
+use super::{Table, status};
 use crate::wrapper::{Break, Method};
 
 /// Whether a check is about requests.
@@ -19,17 +20,13 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
     checks.filter(|check| !["TST-058.large", "SGE-002.lengths"].contains(&check.name))
 }
 
-const fn status(method: Method, from: Status) -> Break {
-    Break::Status(method, from, Status::UNSUCCESSFUL)
-}
-
 const UNCONNECTED: Status = Status::CONNECTION_INVALID;
 const LONG: Status = Status::BUFFER_OVERFLOW;
 const FULL: Status = Status::NO_MORE_ENTRIES;
 const WIDE: Status = Status::DATA_OVERRUN;
 
 /// Statuses that are not what the row asks for.
-pub(crate) const STATUSES: &[(Break, &[&str])] = &[
+pub(crate) const STATUSES: Table = &[
     (
         status(Method::Send, UNCONNECTED),
         &["QP-011.unconnected", "AMB-046.disconnected"],
@@ -129,7 +126,7 @@ pub(crate) const STATUSES: &[(Break, &[&str])] = &[
 ];
 
 /// Deeds that are not what the row asks for.
-pub(crate) const BEHAVIOUR: &[(Break, &[&str])] = &[
+pub(crate) const BEHAVIOUR: Table = &[
     (Break::Nothing, &[]),
     (
         Break::FlushForgotten,

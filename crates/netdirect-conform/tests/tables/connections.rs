@@ -1,61 +1,26 @@
-//! Providers that break one rule of connections each: exactly the checks for that rule fail, among those of connectors,
-//! listeners and all behind them.
+//! Rules about connectors, listeners, and what connections mean to clients.
 
-#[allow(dead_code, reason = "the wrapper breaks rules for the other test too")]
-mod wrapper;
+use netdirect::Status;
+use netdirect_conform::{Check, Interface, checks};
 
-use std::sync::Arc;
+use super::{Table, status};
+use crate::wrapper::rule::Deed;
+use crate::wrapper::{Break, Method};
 
-use netdirect::{Provider, Status};
-use netdirect_conform::{
-    Check, End, Ends, Interface, Selection, Stop, Target, Wants, checks, run_these,
-};
-use softnd::Options;
-use wrapper::rule::Deed;
-use wrapper::{Break, Broken, Method};
-
-fn options(wants: &Wants) -> Options {
-    Options::default().timeouts(|limits| {
-        if let Some(limit) = wants.time_limits.map(Some) {
-            (limits.connect, limits.reply, limits.request) = (limit, limit, limit);
-            (limits.ready, limits.hold_ready, limits.disconnect) = (limit, limit, limit);
-        }
-        if wants.patience.is_some() {
-            limits.hold_ready = wants.patience;
-        }
-    })
+/// Whether a check is about connections.
+pub(crate) fn is_of_connections(check: &Check) -> bool {
+    check.interface >= Interface::Connector
 }
 
-fn target(rule: Break) -> Target {
-    Target::new("broken", None, move |wants| {
-        let inner = softnd::simulation::provider("seed=7", options(wants));
-        let inner = inner.map_err(|error| Stop::Broken(error.to_string()))?;
-        let addresses = inner.query_address_list();
-        let addresses = addresses.map_err(|error| Stop::Broken(error.to_string()))?;
-        let provider: Arc<dyn Provider> = Arc::new(Broken { inner, rule });
-        let end = |address| End {
-            provider: Arc::clone(&provider),
-            address,
-        };
-        Ok(Ends {
-            near: end(addresses[0]),
-            far: end(addresses[1]),
-        })
-    })
-}
-
-/// The checks of connectors and of all interfaces behind them, but one that only takes time.
-fn connections() -> impl Iterator<Item = &'static Check> {
-    checks().filter(|check| check.interface >= Interface::Connector && check.name != "IW-054.many")
-}
-
-const fn status(method: Method, from: Status) -> Break {
-    Break::Status(method, from, Status::UNSUCCESSFUL)
+/// The checks of connections, but one that only takes time.
+pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
+    checks().filter(|check| is_of_connections(check) && check.name != "IW-054.many")
 }
 
 const GONE: Status = Status::DEVICE_REMOVED;
 
-const RULES: &[(Break, &[&str])] = &[
+/// Statuses and deeds that are not what the row asks for.
+pub(crate) const RULES: Table = &[
     (
         status(Method::BindConnector, Status::SHARING_VIOLATION),
         &["CONN-008.taken", "AMB-030.listener"],
@@ -232,20 +197,3 @@ const RULES: &[(Break, &[&str])] = &[
         ],
     ),
 ];
-
-#[test]
-fn a_broken_connection_fails_the_checks_for_it() {
-    let mut wrong = String::new();
-    for (rule, expected) in RULES {
-        let selection = Selection {
-            jobs: 2,
-            ..Selection::default()
-        };
-        let found = run_these(connections(), &target(*rule), &selection, |_| {}).unwrap();
-        let failed: Vec<_> = found.failures().map(|entry| entry.check.name).collect();
-        if failed != *expected {
-            wrong += &format!("{rule:?}: {failed:?} instead of {expected:?}\n");
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
-}
