@@ -67,6 +67,8 @@ pub(crate) struct QpOwner {
     strict: bool,
     /// The numbers of SGEs that the client asked for: for initiator requests, and for Receives.
     asked_sges: (u32, u32),
+    /// How long a Send of the peer waits for a Receive; without end with [`Duration::MAX`].
+    receive_wait: Duration,
     shared: Option<Shared>,
 }
 
@@ -171,7 +173,6 @@ fn new(
             max_transfer: limits.transfer_length,
         },
         scope: Scope { pd: PD, stream: id },
-        receive_wait,
         end_within: core.options.timeouts.disconnect, // IW-065
     };
     let driver = Arc::clone(&core.driver);
@@ -190,6 +191,7 @@ fn new(
             options.max_initiator_request_sge,
             options.max_receive_request_sge,
         ),
+        receive_wait,
     };
     let qp = Endpoint::new(driver, endpoint, owner, QpState::default());
     let short = no_memory(
@@ -277,6 +279,11 @@ impl QpOwner {
         if count > asked as usize {
             self.core.leniency.count(LenientCase::SurplusSges); // AMB-009
         }
+    }
+
+    /// How long a Send of the peer waits for a Receive.
+    pub(crate) fn receive_wait(&self) -> Duration {
+        self.receive_wait
     }
 
     /// Whether the queue pair uses a shared receive queue.

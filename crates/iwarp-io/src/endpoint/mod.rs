@@ -66,9 +66,6 @@ pub struct EndpointOptions {
     pub sizes: QueueSizes,
     /// The protection domain, and the number of the connection in its adapter.
     pub scope: Scope,
-    /// How long a Send of the peer waits for a Receive before the connection fails. Zero: not at all. [`Duration::MAX`]: without
-    /// limit.
-    pub receive_wait: Duration,
     /// How long the peer may take to end its direction after this side has ended the connection. After that time the endpoint resets
     /// the stream. `None`: without limit.
     pub end_within: Option<Duration>,
@@ -153,7 +150,6 @@ impl<O: Owner> Endpoint<O> {
             fixed: Fixed {
                 owner: owner(this),
                 driver,
-                receive_wait: options.receive_wait,
                 end_within: options.end_within,
                 timed: this.clone(),
             },
@@ -206,10 +202,9 @@ impl<O: Owner> Endpoint<O> {
     pub fn start(
         &self,
         stream: Stream,
-        mut config: StreamConfig,
+        config: StreamConfig,
         start: Start,
     ) -> (io::Result<()>, News<O>) {
-        config.receive_wait = self.fixed.receive_wait;
         let mut state = self.lock();
         if state.phase != Phase::Idle {
             stream.reset();

@@ -60,8 +60,6 @@ pub(super) struct Fixed<O> {
     pub(super) owner: O,
     pub(super) driver: Arc<Driver>,
     /// See [`EndpointOptions`](super::EndpointOptions).
-    pub(super) receive_wait: Duration,
-    /// See [`EndpointOptions`](super::EndpointOptions).
     pub(super) end_within: Option<Duration>,
     /// The endpoint itself, for the timers.
     pub(super) timed: Weak<dyn Timed>,

@@ -275,7 +275,6 @@ impl Net {
         let options = EndpointOptions {
             sizes: SIZES,
             scope: Scope { pd: PD, stream },
-            receive_wait: Duration::MAX,
             end_within: Some(END_WITHIN),
         };
         let owner = Plain {

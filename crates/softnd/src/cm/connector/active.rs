@@ -433,7 +433,7 @@ impl Connector {
         let Some(qp) = &state.qp else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        let config = self.stream_config(Role::Initiator, agreed, &stream);
+        let config = self.stream_config(qp, Role::Initiator, agreed, &stream);
         state.guard = Some(qp.guard_flush());
         let (started, news) = qp.start(stream, config, start);
         state.done.news.push(news);

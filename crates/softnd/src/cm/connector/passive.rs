@@ -155,7 +155,7 @@ impl Connector {
             return self.finish(state, Phase::Dead, Status::CONNECTION_ABORTED);
         };
         state.phase = Phase::Accepting(Box::new(startup));
-        let config = self.stream_config(Role::Responder, &agreed, &stream);
+        let config = self.stream_config(&qp, Role::Responder, &agreed, &stream);
         // Where no ready-to-receive message was agreed on, Accept ends when the Reply has been sent (IW-005).
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };

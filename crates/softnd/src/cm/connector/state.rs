@@ -280,6 +280,7 @@ impl Connector {
     /// How the stream runs once the start-up is over.
     pub(super) fn stream_config(
         &self,
+        qp: &Qp,
         role: Role,
         agreed: &Agreed,
         stream: &Stream,
@@ -295,7 +296,7 @@ impl Connector {
             markers: agreed.markers,
             limits: agreed.limits,
             ready: agreed.ready,
-            receive_wait: options.effective_receive_wait(),
+            receive_wait: qp.owner().receive_wait(),
             private_payload: stream.copies(),
             confirm_writes: options.confirm_writes,
             early: EARLY,
