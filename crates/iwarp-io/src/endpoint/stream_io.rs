@@ -217,9 +217,13 @@ impl StreamIo {
 
     /// The socket takes no more octets. From now on the domains report when it takes octets again. They do not do so from the start,
     /// because most sockets are never full, and a socket with room would be reported at once to drivers that have nothing to do.
+    ///
+    /// If they begin to do so only now, the stream still counts as writable, so that the caller tries once more. The room may have
+    /// come before the change, and then the change alone need not wake anybody: epoll reports a source in a nested set for a change
+    /// only if no event of that source is left in the nested set.
     fn await_room(&mut self) {
-        self.writable = false;
-        if !self.reported.contains(Edges::WRITE) {
+        self.writable = !self.reported.contains(Edges::WRITE);
+        if self.writable {
             self.reported |= Edges::WRITE;
             for (domain, token) in &self.domains {
                 domain.report(&self.stream, *token, self.reported);
@@ -244,11 +248,13 @@ impl StreamIo {
         if !self.writable && self.stream.is_backlogged() {
             return Ok(false);
         }
-        let flushed = self.stream.flush()?;
-        if !flushed {
+        while !self.stream.flush()? {
             self.await_room();
+            if !self.writable {
+                return Ok(false);
+            }
         }
-        Ok(flushed)
+        Ok(true)
     }
 
     fn send_batches(

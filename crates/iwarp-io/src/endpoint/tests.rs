@@ -591,6 +591,19 @@ fn an_endpoint_of_which_nothing_is_left_can_be_used_again() {
     assert!(!active.endpoint.renew(StreamId(9)), "it is shut");
 }
 
+/// A set need not report this room to a thread that sleeps on an outer set, see `StreamIo::await_room`.
+#[test]
+fn room_that_comes_before_the_stream_is_reported_for_room_is_used_at_once() {
+    let pipes = Pipes::default();
+    let net = Net::over(Transport::Pipe(pipes.clone()));
+    let (active, passive) = net.pair();
+    passive.receive(1, 0);
+    pipes.refuse_next_send();
+    active.send(2, b"at once.").unwrap();
+    assert!(active.has_ended(2), "nobody else has to drive it");
+    net.until("received", || passive.has_ended(1));
+}
+
 #[test]
 fn endpoints_draw_receives_from_what_their_owners_share() {
     for net in Net::each() {

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use iwarp::{Span, TxBatch};
@@ -17,7 +18,10 @@ use crate::progress::set::{Set, SourceId};
 
 /// A network of pipes. Clones are the same network.
 #[derive(Clone, Debug, Default)]
-pub struct Pipes(Arc<Mutex<State>>);
+pub struct Pipes {
+    state: Arc<Mutex<State>>,
+    refuses: Arc<AtomicBool>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -34,7 +38,12 @@ struct Waiting {
 
 impl Pipes {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no holder panics")
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// Has the next send of a batch refused as if the pipe were full: the room comes before the sender can ask to be told of it.
+    pub(crate) fn refuse_next_send(&self) {
+        self.refuses.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
@@ -68,7 +77,8 @@ impl Bound {
         listening.bell.write_all(b".")?;
         listening.peers.push_back((there, self.local));
         drop(state);
-        Ok(Dialer(Wire::new(here, self.local, remote)?))
+        let refuses = &self.pipes.refuses;
+        Ok(Dialer(Wire::new(here, refuses, self.local, remote)?))
     }
 
     pub(super) fn listen(self) -> io::Result<Listener> {
@@ -123,7 +133,8 @@ impl Listener {
         let listening = state.listening.get_mut(&self.bound.local);
         let waiting = listening.and_then(|listening| listening.peers.pop_front());
         let (stream, peer) = waiting.ok_or(io::ErrorKind::WouldBlock)?;
-        Wire::new(stream, self.bound.local, peer)
+        let refuses = &self.bound.pipes.refuses;
+        Wire::new(stream, refuses, self.bound.local, peer)
     }
 
     pub(super) fn is_somebody_there(&self) -> bool {
@@ -137,14 +148,21 @@ impl Listener {
 #[derive(Debug)]
 pub struct Wire {
     stream: UnixStream,
+    refuses: Arc<AtomicBool>,
     addresses: (SocketAddr, SocketAddr),
 }
 
 impl Wire {
-    fn new(stream: UnixStream, local: SocketAddr, peer: SocketAddr) -> io::Result<Self> {
+    fn new(
+        stream: UnixStream,
+        refuses: &Arc<AtomicBool>,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream,
+            refuses: Arc::clone(refuses),
             addresses: (local, peer),
         })
     }
@@ -180,6 +198,9 @@ impl Wire {
     }
 
     pub(super) fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+        if self.refuses.swap(false, Ordering::SeqCst) {
+            return Ok((0, Sent::WouldBlock));
+        }
         iwarp_mem::io::send(self.stream.as_fd(), table, batch)
     }
 

@@ -255,3 +255,25 @@ fn an_untaken_set_ends_no_sleep_under_kqueues_rule() {
     theirs.write_all(b"3").unwrap();
     assert_eq!(ready(&outer), [2]);
 }
+
+/// epoll reports a nested set for a change of one of its sources, unless an event of this source is left in the nested set. Whoever
+/// asks for a further edge has to look once more.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_change_of_a_source_with_an_event_left_is_not_reported_by_epoll() {
+    let outer = super::epoll::Epoll::new().unwrap();
+    let inner = outer.another().unwrap();
+    let (ours, mut theirs) = streams();
+    inner.add_stream(&ours, 1, Edges::READ).unwrap();
+    outer.add_set(&inner, 2).unwrap();
+    theirs.write_all(b"1").unwrap();
+    assert_eq!(ready(&outer), [2]);
+    let both = Edges::READ | Edges::WRITE;
+    inner.change_stream(&ours, 1, both).unwrap();
+    assert_eq!(ready(&outer), []);
+    assert_eq!(only(&inner), (1, both));
+    inner.change_stream(&ours, 1, Edges::READ).unwrap();
+    assert_eq!(only(&inner), (1, Edges::READ));
+    inner.change_stream(&ours, 1, both).unwrap();
+    assert_eq!(ready(&outer), [2]);
+}
