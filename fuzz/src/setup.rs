@@ -378,23 +378,7 @@ pub fn responder(data: &[u8]) {
             }
             _ => stream.feed(&mut responder, clock.0, usize::from(call >> 3) + 1),
         };
-        stage = match (stage, outcome) {
-            (stage, None) => stage,
-            (Stage::Awaits, Some(ResponderOutcome::Requested)) => {
-                stream.assert_one_frame();
-                assert!(responder.offered().is_some());
-                Stage::Holds
-            }
-            (Stage::Sent, Some(ResponderOutcome::Connected)) => Stage::Over,
-            (
-                Stage::Awaits | Stage::Holds | Stage::Sent,
-                Some(ResponderOutcome::Failed(failure)),
-            ) => {
-                assert!(!failure.to_string().is_empty());
-                Stage::Over
-            }
-            (stage, Some(outcome)) => panic!("{outcome:?} where the Responder is at {stage:?}"),
-        };
+        stage = responder_stage(stage, outcome, &stream, &responder);
         assert_eq!(responder.wanted() > 0, stage == Stage::Awaits);
         assert_eq!(responder.request().is_some(), stage == Stage::Holds);
         let waits = match stage {
@@ -403,5 +387,28 @@ pub fn responder(data: &[u8]) {
             Stage::Idle | Stage::Holds | Stage::Over => false,
         };
         assert_eq!(responder.poll_timeout().is_some(), waits);
+    }
+}
+
+/// Where a Responder stands after what a call has told, which has to be something that can happen there.
+fn responder_stage(
+    stage: Stage,
+    outcome: Option<ResponderOutcome>,
+    stream: &Stream,
+    responder: &Responder,
+) -> Stage {
+    match (stage, outcome) {
+        (stage, None) => stage,
+        (Stage::Awaits, Some(ResponderOutcome::Requested)) => {
+            stream.assert_one_frame();
+            assert!(responder.offered().is_some());
+            Stage::Holds
+        }
+        (Stage::Sent, Some(ResponderOutcome::Connected)) => Stage::Over,
+        (Stage::Awaits | Stage::Holds | Stage::Sent, Some(ResponderOutcome::Failed(failure))) => {
+            assert!(!failure.to_string().is_empty());
+            Stage::Over
+        }
+        (stage, Some(outcome)) => panic!("{outcome:?} where the Responder is at {stage:?}"),
     }
 }
