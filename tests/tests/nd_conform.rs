@@ -141,7 +141,11 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
             "is not an address",
         ),
         (&["conform", "softnd+tcp://192.0.2.1"], "192.0.2.1"),
-        (&["conform", "softnd+sim://seven"], "seed=7"),
+        (
+            &["conform", "softnd+sim://seven"],
+            "seed=7 is one that works",
+        ),
+        (&["conform", "softnd+sim://seed=1,stall=2"], "a chance"),
         (&["conform", "verbs://x"], "no provider serves"),
         (
             &[

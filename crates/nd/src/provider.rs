@@ -393,7 +393,14 @@ fn softnd_tcp(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
 fn softnd_sim(options: &AdapterOptions, name: Option<&str>) -> Result<Started> {
     let (chosen, capture) = softnd_options(options)?;
     let provider = softnd::simulation::provider(name.unwrap_or_default(), chosen);
-    let provider = provider.map_err(|error| Failure::nd("simulate a network", &error))?;
+    // The status stands for an address; here it is the text of the URL that is wrong.
+    let provider = provider.map_err(|error| {
+        let advice = "correct the URL; softnd+sim://seed=7 is one that works";
+        Failure::new(
+            format!("cannot simulate a network: {}", error.what()),
+            advice,
+        )
+    })?;
     Ok(Started { provider, capture })
 }
 
