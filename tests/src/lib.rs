@@ -25,4 +25,6 @@ mod guide {
     struct DyingPeers;
     #[doc = include_str!("../../docs/guide/capture.md")]
     struct Capture;
+    #[doc = include_str!("../../docs/guide/from-nd-v1.md")]
+    struct FromNdV1;
 }
