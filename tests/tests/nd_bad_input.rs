@@ -609,3 +609,30 @@ fn no_threads_left() {
         .finish()
         .assert_failure("ulimit -u");
 }
+
+#[test]
+fn a_wrong_environment_is_told_with_what_to_do() {
+    let said = |variable: &str, value: &str, line: &str| {
+        let mut command = Command::new(nd::binary());
+        let command = command.args(line.split(' ')).env(variable, value);
+        let output = command.output().unwrap();
+        assert!(!output.status.success(), "{variable} {line}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(variable), "{line}: {said}");
+        said
+    };
+    for line in [
+        "info",
+        "info 127.0.0.1",
+        "rping -c -a 127.0.0.1 -p 1",
+        "perf local --size 8",
+    ] {
+        let readiness = said("SOFTND_READINESS", "poll", line);
+        let advice = "names no readiness interface of this system); \
+                      set it to one of epoll, mio, kqueue-rules, or unset it\n";
+        assert!(readiness.ends_with(advice), "{line}: {readiness}");
+        let plan = said("SOFTND_FAULTS", "when each Write; sent", line);
+        let advice = "; correct the environment variable, or unset it\n  when each Write; sent\n";
+        assert!(plan.contains(advice), "{line}: {plan}");
+    }
+}

@@ -279,15 +279,20 @@ impl Backend {
             Place::Machine => ", with an adapter that `nd info` shows",
             Place::Simulation => "",
         };
-        let advice = format!("write it as {}{adapter}", self.scheme.example);
-        Failure::nd(format_args!("open {url}"), error).advise(advice)
+        let failure = not_opened(format_args!("open {url}"), error);
+        match error.status() {
+            Status::INVALID_ADDRESS => {
+                failure.advise(format!("write it as {}{adapter}", self.scheme.example))
+            }
+            _ => failure,
+        }
     }
 
     /// Opens the adapter with this number. `address` is one of its addresses.
     pub(crate) fn open_id(&self, id: AdapterId, address: SocketAddr) -> Result<Arc<dyn Adapter>> {
         let doing = || format!("open the adapter of {}", address.ip());
         let opened = self.provider.open_adapter(id);
-        opened.map_err(|error| Failure::nd(doing(), &error))
+        opened.map_err(|error| not_opened(doing(), &error))
     }
 
     /// A URL that names the adapter with this address.
@@ -306,6 +311,25 @@ impl Backend {
         capture.flush().map_err(|error| {
             Failure::io(format_args!("write the capture {}", path.display()), &error)
         })
+    }
+}
+
+/// An adapter that could not be opened. An invalid argument is then an environment variable, which the provider's text names.
+fn not_opened(doing: impl Display, error: &Error) -> Failure {
+    let (status, what) = (error.status(), error.what());
+    let failure = |what: &str| Failure::nd(doing, &Error::new(status, what.to_owned()));
+    match status {
+        Status::INVALID_PARAMETER => match what.rsplit_once("; ") {
+            Some((what, advice)) => failure(what).advise(advice.to_owned()),
+            None => failure(what),
+        },
+        // A fault plan, with the place of its error in the lines below.
+        Status::INVALID_PARAMETER_MIX => {
+            let (what, shown) = what.split_once('\n').unwrap_or((what, ""));
+            let advice = "correct the environment variable, or unset it";
+            failure(what).advise(advice).showing(shown)
+        }
+        _ => failure(what),
     }
 }
 
