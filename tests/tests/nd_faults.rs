@@ -55,6 +55,85 @@ fn a_plan_that_never_happens_changes_nothing() {
     }
 }
 
+/// The least that `nd perf` measures.
+const PERF: [&str; 14] = [
+    "--op",
+    "send",
+    "--test",
+    "latency",
+    "--size",
+    "8",
+    "--mode",
+    "event",
+    "--crc",
+    "off",
+    "--turns",
+    "3",
+    "--duration",
+    "0.006",
+];
+
+#[test]
+fn a_measurement_meets_the_faults_of_a_plan() {
+    let plan = "when 10th Send sent: reset";
+    let line = ["-vv", "perf", "local", "--fault", plan];
+    let run = nd::run(line.iter().chain(&PERF));
+    assert!(!run.status.success(), "{run}");
+    assert!(run.stderr.contains("cannot go on with the test"), "{run}");
+    let logged = run.stderr.lines();
+    let logged = logged.filter(|line| line.contains("a fault of the plan happens"));
+    // The plan is that of the process that runs the tests, and not of the other one.
+    assert_eq!(logged.count(), 1, "{run}");
+    assert!(run.stdout.contains("incomplete"), "{run}");
+}
+
+#[test]
+fn each_side_of_a_measurement_has_a_plan_of_its_own() {
+    let plan = "when 1st Listen called: fail with ND_INSUFFICIENT_RESOURCES";
+    let mut serve = nd::start(["perf", "serve", "--fault", plan]);
+    let address = serve.address().to_string();
+    // Each row begins the plan anew.
+    for _ in 0..2 {
+        let run = nd::run(["perf", "run", &address].iter().chain(&PERF));
+        run.assert_failure("the other side gave up: cannot listen on 127.0.0.1:0");
+    }
+    let mut serve = nd::start(["perf", "serve"]);
+    let address = serve.address().to_string();
+    for (plan, fails) in [
+        (
+            "when 1st Listen called: fail with ND_INSUFFICIENT_RESOURCES",
+            false,
+        ),
+        (
+            "when 1st CreateConnector called: fail with ND_NO_MEMORY",
+            true,
+        ),
+    ] {
+        let line = ["perf", "run", &address, "--fault", plan];
+        let run = nd::run(line.iter().chain(&PERF));
+        if fails {
+            run.assert_failure("cannot create a connector");
+        } else {
+            run.assert_success();
+        }
+    }
+}
+
+#[test]
+fn a_wrong_plan_of_a_measurement_is_shown_before_it_begins() {
+    for command in [&["local"][..], &["serve"], &["run", "127.0.0.1:1"]] {
+        let plan = ["--fault", "when 1st Write send: reset"];
+        let run = nd::run(["perf"].iter().chain(command).chain(&plan));
+        assert!(!run.status.success() && run.stdout.is_empty(), "{run}");
+        for part in [
+            "expected `sent` or `received`, found `send`",
+            "\n  when 1st Write send: reset\n                 ^",
+        ] {
+            assert!(run.stderr.contains(part), "{part}: {run}");
+        }
+    }
+}
+
 #[test]
 fn a_plan_comes_from_a_file() {
     let folder = tempfile::tempdir().unwrap();

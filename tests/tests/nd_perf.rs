@@ -140,6 +140,77 @@ fn without_a_baseline_there_is_nothing_to_compare_with() {
 }
 
 #[test]
+fn shared_receives_are_measured_beside_own_ones() {
+    let what = "--receives shared --baseline own --size 64 --depth 4 --crc off";
+    let run = local_tiny(&format!("{what} --format json"));
+    run.assert_success();
+    let rows = rows(&run.stdout);
+    // As many operations, tests and modes as without a choice of Receives.
+    assert_eq!(rows.len(), 13, "{run}");
+    for row in &rows {
+        for (name, value) in [
+            ("receives", "shared"),
+            ("peer_receives", "shared"),
+            ("baseline", "own"),
+            ("baseline_congestion", "null"),
+            ("default_p50_ns", "null"),
+            ("turns", "3"),
+            ("complete", "true"),
+        ] {
+            assert_eq!(row[name], value, "{name}: {run}");
+        }
+        let figure = if row["test"] == "latency" {
+            "baseline_p50_ns"
+        } else {
+            "baseline_msgs_per_s"
+        };
+        for name in ["ratio", figure] {
+            assert!(row[name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
+        }
+    }
+    let run = local_tiny(&format!("{what} --op send --test latency --mode poll"));
+    run.assert_success();
+    for words in [
+        "Send latency, poll, CRC off, shared Receives",
+        "own Receives t_typical[usec]",
+    ] {
+        assert!(run.stdout.contains(words), "{words}: {run}");
+    }
+}
+
+#[test]
+fn each_side_chooses_where_it_takes_its_receives_from() {
+    for (theirs, ours, heading) in [
+        ("shared", "own", ", shared Receives at the other side\n"),
+        ("own", "shared", ", shared Receives at this side\n"),
+        ("shared", "shared", ", shared Receives\n"),
+    ] {
+        let mut serve = nd::start(["perf", "serve", "--receives", theirs]);
+        let address = serve.address().to_string();
+        let run = |more: &str| {
+            let what = "--op send --test latency,bandwidth --size 100 --depth 3 --mode event";
+            let words = ["perf", "run", &address, "--receives", ours].into_iter();
+            let words = words.chain(TINY).chain(what.split_whitespace());
+            let run = nd::run(words.chain(["--crc", "off"]).chain(more.split_whitespace()));
+            run.assert_success();
+            run
+        };
+        let measured = run("--baseline own --format csv");
+        let mut lines = measured.stdout.lines().map(|line| line.split(','));
+        let heads: Vec<_> = lines.next().expect("a head").collect();
+        let at = |name| heads.iter().position(|head| *head == name).expect(name);
+        for line in lines {
+            let values: Vec<_> = line.collect();
+            let named = ["receives", "peer_receives", "baseline", "complete"];
+            let values = named.map(|name| values[at(name)]);
+            assert_eq!(values, [ours, theirs, "own", "true"], "{measured}");
+        }
+        let table = run("");
+        assert!(table.stdout.contains(heading), "{table}");
+    }
+}
+
+#[test]
 fn csv_has_one_head_and_tables_have_the_columns_of_perftest() {
     let what = "--op read --mode event --crc off --size 8,64 --baseline tcp";
     let run = local_tiny(&format!("{what} --test bandwidth --format csv"));
@@ -209,6 +280,22 @@ fn many_connections_are_measured_at_both_sides() {
             assert!(row[name].parse::<f64>().unwrap() >= 0.0, "{name}: {run}");
         }
     }
+}
+
+#[test]
+fn many_connections_take_shared_receives() {
+    let what = "--test scale,setup --connections 20 --crc off --receives shared";
+    let run = local_tiny(&format!("{what} --format json"));
+    run.assert_success();
+    let rows = rows(&run.stdout);
+    let seen: Vec<_> = rows
+        .iter()
+        .map(|row| (row["test"], row["receives"], row["peer_receives"]))
+        .collect();
+    let wanted = ["scale", "setup"].map(|test| (test, "shared", "shared"));
+    assert_eq!(seen, wanted, "{run}");
+    assert!(rows.iter().all(|row| row["complete"] == "true"), "{run}");
+    assert_eq!(rows[0]["baseline"], "alone", "{run}");
 }
 
 #[test]
@@ -300,6 +387,7 @@ fn what_measures_nothing_is_refused_by_name() {
         ("--test scale --op read", "--test scale"),
         ("--test scale --size 2G --connections 1", "message size"),
         ("--test scale --baseline tcp", "--baseline"),
+        ("--test scale --baseline own", "--baseline"),
         ("--test setup --depth 4", "--depth"),
         ("--connections 7", "--connections"),
         ("--op write --test bandwidth --size 2G", "message size"),

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use netdirect::{
     Adapter, AdapterInfo, Affinity, Buffer, CompletionQueue, CompletionResult, Connector, Listener,
     MemoryRegion, MrFlags, NotifyType, Overlapped, OverlappedFile, Provider, QueuePair,
-    QueuePairOptions, ReadLimits, RemoteAddress, Sge, Started, Status,
+    QueuePairOptions, ReadLimits, RemoteAddress, Sge, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Started, Status,
 };
 
 use crate::errors::{Failure, Result};
@@ -239,7 +240,7 @@ impl Session {
         connector: Arc<dyn Connector>,
     ) -> Result<Endpoint> {
         let cq = self.completion_queue(depths.receives + depths.initiator)?;
-        self.endpoint_on(cq, depths, connector)
+        self.endpoint_on(cq, None, depths, connector)
     }
 
     /// A completion queue for so many results.
@@ -249,10 +250,20 @@ impl Session {
             .map_err(|error| Failure::nd("create a completion queue", &error))
     }
 
-    /// A queue pair that reports to a completion queue which others may use as well, and a connector.
+    /// A shared receive queue for so many Receives.
+    pub(crate) fn shared_receive_queue(&self, depth: u32) -> Result<Arc<dyn SharedReceiveQueue>> {
+        let options = SharedReceiveQueueOptions::default().queue_depth(depth);
+        self.adapter
+            .create_shared_receive_queue(&self.file, options)
+            .map_err(|error| Failure::nd("create a shared receive queue", &error))
+    }
+
+    /// A queue pair that reports to a completion queue which others may use as well, and a connector. With a shared receive
+    /// queue, the queue pair takes its Receives from there.
     pub(crate) fn endpoint_on(
         &self,
         cq: Arc<dyn CompletionQueue>,
+        srq: Option<Arc<dyn SharedReceiveQueue>>,
         depths: Depths,
         connector: Arc<dyn Connector>,
     ) -> Result<Endpoint> {
@@ -260,13 +271,15 @@ impl Session {
             .receive_queue_depth(depths.receives)
             .initiator_queue_depth(depths.initiator)
             .max_initiator_request_sge(depths.initiator_sges);
-        let qp = self
-            .adapter
-            .create_queue_pair(&cq, &cq, options)
-            .map_err(|error| Failure::nd("create a queue pair", &error))?;
+        let qp = match &srq {
+            None => self.adapter.create_queue_pair(&cq, &cq, options),
+            Some(srq) => (self.adapter).create_queue_pair_with_srq(&cq, &cq, srq, options),
+        };
+        let qp = qp.map_err(|error| Failure::nd("create a queue pair", &error))?;
         Ok(Endpoint {
             connector,
             qp,
+            srq,
             cq,
             ready: VecDeque::new(),
             notify: Overlapped::new(),
@@ -394,6 +407,8 @@ pub(crate) fn next_request(
 pub(crate) struct Endpoint {
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) qp: Arc<dyn QueuePair>,
+    /// Where the queue pair takes its Receives from, unless they are its own.
+    srq: Option<Arc<dyn SharedReceiveQueue>>,
     cq: Arc<dyn CompletionQueue>,
     ready: VecDeque<CompletionResult>,
     notify: Overlapped,
@@ -483,6 +498,15 @@ impl Endpoint {
             let _ = started.map_err(|error| Failure::nd("watch the connection", &error))?;
         }
         Ok(status)
+    }
+
+    /// Posts a Receive to the queue from which the queue pair takes its Receives.
+    #[inline]
+    pub(crate) fn receive(&self, context: u64, sges: &[Sge]) -> netdirect::Result<()> {
+        match &self.srq {
+            None => self.qp.receive(context, sges),
+            Some(srq) => srq.receive(context, sges),
+        }
     }
 
     /// The completion queue, for those who take completions from it themselves.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::plan::Plan;
-use super::spec::{Mode, Op, Placement, Spec, Test};
+use super::plan::{Baseline, Plan};
+use super::spec::{Mode, Op, Placement, Receives, Spec, Test};
 use crate::errors::{Failure, Result};
 use crate::units;
 
@@ -40,6 +40,23 @@ pub(crate) struct ServeArgs {
     /// Ends after the first client
     #[arg(long, hide = true)]
     pub(crate) once: bool,
+
+    #[command(flatten)]
+    pub(crate) side: SideArgs,
+}
+
+/// What each of the two processes chooses for itself.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SideArgs {
+    /// Where queue pairs take their Receives from; `nd perf run` and `nd perf serve` choose each for itself, `nd perf local`
+    /// chooses for both processes
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) receives: Receives,
+
+    /// Has things go wrong by a fault plan: its text, or @ and the file that has it (with `nd perf local` in the process that
+    /// runs the tests). Each row begins the plan anew
+    #[arg(long, value_name = "PLAN")]
+    pub(crate) fault: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -108,7 +125,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N")]
     pub(crate) segment: Option<u16>,
 
-    /// Compares each row with the same exchange over a bare socket; the two take turns
+    /// Compares each row with the same exchange over another connection; the two take turns
     #[arg(long, value_enum)]
     pub(crate) baseline: Option<Baseline>,
 
@@ -127,19 +144,15 @@ pub(crate) struct TestArgs {
     /// Draws latency and bandwidth over message size
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) side: SideArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
     On,
     Off,
-}
-
-/// What rows are compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Baseline {
-    /// A bare TCP socket
-    Tcp,
 }
 
 /// How results are printed.
@@ -220,10 +233,11 @@ impl TestArgs {
             ));
         }
         Ok(Plan {
-            baseline: self.baseline.is_some(),
+            baseline: self.baseline,
             turns,
             length,
             idle: self.duration.unwrap_or(IDLE),
+            fault: self.side.fault.clone(),
         })
     }
 
@@ -282,6 +296,7 @@ impl TestArgs {
                                 segment: self.segment,
                                 placement,
                                 connections: self.connections(*test),
+                                receives: self.side.receives,
                             };
                             spec.check_numbers()?;
                             match spec.check_sense() {
@@ -519,6 +534,14 @@ mod tests {
     }
 
     #[test]
+    fn receives_are_own_unless_shared_ones_are_chosen() {
+        assert!(rows("").iter().all(|spec| spec.receives == Receives::Own));
+        let shared = rows("--receives shared");
+        assert!(shared.iter().all(|spec| spec.receives == Receives::Shared));
+        assert_eq!(shared.len(), rows("").len());
+    }
+
+    #[test]
     fn turns_are_many_and_short() {
         let plan = |line: &str| {
             let plan = parse(line).plan().expect(line);
@@ -539,6 +562,7 @@ mod tests {
             mode,
             op,
             once: false,
+            side: SideArgs::default(),
         };
         assert!(serve(None, None).check(&spec).is_ok());
         assert!(serve(Some(spec.mode), Some(spec.op)).check(&spec).is_ok());

@@ -5,10 +5,12 @@
 //!
 //! | asks | answers | |
 //! |---|---|---|
-//! | `row SPEC` | `ok rdma=PORT tcp=PORT key=HEX remote=HEX` | a row begins: the other side has its adapter open, and listens |
+//! | `row SPEC` | `ok rdma=PORT tcp=PORT key=HEX remote=HEX receives=FROM` | a row begins: the other side has its adapter open, listens, and takes its Receives from there |
+//! | `own` | `ok rdma=PORT key=HEX remote=HEX` | the same for another RDMA connection, with Receives of each queue pair's own |
 //! | `join` | `ok` | the RDMA connection is being made, and stands |
 //! | `wire CC` | `ok CC` | a bare connection is being made; with this congestion control, or `-` for the system's own |
 //! | `turn COUNT` | `go`, then `done` | a turn over RDMA |
+//! | `turn COUNT own` | `go`, then `done` | a turn over the other RDMA connection |
 //! | `turn COUNT wire=I write=W` | `go`, then `done` | a turn over a bare connection |
 //! | `verify` | `ok` | what the turns since the last time have brought is what it should be |
 //! | `end` | `ok` | the row is over |
@@ -17,7 +19,7 @@
 //!
 //! | asks | answers | |
 //! |---|---|---|
-//! | `row SPEC` | `ok many=PORT alone=PORT key=HEX` | the row begins |
+//! | `row SPEC` | `ok many=PORT alone=PORT key=HEX receives=FROM` | the row begins |
 //! | `alone` | `ok` | the connection that is alone is being made, on its own adapter, and stands |
 //! | `crowd` | `ok memory=OCTETS` | the idle connections are being made, and stand; what each has cost, `-` if unknown |
 //! | `idle MILLISECONDS` | `go`, then `done cpu=SHARE` | for so long nothing happens; the processor time that this took |
@@ -38,7 +40,7 @@ use crate::errors::{Failure, Result, one_line};
 use crate::session::Deadline;
 
 /// The version of this protocol, and of how the turns work. Two sides with different numbers cannot work together.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 const NAME: &str = "nd-perf";
 

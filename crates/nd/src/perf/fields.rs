@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::outcome::{BaselineFigures, Outcome};
+use super::outcome::{BaselineFigures, Comparison, Outcome};
 use super::spec::{Placement, Spec, Test};
 use super::stats::Figures;
 use crate::units;
@@ -41,6 +41,11 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
             "one_core",
             Value::Truth(spec.placement == Placement::Together),
         ),
+        ("receives", text(spec.receives)),
+        (
+            "peer_receives",
+            outcome.peer_receives.map_or(Value::Nothing, text),
+        ),
         ("turns", Value::Integer(outcome.turns as u64)),
         ("complete", Value::Truth(outcome.complete)),
         ("iterations", Value::Integer(outcome.figures.messages)),
@@ -50,14 +55,14 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     let shown = Shown::of(spec);
     figures(&mut fields, "", Some(&outcome.figures), shown);
     let best = outcome.baseline.as_ref();
+    let with = best.map_or(Value::Nothing, |best| text(best.with));
+    fields.push(("baseline".to_owned(), with));
     baseline(&mut fields, "baseline_", best, shown);
+    let bare = best.filter(|best| best.with == Comparison::Tcp);
     baseline(
         &mut fields,
         "default_",
-        outcome
-            .systems_own
-            .as_ref()
-            .or(best.filter(|_| !spec.is_of_connections())),
+        outcome.systems_own.as_ref().or(bare),
         shown,
     );
     let ratio = best.and_then(|best| best.ratio);
@@ -240,7 +245,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{bandwidth, latency, scale, setup};
+    use super::super::report::tests::{bandwidth, latency, scale, setup, shared};
     use super::*;
 
     fn get<'a>(fields: &'a [(String, Value)], name: &str) -> &'a Value {
@@ -253,7 +258,7 @@ mod tests {
         let names =
             |outcome| -> Vec<String> { of(&outcome).into_iter().map(|(name, _)| name).collect() };
         let all = names(bandwidth());
-        for other in [latency(), scale(), setup()] {
+        for other in [latency(), scale(), setup(), shared()] {
             assert_eq!(all, names(other));
         }
         for wanted in [
@@ -274,6 +279,8 @@ mod tests {
             "baseline_p99_ns",
             "ratio",
             "ratio_p99",
+            "receives",
+            "peer_receives",
             "turns",
             "complete",
         ] {
@@ -301,6 +308,8 @@ mod tests {
         let fields = of(&scale());
         for (name, value) in [
             ("connections", Value::Integer(10_000)),
+            ("receives", Value::Text("own".to_owned())),
+            ("baseline", Value::Text("alone".to_owned())),
             ("bytes_per_connection", Value::Number(4096.0)),
             ("peer_bytes_per_connection", Value::Number(6144.0)),
             ("idle_cpu", Value::Number(0.002)),
@@ -321,6 +330,21 @@ mod tests {
     }
 
     #[test]
+    fn own_receives_are_no_bare_connection() {
+        let fields = of(&shared());
+        for (name, value) in [
+            ("receives", Value::Text("shared".to_owned())),
+            ("peer_receives", Value::Text("shared".to_owned())),
+            ("baseline", Value::Text("own".to_owned())),
+            ("baseline_congestion", Value::Nothing),
+            ("default_p50_ns", Value::Nothing),
+        ] {
+            assert_eq!(*get(&fields, name), value, "{name}");
+        }
+        assert!(matches!(get(&fields, "baseline_p50_ns"), Value::Number(_)));
+    }
+
+    #[test]
     fn without_a_baseline_its_fields_are_null() {
         let outcome = Outcome {
             baseline: None,
@@ -328,7 +352,12 @@ mod tests {
             ..bandwidth()
         };
         let fields = of(&outcome);
-        for name in ["baseline_bytes_per_s", "baseline_congestion", "ratio"] {
+        for name in [
+            "baseline",
+            "baseline_bytes_per_s",
+            "baseline_congestion",
+            "ratio",
+        ] {
             assert_eq!(*get(&fields, name), Value::Nothing, "{name}");
         }
         assert!(json(&fields).contains("\"ratio\":null"));

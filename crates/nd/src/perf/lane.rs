@@ -12,7 +12,7 @@ use netdirect::{
 
 use super::pattern;
 use super::sequence::Signals;
-use super::spec::{Mode, Op, Rings, SPARE, Spec};
+use super::spec::{Mode, Op, Receives, Rings, SPARE, Spec};
 use crate::errors::{Failure, Result};
 use crate::memory;
 use crate::session::{Depths, Endpoint, Region, Session};
@@ -201,7 +201,7 @@ impl Lane {
         session: &Session,
         spec: &Spec,
         connector: Arc<dyn Connector>,
-        receives: u32,
+        (from, receives): (Receives, u32),
         limit: Duration,
     ) -> Result<Self> {
         let depths = Depths {
@@ -209,11 +209,13 @@ impl Lane {
             initiator: spec.initiator(),
             initiator_sges: 1,
         };
-        Ok(Self::over(
-            session.endpoint(depths, connector)?,
-            spec,
-            limit,
-        ))
+        let cq = session.completion_queue(depths.receives + depths.initiator)?;
+        let srq = match from {
+            Receives::Own => None,
+            Receives::Shared => Some(session.shared_receive_queue(receives)?),
+        };
+        let endpoint = session.endpoint_on(cq, srq, depths, connector)?;
+        Ok(Self::over(endpoint, spec, limit))
     }
 
     /// Makes a lane over the objects of a connection.
@@ -301,7 +303,7 @@ impl Lane {
     /// Posts a Receive into a slot of the ring.
     #[inline]
     pub(super) fn receive(&self, slot: usize, sges: &[Sge]) -> Result<()> {
-        posted(self.qp.receive(slot as u64, sges))
+        posted(self.endpoint.receive(slot as u64, sges))
     }
 
     /// Posts Receives for messages without data, as many as marks may come.

@@ -38,14 +38,24 @@ pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
     Some(RemoteAddress::from_bytes(*ring))
 }
 
-/// The options of the adapter for a row.
-pub(super) fn setup(spec: &Spec) -> Result<Setup> {
+/// The options of the adapter for a row, with a fault plan if there is one.
+pub(super) fn setup(spec: &Spec, fault: Option<&str>) -> Result<Setup> {
     let options = AdapterOptions {
+        fault: fault.map(str::to_owned),
         crc: spec.crc,
         segment: spec.segment,
         ..AdapterOptions::default()
     };
     Setup::new(None, options, LIMIT)
+}
+
+/// Checks a fault plan before a row needs it.
+pub(super) fn check_plan(fault: Option<&str>) -> Result<()> {
+    let options = AdapterOptions {
+        fault: fault.map(str::to_owned),
+        ..AdapterOptions::default()
+    };
+    Setup::new(None, options, LIMIT).map(drop)
 }
 
 /// A socket for the comparison, not yet connected, with the row's segment size.

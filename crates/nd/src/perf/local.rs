@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use super::affinity;
+use super::spec::Receives;
 use crate::errors::{Failure, Result};
 
 /// A process of this program that serves the tests. It is ended when this is dropped.
@@ -15,13 +16,14 @@ pub(super) struct Second {
 }
 
 impl Second {
-    /// Starts the process, and waits until it listens.
-    pub(super) fn start(verbose: u8) -> Result<Self> {
+    /// Starts the process, and waits until it listens. Its queue pairs take their Receives from there.
+    pub(super) fn start(verbose: u8, receives: Receives) -> Result<Self> {
         let explain = |error| Failure::start("a second process of this program", &error);
         affinity::anywhere();
         let mut command = Command::new(std::env::current_exe().map_err(explain)?);
         command
             .args(["perf", "serve", "--once", "--listen", "127.0.0.1:0"])
+            .args(["--receives", &receives.to_string()])
             .args((0..verbose).map(|_| "-v"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped());

@@ -1,6 +1,8 @@
 //! The result of a row: the figures of its turns, and the figures of the comparison.
 
-use super::spec::Spec;
+use std::fmt::{self, Display};
+
+use super::spec::{Receives, Spec};
 use super::stats::{Figures, Ratio, SideTurns};
 
 /// What an idle connection costs each side. `None` where it was not measured, or cannot be measured on this system.
@@ -12,9 +14,31 @@ pub(super) struct Costs {
     pub(super) cpu: [Option<f64>; 2],
 }
 
-/// What a row is compared with: a bare connection, or for the cost of many connections a single one.
+/// What a row is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    /// A bare connection.
+    Tcp,
+    /// A connection of the same kind whose queue pairs have Receives of their own.
+    OwnReceives,
+    /// A single connection of the same kind, for the cost of many.
+    Alone,
+}
+
+impl Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::OwnReceives => "own",
+            Self::Alone => "alone",
+        })
+    }
+}
+
+/// The figures of the connection with which a row is compared.
 #[derive(Clone, Debug)]
 pub(super) struct BaselineFigures {
+    pub(super) with: Comparison,
     /// The congestion control of a bare connection.
     pub(super) congestion: Option<String>,
     /// The size of its writes, where that was chosen.
@@ -28,6 +52,8 @@ pub(super) struct BaselineFigures {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) spec: Spec,
+    /// Where the other side takes its Receives from; `None` if it did not come to that.
+    pub(super) peer_receives: Option<Receives>,
     /// Turns that were measured.
     pub(super) turns: usize,
     /// Whether these are all the turns that were wanted.
@@ -35,7 +61,7 @@ pub(super) struct Outcome {
     pub(super) figures: Figures,
     /// What the idle connections cost, where there are some.
     pub(super) costs: Costs,
-    /// The best bare connection, or a single connection where many are measured.
+    /// The connection with which the row is compared; of several bare ones the best.
     pub(super) baseline: Option<BaselineFigures>,
     /// The bare connection with the system's own congestion control, if that is not the best.
     pub(super) systems_own: Option<BaselineFigures>,
@@ -43,6 +69,7 @@ pub(super) struct Outcome {
 
 /// The results of the turns so far.
 pub(super) struct Measured {
+    pub(super) peer_receives: Option<Receives>,
     pub(super) ours: SideTurns,
     pub(super) costs: Costs,
     pub(super) best: Option<Compared>,
@@ -52,6 +79,7 @@ pub(super) struct Measured {
 /// What the row is compared with.
 pub(super) struct Compared {
     pub(super) side: SideTurns,
+    with: Comparison,
     congestion: Option<String>,
     write: Option<usize>,
 }
@@ -61,15 +89,17 @@ impl Compared {
     pub(super) fn bare(congestion: String, write: Option<usize>) -> Self {
         Self {
             side: SideTurns::new(),
+            with: Comparison::Tcp,
             congestion: Some(congestion),
             write,
         }
     }
 
-    /// A single connection of the same kind.
-    pub(super) fn alone() -> Self {
+    /// A connection of the same kind.
+    pub(super) fn rdma(with: Comparison) -> Self {
         Self {
             side: SideTurns::new(),
+            with,
             congestion: None,
             write: None,
         }
@@ -77,6 +107,7 @@ impl Compared {
 
     fn baseline(self, ours: &SideTurns, spec: &Spec) -> Option<BaselineFigures> {
         (self.side.turns() > 0).then(|| BaselineFigures {
+            with: self.with,
             figures: self.side.figures(spec),
             ratio: ours.ratio(&self.side, spec),
             congestion: self.congestion,
@@ -88,6 +119,7 @@ impl Compared {
 impl Measured {
     pub(super) fn new() -> Self {
         Self {
+            peer_receives: None,
             ours: SideTurns::new(),
             costs: Costs::default(),
             best: None,
@@ -97,6 +129,7 @@ impl Measured {
 
     pub(super) fn outcome(self, spec: &Spec, complete: bool) -> Outcome {
         let Self {
+            peer_receives,
             ours,
             costs,
             best,
@@ -104,6 +137,7 @@ impl Measured {
         } = self;
         Outcome {
             spec: *spec,
+            peer_receives,
             turns: ours.turns(),
             complete,
             figures: ours.figures(spec),

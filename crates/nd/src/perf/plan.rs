@@ -2,22 +2,35 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use super::spec::{Spec, Test};
 
 /// Steps of progress while connections are made, and while nothing happens.
 pub(super) const STEPS: u64 = 10;
 
+/// What rows are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Baseline {
+    /// A bare TCP socket
+    Tcp,
+    /// The same adapter with Receives of each queue pair's own at both sides, for --receives shared
+    Own,
+}
+
 /// How rows are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Whether a bare TCP connection takes turns with the row.
-    pub(crate) baseline: bool,
+    /// What takes turns with the row.
+    pub(crate) baseline: Option<Baseline>,
     /// Turns of each side of the comparison.
     pub(crate) turns: u32,
     /// The length that turns should have.
     pub(crate) length: Duration,
     /// How long connections are idle where the cost of idle connections is measured.
     pub(crate) idle: Duration,
+    /// The fault plan of this side's adapters.
+    pub(crate) fault: Option<String>,
 }
 
 impl Plan {

@@ -1,14 +1,14 @@
 //! Latency and bandwidth over message size as an SVG, for light and dark pages.
 //!
 //! The colour shows the operation, and the marker's shape the way of waiting. A hollow marker means CRC. Bare TCP is
-//! dashed.
+//! dashed, and shared Receives are dotted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::outcome::{BaselineFigures, Outcome};
+use super::outcome::{BaselineFigures, Comparison, Outcome};
 use super::scale::Scale;
-use super::spec::{Mode, Op, Test};
+use super::spec::{Mode, Op, Receives, Test};
 use super::stats::{Figures, median};
 
 /// Of a panel, in pixels.
@@ -25,24 +25,32 @@ enum Line {
         op: Op,
         mode: Mode,
         crc: bool,
+        receives: Receives,
     },
     /// The bare socket, with this way of waiting. A Read is compared with a short request and a long answer.
-    Bare {
-        mode: Mode,
-        read: bool,
-    },
+    Bare { mode: Mode, read: bool },
 }
 
 impl Line {
     fn label(self) -> String {
         match self {
-            Self::Ours { op, mode, crc } => {
+            Self::Ours {
+                op,
+                mode,
+                crc,
+                receives,
+            } => {
                 let op = match op {
                     Op::Send => "Send",
                     Op::Write => "Write",
                     Op::Read => "Read",
                 };
-                format!("{op}, {mode}, CRC {}", if crc { "on" } else { "off" })
+                let crc = if crc { "on" } else { "off" };
+                let receives = match receives {
+                    Receives::Own => "",
+                    Receives::Shared => ", shared Receives",
+                };
+                format!("{op}, {mode}, CRC {crc}{receives}")
             }
             Self::Bare { mode, read: false } => format!("bare TCP, {mode}"),
             Self::Bare { mode, read: true } => format!("bare TCP for Reads, {mode}"),
@@ -51,9 +59,14 @@ impl Line {
 
     fn class(self) -> &'static str {
         match self {
-            Self::Ours { op: Op::Send, .. } => "send",
-            Self::Ours { op: Op::Write, .. } => "write",
-            Self::Ours { op: Op::Read, .. } => "read",
+            Self::Ours { op, receives, .. } => match (op, receives) {
+                (Op::Send, Receives::Own) => "send",
+                (Op::Send, Receives::Shared) => "send far",
+                (Op::Write, Receives::Own) => "write",
+                (Op::Write, Receives::Shared) => "write far",
+                (Op::Read, Receives::Own) => "read",
+                (Op::Read, Receives::Shared) => "read far",
+            },
             Self::Bare { read: false, .. } => "bare",
             Self::Bare { read: true, .. } => "bare far",
         }
@@ -122,10 +135,22 @@ fn lines(
     for outcome in outcomes.iter().filter(|outcome| outcome.spec.test == test) {
         let spec = &outcome.spec;
         let (op, mode, crc) = (spec.op, spec.mode, spec.crc);
-        add(Line::Ours { op, mode, crc }, spec.size, &outcome.figures);
-        if let Some(BaselineFigures { figures, .. }) = &outcome.baseline {
-            let read = test == Test::Latency && op == Op::Read;
-            add(Line::Bare { mode, read }, spec.size, figures);
+        let ours = |receives| Line::Ours {
+            op,
+            mode,
+            crc,
+            receives,
+        };
+        add(ours(spec.receives), spec.size, &outcome.figures);
+        if let Some(BaselineFigures { with, figures, .. }) = &outcome.baseline {
+            let line = match with {
+                Comparison::Tcp => Line::Bare {
+                    mode,
+                    read: test == Test::Latency && op == Op::Read,
+                },
+                Comparison::OwnReceives | Comparison::Alone => ours(Receives::Own),
+            };
+            add(line, spec.size, figures);
         }
     }
     values
@@ -310,7 +335,7 @@ text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#1f2328
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{bandwidth, latency};
+    use super::super::report::tests::{bandwidth, latency, shared};
     use super::super::spec::Spec;
     use super::*;
 
@@ -373,6 +398,19 @@ mod tests {
         let text = svg(&[bandwidth()]).expect("one point");
         assert_well_formed(&text);
         assert!(!text.contains("median") && text.contains("Bandwidth, one way"));
+    }
+
+    #[test]
+    fn shared_receives_and_own_ones_are_two_lines() {
+        let text = svg(&[shared()]).expect("something to draw");
+        assert_well_formed(&text);
+        for word in [
+            "Send, poll, CRC off<",
+            "Send, poll, CRC off, shared Receives<",
+        ] {
+            assert!(text.contains(word), "{word}");
+        }
+        assert!(!text.contains("bare TCP"), "{text}");
     }
 
     #[test]

@@ -8,10 +8,10 @@ use nd::page;
 use super::args::TableArgs;
 use super::local::Second;
 use super::outcome::Outcome;
-use super::plan::Plan;
+use super::plan::{Baseline, Plan};
 use super::report;
 use super::row::measure;
-use super::spec::{Mode, Op, Placement, Spec, Test};
+use super::spec::{Mode, Op, Placement, Receives, Spec, Test};
 use super::stats::Ratio;
 use super::sweep;
 use crate::errors::{Failure, Result};
@@ -153,6 +153,7 @@ fn promises() -> Vec<Row> {
         segment: None,
         placement: Placement::Apart,
         connections: 0,
+        receives: Receives::Own,
     };
     let ping = |op, mode, crc| Spec {
         test: Test::Latency,
@@ -254,16 +255,18 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     let machine = nd::machine::summary();
     let rows = promises();
     let mut plan = Plan {
-        baseline: true,
+        baseline: None,
         turns: if args.quick { 9 } else { 31 },
         length: Duration::from_millis(if args.quick { 30 } else { 60 }),
         idle: Duration::from_secs(if args.quick { 1 } else { 3 }),
+        fault: None,
     };
     let bar = sweep::progress(rows.iter().map(|(spec, _)| spec), &plan);
     let mut lines = Vec::new();
     for (spec, promises) in &rows {
         bar.set_message(report::title(spec));
-        plan.baseline = promises.iter().any(|promise| promise.needs_baseline());
+        let compares = promises.iter().any(|promise| promise.needs_baseline());
+        plan.baseline = compares.then_some(Baseline::Tcp);
         let outcome = attempt(spec, &plan, verbose, &|| bar.inc(1));
         lines.extend(promises.iter().map(|promise| Line {
             spec: *spec,
@@ -391,7 +394,7 @@ fn markdown(lines: &[Line], plan: &Plan, machine: &str) -> String {
 
 /// Measures one row in a process pair of its own, so that a row that fails does not end the others.
 fn attempt(spec: &Spec, plan: &Plan, verbose: u8, progress: &dyn Fn()) -> Result<Outcome> {
-    let second = Second::start(verbose)?;
+    let second = Second::start(verbose, spec.receives)?;
     let mut control = sweep::connect(&[second.address], "the second process")?;
     let (outcome, done) = measure(&mut control, spec, plan, progress);
     done.map(|()| outcome)
@@ -492,10 +495,11 @@ mod tests {
             },
         ];
         let plan = Plan {
-            baseline: true,
+            baseline: Some(Baseline::Tcp),
             turns: 31,
             length: Duration::from_millis(60),
             idle: Duration::ZERO,
+            fault: None,
         };
         let text = markdown(&lines, &plan, "3 cores of some kind");
         let title = "10 000 idle connections, Send latency on one, poll, CRC off";

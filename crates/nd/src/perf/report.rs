@@ -4,8 +4,8 @@ use super::args::Format;
 use super::cells::{ABSENT, fixed, megabytes, micros, remark, times};
 use super::fields;
 use super::many::report as many;
-use super::outcome::{BaselineFigures, Outcome};
-use super::spec::{Op, Placement, Spec, Test};
+use super::outcome::{BaselineFigures, Comparison, Outcome};
+use super::spec::{Op, Placement, Receives, Spec, Test};
 use crate::errors::Result;
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
@@ -72,7 +72,7 @@ impl Report {
         if self.printed > 0 {
             output::line("")?;
         }
-        output::line(Paint::for_stdout().bold(title(&first.spec)))?;
+        output::line(Paint::for_stdout().bold(heading(first)))?;
         output::line(table(rows).to_string().trim_end())?;
         self.printed = self.outcomes.len();
         Ok(())
@@ -84,7 +84,17 @@ fn is_like(a: &Spec, b: &Spec) -> bool {
     Spec { size: b.size, ..*a } == *b
 }
 
-/// The title of a table, or of the progress: `RDMA Write bandwidth, poll, CRC off, depth 32`.
+/// The title of a table, which also says where the other side takes its Receives from.
+fn heading(outcome: &Outcome) -> String {
+    let title = title(&outcome.spec);
+    match (outcome.spec.receives, outcome.peer_receives) {
+        (Receives::Shared, Some(Receives::Own)) => title + " at this side",
+        (Receives::Own, Some(Receives::Shared)) => title + ", shared Receives at the other side",
+        _ => title,
+    }
+}
+
+/// What a row measures, for a table or for the progress: `RDMA Write bandwidth, poll, CRC off, depth 32`.
 pub(super) fn title(spec: &Spec) -> String {
     let mut title = match spec.test {
         Test::Latency | Test::Bandwidth | Test::Rate => title_of_messages(spec),
@@ -95,6 +105,9 @@ pub(super) fn title(spec: &Spec) -> String {
     }
     if spec.placement == Placement::Together {
         title += ", one core";
+    }
+    if spec.receives == Receives::Shared {
+        title += ", shared Receives";
     }
     title
 }
@@ -124,7 +137,8 @@ fn table(rows: &[Outcome]) -> Table {
 /// The heads that `perftest` gives its columns, and behind them the comparison.
 fn table_of_messages(rows: &[Outcome]) -> Table {
     let timed = rows[0].spec.test == Test::Latency;
-    let compared = rows.iter().any(|row| row.baseline.is_some());
+    let compared = rows.iter().find_map(|row| row.baseline.as_ref());
+    let with = compared.map(|baseline| baseline.with);
     let own = rows.iter().find_map(|row| row.systems_own.as_ref());
     let mut heads: Vec<String> = vec!["#bytes".into(), "#iterations".into()];
     heads.extend(
@@ -136,10 +150,14 @@ fn table_of_messages(rows: &[Outcome]) -> Table {
         .iter()
         .map(|head| (*head).to_owned()),
     );
-    if compared {
+    if let Some(with) = with {
         let unit = if timed { "t_typical[usec]" } else { "MB/s" };
-        heads.push(format!("TCP {unit}"));
-        heads.push("TCP by".into());
+        if with == Comparison::Tcp {
+            heads.push(format!("TCP {unit}"));
+            heads.push("TCP by".into());
+        } else {
+            heads.push(format!("own Receives {unit}"));
+        }
         heads.push("ratio".into());
         if timed {
             heads.push("ratio p99".into());
@@ -152,8 +170,8 @@ fn table_of_messages(rows: &[Outcome]) -> Table {
     let mut table = Table::new(heads.into_iter().map(|head| (head, Align::Right)));
     for row in rows {
         let mut cells = cells(row, timed);
-        if compared {
-            cells.extend(comparison(row, timed, own.is_some()));
+        if let Some(with) = with {
+            cells.extend(comparison(row, with, timed, own.is_some()));
         }
         cells.extend(remark(row));
         table.row(cells);
@@ -188,7 +206,7 @@ fn cells(row: &Outcome, timed: bool) -> Vec<String> {
     cells
 }
 
-fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
+fn comparison(row: &Outcome, with: Comparison, timed: bool, own: bool) -> Vec<String> {
     let typical = |baseline: Option<&BaselineFigures>| {
         let figures = baseline.map(|baseline| baseline.figures);
         match figures {
@@ -200,16 +218,16 @@ fn comparison(row: &Outcome, timed: bool, own: bool) -> Vec<String> {
         }
     };
     let best = row.baseline.as_ref();
-    let by = best.map(|best| match best.write {
-        Some(write) => format!("{}, {}", by(best), units::bytes(write as u64)),
-        None => by(best).to_owned(),
-    });
+    let mut cells = vec![typical(best)];
+    if with == Comparison::Tcp {
+        let by = best.map(|best| match best.write {
+            Some(write) => format!("{}, {}", by(best), units::bytes(write as u64)),
+            None => by(best).to_owned(),
+        });
+        cells.push(by.unwrap_or_else(|| ABSENT.to_owned()));
+    }
     let ratio = best.and_then(|best| best.ratio);
-    let mut cells = vec![
-        typical(best),
-        by.unwrap_or_else(|| ABSENT.to_owned()),
-        times(ratio.map(|ratio| ratio.typical)),
-    ];
+    cells.push(times(ratio.map(|ratio| ratio.typical)));
     if timed {
         cells.push(times(ratio.and_then(|ratio| ratio.p99)));
     }
@@ -243,6 +261,7 @@ pub(super) mod tests {
     fn outcome(spec: Spec, times: &[u64]) -> Outcome {
         let (ours, theirs) = (side(times), side(times));
         let baseline = |name: &str, write| BaselineFigures {
+            with: Comparison::Tcp,
             congestion: Some(name.to_owned()),
             write,
             figures: theirs.figures(&spec),
@@ -250,6 +269,7 @@ pub(super) mod tests {
         };
         Outcome {
             spec,
+            peer_receives: Some(spec.receives),
             turns: 1,
             complete: true,
             figures: ours.figures(&spec),
@@ -271,6 +291,24 @@ pub(super) mod tests {
         outcome(spec, &[8000, 9000])
     }
 
+    pub(crate) fn shared() -> Outcome {
+        let spec = Spec {
+            op: Op::Send,
+            test: Test::Latency,
+            receives: Receives::Shared,
+            ..SPEC
+        };
+        let mut outcome = outcome(spec, &[8000, 9000]);
+        if let Some(own) = &mut outcome.baseline {
+            (own.congestion, own.write) = (None, None);
+            own.with = Comparison::OwnReceives;
+        }
+        Outcome {
+            systems_own: None,
+            ..outcome
+        }
+    }
+
     pub(crate) fn scale() -> Outcome {
         let spec = Spec {
             op: Op::Send,
@@ -283,6 +321,7 @@ pub(super) mod tests {
         let mut outcome = outcome(spec, &[8000, 9000]);
         if let Some(alone) = &mut outcome.baseline {
             (alone.congestion, alone.write) = (None, None);
+            alone.with = Comparison::Alone;
         }
         Outcome {
             costs: Costs {
@@ -325,6 +364,41 @@ pub(super) mod tests {
         assert_eq!(
             title(&spec),
             "RDMA Write latency, poll, CRC on, segments of 1448 B, one core"
+        );
+    }
+
+    #[test]
+    fn a_title_says_which_side_has_shared_receives() {
+        use Receives::{Own, Shared};
+        let heading = |receives, peer_receives| {
+            let spec = Spec { receives, ..SPEC };
+            let heading = heading(&Outcome {
+                spec,
+                peer_receives,
+                ..bandwidth()
+            });
+            heading.strip_prefix(&title(&SPEC)).unwrap().to_owned()
+        };
+        for (here, there, expected) in [
+            (Own, Some(Own), ""),
+            (Own, None, ""),
+            (Own, Some(Shared), ", shared Receives at the other side"),
+            (Shared, Some(Shared), ", shared Receives"),
+            (Shared, None, ", shared Receives"),
+            (Shared, Some(Own), ", shared Receives at this side"),
+        ] {
+            assert_eq!(heading(here, there), expected);
+        }
+    }
+
+    #[test]
+    fn own_receives_stand_beside_shared_ones() {
+        let text = table(&[shared()]).to_string();
+        let heads = text.lines().next().expect("heads");
+        assert!(heads.contains("own Receives t_typical[usec]"), "{text}");
+        assert!(
+            heads.contains("ratio p99") && !heads.contains("TCP"),
+            "{text}"
         );
     }
 

@@ -14,10 +14,10 @@ use super::link::{
     Key, LIMIT, SYSTEMS_OWN, bare_socket, choose_congestion, congestion, private_data, setup,
 };
 use super::many;
-use super::outcome::{Compared, Measured, Outcome};
+use super::outcome::{Compared, Comparison, Measured, Outcome};
 use super::pace::{Pace, UNLIMITED};
-use super::plan::Plan;
-use super::spec::{MAX_QUIET, Mode, SPARE, Spec};
+use super::plan::{Baseline, Plan};
+use super::spec::{MAX_QUIET, Mode, Receives, SPARE, Spec};
 use super::stats::{SideTurns, median};
 use super::wire::{Exchange, WHOLE, Wire};
 use crate::errors::{Failure, Result};
@@ -56,32 +56,19 @@ fn attempt(
     if spec.is_of_connections() {
         return many::run(control, spec, plan, measured, progress);
     }
-    let mut run = Run::connect(control, spec, plan)?;
+    let mut run = Run::connect(control, spec, plan, measured)?;
     run.check()?;
-    let mut ours = TurnTaker {
-        wire: None,
-        pace: run.warm_up(None)?,
+    let mut ours = run.turn_taker(Way::Tested)?;
+    let best = match plan.baseline {
+        Some(Baseline::Tcp) => run.best()?.map(Way::Bare),
+        Some(Baseline::Own) => Some(Way::OwnReceives),
+        None => None,
     };
-    let best = run.best()?;
-    let mut theirs = best
-        .map(|best| {
-            measured.best = Some(run.compared(best));
-            Ok::<_, Failure>(TurnTaker {
-                wire: Some(best),
-                pace: run.warm_up(Some(best))?,
-            })
-        })
-        .transpose()?;
+    measured.best = best.map(|best| run.compared(best));
+    let mut theirs = best.map(|best| run.turn_taker(best)).transpose()?;
     let own = run.systems_own(best)?;
-    let mut own = own
-        .map(|own| {
-            measured.own = Some(run.compared(own));
-            Ok::<_, Failure>(TurnTaker {
-                wire: Some(own),
-                pace: run.warm_up(Some(own))?,
-            })
-        })
-        .transpose()?;
+    measured.own = own.map(|own| run.compared(own));
+    let mut own = own.map(|own| run.turn_taker(own)).transpose()?;
     for _ in 0..plan.turns {
         run.measure(&mut ours, &mut measured.ours)?;
         if let (Some(way), Some(compared)) = (&mut theirs, &mut measured.best) {
@@ -103,17 +90,34 @@ struct BareConnection {
     write: usize,
 }
 
+/// What the messages of a turn go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The connection under test.
+    Tested,
+    /// A connection with Receives of each queue pair's own.
+    OwnReceives,
+    /// A bare connection.
+    Bare(BareConnection),
+}
+
 /// One side of the comparison, and how many messages fill a turn of it.
 struct TurnTaker {
-    wire: Option<BareConnection>,
+    way: Way,
     pace: Pace,
+}
+
+/// A connection over RDMA, with an adapter that no other connection uses.
+struct Connected {
+    client: Client,
+    _session: Session,
 }
 
 /// A row that is connected.
 struct Run<'a> {
-    _session: Session,
+    tested: Connected,
+    own_receives: Option<Connected>,
     control: &'a mut Control,
-    client: Client,
     wires: Vec<Wire>,
     plan: Plan,
     spec: Spec,
@@ -122,33 +126,34 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Announces the row and makes its connections.
-    fn connect(control: &'a mut Control, spec: &Spec, plan: &Plan) -> Result<Self> {
-        let destination = control.peer()?;
-        let setup = setup(spec)?;
-        let (session, local) = setup.towards(destination)?;
-        spec.check_limits(session.info())?;
-        // Without delay, because the other side does not wait long for unknown peers.
-        control.say(format_args!("row {spec}"))?;
-        let memory = Memory::new(&session, spec, spec.client_rings())?;
-        let answer = control.expect("ok")?;
-        let at = |port| SocketAddr::new(destination.ip(), port);
-        let (rdma, tcp) = (at(value(&answer, "rdma")?), at(value(&answer, "tcp")?));
-        let key: Key = from_hex(&value::<String>(&answer, "key")?)?;
-        let remote = RemoteAddress::from_bytes(from_hex(&value::<String>(&answer, "remote")?)?);
-        control.say("join")?;
-        let lane = join(&session, spec, &memory, (local, rdma), key)?;
-        control.expect("ok")?;
+    fn connect(
+        control: &'a mut Control,
+        spec: &Spec,
+        plan: &Plan,
+        measured: &mut Measured,
+    ) -> Result<Self> {
+        let announcement = format!("row {spec}");
+        let fault = plan.fault.as_deref();
+        let (tested, answer) = connect(control, spec, fault, spec.receives, &announcement)?;
+        measured.peer_receives = Some(value(&answer, "receives")?);
+        let own_receives = if plan.baseline == Some(Baseline::Own) {
+            let (own, _) = connect(control, spec, fault, Receives::Own, "own")?;
+            Some(own)
+        } else {
+            None
+        };
         let mut run = Self {
-            _session: session,
+            tested,
+            own_receives,
             control,
-            client: Client::new(lane, memory, *spec, remote),
             wires: Vec::new(),
-            plan: *plan,
+            plan: plan.clone(),
             spec: *spec,
             times: Vec::new(),
         };
-        if plan.baseline {
-            run.connect_wires(tcp, key)?;
+        if plan.baseline == Some(Baseline::Tcp) {
+            let tcp = SocketAddr::new(run.control.peer()?.ip(), value(&answer, "tcp")?);
+            run.connect_wires(tcp, key_in(&answer)?)?;
         }
         Ok(run)
     }
@@ -178,11 +183,14 @@ impl<'a> Run<'a> {
 
     /// Moves every message once over each side of the comparison, and lets both sides check the data.
     fn check(&mut self) -> Result<()> {
-        self.turn(None, self.spec.slots().into())?;
+        self.turn(Way::Tested, self.spec.slots().into())?;
+        if self.own_receives.is_some() {
+            self.turn(Way::OwnReceives, self.spec.slots().into())?;
+        }
         for wire in 0..self.wires.len() {
             let whole = self.wires[wire].whole();
             let choice = BareConnection { wire, write: WHOLE };
-            self.turn(Some(choice), whole)?;
+            self.turn(Way::Bare(choice), whole)?;
         }
         self.verify()
     }
@@ -191,25 +199,30 @@ impl<'a> Run<'a> {
     fn verify(&mut self) -> Result<()> {
         self.control.ask("verify")?;
         self.wires.iter().try_for_each(Wire::verify)?;
-        self.client.verify()
+        let mut connected = std::iter::once(&mut self.tested).chain(&mut self.own_receives);
+        connected.try_for_each(|connected| connected.client.verify())
     }
 
     /// One turn of `count` messages, at both sides.
-    fn turn(&mut self, wire: Option<BareConnection>, count: u64) -> Result<Duration> {
+    fn turn(&mut self, way: Way, count: u64) -> Result<Duration> {
         self.times.clear();
         let times = usize::try_from(count).unwrap_or_default().min(1 << 20);
         memory::reserve(&mut self.times, times)?;
-        match wire {
-            None => self.control.say(format_args!("turn {count}"))?,
-            Some(BareConnection { wire, write }) => self
+        match way {
+            Way::Tested => self.control.say(format_args!("turn {count}"))?,
+            Way::OwnReceives => self.control.say(format_args!("turn {count} own"))?,
+            Way::Bare(BareConnection { wire, write }) => self
                 .control
                 .say(format_args!("turn {count} wire={wire} write={write}"))?,
         }
         self.control.expect("go")?;
-        let elapsed = match wire {
-            None => self.client.turn(count, &mut self.times)?,
-            Some(BareConnection { wire, write }) => {
+        let elapsed = match (way, &mut self.own_receives) {
+            (Way::Bare(BareConnection { wire, write }), _) => {
                 self.wires[wire].run(count, write, &mut self.times)?
+            }
+            (Way::OwnReceives, Some(own)) => own.client.turn(count, &mut self.times)?,
+            (Way::Tested | Way::OwnReceives, _) => {
+                self.tested.client.turn(count, &mut self.times)?
             }
         };
         self.control.expect("done")?;
@@ -218,28 +231,33 @@ impl<'a> Run<'a> {
 
     /// A turn that counts.
     fn measure(&mut self, way: &mut TurnTaker, side: &mut SideTurns) -> Result<()> {
-        let elapsed = self.turn(way.wire, way.pace.count)?;
+        let elapsed = self.turn(way.way, way.pace.count)?;
         side.add(way.pace.count, elapsed, &mut self.times);
         way.pace.learn(elapsed);
         Ok(())
     }
 
-    /// Turns that do not count, until one is about as long as those that do.
-    fn warm_up(&mut self, wire: Option<BareConnection>) -> Result<Pace> {
-        self.pace(wire, self.plan.length)
+    /// Takes turns that do not count, until one is about as long as those that do.
+    fn turn_taker(&mut self, way: Way) -> Result<TurnTaker> {
+        let pace = self.pace(way, self.plan.length)?;
+        Ok(TurnTaker { way, pace })
     }
 
     /// Turns that do not count, until one is about so long.
-    fn pace(&mut self, wire: Option<BareConnection>, length: Duration) -> Result<Pace> {
-        let quiet = wire.is_none() && self.spec.mode == Mode::Memory;
+    fn pace(&mut self, way: Way, length: Duration) -> Result<Pace> {
+        let bare = matches!(way, Way::Bare(_));
+        let quiet = !bare && self.spec.mode == Mode::Memory;
         let most = if quiet { MAX_QUIET } else { UNLIMITED };
         // With fewer messages than the row's depth, a turn would measure another row.
         let least = u64::from(self.spec.depth);
-        Pace::find(length, 16, least..=most, |count| self.turn(wire, count))
+        Pace::find(length, 16, least..=most, |count| self.turn(way, count))
     }
 
-    /// A bare connection that takes turns with the row.
-    fn compared(&self, choice: BareConnection) -> Compared {
+    /// A connection that takes turns with the row.
+    fn compared(&self, way: Way) -> Compared {
+        let Way::Bare(choice) = way else {
+            return Compared::rdma(Comparison::OwnReceives);
+        };
         let wire = &self.wires[choice.wire];
         let write = Some(choice.write).filter(|write| *write != WHOLE);
         Compared::bare(congestion(wire.socket()), write)
@@ -252,9 +270,9 @@ impl<'a> Run<'a> {
     }
 
     /// The bare connection with the system's own congestion control, unless it is the best anyway.
-    fn systems_own(&mut self, best: Option<BareConnection>) -> Result<Option<BareConnection>> {
+    fn systems_own(&mut self, best: Option<Way>) -> Result<Option<Way>> {
         match best {
-            Some(best) if best.wire != 0 => self.best_of(0..1),
+            Some(Way::Bare(best)) if best.wire != 0 => Ok(self.best_of(0..1)?.map(Way::Bare)),
             _ => Ok(None),
         }
     }
@@ -273,12 +291,12 @@ impl<'a> Run<'a> {
                     wire,
                     write: *write,
                 };
-                choices.push((choice, self.pace(Some(choice), short)?, Vec::new()));
+                choices.push((choice, self.pace(Way::Bare(choice), short)?, Vec::new()));
             }
         }
         for _ in 0..ROUNDS {
             for (choice, pace, rates) in &mut choices {
-                let elapsed = self.turn(Some(*choice), pace.count)?;
+                let elapsed = self.turn(Way::Bare(*choice), pace.count)?;
                 rates.push(pace.count as f64 / elapsed.as_secs_f64().max(1e-9));
                 pace.learn(elapsed);
             }
@@ -290,15 +308,57 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Announces a connection over RDMA by this line, and makes it. This side takes its Receives from there. Returns the other
+/// side's answer as well.
+fn connect(
+    control: &mut Control,
+    spec: &Spec,
+    fault: Option<&str>,
+    from: Receives,
+    announcement: &str,
+) -> Result<(Connected, String)> {
+    let destination = control.peer()?;
+    let setup = setup(spec, fault)?;
+    let (session, local) = setup.towards(destination)?;
+    spec.check_limits(session.info(), from)?;
+    // Without delay, because the other side does not wait long for unknown peers.
+    control.say(announcement)?;
+    let memory = Memory::new(&session, spec, spec.client_rings())?;
+    let answer = control.expect("ok")?;
+    let rdma = SocketAddr::new(destination.ip(), value(&answer, "rdma")?);
+    let remote = RemoteAddress::from_bytes(from_hex(&value::<String>(&answer, "remote")?)?);
+    control.say("join")?;
+    let lane = join(
+        &session,
+        spec,
+        from,
+        &memory,
+        (local, rdma),
+        key_in(&answer)?,
+    )?;
+    control.expect("ok")?;
+    let connected = Connected {
+        client: Client::new(lane, memory, *spec, remote),
+        _session: session,
+    };
+    Ok((connected, answer))
+}
+
+/// The key by which the other side knows the connections.
+fn key_in(answer: &str) -> Result<Key> {
+    from_hex(&value::<String>(answer, "key")?)
+}
+
 /// Connects over RDMA.
 fn join(
     session: &Session,
     spec: &Spec,
+    from: Receives,
     memory: &Memory,
     (local, destination): (SocketAddr, SocketAddr),
     key: Key,
 ) -> Result<Lane> {
-    let lane = Lane::new(session, spec, session.connector()?, SPARE, LIMIT)?;
+    let lane = Lane::new(session, spec, session.connector()?, (from, SPARE), LIMIT)?;
     if spec.client_receives_data() {
         let sink = memory.sink()?.slot(0);
         (0..SPARE).try_for_each(|_| lane.receive(0, &sink))?;

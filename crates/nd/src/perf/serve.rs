@@ -1,22 +1,23 @@
 //! `nd perf serve`: the side that serves the tests.
 
+use std::fmt::{self, Display};
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use netdirect::{Listener, Status};
+use netdirect::{Listener, RemoteAddress, Status};
 
 use super::affinity::{self, ProcessRole};
-use super::args::ServeArgs;
+use super::args::{ServeArgs, SideArgs};
 use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
-    Key, LIMIT, bare_socket, choose_congestion, congestion, expected, new_key, setup,
+    Key, LIMIT, bare_socket, check_plan, choose_congestion, congestion, expected, new_key, setup,
 };
 use super::many;
 use super::server::Server;
-use super::spec::{Op, Spec};
+use super::spec::{Op, Receives, Spec};
 use super::wire::Wire;
 use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
@@ -26,6 +27,7 @@ use crate::stderr;
 
 /// Serves one client after the other, or only one.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    check_plan(args.side.fault.as_deref())?;
     let address = session::resolve(&args.listen)?[0];
     let doing = || format!("listen on {address}");
     let listener = TcpListener::bind(address).map_err(|error| Failure::socket(doing(), &error))?;
@@ -80,40 +82,28 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
     affinity::place(&spec, ProcessRole::Server);
     let local = SocketAddr::new(control.local()?.ip(), 0);
     if spec.is_of_connections() {
-        return many::serve(control, spec, local);
+        return many::serve(control, spec, &args.side, local);
     }
-    let session = setup(&spec)?.at(local)?;
-    spec.check_limits(session.info())?;
-    let memory = Memory::new(&session, &spec, spec.server_rings())?;
-    let (listener, address) = session.listen(local)?;
+    let receives = args.side.receives;
+    let offer = Offer::new(&spec, args.side.fault.as_deref(), receives, local)?;
     let key = new_key()?;
     let bare = bare_listener(local, &spec)?;
     let port = bare_port(&bare)?;
     let bare = expect_wires(bare, key, Bounds::default())?;
-    // The one of the two rings that the other side reads or writes.
-    let ring = match spec.op {
-        Op::Read => memory.source.as_ref(),
-        Op::Send | Op::Write => memory.sink.as_ref(),
-    };
     control.say(format_args!(
-        "ok rdma={} tcp={} key={} remote={}",
-        address.port(),
-        port,
-        to_hex(&key),
-        to_hex(
-            &ring
-                .map(|ring| ring.region.remote())
-                .unwrap_or_default()
-                .to_bytes()
-        ),
+        "ok {offer} key={} tcp={port} receives={receives}",
+        to_hex(&key)
     ))?;
     let mut row = Row {
-        server: join(control, &session, listener.as_ref(), memory, spec, key)?,
+        tested: offer.join(control, &spec, key)?,
+        own_receives: None,
         wires: Vec::new(),
         bare,
         spec,
+        side: &args.side,
+        key,
+        local,
     };
-    control.say("ok")?;
     while let Some(line) = control.heed()? {
         if line == "end" {
             return control.say("ok");
@@ -123,39 +113,101 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
     Err(gone())
 }
 
-/// Takes the RDMA connection that has the key.
-fn join(
-    control: &mut Control,
-    session: &Session,
-    listener: &dyn Listener,
+/// A connection over RDMA for which this side listens, with an adapter that no other connection uses.
+struct Offer {
+    session: Session,
+    listener: Arc<dyn Listener>,
+    port: u16,
     memory: Memory,
-    spec: Spec,
-    key: Key,
-) -> Result<Server> {
-    if control.heed()?.as_deref() != Some("join") {
-        return Err(not_understood());
+    /// The ring that the other side reads or writes.
+    ring: RemoteAddress,
+    receives: Receives,
+}
+
+impl Offer {
+    fn new(
+        spec: &Spec,
+        fault: Option<&str>,
+        receives: Receives,
+        local: SocketAddr,
+    ) -> Result<Self> {
+        let session = setup(spec, fault)?.at(local)?;
+        spec.check_limits(session.info(), receives)?;
+        let memory = Memory::new(&session, spec, spec.server_rings())?;
+        let (listener, address) = session.listen(local)?;
+        let ring = match spec.op {
+            Op::Read => memory.source.as_ref(),
+            Op::Send | Op::Write => memory.sink.as_ref(),
+        };
+        Ok(Self {
+            ring: ring.map(|ring| ring.region.remote()).unwrap_or_default(),
+            session,
+            listener,
+            port: address.port(),
+            memory,
+            receives,
+        })
     }
-    let (request, ring) = expected(session, listener, key)?;
-    let receives = spec.server_receives();
-    let connector = Arc::clone(&request.connector);
-    let lane = Lane::new(session, &spec, connector, receives, LIMIT)?;
-    let mut server = Server::new(lane, memory, spec, ring);
-    server.prepare()?;
-    match server.lane.endpoint.accept(request.limits, &[])? {
-        Status::SUCCESS => Ok(server),
-        status => Err(Failure::status("accept the connection", status)),
+
+    /// Takes the connection that has the key, when the other side says that it comes.
+    fn join(self, control: &mut Control, spec: &Spec, key: Key) -> Result<Connected> {
+        if control.heed()?.as_deref() != Some("join") {
+            return Err(not_understood());
+        }
+        let Self {
+            session,
+            listener,
+            memory,
+            receives,
+            ..
+        } = self;
+        let (request, ring) = expected(&session, listener.as_ref(), key)?;
+        let receives = (receives, spec.server_receives());
+        let connector = Arc::clone(&request.connector);
+        let lane = Lane::new(&session, spec, connector, receives, LIMIT)?;
+        let mut server = Server::new(lane, memory, *spec, ring);
+        server.prepare()?;
+        match server.lane.endpoint.accept(request.limits, &[])? {
+            Status::SUCCESS => {}
+            status => return Err(Failure::status("accept the connection", status)),
+        }
+        control.say("ok")?;
+        Ok(Connected {
+            server,
+            _listener: listener,
+            _session: session,
+        })
     }
+}
+
+impl Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ring = to_hex(&self.ring.to_bytes());
+        write!(f, "rdma={} remote={ring}", self.port)
+    }
+}
+
+/// A connection over RDMA.
+struct Connected {
+    server: Server,
+    _listener: Arc<dyn Listener>,
+    _session: Session,
 }
 
 /// A row that is being served.
-struct Row {
-    server: Server,
+struct Row<'a> {
+    tested: Connected,
+    /// The connection with which it is compared, if the other side has asked for one.
+    own_receives: Option<Connected>,
     wires: Vec<Wire>,
     bare: Admission<TcpStream>,
     spec: Spec,
+    side: &'a SideArgs,
+    key: Key,
+    local: SocketAddr,
 }
 
-impl Row {
+impl Row<'_> {
     /// Carries out the request of a line.
     fn follow(&mut self, control: &mut Control, line: &str) -> Result<()> {
         match line.split_once(' ').unwrap_or((line, "")) {
@@ -166,8 +218,16 @@ impl Row {
                 self.wires.push(wire);
                 Ok(())
             }
+            ("own", _) => {
+                let fault = self.side.fault.as_deref();
+                let offer = Offer::new(&self.spec, fault, Receives::Own, self.local)?;
+                control.say(format_args!("ok {offer} key={}", to_hex(&self.key)))?;
+                self.own_receives = Some(offer.join(control, &self.spec, self.key)?);
+                Ok(())
+            }
             ("verify", _) => {
-                self.server.verify()?;
+                let mut connected = std::iter::once(&mut self.tested).chain(&mut self.own_receives);
+                connected.try_for_each(|connected| connected.server.verify())?;
                 self.wires.iter().try_for_each(Wire::verify)?;
                 control.say("ok")
             }
@@ -177,16 +237,21 @@ impl Row {
 
     fn turn(&mut self, control: &mut Control, rest: &str) -> Result<()> {
         tracing::debug!("turn {rest}");
-        let count = rest.split(' ').next().unwrap_or(rest);
+        let (count, way) = rest.split_once(' ').unwrap_or((rest, ""));
         let count = count.parse().map_err(|_| not_understood())?;
-        if rest.contains(' ') {
+        let connected = match way {
+            "" => Some(&mut self.tested),
+            "own" => Some(self.own_receives.as_mut().ok_or_else(not_understood)?),
+            _ => None,
+        };
+        if let Some(connected) = connected {
+            control.say("go")?;
+            connected.server.turn(count)?;
+        } else {
             let (index, write): (usize, usize) = (value(rest, "wire")?, value(rest, "write")?);
             let wire = self.wires.get_mut(index).ok_or_else(not_understood)?;
             control.say("go")?;
             wire.serve(count, write.max(1))?;
-        } else {
-            control.say("go")?;
-            self.server.turn(count)?;
         }
         control.say("done")
     }

@@ -48,6 +48,16 @@ pub(crate) enum Mode {
     Memory,
 }
 
+/// Where the queue pairs of a side take their Receives from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Receives {
+    /// Each queue pair has a receive queue of its own
+    #[default]
+    Own,
+    /// All queue pairs of a side take their Receives from a shared receive queue
+    Shared,
+}
+
 /// On which cores the two processes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
@@ -85,6 +95,7 @@ named! {
     Op: "send" Send, "write" Write, "read" Read;
     Test: "latency" Latency, "bandwidth" Bandwidth, "rate" Rate, "scale" Scale, "setup" Setup;
     Mode: "poll" Poll, "event" Event, "memory" Memory;
+    Receives: "own" Own, "shared" Shared;
     Placement: "free" Free, "apart" Apart, "together" Together;
 }
 
@@ -111,6 +122,8 @@ pub(crate) struct Spec {
     pub(crate) placement: Placement,
     /// Connections that are open and idle during the measurement. 0 if the row is not about connections.
     pub(crate) connections: u32,
+    /// Where the side that runs the test takes its Receives from. The side that serves the test chooses for itself.
+    pub(crate) receives: Receives,
 }
 
 /// Which of a side's two rings a row needs.
@@ -304,8 +317,8 @@ impl Spec {
         Ok(())
     }
 
-    /// Checks the row against the limits of an adapter.
-    pub(crate) fn check_limits(&self, info: &AdapterInfo) -> Result<()> {
+    /// Checks the row against the limits of an adapter that takes its Receives from there.
+    pub(crate) fn check_limits(&self, info: &AdapterInfo, from: Receives) -> Result<()> {
         let over = |what: &str, asked: u64, limit: u64| {
             Failure::new(
                 format!("{what} {asked} is over the adapter's limit of {limit}"),
@@ -340,9 +353,19 @@ impl Spec {
         }
         let initiator = u64::from(self.initiator());
         let receives = u64::from(self.server_receives());
+        let max_receives = match from {
+            Receives::Own => info.max_receive_queue_depth,
+            Receives::Shared => info.max_shared_receive_queue_depth,
+        };
+        if max_receives == 0 && from == Receives::Shared {
+            return Err(Failure::new(
+                "the adapter has no shared receive queues",
+                "leave out --receives shared",
+            ));
+        }
         let limits = [
             ("depth", initiator, info.max_initiator_queue_depth),
-            ("depth", receives, info.max_receive_queue_depth),
+            ("depth", receives, max_receives),
             (
                 "depth",
                 initiator + receives,
@@ -369,7 +392,7 @@ impl Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={} connections={}",
+            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={} connections={} receives={}",
             self.op,
             self.test,
             self.size,
@@ -378,7 +401,8 @@ impl Display for Spec {
             if self.crc { "on" } else { "off" },
             self.segment.unwrap_or(0),
             self.placement,
-            self.connections
+            self.connections,
+            self.receives
         )
     }
 }
@@ -410,6 +434,7 @@ impl FromStr for Spec {
             segment: Some(value(text, "segment")?).filter(|segment| *segment != 0),
             placement: value(text, "placement")?,
             connections: value(text, "connections")?,
+            receives: value(text, "receives")?,
         })
     }
 }
@@ -428,6 +453,7 @@ pub(super) mod tests {
         segment: None,
         placement: Placement::Apart,
         connections: 0,
+        receives: Receives::Own,
     };
 
     fn info() -> AdapterInfo {
@@ -436,6 +462,7 @@ pub(super) mod tests {
         info.max_registration_size = 1 << 40;
         info.max_initiator_queue_depth = 256;
         info.max_receive_queue_depth = 256;
+        info.max_shared_receive_queue_depth = 64;
         info.max_completion_queue_depth = 512;
         info
     }
@@ -454,6 +481,7 @@ pub(super) mod tests {
                 test: Test::Latency,
                 mode: Mode::Event,
                 placement: Placement::Together,
+                receives: Receives::Shared,
                 ..SPEC
             },
             Spec {
@@ -557,7 +585,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_over_the_adapters_limits_is_refused_by_name() {
-        assert!(SPEC.check_limits(&info()).is_ok());
+        assert!(SPEC.check_limits(&info(), Receives::Own).is_ok());
         for (bad, name) in [
             (
                 Spec {
@@ -584,9 +612,30 @@ pub(super) mod tests {
                 "4 GiB",
             ),
         ] {
-            let failure = bad.check_limits(&info()).expect_err(name).to_string();
+            let failure = bad.check_limits(&info(), Receives::Own);
+            let failure = failure.expect_err(name).to_string();
             assert!(failure.contains(name), "{failure}");
         }
+    }
+
+    #[test]
+    fn shared_receives_have_a_limit_of_their_own() {
+        let send = |depth| Spec {
+            op: Op::Send,
+            depth,
+            ..SPEC
+        };
+        assert!(send(33).check_limits(&info(), Receives::Own).is_ok());
+        assert!(send(32).check_limits(&info(), Receives::Shared).is_ok());
+        let failure = send(33).check_limits(&info(), Receives::Shared);
+        let failure = failure.expect_err("66 Receives").to_string();
+        assert!(failure.contains("depth 33"), "{failure}");
+        let mut without = info();
+        without.max_shared_receive_queue_depth = 0;
+        assert!(SPEC.check_limits(&without, Receives::Own).is_ok());
+        let failure = SPEC.check_limits(&without, Receives::Shared);
+        let failure = failure.expect_err("none").to_string();
+        assert!(failure.contains("no shared receive queues"), "{failure}");
     }
 
     #[test]

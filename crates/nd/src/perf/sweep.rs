@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::{LocalArgs, RunArgs, TestArgs};
 use super::control::Control;
+use super::link::check_plan;
 use super::local::Second;
 use super::plan::Plan;
 use super::plot;
@@ -23,6 +24,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// Rows between this process and one that waits elsewhere.
 pub(super) fn remote(args: &RunArgs) -> Result<()> {
     let (plan, rows) = (args.tests.plan()?, args.tests.rows(Placement::Free)?);
+    check_plan(plan.fault.as_deref())?;
     let addresses = session::resolve(&args.address)?;
     let control = connect(&addresses, &args.address)?;
     sweep(control, &args.tests, &plan, &rows)
@@ -36,7 +38,8 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
         Placement::Apart
     };
     let (plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
-    let second = Second::start(verbose)?;
+    check_plan(plan.fault.as_deref())?;
+    let second = Second::start(verbose, args.tests.side.receives)?;
     let control = connect(&[second.address], "the second process")?;
     sweep(control, &args.tests, &plan, &rows)
 }

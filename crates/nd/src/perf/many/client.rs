@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use netdirect::{RemoteAddress, Sge};
 
 use super::vitals::{Growth, Stopwatch};
-use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, fill, succeed};
+use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, succeed};
 use crate::errors::Result;
 use crate::perf::client::Client;
 use crate::perf::control::{Control, from_hex, value};
 use crate::perf::lane::{Lane, Memory, gone};
 use crate::perf::link::{Key, LIMIT, private_data};
-use crate::perf::outcome::{Compared, Measured};
+use crate::perf::outcome::{Compared, Comparison, Measured};
 use crate::perf::pace::{Pace, UNLIMITED};
 use crate::perf::plan::{Plan, STEPS};
 use crate::perf::spec::Spec;
@@ -29,10 +29,11 @@ pub(in crate::perf) fn run(
     let destination = control.peer()?;
     // Without delay, because the other side does not wait long for unknown peers.
     control.say(format_args!("row {spec}"))?;
-    let Sites { many, alone } = Sites::new(spec, |setup| {
+    let Sites { many, alone } = Sites::new(spec, plan.fault.as_deref(), spec.receives, |setup| {
         setup.towards(destination).map(|(session, _)| session)
     })?;
     let answer = control.expect("ok")?;
+    measured.peer_receives = Some(value(&answer, "receives")?);
     let at = |port| SocketAddr::new(destination.ip(), port);
     let key: Key = from_hex(&value::<String>(&answer, "key")?)?;
     let mut run = Run {
@@ -71,12 +72,12 @@ struct Target {
 }
 
 impl Target {
-    /// Connects. With `sink` the receive queue is full, as that of a connection in use.
+    /// Connects. With `sink` a receive queue of its own is full, as that of a connection in use.
     fn connect(&self, crowd: &Crowd, sink: Option<[Sge; 1]>) -> Result<Endpoint> {
         let Self { address, key } = *self;
         let endpoint = crowd.endpoint(crowd.session.connector()?)?;
         if let Some(sink) = sink {
-            fill(&endpoint, sink)?;
+            crowd.fill(&endpoint, sink)?;
         }
         succeed(
             format_args!("connect to {address}"),
@@ -120,7 +121,7 @@ impl Run<'_> {
 
         let mut member = self.client(crowd.take_middle()?, memory);
         let mut pace = self.warm_up(&mut member, "")?;
-        let mut compared = Compared::alone();
+        let mut compared = Compared::rdma(Comparison::Alone);
         for _ in 0..self.plan.turns {
             let ended = self
                 .count(&mut member, &mut pace, "")

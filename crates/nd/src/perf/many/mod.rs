@@ -12,7 +12,9 @@ mod vitals;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netdirect::{CompletionQueue, CompletionResult, Connector, ReadLimits, Sge, Status};
+use netdirect::{
+    CompletionQueue, CompletionResult, Connector, ReadLimits, Sge, SharedReceiveQueue, Status,
+};
 
 pub(super) use client::run;
 pub(super) use server::serve;
@@ -20,7 +22,7 @@ pub(super) use server::serve;
 use super::control::not_understood;
 use super::lane::{Memory, posted};
 use super::link::setup;
-use super::spec::{Rings, SPARE, Spec, Test};
+use super::spec::{Receives, Rings, SPARE, Spec, Test};
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Session, Setup};
 
@@ -46,30 +48,58 @@ const RINGS: Rings = Rings {
 /// The longest idle time: half of the time that the sides wait for a line of each other.
 const LONGEST_IDLE: Duration = Duration::from_secs(30);
 
-/// Connections that share a completion queue.
+/// Connections that share a completion queue, and perhaps their Receives.
 struct Crowd {
     session: Session,
     cq: Arc<dyn CompletionQueue>,
+    srq: Option<Arc<dyn SharedReceiveQueue>>,
     members: Vec<Endpoint>,
 }
 
 impl Crowd {
-    fn new(session: Session, connections: u32) -> Result<Self> {
+    /// All shared Receives are posted, into `sink`, if there is one.
+    fn new(
+        session: Session,
+        connections: u32,
+        from: Receives,
+        sink: Option<[Sge; 1]>,
+    ) -> Result<Self> {
         // Room for everything that could ever be outstanding, as far as the adapter has such queues.
         let results = (DEPTHS.receives + DEPTHS.initiator).saturating_mul(connections.max(1));
         let most = session.info().max_completion_queue_depth;
         let cq = session.completion_queue(results.min(most))?;
+        let srq = match from {
+            Receives::Own => None,
+            Receives::Shared => {
+                let receives = DEPTHS.receives.saturating_mul(connections.max(1));
+                let depth = receives.min(session.info().max_shared_receive_queue_depth);
+                let srq = session.shared_receive_queue(depth)?;
+                if let Some(sink) = sink {
+                    (0..depth).try_for_each(|_| posted(srq.receive(0, &sink)))?;
+                }
+                Some(srq)
+            }
+        };
         Ok(Self {
             session,
             cq,
+            srq,
             members: Vec::new(),
         })
     }
 
     /// The objects of one more connection.
     fn endpoint(&self, connector: Arc<dyn Connector>) -> Result<Endpoint> {
-        self.session
-            .endpoint_on(Arc::clone(&self.cq), DEPTHS, connector)
+        let (cq, srq) = (Arc::clone(&self.cq), self.srq.clone());
+        self.session.endpoint_on(cq, srq, DEPTHS, connector)
+    }
+
+    /// Gives a queue pair all the Receives that it has room for, unless it takes shared ones.
+    fn fill(&self, endpoint: &Endpoint, sink: [Sge; 1]) -> Result<()> {
+        if self.srq.is_some() {
+            return Ok(());
+        }
+        (0..DEPTHS.receives).try_for_each(|_| posted(endpoint.receive(0, &sink)))
     }
 
     /// The connection on which messages go back and forth: neither the first nor the last. Both sides choose the same.
@@ -89,11 +119,6 @@ impl Drop for Crowd {
             while self.cq.get_results(&mut results) > 0 {}
         }
     }
-}
-
-/// Gives a queue pair all the Receives that it has room for.
-fn fill(endpoint: &Endpoint, sink: [Sge; 1]) -> Result<()> {
-    (0..DEPTHS.receives).try_for_each(|_| posted(endpoint.qp.receive(0, &sink)))
 }
 
 fn succeed(doing: impl std::fmt::Display, status: Status) -> Result<()> {
@@ -119,16 +144,22 @@ struct Sites {
 
 impl Sites {
     /// Opens the adapters that the row needs, by one call of `open` for each.
-    fn new(spec: &Spec, open: impl Fn(&Setup) -> Result<Session>) -> Result<Self> {
+    fn new(
+        spec: &Spec,
+        fault: Option<&str>,
+        from: Receives,
+        open: impl Fn(&Setup) -> Result<Session>,
+    ) -> Result<Self> {
         vitals::allow_files(spec.connections)?;
-        let setup = setup(spec)?;
+        let setup = setup(spec, fault)?;
         let site = |connections| {
             let session = open(&setup)?;
-            spec.check_limits(session.info())?;
-            Ok(Site {
-                memory: Memory::new(&session, spec, RINGS)?,
-                crowd: Crowd::new(session, connections)?,
-            })
+            spec.check_limits(session.info(), from)?;
+            let memory = Memory::new(&session, spec, RINGS)?;
+            let sink = memory.sink()?.slot(0);
+            let sink = (spec.test == Test::Scale).then_some(sink);
+            let crowd = Crowd::new(session, connections, from, sink)?;
+            Ok(Site { crowd, memory })
         };
         Ok(Self {
             many: site(spec.connections)?,

@@ -7,8 +7,9 @@ use std::time::Duration;
 use netdirect::{Listener, RemoteAddress, Sge};
 
 use super::vitals::{Growth, Stopwatch};
-use super::{Crowd, LONGEST_IDLE, Site, Sites, fill, succeed};
+use super::{Crowd, LONGEST_IDLE, Site, Sites, succeed};
 use crate::errors::Result;
+use crate::perf::args::SideArgs;
 use crate::perf::control::{Control, not_understood, to_hex};
 use crate::perf::lane::{Lane, Memory, gone, silence};
 use crate::perf::link::{Key, LIMIT, expected, new_key};
@@ -17,8 +18,14 @@ use crate::perf::spec::{Spec, Test};
 use crate::session::Endpoint;
 
 /// Serves a row about many connections.
-pub(in crate::perf) fn serve(control: &mut Control, spec: Spec, local: SocketAddr) -> Result<()> {
-    let sites = Sites::new(&spec, |setup| setup.at(local))?;
+pub(in crate::perf) fn serve(
+    control: &mut Control,
+    spec: Spec,
+    side: &SideArgs,
+    local: SocketAddr,
+) -> Result<()> {
+    let SideArgs { receives, fault } = side;
+    let sites = Sites::new(&spec, fault.as_deref(), *receives, |setup| setup.at(local))?;
     let (many, port) = ListeningSite::new(sites.many, local)?;
     let alone = sites
         .alone
@@ -27,7 +34,7 @@ pub(in crate::perf) fn serve(control: &mut Control, spec: Spec, local: SocketAdd
     let key = new_key()?;
     let (alone, port_of_one) = alone.map_or((None, 0), |(site, port)| (Some(site), port));
     control.say(format_args!(
-        "ok many={port} alone={port_of_one} key={}",
+        "ok many={port} alone={port_of_one} key={} receives={receives}",
         to_hex(&key)
     ))?;
     let mut row = Row {
@@ -70,12 +77,12 @@ impl ListeningSite {
         Ok((site, address.port()))
     }
 
-    /// Takes the next connection that has the key. With `sink` its receive queue is full.
+    /// Takes the next connection that has the key. With `sink` a receive queue of its own is full.
     fn accept(&self, key: Key, sink: Option<[Sge; 1]>) -> Result<Endpoint> {
         let (request, _) = expected(&self.crowd.session, self.listener.as_ref(), key)?;
         let endpoint = self.crowd.endpoint(request.connector)?;
         if let Some(sink) = sink {
-            fill(&endpoint, sink)?;
+            self.crowd.fill(&endpoint, sink)?;
         }
         let status = endpoint.accept(request.limits, &[])?;
         succeed("accept the connection", status)?;
