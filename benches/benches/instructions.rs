@@ -80,6 +80,8 @@ enum What {
     HotPoll,
     /// A poll that receives a Send of 64 octets, but for the system call.
     Take(Receives),
+    /// A Notify, a wait for it that a Send of 64 octets ends, and a poll, but for the system calls.
+    Await,
     /// A post of a Receive, before the Send that it takes.
     Ready(Receives),
     /// A post of a Send of 64 octets on an idle queue pair, up to the system call.
@@ -99,7 +101,7 @@ const fn hot(name: &'static str, what: What, crc: bool) -> Hot {
 /// The tolerance in per cent. It is needed because the compiler's choice of what to inline changes with unrelated code.
 const TOLERANCE: u64 = 5;
 
-const PATHS: [Hot; 18] = [
+const PATHS: [Hot; 19] = [
     hot(
         "engine: Send 64 B, CRC off, transmit",
         What::Send(End::Transmit),
@@ -169,6 +171,11 @@ const PATHS: [Hot; 18] = [
         "softnd: poll finds a Send 64 B, shared, CRC on",
         What::Take(Receives::Shared),
         true,
+    ),
+    hot(
+        "softnd: Notify, wait and poll find a Send 64 B",
+        What::Await,
+        false,
     ),
     hot(
         "softnd: post of a Receive",
@@ -253,6 +260,15 @@ fn exercise(path: &Hot) -> Result<(), Failure> {
                 pair.active.send()?;
                 // On the loopback interface sent data has arrived when the call returns.
                 let found = meter.run(|| pair.passive.poll())?;
+                Ok(pair.drain(2 - found)?)
+            })
+        }
+        What::Await => {
+            let pair = Pair::new(path.crc, 64, Receives::Own)?;
+            repeat(|meter| {
+                pair.passive.receive()?;
+                pair.active.send()?;
+                let found = meter.run(|| pair.passive.wait())?;
                 Ok(pair.drain(2 - found)?)
             })
         }

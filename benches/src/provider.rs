@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use netdirect::{
     Adapter, Affinity, Buffer, CompletionQueue, CompletionResult, Connector, MemoryRegion, MrFlags,
-    OpFlags, Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits, Result, Sge,
-    SharedReceiveQueue, SharedReceiveQueueOptions, ext,
+    NotifyType, OpFlags, Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits,
+    Result, Sge, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status, ext,
 };
 use softnd::Options;
 
@@ -33,6 +34,7 @@ pub struct Side {
     adapter: Arc<dyn Adapter>,
     file: Arc<dyn OverlappedFile>,
     cq: Arc<dyn CompletionQueue>,
+    notify: Overlapped,
     qp: Arc<dyn QueuePair>,
     /// Where the queue pair has its Receives from, if they are not its own.
     srq: Option<Arc<dyn SharedReceiveQueue>>,
@@ -68,6 +70,7 @@ impl Side {
             adapter,
             file,
             cq,
+            notify: Overlapped::new(),
             qp,
             srq,
             connector,
@@ -99,6 +102,20 @@ impl Side {
             None => self.qp.receive(0, &[self.sge()]),
             Some(srq) => srq.receive(0, &[self.sge()]),
         }
+    }
+
+    /// Sleeps until there is a result, and polls once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CompletionQueue::notify`], and the status of a request that failed.
+    pub fn wait(&self) -> Result<usize> {
+        if self.cq.notify(NotifyType::Any, &self.notify)? == Started::Pending {
+            // A limit, as most programs have one.
+            let ended = self.notify.wait_timeout(Duration::from_secs(60));
+            ended.unwrap_or(Status::IO_TIMEOUT).ok()?;
+        }
+        self.poll()
     }
 
     /// Polls once.

@@ -252,12 +252,11 @@ impl<S: Readiness> Parking<S> {
     /// The next queue, from a position on, that a request waits for.
     fn awaited(&self, from: usize) -> Option<(usize, Arc<Domain<S>>)> {
         let queues = self.queues.lock();
-        let domains = queues
-            .iter()
-            .filter_map(|(place, queue)| Some((place, queue.domain.upgrade()?)));
-        domains
-            .skip_while(|(place, _)| *place < from)
-            .find(|(_, domain)| domain.has_interest())
+        let mut rest = queues.iter().skip_while(|(place, _)| *place < from);
+        rest.find_map(|(place, queue)| {
+            let domain = queue.domain.upgrade()?;
+            domain.has_interest().then_some((place, domain))
+        })
     }
 
     /// Calls `each` for every queue that a request waits for, with no lock held.
@@ -346,21 +345,21 @@ impl<S: Readiness> Parking<S> {
         limit: Option<Duration>,
         then: impl FnOnce(),
     ) -> io::Result<()> {
-        let mut queues = [None; BATCH];
+        let mut queues = [0; BATCH];
         let mut count = 0;
         let (mut control, mut called) = (false, false);
         let waited = self.set.wait(limit, |ready| match ready.token {
             CONTROL => control = true,
             CALLED => called = true,
             token => {
-                queues[count] = Some(token);
+                queues[count] = token;
                 count += 1;
             }
         });
         then();
         bearable(waited)?;
-        for token in queues.into_iter().flatten() {
-            if let Some(domain) = self.reported(token) {
+        for token in &queues[..count] {
+            if let Some(domain) = self.reported(*token) {
                 domain.woken();
                 self.notice(&domain);
             }

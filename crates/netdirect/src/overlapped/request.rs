@@ -123,22 +123,18 @@ impl Overlapped {
             if status != Status::PENDING {
                 return Some(status);
             }
-            let mut now = None;
-            if let Some(file) = self.file() {
-                let parked = file.park(&|| !self.is_pending(), deadline);
-                if let Err(error) = parked
-                    && self.is_pending()
-                {
-                    return Some(error.status());
-                }
-                now = deadline.map(|_| file.now());
+            // If there is no file any more, the request has just ended.
+            let Some(file) = self.file() else { continue };
+            let parked = file.park(&|| !self.is_pending(), deadline);
+            if !self.is_pending() {
+                continue;
             }
-            let now = now.unwrap_or_else(Instant::now);
-            if self.is_pending() && deadline.is_some_and(|deadline| deadline <= now) {
+            if let Err(error) = parked {
+                return Some(error.status());
+            }
+            if deadline.is_some_and(|deadline| deadline <= file.now()) {
                 // One more look, for which no time passes: a poll would move a simulation on, past the deadline.
-                if let Some(file) = self.file() {
-                    file.progress();
-                }
+                file.progress();
                 let status = self.status();
                 return (status != Status::PENDING).then_some(status);
             }
