@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{ALL, LONG, Pair, Side, connect_status, now, pair_with};
+use common::{ALL, Caller, LONG, Pair, Side, connect_status, end, now, pair_with, run};
 use netdirect::{MrFlags, NotifyType, OpFlags, Overlapped, Status};
 use softnd::Options;
 
@@ -365,6 +365,33 @@ fn the_start_up_is_held_cut_and_changed() {
     );
     let removed = side("when 1st MPA Reply received: remove device after octet 5");
     assert_eq!(connect_status(&removed, &side("")), Status::DEVICE_REMOVED);
+}
+
+/// The status of an Accept, on whose Reply this plan does something. A time limit would end it with another one.
+fn accept_status(plan: &str) -> Status {
+    let once = Options::default().revision_1_fallback(false);
+    let (active, passive) = (Side::with(once), Side::with(options(plan)));
+    let (listener, address) = passive.listener(0);
+    let (connector, queue_pair) = (passive.connector(), passive.queue_pair());
+    let arrives = Overlapped::new();
+    let arrival = listener.get_connection_request(&connector, &arrives);
+    let _caller = Caller::new(&active, address, b"hello");
+    end(arrival, &arrives).unwrap();
+    queue_pair.receive(5, &[]).unwrap();
+    let accepted = run(|overlapped| connector.accept(&queue_pair, 1, 1, &[], overlapped));
+    assert_eq!(passive.result().status, Status::CANCELED);
+    accepted.err().unwrap_or(Status::SUCCESS)
+}
+
+#[test]
+fn conn_061_an_accept_whose_reply_is_reset_ends_at_once() {
+    for plan in [
+        "when 1st MPA Reply sent: reset after octet 0",
+        "when 1st MPA Reply sent: reset after octet 5",
+        "when 1st MPA Reply sent: reset",
+    ] {
+        assert_eq!(accept_status(plan), Status::CONNECTION_ABORTED, "{plan}");
+    }
 }
 
 #[test]
