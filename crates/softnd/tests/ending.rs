@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::ending::{ENDINGS, at_end, is_flushed, numbered, offered_by_hand, silent, watched};
-use common::{Side, end, idle, pair, run};
-use netdirect::{CompletionPort, CompletionResult, Connector, NotifyType, Overlapped, Status};
+use common::{Side, end, idle, pair, pair_with, run, wait};
+use netdirect::{
+    CompletionPort, CompletionResult, Connector, NotifyType, OpFlags, Overlapped, Status,
+};
+use softnd::Options;
 
 #[test]
 fn conn_106_notify_disconnect_comes_before_the_flush_in_a_completion_port() {
@@ -236,4 +239,23 @@ fn conn_099_a_dead_connector_has_no_peer() {
     assert_eq!(answers(&here), [Status::SUCCESS; 3]);
     drop(qp);
     assert_eq!(answers(&here), NOTHING);
+}
+
+/// Also where only a time limit would end the wait of a Send for a Receive.
+#[test]
+fn iw_026_amb_008_a_reset_is_noticed_behind_a_send_that_waits_for_a_receive() {
+    let resets = "when 2nd Send sent: reset".parse().unwrap();
+    let patient = Options::default().receive_wait(Duration::MAX);
+    let pair = pair_with(Options::default().faults(resets).unwrap(), patient);
+    let notified = Overlapped::new();
+    let connector = &pair.passive_connector;
+    let _ = connector.notify_disconnect(&notified).unwrap();
+    for context in 0..2 {
+        pair.active_qp
+            .send_inline(context, &[b"no Receive"], OpFlags::empty())
+            .unwrap();
+    }
+    assert_eq!(wait(&notified), Status::SUCCESS);
+    pair.passive_qp.receive(5, &[]).unwrap();
+    assert_eq!(pair.passive.result().status, Status::CANCELED);
 }

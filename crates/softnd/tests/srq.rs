@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{ALL, LONG, Region, SIMULATED, Side, end, run, status, wait};
 use netdirect::{
@@ -53,7 +54,14 @@ impl Shared {
     }
 
     fn with(options: Options, connections: u64, sizes: SharedReceiveQueueOptions) -> Self {
-        let (server, clients) = (Side::with(options), Side::new());
+        Self::between([Side::with(options), Side::new()], connections, sizes)
+    }
+
+    fn between(
+        [server, clients]: [Side; 2],
+        connections: u64,
+        sizes: SharedReceiveQueueOptions,
+    ) -> Self {
         let srq = create(&server, sizes).unwrap();
         let (listener, address) = server.listener(0);
         let (mut queue_pairs, mut connectors) = (Vec::new(), Vec::new());
@@ -400,6 +408,121 @@ fn a_connection_that_ends_while_it_waits_takes_no_receive_with_it() {
     shared.post(0);
     shared.send(1, b"goes on");
     assert_eq!(shared.received(), (0, 1, Status::SUCCESS, 7));
+}
+
+/// A server's connection of which the client sends this many messages. No Receive is posted for them.
+fn waiting(server: &str, client: &str, messages: u8) -> (Shared, Overlapped) {
+    let options = |plan: &str| {
+        let limits = Options::default().timeouts(|limits| {
+            limits.disconnect = Some(Duration::from_millis(20));
+        });
+        limits.faults(plan.parse().unwrap()).unwrap()
+    };
+    let sides = [server, client].map(|plan| Side::with(options(plan)));
+    let shared = Shared::between(sides, 2, sizes(8));
+    let notified = Overlapped::new();
+    let connector = &shared.connectors[0][1];
+    let _ = connector.notify_disconnect(&notified).unwrap();
+    for message in 0..messages {
+        shared.send(0, &[message; 16]);
+    }
+    (shared, notified)
+}
+
+/// The first connection has ended, and its Sends with it: the Receives that are posted now are for the second one.
+fn serves_the_other(shared: &Shared) {
+    let mut none = [CompletionResult::default(); 4];
+    assert_eq!(shared.server.cq.get_results(&mut none), 0, "{none:?}");
+    for context in 0..2 {
+        shared.post(context);
+        shared.send(1, b"goes on");
+        assert_eq!(shared.received(), (context, 1, Status::SUCCESS, 7));
+    }
+}
+
+/// The octets behind the Send that waits are unread when the reset comes.
+#[test]
+fn iw_026_iw_027_a_queue_pair_that_waits_notices_a_reset_of_its_peer() {
+    for (messages, reset) in [
+        (2, "when 2nd Send sent on connection 1: reset after octet 0"),
+        (30, "when 30th Send sent on connection 1: reset"),
+    ] {
+        let (shared, notified) = waiting("", reset, messages);
+        assert_eq!(wait(&notified), Status::SUCCESS, "{reset}");
+        serves_the_other(&shared);
+        shared.queue_pairs[0][1].send(9, &[], NONE).unwrap();
+        assert_eq!(shared.server.result().status, Status::CANCELED);
+    }
+}
+
+#[test]
+fn iw_026_iw_027_a_queue_pair_that_waits_notices_a_reset_by_a_fault_plan_of_its_own() {
+    let reset = "when 1st Send received on connection 1: reset";
+    let (shared, notified) = waiting(reset, "", 1);
+    assert_eq!(wait(&notified), Status::SUCCESS);
+    serves_the_other(&shared);
+}
+
+/// The stream of such a queue pair is not in the readiness set.
+#[test]
+fn iw_026_iw_027_a_queue_pair_that_is_polled_and_waits_notices_a_reset_of_its_peer() {
+    let reset = "when 202nd Send sent on connection 1: reset";
+    let (shared, notified) = waiting("", reset, 0);
+    let mut result = [CompletionResult::default()];
+    for context in 0..200 {
+        shared.post(context);
+        shared.send(0, b"polled");
+        for side in [&shared.server, &shared.clients] {
+            while side.cq.get_results(&mut result) == 0 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+    shared.send(0, b"waits");
+    shared.send(0, b"is not sent");
+    let begun = common::now();
+    while notified.is_pending() {
+        assert_eq!(shared.server.cq.get_results(&mut result), 0, "{result:?}");
+        common::idle();
+        assert!(common::now() - begun < LONG, "nobody notices");
+    }
+    assert_eq!(notified.status(), Status::SUCCESS);
+    serves_the_other(&shared);
+}
+
+/// The peer closes behind its Sends, and resets the stream when this side does not close in time.
+#[test]
+fn iw_027_iw_065_a_queue_pair_that_waits_notices_a_peer_that_has_waited_for_the_end_for_too_long() {
+    let (shared, notified) = waiting("", "", 2);
+    shared.clients.results(2);
+    let connector = &shared.connectors[0][0];
+    run(|overlapped| connector.disconnect(overlapped)).unwrap();
+    assert_eq!(wait(&notified), Status::SUCCESS);
+    serves_the_other(&shared);
+}
+
+#[test]
+fn iw_019_iw_027_the_sends_before_an_orderly_end_wait_for_their_receives() {
+    let shared = Shared::new(2, 8);
+    let [client, server] = &shared.connectors[0];
+    let (notified, disconnected) = (Overlapped::new(), Overlapped::new());
+    let _ = server.notify_disconnect(&notified).unwrap();
+    for message in 0..3 {
+        shared.send(0, &[message; 3]);
+    }
+    shared.clients.results(3);
+    let _ = client.disconnect(&disconnected).unwrap();
+    if SIMULATED {
+        common::network().pass(Duration::from_secs(1));
+    } else {
+        shared.settle(&[1]);
+    }
+    assert!(notified.is_pending(), "the Sends have not been received");
+    for context in 0..3 {
+        shared.post(context);
+        assert_eq!(shared.received(), (context, 0, Status::SUCCESS, 3));
+    }
+    assert_eq!(wait(&notified), Status::SUCCESS);
 }
 
 #[test]

@@ -372,6 +372,7 @@ impl StreamIo {
                 return Ok(Visit::Finished);
             }
             if connection.is_stalled() {
+                self.check_unread()?;
                 return Ok(Visit::Finished);
             }
             if budget == 0 {
@@ -398,6 +399,16 @@ impl StreamIo {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Notices that the stream is broken, while a Send waits for a Receive and nothing is read. The orderly end of the stream
+    /// waits behind that Send.
+    fn check_unread(&self) -> io::Result<()> {
+        if self.hangup || self.stream.is_faulted() {
+            self.stream.check()
+        } else {
+            Ok(())
         }
     }
 

@@ -125,6 +125,13 @@ impl Faulted {
         }
     }
 
+    pub(super) fn check(&self, below: RecordedWire<'_>) -> io::Result<()> {
+        if self.state.lock().faults.is_reset() {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        below.wire.check()
+    }
+
     /// Sends a frame. The whole frame is taken, unless octets sent before still wait.
     pub(super) fn send_frame(&self, frame: &[u8], below: RecordedWire<'_>) -> io::Result<()> {
         let (count, blocked) = self.write(frame, below)?;

@@ -341,6 +341,21 @@ impl Wire {
         }
     }
 
+    /// Checks that the connection is not broken, without reading. A reset is found also behind octets that wait to be read.
+    /// The orderly end of the peer's direction is no error.
+    ///
+    /// # Errors
+    ///
+    /// What broke the connection. Only the first call after that needs to tell it: the caller ends the stream.
+    pub fn check(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(wire) => wire.check(),
+            Self::Sim(wire) => wire.check(),
+            #[cfg(test)]
+            Self::Pipe(wire) => wire.check(),
+        }
+    }
+
     /// Sends as many of these octets as possible, and returns how many.
     ///
     /// # Errors

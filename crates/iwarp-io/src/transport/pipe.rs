@@ -193,6 +193,13 @@ impl Wire {
         Ok(rustix::net::recv(&self.stream, &mut [0_u8][..], peek)?.0)
     }
 
+    pub(super) fn check(&self) -> io::Result<()> {
+        match self.stream.take_error()? {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+
     pub(super) fn write(&self, octets: &[u8]) -> io::Result<usize> {
         (&self.stream).write(octets)
     }

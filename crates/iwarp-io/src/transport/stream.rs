@@ -226,6 +226,18 @@ impl Stream {
         }
     }
 
+    /// Checks that the connection is not broken, without reading. See [`Wire::check`].
+    ///
+    /// # Errors
+    ///
+    /// What broke the connection, or the reset by a fault plan.
+    pub fn check(&self) -> io::Result<()> {
+        match &self.faulted {
+            None => self.wire.check(),
+            Some(faulted) => faulted.check(self.below()),
+        }
+    }
+
     /// Sends a start-up frame or a message of our own, in one write and below any segment size (PEER-053).
     ///
     /// # Errors

@@ -242,6 +242,13 @@ impl Wire {
         self.tcp.peek(&mut [0])
     }
 
+    pub(super) fn check(&self) -> io::Result<()> {
+        match self.tcp.take_error()? {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+
     pub(super) fn write(&self, octets: &[u8]) -> io::Result<usize> {
         (&self.tcp).write(octets)
     }

@@ -115,6 +115,41 @@ fn a_full_wire_takes_no_more_until_it_is_read() {
 }
 
 #[test]
+fn a_reset_is_found_behind_octets_that_nobody_has_read() {
+    for transport in transports() {
+        let (active, passive, set) = connected(&transport);
+        assert_eq!(passive.write(b"unread").unwrap(), 6);
+        while active.peek().is_err() {
+            wait(&set);
+        }
+        active.check().unwrap();
+        // A pipe has a reset only where its program has left octets unread.
+        assert_eq!(active.write(b"unread").unwrap(), 6);
+        passive.reset();
+        while active.check().is_ok() {
+            wait(&set);
+        }
+
+        let (active, passive, set) = connected(&transport);
+        assert_eq!(passive.write(b"unread").unwrap(), 6);
+        passive.close_write().unwrap();
+        let mut octets = [0; 6];
+        let mut read = 0;
+        while read < octets.len() {
+            match active.read(&mut octets[read..]) {
+                Ok(count) => read += count,
+                Err(_) => wait(&set),
+            }
+            active.check().unwrap();
+        }
+        while active.peek().is_err() {
+            wait(&set);
+        }
+        active.check().unwrap(); // the orderly end of the stream
+    }
+}
+
+#[test]
 fn whoever_is_reset_or_refused_learns_it() {
     for transport in transports() {
         let (active, passive, set) = connected(&transport);

@@ -348,6 +348,18 @@ impl Network {
         }
     }
 
+    /// Checks that an end is not broken, whether or not octets wait to be read.
+    ///
+    /// # Errors
+    ///
+    /// What broke the stream.
+    pub fn check(&self, end: EndId) -> io::Result<()> {
+        match self.end(end).phase {
+            EndPhase::Broken(error) => Err(error.into()),
+            EndPhase::Connecting | EndPhase::Open => Ok(()),
+        }
+    }
+
     /// What an end is ready for.
     pub fn readiness(&self, end: EndId) -> Edges {
         let Some(end) = self.ends.get(&end) else {

@@ -170,6 +170,10 @@ impl Wire {
         self.end.with(|network, end| network.readable(end))
     }
 
+    pub(in crate::transport) fn check(&self) -> io::Result<()> {
+        self.end.with(|network, end| network.check(end))
+    }
+
     pub(in crate::transport) fn write(&self, octets: &[u8]) -> io::Result<usize> {
         self.end.with(|network, end| network.write(end, octets))
     }
