@@ -153,7 +153,7 @@ pub use memory::{MemoryRegion, MemoryWindow};
 pub use object::OverlappedObject;
 pub use overlapped::{
     Association, CompletionPort, CompletionSink, Finished, Overlapped, OverlappedFile, Packet,
-    PendingOverlapped,
+    PendingOverlapped, SimulatedWait,
 };
 pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};

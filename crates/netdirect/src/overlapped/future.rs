@@ -1,12 +1,12 @@
 //! Awaiting the end of a request.
 
+use std::cell::Cell;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::{Overlapped, OverlappedFile};
-use crate::Status;
+use crate::{Result, Simulation, Status};
 
 /// The future of an [`Overlapped`]: it resolves to the final status when no request is in flight.
 ///
@@ -20,6 +20,19 @@ pub struct Finished {
     overlapped: Overlapped,
     /// Which of the wakers is ours.
     waker: Option<u64>,
+    simulated: SimulatedWait,
+}
+
+/// Moves a [`Simulation`](crate::Simulation) for a future that waits there. [`Finished`] uses it, and so do futures that wait
+/// for something else than the end of one request.
+///
+/// Where many tasks wait, each poll of each of them could move the simulation on, and time limits would end before a task whose
+/// request has ended gets its turn. So a poll moves the simulation only if no request has ended since the last poll of the same
+/// future: in between, an executor has polled every task that was woken.
+#[derive(Debug, Default)]
+pub struct SimulatedWait {
+    /// How many requests had ended in this thread at the last poll.
+    seen: u64,
     /// Polls in a row that found a simulation in which nothing was left to happen.
     stuck: u32,
 }
@@ -27,6 +40,56 @@ pub struct Finished {
 /// So many polls in a row that find nothing left to happen in a simulation end the wait: other tasks of the same executor have
 /// had their turns meanwhile, and have begun what they are going to begin.
 const STUCK: u32 = 1000;
+
+thread_local! {
+    /// How many requests have ended in this thread. A simulation has one thread.
+    static ENDED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A request has ended.
+pub(super) fn count_end() {
+    ENDED.set(ENDED.get().wrapping_add(1));
+}
+
+impl SimulatedWait {
+    /// A wait that begins.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One poll of a future that waits until `done` returns true: runs the file's provider once and, if `done` still returns
+    /// false and no other task has to get its turn, moves the simulation to its next event. While the wait goes on, `poll` wakes
+    /// the task again, because nobody else moves the simulation.
+    ///
+    /// # Errors
+    ///
+    /// [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) if many polls in a row have found no event left, or another status if
+    /// the calling thread may not move the simulation. What the future waits for is then still in flight.
+    pub fn poll(
+        &mut self,
+        file: &dyn OverlappedFile,
+        simulation: &dyn Simulation,
+        waker: &Waker,
+        done: impl Fn() -> bool,
+    ) -> Poll<Result<()>> {
+        file.progress();
+        let others_first = self.seen != ENDED.get();
+        let stepped = match others_first || done() {
+            true => Ok(()),
+            false => simulation.step(None),
+        };
+        self.seen = ENDED.get();
+        self.stuck = if stepped.is_ok() { 0 } else { self.stuck + 1 };
+        match stepped {
+            _ if done() => Poll::Ready(Ok(())),
+            Err(error) if self.stuck >= STUCK => Poll::Ready(Err(error)),
+            _ => {
+                waker.wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+}
 
 impl Future for Finished {
     type Output = Status;
@@ -39,13 +102,19 @@ impl Future for Finished {
             self.waker = None;
             return Poll::Ready(self.overlapped.status());
         }
-        if let Some(file) = state
-            .file
-            .clone()
-            .filter(|file| file.simulation().is_some())
+        let file = state.file.clone();
+        if let Some((file, simulation)) =
+            file.and_then(|file| file.simulation().map(|it| (file, it)))
         {
             drop(state);
-            return self.poll_simulated(&file, &waker);
+            let overlapped = &self.overlapped.clone();
+            let waited = self
+                .simulated
+                .poll(&*file, &*simulation, &waker, || !overlapped.is_pending());
+            return waited.map(|waited| match waited {
+                Ok(()) => overlapped.status(),
+                Err(error) => error.status(),
+            });
         }
         let own = self
             .waker
@@ -63,29 +132,6 @@ impl Future for Finished {
         drop(state);
         drop(old); // may run the executor's code, so not under the lock
         Poll::Pending
-    }
-}
-
-impl Finished {
-    /// A poll in a simulation, which nobody else moves.
-    fn poll_simulated(&mut self, file: &Arc<dyn OverlappedFile>, waker: &Waker) -> Poll<Status> {
-        file.progress();
-        let stepped = file.simulation().map_or(Ok(()), |simulation| {
-            if self.overlapped.is_pending() {
-                simulation.step(None)
-            } else {
-                Ok(())
-            }
-        });
-        self.stuck = if stepped.is_ok() { 0 } else { self.stuck + 1 };
-        match stepped {
-            _ if !self.overlapped.is_pending() => Poll::Ready(self.overlapped.status()),
-            Err(error) if self.stuck >= STUCK => Poll::Ready(error.status()),
-            _ => {
-                waker.wake_by_ref();
-                Poll::Pending
-            }
-        }
     }
 }
 
@@ -108,7 +154,7 @@ impl IntoFuture for &Overlapped {
         Finished {
             overlapped: self.clone(),
             waker: None,
-            stuck: 0,
+            simulated: SimulatedWait::new(),
         }
     }
 }
@@ -121,7 +167,7 @@ impl IntoFuture for Overlapped {
         Finished {
             overlapped: self,
             waker: None,
-            stuck: 0,
+            simulated: SimulatedWait::new(),
         }
     }
 }

@@ -9,7 +9,7 @@ mod future;
 mod port;
 mod request;
 
-pub use future::Finished;
+pub use future::{Finished, SimulatedWait};
 pub use request::PendingOverlapped;
 
 use std::any::Any;

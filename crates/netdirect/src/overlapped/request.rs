@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::future::count_end;
 use super::{CompletionSink, Overlapped, OverlappedFile, Packet, Shared};
 use crate::{Error, Event, Result, Status};
 
@@ -219,6 +220,7 @@ impl Overlapped {
             }
         }
         drop(state);
+        count_end();
 
         // Without the lock, as all of these run code of others.
         if let Some(sleepers) = sleepers {
