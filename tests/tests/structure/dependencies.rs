@@ -20,7 +20,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("conform-report", &[]),
     // The suite has an encoder of its own, so that a mistake of the engine cannot hide in both ends.
     ("iwarp-conform", &["conform-report"]),
-    // A client of any provider.
+    // Clients of any provider.
+    ("netdirect-async", &["netdirect"]),
     ("netdirect-conform", &["conform-report", "netdirect"]),
     (
         "nd",
@@ -41,6 +42,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 const OF_TESTS: &[(&str, &str)] = &[
     // The Memory of the engine's tests is copied to and from.
     ("rdma-buffer", "iwarp"),
+    ("netdirect-async", "softnd"),
     // The suite is checked with a provider, whole and broken.
     ("netdirect-conform", "softnd"),
 ];
