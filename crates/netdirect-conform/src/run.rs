@@ -1,7 +1,7 @@
 //! Makes the checks, each in a thread of its own.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -164,15 +164,22 @@ pub fn run(
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// As [`run`], and when two of the checks have the same name.
 pub fn run_these(
     checks: impl Iterator<Item = &'static Check>,
     target: &Target,
     selection: &Selection,
     mut progress: impl FnMut(&Entry),
 ) -> Result<Run, String> {
-    let facts = discover(target, selection)?;
     let checks: Vec<&'static Check> = checks.filter(|check| selection.takes(check)).collect();
+    let mut names = BTreeSet::new();
+    if let Some(twice) = checks.iter().find(|check| !names.insert(check.name)) {
+        let name = twice.name;
+        return Err(format!(
+            "two checks are called {name}: give each a name of its own"
+        ));
+    }
+    let facts = discover(target, selection)?;
     let mut entries = Vec::with_capacity(checks.len());
     let next = AtomicUsize::new(0);
     let (sender, made) = mpsc::channel();

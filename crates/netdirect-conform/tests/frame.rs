@@ -206,6 +206,30 @@ fn checks_run_beside_each_other_and_are_told_of_in_their_order() {
     );
 }
 
+const TWICE: &[Check] = &[
+    check("ADPT-001.a", |_| Ok(Pass::Right)),
+    check("ADPT-002.a", |_| Ok(Pass::Right)),
+    check("ADPT-001.a", |_| Ok(Pass::Right)),
+];
+
+#[test]
+fn two_checks_of_one_name_are_refused_before_any_runs() {
+    for jobs in [1, 3] {
+        let selection = Selection {
+            jobs,
+            ..Selection::default()
+        };
+        let found = run_these(TWICE.iter(), &simulated(), &selection, |entry| {
+            panic!("{} ran", entry.check.name)
+        });
+        let error = found.map(|run| run.entries.len()).unwrap_err();
+        assert!(
+            error.contains("two checks are called ADPT-001.a"),
+            "{error}"
+        );
+    }
+}
+
 const KNOWN: &[Check] = &[
     check("ADPT-020.depths", |_| Err(netdirect_conform_fail())),
     check("ADPT-023.depths", |_| Ok(Pass::Right)),
