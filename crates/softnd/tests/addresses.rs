@@ -3,9 +3,14 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use common::{Pair, Side, pair, run, status};
-use netdirect::{OpFlags, Status};
+use common::raw::{self, Peer};
+use common::{Pair, Side, end, pair, run, status};
+use iwarp_io::setup::{Frame, FrameKind};
+use netdirect::{Connector, OpFlags, Overlapped, QueuePair, Started, Status};
 use softnd::Options;
 use softnd::simulation::Simulation;
 
@@ -77,4 +82,52 @@ fn conn_010_iw_056_amb_026_two_addresses_have_one_connection() {
     nobody.bind(active.address()).unwrap();
     let nobody = nobody.get_local_address().unwrap();
     assert_eq!(connect(nobody), Err(Status::CONNECTION_REFUSED));
+}
+
+/// Connects to a server that rejects and keeps its end of the stream open. The connector's own end is closing from then on.
+fn rejected(connector: &Arc<dyn Connector>, qp: &Arc<dyn QueuePair>) -> Peer {
+    let (server, address) = raw::server();
+    let reply = Frame {
+        kind: FrameKind::Reply,
+        markers: false,
+        crc: false,
+        rejected: true,
+        revision: 1,
+        enhanced: None,
+        private_data: Vec::new(),
+    };
+    let mut octets = Vec::new();
+    reply.encode(&mut octets);
+    let connects = Overlapped::new();
+    let connecting = connector.connect(qp, address, 1, 1, b"", &connects);
+    assert_eq!(connecting, Ok(Started::Pending));
+    let mut stream = server.accept();
+    stream.receive(24);
+    stream.write_all(&octets).unwrap();
+    let refused = end(connecting, &connects);
+    assert_eq!(refused, Err(Status::CONNECTION_REFUSED));
+    stream
+}
+
+/// A connector that its client has bound can connect again while the socket of its last attempt is closing.
+#[test]
+fn conn_014_conn_023_another_connect_from_a_port_whose_socket_is_closing() {
+    let side = Side::new();
+    let (connector, qp) = (side.connector(), side.queue_pair());
+    connector.bind(side.address()).unwrap();
+    let local: SocketAddr = connector.get_local_address().unwrap();
+    let first = rejected(&connector, &qp);
+    let second = rejected(&connector, &qp);
+    for peer in [&first, &second] {
+        assert_eq!(
+            peer.peer_addr(),
+            local,
+            "the port that the client has bound"
+        );
+    }
+    // Between the same two addresses the system has the last say, and ND2 has a status for it.
+    let address = first.local_addr();
+    let again = run(|overlapped| connector.connect(&qp, address, 1, 1, b"", overlapped));
+    let allowed = [Status::ADDRESS_ALREADY_EXISTS, Status::CONNECTION_REFUSED];
+    assert!(allowed.contains(&again.unwrap_err()), "{again:?}");
 }

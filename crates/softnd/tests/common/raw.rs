@@ -46,6 +46,13 @@ impl Peer {
         }
     }
 
+    pub fn peer_addr(&self) -> SocketAddr {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().unwrap(),
+            Self::Sim(stream) => stream.peer_addr(),
+        }
+    }
+
     /// Reads this many octets.
     pub fn receive(&mut self, count: usize) -> Vec<u8> {
         let mut octets = vec![0; count];

@@ -81,6 +81,9 @@ struct End {
     ended: bool,
     /// The program has released the end, which lives on until its last octet has left.
     orphan: bool,
+    /// Nobody else can bind the local address. An end that was accepted never holds its address, and an end that connected holds
+    /// its address until its program has closed it.
+    holds_address: bool,
 }
 
 #[derive(Debug)]
@@ -111,7 +114,7 @@ pub struct Network {
     serial: u64,
     ends: BTreeMap<EndId, End>,
     listeners: BTreeMap<ListenerId, Listening>,
-    /// Bound addresses: of listeners, and of ends that have not connected yet or are connected.
+    /// Bound addresses that are not used yet, and those of listeners and of ends that hold their address.
     bound: BTreeSet<SocketAddr>,
     notices: VecDeque<Notice>,
     disturbances: Disturbances,
@@ -280,7 +283,9 @@ impl Network {
         if waits || self.ends.values().any(taken) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
-        let end = self.insert(End::new(local, remote, EndPhase::Connecting));
+        let mut end = End::new(local, remote, EndPhase::Connecting);
+        end.holds_address = true;
+        let end = self.insert(end);
         let at = self.now + self.latency();
         self.schedule(at, NetworkEvent::Asked(end));
         Ok(end)
@@ -418,8 +423,18 @@ impl Network {
         Ok(count)
     }
 
-    /// Ends the direction of this end, behind what was written.
+    /// The local address of an end can be bound again, although the end may live on (`SO_REUSEADDR`).
+    pub fn release_address(&mut self, end: EndId) {
+        if let Some(state) = self.ends.get_mut(&end)
+            && std::mem::take(&mut state.holds_address)
+        {
+            self.bound.remove(&state.local);
+        }
+    }
+
+    /// Ends the direction of this end, behind what was written. The local address can be bound again.
     pub fn close_write(&mut self, end: EndId) {
+        self.release_address(end);
         let state = self.end_mut(end);
         state.closing = true;
         state.first = !state.ended;
@@ -684,6 +699,7 @@ impl Network {
         let broken = matches!(state.phase, EndPhase::Broken(_));
         let done = broken || state.closed && state.ended;
         if state.orphan && done {
+            self.release_address(end);
             let Some(gone) = self.ends.remove(&end) else {
                 return;
             };
@@ -696,12 +712,6 @@ impl Network {
                 && let Some(peer) = self.ends.get_mut(&peer)
             {
                 peer.peer = None;
-            }
-            let mut listeners = self.listeners.values();
-            let shared = listeners.any(|listening| listening.address == gone.local)
-                || self.ends.values().any(|other| other.local == gone.local);
-            if !shared {
-                self.bound.remove(&gone.local);
             }
         }
     }
@@ -818,6 +828,7 @@ impl End {
             inbox: VecDeque::new(),
             ended: false,
             orphan: false,
+            holds_address: false,
         }
     }
 }

@@ -728,8 +728,10 @@ impl SimEnd {
         self.break_off();
     }
 
-    /// Makes the stream end with a reset when this is dropped.
+    /// Makes the stream end with a reset when this is dropped. The local address can be bound again at once.
     pub fn break_off(&self) {
+        self.world
+            .network(|network| network.release_address(self.id));
         self.broken.store(true, Ordering::Relaxed);
     }
 }

@@ -128,6 +128,34 @@ fn nobody_listens_the_backlog_is_full_and_addresses_are_taken() {
 }
 
 #[test]
+fn iw_054_the_address_of_a_closing_end_can_be_bound_and_connected_to_others() {
+    let (mut network, active, passive) = pair(4, Conditions::default());
+    let (client, server) = network.addresses(active);
+    let taken = |network: &mut Network| errno(network.bind(client).unwrap_err());
+    assert_eq!(taken(&mut network), Some(Errno::ADDRINUSE));
+    // The peer's end leaves the stream to its program, which holds the address.
+    network.close_write(passive);
+    run(&mut network);
+    assert_eq!(taken(&mut network), Some(Errno::ADDRINUSE));
+    network.close_write(active);
+    network.bind(client).unwrap();
+    let again = network.connect(client, server).unwrap_err();
+    assert_eq!(errno(again), Some(Errno::ADDRNOTAVAIL));
+    let elsewhere = network.bind(address(3, 7000)).unwrap();
+    let listener = network.listen(elsewhere, 1);
+    let other = network.connect(client, elsewhere).unwrap();
+    // The first end goes, and the address stays that of the other.
+    network.close(active);
+    network.close(passive);
+    run(&mut network);
+    network.connected(other).unwrap();
+    assert!(network.accept(listener).is_some());
+    assert_eq!(taken(&mut network), Some(Errno::ADDRINUSE));
+    network.abort(other);
+    network.bind(client).unwrap();
+}
+
+#[test]
 fn unread_octets_make_a_close_a_reset_behind_what_was_sent() {
     let (mut network, a, b) = pair(4, Conditions::default());
     network.write(a, b"unread").unwrap();
