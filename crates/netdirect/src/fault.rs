@@ -1,5 +1,6 @@
 //! Faults that can be injected into a provider.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::{CompletionQueue, SharedReceiveQueue, Status};
@@ -59,6 +60,13 @@ pub enum Fault {
         queue: Arc<dyn SharedReceiveQueue>,
         /// [`INTERNAL_ERROR`](Status::INTERNAL_ERROR), or any other error.
         status: Status,
+    },
+    /// From now on the host with this address cannot be reached by connections that are set up: a Connect to the host ends with
+    /// [`HOST_UNREACHABLE`](Status::HOST_UNREACHABLE) (CONN-022). Connections that exist are not affected. Only a provider with
+    /// a network of its own, such as a simulated one, can do this; the fault then concerns all adapters of that network.
+    UnreachableHost {
+        /// The host's address, which need not belong to an adapter.
+        address: IpAddr,
     },
 }
 

@@ -73,6 +73,17 @@ impl AdapterHandle {
         Ok(())
     }
 
+    /// Makes a host of a simulated network unreachable, because the client injected this fault.
+    fn cut_off(&self, address: IpAddr) -> Result<()> {
+        self.0.device.present()?;
+        let Transport::Sim(world) = &self.0.driver.transport else {
+            return cannot_happen(&Fault::UnreachableHost { address });
+        };
+        world.network(|network| network.conditions_mut().unreachable.insert(address));
+        self.0.device.count_fault();
+        Ok(())
+    }
+
     fn queue(&self, queue: &Arc<dyn CompletionQueue>, else_status: Status) -> Result<Arc<cq::Cq>> {
         downcast::<cq::CqHandle>(queue.clone(), |cq| Arc::ptr_eq(cq.0.core(), &self.0))
             .map(|cq| Arc::clone(&cq.0))
@@ -398,6 +409,7 @@ impl AdapterExtensions for AdapterHandle {
                 let queue = self.shared_queue(&queue, Status::INVALID_PARAMETER_1)?;
                 self.break_down(&*queue, status)
             }
+            Fault::UnreachableHost { address } => self.cut_off(address),
             other => cannot_happen(&other),
         }
     }

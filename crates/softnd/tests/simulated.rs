@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::*;
-use netdirect::{CompletionPort, Event, NotifyType, OpFlags, Overlapped, Status};
+use netdirect::{CompletionPort, Event, Fault, NotifyType, OpFlags, Overlapped, Status};
 use softnd::Options;
 use softnd::simulation::{Chance, Simulation};
 
@@ -358,4 +358,39 @@ fn another_thread_does_not_move_a_simulation() {
     });
     assert_eq!(simulation.time(), before);
     assert!(simulation.step(), "its own thread goes on");
+}
+
+#[test]
+fn conn_022_a_host_that_cannot_be_reached_has_a_status_of_its_own() {
+    let simulation = Simulation::new(22);
+    let (active, passive) = sides(&simulation);
+    let pair = connect(active, passive, 4);
+    let host = pair.passive.address().ip();
+    let (_listener, address) = pair.passive.listener(0);
+    let (qp, connector) = (pair.active.queue_pair(), pair.active.connector());
+    let tried = || run(|overlapped| connector.connect(&qp, address, 1, 1, b"", overlapped));
+    let extensions = pair.active.adapter.extensions().unwrap();
+    extensions
+        .inject(Fault::UnreachableHost { address: host })
+        .unwrap();
+    assert_eq!(tried(), Err(Status::HOST_UNREACHABLE));
+    assert_eq!(extensions.counters().get("faults.happened"), Some(1));
+    // A connection that exists goes on.
+    pair.passive_qp.receive(1, &[]).unwrap();
+    pair.active_qp.send(2, &[], OpFlags::empty()).unwrap();
+    assert_eq!(pair.passive.result().status, Status::SUCCESS);
+
+    simulation.change(|conditions| conditions.unreachable.clear());
+    let connects = Overlapped::new();
+    let _ = connector
+        .connect(&qp, address, 1, 1, b"", &connects)
+        .unwrap();
+    simulation.pass(Duration::from_secs(1));
+    assert!(connects.is_pending(), "the listener has the request");
+
+    // The system's network cannot be cut.
+    let tcp = Side::new();
+    let extensions = tcp.adapter.extensions().unwrap();
+    let fault = Fault::UnreachableHost { address: host };
+    assert_eq!(status(extensions.inject(fault)), Status::NOT_SUPPORTED);
 }

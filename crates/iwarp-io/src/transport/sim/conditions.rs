@@ -1,5 +1,7 @@
 //! What a simulated network does to the streams that cross it.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -56,6 +58,9 @@ pub struct Conditions {
     pub refusal: Chance,
     /// How often an attempt to connect gets no answer at all.
     pub silence: Chance,
+    /// Hosts that cannot be reached: an attempt to connect to one of them fails with the system's error for that
+    /// (`EHOSTUNREACH`), whether or not the address has an adapter.
+    pub unreachable: BTreeSet<IpAddr>,
 }
 
 impl Default for Conditions {
@@ -72,6 +77,7 @@ impl Default for Conditions {
             half_close: Chance::NEVER,
             refusal: Chance::NEVER,
             silence: Chance::NEVER,
+            unreachable: BTreeSet::new(),
         }
     }
 }

@@ -542,6 +542,10 @@ impl Network {
             return;
         };
         let (local, remote) = (state.local, state.remote);
+        if self.conditions.unreachable.contains(&remote.ip()) {
+            let back = self.now + self.latency();
+            return self.schedule(back, NetworkEvent::Answered(end, Err(Errno::HOSTUNREACH)));
+        }
         if self.happens(self.conditions.silence) {
             self.disturbances.silences += 1;
             return;

@@ -156,6 +156,22 @@ fn iw_054_the_address_of_a_closing_end_can_be_bound_and_connected_to_others() {
 }
 
 #[test]
+fn conn_022_hosts_that_cannot_be_reached_are_told_from_those_that_refuse() {
+    let mut network = Network::new(5, Conditions::default());
+    let server = network.bind(address(2, 7000)).unwrap();
+    network.listen(server, 1);
+    let mut fails = |to: SocketAddr| {
+        let client = network.bind(address(1, 0)).unwrap();
+        network.conditions_mut().unreachable = [address(2, 0).ip()].into();
+        let end = network.connect(client, to).unwrap();
+        run(&mut network);
+        errno(network.connected(end).unwrap_err())
+    };
+    assert_eq!(fails(server), Some(Errno::HOSTUNREACH));
+    assert_eq!(fails(address(3, 7000)), Some(Errno::CONNREFUSED));
+}
+
+#[test]
 fn unread_octets_make_a_close_a_reset_behind_what_was_sent() {
     let (mut network, a, b) = pair(4, Conditions::default());
     network.write(a, b"unread").unwrap();
