@@ -176,21 +176,17 @@ fn few_rows_of_networkdirect_cannot_be_proven() {
     assert!(of["wire"] <= 10, "{of:?}");
 }
 
-/// Rows that have neither a check nor a reason why there is none. Lowered as checks come, and to be 0.
-const WAITING: usize = 21;
-
 #[test]
-fn no_more_rows_of_networkdirect_wait_for_their_checks() {
-    let waiting = rows::all().iter();
-    let waiting: Vec<_> = waiting
-        .filter(|row| nd_rows::waits_for_a_check(row))
+fn each_row_of_networkdirect_has_a_check_or_a_reason_why_there_is_none() {
+    let lacking = rows::all().iter();
+    let lacking: Vec<_> = lacking
+        .filter(|row| row.unproven.is_empty() && rows::checks_of(&row.id).is_empty())
         .map(|row| row.id.as_str())
         .collect();
     assert!(
-        waiting.len() <= WAITING,
-        "{} rows have neither a check nor a reason: {}",
-        waiting.len(),
-        waiting.join(", ")
+        lacking.is_empty(),
+        "rows without a check or a reason: {}",
+        lacking.join(", ")
     );
 }
 

@@ -6,6 +6,8 @@
 mod tables;
 mod wrapper;
 
+use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use netdirect::Provider;
@@ -104,6 +106,11 @@ fn a_wrong_deed_fails_the_check_for_it() {
 }
 
 #[test]
+fn what_goes_wrong_after_a_while_fails_the_check_that_does_it_often() {
+    verify(objects::OFTEN, objects::slow);
+}
+
+#[test]
 fn a_wrong_status_of_a_request_fails_the_check_for_it() {
     verify(requests::STATUSES, requests::all);
 }
@@ -118,18 +125,43 @@ fn a_broken_connection_fails_the_checks_for_it() {
     verify(connections::RULES, connections::all);
 }
 
+/// All lines of the tables.
+fn lines() -> impl Iterator<Item = &'static (Break, &'static [&'static str])> {
+    let objects = [objects::STATUSES, objects::BEHAVIOUR, objects::OFTEN];
+    let others = [requests::STATUSES, requests::BEHAVIOUR, connections::RULES];
+    let tables = objects.into_iter().chain(others);
+    tables.flatten().filter(|(_, names)| !names.is_empty())
+}
+
+/// The page has a line for each interface: its checks, the providers that fail one of these, and the checks that one fails.
 #[test]
-fn many_rules_are_broken() {
-    let rows: std::collections::HashSet<_> = objects::STATUSES
-        .iter()
-        .chain(objects::BEHAVIOUR)
-        .chain(requests::STATUSES)
-        .chain(requests::BEHAVIOUR)
-        .chain(connections::RULES)
+fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
+    let rows: HashSet<_> = lines()
         .flat_map(|(_, names)| names.iter())
         .map(|name| name.split('.').next())
         .collect();
     assert!(rows.len() >= 80, "{}", rows.len());
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut interfaces: Vec<_> = checks().map(|check| check.interface).collect();
+    interfaces.dedup();
+    for interface in interfaces {
+        let own: HashSet<_> = checks()
+            .filter(|check| check.interface == interface)
+            .map(|check| check.name)
+            .collect();
+        let of_own = |names: &[&str]| names.iter().any(|name| own.contains(name));
+        let rules = lines().filter(|(_, names)| of_own(names)).count();
+        let names = lines().flat_map(|(_, names)| names.iter());
+        let failing: HashSet<_> = names.filter(|name| own.contains(*name)).collect();
+        let (title, all, some) = (interface.title(), own.len(), failing.len());
+        let line = format!("| {title} | {all} | {rules} | {some} |");
+        assert!(page.contains(&line), "docs/conformance.md lacks: {line}");
+        assert!(rules > 0, "{title}");
+    }
+    let all = lines().count();
+    let told = format!("{all} providers that break one rule each");
+    assert!(page.contains(&told), "docs/conformance.md lacks: {told}");
 }
 
 /// What makes a check panic or hang is a failure of this check, and the others go on.

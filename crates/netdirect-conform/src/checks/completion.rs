@@ -241,26 +241,29 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// A completion queue that can be given results.
-struct Queue<'a> {
-    side: &'a Side,
-    cq: Arc<dyn CompletionQueue>,
-    qp: Arc<dyn QueuePair>,
+pub(super) struct Queue<'a> {
+    pub(super) side: &'a Side,
+    pub(super) cq: Arc<dyn CompletionQueue>,
+    pub(super) qp: Arc<dyn QueuePair>,
 }
 
 impl<'a> Queue<'a> {
-    fn new(side: &'a Side, depth: u32) -> Step<Self> {
-        let cq = side.cq(depth)?;
+    pub(super) fn new(side: &'a Side, depth: u32) -> Step<Self> {
+        Self::of(side, side.cq(depth)?)
+    }
+
+    pub(super) fn of(side: &'a Side, cq: Arc<dyn CompletionQueue>) -> Step<Self> {
         let options = QueuePairOptions::default().receive_queue_depth(64);
         let qp = side.qp(&cq, &cq, options)?;
         Ok(Self { side, cq, qp })
     }
 
     /// So many results, whose contexts count from 0.
-    fn fill(&self, count: u64) -> Step {
+    pub(super) fn fill(&self, count: u64) -> Step {
         self.fill_from(0, count)
     }
 
-    fn fill_from(&self, first: u64, count: u64) -> Step {
+    pub(super) fn fill_from(&self, first: u64, count: u64) -> Step {
         for context in first..first + count {
             let posted = self.qp.receive(context, &[]);
             self.side.expect("post a Receive", posted)?;
@@ -269,7 +272,7 @@ impl<'a> Queue<'a> {
     }
 
     /// These results come, and nothing else is queued behind them.
-    fn expect(&self, contexts: std::ops::Range<u64>) -> Step {
+    pub(super) fn expect(&self, contexts: std::ops::Range<u64>) -> Step {
         let count = usize::try_from(contexts.end - contexts.start).unwrap_or(0);
         let results = self.side.results("flushed Receives", &self.cq, count)?;
         let got: Vec<_> = results
@@ -283,7 +286,7 @@ impl<'a> Queue<'a> {
     }
 
     /// A Notify in flight.
-    fn notify(&self, kind: NotifyType) -> Step<Overlapped> {
+    pub(super) fn notify(&self, kind: NotifyType) -> Step<Overlapped> {
         let overlapped = Overlapped::new().without_port();
         let started = self.cq.notify(kind, &overlapped);
         self.side
@@ -291,7 +294,26 @@ impl<'a> Queue<'a> {
         Ok(overlapped)
     }
 
-    fn ends(&self, what: &str, overlapped: &Overlapped, wanted: Status) -> Step {
+    /// More results than the queue holds: a Notify ends with ND_BUFFER_OVERFLOW.
+    pub(super) fn overflow(&self) -> Step {
+        let errors = self.notify(NotifyType::Errors)?;
+        // The provider may have made the queue larger.
+        let largest = u64::from(self.side.info.max_completion_queue_depth);
+        let mut context = 0;
+        self.side
+            .step("fill the completion queue until it overflows");
+        while errors.is_pending() && context <= largest {
+            let round = (0..16).try_for_each(|at| self.qp.receive(context + at, &[]));
+            if round.is_err() || self.qp.flush().is_err() {
+                break;
+            }
+            context += 16;
+            self.side.pass();
+        }
+        self.ends("a Notify for errors", &errors, Status::BUFFER_OVERFLOW)
+    }
+
+    pub(super) fn ends(&self, what: &str, overlapped: &Overlapped, wanted: Status) -> Step {
         let status = self.side.end_of(what, overlapped)?;
         self.side.status(what, status, wanted)
     }
@@ -468,20 +490,7 @@ fn broken(bench: &Bench, status: Status) -> Verdict {
 
 fn overflown(bench: &Bench) -> Verdict {
     let queue = Queue::new(&bench.near, 2)?;
-    let errors = queue.notify(NotifyType::Errors)?;
-    // The provider may have made the queue larger.
-    let largest = u64::from(bench.near.info.max_completion_queue_depth);
-    let mut context = 0;
-    bench.step("fill the completion queue until it overflows");
-    while errors.is_pending() && context <= largest {
-        let round = (0..16).try_for_each(|at| queue.qp.receive(context + at, &[]));
-        if round.is_err() || queue.qp.flush().is_err() {
-            break;
-        }
-        context += 16;
-        bench.near.pass();
-    }
-    queue.ends("a Notify for errors", &errors, Status::BUFFER_OVERFLOW)?;
+    queue.overflow()?;
     let later = queue.notify(NotifyType::Any);
     if let Ok(later) = later {
         queue.ends("a later Notify", &later, Status::BUFFER_OVERFLOW)?;

@@ -1,16 +1,16 @@
 //! `ND2_ADAPTER_INFO`: the limits of an adapter, which are reached and not exceeded.
 
-use conform_report::{Pass, Stop, Verdict};
+use conform_report::{Pass, Stop, Verdict, ensure};
 use netdirect::{
-    AdapterFlags, MrFlags, OpFlags, Overlapped, QueuePairOptions, ReadLimits, RequestType, Sge,
-    Status,
+    AdapterFlags, Counters, MrFlags, OpFlags, Overlapped, QueuePairOptions, ReadLimits,
+    RequestType, Sge, Status,
 };
 
-use super::common::{pattern, shared, sink, source};
+use super::common::{exchange, pattern, shared, sink, source};
 use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
 use crate::link::LinkOptions;
-use crate::need::Need;
+use crate::need::{Need, Profile};
 use crate::side::Memory;
 
 const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
@@ -46,6 +46,16 @@ pub(super) const CHECKS: &[Check] = &[
         "INFO-022.in-order",
         "watches the last octet of a Write: when it is there, all others are",
         in_order,
+    ),
+    of(
+        "TST-088.fields",
+        "resolves the address, opens the adapter and queries it: each limit without which a client can do nothing is above 0",
+        fields,
+    ),
+    of(
+        "AMB-071.counted",
+        "sends from one entry too many and reads into memory for Receives alone: the default profile counts both, the strict one refuses them",
+        lenient,
     ),
 ];
 
@@ -125,7 +135,7 @@ fn too_long(bench: &Bench) -> Verdict {
     bench
         .near
         .refused("a Write that is too long", posted, wanted)?;
-    super::common::exchange(&link)?;
+    exchange(&link)?;
     Ok(Pass::Right)
 }
 
@@ -226,5 +236,88 @@ fn in_order(bench: &Bench) -> Verdict {
             .equal("an octet that is not there", stale, None)?;
         link.far.succeeds(RequestType::Write)?;
     }
+    Ok(Pass::Right)
+}
+
+fn fields(bench: &Bench) -> Verdict {
+    let opened = bench.near.open_again()?;
+    let info = opened.info;
+    bench.step(format!("look at each field of {info:?}"));
+    for (limit, name) in [
+        (info.max_registration_size, "MaxRegistrationSize"),
+        (info.max_initiator_sge.into(), "MaxInitiatorSge"),
+        (info.max_receive_sge.into(), "MaxReceiveSge"),
+        (info.max_read_sge.into(), "MaxReadSge"),
+        (info.max_transfer_length.into(), "MaxTransferLength"),
+        (info.max_inbound_read_limit.into(), "MaxInboundReadLimit"),
+        (info.max_outbound_read_limit.into(), "MaxOutboundReadLimit"),
+        (info.max_receive_queue_depth.into(), "MaxReceiveQueueDepth"),
+        (
+            info.max_initiator_queue_depth.into(),
+            "MaxInitiatorQueueDepth",
+        ),
+        (
+            info.max_completion_queue_depth.into(),
+            "MaxCompletionQueueDepth",
+        ),
+        (info.max_caller_data.into(), "MaxCallerData"),
+        (info.max_callee_data.into(), "MaxCalleeData"),
+    ] {
+        ensure(limit > 0, format!("{name} above 0"), "0")?;
+    }
+    Ok(Pass::Right)
+}
+
+/// How much of what stricter adapters refuse has happened to the near adapter since then.
+fn let_pass(bench: &Bench, earlier: &Counters) -> u64 {
+    let extensions = bench.near.adapter.extensions();
+    let now = extensions.map(|extensions| extensions.counters());
+    now.map_or(0, |now| now.since(earlier).total("lenient"))
+}
+
+fn lenient(bench: &Bench) -> Verdict {
+    let side = &bench.near;
+    let extensions = side.adapter.extensions();
+    let before = extensions.map(|extensions| extensions.counters());
+    let counts = |counters: &Counters| {
+        counters
+            .iter()
+            .any(|(name, _)| name.starts_with("lenient."))
+    };
+    let Some(before) = before.filter(counts) else {
+        let lacking = "the adapter has no counters of the group `lenient`";
+        return Err(Stop::Skip(lacking.to_owned()));
+    };
+    let link = bench.link()?;
+    exchange(&link)?;
+    side.equal(
+        "counted for what every adapter takes",
+        let_pass(bench, &before),
+        0,
+    )?;
+
+    let (from, to) = (source(side, 64)?, sink(&bench.far, 64)?);
+    link.far.receive(1, &[to.sge(..)])?;
+    let halves = [from.sge(..32), from.sge(32..)];
+    let posted = link.near.queues.qp.send(2, &halves, OpFlags::empty());
+    let (into, there) = (
+        side.memory(64, MrFlags::ALLOW_LOCAL_WRITE)?,
+        shared(&bench.far, 64)?,
+    );
+    if bench.profile() == Profile::Strict {
+        side.refused("a Send from two entries", posted, Status::DATA_OVERRUN)?;
+        link.near.read(3, &[into.sge(..)], there.remote())?;
+        let result = link.near.initiated("a Read into memory for Receives")?;
+        side.status("the Read", result.status, Status::ACCESS_VIOLATION)?;
+        side.equal("counted for what was refused", let_pass(bench, &before), 0)?;
+        return Ok(Pass::Right);
+    }
+    side.expect("post a Send from two entries", posted)?;
+    link.near.succeeds(RequestType::Send)?;
+    link.far.takes()?;
+    side.equal("counted with the Send", let_pass(bench, &before), 1)?;
+    link.near.read(3, &[into.sge(..)], there.remote())?;
+    link.near.succeeds(RequestType::Read)?;
+    side.equal("counted with the Read", let_pass(bench, &before), 2)?;
     Ok(Pass::Right)
 }

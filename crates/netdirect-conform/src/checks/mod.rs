@@ -20,8 +20,7 @@
 //! - Expectations that differ between profiles ask [`Bench::profile`](crate::Bench::profile).
 //! - A check that waits for a time limit of the provider sets it by `.time_limits(…)`.
 //! - Helpers that several interfaces use stand in `common`.
-//! - A new check changes `docs/nd-conformance.md`: run `cargo make nd-conformance`, and lower `WAITING` in `tests/tests/rows.rs`.
-//!   The rule that the check is about becomes a broken provider with a line in a table of `tests/tables`: the check fails, and
+//! - A new check changes `docs/nd-conformance.md`: run `cargo make nd-conformance`. The rule that the check is about becomes a broken provider with a line in a table of `tests/tables`: the check fails, and
 //!   no other does.
 
 mod adapter;
@@ -29,9 +28,11 @@ mod client_setup;
 mod common;
 mod completion;
 mod connector;
+mod creation;
 mod info;
 mod iwarp_setup;
 mod listener;
+mod notify;
 mod overlapped;
 mod provider;
 mod queue_pair;
@@ -50,11 +51,13 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
         provider::CHECKS,
         adapter::CHECKS,
         shared_receives::CHECKS,
+        creation::CHECKS,
         info::CHECKS,
         overlapped::CHECKS,
         regions::CHECKS,
         windows::CHECKS,
         completion::CHECKS,
+        notify::CHECKS,
         queue_pair::posts::CHECKS,
         queue_pair::messages::CHECKS,
         queue_pair::transfers::CHECKS,

@@ -61,6 +61,12 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["TST-026"]),
     of(
+        "ADPT-004.given-up",
+        "gives up a file again and again while its objects live: their requests end with packets, and other users go on",
+        file_given_up,
+    )
+    .needs(&[Need::Connections]),
+    of(
         "GEN-022.foreign",
         "passes connectors and queue pairs of another adapter",
         foreign_objects,
@@ -147,6 +153,11 @@ pub(super) const CHECKS: &[Check] = &[
         old_status,
     )
     .also(&["ADPT-006"]),
+    of(
+        "TST-008.sign",
+        "looks at the sign of the status in the packets of a request that was cancelled and of one that succeeded",
+        sign_of_status,
+    ),
     of(
         "TST-010.port",
         "takes a packet with its own request, key and status from a port that two files share",
@@ -719,5 +730,67 @@ fn order_of_cancels(bench: &Bench) -> Verdict {
         .map(|packet| packet.user)
         .collect();
     side.equal("the order of the packets", users, vec![2, 1])?;
+    Ok(Pass::Right)
+}
+
+fn file_given_up(bench: &Bench) -> Verdict {
+    let side = &bench.near;
+    let link = bench.link()?;
+    for round in 0..16 {
+        let adapter = &side.adapter;
+        let file = side.expect("create a file", adapter.create_overlapped_file())?;
+        let port = CompletionPort::new();
+        side.expect("tie the file to a port", file.associate(&port, round))?;
+        let made = adapter.create_completion_queue(&file, 8, netdirect::Affinity::default());
+        let cq = side.expect("create a completion queue", made)?;
+        let region = side.expect("create a region", adapter.create_memory_region(&file))?;
+        side.step("release the file");
+        drop(file);
+        let overlapped = Overlapped::new();
+        notify(side, &cq, &overlapped)?;
+        cancel(side, &*cq)?;
+        side.until(|| !port.is_empty())?;
+        let packet = port.get(Some(bench.limits().quiet));
+        let got = packet.map(|packet| (packet.key, packet.status));
+        side.equal("the packet", got, Some((round, Status::CANCELED)))?;
+        side.register(&region, &Buffer::new(64), MrFlags::empty())?;
+        super::common::exchange(&link)?;
+    }
+    Ok(Pass::Right)
+}
+
+fn sign_of_status(bench: &Bench) -> Verdict {
+    let side = bench.near.open_again()?;
+    let port = CompletionPort::new();
+    side.expect("tie the file to a port", side.file.associate(&port, 1))?;
+    let taken = || {
+        side.until(|| !port.is_empty())?;
+        let packet = port.get(Some(bench.limits().quiet));
+        packet.ok_or_else(|| fail("a packet", "none"))
+    };
+    let overlapped = Overlapped::new();
+    let cq = side.cq(8)?;
+    let started = cq.notify(NotifyType::Solicited, &overlapped);
+    side.begun("notify (solicited)", started)?;
+    cancel(&side, &*cq)?;
+    let status = taken()?.status;
+    let told = format!("{status:?}");
+    ensure(
+        !status.is_success(),
+        "a failure for what was cancelled",
+        told,
+    )?;
+    notify(&side, &cq, &overlapped)?;
+    let queues = side.qp(&cq, &cq, QueuePairOptions::default())?;
+    side.expect("post a Receive", queues.receive(1, &[]))?;
+    side.expect("flush", queues.flush())?;
+    let status = taken()?.status;
+    let told = format!("{status:?}");
+    ensure(status.is_success(), "a success for what has ended", told)?;
+    ensure(
+        Status::TIMEOUT.is_success(),
+        "a success",
+        "ND_TIMEOUT that is a failure",
+    )?;
     Ok(Pass::Right)
 }

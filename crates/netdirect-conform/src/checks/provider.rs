@@ -1,5 +1,7 @@
 //! `IND2Provider`: addresses, their adapters, and opening one.
 
+use std::net::{SocketAddr, SocketAddrV6};
+
 use conform_report::{Pass, Step, Stop, Verdict, ensure, fail};
 use netdirect::{AdapterId, Call, Fault, MrFlags, OpFlags, Status};
 
@@ -48,6 +50,11 @@ pub(super) const CHECKS: &[Check] = &[
         resolve,
     )
     .also(&["PROV-015", "PROV-016"]),
+    of(
+        "DLL-014.scope",
+        "resolves each address of the adapter with another port and, for IPv6, other scopes, and opens the adapter by them",
+        port_and_scope,
+    ),
     of(
         "PROV-013.shortage",
         "has ResolveAddress fail for want of memory, and succeed afterwards",
@@ -212,6 +219,26 @@ fn resolve(bench: &Bench) -> Verdict {
             let id = side.provider.resolve_address(address);
             let id = side.expect(format_args!("resolve {address}"), id)?;
             side.equal(format_args!("the adapter of {address}"), id, own)?;
+        }
+    }
+    Ok(Pass::Right)
+}
+
+fn port_and_scope(bench: &Bench) -> Verdict {
+    let side = &bench.near;
+    let addresses = side.adapter.query_address_list();
+    for address in side.expect("QueryAddressList of the adapter", addresses)? {
+        for scope in [0, 1, 77] {
+            let other = match address {
+                SocketAddr::V4(v4) => SocketAddr::new((*v4.ip()).into(), 4791),
+                SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), 4791, 0, scope).into(),
+            };
+            let again = side.open_at(other)?;
+            let (got, wanted) = (again.info.adapter_id, side.info.adapter_id);
+            side.equal(format_args!("the adapter of {other}"), got, wanted)?;
+            let id = side.provider.resolve_address(other);
+            let id = side.expect(format_args!("resolve {other}"), id)?;
+            side.equal(format_args!("the number of {other}"), id, wanted)?;
         }
     }
     Ok(Pass::Right)

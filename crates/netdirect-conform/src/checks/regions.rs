@@ -1,9 +1,9 @@
 //! `IND2MemoryRegion`: registrations, their rights and their tokens.
 
-use conform_report::{Pass, Stop, Verdict, ensure};
+use conform_report::{Pass, Stop, Verdict, ensure, fail};
 use netdirect::{
-    Buffer, Call, MrFlags, OpFlags, Overlapped, RemoteAddress, RemoteToken, RequestType, Started,
-    Status,
+    Buffer, Call, CompletionPort, Event, MrFlags, OpFlags, Overlapped, RemoteAddress, RemoteToken,
+    RequestType, Started, Status,
 };
 
 use super::common::{
@@ -226,6 +226,11 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .also(&["TST-084"]),
+    of(
+        "TST-090.sizes",
+        "registers and deregisters one region 10,000 times, with sizes from 1 octet to 4 MiB in turn, by event and by packet",
+        each_size,
+    ),
     of(
         "TST-091.many",
         "registers 10,000 regions on one buffer at the same time",
@@ -691,5 +696,54 @@ fn untouched(bench: &Bench) -> Verdict {
     bench
         .near
         .equal("the memory", memory.octets(0, 64), pattern(64))?;
+    Ok(Pass::Right)
+}
+
+fn each_size(bench: &Bench) -> Verdict {
+    const TIMES: u32 = 10_000;
+    const SIZES: u32 = 23;
+    let side = bench.near.open_again()?;
+    let port = CompletionPort::new();
+    side.expect("tie the file to a port", side.file.associate(&port, 1))?;
+    let (region, buffer) = (side.region()?, Buffer::new(1 << (SIZES - 1)));
+    let event = Event::new();
+    let (by_event, by_packet) = (
+        Overlapped::with_event(&event).without_port(),
+        Overlapped::new(),
+    );
+    let rights = MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE;
+    let ends = |started, overlapped: &Overlapped| {
+        let told = match started {
+            Ok(Started::Done) => true,
+            Ok(Started::Pending) if overlapped.event().is_some() => {
+                event.wait_timeout(bench.limits().answer)
+            }
+            Ok(Started::Pending) => port.get(Some(bench.limits().answer)).is_some(),
+            Err(error) => return Err(fail("success", netdirect::Error::to_string(&error))),
+        };
+        if !told {
+            return bench.hangs();
+        }
+        side.status("the request", overlapped.status(), Status::SUCCESS)
+    };
+    for round in 0..TIMES {
+        let size = 1_usize << (round % SIZES);
+        if size as u64 > side.info.max_registration_size {
+            continue;
+        }
+        if round < SIZES {
+            side.step(format_args!(
+                "register and deregister {size} octets, and other sizes in turn"
+            ));
+        }
+        let overlapped = if (round / SIZES).is_multiple_of(2) {
+            &by_event
+        } else {
+            &by_packet
+        };
+        let part = buffer.slice(..size);
+        ends(region.register(&part, rights, overlapped), overlapped)?;
+        ends(region.deregister(overlapped), overlapped)?;
+    }
     Ok(Pass::Right)
 }

@@ -91,7 +91,16 @@ pub(super) const CHECKS: &[Check] = &[
         "releases a bound window: the peer cannot read by its token, and the region can be deregistered",
         released,
     ),
+    of(
+        "AMB-058.whole",
+        "binds a window to a whole region that is as large as the adapter allows, or a mebibyte: the peer reads its end",
+        whole_region,
+    )
+    .largest_registration(LARGE),
 ];
+
+/// As large as regions are in a check of the largest one, where the adapter has an option for that.
+const LARGE: u64 = 1 << 20;
 
 /// Memory without remote rights, with octets that differ from place to place.
 fn private(side: &Side, length: usize) -> Step<Memory> {
@@ -321,5 +330,19 @@ fn released(bench: &Bench) -> Verdict {
     drop(window);
     bench.near.deregister(&memory.region)?;
     expect_refused_read(&link.far, remote)?;
+    Ok(Pass::Right)
+}
+
+fn whole_region(bench: &Bench) -> Verdict {
+    let info = bench.near.info;
+    let (got, wanted) = (info.max_window_size, info.max_registration_size);
+    bench.near.equal("MaxWindowSize", got, wanted)?;
+    let size = usize::try_from(wanted.min(LARGE)).unwrap_or(usize::MAX);
+    let link = bench.link()?;
+    let memory = private(&bench.near, size)?;
+    let window = bench.near.window()?;
+    let remote = bind(&link.near, &memory, &window, .., OpFlags::ALLOW_READ)?;
+    let last = size - 64;
+    expect_read(&link.far, remote.offset(last as u64), last)?;
     Ok(Pass::Right)
 }

@@ -91,6 +91,14 @@ pub(crate) const RULES: Table = &[
         &["CONN-017.data"],
     ),
     (
+        status(Method::Connect, Status::HOST_UNREACHABLE),
+        &["CONN-022.host"],
+    ),
+    (
+        status(Method::Connect, Status::CONNECTION_ACTIVE),
+        &["CONN-020.active", "ADPT-063.one"],
+    ),
+    (
         status(Method::Connect, Status::NETWORK_UNREACHABLE),
         &["CONN-021.family"],
     ),
@@ -98,7 +106,10 @@ pub(crate) const RULES: Table = &[
         status(Method::Connect, Status::BAD_NETWORK_NAME),
         &["CONN-026.unspecified"],
     ),
-    (status(Method::Connect, GONE), &["CONN-007.removed"]),
+    (
+        status(Method::Connect, GONE),
+        &["CONN-007.removed", "CONN-045.removed"],
+    ),
     (
         status(Method::Connect, Status::INVALID_PARAMETER_1),
         &["CONN-062.foreign"],

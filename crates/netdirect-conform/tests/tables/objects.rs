@@ -13,9 +13,20 @@ use crate::wrapper::{Break, Method};
 pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
     checks().filter(|check| {
         let is_left_out = is_of_requests(check) || is_of_connections(check);
-        !is_left_out && check.name != "TST-091.many"
+        !is_left_out && !SLOW.contains(&check.name)
     })
 }
+
+/// Checks that take time.
+const SLOW: [&str; 2] = ["TST-090.sizes", "TST-091.many"];
+
+/// The checks that take time.
+pub(crate) fn slow() -> impl Iterator<Item = &'static Check> {
+    checks().filter(|check| SLOW.contains(&check.name))
+}
+
+/// What is seen only when something was done very often.
+pub(crate) const OFTEN: Table = &[(Break::RegistrationsRunOut, &["TST-090.sizes"])];
 
 const SHORT: Status = Status::INSUFFICIENT_RESOURCES;
 const GONE: Status = Status::DEVICE_REMOVED;
@@ -51,6 +62,18 @@ pub(crate) const STATUSES: Table = &[
         status(Method::Region, Status::INVALID_HANDLE),
         &["ADPT-086.file"],
     ),
+    (
+        status(Method::Window, Status::NO_MEMORY),
+        &["AMB-057.window"],
+    ),
+    (
+        status(Method::QueuePair, Status::NO_MEMORY),
+        &["AMB-057.queue-pair"],
+    ),
+    (
+        status(Method::SharedQueuePair, Status::NO_MEMORY),
+        &["AMB-057.shared"],
+    ),
     (status(Method::Window, SHORT), &["ADPT-035.shortage"]),
     (status(Method::Window, GONE), &["ADPT-036.removed"]),
     (
@@ -71,7 +94,7 @@ pub(crate) const STATUSES: Table = &[
     ),
     (
         status(Method::QueuePair, Status::INVALID_PARAMETER_5),
-        &["ADPT-053.receives"],
+        &["ADPT-053.receives", "TST-080.depth"],
     ),
     (
         status(Method::QueuePair, Status::INVALID_PARAMETER_6),
@@ -214,7 +237,11 @@ pub(crate) const STATUSES: Table = &[
             Status::BUFFER_OVERFLOW,
             Status::INTERNAL_ERROR,
         ),
-        &["CQ-022.broken", "CQ-022.overflow"],
+        &["CQ-022.broken", "CQ-022.overflow", "IW-041.overflow"],
+    ),
+    (
+        Break::Status(Method::NotifySolicited, Status::CANCELED, Status::TIMEOUT),
+        &["TST-008.sign"],
     ),
     (status(Method::Notify, SHORT), &["CQ-024.shortage"]),
     (
@@ -226,14 +253,26 @@ pub(crate) const STATUSES: Table = &[
 /// What a provider does wrong in other ways.
 pub(crate) const BEHAVIOUR: Table = &[
     (Break::LimitsFollowLoad, &["ADPT-009.query"]),
-    (Break::WrongAdapterId, &["ADPT-017.addresses"]),
+    (
+        Break::WrongAdapterId,
+        &["DLL-014.scope", "ADPT-017.addresses"],
+    ),
     (Break::ReadEntriesAboveAll, &["INFO-005.sizes"]),
-    (Break::NoWindowSize, &["INFO-005.sizes"]),
+    (Break::NoWindowSize, &["INFO-005.sizes", "AMB-058.whole"]),
     (Break::ThresholdAboveInline, &["INFO-005.sizes"]),
-    (Break::ForeignAddress, &["ADPT-017.addresses"]),
+    (
+        Break::ForeignAddress,
+        &["DLL-014.scope", "ADPT-017.addresses"],
+    ),
     (Break::AddressMissing, &["ADPT-017.addresses"]),
-    (Break::LargestDepthRefused, &["ADPT-020.depths"]),
-    (Break::AffinityRefused, &["ADPT-026.affinity"]),
+    (
+        Break::LargestDepthRefused,
+        &["ADPT-020.depths", "TST-019.two"],
+    ),
+    (
+        Break::AffinityRefused,
+        &["ADPT-026.affinity", "IW-043.wish"],
+    ),
     (Break::LargestQueuePairRefused, &["ADPT-050.limits"]),
     (Break::ShallowInitiator, &["ADPT-060.granted"]),
     (Break::ShallowReceives, &["ADPT-060.granted"]),
@@ -278,13 +317,39 @@ pub(crate) const BEHAVIOUR: Table = &[
     (Break::ResizeForgotten, &["CQ-010.resize"]),
     (Break::ErrorsMeanAny, &["CQ-026.errors"]),
     (Break::SolicitedMeansAny, &["CQ-028.solicited"]),
-    (Break::AnyMeansSolicited, &["CQ-035.both"]),
+    (
+        Break::AnyMeansSolicited,
+        &["CQ-035.both", "TST-016.pattern"],
+    ),
     (
         Break::SolicitedMeansErrors,
         &["CQ-028.solicited", "CQ-029.failure", "CQ-035.both"],
     ),
     (Break::CountsTooMany, &["CQ-040.count"]),
     (Break::ContextCut, &["CQ-041.context"]),
-    (Break::NewestFirst, &["CQ-042.order"]),
+    (Break::NewestFirst, &["CQ-042.order", "IW-042.traffic"]),
     (Break::NotSilent, &["CQ-045.silent"]),
+    (Break::PortCounts, &["PROV-012.resolve", "DLL-014.scope"]),
+    (Break::NoCalleeData, &["TST-088.fields"]),
+    (Break::OneLargeQueue, &["TST-019.two"]),
+    (Break::TwoEntriesRefused, &["TST-080.depth"]),
+    (Break::LenienceUncounted, &["AMB-071.counted"]),
+    (Break::FileGivenUp, &["GEN-020.order", "ADPT-004.given-up"]),
+    (Break::WindowSmall, &["AMB-058.whole"]),
+    (Break::AffinityEchoed, &["IW-043.wish"]),
+    (
+        Break::NotifyForNewOnly,
+        &[
+            "CQ-020.at-once",
+            "CQ-040.count",
+            "AMB-037.left",
+            "TST-016.pattern",
+        ],
+    ),
+    (Break::LookIsNotify, &["AMB-037.left", "TST-016.pattern"]),
+    (
+        Break::ResizeLoses,
+        &["CQ-011.shortage", "CQ-017.results", "IW-042.traffic"],
+    ),
+    (Break::OneEngine, &["INFO-024.beside"]),
 ];

@@ -14,13 +14,25 @@ use super::{inner_connector, inner_qp, overlapped_result, start};
 #[derive(Debug)]
 pub(super) struct BrokenConnector {
     pub(super) inner: Arc<dyn Connector>,
+    file: Arc<dyn OverlappedFile>,
     own: Vec<IpAddr>,
     rule: Break,
 }
 
 impl BrokenConnector {
-    pub(super) fn new(inner: Arc<dyn Connector>, own: Vec<IpAddr>, rule: Break) -> Self {
-        Self { inner, own, rule }
+    pub(super) fn new(
+        inner: Arc<dyn Connector>,
+        file: &Arc<dyn OverlappedFile>,
+        own: Vec<IpAddr>,
+        rule: Break,
+    ) -> Self {
+        let file = file.clone();
+        Self {
+            inner,
+            file,
+            own,
+            rule,
+        }
     }
 
     fn does(&self, deed: Deed) -> bool {
@@ -65,15 +77,17 @@ impl Connector for BrokenConnector {
         if self.does(Deed::ConnectorStays) {
             std::mem::forget(Arc::clone(&self.inner));
         }
-        let started = self.inner.connect(
-            &inner_qp(qp),
-            destination,
-            inbound_read_limit,
-            outbound_read_limit,
-            private_data,
-            overlapped,
-        );
-        self.rule.call(Method::Connect, started)
+        let connect = |own: &Overlapped| {
+            self.inner.connect(
+                &inner_qp(qp),
+                destination,
+                inbound_read_limit,
+                outbound_read_limit,
+                private_data,
+                own,
+            )
+        };
+        start(self.rule, Method::Connect, &self.file, overlapped, connect)
     }
 
     fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {

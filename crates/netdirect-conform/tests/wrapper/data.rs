@@ -1,8 +1,9 @@
 //! Completion queues and queue pairs.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use netdirect::{
     Affinity, CompletionQueue, CompletionResult, Error, MemoryRegion, MemoryWindow, NotifyType,
@@ -18,7 +19,16 @@ use super::{inner_region, inner_window, overlapped_result, start};
 pub(super) struct BrokenCq {
     pub(super) inner: Arc<dyn CompletionQueue>,
     file: Arc<dyn OverlappedFile>,
-    depth: AtomicU32,
+    /// The file as the client has it.
+    pub(super) client_file: Weak<dyn OverlappedFile>,
+    pub(super) depth: AtomicU32,
+    pub(super) wish: Affinity,
+    /// All completion queues of the adapter.
+    pub(super) others: Arc<Mutex<Vec<Weak<Self>>>>,
+    /// Results that were taken out of the queue inside, for which no Notify ends any more.
+    taken: Mutex<VecDeque<CompletionResult>>,
+    /// The client has got results since its last Notify.
+    looked: AtomicBool,
     asked: Mutex<Vec<(NotifyType, Overlapped)>>,
     rule: Break,
 }
@@ -27,16 +37,50 @@ impl BrokenCq {
     pub(super) fn new(
         inner: Arc<dyn CompletionQueue>,
         file: &Arc<dyn OverlappedFile>,
-        depth: u32,
         rule: Break,
     ) -> Self {
         Self {
             inner,
             file: file.clone(),
-            depth: AtomicU32::new(depth),
+            client_file: Arc::downgrade(file),
+            depth: AtomicU32::new(0),
+            wish: Affinity::default(),
+            others: Arc::default(),
+            taken: Mutex::default(),
+            looked: AtomicBool::new(false),
             asked: Mutex::new(Vec::new()),
             rule,
         }
+    }
+
+    /// Takes all results out of the queue inside. Returns how many the client has not got.
+    fn drain(&self) -> usize {
+        let mut taken = self.taken.lock().unwrap();
+        let mut batch = [CompletionResult::default(); 16];
+        loop {
+            let count = self.inner.get_results(&mut batch);
+            taken.extend(&batch[..count]);
+            if count == 0 {
+                return taken.len();
+            }
+        }
+    }
+
+    /// Results in the order in which they came.
+    fn results(&self, results: &mut [CompletionResult]) -> usize {
+        let mut taken = self.taken.lock().unwrap();
+        let early = taken.len().min(results.len());
+        for (place, result) in results.iter_mut().zip(taken.drain(..early)) {
+            *place = result;
+        }
+        early + self.inner.get_results(&mut results[early..])
+    }
+
+    /// Another queue of the adapter has many results.
+    fn is_held_up(&self) -> bool {
+        let queues = self.others.lock().unwrap();
+        let mut others = queues.iter().filter_map(Weak::upgrade);
+        others.any(|other| !std::ptr::eq(&*other, self) && other.drain() >= 32)
     }
 }
 
@@ -58,11 +102,17 @@ impl OverlappedObject for BrokenCq {
 impl CompletionQueue for BrokenCq {
     fn get_notify_affinity(&self) -> Result<Affinity> {
         let affinity = self.inner.get_notify_affinity();
+        if self.rule == Break::AffinityEchoed && self.wish.mask != 0 {
+            return Ok(self.wish);
+        }
         self.rule.call(Method::Affinity, affinity)
     }
 
     fn resize(&self, depth: u32) -> Result<()> {
         let resized = self.inner.resize(depth);
+        if self.rule == Break::ResizeLoses && resized.is_ok() {
+            self.inner.get_results(&mut [CompletionResult::default()]);
+        }
         if self.rule == Break::ResizeForgotten {
             resized?;
             return self.inner.resize(self.depth.load(Ordering::SeqCst));
@@ -71,6 +121,16 @@ impl CompletionQueue for BrokenCq {
     }
 
     fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
+        match self.rule {
+            Break::FileGivenUp if self.client_file.strong_count() == 0 => {
+                return Err(Error::new(Status::INVALID_HANDLE, "the file is gone"));
+            }
+            Break::NotifyForNewOnly => drop(self.drain()),
+            Break::LookIsNotify if self.looked.swap(false, Ordering::SeqCst) => {
+                self.drain();
+            }
+            _ => {}
+        }
         let kind = match (self.rule, kind) {
             (Break::ErrorsMeanAny, NotifyType::Errors)
             | (Break::SolicitedMeansAny, NotifyType::Solicited) => NotifyType::Any,
@@ -83,7 +143,13 @@ impl CompletionQueue for BrokenCq {
         if self.rule == Break::NewerCancels && older.iter().any(is_older) {
             self.inner.cancel_overlapped_requests()?;
         }
-        let started = start(self.rule, Method::Notify, &self.file, overlapped, |own| {
+        let method = match kind {
+            NotifyType::Solicited if self.rule.is_about(Method::NotifySolicited) => {
+                Method::NotifySolicited
+            }
+            _ => Method::Notify,
+        };
+        let started = start(self.rule, method, &self.file, overlapped, |own| {
             self.inner.notify(kind, own)
         })?;
         self.asked.lock().unwrap().push((kind, overlapped.clone()));
@@ -92,7 +158,13 @@ impl CompletionQueue for BrokenCq {
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
         let room = results.len();
-        let count = self.inner.get_results(results);
+        if self.rule == Break::OneEngine && self.is_held_up() {
+            return 0;
+        }
+        let count = self.results(results);
+        if count > 0 {
+            self.looked.store(true, Ordering::SeqCst);
+        }
         let got = &mut results[..count];
         match self.rule {
             Break::NoQueuePairContext => {
@@ -196,6 +268,9 @@ impl QueuePair for BrokenQueuePair {
         let rights = OpFlags::ALLOW_READ | OpFlags::ALLOW_WRITE;
         match self.rule {
             Break::WindowWritable => flags |= OpFlags::ALLOW_WRITE,
+            Break::WindowSmall if length > 512 << 10 => {
+                return Err(Error::new(Status::ACCESS_VIOLATION, "too large"));
+            }
             Break::WindowReadable if flags.contains(OpFlags::ALLOW_WRITE) => {
                 flags |= OpFlags::ALLOW_READ;
             }

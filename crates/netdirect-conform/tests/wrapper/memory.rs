@@ -24,6 +24,8 @@ struct State {
     flags: MrFlags,
     /// The address of the first buffer.
     first: Option<u64>,
+    /// How many registrations there were.
+    count: u32,
     /// The client was told that the buffer is deregistered, and the buffer is not.
     put_off: bool,
 }
@@ -121,6 +123,17 @@ impl MemoryRegion for BrokenRegion {
         };
         if refused {
             return Err(Error::new(Status::INVALID_PARAMETER_3, "the broken rule"));
+        }
+        let count = {
+            let mut state = self.state.lock().unwrap();
+            state.count += 1;
+            state.count
+        };
+        if self.rule == Break::RegistrationsRunOut && count > 1000 {
+            return Err(Error::new(
+                Status::INSUFFICIENT_RESOURCES,
+                "the broken rule",
+            ));
         }
         let real = self.flags(flags);
         let call = |own: &Overlapped| self.inner.register(buffer, real, own);

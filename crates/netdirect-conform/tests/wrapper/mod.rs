@@ -2,6 +2,7 @@
 
 mod connection;
 mod data;
+mod file;
 mod memory;
 mod pool;
 pub(crate) mod rule;
@@ -9,7 +10,7 @@ pub(crate) mod rule;
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use netdirect::{
     Adapter, AdapterExtensions, AdapterId, AdapterInfo, Affinity, Capabilities, CompletionQueue,
@@ -20,6 +21,7 @@ use netdirect::{
 
 use self::connection::{BrokenConnector, BrokenListener};
 use self::data::{BrokenCq, BrokenQueuePair};
+use self::file::BrokenFile;
 use self::memory::{BrokenRegion, BrokenWindow};
 use self::pool::BrokenPool;
 pub(crate) use self::rule::{Break, Method};
@@ -41,6 +43,9 @@ impl Provider for Broken {
     }
 
     fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId> {
+        if self.rule == Break::PortCounts && address.port() != 0 {
+            return Err(Error::new(Status::INVALID_ADDRESS, "not this port"));
+        }
         self.inner.resolve_address(address)
     }
 
@@ -51,6 +56,8 @@ impl Provider for Broken {
             inner,
             rule: self.rule,
             made: AtomicUsize::new(0),
+            queues: Arc::default(),
+            large: AtomicUsize::new(0),
         }))
     }
 
@@ -67,6 +74,10 @@ struct BrokenAdapter {
     info: AdapterInfo,
     /// How many objects were made.
     made: AtomicUsize,
+    /// The completion queues.
+    queues: Arc<Mutex<Vec<Weak<BrokenCq>>>>,
+    /// How many completion queues of the largest depth were made.
+    large: AtomicUsize,
 }
 
 /// What a wrapper wraps, if it is one.
@@ -76,6 +87,10 @@ fn inner<W: Any, T: ?Sized>(
     of: impl Fn(&W) -> &Arc<T>,
 ) -> Arc<T> {
     Arc::clone(object.downcast_ref::<W>().map_or(plain, of))
+}
+
+fn inner_file(file: &Arc<dyn OverlappedFile>) -> Arc<dyn OverlappedFile> {
+    inner(&**file, file, |broken: &BrokenFile| &broken.inner)
 }
 
 fn inner_cq(cq: &Arc<dyn CompletionQueue>) -> Arc<dyn CompletionQueue> {
@@ -156,7 +171,11 @@ impl BrokenAdapter {
 impl Adapter for BrokenAdapter {
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
         let made = self.inner.create_overlapped_file();
-        self.rule.call(Method::File, made)
+        let inner = self.rule.call(Method::File, made)?;
+        Ok(match self.rule {
+            Break::FileGivenUp => Arc::new(BrokenFile { inner }),
+            _ => inner,
+        })
     }
 
     fn query(&self) -> Result<AdapterInfo> {
@@ -168,6 +187,7 @@ impl Adapter for BrokenAdapter {
             Break::WrongAdapterId => info.adapter_id = AdapterId(info.adapter_id.0 ^ 1),
             Break::ReadEntriesAboveAll => info.max_read_sge = info.max_initiator_sge + 1,
             Break::NoWindowSize => info.max_window_size = 0,
+            Break::NoCalleeData => info.max_callee_data = 0,
             Break::ThresholdAboveInline => {
                 info.inline_request_threshold = info.max_inline_data_size + 1;
             }
@@ -199,20 +219,38 @@ impl Adapter for BrokenAdapter {
         if self.rule == Break::AffinityRefused && affinity.group > 0 {
             return Err(Error::new(Status::INVALID_PARAMETER, "no such group"));
         }
-        let made = self.inner.create_completion_queue(file, depth, affinity);
+        if self.rule == Break::OneLargeQueue
+            && depth == largest
+            && self.large.fetch_add(1, Ordering::SeqCst) > 0
+        {
+            return Err(Error::new(Status::INSUFFICIENT_RESOURCES, "one only"));
+        }
+        let real = inner_file(file);
+        let made = self.inner.create_completion_queue(&real, depth, affinity);
         let inner = self.rule.call(Method::Cq, made)?;
         self.made();
-        Ok(Arc::new(BrokenCq::new(inner, file, depth, self.rule)))
+        let mut cq = BrokenCq::new(inner, &real, self.rule);
+        cq.depth = depth.into();
+        cq.wish = affinity;
+        cq.client_file = Arc::downgrade(file);
+        cq.others = self.queues.clone();
+        let cq = Arc::new(cq);
+        self.queues.lock().unwrap().push(Arc::downgrade(&cq));
+        Ok(cq)
     }
 
     fn create_memory_region(
         &self,
         file: &Arc<dyn OverlappedFile>,
     ) -> Result<Arc<dyn MemoryRegion>> {
-        let made = self.inner.create_memory_region(file);
+        let made = self.inner.create_memory_region(&inner_file(file));
         let inner = self.rule.call(Method::Region, made)?;
         self.made();
-        Ok(Arc::new(BrokenRegion::new(inner, file, self.rule)))
+        Ok(Arc::new(BrokenRegion::new(
+            inner,
+            &inner_file(file),
+            self.rule,
+        )))
     }
 
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
@@ -226,7 +264,9 @@ impl Adapter for BrokenAdapter {
         file: &Arc<dyn OverlappedFile>,
         options: SharedReceiveQueueOptions,
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
-        let inner = self.inner.create_shared_receive_queue(file, options)?;
+        let inner = self
+            .inner
+            .create_shared_receive_queue(&inner_file(file), options)?;
         let rule = self.rule;
         Ok(Arc::new(BrokenPool { inner, rule }))
     }
@@ -243,6 +283,12 @@ impl Adapter for BrokenAdapter {
                 if options.initiator_queue_depth == info.max_initiator_queue_depth =>
             {
                 return Err(Error::new(Status::INVALID_PARAMETER_6, "too many"));
+            }
+            Break::TwoEntriesRefused
+                if options.max_receive_request_sge == 2
+                    && options.max_initiator_request_sge == 2 =>
+            {
+                return Err(Error::new(Status::INVALID_PARAMETER_7, "one only"));
             }
             Break::ShallowInitiator if (4..=10).contains(&options.initiator_queue_depth) => {
                 options.initiator_queue_depth = 2;
@@ -274,17 +320,26 @@ impl Adapter for BrokenAdapter {
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
-        let made = self.inner.create_connector(file);
+        let made = self.inner.create_connector(&inner_file(file));
         let inner = self.rule.call(Method::Connector, made)?;
         let own = self.inner.query_address_list()?;
         let own: Vec<IpAddr> = own.iter().map(SocketAddr::ip).collect();
-        Ok(Arc::new(BrokenConnector::new(inner, own, self.rule)))
+        Ok(Arc::new(BrokenConnector::new(
+            inner,
+            &inner_file(file),
+            own,
+            self.rule,
+        )))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
-        let made = self.inner.create_listener(file);
+        let made = self.inner.create_listener(&inner_file(file));
         let inner = self.rule.call(Method::Listener, made)?;
-        Ok(Arc::new(BrokenListener::new(inner, file, self.rule)))
+        Ok(Arc::new(BrokenListener::new(
+            inner,
+            &inner_file(file),
+            self.rule,
+        )))
     }
 
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {
@@ -299,7 +354,12 @@ impl AdapterExtensions for BrokenAdapter {
 
     fn counters(&self) -> Counters {
         let extensions = self.inner.extensions();
-        extensions.map_or_else(Counters::new, |extensions| extensions.counters())
+        let counters = extensions.map_or_else(Counters::new, |extensions| extensions.counters());
+        if self.rule == Break::LenienceUncounted {
+            let names = counters.iter().map(|(name, _)| (name.to_owned(), 0));
+            return names.collect();
+        }
+        counters
     }
 
     fn inject(&self, fault: Fault) -> Result<()> {

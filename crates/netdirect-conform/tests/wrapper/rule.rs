@@ -18,6 +18,7 @@ pub(crate) enum Method {
     Affinity,
     Resize,
     Notify,
+    NotifySolicited,
     LocalAddress,
     PeerAddress,
     Connect,
@@ -205,6 +206,32 @@ pub(crate) enum Break {
     PoolCancelForgotten,
     /// A shared receive queue's contexts lose their top bit.
     PoolContextCut,
+    /// ResolveAddress refuses addresses with a port.
+    PortCounts,
+    /// Private data cannot be sent with Accept.
+    NoCalleeData,
+    /// The adapter has room for one completion queue of the largest depth.
+    OneLargeQueue,
+    /// Queue pairs with two entries for each request are refused.
+    TwoEntriesRefused,
+    /// What the default profile puts up with is not counted.
+    LenienceUncounted,
+    /// Objects whose client has given up the file start no requests.
+    FileGivenUp,
+    /// A region can be registered a thousand times.
+    RegistrationsRunOut,
+    /// Windows are smaller than regions.
+    WindowSmall,
+    /// GetNotifyAffinity tells the wish.
+    AffinityEchoed,
+    /// Notify ends for results that come later only.
+    NotifyForNewOnly,
+    /// The same, where the client has got other results before.
+    LookIsNotify,
+    /// Resize loses the oldest result.
+    ResizeLoses,
+    /// A completion queue with many results holds up the others.
+    OneEngine,
     /// Flush panics.
     FlushPanics,
     /// Flush never returns.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use conform_report::{Pass, Step, Stop, Verdict, ensure, fail};
-use netdirect::{CompletionResult, NotifyType, OpFlags, RequestType, Started, Status};
+use netdirect::{CompletionResult, Fault, NotifyType, OpFlags, RequestType, Started, Status};
 
 use super::bind::local;
 use super::of;
@@ -12,7 +12,7 @@ use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::common::{pattern, sink, source};
 use crate::checks::setup::{
-    LIMITS, NOBODY, Setup, disconnect, ends, notification, quiet, round, thinks,
+    LIMITS, NOBODY, NOBODY_V6, Setup, disconnect, ends, notification, quiet, round, thinks,
 };
 use crate::link::Listening;
 use crate::need::Need;
@@ -103,6 +103,12 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         unreachable,
     )
     .needs(&[Need::Connections]),
+    of(
+        "CONN-022.host",
+        "connects to a host that cannot be reached, and then to a listener",
+        unreachable_host,
+    )
+    .needs(&[Need::Connections, Need::Faults]),
     of(
         "CONN-023.nobody",
         "connects to the port of a listener that was released",
@@ -322,6 +328,24 @@ fn unreachable(bench: &Bench) -> Verdict {
     };
     let other = other.parse().map_err(|_| fail("an address", other))?;
     fails(&setup, other, &[Status::NETWORK_UNREACHABLE])?;
+    setup.answer()?;
+    setup.complete()?;
+    setup.works()?;
+    Ok(Pass::Right)
+}
+
+fn unreachable_host(bench: &Bench) -> Verdict {
+    let host = match bench.near.address {
+        SocketAddr::V4(_) => NOBODY,
+        SocketAddr::V6(_) => NOBODY_V6,
+    };
+    let Ok(host) = host.parse::<SocketAddr>() else {
+        return Err(fail("an address", host));
+    };
+    let setup = Setup::near_connects(bench)?;
+    let address = host.ip();
+    bench.near.inject(Fault::UnreachableHost { address })?;
+    fails(&setup, host, &[Status::HOST_UNREACHABLE])?;
     setup.answer()?;
     setup.complete()?;
     setup.works()?;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use conform_report::{Pass, Step, Verdict, ensure, fail};
-use netdirect::{Connector, Started, Status};
+use netdirect::{Connector, QueuePairOptions, Started, Status};
 
 use super::of;
 use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::common::remove;
-use crate::checks::setup::{LIMITS, Setup, disconnect, quiet};
+use crate::checks::setup::{LIMITS, Setup, disconnect, ends, notification, quiet};
 use crate::link::Queues;
 use crate::need::Need;
 use crate::side::Side;
@@ -42,6 +42,12 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         active_queue_pairs,
     )
     .also(&["CONN-054", "CONN-066", "TST-068"])
+    .needs(&[Need::Connections]),
+    of(
+        "ADPT-063.one",
+        "has a connector and its queue pair take no others, also after the peer has ended the connection, until Disconnect",
+        one_at_a_time,
+    )
     .needs(&[Need::Connections]),
     of(
         "CONN-040.used",
@@ -190,6 +196,45 @@ fn active_queue_pairs(bench: &Bench) -> Verdict {
     // The offer is as it was.
     another.answer_pending()?;
     another.complete()?;
+    Ok(Pass::Right)
+}
+
+fn one_at_a_time(bench: &Bench) -> Verdict {
+    let side = &bench.near;
+    let setup = Setup::whole(side, &bench.far)?;
+    let (connector, queues) = (
+        side.connector()?,
+        side.queues(8, QueuePairOptions::default())?,
+    );
+    let stay_together = |when: &str| {
+        let wanted = Status::CONNECTION_ACTIVE;
+        let started = connect(&setup.here, &queues, &setup);
+        let what = format!("Connect with another queue pair {when}");
+        side.refused(what, started, wanted)?;
+        let started = connect(&connector, &setup.asking, &setup);
+        let what = format!("Connect with another connector {when}");
+        side.refused(what, started, wanted)
+    };
+    stay_together("while the connection is there")?;
+    setup.works()?;
+    let told = notification(side, &setup.here)?;
+    disconnect(&bench.far, &setup.there)?;
+    ends(side, "NotifyDisconnect", &told, Status::SUCCESS)?;
+    stay_together("after the peer's Disconnect")?;
+    disconnect(side, &setup.here)?;
+    let wanted = Status::INVALID_DEVICE_STATE;
+    let started = connect(&setup.here, &queues, &setup);
+    side.refused(
+        "Connect of a connector that was disconnected",
+        started,
+        wanted,
+    )?;
+    let started = connect(&connector, &setup.asking, &setup);
+    side.refused(
+        "Connect with a queue pair that was disconnected",
+        started,
+        wanted,
+    )?;
     Ok(Pass::Right)
 }
 
