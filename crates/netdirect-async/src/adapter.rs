@@ -9,6 +9,7 @@ use netdirect::{
 };
 
 use crate::connect::Connect;
+use crate::endpoint::Endpoint;
 use crate::listener::{AsyncListener, ListenerOptions};
 use crate::memory::RegisteredBuffer;
 
@@ -41,6 +42,15 @@ impl AsyncAdapter {
     /// The overlapped file, for objects of ND2 that an application makes itself.
     pub fn file(&self) -> &Arc<dyn OverlappedFile> {
         &self.file
+    }
+
+    /// `CreateCompletionQueue` and `CreateQueuePair`: a queue pair whose requests are futures.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::query`], [`Adapter::create_completion_queue`] and [`Adapter::create_queue_pair`].
+    pub fn endpoint(&self, options: QueuePairOptions) -> Result<Endpoint> {
+        Endpoint::new(&self.adapter, &self.file, options)
     }
 
     /// `CreateCompletionQueue` for `depth` results. [`CompletionStream::of`](crate::CompletionStream::of) turns the queue into a

@@ -148,7 +148,7 @@ impl CompletionStream {
 }
 
 /// Whether an error of Notify means that no further Notify can succeed.
-fn is_final(status: Status) -> bool {
+pub(crate) fn is_final(status: Status) -> bool {
     ![
         Status::SUCCESS,
         Status::CANCELED,

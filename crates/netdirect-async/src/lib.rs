@@ -9,6 +9,7 @@
 //! | connect, in one call | [`AsyncAdapter::connect`], [`Connection`] |
 //! | listen, and accept or reject those who connect | [`AsyncAdapter::listen`], [`AsyncListener`], [`ConnectionRequest`] |
 //! | register memory | [`AsyncAdapter::register`], [`RegisteredBuffer`] |
+//! | send, receive, read and write, with a future for each request | [`AsyncAdapter::endpoint`], [`Endpoint`], [`Request`] |
 //! | take the results of a completion queue one by one | [`CompletionStream`] |
 //! | limit the time of any of these | [`within`] |
 //!
@@ -17,37 +18,37 @@
 //! # Example
 //!
 //! ```
-//! use netdirect::{Affinity, Buffer, MrFlags, OpFlags, QueuePairOptions, Status};
-//! use netdirect_async::{AsyncAdapter, CompletionStream, ListenerOptions};
+//! use std::net::SocketAddr;
+//! use netdirect::{Buffer, MrFlags, OpFlags, QueuePairOptions, Result};
+//! use netdirect_async::{AsyncAdapter, AsyncListener, ListenerOptions};
 //! # use futures_util::future::try_join;
 //!
-//! async fn server(adapter: AsyncAdapter, listener: netdirect_async::AsyncListener) -> netdirect::Result<Vec<u8>> {
-//!     let cq = adapter.completion_queue(32)?;
-//!     let qp = adapter.queue_pair(&cq, QueuePairOptions::default())?;
+//! async fn server(adapter: AsyncAdapter, listener: AsyncListener) -> Result<Vec<u8>> {
+//!     let endpoint = adapter.endpoint(QueuePairOptions::default())?;
 //!     let memory = adapter.register(&Buffer::new(4096), MrFlags::ALLOW_LOCAL_WRITE).await?;
 //!
 //!     let request = listener.get_connection_request().await?;
 //!     assert_eq!(request.private_data(), b"a client");
-//!     qp.receive(1, &[memory.sge(..)])?; // before the client can send
-//!     let connection = request.accept(&qp).await?;
+//!     let message = endpoint.receive([memory.part(..)]); // before the client can send
+//!     let connection = request.accept(endpoint.queue_pair()).await?;
 //!
-//!     let result = CompletionStream::of(&cq).next().await.expect("the queue works")?;
-//!     result.status.ok()?;
+//!     let length = message.await?.bytes_transferred as usize;
 //!     connection.disconnected().await?;
-//!     Ok(memory.slice(..result.bytes_transferred as usize).to_vec())
+//!     Ok(memory.slice(..length).to_vec())
 //! }
 //!
-//! async fn client(adapter: AsyncAdapter, server: std::net::SocketAddr) -> netdirect::Result<()> {
-//!     let cq = adapter.completion_queue(32)?;
-//!     let options = QueuePairOptions::default().inline_data_size(64);
-//!     let qp = adapter.queue_pair(&cq, options)?;
-//!     let connection = adapter.connect(&qp, server).private_data(*b"a client").await?;
-//!     qp.send_inline(1, &[b"hello"], OpFlags::empty())?;
-//!     CompletionStream::of(&cq).next().await.expect("the queue works")?.status.ok()?;
+//! async fn client(adapter: AsyncAdapter, server: SocketAddr) -> Result<()> {
+//!     let endpoint = adapter.endpoint(QueuePairOptions::default())?;
+//!     let memory = adapter.register(&Buffer::new(4096), MrFlags::empty()).await?;
+//!     let connect = adapter.connect(endpoint.queue_pair(), server);
+//!     let connection = connect.private_data(*b"a client").await?;
+//!
+//!     memory.write(0, b"hello");
+//!     endpoint.send([memory.part(..5)], OpFlags::empty()).await?;
 //!     connection.disconnect().await
 //! }
 //!
-//! # fn main() -> netdirect::Result<()> {
+//! # fn main() -> Result<()> {
 //! // Both ends in one process, in a simulated network. Over TCP: softnd::open("softnd+tcp://127.0.0.1", …).
 //! let network = softnd::simulation::Simulation::new(7);
 //! let open = |host| network.open([10, 0, 0, host], softnd::Options::default());
@@ -76,6 +77,7 @@
 //! | [`AsyncListener::get_connection_request`], [`Incoming`] | The next one who waits gets the peer. |
 //! | [`ConnectionRequest::accept`] | The connection is abandoned. The queue pair is used up (CONN-061). |
 //! | [`AsyncAdapter::register`] | The memory is not registered. |
+//! | [`Request`] | The request runs on, because ND2 cannot cancel a single one. Its memory stays registered until it has ended. |
 //! | [`CompletionStream`], [`CompletionStream::next`] | The results stay in the queue. |
 //! | [`Connection::disconnect`] | The connection ends all the same. |
 //! | [`Connection::disconnected`] | Nothing happens. |
@@ -95,13 +97,17 @@
 mod adapter;
 mod completions;
 mod connect;
+mod endpoint;
 mod listener;
 mod memory;
+mod requests;
 mod within;
 
 pub use adapter::AsyncAdapter;
 pub use completions::CompletionStream;
 pub use connect::{Accept, Connect, ConnectError, Connection};
+pub use endpoint::Endpoint;
 pub use listener::{AsyncListener, ConnectionRequest, Incoming, ListenerOptions, NextRequest};
-pub use memory::RegisteredBuffer;
+pub use memory::{BufferPart, RegisteredBuffer};
+pub use requests::Request;
 pub use within::within;

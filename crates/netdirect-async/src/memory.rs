@@ -48,6 +48,18 @@ impl RegisteredBuffer {
         Sge::new(&self.buffer, range, self.region.get_local_token())
     }
 
+    /// A part of the memory for a request of an [`Endpoint`](crate::Endpoint). The part keeps the registration.
+    ///
+    /// # Panics
+    ///
+    /// As [`sge`](Self::sge).
+    pub fn part(&self, range: impl RangeBounds<usize>) -> BufferPart {
+        BufferPart {
+            sge: self.sge(range),
+            of: self.clone(),
+        }
+    }
+
     /// The address of an octet for the peer's Reads and Writes. The peer learns the address in a way that the application
     /// chooses, for example [in a message or as private data](RemoteAddress::to_bytes).
     ///
@@ -79,5 +91,25 @@ impl Deref for RegisteredBuffer {
 
     fn deref(&self) -> &Buffer {
         &self.buffer
+    }
+}
+
+/// A part of registered memory, from [`RegisteredBuffer::part`]. It keeps the registration, and so does the request that it is
+/// passed to.
+#[derive(Clone, Debug)]
+pub struct BufferPart {
+    sge: Sge,
+    of: RegisteredBuffer,
+}
+
+impl BufferPart {
+    /// The part as `ND2_SGE`.
+    pub fn sge(&self) -> Sge {
+        self.sge
+    }
+
+    /// The memory that this is a part of.
+    pub fn buffer(&self) -> &RegisteredBuffer {
+        &self.of
     }
 }

@@ -52,6 +52,15 @@ impl Network {
         }
     }
 
+    /// As [`idle`](Self::idle), and works for an adapter meanwhile.
+    pub fn look(&self, adapter: &AsyncAdapter) {
+        adapter.file().progress();
+        match self {
+            Self::Tcp => thread::yield_now(),
+            Self::Simulated(network) => drop(network.step()),
+        }
+    }
+
     pub fn is_simulated(&self) -> bool {
         matches!(self, Self::Simulated(_))
     }
