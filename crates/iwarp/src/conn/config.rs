@@ -48,8 +48,13 @@ impl QueueSizes {
                 return Ok(0);
             }
         };
+        let is_atomic = matches!(operation, Operation::Atomic { .. });
         let length = match data {
             Payload::Sges(list) if list.len() > sges as usize => Err(PostError::TooManySges),
+            // Whatever its length: no limit is the reason.
+            Payload::Sges(list) if is_atomic && total(list) != u64::from(AtomicOp::LEN) => {
+                Err(PostError::WrongLength)
+            }
             Payload::Sges(list) => self.sum(list),
             Payload::Inline(pieces) => {
                 let length = pieces
@@ -61,7 +66,7 @@ impl QueueSizes {
                     .ok_or(PostError::TooLong)
             }
         }?;
-        if matches!(operation, Operation::Atomic { .. }) && length != AtomicOp::LEN {
+        if is_atomic && length != AtomicOp::LEN {
             return Err(PostError::WrongLength);
         }
         Ok(length)
@@ -69,12 +74,16 @@ impl QueueSizes {
 
     /// Octets of a list of SGEs, if one request may have as many octets. A message is shorter than 2^32 octets (DDP-041).
     fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
-        let length: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
-        u32::try_from(length)
+        u32::try_from(total(list))
             .ok()
             .filter(|length| *length <= self.max_transfer)
             .ok_or(PostError::TooLong)
     }
+}
+
+/// Octets of a list of SGEs.
+fn total(list: &[Sge]) -> u64 {
+    list.iter().map(|sge| u64::from(sge.length)).sum()
 }
 
 /// The results of the start-up, and the choices of the owner.

@@ -235,7 +235,7 @@ fn atomics_count_for_fences_and_limits() {
 #[test]
 fn atomics_with_another_sink_are_not_taken() {
     let mut raw = Raw::initiator().with_buffers();
-    for length in [0, 4, 7, 9, 16] {
+    for length in [0, 4, 7, 9, 16, u32::MAX] {
         let sink = Sge {
             length,
             ..SINK_OF_4
