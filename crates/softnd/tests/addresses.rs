@@ -131,3 +131,23 @@ fn conn_014_conn_023_another_connect_from_a_port_whose_socket_is_closing() {
     let allowed = [Status::ADDRESS_ALREADY_EXISTS, Status::CONNECTION_REFUSED];
     assert!(allowed.contains(&again.unwrap_err()), "{again:?}");
 }
+
+/// Somebody else takes the port of a connector whose attempt has failed: Connect says so with a status that its page lists, and the
+/// connector can be bound to another port.
+#[test]
+fn conn_014_amb_026_a_port_that_is_taken_between_two_attempts() {
+    let side = Side::new();
+    let (connector, qp) = (side.connector(), side.queue_pair());
+    connector.bind(side.address()).unwrap();
+    let local = connector.get_local_address().unwrap();
+    let nobody = side.connector();
+    nobody.bind(side.address()).unwrap();
+    let to = nobody.get_local_address().unwrap();
+    let tried = || run(|overlapped| connector.connect(&qp, to, 1, 1, b"", overlapped));
+    assert_eq!(tried(), Err(Status::CONNECTION_REFUSED));
+    let other = side.connector();
+    other.bind(local).unwrap();
+    assert_eq!(tried(), Err(Status::ADDRESS_ALREADY_EXISTS));
+    connector.bind(side.address()).unwrap();
+    assert_eq!(tried(), Err(Status::CONNECTION_REFUSED));
+}

@@ -24,6 +24,17 @@ use crate::status::{connect_status, fail, is_taken};
 /// How many ports are tried, at most, where the client has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
 
+/// The error of a Connect whose local address somebody else has taken since an earlier attempt. ND2 lists no
+/// ND_SHARING_VIOLATION for Connect; clients choose another address by Bind where a connection of the address exists (AMB-026).
+fn local_address_taken(error: Error) -> Error {
+    match error.status() {
+        Status::SHARING_VIOLATION => {
+            Error::new(Status::ADDRESS_ALREADY_EXISTS, error.what().to_owned())
+        }
+        _ => error,
+    }
+}
+
 impl Connector {
     pub(super) fn connect(
         &self,
@@ -168,7 +179,8 @@ impl Connector {
                 SocketAddr::new(own, 0)
             }
         };
-        self.binding(address).map(Some)
+        let binding = self.binding(address).map_err(local_address_taken);
+        binding.map(Some)
     }
 
     fn dial(&self, state: &mut ConnectorState) {
@@ -326,7 +338,7 @@ impl Connector {
         }
         match self.bind_to(state, local) {
             Ok(()) => self.dial(state),
-            Err(error) => self.attempt_failed(state, error.status()),
+            Err(error) => self.attempt_failed(state, local_address_taken(error).status()),
         }
     }
 
