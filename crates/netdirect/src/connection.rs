@@ -34,6 +34,8 @@ pub trait Connector: OverlappedObject {
     /// - [`ADDRESS_ALREADY_EXISTS`](crate::Status::ADDRESS_ALREADY_EXISTS): ND2 documents this status here, but
     ///   [`connect`](Self::connect) returns it (AMB-026).
     /// - [`CANCELED`](crate::Status::CANCELED): the connector is being torn down (AMB-027).
+    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the connector cannot be used again (CONN-114).
+    /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES).
     /// - [`INVALID_PARAMETER_2`](crate::Status::INVALID_PARAMETER_2): COM clients only (CONN-013).
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn bind(&self, address: SocketAddr) -> Result<()>;
@@ -52,9 +54,14 @@ pub trait Connector: OverlappedObject {
     ///
     /// - [`INVALID_BUFFER_SIZE`](crate::Status::INVALID_BUFFER_SIZE): more private data than `max_caller_data`.
     /// - [`CONNECTION_ACTIVE`](crate::Status::CONNECTION_ACTIVE): the queue pair, or the connector, is connected or connecting.
-    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the queue pair was disconnected (AMB-035).
+    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the queue pair was disconnected (AMB-035), or the
+    ///   connector cannot be used again.
     /// - [`INVALID_PARAMETER_1`](crate::Status::INVALID_PARAMETER_1): a queue pair of another adapter (CONN-062).
+    /// - [`INVALID_ADDRESS`](crate::Status::INVALID_ADDRESS): the destination has port 0.
     /// - [`ACCESS_VIOLATION`](crate::Status::ACCESS_VIOLATION): private data that cannot be read; COM clients only.
+    /// - [`TOO_MANY_ADDRESSES`](crate::Status::TOO_MANY_ADDRESSES),
+    ///   [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES): for a connector that is not bound; the latter may
+    ///   also be the final status.
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     ///
     /// As the final status, after which Connect can be tried again:
@@ -72,7 +79,7 @@ pub trait Connector: OverlappedObject {
     /// As the final status, after which a provider may refuse another try (CONN-014):
     ///
     /// - [`ADDRESS_ALREADY_EXISTS`](crate::Status::ADDRESS_ALREADY_EXISTS): a connection with these two addresses and ports
-    ///   exists.
+    ///   exists. The call also returns this status where somebody else has taken the local port since an attempt that failed.
     /// - [`CANCELED`](crate::Status::CANCELED): the request was cancelled, or the queue pair was released.
     fn connect(
         &self,

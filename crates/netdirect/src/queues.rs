@@ -34,6 +34,7 @@ pub trait CompletionQueue: OverlappedObject {
     /// - [`BUFFER_OVERFLOW`](crate::Status::BUFFER_OVERFLOW): more than `depth` results are queued. The queue is unchanged.
     /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter lacks
     ///   [`CQ_RESIZE_SUPPORTED`](crate::AdapterFlags::CQ_RESIZE_SUPPORTED).
+    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the queue has overflowed or broken down.
     /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn resize(&self, depth: u32) -> Result<()>;
@@ -89,6 +90,7 @@ pub trait SharedReceiveQueue: OverlappedObject {
     /// - [`INVALID_PARAMETER`](crate::Status::INVALID_PARAMETER): the depth is above the adapter's limit.
     /// - [`BUFFER_OVERFLOW`](crate::Status::BUFFER_OVERFLOW): more Receives than the new depth are outstanding. The queue is
     ///   unchanged.
+    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the queue has broken down.
     /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()>;
@@ -185,6 +187,7 @@ pub trait QueuePair: Any + Debug + Send + Sync {
     /// - [`INVALID_PARAMETER_2`](crate::Status::INVALID_PARAMETER_2): the region is not valid;
     ///   [`INVALID_PARAMETER_3`](crate::Status::INVALID_PARAMETER_3): the window is not valid (AMB-011).
     /// - [`INVALID_PARAMETER_6`](crate::Status::INVALID_PARAMETER_6): `flags` has a flag that Bind does not take (AMB-055).
+    /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES): no token is left.
     fn bind(
         &self,
         context: u64,
