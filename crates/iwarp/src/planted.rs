@@ -53,11 +53,17 @@ mod bugs {
         AtomicTwice,
         /// Work that is left for the next driver is forgotten now and then.
         WorkForgotten,
+        /// A shared Receive is given to two messages.
+        SharedReceiveTwice,
+        /// A posted shared Receive wakes another queue pair than the one that it is promised to.
+        OtherWaiterWoken,
+        /// A reset is not noticed while a Send waits for a Receive.
+        ResetBehindSendMissed,
     }
 
     impl Bug {
         /// All bugs.
-        pub const ALL: [Self; 10] = [
+        pub const ALL: [Self; 13] = [
             Self::RequestBehindFlushed,
             Self::TerminateEndsAnyRequest,
             Self::LastSegmentNotPlaced,
@@ -68,6 +74,9 @@ mod bugs {
             Self::NotificationLate,
             Self::AtomicTwice,
             Self::WorkForgotten,
+            Self::SharedReceiveTwice,
+            Self::OtherWaiterWoken,
+            Self::ResetBehindSendMissed,
         ];
     }
 

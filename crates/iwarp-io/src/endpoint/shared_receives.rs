@@ -132,7 +132,9 @@ impl Ring {
             return None;
         }
         let at = self.first;
-        self.first = (at + 1) % self.receives.len();
+        if !(crate::planted!(SharedReceiveTwice) && self.count % 4 == 3) {
+            self.first = (at + 1) % self.receives.len();
+        }
         self.count -= 1;
         let Receive { context, sges } = self.receives[at];
         Some((context, &self.sges[at * each..][..sges]))
@@ -167,10 +169,21 @@ impl State {
             {
                 member.draw_state = DrawState::Promised;
                 self.promised += 1;
-                return Some(Weak::clone(&member.waiter));
+                let woken = Weak::clone(&member.waiter);
+                return Some(self.other_waiter(key).unwrap_or(woken));
             }
         }
         None
+    }
+
+    /// A planted bug: the connection that is woken instead of this one.
+    #[inline]
+    fn other_waiter(&self, key: usize) -> Option<Weak<dyn Waiter>> {
+        if !crate::planted!(OtherWaiterWoken) {
+            return None;
+        }
+        let mut others = self.members.iter().filter(|(other, _)| *other != key);
+        Some(Weak::clone(&others.next()?.1.waiter))
     }
 
     /// Ends a member's wait. Returns the member that gets the Receive promised to this member, if any.

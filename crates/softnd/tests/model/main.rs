@@ -2,8 +2,9 @@
 //!
 //! A run follows from its seed alone. It opens two adapters under conditions of its own, makes connections both ways, posts
 //! requests of all kinds, and disconnects, cancels, releases and breaks what it can. The model knows which requests are in
-//! flight, in which order they have to end and with which statuses, and what memory has to hold. A run that ends otherwise panics
-//! and names its seed:
+//! flight, in which order they have to end and with which statuses, and what memory has to hold. Some
+//! queue pairs have shared receive queues: the model knows which Receives a message may have taken, and that each queue pair takes
+//! Receives in the order in which they were posted. A run that ends otherwise panics and names its seed:
 //!
 //! ```text
 //! SOFTND_SEED=1234 cargo test -p softnd --test model one_seed -- --nocapture
@@ -28,6 +29,7 @@ mod coverage;
 mod memory;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod pool;
 mod run;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

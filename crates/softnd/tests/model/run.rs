@@ -4,6 +4,7 @@ mod disturb;
 mod host;
 mod post;
 mod seen;
+mod shared;
 
 use std::cell::OnceCell;
 use std::io;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use netdirect::{
     Adapter, Affinity, AtomicOp, Buffer, Call, CompletionQueue, CompletionResult, Connector, Fault,
     Listener, MemoryRegion, MrFlags, NotifyType, OpFlags, Overlapped, OverlappedFile, QueuePair,
-    QueuePairOptions, RemoteAddress, RequestType, Sge, Started, Status,
+    QueuePairOptions, RemoteAddress, RequestType, Sge, SharedReceiveQueueOptions, Started, Status,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -27,6 +28,7 @@ use softnd::simulation::{Chance, Conditions, Simulation};
 use super::connection::{Bound, Connection, Effect, End, Message, Receive, Request, Shelf};
 use super::coverage::Coverage;
 use super::memory::{Target, Word};
+use super::pool::Pool;
 use host::Host;
 
 /// The memory of each host, all of it registered.
@@ -67,6 +69,8 @@ enum Step {
     NotifyDisconnect,
     Disconnect,
     Notify,
+    /// Of a shared receive queue, by its host and its place there.
+    NotifyShared(usize, usize),
 }
 
 impl Step {
@@ -79,6 +83,7 @@ impl Step {
             Self::NotifyDisconnect => "NotifyDisconnect",
             Self::Disconnect => "Disconnect",
             Self::Notify => "Notify",
+            Self::NotifyShared(..) => "Notify of a shared queue",
         }
     }
 
@@ -96,6 +101,7 @@ impl Step {
                 Self::Accept(_) => {
                     [S::CONNECTION_REFUSED, S::CONNECTION_ABORTED, S::IO_TIMEOUT].contains(&status)
                 }
+                Self::NotifyShared(..) => status == S::INTERNAL_ERROR,
                 Self::Notify => [S::BUFFER_OVERFLOW, S::INTERNAL_ERROR].contains(&status),
                 _ => false,
             }
@@ -297,7 +303,8 @@ impl<'a> Run<'a> {
             0..10 if young || self.connections.len() < MOST_CONNECTIONS => self.connect(),
             0..50 => self.post(),
             50..62 => self.receive_somewhere(),
-            62..80 => self.poll_somewhere(),
+            62..77 => self.poll_somewhere(),
+            77..80 => self.use_pool(),
             80..90 => {
                 for _ in 0..self.below(20) {
                     self.step();
@@ -380,12 +387,17 @@ impl<'a> Run<'a> {
         });
         assert!(connecting.is_ok(), "Connect: {connecting:?}");
         active.connector = Some(connector);
+        let short = [&active, &passive].into_iter().any(|end| {
+            let pool = end.shared.map(|pool| &self.hosts[end.host].pools[pool]);
+            pool.is_some_and(|pool| pool.short)
+        });
         self.connections.push(Connection {
             ends: [active, passive],
-            disturbed: match (self.lossy, self.unwanted) {
-                (true, _) => Some("the network"),
-                (false, true) => Some("a connector that waits no more"),
-                (false, false) => None,
+            disturbed: match (self.lossy, self.unwanted, short) {
+                (true, ..) => Some("the network"),
+                (false, true, _) => Some("a connector that waits no more"),
+                (false, false, true) => Some("a shared Receive that is too short"),
+                (false, false, false) => None,
             },
         });
     }
@@ -399,6 +411,8 @@ impl<'a> Run<'a> {
         if queues.iter().any(|queue| owner.queues[*queue].broken) {
             return None;
         }
+        let shared = self.chance(40).then(|| self.pool_for_new_end(host));
+        let owner = &self.hosts[host];
         let [initiator, receive] = queues.map(|queue| owner.queues[queue].cq.clone());
         let options = QueuePairOptions::default()
             .context(number as u64 * 2)
@@ -407,9 +421,12 @@ impl<'a> Run<'a> {
             .max_receive_request_sge(2)
             .max_initiator_request_sge(2)
             .inline_data_size(64);
-        let created = owner
-            .adapter
-            .create_queue_pair(&receive, &initiator, options);
+        let adapter = &owner.adapter;
+        let srq = shared.map(|pool| owner.pools[pool].srq.as_ref().expect("usable"));
+        let created = match srq {
+            Some(srq) => adapter.create_queue_pair_with_srq(&receive, &initiator, srq, options),
+            None => adapter.create_queue_pair(&receive, &initiator, options),
+        };
         owner.arena.write(at, &pattern(number, host));
         owner
             .arena
@@ -422,6 +439,9 @@ impl<'a> Run<'a> {
             qp: Some(created.unwrap()),
             connector: None,
             queues,
+            shared,
+            drawn: 0,
+            left: false,
             open: false,
             requests: [].into(),
             receives: [].into(),
@@ -489,13 +509,17 @@ impl<'a> Run<'a> {
     fn finish(&mut self) {
         // Sends that wait for a Receive get one as long as there is memory.
         self.settle();
+        self.check_notifications();
+        self.feed();
+        self.check_pools();
         for number in 0..self.connections.len() {
             let memory = self.memory(number);
+            let starved = self.starved(number);
             let connection = &mut self.connections[number];
             let open = connection.ends.iter().all(|end| end.open);
             let memory = [&memory[0], &memory[1]];
             if connection.disturbed.is_none() && open {
-                connection.check_quiet(memory);
+                connection.check_quiet(memory, starved);
             } else {
                 connection.check_memory(memory);
             }
@@ -524,7 +548,13 @@ impl<'a> Run<'a> {
                 queue.cq.cancel_overlapped_requests().unwrap();
             }
         }
+        for host in 0..2 {
+            for number in 0..self.hosts[host].pools.len() {
+                self.cancel_shared(host, number);
+            }
+        }
         self.settle();
+        self.check_pools();
         self.check_ends();
         let network = self.simulation.disturbances();
         for (what, count) in [
@@ -535,6 +565,22 @@ impl<'a> Run<'a> {
             ("silence", network.silences),
         ] {
             self.coverage.met_often(format!("fault: {what}"), count);
+        }
+    }
+
+    /// Nothing is left to happen: each end whose peer has left knows that.
+    fn check_notifications(&self) {
+        for (number, connection) in self.connections.iter().enumerate() {
+            for (at, end) in connection.ends.iter().enumerate() {
+                let peer = &connection.ends[1 - at];
+                let pending = end
+                    .notification
+                    .is_some_and(|control| self.controls[control].overlapped.is_pending());
+                assert!(
+                    !pending || !peer.left,
+                    "connection {number}: the peer of end {at} has left, and NotifyDisconnect is pending"
+                );
+            }
         }
     }
 

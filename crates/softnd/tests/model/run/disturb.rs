@@ -41,7 +41,8 @@ impl Run<'_> {
         }) {
             Ok(_) => {
                 self.disturb_end((number, at), "Disconnect");
-                self.connections[number].ends[at].open = false;
+                let end = &mut self.connections[number].ends[at];
+                (end.open, end.left) = (false, true);
             }
             Err(Status::DEVICE_REMOVED) if removed => {}
             Err(Status::CONNECTION_INVALID) if self.connections[number].disturbed.is_some() => {}
@@ -53,7 +54,8 @@ impl Run<'_> {
         if let Some((number, at)) = self.pick(|end| end.qp.is_some()) {
             self.coverage.met("fault: queue pair released");
             self.disturb_end((number, at), "a queue pair was released");
-            self.connections[number].ends[at].open = false;
+            let end = &mut self.connections[number].ends[at];
+            (end.open, end.left) = (false, true);
             let released = self.connections[number].ends[at].qp.take();
             drop(released);
         }
@@ -116,7 +118,7 @@ impl Run<'_> {
         for connection in &mut self.connections {
             connection.disturb("the device was removed");
             for end in connection.ends.iter_mut().filter(|end| end.host == host) {
-                (end.open, end.acted) = (false, true);
+                (end.open, end.acted, end.left) = (false, true, true);
             }
         }
         self.inject(host, Fault::RemoveDevice);

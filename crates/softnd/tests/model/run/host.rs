@@ -6,6 +6,8 @@ pub(super) struct Host {
     pub(super) adapter: Arc<dyn Adapter>,
     pub(super) file: Arc<dyn OverlappedFile>,
     pub(super) queues: Vec<Queue>,
+    /// Shared receive queues, also those that are broken or released.
+    pub(super) pools: Vec<Pool>,
     pub(super) region: Arc<dyn MemoryRegion>,
     pub(super) arena: Buffer,
     /// How many octets of the arena are in use.
@@ -49,6 +51,7 @@ impl Host {
             adapter,
             file,
             queues: queues.into(),
+            pools: Vec::new(),
             region,
             arena,
             used: 0,

@@ -5,8 +5,13 @@ use super::*;
 impl Run<'_> {
     pub(super) fn receive_somewhere(&mut self) {
         if let Some((number, at)) = self.pick(|end| end.qp.is_some()) {
+            let end = &self.connections[number].ends[at];
+            let (host, shared) = (end.host, end.shared);
             for _ in 0..=self.below(6) {
-                self.receive(number, at);
+                match shared {
+                    Some(pool) => drop(self.receive_shared(host, pool, true)),
+                    None => self.receive(number, at),
+                }
             }
         }
     }
@@ -130,7 +135,13 @@ impl Run<'_> {
     pub(super) fn say(&mut self, number: usize, at: usize) {
         let ends = &self.connections[number].ends;
         let peers_receives = ends[1 - at].receives_posted;
-        if ends[at].said.len() >= peers_receives {
+        let (peer, pool) = (ends[1 - at].host, ends[1 - at].shared);
+        if let Some(pool) = pool {
+            // Such a message waits.
+            if self.hosts[peer].pools[pool].at_least() == 0 && self.chance(70) {
+                return;
+            }
+        } else if ends[at].said.len() >= peers_receives {
             if self.chance(97) {
                 return;
             }
@@ -178,6 +189,13 @@ impl Run<'_> {
                 immediate,
                 behind,
             });
+            if let Some(pool) = pool {
+                let pool = &mut self.hosts[peer].pools[pool];
+                pool.said += 1;
+                if pool.is_short_of_receives() {
+                    self.coverage.met("shared queue: more Sends than Receives");
+                }
+            }
         }
     }
 

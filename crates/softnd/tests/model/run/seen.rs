@@ -26,12 +26,42 @@ impl Run<'_> {
                 "in the wrong queue"
             );
             self.check_notification(number, at, result);
+            let shared = end.shared.filter(|_| receive);
+            let place = shared.map(|pool| self.take_shared(number, at, pool, result));
             let memory = [&memory[0], &memory[1]];
             self.connections[number].ended(at, result, memory);
             let (kind, status) = (result.request_type, result.status);
-            self.coverage.met(format!("{kind} ended with {status}"));
+            if let (Some(pool), Some(place)) = (shared, place) {
+                self.hosts[host].pools[pool].free.extend(place);
+                self.coverage
+                    .met(format!("shared {kind} ended with {status}"));
+            } else {
+                self.coverage.met(format!("{kind} ended with {status}"));
+            }
         }
         count
+    }
+
+    /// A shared Receive has a result: from now on it is one of the queue pair's own. Returns its memory, if it has some.
+    fn take_shared(
+        &mut self,
+        number: usize,
+        at: usize,
+        pool: usize,
+        result: &CompletionResult,
+    ) -> Option<usize> {
+        let end = &mut self.connections[number].ends[at];
+        let context = result.request_context;
+        let receive = self.hosts[end.host].pools[pool].ended(context);
+        assert!(
+            context > end.drawn,
+            "Receive {context} has a result behind {}, which was posted later",
+            end.drawn
+        );
+        end.drawn = context;
+        let place = (receive.len > 0).then_some(receive.at);
+        end.receives.push_back(receive);
+        place
     }
 
     /// CONN-106: where the peer has ended the connection, NotifyDisconnect has ended before a flushed request is seen.
@@ -68,6 +98,7 @@ impl Run<'_> {
                 Step::CompleteConnect(number) => self.opened(number, 0, status),
                 Step::Accept(number) => self.opened(number, 1, status),
                 Step::GetConnectionRequest(place) => self.asked(place, status),
+                Step::NotifyShared(host, pool) => self.notified_shared(host, pool, at),
                 Step::NotifyDisconnect | Step::Disconnect | Step::Notify => {}
             }
         }
