@@ -5,10 +5,10 @@ use std::sync::Arc;
 use conform_report::{Pass, Step, Verdict, ensure};
 use netdirect::{
     Affinity, Call, CompletionResult, Fault, OpFlags, Overlapped, QueuePairOptions, ReadLimits,
-    Result, Sge, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
+    RequestType, Result, Sge, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
 };
 
-use super::common::{above, pattern, remove, shortage, sink, source};
+use super::common::{above, pattern, remove, shared, shortage, sink, source};
 use super::requests::{begun, one_of, over, pool, pooled};
 use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
@@ -52,6 +52,25 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["ADPT-076", "ADPT-077", "SRQ-027"])
     .needs(CONNECTED),
+    of(
+        "IW-021.waiting",
+        "has the peer disconnect behind a message that waits for a shared Receive: the message arrives, then the end is told",
+        end_behind_message,
+    )
+    .also(&["IW-019", "IW-027", "ADPT-076"])
+    .needs(CONNECTED),
+    of(
+        "IW-026.waiting",
+        "loses the stream while a message waits for a shared Receive: the end is told, and no Receive is used up",
+        lost_with_message,
+    )
+    .also(&["SRQ-039"])
+    .needs(&[
+        Need::SharedReceiveQueues,
+        Need::Connections,
+        Need::TwoAdapters,
+        Need::Faults,
+    ]),
     of(
         "SRQ-002.affinity",
         "asks for the notify affinity, which is that of completion queues",
@@ -139,6 +158,13 @@ pub(super) const CHECKS: &[Check] = &[
         whose,
     )
     .also(&["SRQ-027", "SRQ-032", "SRQ-034", "AMB-021"])
+    .needs(CONNECTED),
+    of(
+        "SRQ-033.order",
+        "has messages of four lengths arrive at one queue pair: their Receives end in the order of the messages",
+        in_order,
+    )
+    .also(&["CQ-042", "IW-039"])
     .needs(CONNECTED),
     of(
         "SRQ-036.short",
@@ -294,6 +320,52 @@ fn empty_queue(bench: &Bench) -> Verdict {
     arrives(bench, &one, &from, 13)?;
     post(&bench.near, &srq, 14, &[into.sge(..)])?;
     arrives(bench, &two, &from, 14)?;
+    Ok(Pass::Right)
+}
+
+fn end_behind_message(bench: &Bench) -> Verdict {
+    let (srq, into) = filled(bench, depth(8), 0)?;
+    let link = drawing(bench, &srq, 0)?;
+    let from = source(&bench.far, 64)?;
+    let (notified, ended) = (Overlapped::new(), Overlapped::new());
+    let (notified, ended) = (notified.without_port(), ended.without_port());
+    let notify = link.near.connector.notify_disconnect(&notified);
+    begun(&bench.near, "NotifyDisconnect", notify)?;
+    send(&link, &from, 64)?;
+    let disconnect = link.far.connector.disconnect(&ended);
+    begun(&bench.far, "disconnect behind the message", disconnect)?;
+    let cq = &link.near.queues.receives;
+    bench.near.no_result("without a Receive", cq)?;
+    let pending = notified.is_pending();
+    bench.near.equal("NotifyDisconnect waits", pending, true)?;
+    post(&bench.near, &srq, 21, &[into.sge(..)])?;
+    let taken = link.near.takes()?;
+    let got = (taken.request_context, taken.bytes_transferred);
+    bench.near.equal("the Receive", got, (21, 64))?;
+    let status = bench.near.end_of("NotifyDisconnect", &notified)?;
+    bench
+        .near
+        .status("NotifyDisconnect", status, Status::SUCCESS)
+        .map(|()| Pass::Right)
+}
+
+fn lost_with_message(bench: &Bench) -> Verdict {
+    let (srq, into) = filled(bench, depth(8), 0)?;
+    let link = drawing(bench, &srq, 0)?;
+    let from = source(&bench.far, 64)?;
+    let notified = Overlapped::new().without_port();
+    let notify = link.near.connector.notify_disconnect(&notified);
+    begun(&bench.near, "NotifyDisconnect", notify)?;
+    send(&link, &from, 64)?;
+    let cq = &link.near.queues.receives;
+    bench.near.no_result("without a Receive", cq)?;
+    remove(&bench.far)?;
+    let status = bench.near.end_of("NotifyDisconnect", &notified)?;
+    bench
+        .near
+        .status("NotifyDisconnect", status, Status::SUCCESS)?;
+    post(&bench.near, &srq, 31, &[into.sge(..)])?;
+    bench.near.no_result("of the message that is lost", cq)?;
     Ok(Pass::Right)
 }
 
@@ -529,6 +601,28 @@ fn whose(bench: &Bench) -> Verdict {
             .near
             .equal("results of the other queue pair", count, 0)?;
     }
+    Ok(Pass::Right)
+}
+
+fn in_order(bench: &Bench) -> Verdict {
+    let (srq, _into) = filled(bench, depth(8), 4)?;
+    let link = drawing(bench, &srq, 0)?;
+    let (from, sink) = (source(&bench.far, 64)?, sink(&bench.far, 8)?);
+    let there = shared(&bench.near, 8)?;
+    for octets in [40, 10, 30, 20] {
+        send(&link, &from, octets)?;
+    }
+    // When the Read is answered, all messages before it have arrived, so that one look may find all results.
+    link.far.read(1, &[sink.sge(..)], there.remote())?;
+    link.far.succeeds(RequestType::Read)?;
+    let cq = &link.near.queues.receives;
+    let results = bench.near.successes("of the four Receives", cq, 4)?;
+    let got = results.iter();
+    let got = got.map(|result| (result.request_context, result.bytes_transferred));
+    let wanted = vec![(0, 40), (1, 10), (2, 30), (3, 20)];
+    bench
+        .near
+        .equal("contexts and lengths", got.collect::<Vec<_>>(), wanted)?;
     Ok(Pass::Right)
 }
 
