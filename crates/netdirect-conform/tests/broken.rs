@@ -25,7 +25,7 @@ fn target(rule: Break) -> Target {
         let inner = inner.map_err(|error| Stop::Broken(error.to_string()))?;
         let addresses = inner.query_address_list();
         let addresses = addresses.map_err(|error| Stop::Broken(error.to_string()))?;
-        let provider: Arc<dyn Provider> = Arc::new(Broken { inner, rule });
+        let provider: Arc<dyn Provider> = Arc::new(Broken::new(inner, rule));
         let end = |address| End {
             provider: Arc::clone(&provider),
             address,

@@ -4,6 +4,7 @@ use netdirect::Status;
 use netdirect_conform::{Check, Interface, checks};
 
 use super::{Table, status};
+use crate::wrapper::rule::PoolDeed;
 use crate::wrapper::{Break, Method};
 
 /// Whether a check is about requests.
@@ -18,6 +19,10 @@ pub(crate) fn is_of_requests(check: &Check) -> bool {
 pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
     let checks = checks().filter(|check| is_of_requests(check));
     checks.filter(|check| !["TST-058.large", "SGE-002.lengths"].contains(&check.name))
+}
+
+const fn pool(deed: PoolDeed) -> Break {
+    Break::Pool(deed)
 }
 
 const UNCONNECTED: Status = Status::CONNECTION_INVALID;
@@ -185,4 +190,30 @@ pub(crate) const BEHAVIOUR: Table = &[
     (Break::ThresholdForgotten, &["SRQ-009.modify"]),
     (Break::PoolCancelForgotten, &["SRQ-020.canceled"]),
     (Break::PoolContextCut, &["SRQ-031.empty"]),
+    (
+        pool(PoolDeed::EmptyEndsConnection),
+        &["QP-013.full", "IW-027.empty", "IW-021.waiting"],
+    ),
+    (
+        pool(PoolDeed::NotifiedNeverAtOnce),
+        &["SRQ-009.modify", "SRQ-021.shortage", "SRQ-017.below"],
+    ),
+    (pool(PoolDeed::NotifiedNeverLater), &["SRQ-023.falls"]),
+    (
+        pool(PoolDeed::NotifiedEarly),
+        &["SRQ-009.modify", "SRQ-017.below", "SRQ-023.falls"],
+    ),
+    (
+        pool(PoolDeed::NotifiedWithoutThreshold),
+        &["SRQ-022.removed", "SRQ-020.canceled"],
+    ),
+    (pool(PoolDeed::ReceivesLostAtRelease), &["SRQ-039.stay"]),
+    (pool(PoolDeed::BreakdownUntold), &["SRQ-019.broken"]),
+    (pool(PoolDeed::BreakdownSparesPairs), &["SRQ-019.broken"]),
+    (pool(PoolDeed::ResultsReversed), &["SRQ-033.order"]),
+    (pool(PoolDeed::ShortEndsAll), &["SRQ-036.short"]),
+    (
+        pool(PoolDeed::DepthExceeded),
+        &["SRQ-009.modify", "SRQ-012.shortage", "SRQ-028.refused"],
+    ),
 ];

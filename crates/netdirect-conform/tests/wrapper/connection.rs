@@ -8,6 +8,7 @@ use netdirect::{
     ReadLimits, Result, Started, Status,
 };
 
+use super::data::Introductions;
 use super::rule::{Break, Deed, Method};
 use super::{inner_connector, inner_qp, overlapped_result, start};
 
@@ -16,6 +17,7 @@ pub(super) struct BrokenConnector {
     pub(super) inner: Arc<dyn Connector>,
     file: Arc<dyn OverlappedFile>,
     own: Vec<IpAddr>,
+    introductions: Arc<Introductions>,
     rule: Break,
 }
 
@@ -24,6 +26,7 @@ impl BrokenConnector {
         inner: Arc<dyn Connector>,
         file: &Arc<dyn OverlappedFile>,
         own: Vec<IpAddr>,
+        introductions: Arc<Introductions>,
         rule: Break,
     ) -> Self {
         let file = file.clone();
@@ -31,6 +34,7 @@ impl BrokenConnector {
             inner,
             file,
             own,
+            introductions,
             rule,
         }
     }
@@ -77,6 +81,7 @@ impl Connector for BrokenConnector {
         if self.does(Deed::ConnectorStays) {
             std::mem::forget(Arc::clone(&self.inner));
         }
+        self.introductions.connects(qp);
         let connect = |own: &Overlapped| {
             self.inner.connect(
                 &inner_qp(qp),
@@ -103,6 +108,7 @@ impl Connector for BrokenConnector {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
+        self.introductions.accepts(qp);
         let started = self.inner.accept(
             &inner_qp(qp),
             inbound_read_limit,

@@ -12,7 +12,8 @@ use netdirect::{
 };
 
 use super::memory::{BrokenRegion, BrokenWindow};
-use super::rule::{Break, Method};
+use super::pool::PoolBook;
+use super::rule::{Break, Method, PoolDeed};
 use super::{inner_region, inner_window, overlapped_result, start};
 
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct BrokenCq {
     /// The client has got results since its last Notify.
     looked: AtomicBool,
     asked: Mutex<Vec<(NotifyType, Overlapped)>>,
+    /// The shared receive queues whose Receives end here.
+    pools: Mutex<Vec<Arc<PoolBook>>>,
     rule: Break,
 }
 
@@ -49,8 +52,14 @@ impl BrokenCq {
             taken: Mutex::default(),
             looked: AtomicBool::new(false),
             asked: Mutex::new(Vec::new()),
+            pools: Mutex::default(),
             rule,
         }
+    }
+
+    /// Receives of this shared receive queue end here.
+    pub(super) fn receives_from(&self, pool: &Arc<PoolBook>) {
+        self.pools.lock().unwrap().push(Arc::clone(pool));
     }
 
     /// Takes all results out of the queue inside. Returns how many the client has not got.
@@ -161,7 +170,10 @@ impl CompletionQueue for BrokenCq {
         if self.rule == Break::OneEngine && self.is_held_up() {
             return 0;
         }
-        let count = self.results(results);
+        let mut count = self.results(results);
+        for pool in &*self.pools.lock().unwrap() {
+            count = pool.results(self.rule, &mut results[..count]);
+        }
         if count > 0 {
             self.looked.store(true, Ordering::SeqCst);
         }
@@ -199,15 +211,88 @@ fn replace(results: &mut [CompletionResult], from: Status, to: Status) {
     wrong.for_each(|result| result.status = to);
 }
 
+/// Tells the queue pairs of a provider which ones are connected.
+#[derive(Debug, Default)]
+pub(crate) struct Introductions {
+    /// The one for which Connect was called last.
+    connecting: Mutex<Weak<Acquaintance>>,
+}
+
+impl Introductions {
+    /// Connect was called for a queue pair.
+    pub(super) fn connects(&self, qp: &Arc<dyn QueuePair>) {
+        if let Some(own) = acquaintance(qp) {
+            *self.connecting.lock().unwrap() = Arc::downgrade(&own);
+        }
+    }
+
+    /// Accept was called for a queue pair: its peer is the one that connects.
+    pub(super) fn accepts(&self, qp: &Arc<dyn QueuePair>) {
+        let connecting = self.connecting.lock().unwrap().upgrade();
+        if let (Some(own), Some(peer)) = (acquaintance(qp), connecting) {
+            *own.peer.lock().unwrap() = Arc::downgrade(&peer);
+            *peer.peer.lock().unwrap() = Arc::downgrade(&own);
+        }
+    }
+}
+
+fn acquaintance(qp: &Arc<dyn QueuePair>) -> Option<Arc<Acquaintance>> {
+    let qp: &dyn Any = &**qp;
+    let qp = qp.downcast_ref::<BrokenQueuePair>()?;
+    Some(Arc::clone(&qp.own))
+}
+
+/// What queue pairs know of their peers.
+#[derive(Debug)]
+struct Acquaintance {
+    inner: Arc<dyn QueuePair>,
+    pool: Option<Arc<PoolBook>>,
+    peer: Mutex<Weak<Self>>,
+}
+
 #[derive(Debug)]
 pub(super) struct BrokenQueuePair {
     pub(super) inner: Arc<dyn QueuePair>,
+    own: Arc<Acquaintance>,
     rule: Break,
 }
 
 impl BrokenQueuePair {
     pub(super) fn new(inner: Arc<dyn QueuePair>, rule: Break) -> Self {
-        Self { inner, rule }
+        let own = Acquaintance {
+            inner: Arc::clone(&inner),
+            pool: None,
+            peer: Mutex::default(),
+        };
+        Self {
+            inner,
+            own: Arc::new(own),
+            rule,
+        }
+    }
+
+    /// Its Receives are those of a shared receive queue.
+    pub(super) fn with_pool(mut self, pool: &Arc<PoolBook>) -> Self {
+        pool.joined(&self.inner);
+        self.own = Arc::new(Acquaintance {
+            inner: Arc::clone(&self.inner),
+            pool: Some(Arc::clone(pool)),
+            peer: Mutex::default(),
+        });
+        self
+    }
+
+    /// A message was sent to the peer.
+    fn sent(&self) -> Result<()> {
+        let peer = self.own.peer.lock().unwrap().upgrade();
+        if let Some(peer) = peer
+            && let Some(pool) = &peer.pool
+            && !pool.is_ready_for_message()
+            && self.rule == Break::Pool(PoolDeed::EmptyEndsConnection)
+        {
+            return peer.inner.flush();
+        }
+        Ok(())
     }
 
     fn flags(&self, flags: OpFlags) -> OpFlags {
@@ -248,7 +333,8 @@ impl QueuePair for BrokenQueuePair {
 
     fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
         let posted = self.inner.send(context, sges, self.flags(flags));
-        self.rule.call(Method::Send, posted)
+        self.rule.call(Method::Send, posted)?;
+        self.sent()
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
@@ -342,7 +428,8 @@ impl QueuePair for BrokenQueuePair {
     fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()> {
         self.pieces(data)?;
         let posted = self.inner.send_inline(context, data, flags);
-        self.rule.call(Method::SendInline, posted)
+        self.rule.call(Method::SendInline, posted)?;
+        self.sent()
     }
 
     fn write_inline(
@@ -364,6 +451,11 @@ impl QueuePair for BrokenQueuePair {
 
 impl Drop for BrokenQueuePair {
     fn drop(&mut self) {
+        if self.rule == Break::Pool(PoolDeed::ReceivesLostAtRelease)
+            && let Some(pool) = &self.own.pool
+        {
+            pool.lose_receives();
+        }
         if self.rule == Break::ReleasedPairStays {
             std::mem::forget(self.inner.clone());
         }

@@ -20,17 +20,29 @@ use netdirect::{
 };
 
 use self::connection::{BrokenConnector, BrokenListener};
-use self::data::{BrokenCq, BrokenQueuePair};
+use self::data::{BrokenCq, BrokenQueuePair, Introductions};
 use self::file::BrokenFile;
 use self::memory::{BrokenRegion, BrokenWindow};
 use self::pool::BrokenPool;
+use self::rule::PoolDeed;
 pub(crate) use self::rule::{Break, Method};
 
 /// A provider that breaks a rule.
 #[derive(Debug)]
 pub(crate) struct Broken {
-    pub(crate) inner: Arc<dyn Provider>,
-    pub(crate) rule: Break,
+    inner: Arc<dyn Provider>,
+    rule: Break,
+    introductions: Arc<Introductions>,
+}
+
+impl Broken {
+    pub(crate) fn new(inner: Arc<dyn Provider>, rule: Break) -> Self {
+        Self {
+            inner,
+            rule,
+            introductions: Arc::default(),
+        }
+    }
 }
 
 impl Provider for Broken {
@@ -55,6 +67,7 @@ impl Provider for Broken {
             info: inner.query()?,
             inner,
             rule: self.rule,
+            introductions: Arc::clone(&self.introductions),
             made: AtomicUsize::new(0),
             queues: Arc::default(),
             large: AtomicUsize::new(0),
@@ -70,6 +83,7 @@ impl Provider for Broken {
 struct BrokenAdapter {
     inner: Arc<dyn Adapter>,
     rule: Break,
+    introductions: Arc<Introductions>,
     /// What Query told when the adapter was opened.
     info: AdapterInfo,
     /// How many objects were made.
@@ -264,11 +278,11 @@ impl Adapter for BrokenAdapter {
         file: &Arc<dyn OverlappedFile>,
         options: SharedReceiveQueueOptions,
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
-        let inner = self
-            .inner
-            .create_shared_receive_queue(&inner_file(file), options)?;
-        let rule = self.rule;
-        Ok(Arc::new(BrokenPool { inner, rule }))
+        let file = inner_file(file);
+        let deepest = self.info.max_shared_receive_queue_depth;
+        let options = pool::options(self.rule, options, deepest);
+        let inner = self.inner.create_shared_receive_queue(&file, options)?;
+        Ok(Arc::new(BrokenPool::new(inner, &file, self.rule)))
     }
 
     fn create_queue_pair(
@@ -316,7 +330,14 @@ impl Adapter for BrokenAdapter {
             self.inner
                 .create_queue_pair_with_srq(&receives, &initiator, &inner_pool(srq), options);
         let inner = self.rule.call(Method::SharedQueuePair, made)?;
-        Ok(Arc::new(BrokenQueuePair::new(inner, self.rule)))
+        let qp = BrokenQueuePair::new(inner, self.rule);
+        let (queue, pool): (&dyn Any, &dyn Any) = (&**receive_cq, &**srq);
+        let queue = queue.downcast_ref::<BrokenCq>();
+        let Some(pool) = pool.downcast_ref::<BrokenPool>() else {
+            return Ok(Arc::new(qp));
+        };
+        queue.inspect(|queue| queue.receives_from(&pool.book));
+        Ok(Arc::new(qp.with_pool(&pool.book)))
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
@@ -324,10 +345,12 @@ impl Adapter for BrokenAdapter {
         let inner = self.rule.call(Method::Connector, made)?;
         let own = self.inner.query_address_list()?;
         let own: Vec<IpAddr> = own.iter().map(SocketAddr::ip).collect();
+        let introductions = Arc::clone(&self.introductions);
         Ok(Arc::new(BrokenConnector::new(
             inner,
             &inner_file(file),
             own,
+            introductions,
             self.rule,
         )))
     }
@@ -368,6 +391,18 @@ impl AdapterExtensions for BrokenAdapter {
                 queue: inner_cq(&queue),
                 status,
             },
+            Fault::BreakSharedReceiveQueue { .. }
+                if self.rule == Break::Pool(PoolDeed::BreakdownUntold) =>
+            {
+                return Ok(());
+            }
+            Fault::BreakSharedReceiveQueue { queue, .. }
+                if self.rule == Break::Pool(PoolDeed::BreakdownSparesPairs) =>
+            {
+                let pool: &dyn Any = &*queue;
+                let pool = pool.downcast_ref::<BrokenPool>();
+                return pool.map_or(Ok(()), BrokenPool::tell_of_breakdown);
+            }
             Fault::BreakSharedReceiveQueue { queue, status } => Fault::BreakSharedReceiveQueue {
                 queue: inner_pool(&queue),
                 status,

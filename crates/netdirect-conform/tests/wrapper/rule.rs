@@ -67,6 +67,33 @@ pub(crate) enum Deed {
     NotifiedAtOnce,
 }
 
+/// What is wrong with shared receive queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolDeed {
+    /// A message that finds the queue empty ends its connection.
+    EmptyEndsConnection,
+    /// Notify does not end at once where too few Receives are left already.
+    NotifiedNeverAtOnce,
+    /// Notify does not end when messages use up Receives.
+    NotifiedNeverLater,
+    /// Notify ends when as many Receives as the threshold are left.
+    NotifiedEarly,
+    /// Notify ends when no Receive is left, also with a threshold of 0.
+    NotifiedWithoutThreshold,
+    /// The release of a queue pair takes Receives along that the queue pair has not taken.
+    ReceivesLostAtRelease,
+    /// Nobody is told when the queue breaks down.
+    BreakdownUntold,
+    /// The queue pairs go on when the queue breaks down.
+    BreakdownSparesPairs,
+    /// Results of one queue pair that are fetched together come in reverse order.
+    ResultsReversed,
+    /// A Receive that is too short ends the connections of all queue pairs.
+    ShortEndsAll,
+    /// The queue takes one Receive more than its depth.
+    DepthExceeded,
+}
+
 /// One rule that the provider breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
@@ -76,6 +103,8 @@ pub(crate) enum Break {
     Status(Method, Status, Status),
     /// Connectors or listeners do something wrong.
     Connection(Deed),
+    /// Shared receive queues do something wrong.
+    Pool(PoolDeed),
     /// Query tells of a smaller limit once objects have been made.
     LimitsFollowLoad,
     /// Query tells another adapter's number.
