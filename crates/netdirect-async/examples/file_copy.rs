@@ -14,19 +14,16 @@
 //!
 //! The last message carries a checksum of the whole file. The receiver compares it with its own.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::error::Error;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use netdirect::{
-    Buffer, CompletionQueue, CompletionResult, MrFlags, OpFlags, QueuePair, QueuePairOptions,
-    RemoteAddress, RequestType, Result,
-};
-use netdirect_async::{
-    AsyncAdapter, AsyncListener, CompletionStream, ListenerOptions, RegisteredBuffer,
-};
+use futures_util::future::try_join_all;
+use netdirect::{Buffer, MrFlags, OpFlags, QueuePairOptions, RemoteAddress, Result};
+use netdirect_async::{AsyncAdapter, AsyncListener, Endpoint, ListenerOptions, RegisteredBuffer};
 
 /// How many parts of the file are on their way at a time.
 pub const BLOCKS: usize = 4;
@@ -55,76 +52,84 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// Sends a file to the receiver at an address. Returns the length of the file.
-pub async fn send(
-    adapter: &AsyncAdapter,
-    to: SocketAddr,
-    mut file: impl Read,
-) -> Result<u64, Failure> {
-    let end = End::new(adapter)?;
+pub async fn send(adapter: &AsyncAdapter, to: SocketAddr, file: impl Read) -> Result<u64, Failure> {
+    let endpoint = endpoint(adapter)?;
     // The source of a Write needs no rights.
     let buffer = Buffer::new(BLOCKS * BLOCK);
     let blocks = adapter.register(&buffer, MrFlags::empty()).await?;
-    let answers = Messages::post(adapter, &end.qp).await?;
-    let connection = adapter.connect(&end.qp, to).await?;
+    let connection = adapter.connect(endpoint.queue_pair(), to).await?;
     let there = RemoteAddress::from_bytes(connection.private_data().try_into()?);
 
-    let mut results = CompletionStream::of(&end.cq);
-    let (mut octets, mut sum, mut is_whole) = (0, Sum::new(), false);
-    let mut free: Vec<usize> = (0..BLOCKS).collect();
-    // A block is free when its message has left and the receiver has answered, in either order.
-    let mut awaits = [0; BLOCKS];
-    loop {
-        while !is_whole && let Some(block) = free.pop() {
-            let mut part = Vec::with_capacity(BLOCK);
-            file.by_ref().take(BLOCK as u64).read_to_end(&mut part)?;
-            if part.is_empty() {
-                is_whole = true;
-                free.push(block);
-                break;
-            }
-            sum.add(&part);
-            octets += part.len() as u64;
-            blocks.write(block * BLOCK, &part);
-            let source = blocks.sge(block * BLOCK..block * BLOCK + part.len());
-            let target = there.offset((block * BLOCK) as u64);
-            let context = block as u64;
-            // The result of the Send tells of both: requests complete in their order.
-            let flags = OpFlags::SILENT_SUCCESS;
-            end.qp.write(context, &[source], target, flags)?;
-            end.send(context, Message::Part(block, part.len()))?;
-            awaits[block] = 2;
-        }
-        if free.len() == BLOCKS {
-            break;
-        }
-        let result = next(&mut results).await?;
-        let block = match result.request_type {
-            RequestType::Send => usize::try_from(result.request_context)?,
-            _ => match answers.take(&end.qp, &result)? {
-                Message::Free(block) if awaits[block] > 0 => block,
-                other => return Err(format!("unexpected answer {other:?}").into()),
-            },
-        };
-        awaits[block] -= 1;
-        if awaits[block] == 0 {
-            free.push(block);
-        }
-    }
+    let source = RefCell::new(Source {
+        file,
+        octets: 0,
+        sum: Sum::new(),
+    });
+    // All blocks are in use at the same time, in one task.
+    let through = |block| send_through(block, &endpoint, &blocks, there, &source);
+    try_join_all((0..BLOCKS).map(through)).await?;
 
-    end.send(0, Message::End(sum.value()))?;
+    let Source { octets, sum, .. } = source.into_inner();
+    let (buffer, rights) = (Buffer::new(8), MrFlags::ALLOW_LOCAL_WRITE);
+    let verdict = adapter.register(&buffer, rights).await?;
+    let answer = endpoint.receive([verdict.part(..)]);
+    endpoint
+        .send_inline(&[&Message::End(sum.value()).to_bytes()], OpFlags::empty())
+        .await?;
+    answer.await?;
+    connection.disconnect().await?;
+    match verdict.to_vec() == sum.value().to_be_bytes() {
+        true => Ok(octets),
+        false => Err("the receiver got another file: the checksum differs".into()),
+    }
+}
+
+/// Sends parts of the file through one block, until the file ends.
+async fn send_through(
+    block: usize,
+    endpoint: &Endpoint,
+    blocks: &RegisteredBuffer,
+    there: RemoteAddress,
+    source: &RefCell<Source<impl Read>>,
+) -> Result<(), Failure> {
+    let from = block * BLOCK;
     loop {
-        let result = next(&mut results).await?;
-        if result.request_type == RequestType::Receive {
-            let answer = answers.take(&end.qp, &result)?;
-            connection.disconnect().await?;
-            return match answer {
-                Message::End(theirs) if theirs == sum.value() => Ok(octets),
-                Message::End(_) => {
-                    Err("the receiver got another file: the checksum differs".into())
-                }
-                other => Err(format!("unexpected answer {other:?}").into()),
-            };
+        let part = source.borrow_mut().next()?;
+        if part.is_empty() {
+            return Ok(());
         }
+        blocks.write(from, &part);
+        let here = [blocks.part(from..from + part.len())];
+        let message = Message::Part(block, part.len()).to_bytes();
+        // The three requests are posted in a row. So the answers, which come in the order of the messages, use the Receives in the
+        // same order, and each block gets its own.
+        let answer = endpoint.receive([]); // a message of no length
+        let written = endpoint.write(here, there.offset(from as u64), OpFlags::empty());
+        let sent = endpoint.send_inline(&[&message], OpFlags::empty());
+        written.await?;
+        sent.await?;
+        answer.await?;
+    }
+}
+
+/// The file that is sent, with its length and checksum up to now.
+struct Source<F> {
+    file: F,
+    octets: u64,
+    sum: Sum,
+}
+
+impl<F: Read> Source<F> {
+    /// The next part; empty at the end.
+    fn next(&mut self) -> io::Result<Vec<u8>> {
+        let mut part = Vec::with_capacity(BLOCK);
+        self.file
+            .by_ref()
+            .take(BLOCK as u64)
+            .read_to_end(&mut part)?;
+        self.octets += part.len() as u64;
+        self.sum.add(&part);
+        Ok(part)
     }
 }
 
@@ -134,87 +139,71 @@ pub async fn receive(
     listener: &AsyncListener,
     mut file: impl Write,
 ) -> Result<u64, Failure> {
-    let end = End::new(adapter)?;
+    let endpoint = endpoint(adapter)?;
     let (buffer, rights) = (Buffer::new(BLOCKS * BLOCK), MrFlags::ALLOW_REMOTE_WRITE);
     let blocks = adapter.register(&buffer, rights).await?;
-    let messages = Messages::post(adapter, &end.qp).await?; // before the sender can send
+    // A message for each block, and one at the end.
+    let (count, length) = (BLOCKS + 1, Message::LEN);
+    let (buffer, rights) = (Buffer::new(count * length), MrFlags::ALLOW_LOCAL_WRITE);
+    let messages = adapter.register(&buffer, rights).await?;
+    let receive = |n| endpoint.receive([messages.part(n * length..(n + 1) * length)]);
+    // Before the sender can send. Messages use the Receives in the order in which these were posted.
+    let mut receives: VecDeque<_> = (0..count).map(receive).collect();
+
     let request = listener.get_connection_request().await?;
     let place = blocks.remote(0).to_bytes();
-    let connection = request.accept(&end.qp).private_data(place).await?;
-
-    let mut results = CompletionStream::of(&end.cq);
+    let accept = request.accept(endpoint.queue_pair()).private_data(place);
+    let connection = accept.await?;
     let (mut octets, mut sum) = (0, Sum::new());
-    loop {
-        let result = next(&mut results).await?;
-        if result.request_type == RequestType::Send {
-            continue; // an answer has left
-        }
-        match messages.take(&end.qp, &result)? {
+    for n in (0..count).cycle() {
+        let next = receives.pop_front().expect("one is posted for each taken");
+        let received = next.await?.bytes_transferred as usize;
+        let mut message = [0; Message::LEN];
+        messages.read(n * length, &mut message);
+        receives.push_back(receive(n));
+        match Message::from_bytes(&message[..received])? {
             Message::Part(block, length) => {
                 // Copied out: the memory itself stays open to the sender.
                 let mut part = vec![0; length];
                 blocks.read(block * BLOCK, &mut part);
-                end.send(0, Message::Free(block))?;
+                endpoint.send([], OpFlags::empty()).await?;
                 sum.add(&part);
                 octets += part.len() as u64;
                 file.write_all(&part)?;
             }
             Message::End(theirs) => {
                 file.flush()?;
-                end.send(0, Message::End(sum.value()))?;
-                connection.disconnected().await?; // the sender has seen the answer
+                let verdict = sum.value().to_be_bytes();
+                endpoint.send_inline(&[&verdict], OpFlags::empty()).await?;
+                connection.disconnected().await?; // the sender has seen the verdict
                 connection.disconnect().await?;
-                return match theirs == sum.value() {
-                    true => Ok(octets),
-                    false => Err("another file has arrived: the checksum differs".into()),
-                };
+                if theirs != sum.value() {
+                    return Err("another file has arrived: the checksum differs".into());
+                }
+                break;
             }
-            other => return Err(format!("unexpected message {other:?}").into()),
         }
     }
+    Ok(octets)
 }
 
-/// What both sides need for a connection.
-struct End {
-    cq: Arc<dyn CompletionQueue>,
-    qp: Arc<dyn QueuePair>,
+/// The same for both sides.
+fn endpoint(adapter: &AsyncAdapter) -> Result<Endpoint, Failure> {
+    // For each block a Write and a Send, and a message of the peer; and the end.
+    let (requests, receives) = (2 * BLOCKS + 1, BLOCKS + 1);
+    let options = QueuePairOptions::default()
+        .initiator_queue_depth(requests.try_into()?)
+        .receive_queue_depth(receives.try_into()?)
+        .inline_data_size(Message::LEN.try_into()?);
+    Ok(adapter.endpoint(options)?)
 }
 
-impl End {
-    fn new(adapter: &AsyncAdapter) -> Result<Self, Failure> {
-        // A Write and a Send for each block, and the end.
-        let depth = u32::try_from(2 * BLOCKS + 2)?;
-        // Room for the results of both queues: a completion queue that overflows is lost.
-        let cq = adapter.completion_queue(2 * depth)?;
-        let options = QueuePairOptions::default()
-            .receive_queue_depth(depth)
-            .initiator_queue_depth(depth)
-            .inline_data_size(Message::LEN.try_into()?);
-        let qp = adapter.queue_pair(&cq, options)?;
-        Ok(Self { cq, qp })
-    }
-
-    fn send(&self, context: u64, message: Message) -> Result<()> {
-        let octets = message.to_bytes();
-        self.qp.send_inline(context, &[&octets], OpFlags::empty())
-    }
-}
-
-/// The next result, which has to be a success.
-async fn next(results: &mut CompletionStream) -> Result<CompletionResult, Failure> {
-    let result = results.next().await.ok_or("the queue has ended")??;
-    result.status.ok()?;
-    Ok(result)
-}
-
-/// What the sides tell each other.
+/// What the sender tells the receiver.
 #[derive(Clone, Copy, Debug)]
 enum Message {
     /// A part of the file, of this length, is in a block.
     Part(usize, usize),
-    /// The block may be written again.
-    Free(usize),
-    /// The whole file was sent, or has arrived, with this checksum.
+    /// The file has ended, with this checksum.
     End(u64),
 }
 
@@ -224,8 +213,7 @@ impl Message {
     fn to_bytes(self) -> [u8; Self::LEN] {
         let fields: [u64; 3] = match self {
             Self::Part(block, length) => [0, block as u64, length as u64],
-            Self::Free(block) => [1, block as u64, 0],
-            Self::End(sum) => [2, sum, 0],
+            Self::End(sum) => [1, sum, 0],
         };
         let mut octets = [0; Self::LEN];
         for (to, field) in octets.chunks_mut(8).zip(fields) {
@@ -234,54 +222,17 @@ impl Message {
         octets
     }
 
-    /// The peer's octets are checked here, so that no number of the peer's leads beyond the memory.
-    fn from_bytes(octets: [u8; Self::LEN]) -> Result<Self, Failure> {
+    /// The sender's octets are checked here, so that no number in them leads beyond the memory.
+    fn from_bytes(octets: &[u8]) -> Result<Self, Failure> {
+        let octets: [u8; Self::LEN] = octets.try_into()?;
         let field = |n: usize| u64::from_be_bytes(std::array::from_fn(|at| octets[8 * n + at]));
-        let (block, length) = (usize::try_from(field(1)), usize::try_from(field(2)));
-        Ok(match (field(0), block, length) {
-            (0, Ok(block), Ok(length)) if block < BLOCKS && length <= BLOCK => {
-                Self::Part(block, length)
-            }
-            (1, Ok(block), _) if block < BLOCKS => Self::Free(block),
-            (2, ..) => Self::End(field(1)),
-            _ => return Err(format!("not a message: {octets:?}").into()),
-        })
-    }
-}
-
-/// The memory for messages of the peer, each with a Receive.
-struct Messages(RegisteredBuffer);
-
-impl Messages {
-    /// One for each block, and one for the end.
-    const COUNT: usize = BLOCKS + 1;
-
-    async fn post(adapter: &AsyncAdapter, qp: &Arc<dyn QueuePair>) -> Result<Self> {
-        let buffer = Buffer::new(Self::COUNT * Message::LEN);
-        let messages = Self(
-            adapter
-                .register(&buffer, MrFlags::ALLOW_LOCAL_WRITE)
-                .await?,
-        );
-        (0..Self::COUNT).try_for_each(|n| messages.receive(qp, n))?;
-        Ok(messages)
-    }
-
-    fn receive(&self, qp: &Arc<dyn QueuePair>, n: usize) -> Result<()> {
-        let place = self.0.sge(n * Message::LEN..(n + 1) * Message::LEN);
-        qp.receive(n as u64, &[place])
-    }
-
-    /// The message of a Receive that has completed. The Receive is posted again.
-    fn take(&self, qp: &Arc<dyn QueuePair>, result: &CompletionResult) -> Result<Message, Failure> {
-        let n = usize::try_from(result.request_context)?;
-        if result.bytes_transferred as usize != Message::LEN {
-            return Err(format!("a message of {} octets", result.bytes_transferred).into());
+        match (field(0), field(1), field(2)) {
+            (0, block, length) if block < BLOCKS as u64 && length <= BLOCK as u64 => Ok(
+                Self::Part(usize::try_from(block)?, usize::try_from(length)?),
+            ),
+            (1, sum, _) => Ok(Self::End(sum)),
+            _ => Err(format!("not a message: {octets:?}").into()),
         }
-        let mut octets = [0; Message::LEN];
-        self.0.read(n * Message::LEN, &mut octets);
-        self.receive(qp, n)?;
-        Message::from_bytes(octets)
     }
 }
 

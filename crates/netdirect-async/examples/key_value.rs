@@ -14,14 +14,11 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use futures_util::TryStreamExt;
-use netdirect::{
-    Buffer, CompletionQueue, MrFlags, OpFlags, QueuePairOptions, ReadLimits, RemoteAddress, Result,
-};
+use netdirect::{Buffer, MrFlags, OpFlags, QueuePairOptions, ReadLimits, RemoteAddress, Result};
 use netdirect_async::{
-    AsyncAdapter, AsyncListener, CompletionStream, Connection, ConnectionRequest, ListenerOptions,
+    AsyncAdapter, AsyncListener, Connection, ConnectionRequest, Endpoint, ListenerOptions,
     RegisteredBuffer,
 };
 
@@ -170,10 +167,12 @@ pub async fn serve(adapter: &AsyncAdapter, listener: &AsyncListener, place: &[u8
 }
 
 async fn serve_one(adapter: &AsyncAdapter, request: ConnectionRequest, place: &[u8]) -> Result<()> {
-    // This side posts nothing: the queue pair is there for the client's Reads.
-    let cq = adapter.completion_queue(1)?;
-    let qp = adapter.queue_pair(&cq, QueuePairOptions::default())?;
-    let connection = request.accept(&qp).private_data(place).await?;
+    // This side posts nothing: the endpoint is there for the client's Reads.
+    let endpoint = adapter.endpoint(QueuePairOptions::default())?;
+    let connection = request
+        .accept(endpoint.queue_pair())
+        .private_data(place)
+        .await?;
     connection.disconnected().await?;
     connection.disconnect().await
 }
@@ -181,13 +180,11 @@ async fn serve_one(adapter: &AsyncAdapter, request: ConnectionRequest, place: &[
 /// A client of the table.
 pub struct Client {
     connection: Connection,
-    cq: Arc<dyn CompletionQueue>,
+    endpoint: Endpoint,
     /// Where slots arrive.
     memory: RegisteredBuffer,
     table: RemoteAddress,
     slots: u64,
-    /// The context of the last Read.
-    last: u64,
     /// How often a slot was changed while it was read.
     pub changed: u64,
 }
@@ -195,8 +192,7 @@ pub struct Client {
 impl Client {
     /// Connects to a server.
     pub async fn connect(adapter: &AsyncAdapter, to: SocketAddr) -> Result<Self, Failure> {
-        let cq = adapter.completion_queue(16)?;
-        let qp = adapter.queue_pair(&cq, QueuePairOptions::default())?;
+        let endpoint = adapter.endpoint(QueuePairOptions::default())?;
         // iWARP adapters want to know what is the target of a Read.
         let rights = MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK;
         let memory = adapter.register(&Buffer::new(Slot::LEN), rights).await?;
@@ -205,16 +201,18 @@ impl Client {
             inbound: 0,
             outbound: 1,
         };
-        let connection = adapter.connect(&qp, to).read_limits(limits).await?;
+        let connection = adapter
+            .connect(endpoint.queue_pair(), to)
+            .read_limits(limits)
+            .await?;
         let place = connection.private_data().split_first_chunk();
         let (table, slots) = place.ok_or("this is another server")?;
         Ok(Self {
-            cq,
+            endpoint,
             memory,
             table: RemoteAddress::from_bytes(*table),
             slots: u64::from_be_bytes(slots.try_into()?),
             connection,
-            last: 0,
             changed: 0,
         })
     }
@@ -237,7 +235,8 @@ impl Client {
     async fn read(&mut self, slot: u64) -> Result<Slot, Failure> {
         let there = self.table.offset(slot * Slot::LEN as u64);
         for _ in 0..TRIES {
-            self.read_into_memory(there).await?;
+            let here = [self.memory.part(..)];
+            self.endpoint.read(here, there, OpFlags::empty()).await?;
             let mut octets = [0; Slot::LEN];
             self.memory.read(0, &mut octets);
             match Slot::from_bytes(&octets) {
@@ -246,21 +245,6 @@ impl Client {
             }
         }
         Err(format!("slot {slot} changes all the time").into())
-    }
-
-    async fn read_into_memory(&mut self, there: RemoteAddress) -> Result<(), Failure> {
-        self.last += 1;
-        let (qp, here) = (self.connection.queue_pair(), self.memory.sge(..));
-        qp.read(self.last, &[here], there, OpFlags::empty())?;
-        let mut results = CompletionStream::of(&self.cq);
-        loop {
-            let result = results.next().await.ok_or("the queue has ended")??;
-            result.status.ok()?;
-            // A `get` that was dropped has left the result of its Read behind.
-            if result.request_context == self.last {
-                return Ok(());
-            }
-        }
     }
 
     /// Ends the connection.

@@ -17,7 +17,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::TryStreamExt;
 use futures_util::future::try_join;
@@ -26,9 +26,10 @@ use netdirect::{
     RequestType, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 use netdirect_async::{
-    AsyncAdapter, AsyncListener, CompletionStream, Connection, ConnectionRequest, ListenerOptions,
-    RegisteredBuffer,
+    AsyncAdapter, AsyncListener, CompletionStream, Connection, ConnectionRequest, Endpoint,
+    ListenerOptions, RegisteredBuffer,
 };
+use tokio::sync::Notify;
 
 /// The Receives that all clients share.
 pub const RECEIVES: u32 = 64;
@@ -51,7 +52,7 @@ async fn main() -> Result<(), Failure> {
             Server::new(&adapter, 256).await?.run(&listener).await?;
         }
         ["ask", address, text] => {
-            let mut client = Client::connect(&adapter, address.parse()?).await?;
+            let client = Client::connect(&adapter, address.parse()?).await?;
             let answer = client.ask(text.as_bytes()).await?;
             println!("{}", String::from_utf8_lossy(&answer));
             client.disconnect().await?;
@@ -61,6 +62,16 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// A client as the server sees it.
+struct Peer {
+    qp: Arc<dyn QueuePair>,
+    /// Ends the connection.
+    leave: Notify,
+}
+
+/// By the contexts of their queue pairs.
+type Clients = HashMap<u64, Arc<Peer>>;
+
 /// The server.
 pub struct Server {
     adapter: AsyncAdapter,
@@ -69,7 +80,7 @@ pub struct Server {
     messages: RegisteredBuffer,
     /// The most clients at a time.
     most: u32,
-    clients: Mutex<HashMap<u64, Arc<dyn QueuePair>>>,
+    clients: Mutex<Clients>,
     next: AtomicU64,
 }
 
@@ -128,9 +139,11 @@ impl Server {
             .inline_data_size(MESSAGE);
         let adapter = &self.adapter;
         let qp = adapter.queue_pair_with_srq(&self.cq, &self.srq, options)?;
+        let leave = Notify::new();
+        let peer = Arc::new(Peer { qp, leave });
         // Before the client can send.
-        self.lock().insert(number, qp.clone());
-        let ended = serve_until_the_end(request, &qp).await;
+        self.lock().insert(number, peer.clone());
+        let ended = peer.until_the_end(request).await;
         self.lock().remove(&number);
         ended
     }
@@ -162,9 +175,10 @@ impl Server {
             return Ok(());
         };
         text.make_ascii_uppercase();
-        if client.send_inline(0, &[&text], OpFlags::empty()).is_err() {
-            // NO_MORE_ENTRIES: a client that asks and does not take its answers. Flush ends its connection.
-            client.flush()?;
+        let sent = client.qp.send_inline(0, &[&text], OpFlags::empty());
+        if sent.is_err() {
+            // NO_MORE_ENTRIES: a client that asks and does not take its answers.
+            client.leave.notify_one();
         }
         Ok(())
     }
@@ -173,7 +187,7 @@ impl Server {
         self.srq.receive(n, &[self.messages.sge(room(n))])
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<dyn QueuePair>>> {
+    fn lock(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -185,54 +199,47 @@ fn room(receive: u64) -> Range<usize> {
     from..from + MESSAGE as usize
 }
 
-async fn serve_until_the_end(request: ConnectionRequest, qp: &Arc<dyn QueuePair>) -> Result<()> {
-    let connection = request.accept(qp).await?;
-    connection.disconnected().await?;
-    connection.disconnect().await
+impl Peer {
+    async fn until_the_end(&self, request: ConnectionRequest) -> Result<()> {
+        let connection = request.accept(&self.qp).await?;
+        tokio::select! {
+            ended = connection.disconnected() => ended?,
+            () = self.leave.notified() => {}
+        }
+        connection.disconnect().await
+    }
 }
 
 /// A client.
 pub struct Client {
     connection: Connection,
-    results: CompletionStream,
+    endpoint: Endpoint,
     memory: RegisteredBuffer,
 }
 
 impl Client {
     /// Connects to a server.
     pub async fn connect(adapter: &AsyncAdapter, to: SocketAddr) -> Result<Self> {
-        let cq = adapter.completion_queue(4)?;
-        let options = QueuePairOptions::default()
-            .receive_queue_depth(1)
-            .initiator_queue_depth(1)
-            .inline_data_size(MESSAGE);
-        let qp = adapter.queue_pair(&cq, options)?;
+        let options = QueuePairOptions::default().inline_data_size(MESSAGE);
+        let endpoint = adapter.endpoint(options)?;
         let buffer = Buffer::new(MESSAGE as usize);
         let memory = adapter
             .register(&buffer, MrFlags::ALLOW_LOCAL_WRITE)
             .await?;
-        let connection = adapter.connect(&qp, to).await?;
+        let connection = adapter.connect(endpoint.queue_pair(), to).await?;
         Ok(Self {
             connection,
-            results: CompletionStream::of(&cq),
+            endpoint,
             memory,
         })
     }
 
     /// Sends a message and waits for the answer.
-    pub async fn ask(&mut self, text: &[u8]) -> Result<Vec<u8>, Failure> {
-        let qp = self.connection.queue_pair();
-        qp.receive(0, &[self.memory.sge(..)])?; // before the answer can come
-        qp.send_inline(0, &[text], OpFlags::empty())?;
-        let mut answer = Vec::new();
-        for _ in 0..2 {
-            let result = self.results.next().await.ok_or("the queue has ended")??;
-            result.status.ok()?;
-            if result.request_type == RequestType::Receive {
-                answer = vec![0; result.bytes_transferred as usize];
-                self.memory.read(0, &mut answer);
-            }
-        }
+    pub async fn ask(&self, text: &[u8]) -> Result<Vec<u8>> {
+        let received = self.endpoint.receive([self.memory.part(..)]); // before the answer can come
+        self.endpoint.send_inline(&[text], OpFlags::empty()).await?;
+        let mut answer = vec![0; received.await?.bytes_transferred as usize];
+        self.memory.read(0, &mut answer);
         Ok(answer)
     }
 

@@ -23,7 +23,7 @@ use futures_util::future::{Either, join, join_all, select};
 use netdirect::{Buffer, MrFlags, OpFlags, QueuePairOptions, Status};
 use netdirect_async::{AsyncAdapter, AsyncListener, ListenerOptions};
 use softnd::Options;
-use softnd::simulation::Simulation;
+use softnd::simulation::{Conditions, Simulation};
 
 /// A client and a server on adapters of their own, in one thread.
 struct Pair {
@@ -45,9 +45,12 @@ impl Pair {
 
     /// In a simulated network, with a client that follows a plan.
     fn with_plan(seed: u64, plan: &str) -> Self {
-        let network = Simulation::new(seed);
-        let options = Options::default().faults(plan.parse().unwrap()).unwrap();
-        let client = network.open([10, 0, 0, 1], options).unwrap();
+        let options = Options::default().faults(plan.parse().unwrap());
+        Self::in_network(&Simulation::new(seed), options.unwrap())
+    }
+
+    fn in_network(network: &Simulation, options_of_client: Options) -> Self {
+        let client = network.open([10, 0, 0, 1], options_of_client).unwrap();
         let server = network.open([10, 0, 0, 2], Options::default()).unwrap();
         Self::of(
             AsyncAdapter::new(&client).unwrap(),
@@ -312,7 +315,7 @@ fn key_value_under_a_server_that_changes_all_the_time() {
 /// A client that asks so often, and gets the right answers.
 async fn asks(pair: &Pair, name: usize, times: usize) {
     let connect = many_clients::Client::connect(&pair.client, pair.address());
-    let mut client = connect.await.unwrap();
+    let client = connect.await.unwrap();
     for n in 0..times {
         let text = format!("client {name}, question {n}");
         let answer = client.ask(text.as_bytes()).await.unwrap();
@@ -386,6 +389,35 @@ fn many_clients_survive_those_who_break_off_or_send_too_much() {
 }
 
 #[test]
+fn many_clients_do_not_wait_for_one_that_takes_no_answers() {
+    let mut conditions = Conditions::default();
+    conditions.buffer = 4096;
+    let network = Simulation::with(1, conditions);
+    // The client's side would not end the connection for a long time.
+    let options = Options::default().receive_wait(10 * LONG);
+    let pair = Pair::in_network(&network, options);
+    block_on(async {
+        let server = many_clients::Server::new(&pair.server, 32).await.unwrap();
+        let clients = async {
+            let questions = 1000;
+            let options = QueuePairOptions::default().initiator_queue_depth(questions);
+            let endpoint = pair.client.endpoint(options).unwrap();
+            let connect = pair.client.connect(endpoint.queue_pair(), pair.address());
+            let connection = connect.await.unwrap();
+            // No Receive takes the answers.
+            for _ in 0..questions {
+                drop(endpoint.send([], OpFlags::empty()));
+            }
+            asks(&pair, 1, 3).await;
+            connection.disconnected().await.unwrap();
+            asks(&pair, 1, 3).await;
+        };
+        beside(server.run(&pair.listener), clients).await;
+    });
+    assert!(network.time() < LONG, "{:?}", network.time());
+}
+
+#[test]
 fn many_clients_are_no_more_than_the_server_has_room_for() {
     everywhere(|pair| {
         block_on(async {
@@ -399,7 +431,7 @@ fn many_clients_are_no_more_than_the_server_has_room_for() {
                 }
                 let refused = connect().await.map(drop).unwrap_err();
                 assert_eq!(refused.status(), Status::CONNECTION_REFUSED);
-                for client in &mut clients {
+                for client in &clients {
                     assert_eq!(client.ask(b"still there?").await.unwrap(), b"STILL THERE?");
                 }
                 // One goes, another one may come.
@@ -412,4 +444,25 @@ fn many_clients_are_no_more_than_the_server_has_room_for() {
             beside(server.run(&pair.listener), clients).await;
         });
     });
+}
+
+/// The blocks of code on the guide's page about the examples.
+#[test]
+fn the_guide_shows_the_code_of_the_examples() {
+    const PAGE: &str = include_str!("../../../docs/guide/examples.md");
+    const EXAMPLES: [&str; 4] = [
+        include_str!("../examples/file_copy.rs"),
+        include_str!("../examples/journal.rs"),
+        include_str!("../examples/key_value.rs"),
+        include_str!("../examples/many_clients.rs"),
+    ];
+    let blocks = PAGE.split("```rust,ignore\n").skip(1);
+    let blocks: Vec<&str> = blocks
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(blocks.len() > 4, "{} blocks", blocks.len());
+    for block in blocks {
+        let is_there = EXAMPLES.iter().any(|example| example.contains(block));
+        assert!(is_there, "no example has this code:\n{block}");
+    }
 }
