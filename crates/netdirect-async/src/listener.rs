@@ -192,9 +192,10 @@ impl AsyncListener {
         }
     }
 
-    /// The peers that want to connect, as a stream. The stream ends after an error with
-    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED), and goes on after other errors, which are those of
-    /// [`get_connection_request`](Self::get_connection_request).
+    /// The peers that want to connect, as a stream. Its errors are those of
+    /// [`get_connection_request`](Self::get_connection_request). The stream ends after an error with
+    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED), and with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) in a simulation in which
+    /// nobody else does anything. It goes on after other errors.
     pub fn incoming(&self) -> Incoming {
         Incoming {
             listener: self.0.clone(),
@@ -428,7 +429,8 @@ impl Stream for Incoming {
             return Poll::Ready(None);
         }
         let polled = ready!(this.listener.poll(&mut this.wait, cx));
-        this.ended = matches!(&polled, Err(error) if error.status() == Status::DEVICE_REMOVED);
+        let ends = [Status::DEVICE_REMOVED, Status::POSSIBLE_DEADLOCK];
+        this.ended = matches!(&polled, Err(error) if ends.contains(&error.status()));
         Poll::Ready(Some(polled))
     }
 }

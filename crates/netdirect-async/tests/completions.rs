@@ -105,18 +105,19 @@ fn a_future_or_stream_that_is_dropped_after_any_number_of_polls_loses_no_result(
 /// The Notify of a stream that was dropped ends for a result that a later stream has not seen.
 #[test]
 fn cq_031_a_notify_that_a_dropped_stream_has_left_in_flight_keeps_no_result_from_the_next() {
-    let network = Network::Tcp;
-    let (here, there) = sides(&network);
-    let (_client, _server) = connected(&network, &here, &there);
-    for context in 0..20 {
-        there.qp.receive(context, &[]).unwrap();
-        let mut left = CompletionStream::of(&there.cq);
-        assert!(poll(pin!(left.next())).is_pending());
-        drop(left);
-        here.qp.send(context, &[], OpFlags::empty()).unwrap();
-        let result = block_on(CompletionStream::of(&there.cq).next());
-        assert_eq!(result.unwrap().unwrap().request_context, context);
-    }
+    everywhere(|network| {
+        let (here, there) = sides(network);
+        let (_client, _server) = connected(network, &here, &there);
+        for context in 0..20 {
+            there.qp.receive(context, &[]).unwrap();
+            let mut left = CompletionStream::of(&there.cq);
+            assert!(poll(pin!(left.next())).is_pending());
+            drop(left);
+            here.qp.send(context, &[], OpFlags::empty()).unwrap();
+            let result = block_on(CompletionStream::of(&there.cq).next());
+            assert_eq!(result.unwrap().unwrap().request_context, context);
+        }
+    });
 }
 
 #[test]

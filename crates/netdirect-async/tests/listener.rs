@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use common::{Counter, Network, Side, block_on, everywhere, poll, polled};
+use common::{Counter, Network, Side, block_on, everywhere, poll, polled, simulated};
 use futures_util::future::{Either, join, join_all, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use netdirect::{Call, Fault, Status};
@@ -301,5 +301,54 @@ fn lstn_016_the_backlog_limits_how_many_wait_beside_the_connectors() {
             (ended, others)
         });
         assert_eq!(ended.unwrap_err(), Status::CONNECTION_REFUSED);
+    });
+}
+
+#[test]
+fn a_stream_in_a_simulation_where_nobody_connects_ends() {
+    simulated(|network| {
+        let listener = network.listen(&network.open(1), ListenerOptions::default());
+        let mut incoming = listener.incoming();
+        let error = block_on(incoming.next()).unwrap().unwrap_err();
+        assert_eq!(error.status(), Status::POSSIBLE_DEADLOCK);
+        assert!(block_on(incoming.next()).is_none());
+        // Another one sees who comes later.
+        let here = network.open(2);
+        let address = listener.local_address().unwrap();
+        let mut incoming = listener.incoming();
+        let (request, refused) = block_on(join(
+            async { drop(incoming.next().await.unwrap().unwrap()) },
+            client(&here, address, "late"),
+        ));
+        assert_eq!(
+            (request, refused.unwrap_err()),
+            ((), Status::CONNECTION_REFUSED)
+        );
+    });
+}
+
+/// The clock of a simulation does not run past time limits while one of many tasks has something to do.
+#[test]
+fn a_hundred_clients_of_one_task_connect_in_a_simulation() {
+    simulated(|network| {
+        let (here, there) = (network.open(1), network.open(2));
+        let listener = network.listen(&there, ListenerOptions::default());
+        let address = listener.local_address().unwrap();
+        let clients = join_all((0..100).map(|number| {
+            let (here, name) = (&here, number.to_string());
+            async move { client(here, address, &name).await.unwrap() }
+        }));
+        let side = Side::new(&there);
+        let server = async {
+            let mut connections = Vec::new();
+            while connections.len() < 100 {
+                let request = listener.get_connection_request().await.unwrap();
+                let qp = common::queue_pair(&there, &side.cq);
+                connections.push(request.accept(&qp).await.unwrap());
+            }
+            connections
+        };
+        let (clients, server) = block_on(join(clients, server));
+        assert_eq!(clients.len(), server.len());
     });
 }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::{Overlapped, OverlappedFile};
 use crate::{Result, Simulation, Status};
@@ -28,11 +29,14 @@ pub struct Finished {
 ///
 /// Where many tasks wait, each poll of each of them could move the simulation on, and time limits would end before a task whose
 /// request has ended gets its turn. So a poll moves the simulation only if no request has ended since the last poll of the same
-/// future: in between, an executor has polled every task that was woken.
+/// future. And only after many such polls a poll moves the simulation to an event that is further away than 100 µs, such as a time
+/// limit: in between, an executor has polled every task that was woken.
 #[derive(Debug, Default)]
 pub struct SimulatedWait {
     /// How many requests had ended in this thread at the last poll.
     seen: u64,
+    /// Polls in a row before which no request had ended.
+    quiet: u32,
     /// Polls in a row that found a simulation in which nothing was left to happen.
     stuck: u32,
 }
@@ -40,6 +44,11 @@ pub struct SimulatedWait {
 /// So many polls in a row that find nothing left to happen in a simulation end the wait: other tasks of the same executor have
 /// had their turns meanwhile, and have begun what they are going to begin.
 const STUCK: u32 = 1000;
+
+/// So many polls of a future in a row, before which no request has ended, move the simulation by no more than [`NEAR`] each.
+/// Executors may poll one task a hundred times before they poll another one that was woken.
+const PATIENCE: u32 = 1000;
+const NEAR: Duration = Duration::from_micros(100);
 
 thread_local! {
     /// How many requests have ended in this thread. A simulation has one thread.
@@ -74,9 +83,14 @@ impl SimulatedWait {
     ) -> Poll<Result<()>> {
         file.progress();
         let others_first = self.seen != ENDED.get();
+        self.quiet = match others_first {
+            true => 0,
+            false => self.quiet.saturating_add(1),
+        };
+        let until = (self.quiet <= PATIENCE).then(|| simulation.now() + NEAR);
         let stepped = match others_first || done() {
             true => Ok(()),
-            false => simulation.step(None),
+            false => simulation.step(until),
         };
         self.seen = ENDED.get();
         self.stuck = if stepped.is_ok() { 0 } else { self.stuck + 1 };
