@@ -87,6 +87,11 @@
 //! The crate has no clock. [`within`] limits any of its futures by a future that ends in time, such as the `sleep` of a
 //! runtime.
 //!
+//! # Under tokio
+//!
+//! Everything here works in tasks of tokio. With the feature `tokio` the module `on_tokio` has two more things: `drive`, a future that
+//! runs the provider in a task, and `timeout`, which is [`within`] with tokio's timer.
+//!
 //! # Errors
 //!
 //! Errors are those of [`netdirect`], and keep the status that ND2 names for the call. Methods that make several calls list
@@ -100,6 +105,8 @@ mod connect;
 mod endpoint;
 mod listener;
 mod memory;
+#[cfg(all(feature = "tokio", unix))]
+pub mod on_tokio;
 mod requests;
 mod within;
 
