@@ -1,8 +1,10 @@
 //! Functions that most applications need, on top of the traits. They are not part of ND2.
 //!
 //! - [`wait`] and [`finished`] return the final result of an overlapped method, whether it ended at once or later.
-//! - [`connect`], [`accept`] and [`get_connection_request`] do connection set-up in one call. Each has an `_async` variant.
+//! - [`connect`], [`accept`] and [`get_connection_request`] do connection set-up in one call.
 //! - [`Results`] waits for the results of a completion queue.
+//!
+//! All but [`finished`] block the calling thread. Async programs use the crate `netdirect-async`.
 //!
 //! ```
 //! # use std::{net::SocketAddr, sync::Arc};
@@ -112,38 +114,6 @@ pub fn connect(
     Ok(peer)
 }
 
-/// As [`connect`], for async code. Dropping the future abandons the attempt.
-///
-/// # Errors
-///
-/// As [`connect`].
-pub async fn connect_async(
-    connector: &Arc<dyn Connector>,
-    qp: &Arc<dyn QueuePair>,
-    destination: SocketAddr,
-    limits: ReadLimits,
-    private_data: &[u8],
-) -> Result<Peer> {
-    let overlapped = Overlapped::new().without_port();
-    let abandon = Abandon {
-        connector,
-        overlapped: &overlapped,
-    };
-    let started = connector.connect(
-        qp,
-        destination,
-        limits.inbound,
-        limits.outbound,
-        private_data,
-        &overlapped,
-    );
-    finished(started, &overlapped).await?;
-    let peer = Peer::of(connector)?;
-    finished(connector.complete_connect(&overlapped), &overlapped).await?;
-    drop(abandon);
-    Ok(peer)
-}
-
 /// GetConnectionRequest: waits for a peer and returns what the peer sent. `connector` is then ready for [`accept`] or
 /// [`Connector::reject`].
 ///
@@ -161,48 +131,6 @@ pub fn get_connection_request(
         &overlapped,
     )?;
     Peer::of(connector)
-}
-
-/// As [`get_connection_request`], for async code.
-///
-/// Dropping the future withdraws the connector ([`Listener::withdraw`]), which can then be used again. A peer whose request has
-/// reached the connector already goes to the next call. If the provider does not implement `withdraw`, the request stays in
-/// flight, and the connector stays in use.
-///
-/// # Errors
-///
-/// As [`get_connection_request`].
-pub async fn get_connection_request_async(
-    listener: &Arc<dyn Listener>,
-    connector: &Arc<dyn Connector>,
-) -> Result<Peer> {
-    let overlapped = Overlapped::new().without_port();
-    let started = listener.get_connection_request(connector, &overlapped);
-    let mut dropped = Withdraw {
-        listener,
-        connector,
-        armed: started.is_ok(),
-    };
-    let ended = finished(started, &overlapped).await;
-    dropped.armed = false;
-    ended?;
-    Peer::of(connector)
-}
-
-/// Withdraws the connector of a future that is dropped before it has seen the end of its request.
-struct Withdraw<'a> {
-    listener: &'a Arc<dyn Listener>,
-    connector: &'a Arc<dyn Connector>,
-    armed: bool,
-}
-
-impl Drop for Withdraw<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            // The future is gone: nobody is left to tell an error to.
-            let _ = self.listener.withdraw(self.connector);
-        }
-    }
 }
 
 /// Accept: waits until the connection is established from the passive side.
@@ -229,34 +157,6 @@ pub fn accept(
     )
 }
 
-/// As [`accept`], for async code. Dropping the future abandons the connection.
-///
-/// # Errors
-///
-/// As [`accept`].
-pub async fn accept_async(
-    connector: &Arc<dyn Connector>,
-    qp: &Arc<dyn QueuePair>,
-    limits: ReadLimits,
-    private_data: &[u8],
-) -> Result<()> {
-    let overlapped = Overlapped::new().without_port();
-    let abandon = Abandon {
-        connector,
-        overlapped: &overlapped,
-    };
-    let started = connector.accept(
-        qp,
-        limits.inbound,
-        limits.outbound,
-        private_data,
-        &overlapped,
-    );
-    finished(started, &overlapped).await?;
-    drop(abandon);
-    Ok(())
-}
-
 /// Disconnect: waits until the connection has ended.
 ///
 /// # Errors
@@ -265,21 +165,6 @@ pub async fn accept_async(
 pub fn disconnect(connector: &Arc<dyn Connector>) -> Result<()> {
     let overlapped = Overlapped::new().without_port();
     wait(connector.disconnect(&overlapped), &overlapped)
-}
-
-/// Gives up the attempt of a future that is dropped in the middle of it; does nothing when its request has ended.
-struct Abandon<'a> {
-    connector: &'a Arc<dyn Connector>,
-    overlapped: &'a Overlapped,
-}
-
-impl Drop for Abandon<'_> {
-    fn drop(&mut self) {
-        if self.overlapped.is_pending() {
-            // The future is gone: nobody is left to tell an error to.
-            let _ = self.connector.cancel_overlapped_requests();
-        }
-    }
 }
 
 /// Waits for the results of a completion queue. It takes all queued results, asks for a notification, waits, and takes results
@@ -355,25 +240,6 @@ impl Results {
             if let Some(status) = self.overlapped.wait_timeout(left) {
                 status.ok()?;
             }
-        }
-    }
-
-    /// As [`get`](Self::get), for async code. Dropping the future loses no result.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get).
-    ///
-    /// # Panics
-    ///
-    /// As [`get`](Self::get).
-    pub async fn get_async(&self, into: &mut [CompletionResult]) -> Result<usize> {
-        loop {
-            let count = self.take(into)?;
-            if count > 0 {
-                return Ok(count);
-            }
-            (&self.overlapped).await.ok()?;
         }
     }
 

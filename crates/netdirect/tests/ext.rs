@@ -128,7 +128,7 @@ fn results_are_drained_then_waited_for() {
     (1..=3).for_each(|context| queue.put(context));
     let count = results.get(&mut batch).unwrap();
     assert_eq!(contexts(&batch[..count]), [1, 2]);
-    let count = block_on(results.get_async(&mut batch)).unwrap();
+    let count = results.get(&mut batch).unwrap();
     assert_eq!(contexts(&batch[..count]), [3]);
 
     let putter = thread::spawn({
@@ -181,9 +181,7 @@ fn a_broken_queue_ends_the_wait() {
         Status::BUFFER_OVERFLOW
     );
     assert_eq!(
-        block_on(results.get_async(&mut batch))
-            .unwrap_err()
-            .status(),
+        results.get(&mut batch).unwrap_err().status(),
         Status::BUFFER_OVERFLOW
     );
     breaker.join().unwrap();
@@ -464,76 +462,6 @@ fn a_request_arrives_with_what_the_peer_said() {
         b"callee"
     );
     assert_eq!(script.calls(), ["request", "data"]);
-}
-
-#[test]
-fn awaited_set_up_and_its_abandonment() {
-    let qp: Arc<dyn QueuePair> = Arc::new(NoPair);
-    let done = Arc::new(Script {
-        at_once: true,
-        ..Script::new(Status::SUCCESS)
-    });
-    let connector: Arc<dyn Connector> = done.clone();
-    let listener: Arc<dyn Listener> = done.clone();
-    block_on(async {
-        ext::connect_async(&connector, &qp, to(), LIMITS, b"caller").await?;
-        ext::get_connection_request_async(&listener, &connector).await?;
-        ext::accept_async(&connector, &qp, LIMITS, b"").await
-    })
-    .unwrap();
-    assert_eq!(
-        done.calls(),
-        ["connect", "data", "complete", "request", "data", "accept"]
-    );
-
-    // CONN-035: a future dropped in the middle gives the attempt up.
-    let silent = Arc::new(Script {
-        silent: true,
-        ..Script::new(Status::SUCCESS)
-    });
-    let connector: Arc<dyn Connector> = silent.clone();
-    let mut future = Box::pin(ext::connect_async(&connector, &qp, to(), LIMITS, b"caller"));
-    let waker = common::Counter::new().into();
-    assert!(
-        future
-            .as_mut()
-            .poll(&mut std::task::Context::from_waker(&waker))
-            .is_pending()
-    );
-    assert_eq!(silent.held.lock().unwrap().len(), 1);
-    drop(future);
-    assert_eq!(silent.calls(), ["connect", "cancel"]);
-    assert!(silent.held.lock().unwrap().is_empty());
-}
-
-/// LSTN-025: nobody else's request may end with the future, so it is not the listener's that are cancelled.
-#[test]
-fn a_connector_is_withdrawn_when_the_future_that_waits_for_its_peer_is_dropped() {
-    let begun = |script: Script| {
-        let script = Arc::new(script);
-        let connector: Arc<dyn Connector> = script.clone();
-        let listener: Arc<dyn Listener> = script.clone();
-        let mut future = Box::pin(ext::get_connection_request_async(&listener, &connector));
-        let waker = common::Counter::new().into();
-        let mut context = std::task::Context::from_waker(&waker);
-        let done = future.as_mut().poll(&mut context).is_ready();
-        drop(future);
-        (done, script.calls())
-    };
-    let silent = || Script {
-        silent: true,
-        ..Script::new(Status::SUCCESS)
-    };
-    assert_eq!(begun(silent()), (false, vec!["request", "withdraw"]));
-    // One that has seen its request end, or that could not start, leaves the connector alone.
-    for status in [Status::SUCCESS, Status::CONNECTION_ACTIVE] {
-        let at_once = Script {
-            at_once: true,
-            ..Script::new(status)
-        };
-        let (done, calls) = begun(at_once);
-        assert!(done && !calls.contains(&"withdraw"), "{calls:?}");
-    }
 }
 
 #[test]

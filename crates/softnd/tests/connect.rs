@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use common::{Caller, Side, connect, end, idle, pair, raw, run, status};
-use netdirect::{CompletionPort, Overlapped, ReadLimits, Status, ext};
+use netdirect::{CompletionPort, Overlapped, ReadLimits, Status};
 use softnd::Options;
 
 #[test]
@@ -486,47 +486,6 @@ fn lstn_025_a_connector_whose_peer_has_gone_is_withdrawn_too() {
         }
         idle();
     }
-}
-
-/// Polls a future once.
-fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> std::task::Poll<T> {
-    future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
-}
-
-#[test]
-fn lstn_025_a_future_that_is_dropped_takes_no_peer_with_it() {
-    let (active, passive) = (Side::new(), Side::new());
-    let (listener, address) = passive.listener(0);
-    let connector = passive.connector();
-    let mut dropped = Box::pin(ext::get_connection_request_async(&listener, &connector));
-    assert!(poll(dropped.as_mut()).is_pending());
-    drop(dropped);
-    let _caller = Caller::new(&active, address, b"first");
-    let peer = ext::get_connection_request(&listener, &connector).unwrap();
-    assert_eq!(peer.private_data, b"first");
-
-    // Also when the peer came between the last look at the future and its end.
-    let connector = passive.connector();
-    let mut dropped = Box::pin(ext::get_connection_request_async(&listener, &connector));
-    assert!(poll(dropped.as_mut()).is_pending());
-    let _caller = Caller::new(&active, address, b"second");
-    while connector.get_peer_address().is_err() {
-        passive.file.progress();
-        idle();
-    }
-    drop(dropped);
-    let next = passive.connector();
-    let peer = ext::get_connection_request(&listener, &next).unwrap();
-    assert_eq!(peer.private_data, b"second");
-
-    // A future that cannot start does not touch what is there.
-    let mut refused = Box::pin(ext::get_connection_request_async(&listener, &next));
-    let std::task::Poll::Ready(Err(error)) = poll(refused.as_mut()) else {
-        panic!("the connector is in use");
-    };
-    assert_eq!(error.status(), Status::CONNECTION_ACTIVE);
-    drop(refused);
-    assert_eq!(next.get_private_data().unwrap(), b"second");
 }
 
 #[test]
