@@ -284,6 +284,35 @@ fn adpt_080_a_listener_short_of_resources_tells_all_who_wait_and_goes_on() {
     });
 }
 
+/// Each in a task of its own.
+#[test]
+fn adpt_080_who_waits_is_woken_when_a_used_up_connector_cannot_be_replaced() {
+    let network = Network::Tcp;
+    let (here, there) = (network.open(1), network.open(2));
+    let options = ListenerOptions::default().pending(1);
+    let listener = network.listen(&there, options);
+    let address = listener.local_address().unwrap();
+    let mut waiting = [Watched::new(&listener), Watched::new(&listener)];
+    for watched in &mut waiting {
+        assert_eq!(watched.poll(), None);
+    }
+    run_short(&there, 1);
+    run_short(&there, 2);
+    let side = Side::new(&here);
+    let connect = here.connect(&side.qp, address).private_data("only");
+    let mut connect = connect.into_future();
+    assert!(poll(connect.as_mut()).is_pending());
+    while !waiting[0].was_woken() {
+        network.idle();
+    }
+    assert_eq!(waiting[0].poll().as_deref(), Some("only"));
+    assert!(waiting[1].was_woken());
+    let Poll::Ready(Err(error)) = poll(waiting[1].future.as_mut()) else {
+        panic!("nothing is in flight that could end the wait");
+    };
+    assert_eq!(error.status(), Status::INSUFFICIENT_RESOURCES);
+}
+
 #[test]
 fn lstn_016_the_backlog_limits_how_many_wait_beside_the_connectors() {
     everywhere(|network| {
