@@ -342,7 +342,7 @@ impl Wire {
     }
 
     /// Checks that the connection is not broken, without reading. A reset is found also behind octets that wait to be read.
-    /// The orderly end of the peer's direction is no error.
+    /// The orderly end of the peer's direction is no error. Only for a connection whose own direction is open.
     ///
     /// # Errors
     ///

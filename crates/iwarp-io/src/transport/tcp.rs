@@ -152,13 +152,18 @@ impl Listener {
     }
 
     pub(super) fn is_somebody_there(&self) -> bool {
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let mut sockets = [PollFd::new(&self.0, PollFlags::IN)];
-        poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0)
+        is_reported(&self.0, PollFlags::IN)
     }
+}
+
+/// Whether the system reports one of these for a socket now, or that the socket is broken, which it reports unasked.
+fn is_reported(socket: &impl AsFd, flags: PollFlags) -> bool {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut sockets = [PollFd::new(socket, flags)];
+    poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// A connected, non-blocking socket.
@@ -242,11 +247,14 @@ impl Wire {
         self.tcp.peek(&mut [0])
     }
 
+    /// The error of the socket alone would not do: Linux also tells errors there that TCP itself tolerates, such as a host that
+    /// cannot be reached for now.
     pub(super) fn check(&self) -> io::Result<()> {
-        match self.tcp.take_error()? {
-            None => Ok(()),
-            Some(error) => Err(error),
+        if !is_reported(&self.tcp, PollFlags::empty()) {
+            return Ok(());
         }
+        let error = self.tcp.take_error()?;
+        Err(error.unwrap_or_else(|| Errno::CONNRESET.into()))
     }
 
     pub(super) fn write(&self, octets: &[u8]) -> io::Result<usize> {
