@@ -19,6 +19,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
 
 const GONE: Status = Status::DEVICE_REMOVED;
 
+/// A status that nobody knows.
+const UNKNOWN: Status = Status::from_bits(0xC123_4567);
+
 /// Statuses and deeds that are not what the row asks for.
 pub(crate) const RULES: Table = &[
     (
@@ -89,6 +92,33 @@ pub(crate) const RULES: Table = &[
     (
         status(Method::Connect, Status::INVALID_BUFFER_SIZE),
         &["CONN-017.data"],
+    ),
+    (
+        status(Method::Connect, Status::IO_TIMEOUT),
+        &["CONN-024.unanswered"],
+    ),
+    (
+        status(Method::Connect, Status::CANCELED),
+        &[
+            "CONN-018.released",
+            "CONN-018.canceled",
+            "CONN-035.released",
+        ],
+    ),
+    (
+        status(Method::Connect, Status::ADDRESS_ALREADY_EXISTS),
+        &["CONN-010.exists"],
+    ),
+    (
+        Break::Status(Method::Reject, Status::CONNECTION_INVALID, UNKNOWN),
+        &["CONN-076.nothing", "GEN-013.statuses"],
+    ),
+    (Break::NoLoopback, &["IW-049.own"]),
+    (Break::LargestQueuePairRefused, &["TST-021.depths"]),
+    (Break::OwnRequestsOnly, &["TST-114.loop"]),
+    (
+        Break::Connection(Deed::ReadsForAll),
+        &["CONN-063.offer", "IW-014.none"],
     ),
     (
         status(Method::Connect, Status::HOST_UNREACHABLE),

@@ -34,6 +34,22 @@ const GONE: Status = Status::DEVICE_REMOVED;
 /// Statuses that are not what the row asks for.
 pub(crate) const STATUSES: Table = &[
     (
+        status(Method::Resolve, Status::NO_MEMORY),
+        &["PROV-013.shortage"],
+    ),
+    (
+        status(Method::Resolve, Status::INVALID_ADDRESS),
+        &["PROV-014.unknown"],
+    ),
+    (
+        status(Method::Open, Status::NO_MEMORY),
+        &["PROV-018.shortage"],
+    ),
+    (
+        status(Method::Open, Status::INVALID_PARAMETER),
+        &["PROV-019.number"],
+    ),
+    (
         status(Method::File, Status::NO_MEMORY),
         &["ADPT-002.shortage"],
     ),
@@ -330,6 +346,10 @@ pub(crate) const BEHAVIOUR: Table = &[
     (Break::NewestFirst, &["CQ-042.order", "IW-042.traffic"]),
     (Break::NotSilent, &["CQ-045.silent"]),
     (Break::PortCounts, &["PROV-012.resolve", "DLL-014.scope"]),
+    (Break::ListWithPorts, &["PROV-006.list"]),
+    (Break::AnyAddress, &["PROV-014.unknown"]),
+    (Break::AnyNumber, &["PROV-019.number"]),
+    (Break::ReadFlagsIgnored, &["PROV-005.flags"]),
     (Break::NoCalleeData, &["TST-088.fields"]),
     (Break::OneLargeQueue, &["TST-019.two"]),
     (Break::TwoEntriesRefused, &["TST-080.depth"]),

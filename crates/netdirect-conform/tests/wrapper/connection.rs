@@ -82,6 +82,11 @@ impl Connector for BrokenConnector {
             std::mem::forget(Arc::clone(&self.inner));
         }
         self.introductions.connects(qp);
+        let outbound_read_limit = if self.does(Deed::ReadsForAll) {
+            outbound_read_limit.max(1)
+        } else {
+            outbound_read_limit
+        };
         let connect = |own: &Overlapped| {
             self.inner.connect(
                 &inner_qp(qp),

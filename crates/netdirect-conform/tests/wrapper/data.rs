@@ -410,6 +410,10 @@ impl QueuePair for BrokenQueuePair {
         flags: OpFlags,
     ) -> Result<()> {
         self.not_empty(Break::NoEmptyRead, sges)?;
+        let flags = match self.rule {
+            Break::ReadFlagsIgnored => flags & (OpFlags::SILENT_SUCCESS | OpFlags::READ_FENCE),
+            _ => flags,
+        };
         let posted = self.inner.read(context, sges, remote, flags);
         self.rule.call(Method::Read, posted)
     }

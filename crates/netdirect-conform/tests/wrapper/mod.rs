@@ -51,18 +51,31 @@ impl Provider for Broken {
     }
 
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
-        self.inner.query_address_list()
+        let mut list = self.inner.query_address_list()?;
+        if self.rule == Break::ListWithPorts {
+            list.iter_mut().for_each(|address| address.set_port(1));
+        }
+        Ok(list)
     }
 
     fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId> {
         if self.rule == Break::PortCounts && address.port() != 0 {
             return Err(Error::new(Status::INVALID_ADDRESS, "not this port"));
         }
-        self.inner.resolve_address(address)
+        let resolved = self.inner.resolve_address(address);
+        match self.rule {
+            Break::AnyAddress if says(&resolved, Status::INVALID_ADDRESS) => Ok(AdapterId(0)),
+            rule => rule.call(Method::Resolve, resolved),
+        }
     }
 
     fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>> {
-        let inner = self.inner.open_adapter(id)?;
+        let mut opened = self.inner.open_adapter(id);
+        if self.rule == Break::AnyNumber && says(&opened, Status::INVALID_PARAMETER) {
+            let first = self.inner.query_address_list()?[0];
+            opened = self.inner.open_adapter(self.inner.resolve_address(first)?);
+        }
+        let inner = self.rule.call(Method::Open, opened)?;
         Ok(Arc::new(BrokenAdapter {
             info: inner.query()?,
             inner,
@@ -92,6 +105,11 @@ struct BrokenAdapter {
     queues: Arc<Mutex<Vec<Weak<BrokenCq>>>>,
     /// How many completion queues of the largest depth were made.
     large: AtomicUsize,
+}
+
+/// Whether a call was refused with this status.
+fn says<T>(result: &Result<T>, status: Status) -> bool {
+    matches!(result, Err(error) if error.status() == status)
 }
 
 /// What a wrapper wraps, if it is one.

@@ -5,6 +5,8 @@ use netdirect::{Error, Result, Status};
 /// The methods whose statuses can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
+    Resolve,
+    Open,
     File,
     Cq,
     Region,
@@ -65,6 +67,8 @@ pub(crate) enum Deed {
     CancelForgotten,
     /// NotifyDisconnect ends within the call.
     NotifiedAtOnce,
+    /// A connector that asks for no Reads may issue one.
+    ReadsForAll,
 }
 
 /// What is wrong with shared receive queues.
@@ -235,6 +239,14 @@ pub(crate) enum Break {
     PoolCancelForgotten,
     /// A shared receive queue's contexts lose their top bit.
     PoolContextCut,
+    /// The provider's list has addresses with ports.
+    ListWithPorts,
+    /// ResolveAddress takes addresses of nobody.
+    AnyAddress,
+    /// OpenAdapter takes any number.
+    AnyNumber,
+    /// Read takes flags of other requests.
+    ReadFlagsIgnored,
     /// ResolveAddress refuses addresses with a port.
     PortCounts,
     /// Private data cannot be sent with Accept.
