@@ -256,7 +256,7 @@ fn key_value_reads_again_what_changes_meanwhile() {
 }
 
 #[test]
-fn key_value_gives_up_on_a_slot_that_never_settles() {
+fn key_value_waits_for_a_slot_to_settle_until_its_time_is_up() {
     let pair = Pair::simulated(1);
     block_on(async {
         let mut table = key_value::Table::new(&pair.server, 8).await.unwrap();
@@ -269,8 +269,15 @@ fn key_value_gives_up_on_a_slot_that_never_settles() {
         let client = async {
             let connect = key_value::Client::connect(&pair.client, pair.address());
             let mut client = connect.await.unwrap();
-            client.get(b"key").await.unwrap_err();
-            assert_eq!(client.changed, key_value::TRIES as u64);
+            // Given up at any poll, a lookup leaves nothing behind that the next one could mistake.
+            for polls in 0..50 {
+                let get = polled(polls, pin!(client.get(b"key"))).await;
+                assert!(get.is_none(), "an answer from half a slot: {get:?}");
+            }
+            assert!(client.changed > 0);
+            table.put(b"key", b"value").unwrap();
+            let got = client.get(b"key").await.unwrap();
+            assert_eq!(got.as_deref(), Some(&b"value"[..]));
         };
         beside(server, client).await;
     });
@@ -326,13 +333,14 @@ async fn asks(pair: &Pair, name: usize, times: usize) {
 
 #[test]
 fn many_clients_get_their_own_answers() {
-    everywhere(|pair| {
+    for seed in 0..4 {
+        let pair = Pair::simulated(seed);
         block_on(async {
             let server = many_clients::Server::new(&pair.server, 128).await.unwrap();
             let all = join_all((0..100).map(|name| asks(&pair, name, 2)));
             beside(server.run(&pair.listener), all).await;
         });
-    });
+    }
 }
 
 #[test]
