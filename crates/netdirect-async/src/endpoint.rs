@@ -11,14 +11,14 @@ use netdirect::{
 use crate::memory::{BufferPart, RegisteredBuffer};
 use crate::requests::{Request, Requests};
 
-/// A queue pair whose requests are futures, from [`AsyncAdapter::endpoint`](crate::AsyncAdapter::endpoint). It has a completion queue
-/// of its own, which holds the results of all requests that can be outstanding.
+/// A queue pair whose requests are futures, from [`AsyncAdapter::endpoint`](crate::AsyncAdapter::endpoint). It has a completion
+/// queue of its own, which holds the results of all requests that can be outstanding.
 ///
 /// Each method posts a request before it returns, and returns the future of the result. Methods take the memory of a request as
 /// [parts](RegisteredBuffer::part) of registered buffers, which stay registered until the request has ended.
 ///
-/// A clone is the same endpoint. Dropping the last one, and the last reference to the queue pair, disconnects. Requests then end with
-/// [`CANCELED`](Status::CANCELED).
+/// A clone is the same endpoint. Dropping the last one, and the last reference to the queue pair, disconnects. Requests then
+/// end with [`CANCELED`](Status::CANCELED).
 ///
 /// ```
 /// # use netdirect::{Buffer, MrFlags, OpFlags, QueuePairOptions};
@@ -64,14 +64,14 @@ impl Endpoint {
     }
 
     /// The queue pair, `IND2QueuePair`, for [`connect`](crate::AsyncAdapter::connect) and
-    /// [`accept`](crate::ConnectionRequest::accept). Requests that are posted on it directly have no futures. Requests of kinds that
-    /// have no method here can be made by [`post`](Self::post).
+    /// [`accept`](crate::ConnectionRequest::accept). Requests that are posted on it directly have no futures. Requests of kinds
+    /// that have no method here can be made by [`post`](Self::post).
     pub fn queue_pair(&self) -> &Arc<dyn QueuePair> {
         &self.qp
     }
 
-    /// Makes a request of any kind. `call` gets the queue pair, the context that it has to pass on, and the entries of the parts. It
-    /// posts one request, whose success is not [silent](OpFlags::SILENT_SUCCESS), or returns an error.
+    /// Makes a request of any kind. `call` gets the queue pair, the context that it has to pass on, and the entries of the
+    /// parts. It posts one request, whose success is not [silent](OpFlags::SILENT_SUCCESS), or returns an error.
     ///
     /// ```
     /// # use netdirect::{AtomicOp, OpFlags, RemoteAddress, Status};
@@ -120,8 +120,8 @@ impl Endpoint {
         })
     }
 
-    /// `Send` with inline data, at most [`inline_data_size`](QueuePairOptions::inline_data_size) octets, which need not be in registered
-    /// memory.
+    /// `Send` with inline data, at most [`inline_data_size`](QueuePairOptions::inline_data_size) octets, which need not be in
+    /// registered memory.
     pub fn send_inline(&self, data: &[&[u8]], flags: OpFlags) -> Request {
         self.post_with(flags, 4, [], |qp, context, _| {
             qp.send_inline(context, data, flags)
@@ -158,16 +158,16 @@ impl Endpoint {
         })
     }
 
-    /// `Write` with inline data, at most [`inline_data_size`](QueuePairOptions::inline_data_size) octets, which need not be in registered
-    /// memory.
+    /// `Write` with inline data, at most [`inline_data_size`](QueuePairOptions::inline_data_size) octets, which need not be in
+    /// registered memory.
     pub fn write_inline(&self, data: &[&[u8]], remote: RemoteAddress, flags: OpFlags) -> Request {
         self.post_with(flags, 6, [], |qp, context, _| {
             qp.write_inline(context, data, remote, flags)
         })
     }
 
-    /// `Bind`: gives the peer access, through a window, to a range of registered memory. The memory stays registered until the request
-    /// has ended; the caller keeps it, and the window, as long as the peer is to have access.
+    /// `Bind`: gives the peer access, through a window, to a range of registered memory. The memory stays registered until the
+    /// request has ended; the caller keeps it, and the window, as long as the peer is to have access.
     ///
     /// # Panics
     ///
@@ -193,8 +193,8 @@ impl Endpoint {
         })
     }
 
-    /// `Flush`: ends all outstanding requests with [`CANCELED`](Status::CANCELED). On a connected queue pair this ends the connection
-    /// with some providers, softnd among them.
+    /// `Flush`: ends all outstanding requests with [`CANCELED`](Status::CANCELED). On a connected queue pair this ends the
+    /// connection with some providers, softnd among them.
     ///
     /// # Errors
     ///

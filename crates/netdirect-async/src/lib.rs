@@ -73,7 +73,7 @@
 //!
 //! | future | when it is dropped |
 //! |---|---|
-//! | [`AsyncAdapter::connect`] | The attempt is abandoned. The queue pair can be connected again. The peer sees a reset; if it had accepted already, its Accept ends with [`CONNECTION_REFUSED`](netdirect::Status::CONNECTION_REFUSED). |
+//! | [`AsyncAdapter::connect`] | The attempt is abandoned, and the queue pair can be connected again. [`Connect`] says what the peer sees. |
 //! | [`AsyncListener::get_connection_request`], [`Incoming`] | The next one who waits gets the peer. |
 //! | [`ConnectionRequest::accept`] | The connection is abandoned. The queue pair is used up (CONN-061). |
 //! | [`AsyncAdapter::register`] | The memory is not registered. |
@@ -89,8 +89,8 @@
 //!
 //! # Under tokio
 //!
-//! Everything here works in tasks of tokio. With the feature `tokio` the module `on_tokio` has two more things: `drive`, a future that
-//! runs the provider in a task, and `timeout`, which is [`within`] with tokio's timer.
+//! Everything here works in tasks of tokio. With the feature `tokio` the module `on_tokio` has two more things: `drive`, a
+//! future that runs the provider in a task, and `timeout`, which is [`within`] with tokio's timer.
 //!
 //! # Errors
 //!

@@ -59,8 +59,8 @@ impl ListenerOptions {
 /// A listener that owns its connectors and its requests, from [`AsyncAdapter::listen`](crate::AsyncAdapter::listen).
 ///
 /// Any number of tasks may wait for peers, by [`get_connection_request`](Self::get_connection_request) and by
-/// [`incoming`](Self::incoming). Each peer goes to one of them. A future that is dropped loses no peer, because the peer then goes to
-/// the next one who waits, or stays with the listener until somebody asks.
+/// [`incoming`](Self::incoming). Each peer goes to one of them. A future that is dropped loses no peer, because the peer then
+/// goes to the next one who waits, or stays with the listener until somebody asks.
 ///
 /// A clone is the same listener. Dropping the last clone, and the last stream of the listener, refuses the peers that nobody has
 /// taken, and those that come later.
@@ -194,8 +194,8 @@ impl AsyncListener {
 
     /// The peers that want to connect, as a stream. Its errors are those of
     /// [`get_connection_request`](Self::get_connection_request). The stream ends after an error with
-    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED), and with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) in a simulation in which
-    /// nobody else does anything. It goes on after other errors.
+    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED), and with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) in a simulation in
+    /// which nobody else does anything. It goes on after other errors.
     pub fn incoming(&self) -> Incoming {
         Incoming {
             listener: self.0.clone(),

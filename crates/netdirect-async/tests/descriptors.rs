@@ -1,4 +1,5 @@
-//! What a Connect that is dropped leaves to the system. The only test of this program, because it counts the descriptors of the process.
+//! What a Connect that is dropped leaves to the system. The only test of this program, because it counts the descriptors of the
+//! process.
 #![cfg(target_os = "linux")]
 
 mod common;

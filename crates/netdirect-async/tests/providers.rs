@@ -1,4 +1,5 @@
-//! Providers that behave otherwise than softnd: requests that end within their calls, that end with unusual statuses, or that do not end.
+//! Providers that behave otherwise than softnd: requests that end within their calls, that end with unusual statuses, or that
+//! do not end.
 
 mod common;
 
