@@ -12,10 +12,11 @@ use std::time::Instant;
 use common::{block_on, poll};
 use futures_util::stream::StreamExt;
 use netdirect::{
-    Adapter, AdapterInfo, Affinity, Association, CompletionQueue, CompletionResult, Connector,
-    Listener, MemoryRegion, MemoryWindow, NotifyType, Overlapped, OverlappedFile, OverlappedObject,
-    PendingOverlapped, QueuePair, QueuePairOptions, ReadLimits, RequestType, Result,
-    SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
+    Adapter, AdapterInfo, Affinity, Association, Buffer, CompletionQueue, CompletionResult,
+    Connector, Listener, LocalToken, MemoryRegion, MemoryWindow, MrFlags, NotifyType, Overlapped,
+    OverlappedFile, OverlappedObject, PendingOverlapped, QueuePair, QueuePairOptions, ReadLimits,
+    RemoteToken, RequestType, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Started,
+    Status,
 };
 use netdirect_async::{AsyncAdapter, CompletionStream, ListenerOptions};
 
@@ -130,7 +131,7 @@ impl Adapter for Mock {
         self.none()
     }
     fn create_memory_region(&self, _: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn MemoryRegion>> {
-        self.none()
+        Ok(Arc::new(self.clone()))
     }
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
         self.none()
@@ -237,6 +238,21 @@ impl Connector for Mock {
     }
 }
 
+impl MemoryRegion for Mock {
+    fn register(&self, _: &Buffer, _: MrFlags, overlapped: &Overlapped) -> Result<Started> {
+        self.start("register", overlapped)
+    }
+    fn deregister(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.start("deregister", overlapped)
+    }
+    fn get_local_token(&self) -> LocalToken {
+        LocalToken(1)
+    }
+    fn get_remote_token(&self) -> RemoteToken {
+        RemoteToken(2)
+    }
+}
+
 fn address() -> SocketAddr {
     "192.0.2.7:4791".parse().unwrap()
 }
@@ -290,6 +306,37 @@ fn a_connect_that_is_dropped_in_its_second_step_does_not_leave_the_connection_to
     assert_eq!(mock.calls(), ["connect", "complete"]);
     drop(connect);
     assert_eq!(mock.calls(), ["disconnect"]);
+}
+
+#[test]
+fn mr_007_memory_is_registered_when_its_request_has_ended() {
+    let buffer = Buffer::new(100);
+    let short = Status::INSUFFICIENT_RESOURCES;
+    for way in [Way::Within(short), Way::Meanwhile(short)] {
+        let adapter = Mock::new(&[way]).adapter();
+        let refused = block_on(adapter.register(&buffer, MrFlags::empty()));
+        assert_eq!(refused.unwrap_err().status(), short);
+    }
+    for way in [DONE, Way::Meanwhile(Status::SUCCESS)] {
+        let mock = Mock::new(&[way, way]);
+        let memory = block_on(mock.adapter().register(&buffer, MrFlags::empty())).unwrap();
+        memory.write(0, b"the same memory");
+        assert_eq!(buffer.slice(..8).to_vec(), b"the same");
+        let (sge, remote) = (memory.sge(10..30), memory.remote(40));
+        assert_eq!((sge.address, sge.length), (buffer.address() + 10, 20));
+        assert_eq!(remote.address, buffer.address() + 40);
+        assert_eq!(memory.part(10..30).sge(), sge);
+        block_on(memory.deregister()).unwrap();
+        assert_eq!(mock.calls(), ["register", "deregister"]);
+    }
+    // Nobody keeps the region of a future that was dropped.
+    let mock = Mock::new(&[]);
+    let adapter = mock.adapter();
+    let mut dropped = Box::pin(adapter.register(&buffer, MrFlags::empty()));
+    assert!(poll(dropped.as_mut()).is_pending());
+    let references = Arc::strong_count(&mock.0);
+    drop(dropped);
+    assert_eq!(Arc::strong_count(&mock.0), references - 1);
 }
 
 #[test]
