@@ -186,7 +186,7 @@ pub enum PostError {
     NotConnected,
     /// No free slot.
     QueueFull,
-    /// More SGEs than the queue was made for.
+    /// More SGEs than the queue was created for.
     TooManySges,
     /// More octets than `max_transfer`, or than `inline` for inline data; or inline data as the place of a response.
     TooLong,

@@ -61,7 +61,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     .needs(&[Need::Connections]),
     of(
         "TST-061.surplus",
-        "sends from two entries on a queue pair that was made for one",
+        "sends from two entries on a queue pair that was created for one",
         surplus_entries,
     )
     .also(&["AMB-009"])

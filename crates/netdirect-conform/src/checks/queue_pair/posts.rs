@@ -89,7 +89,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     .needs(&[Need::Connections, Need::Windows]),
     of(
         "QP-025.inline",
-        "posts an inline Send and an inline Write with one octet more than the queue pair was made for",
+        "posts an inline Send and an inline Write with one octet more than the queue pair was created for",
         too_much_inline,
     )
     .also(&["QP-002", "AMB-048"])
