@@ -42,7 +42,7 @@ fn conn_009_lstn_008_iw_052_no_port_is_left_when_all_of_the_range_are_bound() {
         Status::SUCCESS
     );
 
-    // A released connector gives its port back; a call that failed has left its object as it was.
+    // A connector that is released gives its port back. A call that fails leaves its object unchanged.
     let released = connectors.pop().unwrap();
     let port = released.get_local_address().unwrap().port();
     drop(released);

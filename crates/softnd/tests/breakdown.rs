@@ -41,7 +41,7 @@ fn cq_021_cq_022_a_broken_queue_ends_its_requests_and_queue_pairs() {
         assert_eq!(break_down(&side.adapter, &side.cq, with), Status::SUCCESS);
         let statuses = pending.map(|overlapped| overlapped.status());
         assert_eq!(statuses, [with; 3]);
-        // No further completions, not even of what was outstanding; the peer sees the end of the connection.
+        // The queue gets no further results, not even those of outstanding requests. The peer sees the end of the connection.
         assert_eq!(ended.wait_timeout(LONG), Some(Status::SUCCESS));
         let mut results = [CompletionResult::default(); 4];
         assert_eq!(side.cq.get_results(&mut results), 0);
@@ -73,7 +73,7 @@ fn what_was_queued_before_can_be_fetched_and_other_queues_live_on() {
     pair.passive_qp.receive(1, &[]).unwrap();
     pair.active_qp.send(2, &[], flags).unwrap();
     assert_eq!(pair.passive.result().status, Status::SUCCESS);
-    // Its own result is there before it is looked for.
+    // Waits until the active side's result is in its queue, before the queue is polled.
     let overlapped = Overlapped::new();
     let _ = side.cq.notify(NotifyType::Any, &overlapped).unwrap();
     assert_eq!(overlapped.wait_timeout(LONG), Some(Status::SUCCESS));

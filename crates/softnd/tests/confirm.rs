@@ -25,7 +25,7 @@ fn limits(pair: &Pair) -> [ReadLimits; 2] {
 /// Asserts that no further result comes, however often the queue is polled.
 fn nothing_completes(side: &Side) -> bool {
     if SIMULATED {
-        // A look that finds nothing would move the clock to the next thing that happens, the end of `receive_wait`.
+        // A poll that finds nothing moves the clock to the next event of the network, which is the end of `receive_wait`.
         let notified = Overlapped::new();
         let _ = side.cq.notify(NotifyType::Any, &notified).unwrap();
         let nothing = notified.wait_timeout(LONG / 2).is_none();
@@ -118,12 +118,12 @@ fn amb_002_a_write_completes_when_it_is_in_the_peers_memory() {
         let options = Options::default().receive_wait(LONG).crc(crc);
         let active = options.clone().confirm_writes(confirm);
         let pair = pair_with(active, options);
-        // What completes before it is placed has to fit into the system's buffers, wherever that is.
+        // Without confirmation the Write completes when the system's socket buffers have taken it, so it has to fit into them.
         let len = if confirm { 100_000 } else { 10_000 };
         let target = pair.passive.region(len, ALL);
         let source = pair.active.region(len, ALL);
         source.buffer.fill(9);
-        // The peer's stream waits for a Receive, with everything behind this Send.
+        // This Send waits for a Receive of the peer, and so does everything behind it on the stream.
         pair.active_qp.send(1, &[], OpFlags::empty()).unwrap();
         pair.active_qp
             .write(2, &[source.sge(0, len)], target.remote(0), OpFlags::empty())
@@ -153,7 +153,7 @@ fn amb_002_a_write_completes_when_it_is_in_the_peers_memory() {
     }
 }
 
-/// The passive side's Writes as well, and Reads beside them: more than the limit allows at a time.
+/// Both sides post Writes and Reads, more than the read limit allows at a time.
 #[test]
 fn amb_002_writes_and_reads_of_both_sides_share_the_limit() {
     let pair = confirming_pair(1);

@@ -253,16 +253,16 @@ fn amb_005_an_overlapped_in_flight_leaves_the_connector_as_it_was() {
     let (qp, here, there) = (active.queue_pair(), active.connector(), passive.connector());
     let connect = |overlapped: &_| here.connect(&qp, address, 0, 0, b"", overlapped);
 
-    // Not bound before, and not after.
+    // The connector was not bound before the call, and is not bound after it.
     assert_eq!(status(connect(&busy)), Status::INVALID_PARAMETER_MIX);
     assert_eq!(status(here.get_local_address()), Status::CONNECTION_INVALID);
     assert_eq!(bind(&here), Status::SUCCESS);
-    // Bound before, and to the same address after.
+    // The connector was bound before the call, and is bound to the same address after it.
     let bound = here.get_local_address().unwrap();
     assert_eq!(status(connect(&busy)), Status::INVALID_PARAMETER_MIX);
     assert_eq!(here.get_local_address().unwrap(), bound);
     assert_eq!(bind(&here), Status::ADDRESS_ALREADY_ASSOCIATED);
-    // After an attempt that failed it may be bound again (AMB-034), and still may.
+    // After a failed attempt the connector may be bound again (AMB-034). The refused call does not change that.
     drop((listener, other));
     assert_eq!(run(connect), Err(Status::CONNECTION_REFUSED));
     let (listener, address) = passive.listener(0);
@@ -343,7 +343,7 @@ fn iw_055_requests_beyond_the_backlog_are_refused() {
             (qp, connector, overlapped)
         })
         .collect();
-    // Two of the three are refused, whichever they are; the third waits.
+    // Two of the three requests are refused, no matter which. The third one waits.
     let refused = || {
         requests
             .iter()
@@ -450,7 +450,7 @@ fn lstn_025_a_peer_that_had_come_already_is_the_next_ones() {
     assert_eq!(status(here.get_private_data()), Status::CONNECTION_INVALID);
     assert_eq!(status(here.get_local_address()), Status::CONNECTION_INVALID);
 
-    // First in line, although another has come since, and as good as new.
+    // The withdrawn peer is first in line, although another peer has come since, and can be accepted.
     run(|overlapped| listener.get_connection_request(&there, overlapped)).unwrap();
     assert_eq!(there.get_private_data().unwrap(), b"first");
     let qp = passive.queue_pair();
@@ -480,7 +480,7 @@ fn lstn_025_a_connector_whose_peer_has_gone_is_withdrawn_too() {
     loop {
         listener.withdraw(&here).unwrap();
         run(|overlapped| listener.get_connection_request(&here, overlapped)).unwrap();
-        // Until the end of the first has arrived here, it is the first in line.
+        // The first peer stays first in line until its end has arrived here.
         if here.get_private_data().unwrap() == b"still here" {
             break;
         }
@@ -560,7 +560,7 @@ fn iw_005_without_a_third_message_accept_ends_with_the_reply() {
     pair.passive_qp
         .send_inline(2, &[b"held back"], netdirect::OpFlags::empty())
         .unwrap();
-    // The zero-length Write that CompleteConnect sends all the same has opened the fence, or will.
+    // CompleteConnect sends its zero-length Write in any case. The passive side's Send leaves when this Write has arrived.
     assert_eq!(pair.active.result().bytes_transferred, 9);
 }
 

@@ -96,7 +96,7 @@ fn mpa_032_markers_go_where_their_receiver_asks_for_them() {
         for asked in [[false, false], [true, false], [false, true], [true, true]] {
             let options = asked.map(|markers| Options::default().crc(crc).markers(markers));
             let sent = octets_of_every_operation(options, &[1, 500, 4096, 65_537, long(1_000_001)]);
-            // What a side asks for is what the other one sends.
+            // A side that asks for markers gets them from the other side.
             for (octets, markers) in sent.iter().zip([asked[1], asked[0]]) {
                 let count = fpdus(octets, markers).len();
                 assert!(count > 10, "{count} FPDUs, CRC {crc}, asked {asked:?}");
@@ -259,7 +259,7 @@ fn cq_028_solicited_notifications_wait_for_their_send() {
         .send_inline(0, &[b"plain"], OpFlags::empty())
         .unwrap();
     pair.active.result();
-    // The next Send's answer proves that the plain one was delivered without waking anybody.
+    // The Read is answered behind the Send, so the Send without the flag was delivered and has ended no Notify.
     pair.active_qp
         .read(0, &[], target.remote(0), OpFlags::empty())
         .unwrap();
@@ -379,7 +379,7 @@ fn iw_019_what_succeeded_before_disconnect_arrives() {
 fn mpa_084_fpdus_follow_the_segment_size() {
     for crc in [true, false] {
         for segment in [600, 1200] {
-            // Segments are TCP's, and on a simulated network the network's.
+            // Segments belong to TCP, and in a simulated network to the network.
             let options = Options::default().crc(crc).segment(segment);
             if SIMULATED {
                 network().change(|network| network.segment = 1..=segment.into());

@@ -78,7 +78,7 @@ fn alone(name: &str, test: fn()) {
     assert!(passed, "{}\n{stdout}\n{stderr}", done.status);
 }
 
-/// All the descriptors that the process may still have; with it they are free again.
+/// Holds all descriptors that the process may still open. Dropping it frees them.
 struct Hoard(Vec<File>);
 
 impl Hoard {
@@ -122,7 +122,7 @@ fn threads_that_cannot_sleep_for_want_of_descriptors_fill_no_log() {
             let side = Side::new();
             let (looks, over) = (AtomicUsize::new(0), AtomicBool::new(false));
             std::thread::scope(|threads| {
-                // The first thread that waits needs no descriptor of its own.
+                // The first thread that waits on a file needs no descriptor of its own.
                 threads.spawn(|| {
                     let done = || {
                         looks.fetch_add(1, Ordering::SeqCst);
@@ -132,7 +132,7 @@ fn threads_that_cannot_sleep_for_want_of_descriptors_fill_no_log() {
                         side.file.park(&done, None).unwrap();
                     }
                 });
-                // It looks once before it is counted as the first.
+                // The thread calls `done` once before it counts as the first thread that waits.
                 while looks.load(Ordering::SeqCst) < 2 {
                     std::thread::yield_now();
                 }
@@ -217,7 +217,7 @@ fn a_peer_is_served_when_a_connection_of_ours_ends() {
         let address = pair.listener.get_local_address().unwrap();
         let _peer = ask(peer, address, b"the next");
         wait_for_complaint(side);
-        // What is established goes on meanwhile.
+        // Established connections go on meanwhile.
         pair.passive_qp.receive(1, &[]).unwrap();
         pair.active_qp
             .send(2, &[], OpFlags::SILENT_SUCCESS)
@@ -327,7 +327,7 @@ fn nobody_gives_way_where_nobody_waits() {
         let _peer = ask(peer, address, b"");
         let connector = side.connector();
         run(|overlapped| listener.get_connection_request(&connector, overlapped)).unwrap();
-        // Both have been accepted, in the order in which they came.
+        // Both peers have been accepted, in the order in which they came.
         still_there();
         drop(hoard);
         assert_eq!(lines_about("cannot accept"), [""; 0]);

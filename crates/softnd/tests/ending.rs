@@ -86,7 +86,7 @@ fn conn_106_the_flush_comes_without_notify_disconnect() {
     }
 }
 
-/// The connector is released by the application in the middle of being told of the end.
+/// The application releases the connector while the connector tells it of the end.
 #[test]
 fn conn_106_the_flush_comes_when_the_connector_goes_while_it_tells() {
     for ending in ENDINGS {
@@ -149,7 +149,7 @@ fn amb_033_disconnect_ends_after_the_flush_and_notify_disconnect() {
     }
 }
 
-/// What a connector tells of its peer, and of itself.
+/// The statuses of the calls that ask a connector for its read limits and addresses.
 fn answers(connector: &Arc<dyn Connector>) -> [Status; 3] {
     [
         common::status(connector.get_read_limits()),
@@ -174,7 +174,7 @@ fn conn_110_disconnect_is_cancelled_when_the_queue_pair_is_released() {
     assert_disconnected(&connector);
 }
 
-/// Catalogue, state D.
+/// Asserts that the connector is disconnected: state D of the requirement catalogue.
 fn assert_disconnected(connector: &Arc<dyn Connector>) {
     assert_eq!(answers(connector), NOTHING);
     let again = common::status(connector.disconnect(&Overlapped::new()));
@@ -222,7 +222,7 @@ fn conn_099_a_dead_connector_has_no_peer() {
     run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
     assert_eq!(answers(&pair.active_connector), NOTHING);
 
-    // Given up by the release of the queue pair between Connect and CompleteConnect.
+    // The connection ends because the queue pair is released between Connect and CompleteConnect.
     let (active, passive) = (Side::new(), Side::new());
     let (listener, address) = passive.listener(0);
     let (here, there) = (active.connector(), passive.connector());

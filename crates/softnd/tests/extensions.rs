@@ -150,7 +150,7 @@ fn immediate_data_comes_in_order_with_sends() {
     assert_eq!(kinds, due);
 }
 
-/// RDMAPX-010, RDMAPX-011, AMB-002: what the peer refuses, and how it is told.
+/// RDMAPX-010, RDMAPX-011, AMB-002: which Atomics the peer refuses, and with which status they end.
 #[test]
 fn rdmapx_011_refused_atomics() {
     let read_only = MrFlags::ALLOW_REMOTE_READ;

@@ -26,7 +26,7 @@ fn small_reads_get_through_where_nobody_polls() {
     small_requests_get_through(&mut bench);
 }
 
-/// The background thread has more than one queue to serve, and deadlines to keep.
+/// Nobody polls the passive side: its background thread serves the stream's queue and the queue of the small Reads.
 #[test]
 fn small_reads_of_another_queue_get_through_where_nobody_polls() {
     let passive = Side::with(Options::default());

@@ -115,7 +115,7 @@ fn a_connect_is_held_for_a_time_or_until_its_limit() {
     );
     assert!(now() - start >= time);
 
-    // It can be given up meanwhile.
+    // A Connect that is held can be given up.
     let active = side("when each connect: hold");
     let (connector, queue_pair, connects) =
         (active.connector(), active.queue_pair(), Overlapped::new());
@@ -180,7 +180,7 @@ fn accepting_and_connecting_can_remove_the_device() {
     assert_eq!(connect_status(&active, &peer), Status::DEVICE_REMOVED);
 }
 
-/// Contexts of results in the order in which they come.
+/// The contexts of these results, in order.
 fn contexts(results: &[CompletionResult]) -> Vec<u64> {
     results
         .iter()
@@ -215,7 +215,8 @@ fn completions_can_be_held_for_ever_on_one_queue() {
     send_three(&pair);
     assert_eq!(contexts(&pair.active.results(3)), [1, 2, 3]);
     assert_eq!(contexts(&pair.passive.results(1)), [1]);
-    // The Receives behind have been placed by now, were they to be: a second queue has them.
+    // The other two results are never placed. By the time that a second connection, with a queue of its own, has moved three Sends,
+    // they would be in this queue.
     let other = Side {
         cq: pair
             .passive
@@ -237,7 +238,7 @@ fn a_completion_can_break_its_queue() {
         "",
         "when 2nd completion: break queue with ND_INTERNAL_ERROR",
     );
-    // Nothing but the end of the queue completes this one.
+    // Only the breakdown of the queue completes this request.
     let broken = Overlapped::new();
     let _ = pair.passive.cq.notify(NotifyType::Errors, &broken).unwrap();
     let ended = Overlapped::new();
@@ -252,7 +253,7 @@ fn a_completion_can_break_its_queue() {
 
 #[test]
 fn a_completion_can_remove_the_device() {
-    // The results that the removal brings about are completions as well.
+    // The flushed requests of the removal are completions as well, and count for the plan.
     for plan in [
         "when 2nd completion: remove device",
         "when every other completion: remove device",

@@ -34,7 +34,7 @@ impl Random {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 
-    /// A rule, of which not all are possible.
+    /// A rule. Plans refuse some of these rules.
     fn rule(&mut self) -> String {
         const WHICH: [&str; 6] = ["1st", "2nd", "3rd", "each", "every other", "from 2nd on"];
         const KINDS: [&str; 11] = [
@@ -88,7 +88,7 @@ impl Random {
         format!("when {event}: {action}{place}")
     }
 
-    /// Some possible rules.
+    /// A plan of a few rules that plans do not refuse.
     fn plan(&mut self) -> String {
         let mut plan = String::new();
         let mut left = self.below(4);
@@ -295,7 +295,7 @@ fn seeds() -> u64 {
 
 #[test]
 fn arbitrary_plans_neither_hang_nor_lose_requests() {
-    // A call that a plan has failed ends a run early.
+    // Runs in which the plan has failed a call end early, and are left out.
     let runs: Vec<_> = (0..seeds()).filter_map(|seed| run(seed).ok()).collect();
     let connected = runs.iter().filter(|run| run.connected).count();
     let faulty = runs.iter().filter(|run| run.faults > 0).count();

@@ -27,8 +27,8 @@ fn happened(side: &Side) -> u64 {
         .total("faults")
 }
 
-/// What a Write of many FPDUs comes to at the writer, how many octets at the target's front have arrived when both ends know that
-/// the connection is over, and the pair.
+/// Writes many FPDUs, and waits until both ends know that the connection is over. Returns how many octets at the target's front have
+/// arrived.
 fn write_until_the_end(pair: &Pair) -> usize {
     let target = pair.passive.region(LENGTH, ALL);
     let source = pair.active.region(LENGTH, ALL);
@@ -42,7 +42,7 @@ fn write_until_the_end(pair: &Pair) -> usize {
         .unwrap();
     assert_eq!(here.wait_timeout(LONG), Some(Status::SUCCESS));
     assert_eq!(there.wait_timeout(LONG), Some(Status::SUCCESS));
-    // The target's adapter does nothing for a connection any more that has ended.
+    // The target's adapter places nothing for a connection that has ended.
     let octets = target.buffer.to_vec();
     let arrived = octets.iter().take_while(|octet| **octet == 0x5A).count();
     assert!(
@@ -114,7 +114,7 @@ fn without_the_plan_the_write_arrives() {
     }
 }
 
-/// More than sockets take at once, both ways: what a transport has not taken leaves when it takes more.
+/// Both sides write more than sockets take at once. The rest leaves when the sockets take more.
 #[test]
 fn much_data_passes_a_stream_with_a_plan() {
     const MUCH: usize = 12 << 20;
@@ -212,7 +212,7 @@ fn what_is_held_for_a_time_arrives_after_it() {
                 .iter()
                 .all(|result| result.status == Status::SUCCESS)
         );
-        // The other direction was open all the time, and both are now.
+        // The other direction was open all the time. Now both directions are open.
         pair.active_qp.receive(3, &[]).unwrap();
         pair.passive_qp.send(3, &[], OpFlags::empty()).unwrap();
         assert!(
@@ -276,7 +276,7 @@ fn the_device_is_removed_after_the_third_send() {
         pair.passive_qp.receive(context, &[]).unwrap();
     }
     for context in 1..=4 {
-        // The fourth may be too late for the device.
+        // The device may be removed before the fourth Send is posted.
         let _ = pair.active_qp.send(context, &[], OpFlags::empty());
     }
     assert_eq!(ended.wait_timeout(LONG), Some(Status::DEVICE_REMOVED));

@@ -11,21 +11,21 @@ use netdirect::{
 };
 use softnd::Options;
 
-/// Two sides after Accept was called: Connect has succeeded, and nobody has called CompleteConnect.
+/// A connection on which Accept is pending: Connect has succeeded, and CompleteConnect was not called.
 struct HalfMade {
     active: Side,
     passive: Side,
     active_qp: Arc<dyn QueuePair>,
     passive_qp: Arc<dyn QueuePair>,
     active_connector: Arc<dyn Connector>,
-    /// Of Accept.
+    /// The request of Accept.
     accepts: Overlapped,
     _passive_connector: Arc<dyn Connector>,
     _listener: Arc<dyn Listener>,
 }
 
 impl HalfMade {
-    /// The passive queue pair has two Receives.
+    /// Makes such a connection, with two Receives on the passive queue pair.
     fn new(active: Options, passive: Options) -> Self {
         let (active, passive) = (Side::with(active), Side::with(passive));
         let (listener, address) = passive.listener(0);
@@ -83,7 +83,7 @@ fn conn_042_conn_047_complete_connect_succeeds_although_the_peer_has_reset() {
     let soon = Some(Duration::from_millis(1));
     let options = Options::default().timeouts(|limits| limits.hold_ready = soon);
     let made = HalfMade::new(options, Options::default());
-    // The ready-to-receive message left without the client.
+    // Accept ends when softnd has sent the ready-to-receive message without waiting for CompleteConnect.
     assert_eq!(wait(&made.accepts), Status::SUCCESS);
     let extensions = made.passive.adapter.extensions().unwrap();
     extensions.inject(Fault::RemoveDevice).unwrap();
@@ -93,7 +93,7 @@ fn conn_042_conn_047_complete_connect_succeeds_although_the_peer_has_reset() {
     made.complete_and_see_the_end();
 }
 
-/// The queue pair has broken down before the ready-to-receive message leaves without the client.
+/// The active queue pair breaks down before softnd would send the ready-to-receive message without CompleteConnect.
 #[test]
 fn conn_042_conn_047_complete_connect_succeeds_where_no_early_message_could_leave() {
     let soon = Some(Duration::from_millis(1));
@@ -105,7 +105,7 @@ fn conn_042_conn_047_complete_connect_succeeds_where_no_early_message_could_leav
     };
     let extensions = made.active.adapter.extensions().unwrap();
     extensions.inject(fault).unwrap();
-    // The peer learns of the end when the message was to leave, or has got the message before.
+    // Accept ends in any case: with the message, if it left before the breakdown, or with the end of the connection.
     wait(&made.accepts);
     made.complete_and_see_the_end();
 }

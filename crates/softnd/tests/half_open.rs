@@ -79,7 +79,7 @@ fn speak(active: &Side, passive: &Side, listener: &dyn Listener, address: Socket
     end(accepting, &accepts).unwrap();
 }
 
-/// As many silent connections as the process can have, up to 3,000, from many addresses; each has its other end here.
+/// How many silent connections the process can have, at most 3,000. Both ends of each are in this process.
 fn as_many_as_possible() -> usize {
     if SIMULATED {
         return 500;
@@ -107,7 +107,7 @@ fn silent_connections_keep_nobody_out() {
         .collect();
     for _ in 0..3 {
         speak(&pair.active, &passive, pair.listener.as_ref(), address);
-        // What is established is served as ever.
+        // The established connection is served as before.
         pair.passive_qp.receive(1, &[]).unwrap();
         let flags = OpFlags::SILENT_SUCCESS;
         pair.active_qp.send(2, &[], flags).unwrap();

@@ -16,7 +16,7 @@ fn queue_of_its_own(side: &Side) -> Result<Side> {
     Ok(Side { cq, ..side.clone() })
 }
 
-/// Waits for so many results: polls so often before each wait.
+/// Takes `count` results. Polls `polls` times in vain before each wait.
 fn take(side: &Side, count: usize, polls: usize) {
     let mut results = [CompletionResult::default(); 16];
     let (mut taken, mut empty) = (0, 0);
@@ -142,7 +142,8 @@ fn every_wait_ends_while_connections_come_and_go() {
     }
 }
 
-/// A stream with traffic has gone to the connectors, for whom it ends; one of the same queue that never had any is waited for.
+/// Two connections use one completion queue. One had traffic, and its connectors now end it. The other one never had traffic, and a
+/// thread waits for its first message.
 #[test]
 fn a_wait_ends_beside_a_connection_that_is_over() {
     let (active, passive) = (Side::new(), Side::new());
@@ -163,7 +164,8 @@ fn a_wait_ends_beside_a_connection_that_is_over() {
             wait(&some);
         });
         let waiting = hears.recv().unwrap();
-        // Asleep, unless it was quicker or slower than this: then the background thread hears of the Send first.
+        // Waits until the thread sleeps. If the thread has ended, or was seen asleep earlier for another reason, the background thread
+        // hears of the Send first.
         let stat = format!("/proc/self/task/{}/stat", waiting.as_raw_nonzero());
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") S ")) {
             std::thread::yield_now();

@@ -20,7 +20,7 @@ const ACTS: [&str; 5] = [
     "lenient.read_sink",
 ];
 
-/// A side with an address of its own, by which its log lines are told from those of other tests.
+/// A side with an address of its own. The address tells its log lines from those of other tests.
 fn side(profile: Profile, host: u8) -> Side {
     log::keep();
     let address = IpAddr::from([127, 0, 71, host]);
@@ -46,7 +46,7 @@ fn assert_counted(adapter: &Arc<dyn Adapter>, host: u8, act: &str, times: u64) {
     assert!(lines.iter().all(|line| line.contains(act)), "{lines:?}");
 }
 
-/// A message from the active to the passive side, so that the passive side is not the first.
+/// Sends a message from the active to the passive side, so that the passive side is not the first to send.
 fn greet(pair: &Pair) {
     pair.passive_qp.receive(90, &[]).unwrap();
     pair.active_qp.send(91, &[], OpFlags::empty()).unwrap();
@@ -146,10 +146,10 @@ fn amb_040_the_passive_side_sends_first() {
         };
         assert_eq!(send(&pair), due);
         assert_counted(&passive.adapter, host, act, u64::from(lenient));
-        // Once a connection.
+        // The case counts once for each connection.
         assert_eq!(send(&pair), due);
         assert_counted(&passive.adapter, host, act, u64::from(lenient));
-        // A connection in which the active side was first.
+        // On this connection the active side sends first.
         let pair = connect(pair.active.clone(), passive, 4);
         pair.active_qp.receive(1, &[]).unwrap();
         greet_after(&pair);

@@ -41,7 +41,7 @@ fn mr_011_a_registration_has_a_largest_size() {
     let register = |len| run(|overlapped| region.register(&buffer.slice(..len), ALL, overlapped));
     assert_eq!(register(1001), Err(Status::INVALID_PARAMETER));
     assert_eq!(register(1000), Ok(()));
-    // The built-in limit, as far as the system lends so much address space.
+    // The default limit, where the system gives the process so much address space.
     if let Ok(large) = Buffer::try_new((1 << 40) + 1) {
         let side = Side::new();
         let region = side.adapter.create_memory_region(&side.file).unwrap();
@@ -282,7 +282,7 @@ fn amb_036_sizes_of_zero_are_granted_as_zero() {
             );
             assert_eq!(status(qp.read(1, &sges, there, NONE)), Status::DATA_OVERRUN);
         }
-        // QP-016, QP-030, QP-060, QP-070: without any there are not too many.
+        // QP-016, QP-030, QP-060, QP-070: requests without SGEs are accepted.
         pair.passive_qp.receive(9, &[]).unwrap();
         qp.receive(2, &[]).unwrap();
         pair.passive_qp.send(8, &[], NONE).unwrap();
@@ -337,7 +337,7 @@ fn amb_036_sizes_of_zero_are_granted_as_zero() {
         assert_eq!(status(bound), Status::NO_MORE_ENTRIES);
         run(|overlapped| local.region.deregister(overlapped)).unwrap(); // the Bind was not taken
 
-        // No inline data: none of any length.
+        // A queue pair without inline data refuses inline data of any length.
         let (pair, qp) = connected(profile, some);
         let peer = pair.passive.region(64, ALL);
         assert_eq!(

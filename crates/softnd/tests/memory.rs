@@ -1,4 +1,4 @@
-//! The host has no memory left: calls that need much of it fail with their status, and what there is goes on working.
+//! The host has no memory left: calls that need much memory fail with their status, and existing objects go on working.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -21,7 +21,7 @@ fn alone(name: &str, test: fn()) {
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", name, "--nocapture"]).env(CHILD, "1");
-    // The allocator gives large pieces back to the system, and keeps what small ones need.
+    // The allocator returns large blocks to the system, and keeps the memory of small blocks.
     child.env("MALLOC_ARENA_MAX", "1");
     child.env("MALLOC_MMAP_THRESHOLD_", "65536");
     child.env("MALLOC_TRIM_THRESHOLD_", "1073741824");
@@ -39,13 +39,14 @@ fn limit_memory() {
     let size = lines.find_map(|line| line.strip_prefix("VmSize:"));
     let kibibytes = size.and_then(|size| size.trim().strip_suffix(" kB"));
     let most = kibibytes.unwrap().parse::<u64>().unwrap() * 1024 + MORE;
-    // Small pieces, which the allocator keeps when they are free again.
+    // The allocator keeps the memory of these small blocks for later ones.
     drop((0..1024).map(|_| vec![1_u8; 8192]).collect::<Vec<_>>());
     let (current, maximum) = (Some(most), None);
     setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
 }
 
-/// Makes objects until there is no memory for another one, calls `meanwhile`, and shows that a released one makes room.
+/// Makes objects until there is no memory for another one, calls `meanwhile`, and asserts that releasing one object makes room for
+/// another.
 fn fill<T: Debug>(make: impl Fn() -> Result<T>, expected: Status, meanwhile: impl FnOnce()) {
     let mut made = Vec::with_capacity(1024);
     let shortage = loop {

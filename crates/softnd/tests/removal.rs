@@ -30,16 +30,16 @@ fn any_port() -> SocketAddr {
 /// One adapter with objects in all the states in which calls are possible, and its peer.
 struct Stage {
     side: Side,
-    /// Connected to the peer.
+    /// A connection with the peer.
     pair: Pair,
     region: Region,
     window: Arc<dyn netdirect::MemoryWindow>,
     srq: Arc<dyn SharedReceiveQueue>,
     idle: Arc<dyn Connector>,
-    /// Connect has succeeded.
+    /// A connector whose Connect has succeeded, before CompleteConnect.
     answered: Arc<dyn Connector>,
     answered_qp: Arc<dyn QueuePair>,
-    /// A peer has asked for a connection.
+    /// A connector that has a connection request of the peer.
     offered: Arc<dyn Connector>,
     bound: Arc<dyn Listener>,
     listening: Arc<dyn Listener>,
@@ -47,7 +47,7 @@ struct Stage {
     /// The objects of the peer, kept until the test ends.
     their_connectors: [Arc<dyn Connector>; 2],
     _their_qps: [Arc<dyn QueuePair>; 2],
-    /// The peer's Accept of what `answered` has not completed, and its Connect that is at `offered`.
+    /// The peer's pending Accept of the connection of `answered`, and its pending Connect, whose request is in `offered`.
     accepts: Overlapped,
     asks: Overlapped,
 }
@@ -254,7 +254,7 @@ fn rows_on_removal_all_calls_that_need_the_device_fail() {
         assert_eq!(act(&stage), Status::DEVICE_REMOVED, "{row}");
     }
     assert_eq!(remove(&stage.side.adapter), Status::DEVICE_REMOVED);
-    // What peers see of the removal.
+    // The peer sees the end of its connections and requests.
     let asked = stage.asks.wait_timeout(LONG);
     assert_eq!(asked, Some(Status::CONNECTION_REFUSED));
     let answer = stage.their_connectors[1].get_private_data();
@@ -310,7 +310,7 @@ fn ovl_010_pending_requests_end() {
         start(&|o| pair.active_connector.notify_disconnect(o)),
     ));
 
-    // A Connect that nobody answers: the peer's client does not come.
+    // A Connect that the peer does not answer.
     let (mute, to) = raw::server();
     let (connecting, connecting_qp) = (side.connector(), side.queue_pair());
     pending.push((
@@ -318,7 +318,7 @@ fn ovl_010_pending_requests_end() {
         start(&|o| connecting.connect(&connecting_qp, to, 1, 1, &[], o)),
     ));
 
-    // An Accept whose peer does not complete.
+    // An Accept whose peer does not call CompleteConnect.
     let (listener, address) = side.listener(0);
     let (asking, asking_qp, asks) = (peer.connector(), peer.queue_pair(), Overlapped::new());
     let _ = asking
@@ -332,7 +332,7 @@ fn ovl_010_pending_requests_end() {
     ));
     assert_eq!(asks.wait_timeout(LONG), Some(Status::SUCCESS));
 
-    // A listener to which nobody comes.
+    // Requests of GetConnectionRequest without a peer.
     let waiting = [side.connector(), side.connector()];
     for connector in &waiting {
         let request = start(&|o| listener.get_connection_request(connector, o));
@@ -432,7 +432,7 @@ fn results_stay_and_outstanding_requests_are_cancelled() {
     let unconnected = side.queue_pair();
     peer_receives(&pair, 2);
     pair.active_qp.send(1, &[], OpFlags::empty()).unwrap();
-    assert_eq!(peer.result().status, Status::SUCCESS); // its own result is in the queue now, or is placed by the end
+    assert_eq!(peer.result().status, Status::SUCCESS); // the Send's own result is queued now, or when the connection ends
     for context in [2, 3] {
         pair.active_qp.receive(context, &[]).unwrap();
     }
@@ -496,7 +496,7 @@ fn clean_up_goes_on_working() {
         assert_eq!(status(cancelled), Status::SUCCESS);
     }
     assert_eq!(Overlapped::new().wait(), Status::SUCCESS);
-    // No connection, no address: as for a connector that never had any.
+    // The connectors answer as connectors that never had a connection or an address.
     for connector in [&pair.active_connector, &stage.answered, &stage.offered] {
         let answers = [
             status(connector.get_read_limits()),

@@ -22,10 +22,10 @@ const RECEIVES: u64 = 2;
 /// How many other descriptors the process has open.
 const OTHER_FILES: u64 = 256;
 
-/// Held by the test that has the process's files: there are enough for one.
+/// Locked by the test that uses the process's descriptors, which are enough for one test at a time.
 static FILES: Mutex<()> = Mutex::new(());
 
-/// As many queue pairs as are wanted and the system lets a process have sockets for.
+/// How many queue pairs the test makes: fewer than wanted where the system allows the process fewer sockets.
 fn possible() -> usize {
     let mut limits = getrlimit(Resource::Nofile);
     let needed = QUEUE_PAIRS + OTHER_FILES;
@@ -70,7 +70,7 @@ impl End {
         Self { qp, connector }
     }
 
-    /// One without Receives of its own, whose context is its number.
+    /// A queue pair that takes its Receives from a shared receive queue. Its context is its number.
     fn sharing(side: &Side, srq: &Arc<dyn SharedReceiveQueue>, number: usize) -> Self {
         let options = QueuePairOptions::default()
             .initiator_queue_depth(16)
@@ -149,7 +149,7 @@ fn a_few_of_thousands_are_served_and_all_others_are_silent() {
         .collect();
     assert_eq!(ends.len(), count);
 
-    // One in 499, which is odd: both active and passive ends. Each sends to its peer.
+    // One queue pair in 499 sends to its peer. 499 is odd, so these are active and passive ends.
     let busy: Vec<usize> = (0..count).step_by(499).collect();
     let peer = |number: usize| (number ^ 1) as u64;
     let mut ended = Ended::default();
@@ -170,11 +170,11 @@ fn a_few_of_thousands_are_served_and_all_others_are_silent() {
         .map(|number| (peer(*number), (RECEIVES, 0)))
         .collect();
     assert_eq!(ended.by_number, expected);
-    // However often it is asked, nothing more comes.
+    // Further polls find nothing.
     (0..100).for_each(|_| assert_eq!(ended.take(&side), 0));
 
-    // Every Receive that was posted ends, and ends once. The queue has room for all of them, and is not looked at
-    // meanwhile: the adapter's own thread keeps away from a queue for a while after each look (docs/architecture.md).
+    // Every Receive that was posted ends once. The queue has room for all results, and is not polled meanwhile, because
+    // the background thread leaves a queue alone for a while after each poll (docs/architecture.md).
     for pair in ends.chunks_exact(2) {
         disconnect(pair[0].connector.as_ref(), pair[1].connector.as_ref());
     }
@@ -191,7 +191,7 @@ fn a_few_of_thousands_are_served_and_all_others_are_silent() {
     }
 }
 
-/// Receives that all queue pairs share.
+/// How many Receives all queue pairs share.
 const SHARED: usize = 4096;
 
 /// Octets of a message: the number of the queue pair that sent it.
@@ -310,7 +310,7 @@ impl Shared {
     }
 }
 
-/// SRQ-027: who finds the queue empty is served when Receives are posted again.
+/// SRQ-027: a queue pair that finds the queue empty is served when Receives are posted again.
 #[test]
 fn srq_027_thousands_share_fewer_receives_and_each_message_completes_once() {
     let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);

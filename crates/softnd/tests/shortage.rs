@@ -47,10 +47,10 @@ impl Bench {
     }
 }
 
-/// A call on an object that is ready for it.
+/// A call whose objects are ready. Returns the call's status.
 type Ready = Box<dyn Fn() -> Status>;
 
-/// Makes what a call is made on.
+/// Makes the objects of a call.
 type Prepare = fn(&Bench) -> Ready;
 
 fn resolve(bench: &Bench) -> Ready {
@@ -469,7 +469,7 @@ fn program(adapter: &Arc<dyn Adapter>) -> Result<()> {
     ext::wait(region.deregister(&overlapped), &overlapped)
 }
 
-/// Whichever call fails for want of a resource: the program ends with the call's status, and nothing hangs or panics.
+/// Fails each call of a program in turn for want of a resource. The program ends with that status, and does not hang or panic.
 #[test]
 fn each_call_of_a_program_may_fail() {
     let mut nth = 1;

@@ -54,16 +54,16 @@ fn a_wait_that_nothing_can_end_is_an_error() {
     let _ = listener.get_connection_request(&connector, &asked).unwrap();
     assert_eq!(asked.wait(), Status::POSSIBLE_DEADLOCK);
     assert!(asked.is_pending());
-    // What waits for what is told.
+    // The error says which request waits, and for what.
     let error = side.file.park(&|| false, None).unwrap_err();
     let listens = "10.0.0.1: GetConnectionRequest (1 in flight) waits for a peer";
     assert!(error.to_string().contains(listens), "{error}");
-    // With a limit it ends when its time is up, which takes none of ours.
+    // A wait with a limit ends when its virtual time has passed, which takes no real time.
     assert_eq!(asked.wait_timeout(Duration::from_secs(3600)), None);
     assert!(simulation.time() >= Duration::from_secs(3600));
 }
 
-/// Has both sides write while plans hold, cut and reset; what came of it: octets that arrived, statuses, the time.
+/// Both sides write while fault plans hold, cut and reset their streams. Returns the octets that arrived, the statuses, and the time.
 fn run_with_plans(seed: u64) -> (Vec<usize>, Vec<Status>, Duration) {
     let simulation = Simulation::new(seed);
     let side = |host: u8, plan: &str| {
@@ -214,7 +214,7 @@ fn raw_streams_reach_each_other_and_say_how_they_end() {
         let (mut client, mut server) = connect();
         assert_eq!(client.peer_addr(), address);
         assert_eq!(server.peer_addr(), client.local_addr());
-        // More than the network holds at a time would block for ever in one thread.
+        // In one thread, writing more than the network holds at a time would block for ever.
         client.write_all(&[7; 50_000]).unwrap();
         client.shutdown_write().unwrap();
         let mut octets = Vec::new();
@@ -253,7 +253,7 @@ fn a_raw_stream_that_cannot_go_on_says_why() {
     assert_eq!(stuck.kind(), ErrorKind::Deadlock);
     let full = client.as_mut().unwrap().write_all(&[0; 1 << 20]);
     assert_eq!(full.unwrap_err().kind(), ErrorKind::Deadlock);
-    // In another thread it fails as well, whatever it does.
+    // Every call of another thread fails as well.
     let elsewhere = std::thread::scope(|scope| {
         let calls = || {
             let to = at("10.0.0.2:9");
@@ -274,7 +274,7 @@ fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
     let (listener, address) = passive.listener(0);
     let (qp, connector) = (active.queue_pair(), active.connector());
     let connects = Overlapped::new();
-    // The request stands in the listener's queue, and nobody asks for it.
+    // The request waits in the listener's queue, because nobody calls GetConnectionRequest.
     let _ = connector
         .connect(&qp, address, 1, 1, b"", &connects)
         .unwrap();
@@ -306,7 +306,7 @@ fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
 /// AMB-031: a port that nobody has chosen, and that an ended connection to the same peer still holds, is passed over.
 #[test]
 fn connects_in_quick_succession_find_free_ports() {
-    // More than a few of so many ports are drawn twice.
+    // So many Connects draw more than a few ports twice.
     const CONNECTS: usize = 800;
     let simulation = Simulation::new(1);
     simulation.change(|conditions| conditions.time_wait = Duration::from_secs(24 * 3600));

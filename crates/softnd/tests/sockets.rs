@@ -15,7 +15,7 @@ use softnd::Options;
 #[test]
 fn lstn_009_lstn_010_the_wildcards_port_is_free_on_every_address() {
     let addresses = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
-    // With so many ports taken on one address, some of so many binds look at a taken port first, all but surely.
+    // 300 ports are taken on one address, so almost surely some of the binds below try a taken port first.
     let taken: Vec<_> = (49152..=65535)
         .filter_map(|port| TcpListener::bind((addresses[1], port)).ok())
         .take(300)
@@ -28,7 +28,7 @@ fn lstn_009_lstn_010_the_wildcards_port_is_free_on_every_address() {
         let both_are_bound = |ip: &IpAddr| TcpListener::bind((*ip, port)).is_err();
         assert!(addresses.iter().all(both_are_bound));
     }
-    // A port that was asked for is had on all addresses or refused.
+    // A port that the client chooses is bound on all addresses, or refused.
     let port = taken[0].local_addr().unwrap().port();
     let listener = side.adapter.create_listener(&side.file).unwrap();
     let refused = listener.bind(SocketAddr::new([0, 0, 0, 0].into(), port));
@@ -65,7 +65,7 @@ fn processors() -> u64 {
         .fold(0, |mask, cpu| mask | 1 << cpu)
 }
 
-/// What is told is where the background thread runs, which is where the adapter was opened.
+/// GetNotifyAffinity tells on which processors the background thread runs: those of the thread that opened the adapter.
 #[test]
 fn cq_003_cq_009_iw_043_notify_affinity_is_the_one_in_use() {
     let told = |wish| {
@@ -74,7 +74,7 @@ fn cq_003_cq_009_iw_043_notify_affinity_is_the_one_in_use() {
         cq.unwrap().get_notify_affinity()
     };
     let expect = || match processors() {
-        0 => Err(Status::NOT_SUPPORTED), // CQ-008: it may run on later ones only
+        0 => Err(Status::NOT_SUPPORTED), // CQ-008: the thread may run on none of the first 64
         mask => Ok(Affinity { group: 0, mask }),
     };
     let all = sched_getaffinity(None).unwrap();

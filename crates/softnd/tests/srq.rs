@@ -41,7 +41,7 @@ struct Shared {
     server: Side,
     srq: Arc<dyn SharedReceiveQueue>,
     clients: Side,
-    /// Of the clients, and of the server.
+    /// The two ends of each connection: of the clients, and of the server.
     queue_pairs: Vec<[Arc<dyn QueuePair>; 2]>,
     connectors: Vec<[Arc<dyn Connector>; 2]>,
     _listener: Arc<dyn Listener>,
@@ -90,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// Posts a Receive of 16 octets, into a place of its own.
+    /// Posts a Receive of 16 octets, whose memory no other Receive of the test names.
     fn post(&self, context: u64) {
         let at = usize::try_from(context).unwrap() % 256 * 16;
         let sge = self.target.sge(at, 16);
@@ -203,7 +203,7 @@ fn adpt_067_to_adpt_072_each_bad_argument_has_its_status() {
         with(&side.cq, &side.cq, &srq, long),
         Status::INVALID_PARAMETER_8
     );
-    // The sizes of a receive queue that there is not do not count.
+    // The sizes of the queue pair's own receive queue are ignored, because the queue pair has none.
     let unused = sound
         .receive_queue_depth(u32::MAX)
         .max_receive_request_sge(u32::MAX);
@@ -247,7 +247,7 @@ fn qp_032_amb_050_a_queue_pair_of_a_shared_queue_takes_no_receives_of_its_own() 
 fn srq_032_to_srq_034_adpt_049_messages_of_all_queue_pairs_use_the_receives_in_order() {
     let side = Side::new();
     let srq = create(&side, sizes(4)).unwrap();
-    srq.receive(5, &[]).unwrap(); // before any queue pair is there
+    srq.receive(5, &[]).unwrap(); // before there is a queue pair
     drop((srq, side));
     let shared = Shared::new(3, 8);
     for context in 100..106 {
@@ -291,7 +291,7 @@ fn adpt_075_the_results_of_a_queue_pair_keep_their_order_and_its_own_queue() {
     );
 }
 
-/// Also where a queue pair of its own would end the connection at once.
+/// The same in the strict profile, in which a Send that finds no Receive of the queue pair's own ends the connection at once.
 #[test]
 fn adpt_076_iw_027_a_send_waits_for_a_shared_receive_and_ends_nothing() {
     for profile in [Profile::Default, Profile::Strict] {
@@ -339,7 +339,7 @@ fn srq_027_posts_wake_those_that_wait_and_the_longest_wait_is_first() {
         assert_eq!((drawn, status), (context, Status::SUCCESS));
         served.push(usize::try_from(queue_pair).unwrap());
     }
-    // Over sockets their messages may arrive in another order than they were sent in.
+    // Over sockets, messages of different connections may arrive in another order than they were sent.
     if SIMULATED {
         assert_eq!(served, order);
     } else {
@@ -353,7 +353,7 @@ fn a_queue_pair_that_waits_holds_up_neither_writes_nor_the_others() {
     let shared = Shared::new(2, 8);
     shared.send(0, b"waits");
     shared.post(0);
-    // The Receive may go to either; the other one's traffic goes on.
+    // Either queue pair may get the Receive. The traffic of the other one goes on.
     shared.send(1, b"goes on");
     shared.post(1);
     shared.settle(&[0, 1]);
@@ -373,7 +373,7 @@ fn srq_036_srq_037_amb_053_a_receive_that_is_too_short_ends_one_connection_alone
         (context, queue_pair, status),
         (0, 0, Status::BUFFER_OVERFLOW)
     );
-    // Its Send had left before the server looked at it: it is the connection that fails.
+    // The client's Send has ended with success before the server finds it too long, so the client sees only the end of the connection.
     let connector = &shared.connectors[0][0];
     run(|overlapped| connector.notify_disconnect(overlapped)).unwrap();
     shared.send(1, b"fits");
@@ -555,7 +555,7 @@ fn srq_009_to_srq_014_modify_changes_depth_and_threshold() {
     srq.modify(3, 0).unwrap();
     assert_eq!(status(srq.receive(2, &[])), Status::SUCCESS);
     assert_eq!(status(srq.receive(3, &[])), Status::NO_MORE_ENTRIES);
-    // SRQ-011: the threshold of 0 was to stay, the one of 4 as well.
+    // SRQ-011: Modify with a threshold of 0 leaves the threshold as it is.
     let notified = Overlapped::new();
     assert_eq!(srq.notify(&notified).unwrap(), Started::Pending);
     assert!(notified.is_pending());
@@ -568,7 +568,7 @@ fn srq_009_to_srq_014_modify_changes_depth_and_threshold() {
 #[test]
 fn srq_023_to_srq_026_amb_052_iw_028_notify_ends_below_the_threshold() {
     let shared = Shared::with(Options::default(), 1, sizes(8).notify_threshold(2));
-    // SRQ-026: below it when it is armed.
+    // SRQ-026: the number of Receives is below the threshold when Notify is called.
     assert_eq!(run(|overlapped| shared.srq.notify(overlapped)), Ok(()));
     (0..3).for_each(|context| shared.post(context));
     let [one, two] = [(); 2].map(|()| Overlapped::new());
@@ -667,7 +667,7 @@ fn srq_019_amb_051_a_broken_queue_ends_its_requests_and_its_queue_pairs() {
     for overlapped in &ends {
         assert_eq!(overlapped.wait_timeout(LONG), Some(Status::SUCCESS));
     }
-    // The completion queue is sound, and no queue pair gets the Receive.
+    // The completion queue still works, and has no result of the Receive that was posted.
     let mut none = [CompletionResult::default(); 4];
     assert_eq!(side.cq.get_results(&mut none), 0, "{none:?}");
     for [_, qp] in &shared.queue_pairs {
@@ -677,7 +677,7 @@ fn srq_019_amb_051_a_broken_queue_ends_its_requests_and_its_queue_pairs() {
     let (connector, (_listener, address)) = (side.connector(), side.listener(0));
     let connecting = connector.connect(&fresh, address, 1, 1, &[], &Overlapped::new());
     assert_eq!(status(connecting), Status::INVALID_DEVICE_STATE);
-    // The queue stays dead, as a broken completion queue does.
+    // The queue stays broken, as a broken completion queue does.
     let later = run(|overlapped| srq.notify(overlapped));
     assert_eq!(later, Err(Status::INTERNAL_ERROR));
     assert_eq!(status(srq.modify(4, 0)), Status::INVALID_DEVICE_STATE);

@@ -74,7 +74,7 @@ fn iw_067_the_ready_message_is_not_held_for_ever() {
     end(arrival, &arrives).unwrap();
     let accepting = there.accept(&passive_qp, 1, 1, b"", &accepts);
     end(connecting, &connects).unwrap();
-    // The client thinks; the peer's Accept ends all the same, and what it sends waits.
+    // The client does not call CompleteConnect yet. The peer's Accept ends, and its Sends wait.
     end(accepting, &accepts).unwrap();
     let sink = active.region(8, common::ALL);
     active_qp.receive(1, &[sink.sge(0, 8)]).unwrap();
@@ -98,7 +98,7 @@ fn mpa_023_a_client_that_sends_no_request_is_closed() {
         client.write_all(begun).unwrap();
         assert_eq!(client.rest(), b"");
     }
-    // The listener goes on. On a busy machine an honest client may be late as well: it tries again then.
+    // The listener goes on. An honest client whose Request is too late, because the machine is busy, tries again.
     let active = Side::new();
     let (qp, there) = (active.queue_pair(), side.connector());
     let mut here;
@@ -172,7 +172,8 @@ fn mpa2_010_revision_1_is_tried_once_when_the_peer_closes_on_revision_2() {
     );
 }
 
-/// The read limits of an active side that asked for 64 inbound and 48 outbound Reads, after this Reply, and what the side sends then.
+/// Connects with 64 inbound and 48 outbound Reads to a server that sends this Reply. Returns the read limits after it, and the octets
+/// that the active side sends then.
 fn limits_after(ird: u16, ord: u16) -> (Result<netdirect::ReadLimits, Status>, Vec<u8>) {
     let side = Side::new();
     let (server, address) = server();
@@ -213,8 +214,8 @@ fn read_request(msn: u8) -> Vec<u8> {
     fpdu
 }
 
-/// MPA2-017, MPA2-019: a peer that states no limits has its Reads served up to the client's wish, since nothing tells it to
-/// issue fewer. Some adapters issue more than 32 then.
+/// MPA2-017, MPA2-019: the Reads of a peer that states no limits are served up to the client's inbound limit, because nothing tells
+/// the peer to issue fewer. Some adapters issue more than 32 then.
 #[test]
 fn mpa2_019_reads_of_a_peer_that_states_no_limits_are_served() {
     const READS: u8 = 64;
@@ -264,8 +265,8 @@ fn mpa2_019_reads_of_a_peer_that_states_no_limits_are_served() {
     }
 }
 
-/// IW-011 and MPA2-015, MPA2-016: a Reply that announces more Reads than this side wanted to serve is taken on as far as
-/// the adapter serves them, and the client sees the number. Above that there is no connection.
+/// IW-011, MPA2-015, MPA2-016: a Reply may announce more Reads than this side has offered to serve. The connection then has that
+/// number as its inbound limit, which the client can query. A number above the adapter's own limit ends the connection.
 #[test]
 fn iw_011_the_inbound_limit_follows_the_reply() {
     let inbound_outbound = |ird, ord| {
@@ -300,8 +301,8 @@ fn answered_by_hand(options: Options, reply: &Frame) -> (Result<(), Status>, Vec
     (connected, stream.rest())
 }
 
-/// MPA2-022: strictly, an answer without A is refused with T 2/0/07 (T6 of the catalogue); by default the
-/// ready-to-receive message goes out all the same.
+/// MPA2-022: the strict profile refuses an answer without A with the Terminate 2/0/07 (T6 of the catalogue). The default profile
+/// sends the ready-to-receive message nevertheless.
 #[test]
 fn mpa2_022_the_strict_profile_wants_its_a_back() {
     for markers in [false, true] {
@@ -437,7 +438,7 @@ fn iw_004_without_revision_2_the_passive_side_waits_for_the_first_fpdu() {
     qp.send_inline(1, &[b"held"], OpFlags::empty()).unwrap();
     let nothing = client.try_read(&mut [0]).unwrap_err();
     assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
-    // R1 of the catalogue, with the CRC field unchecked: none was agreed.
+    // R1 of the catalogue. The CRC field is 0, because no CRC was agreed on.
     let ready = [
         0, 14, 0xC1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
@@ -481,7 +482,7 @@ fn x16_to_x20_bad_requests_are_closed_without_a_reply() {
     ];
     for (name, octets) in bad {
         let mut client = raw::dial(address);
-        let _ = client.write_all(&octets); // it may be closed on before all is written
+        let _ = client.write_all(&octets); // the server may close before all is written
         let _ = client.shutdown();
         assert_eq!(client.rest(), b"", "{name}");
     }
@@ -493,7 +494,7 @@ fn conn_055_a_request_whose_peer_has_gone_cannot_be_accepted() {
     let (side, connector, client, _listener) = offered(Options::default(), &request(2));
     drop(client);
     let qp = side.queue_pair();
-    // The end may be on its way still: then it comes after the Reply, which is a refusal (AMB-004).
+    // The peer's end may arrive only after the Reply was sent. Accept then ends with a refusal (AMB-004).
     let accepted = run(|overlapped| connector.accept(&qp, 1, 1, b"", overlapped));
     assert!(
         [

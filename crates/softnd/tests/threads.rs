@@ -52,7 +52,7 @@ fn lstn_025_withdrawing_while_peers_arrive_loses_none() {
                 panic!("no name");
             };
             seen.push([name]);
-            // Answered, so that the next one has a new connector and the caller an end.
+            // Rejects the caller, so that its Connect ends, and waits for the next caller with a new connector.
             there.reject(b"").unwrap();
             arrived.fetch_add(1, Ordering::Relaxed);
             there = passive.connector();
@@ -63,8 +63,8 @@ fn lstn_025_withdrawing_while_peers_arrive_loses_none() {
     assert!(names.iter().all(|name| seen.contains(name)));
 }
 
-/// Whoever finds a flushed Receive finds NotifyDisconnect done, also while other threads use the connector, so that
-/// whoever holds it has to do what the driver of the queue pair found out.
+/// A poller that finds a flushed Receive also finds that NotifyDisconnect has completed, even while other threads hold the
+/// connector's lock. The thread that holds the lock then completes NotifyDisconnect.
 #[test]
 fn conn_106_a_poller_that_finds_the_flush_finds_notify_disconnect_done() {
     for round in 0..50 {
@@ -133,10 +133,10 @@ fn conn_106_the_flush_waits_for_a_cancel_under_way() {
     let first = at_end(move || {
         let end = end.lock().unwrap().take().expect("told once");
         let ends = std::thread::spawn(end);
-        // Ends when the connector knows of the peer's disconnect.
+        // This request ends when the connector knows of the peer's disconnect.
         run(|overlapped| again.notify_disconnect(overlapped)).unwrap();
         *found.lock().unwrap() = Some((is_flushed(&cq), pending.status()));
-        drop(ends); // the peer's own Disconnect may need this side's end
+        drop(ends); // not joined, because the peer's Disconnect may need the end of this side
     });
     let notified = [first, second];
     for overlapped in &notified {
@@ -170,7 +170,7 @@ fn a_call_of_the_connector_ends_requests_with_no_lock_held() {
         })
     };
 
-    // Another thread may have delivered it.
+    // Another thread may call the callback, so the test waits for it.
     let wait_for = |count| {
         while used.load(Ordering::SeqCst) < count {
             std::thread::yield_now();

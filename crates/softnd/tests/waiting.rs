@@ -112,7 +112,7 @@ fn after_polling_a_wait_is_woken() {
     }
 }
 
-/// The last octet is looked at, and no call is made (TST-103).
+/// The client waits by reading the last octet of its memory, without any call of the adapter (TST-103).
 #[test]
 fn after_polling_memory_is_written_without_any_call() {
     for round in 1..20u8 {

@@ -54,7 +54,7 @@ impl Fenced {
         }
     }
 
-    /// A request that waits for the active side, and so has the following ones wait.
+    /// Posts a Send that waits for the active side. The requests posted after it wait as well.
     fn block(&self) {
         self.active_qp.receive(100, &[]).unwrap();
         self.qp.send(100, &[], OpFlags::empty()).unwrap();
@@ -128,7 +128,7 @@ fn mr_026_mw_011_a_queued_bind_keeps_its_region() {
     pair.assert_alive();
 }
 
-/// Binds in a row are gathered, and their turn comes with the next poll. Deregister after each of them.
+/// Binds that are posted in a row are gathered, and executed by the next poll. Deregister is called after each Bind.
 #[test]
 fn mr_026_a_bind_in_a_gathered_row_keeps_its_region() {
     let pair = pair();
@@ -169,7 +169,7 @@ fn mr_026_binds_that_are_given_up_keep_no_region() {
         } = pair;
         match how {
             "flush" => qp.flush().unwrap(),
-            // Its end is that of the active side, which does not look yet.
+            // Disconnect ends when the active side ends its direction, which it does not do yet.
             "disconnect" => drop(connector.disconnect(&overlapped).unwrap()),
             _ => drop(qp),
         }
@@ -266,7 +266,7 @@ fn mr_028_a_region_released_while_binds_to_it_wait_ends_nothing() {
     pair.open();
     let ended: Vec<_> = (1..6).map(|context| (context, Status::SUCCESS)).collect();
     assert_eq!(pair.results(6), [&[SENT], &ended[..]].concat());
-    // With and without an Invalidate the window can be used again.
+    // Both windows can be bound again: the one that was invalidated and the one that was not.
     pair.qp
         .invalidate(6, &windows[1], OpFlags::empty())
         .unwrap();
@@ -380,7 +380,7 @@ fn mw_002_a_window_goes_to_the_queue_pair_whose_bind_comes_first() {
         waits.results(2),
         [SENT, (1, Status::INVALID_DEVICE_REQUEST)]
     );
-    // What the first connection has is left alone.
+    // The binding on the first connection is unchanged.
     goes.passive_qp
         .invalidate(5, &window, OpFlags::empty())
         .unwrap();
