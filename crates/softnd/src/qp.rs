@@ -93,8 +93,8 @@ pub(crate) struct QpState {
 /// News of the shared receive queue.
 #[derive(Default)]
 struct SharedNews {
-    /// The number of Receives may have fallen below the threshold.
-    low: bool,
+    /// The number of Receives may have fallen below the threshold, or queue pairs may have to be driven.
+    look: bool,
     /// The queue pair that gets the Receive promised to this queue pair.
     next: Option<Weak<dyn Waiter>>,
 }
@@ -381,7 +381,8 @@ impl Owner for QpOwner {
 
     fn place(&self, state: &mut QpState) {
         if let Some(shared) = &self.shared {
-            state.shared.low |= shared.srq.receives.is_low();
+            let receives = &shared.srq.receives;
+            state.shared.look |= receives.is_low() || receives.has_due();
         }
         let QpState {
             results,
@@ -412,7 +413,7 @@ impl Owner for QpOwner {
     }
 
     fn has_notices(state: &QpState) -> bool {
-        !state.queue_notifies.is_empty() || state.shared.low || state.shared.next.is_some()
+        !state.queue_notifies.is_empty() || state.shared.look || state.shared.next.is_some()
     }
 
     fn take_notices(&self, state: &mut QpState, signals: Signals) -> Notices {
@@ -442,7 +443,7 @@ impl Owner for QpOwner {
             self.initiator_cq.deliver(notifies);
         }
         if let Some(own) = &self.shared
-            && shared.low
+            && shared.look
         {
             own.srq.look();
         }

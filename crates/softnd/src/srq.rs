@@ -60,10 +60,11 @@ impl Srq {
         state.queue_pairs.push(qp);
     }
 
-    /// Ends the requests of Notify if fewer Receives than the threshold are left. Called with no lock held, after a Receive
-    /// was drawn (SRQ-023).
+    /// Drives queue pairs that get a Receive which another one has given back, and ends the requests of Notify if fewer Receives than
+    /// the threshold are left. Called with no lock held, after a Receive was drawn (SRQ-023).
     #[inline]
     pub(crate) fn look(&self) {
+        self.receives.drive_due();
         if self.receives.take_low() {
             self.end_requests(Status::SUCCESS); // SRQ-024
         }

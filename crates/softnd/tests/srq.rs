@@ -384,6 +384,26 @@ fn srq_036_srq_037_amb_053_a_receive_that_is_too_short_ends_one_connection_alone
 }
 
 #[test]
+fn srq_039_receives_for_messages_behind_an_error_stay_for_the_others() {
+    let shared = Shared::new(2, 8);
+    // The server finds all of these messages together, or each by itself.
+    for data in [&[1; 16][..], &[2; 17], &[3; 16], &[4; 16]] {
+        shared.send(0, data);
+    }
+    (0..6).for_each(|context| shared.post(context));
+    assert_eq!(shared.received(), (0, 0, Status::SUCCESS, 16));
+    let (context, queue_pair, status, _) = shared.received();
+    assert_eq!(
+        (context, queue_pair, status),
+        (1, 0, Status::BUFFER_OVERFLOW)
+    );
+    for context in 2..6 {
+        shared.send(1, b"fits");
+        assert_eq!(shared.received(), (context, 1, Status::SUCCESS, 4));
+    }
+}
+
+#[test]
 fn srq_039_receives_that_nobody_has_drawn_stay_for_the_others() {
     let shared = Shared::new(2, 8);
     shared.post(0);

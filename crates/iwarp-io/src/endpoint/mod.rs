@@ -42,7 +42,7 @@ pub use iwarp::{
     QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RequestKind, Role, STag,
     Scope, Sge, StreamConfig, StreamId, WqeStatus,
 };
-pub use owner::{Owner, Signals, WorkQueue};
+pub use owner::{Owner, ReceivesAhead, Signals, WorkQueue};
 pub use state::Phase;
 pub use stream_io::EARLY;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iwarp::{Completion, ReceiveSource};
+use iwarp::{Completion, Connection, OwnQueue, ReceiveSource};
 
 use crate::progress::domain::Domain;
 
@@ -34,6 +34,21 @@ pub enum WorkQueue {
     Receive,
 }
 
+/// A source of Receives that can prepare for the octets that a connection handles.
+pub trait ReceivesAhead: ReceiveSource {
+    /// The connection handles `input` next. The source may take Receives out of a shared queue for it. Returns whether it has.
+    #[inline(always)]
+    fn draw_ahead(self, _connection: &Connection, _input: &[u8]) -> bool {
+        false
+    }
+
+    /// The connection has handled the input. Receives that it has not used go back. Called only after
+    /// [`draw_ahead`](Self::draw_ahead) has taken some.
+    fn give_back(self) {}
+}
+
+impl ReceivesAhead for OwnQueue {}
+
 /// The owner turns completions into results of its own form, and tells its client what happens.
 ///
 /// An endpoint is generic over its owner, so that these calls are dispatched statically.
@@ -45,7 +60,7 @@ pub trait Owner: Send + Sync + Sized + 'static {
     type Notices;
 
     /// The source of Receives that were not posted to the endpoint itself.
-    type Receives<'a>: ReceiveSource
+    type Receives<'a>: ReceivesAhead
     where
         Self: 'a;
 

@@ -4,14 +4,20 @@
 //! deadline. A Receive that is posted while connections wait is promised to the connection that has waited longest: no other
 //! connection can draw it. The poster then has that connection driven, outside the lock. A connection that leaves with a
 //! promise passes the promise on.
+//!
+//! When a read has brought several messages, and nobody waits, their Receives are drawn together: one lock for all of them. Receives
+//! that a message then does not take, because the connection fails, go back to the front of the queue.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use iwarp::{OutOfMemory, PostError, ReceiveSlot, ReceiveSource, Sge};
+use iwarp::{Connection, OutOfMemory, PostError, ReceiveSlot, ReceiveSource, Sge};
 use parking_lot::Mutex;
 use slab::Slab;
+
+use super::owner::ReceivesAhead;
 
 /// A connection that can wait for a shared Receive.
 pub trait Waiter: Send + Sync {
@@ -52,6 +58,8 @@ pub struct SharedReceives {
     state: Mutex<State>,
     /// The number of Receives has fallen below the threshold since [`arm`](Self::arm) was called.
     low: AtomicBool,
+    /// Members in [`State::due`] have to be driven.
+    due: AtomicBool,
 }
 
 struct State {
@@ -62,14 +70,19 @@ struct State {
     /// until [`promise`](Self::promise) reaches and skips the entry.
     line: VecDeque<(usize, u64)>,
     waits: u64,
-    /// How many Receives are promised to members.
+    /// How many members wait, and how many were promised a Receive. While both are 0, a draw looks at no member.
+    waiting: usize,
     promised: usize,
+    /// How many Receives were drawn ahead, by connections that handle their messages at the moment. There is room for all of them.
+    ahead: usize,
+    /// Members to which a Receive was promised that another connection gave back. Nobody has driven them yet.
+    due: Vec<Weak<dyn Waiter>>,
     threshold: usize,
     /// [`low`](SharedReceives::low) is set when the number of Receives falls below the threshold.
     armed: bool,
 }
 
-/// Receives in the order in which they were posted.
+/// Receives in the order in which they were posted, in a power of two of slots, so that no access costs a division.
 struct Ring {
     receives: Box<[Receive]>,
     sges: Box<[Sge]>,
@@ -80,7 +93,9 @@ struct Ring {
 #[derive(Clone, Copy, Debug, Default)]
 struct Receive {
     context: u64,
-    sges: usize,
+    /// The octets of all its SGEs.
+    length: u32,
+    sges: u32,
 }
 
 struct Member {
@@ -109,55 +124,94 @@ fn filled<T: Clone + Default>(length: Option<usize>) -> Result<Box<[T]>, OutOfMe
 
 impl Ring {
     fn new(depth: usize, sges: usize) -> Result<Self, OutOfMemory> {
+        let slots = depth.checked_next_power_of_two();
         Ok(Self {
-            receives: filled(Some(depth))?,
-            sges: filled(depth.checked_mul(sges))?,
+            receives: filled(slots)?,
+            sges: filled(slots.and_then(|slots| slots.checked_mul(sges)))?,
             first: 0,
             count: 0,
         })
     }
 
-    fn push(&mut self, context: u64, sges: &[Sge], each: usize) {
-        let at = (self.first + self.count) % self.receives.len();
-        self.sges[at * each..][..sges.len()].copy_from_slice(sges);
+    fn slot(&self, at: usize) -> usize {
+        at & (self.receives.len() - 1)
+    }
+
+    fn push(&mut self, context: u64, length: u32, sges: &[Sge], each: usize) {
+        let at = self.slot(self.first + self.count);
+        let mut count = 1;
+        if let [one] = sges {
+            self.sges[at * each] = *one; // most Receives, without a call that copies memory
+        } else {
+            count = 0;
+            for (slot, sge) in self.sges[at * each..].iter_mut().zip(sges) {
+                *slot = *sge;
+                count += 1;
+            }
+        }
         self.receives[at] = Receive {
             context,
-            sges: sges.len(),
+            length,
+            sges: count,
         };
         self.count += 1;
     }
 
-    fn pop(&mut self, each: usize) -> Option<(u64, &[Sge])> {
+    /// Puts a Receive back in front of all others.
+    fn push_front(&mut self, receive: Receive, sges: &[Sge], each: usize) {
+        self.first = self.slot(self.first.wrapping_sub(1));
+        self.sges[self.first * each..][..sges.len()].copy_from_slice(sges);
+        self.receives[self.first] = receive;
+        self.count += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self, each: usize) -> Option<(Receive, &[Sge])> {
         if self.count == 0 {
             return None;
         }
         let at = self.first;
         if !(crate::planted!(SharedReceiveTwice) && self.count % 4 == 3) {
-            self.first = (at + 1) % self.receives.len();
+            self.first = self.slot(at + 1);
         }
         self.count -= 1;
-        let Receive { context, sges } = self.receives[at];
-        Some((context, &self.sges[at * each..][..sges]))
+        let receive = self.receives[at];
+        Some((receive, &self.sges[at * each..][..receive.sges as usize]))
     }
 }
 
 impl State {
     /// Takes the oldest Receive for a member, or has the member wait.
-    fn draw(&mut self, key: usize, each: usize) -> Option<(u64, &[Sge])> {
+    #[inline(always)]
+    fn draw(&mut self, key: usize, each: usize) -> Option<(Receive, &[Sge])> {
+        let all_satisfied = self.waiting == 0 && self.promised == 0;
+        if all_satisfied && self.ring.count > 0 || self.may_draw(key) {
+            self.ring.pop(each)
+        } else {
+            None
+        }
+    }
+
+    /// Whether there is a Receive for a member. If not, the member waits.
+    #[cold]
+    fn may_draw(&mut self, key: usize) -> bool {
         let member = &mut self.members[key];
+        let unpromised = self.ring.count > self.promised;
         match member.draw_state {
             DrawState::Promised => self.promised -= 1,
-            _ if self.ring.count > self.promised => {}
-            DrawState::Waiting(_) => return None,
+            DrawState::Waiting(_) if unpromised => self.waiting -= 1,
+            DrawState::Satisfied if unpromised => return true,
+            DrawState::Waiting(_) => return false,
             DrawState::Satisfied => {
                 self.waits += 1;
+                self.waiting += 1;
                 member.draw_state = DrawState::Waiting(self.waits);
                 self.line.push_back((key, self.waits));
-                return None;
+                return false;
             }
         }
         member.draw_state = DrawState::Satisfied;
-        self.ring.pop(each)
+        true
     }
 
     /// Promises a Receive to the member that has waited longest, if an unpromised Receive is left. Returns that member.
@@ -168,6 +222,7 @@ impl State {
                 && member.draw_state == DrawState::Waiting(wait)
             {
                 member.draw_state = DrawState::Promised;
+                self.waiting -= 1;
                 self.promised += 1;
                 let woken = Weak::clone(&member.waiter);
                 return Some(self.other_waiter(key).unwrap_or(woken));
@@ -189,15 +244,68 @@ impl State {
     /// Ends a member's wait. Returns the member that gets the Receive promised to this member, if any.
     fn no_longer_wants(&mut self, key: usize) -> Option<Weak<dyn Waiter>> {
         let draw_state = std::mem::replace(&mut self.members[key].draw_state, DrawState::Satisfied);
-        if draw_state != DrawState::Promised {
-            return None;
+        match draw_state {
+            DrawState::Satisfied => None,
+            DrawState::Waiting(_) => {
+                self.waiting -= 1;
+                None
+            }
+            DrawState::Promised => {
+                self.promised -= 1;
+                self.promise()
+            }
         }
-        self.promised -= 1;
-        self.promise()
     }
 
     fn is_low(&self) -> bool {
         self.ring.count < self.threshold
+    }
+
+    /// How many Receives are posted and not used.
+    fn unused(&self) -> usize {
+        self.ring.count + self.ahead
+    }
+}
+
+/// The most Receives that are drawn together. The queue is locked for as many copies of a Receive.
+const AHEAD: usize = 64;
+
+/// Receives that the driving thread has drawn together, in their order. The list is empty except while a connection handles octets.
+struct DrawnAhead {
+    receives: Vec<Receive>,
+    sges: Vec<Sge>,
+    /// How many of the Receives, and of their SGEs, the connection has taken.
+    taken: usize,
+    taken_sges: usize,
+}
+
+thread_local! {
+    static DRAWN_AHEAD: RefCell<DrawnAhead> = const {
+        RefCell::new(DrawnAhead {
+            receives: Vec::new(),
+            sges: Vec::new(),
+            taken: 0,
+            taken_sges: 0,
+        })
+    };
+}
+
+impl DrawnAhead {
+    fn push(&mut self, receive: Receive, sges: &[Sge]) {
+        self.receives.push(receive);
+        if let [one] = sges {
+            self.sges.push(*one);
+        } else {
+            self.sges.extend_from_slice(sges);
+        }
+    }
+
+    fn next(&mut self) -> Option<(Receive, &[Sge])> {
+        let receive = *self.receives.get(self.taken)?;
+        self.taken += 1;
+        let from = self.taken_sges;
+        self.taken_sges += receive.sges as usize;
+        Some((receive, &self.sges[from..self.taken_sges]))
     }
 }
 
@@ -219,11 +327,15 @@ impl SharedReceives {
                 members: Slab::new(),
                 line: VecDeque::new(),
                 waits: 0,
+                waiting: 0,
                 promised: 0,
+                ahead: 0,
+                due: Vec::new(),
                 threshold: threshold as usize,
                 armed: false,
             }),
             low: AtomicBool::new(false),
+            due: AtomicBool::new(false),
         })
     }
 
@@ -241,15 +353,18 @@ impl SharedReceives {
         if sges.len() > self.sges {
             return Err(PostError::TooManySges);
         }
-        let octets: u64 = sges.iter().map(|sge| u64::from(sge.length)).sum();
-        if octets > u64::from(self.max_transfer) {
-            return Err(PostError::TooLong);
-        }
+        let length = match sges {
+            [one] => u64::from(one.length),
+            sges => sges.iter().map(|sge| u64::from(sge.length)).sum(),
+        };
+        let length = u32::try_from(length).ok();
+        let length = length.filter(|length| *length <= self.max_transfer);
+        let length = length.ok_or(PostError::TooLong)?;
         let mut state = self.state.lock();
-        if state.ring.count == state.depth {
+        if state.unused() >= state.depth {
             return Err(PostError::QueueFull);
         }
-        state.ring.push(context, sges, self.sges);
+        state.ring.push(context, length, sges, self.sges);
         let next = state.promise();
         drop(state);
         wake(next);
@@ -270,13 +385,13 @@ impl SharedReceives {
         let mut state = self.state.lock();
         if let Some(depth) = depth {
             let depth = depth as usize;
-            if depth < state.ring.count {
+            if depth < state.unused() {
                 return Err(CannotModify::TooMany);
             }
             if depth != state.depth {
                 let mut ring = Ring::new(depth, self.sges)?;
-                while let Some((context, sges)) = state.ring.pop(self.sges) {
-                    ring.push(context, sges, self.sges);
+                while let Some((receive, sges)) = state.ring.pop(self.sges) {
+                    ring.push(receive.context, receive.length, sges, self.sges);
                 }
                 state.ring = ring;
                 state.depth = depth;
@@ -319,6 +434,20 @@ impl SharedReceives {
     /// Whether the number of Receives has fallen below the threshold since [`arm`](Self::arm) was called. Returns true to one caller.
     pub fn take_low(&self) -> bool {
         self.is_low() && self.low.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether [`drive_due`](Self::drive_due) has something to do.
+    #[inline]
+    pub fn has_due(&self) -> bool {
+        self.due.load(Ordering::Relaxed)
+    }
+
+    /// Drives the connections that get the Receives that another connection has given back. Called with no lock held.
+    pub fn drive_due(&self) {
+        if self.has_due() && self.due.swap(false, Ordering::SeqCst) {
+            let due = std::mem::take(&mut self.state.lock().due);
+            due.iter().for_each(drive);
+        }
     }
 
     /// Adds a connection to those that draw from this queue.
@@ -368,13 +497,19 @@ impl Membership {
         self.queue.state.lock().no_longer_wants(self.key)
     }
 
-    /// Gives the oldest Receive to `take`. Without a Receive, the connection waits.
-    fn draw_to(&self, take: impl FnOnce(u64, &[Sge])) {
-        let mut state = self.queue.state.lock();
-        if let Some((context, sges)) = state.draw(self.key, self.queue.sges) {
-            take(context, sges);
-            self.queue.note_low(&mut state);
-        }
+    /// Gives the oldest Receive to `take`, first of those that were drawn ahead. Without a Receive, the connection waits.
+    #[inline(always)]
+    fn draw_to(&self, take: impl FnOnce(Receive, &[Sge])) {
+        DRAWN_AHEAD.with_borrow_mut(|drawn| {
+            if let Some((receive, sges)) = drawn.next() {
+                return take(receive, sges);
+            }
+            let mut state = self.queue.state.lock();
+            if let Some((receive, sges)) = state.draw(self.key, self.queue.sges) {
+                take(receive, sges);
+                self.queue.note_low(&mut state);
+            }
+        });
     }
 }
 
@@ -398,6 +533,23 @@ pub enum ReceiveSupply<'a> {
     Shared(&'a Membership),
 }
 
+impl ReceivesAhead for ReceiveSupply<'_> {
+    #[inline(always)]
+    fn draw_ahead(self, connection: &Connection, input: &[u8]) -> bool {
+        match self {
+            Self::Own => false,
+            Self::Shared(membership) => membership.draw_for(connection, input),
+        }
+    }
+
+    #[inline(never)]
+    fn give_back(self) {
+        if let Self::Shared(membership) = self {
+            membership.give_back();
+        }
+    }
+}
+
 impl ReceiveSource for ReceiveSupply<'_> {
     #[inline]
     fn draw(self, slot: ReceiveSlot<'_>) {
@@ -410,17 +562,87 @@ impl ReceiveSource for ReceiveSupply<'_> {
 impl Membership {
     #[inline(never)]
     fn draw(&self, slot: ReceiveSlot<'_>) {
-        self.draw_to(|context, sges| {
+        self.draw_to(|receive, sges| {
             // Every Receive fits, because a queue pair has the sizes of its shared queue.
-            let filled = slot.fill(context, sges);
+            let filled = slot.fill_with_length(receive.context, sges, receive.length);
             debug_assert!(filled.is_ok(), "a shared Receive does not fit: {filled:?}");
         });
+    }
+
+    /// Draws ahead for this input, if it has several messages. Not inlined, so that connections with Receives of their own do not pay
+    /// for it.
+    #[inline(never)]
+    fn draw_for(&self, connection: &Connection, input: &[u8]) -> bool {
+        let needed = connection.receives_needed(input, AHEAD);
+        needed > 1 && self.draw_ahead(needed)
+    }
+
+    /// Takes up to `count` Receives out of the queue, in one go. Takes none while connections wait, whose turns come first. Returns
+    /// whether it has taken any.
+    fn draw_ahead(&self, count: usize) -> bool {
+        DRAWN_AHEAD.with_borrow_mut(|drawn| {
+            debug_assert!(drawn.receives.is_empty(), "some were not given back");
+            let mut state = self.queue.state.lock();
+            if state.waiting > 0 || state.promised > 0 {
+                return false;
+            }
+            for _ in 0..count {
+                let Some((receive, sges)) = state.ring.pop(self.queue.sges) else {
+                    break;
+                };
+                drawn.push(receive, sges);
+            }
+            state.ahead += drawn.receives.len();
+            !drawn.receives.is_empty()
+        })
+    }
+
+    /// Puts the Receives back that were drawn ahead and not taken.
+    fn give_back(&self) {
+        DRAWN_AHEAD.with_borrow_mut(|drawn| {
+            if drawn.receives.is_empty() {
+                return;
+            }
+            let mut state = self.queue.state.lock();
+            state.ahead -= drawn.receives.len();
+            if drawn.receives.len() > drawn.taken {
+                self.put_back(drawn, &mut state);
+            }
+            self.queue.note_low(&mut state);
+            drop(state);
+            drawn.receives.clear();
+            drawn.sges.clear();
+            (drawn.taken, drawn.taken_sges) = (0, 0);
+        });
+    }
+
+    #[cold]
+    fn put_back(&self, drawn: &DrawnAhead, state: &mut State) {
+        let mut end = drawn.sges.len();
+        for receive in drawn.receives[drawn.taken..].iter().rev() {
+            let from = end - receive.sges as usize;
+            (state.ring).push_front(*receive, &drawn.sges[from..end], self.queue.sges);
+            end = from;
+        }
+        // Connections may have found the queue empty meanwhile.
+        while let Some(waiter) = state.promise() {
+            state.due.push(waiter);
+            self.queue.due.store(true, Ordering::SeqCst);
+        }
     }
 }
 
 /// Drives a connection to which a Receive was promised.
+#[inline]
 pub fn wake(waiter: Option<Weak<dyn Waiter>>) {
-    if let Some(waiter) = waiter.and_then(|waiter| waiter.upgrade()) {
+    if let Some(waiter) = waiter {
+        drive(&waiter);
+    }
+}
+
+#[cold]
+fn drive(waiter: &Weak<dyn Waiter>) {
+    if let Some(waiter) = waiter.upgrade() {
         waiter.receive_posted();
     }
 }

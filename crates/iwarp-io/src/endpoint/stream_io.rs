@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use iwarp::{Connection, DirectPlacement, ReceiveSource, StreamEnd, TxBatch, TxLimit};
+use iwarp::{Connection, DirectPlacement, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
 
 use super::buffers::{Buffers, COPIED};
 use super::mulpdu::Mulpdu;
+use super::owner::ReceivesAhead;
 use super::tx_buffers::{BATCH_FPDUS, TxBuffers};
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
@@ -316,7 +317,7 @@ impl StreamIo {
         &mut self,
         connection: &mut Connection,
         buffers: &Buffers,
-        receives: impl ReceiveSource,
+        receives: impl ReceivesAhead,
     ) -> io::Result<Visit> {
         if !self.reading || self.read_ended {
             return Ok(Visit::Finished);
@@ -356,12 +357,17 @@ impl StreamIo {
         have: &mut usize,
         connection: &mut Connection,
         buffers: &Buffers,
-        receives: impl ReceiveSource,
+        receives: impl ReceivesAhead,
     ) -> io::Result<Visit> {
         let mut budget = BUDGET;
         loop {
             if *have > 0 {
-                let used = connection.handle_bytes(&staging[..*have], buffers.table(), receives);
+                let input = &staging[..*have];
+                let ahead = receives.draw_ahead(connection, input);
+                let used = connection.handle_bytes(input, buffers.table(), receives);
+                if ahead {
+                    receives.give_back();
+                }
                 staging.copy_within(used..*have, 0);
                 *have -= used;
             }

@@ -53,6 +53,8 @@ type Pool = Arc<Mutex<VecDeque<(u64, Sge)>>>;
 #[derive(Clone, Copy)]
 struct Draw<'a>(&'a Pool);
 
+impl super::ReceivesAhead for Draw<'_> {}
+
 impl ReceiveSource for Draw<'_> {
     fn draw(self, slot: ReceiveSlot<'_>) {
         if let Some((context, sge)) = self.0.lock().unwrap().pop_front() {

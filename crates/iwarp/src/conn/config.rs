@@ -36,6 +36,18 @@ impl QueueSizes {
         self.sum(sges)
     }
 
+    /// Whether a Receive with so many SGEs, of so many octets together, keeps to the limits.
+    #[inline]
+    pub(super) const fn check_receive(&self, sges: usize, length: u32) -> Result<(), PostError> {
+        if sges > self.receive_sges as usize {
+            return Err(PostError::TooManySges);
+        }
+        if length > self.max_transfer {
+            return Err(PostError::TooLong);
+        }
+        Ok(())
+    }
+
     /// Octets of an initiator request, if the request keeps to the limits.
     pub(super) fn length_of(&self, operation: &Operation<Payload<'_>>) -> Result<u32, PostError> {
         let (data, sges, inline) = match *operation {

@@ -6,11 +6,37 @@ use super::fault::Fault;
 use super::receives::ReceiveSource;
 use super::rx::Handled;
 use super::terminated::TerminatedHeaders;
+use crate::ddp::{LAST, TAGGED};
 use crate::memory::Memory;
 use crate::mpa::fpdu::{self, Fpdu};
 use crate::mpa::marker;
+use crate::rdmap::Opcode;
 
 impl Connection {
+    /// How many Receives the whole FPDUs in `input` need beyond those that the connection has, up to `most`, if the connection
+    /// refuses none of these FPDUs. `input` is what [`handle_bytes`](Self::handle_bytes) is given next. A source that is shared by
+    /// many connections can draw so many Receives at once. 0 for streams with markers.
+    pub fn receives_needed(&self, input: &[u8], most: usize) -> usize {
+        if self.config.markers.received || self.rx.early.is_some() || !self.is_receiving() {
+            return 0;
+        }
+        let most = most + self.receive.posted();
+        let (mut needed, mut rest) = (0, input);
+        while needed < most
+            && let Some([high, low, ddp, rdmap]) = rest.first_chunk()
+        {
+            let length = fpdu::fpdu_len(u16::from_be_bytes([*high, *low]).into());
+            let Some(behind) = rest.get(length..) else {
+                break;
+            };
+            rest = behind;
+            let ends = ddp & (TAGGED | LAST) == LAST;
+            let takes = Opcode::parse(*rdmap).is_ok_and(Opcode::takes_receive);
+            needed += usize::from(ends && takes);
+        }
+        needed.saturating_sub(self.receive.posted())
+    }
+
     /// Handles the whole FPDUs in `input`, and the front of a long FPDU that is placed while it arrives. Returns how many
     /// octets were consumed.
     pub(super) fn take_frames(

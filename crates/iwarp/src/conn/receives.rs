@@ -52,6 +52,25 @@ impl ReceiveSlot<'_> {
         self.queue.take_in(context, sges, length);
         Ok(())
     }
+
+    /// The same for a source that has added up the lengths of the SGEs before. A message longer than the SGEs then fails as one
+    /// whose Receive names memory that is not registered.
+    ///
+    /// # Errors
+    ///
+    /// As [`fill`](Self::fill).
+    #[inline]
+    pub fn fill_with_length(
+        self,
+        context: u64,
+        sges: &[Sge],
+        length: u32,
+    ) -> Result<(), PostError> {
+        debug_assert_eq!(self.sizes.receive_length(sges).unwrap_or(length), length);
+        self.sizes.check_receive(sges.len(), length)?;
+        self.queue.take_in(context, sges, length);
+        Ok(())
+    }
 }
 
 /// One Receive.
@@ -107,6 +126,12 @@ impl ReceiveQueue {
         })
     }
 
+    /// How many Receives there are for this message and later ones.
+    #[expect(clippy::cast_possible_truncation, reason = "at most as many as slots")]
+    pub(super) const fn posted(&self) -> usize {
+        (self.tail - self.done) as usize
+    }
+
     fn index(&self, at: u64) -> usize {
         slot_of(at, self.slots.len())
     }
@@ -152,10 +177,15 @@ impl ReceiveQueue {
     fn push(&mut self, context: u64, sges: &[Sge], length: u32) {
         let index = self.index(self.tail);
         let start = index * self.sges_each;
-        let mut count = 0;
-        for (slot, sge) in self.sges[start..].iter_mut().zip(sges) {
-            *slot = *sge;
-            count += 1;
+        let mut count = 1;
+        if let [one] = sges {
+            self.sges[start] = *one; // most Receives, without a call that copies memory
+        } else {
+            count = 0;
+            for (slot, sge) in self.sges[start..].iter_mut().zip(sges) {
+                *slot = *sge;
+                count += 1;
+            }
         }
         self.slots[index] = Receive {
             context,

@@ -102,6 +102,11 @@ impl Opcode {
         matches!(self, Self::Immediate | Self::ImmediateSolicited)
     }
 
+    /// Whether the message takes a Receive.
+    pub const fn takes_receive(self) -> bool {
+        self.is_send() || self.is_immediate()
+    }
+
     /// Whether the message raises an event at the peer when it takes a Receive (RDMAPX-025).
     pub const fn is_solicited(self) -> bool {
         matches!(

@@ -47,7 +47,7 @@ fn sge(address: u64, length: u32) -> Sge {
 /// The context of the Receive that is drawn, if one is.
 fn draw(member: &Membership) -> Option<u64> {
     let mut drawn = None;
-    member.draw_to(|context, _| drawn = Some(context));
+    member.draw_to(|receive, _| drawn = Some(receive.context));
     drawn
 }
 
@@ -63,7 +63,11 @@ fn receives_are_drawn_in_the_order_of_their_posts_with_their_sges() {
         assert_eq!(queue.outstanding(), 3);
         for (context, sges) in (0..).zip(&lists) {
             let mut drawn = None;
-            one.draw_to(|context, sges| drawn = Some((context, sges.to_vec())));
+            one.draw_to(|receive, sges| {
+                let length: u32 = sges.iter().map(|sge| sge.length).sum();
+                assert_eq!(receive.length, length);
+                drawn = Some((receive.context, sges.to_vec()));
+            });
             assert_eq!(drawn, Some((context, sges.clone())));
         }
         queue.post(9, &[]).unwrap();
@@ -103,6 +107,74 @@ fn a_post_wakes_the_longest_wait_and_keeps_the_receive_for_it() {
     queue.post(3, &[]).unwrap();
     assert_eq!((first_woken.times(), second_woken.times()), (1, 1));
     assert_eq!((draw(&newcomer), draw(&second)), (Some(2), Some(3)));
+}
+
+#[test]
+fn receives_drawn_ahead_are_used_in_order_and_the_rest_goes_back() {
+    let queue = queue(0);
+    let ((_, one), (_, two)) = (member(&queue), member(&queue));
+    let lists = [vec![], vec![sge(1, 1)], vec![sge(2, 2), sge(3, 3)], vec![]];
+    for (context, sges) in (0..).zip(&lists) {
+        queue.post(context, sges).unwrap();
+    }
+    one.draw_ahead(3);
+    assert_eq!(draw(&one), Some(0));
+    assert_eq!(queue.outstanding(), 1);
+    // Those that were drawn ahead can come back, so there is room for nothing else.
+    assert_eq!(queue.post(9, &[]), Err(PostError::QueueFull));
+    assert_eq!(queue.modify(Some(3), None), Err(CannotModify::TooMany));
+    one.give_back();
+    assert_eq!(queue.outstanding(), 3);
+    queue.post(4, &[]).unwrap();
+    for (context, sges) in (1..).zip(&lists[1..]) {
+        let mut drawn = None;
+        two.draw_to(|receive, sges| drawn = Some((receive.context, sges.to_vec())));
+        assert_eq!(drawn, Some((context, sges.clone())));
+    }
+    two.draw_ahead(9);
+    assert_eq!((draw(&two), draw(&two)), (Some(4), None));
+    two.give_back();
+    assert_eq!(queue.outstanding(), 0);
+}
+
+#[test]
+fn receives_that_go_back_count_for_the_threshold() {
+    let queue = queue(2);
+    let (_, one) = member(&queue);
+    (0..3).for_each(|context| queue.post(context, &[]).unwrap());
+    queue.arm();
+    one.draw_ahead(3);
+    assert_eq!(draw(&one), Some(0));
+    one.give_back();
+    assert!(!queue.take_low(), "two are left");
+    one.draw_ahead(2);
+    assert_eq!(draw(&one), Some(1));
+    one.give_back();
+    assert!(queue.take_low());
+}
+
+#[test]
+fn receives_that_go_back_are_promised_to_those_who_wait() {
+    let queue = queue(0);
+    let ((_, one), (woken, two)) = (member(&queue), member(&queue));
+    (0..3).for_each(|context| queue.post(context, &[]).unwrap());
+    one.draw_ahead(3);
+    assert_eq!(draw(&one), Some(0));
+    // As another thread finds the queue.
+    std::thread::scope(|threads| {
+        threads.spawn(|| assert_eq!(draw(&two), None));
+    });
+    assert!(!queue.has_due());
+    one.give_back();
+    assert!(queue.has_due());
+    assert_eq!(woken.times(), 0, "driven with no lock held only");
+    queue.drive_due();
+    assert_eq!((woken.times(), queue.has_due()), (1, false));
+    // A Receive is promised to the other one: nothing is drawn ahead of that.
+    one.draw_ahead(2);
+    assert_eq!(queue.outstanding(), 2);
+    one.give_back();
+    assert_eq!((draw(&two), draw(&one)), (Some(1), Some(2)));
 }
 
 #[test]
@@ -179,6 +251,8 @@ fn the_depth_changes_and_all_receives_stay() {
 enum QueueStep {
     Post,
     Draw(usize),
+    /// Draws so many Receives ahead, takes up to so many, and gives the rest back.
+    Visit(usize, usize, usize),
     StepBack(usize),
 }
 
@@ -186,6 +260,8 @@ fn steps() -> impl Strategy<Value = Vec<QueueStep>> {
     let step = prop_oneof![
         3 => Just(QueueStep::Post),
         4 => (0..4usize).prop_map(QueueStep::Draw),
+        2 => (0..4usize, 2..6usize, 0..6usize)
+            .prop_map(|(at, needed, used)| QueueStep::Visit(at, needed, used)),
         1 => (0..4usize).prop_map(QueueStep::StepBack),
     ];
     proptest::collection::vec(step, 0..200)
@@ -220,6 +296,20 @@ proptest! {
                         line.push_back(at);
                     }
                 }
+                QueueStep::Visit(at, needed, used) => {
+                    let member = &members[at].1;
+                    member.draw_ahead(needed);
+                    let ahead = if line.is_empty() && promised.is_empty() {
+                        needed.min(posted.len())
+                    } else {
+                        0
+                    };
+                    for _ in 0..used.min(ahead) {
+                        prop_assert_eq!(draw(member), posted.pop_front());
+                    }
+                    member.give_back();
+                    prop_assert!(!queue.has_due(), "nobody waits");
+                }
                 QueueStep::StepBack(at) => {
                     wake(members[at].1.step_back());
                     promised.retain(|by| *by != at);
@@ -236,4 +326,71 @@ proptest! {
             prop_assert_eq!(queue.outstanding(), posted.len());
         }
     }
+}
+
+/// Wakes the thread of a member.
+struct Unpark(std::thread::Thread);
+
+impl Waiter for Unpark {
+    fn receive_posted(&self) {
+        self.0.unpark();
+    }
+}
+
+/// Draws Receives, some of them ahead, until all were drawn. Returns those that it has drawn.
+fn draw_until_all_are(
+    queue: &Arc<SharedReceives>,
+    drawn: &AtomicUsize,
+    (ahead, all): (usize, usize),
+) -> Vec<u64> {
+    let waiter = Arc::new(Unpark(std::thread::current()));
+    let weak: Weak<dyn Waiter> = Arc::<Unpark>::downgrade(&waiter);
+    let member = queue.join(weak);
+    let mut mine = Vec::new();
+    while drawn.load(Ordering::SeqCst) < all {
+        member.draw_ahead(ahead);
+        let found: Vec<u64> = (0..2).map_while(|_| draw(&member)).collect();
+        member.give_back();
+        queue.drive_due();
+        drawn.fetch_add(found.len(), Ordering::SeqCst);
+        if found.len() < 2 && drawn.load(Ordering::SeqCst) < all {
+            // The limit only ends a hang: whoever promises a Receive unparks, and so does the end of the test.
+            let begun = std::time::Instant::now();
+            std::thread::park_timeout(std::time::Duration::from_secs(60));
+            assert!(begun.elapsed().as_secs() < 50, "nobody woke a member");
+        }
+        mine.extend(found);
+    }
+    mine
+}
+
+#[test]
+fn threads_draw_each_receive_once_and_none_waits_for_ever() {
+    const ALL: u64 = 3000;
+    let all = usize::try_from(ALL).unwrap();
+    let queue = queue(0);
+    let drawn = AtomicUsize::new(0);
+    let mut found: Vec<u64> = std::thread::scope(|threads| {
+        let members: Vec<_> = (1..4)
+            .map(|ahead| {
+                threads.spawn({
+                    let (queue, drawn) = (&queue, &drawn);
+                    move || draw_until_all_are(queue, drawn, (ahead + 1, all))
+                })
+            })
+            .collect();
+        for context in 0..ALL {
+            while queue.post(context, &[sge(context, 1)]).is_err() {
+                std::thread::yield_now();
+            }
+        }
+        while drawn.load(Ordering::SeqCst) < all {
+            std::thread::yield_now();
+        }
+        members.iter().for_each(|member| member.thread().unpark());
+        let members = members.into_iter();
+        members.flat_map(|member| member.join().unwrap()).collect()
+    });
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..ALL));
 }

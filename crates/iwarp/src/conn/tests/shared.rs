@@ -340,6 +340,46 @@ fn srq_030_a_receive_with_too_many_sges_is_not_drawn() {
     }
 }
 
+/// As many Receives are needed as are then drawn, wherever the octets end.
+#[test]
+fn the_receives_that_octets_need_are_known_before() {
+    let octets = |streams: &mut Streams| {
+        for data in [&b"one"[..], b"", b"three"] {
+            streams.send(0, data);
+        }
+        let immediate = Operation::Immediate {
+            data: [7; 8],
+            solicited: true,
+        };
+        streams.pairs[0].a.post(0, immediate).expect("room");
+        let (_, mut long) = streams.long_send(0);
+        streams.send(0, b"last");
+        let knobs = streams.pairs[0].knobs;
+        long.extend(streams.pairs[0].a.transmit(&knobs));
+        long
+    };
+    let length = octets(&mut Streams::patient(1)).len();
+    for cut in 0..=length {
+        let mut streams = Streams::patient(1);
+        let octets = octets(&mut streams);
+        (0..8).for_each(|context| streams.post(context, 150));
+        let mut drawn = 0;
+        for part in [&octets[..cut], &octets[cut..]] {
+            let conn = &streams.pairs[0].b.conn;
+            let input = [&streams.pairs[0].b.staging, part].concat();
+            let needed = conn.receives_needed(&input, 16);
+            assert_eq!(conn.receives_needed(&input, 2), needed.min(2));
+            streams.deliver(0, part);
+            let now = 8 - streams.shared.contexts().len();
+            // The first segment of the long message has drawn its Receive, although the message has not ended.
+            let begun = now - streams.done(0).len();
+            assert_eq!(needed + begun, now - drawn, "cut at {cut}");
+            drawn = now;
+        }
+        assert_eq!(drawn, 6);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Post,
