@@ -28,6 +28,8 @@ enum Promise {
     Times(f64, Option<f64>),
     /// At least so many messages per second.
     Messages(f64),
+    /// With shared Receives, at least so many times as fast as with Receives of each queue pair's own.
+    OwnReceives(f64),
     /// At most so many octets of each idle connection, at either side.
     Memory(f64),
     /// Less than so much of a core while nothing happens, at either side.
@@ -49,13 +51,18 @@ struct Verdict {
 
 impl Promise {
     fn judge(self, outcome: &Outcome) -> Verdict {
-        let ratio = outcome.baseline.as_ref().and_then(|best| best.ratio);
+        let mut ratio = outcome.baseline.as_ref().and_then(|best| best.ratio);
+        if matches!(self, Self::OwnReceives(_)) && outcome.spec.is_timed() {
+            ratio = ratio.map(Ratio::inverted); // of speeds, not of times
+        }
         let typical = ratio.map_or(f64::NAN, |ratio| ratio.typical);
         let p99 = ratio.and_then(|ratio| ratio.p99).unwrap_or(f64::NAN);
         let rate = outcome.figures.msgs_per_s;
         // A result that is not a number does not hold.
         let (measured, holds) = match self {
-            Self::Share(least) => (units::decimal(typical, 2), typical >= least),
+            Self::Share(least) | Self::OwnReceives(least) => {
+                (units::decimal(typical, 2), typical >= least)
+            }
             Self::Times(most, None) | Self::OneOfMany(most) => {
                 (format!("p50 {typical:.2}"), typical <= most)
             }
@@ -95,6 +102,9 @@ impl Promise {
                 format!("p50 at most {most:.2} of raw TCP, p99 {p99:.2}")
             }
             Self::Messages(least) => format!("at least {:.1} million/s", least / 1e6),
+            Self::OwnReceives(least) => {
+                format!("at least {least:.2} times as fast as with own Receives")
+            }
             Self::Memory(most) => format!("at most {:.0} KiB each", most / 1024.0),
             Self::Idle(limit) => format!("below {:.0} % of a core", limit * 100.0),
             Self::OneOfMany(most) => format!("p50 at most {most:.2} of one alone"),
@@ -105,21 +115,29 @@ impl Promise {
     /// The part of a row that the promise is about, if a row has several.
     fn part(self) -> Option<&'static str> {
         match self {
-            Self::Share(_) | Self::Times(..) | Self::Messages(_) | Self::Connections(_) => None,
+            Self::Share(_)
+            | Self::Times(..)
+            | Self::Messages(_)
+            | Self::OwnReceives(_)
+            | Self::Connections(_) => None,
             Self::Memory(_) => Some("memory beyond posted buffers and kernel sockets"),
             Self::Idle(_) => Some("background CPU"),
             Self::OneOfMany(_) => Some("ping-pong on one"),
         }
     }
 
-    /// Whether the promise compares with the bare socket.
-    fn needs_baseline(self) -> bool {
-        matches!(self, Self::Share(_) | Self::Times(..))
+    /// What has to take turns with the row.
+    fn baseline(self) -> Option<Baseline> {
+        match self {
+            Self::Share(_) | Self::Times(..) => Some(Baseline::Tcp),
+            Self::OwnReceives(_) => Some(Baseline::Own),
+            _ => None,
+        }
     }
 
     /// Whether the promise is about a ratio.
     fn compares(self) -> bool {
-        self.needs_baseline() || matches!(self, Self::OneOfMany(_))
+        self.baseline().is_some() || matches!(self, Self::OneOfMany(_))
     }
 }
 
@@ -195,6 +213,10 @@ fn promises() -> Vec<Row> {
             ),
             (rate, Promise::Messages(4e6)),
         ]);
+        for row in [ping(Op::Send, Mode::Poll, crc), rate] {
+            let receives = Receives::Shared;
+            all.push((Spec { receives, ..row }, Promise::OwnReceives(0.95)));
+        }
     }
     for (crc, share) in [(false, 0.65), (true, 0.55)] {
         let cut = Spec {
@@ -265,8 +287,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     let mut lines = Vec::new();
     for (spec, promises) in &rows {
         bar.set_message(report::title(spec));
-        let compares = promises.iter().any(|promise| promise.needs_baseline());
-        plan.baseline = compares.then_some(Baseline::Tcp);
+        plan.baseline = promises.iter().find_map(|promise| promise.baseline());
         let outcome = attempt(spec, &plan, verbose, &|| bar.inc(1));
         lines.extend(promises.iter().map(|promise| Line {
             spec: *spec,
@@ -402,7 +423,7 @@ fn attempt(spec: &Spec, plan: &Plan, verbose: u8, progress: &dyn Fn()) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{bandwidth, latency, scale, setup};
+    use super::super::report::tests::{bandwidth, latency, scale, setup, shared};
     use super::*;
 
     #[test]
@@ -414,6 +435,9 @@ mod tests {
                     Promise::Times(..) => spec.test == Test::Latency,
                     Promise::Share(_) => spec.test == Test::Bandwidth,
                     Promise::Messages(_) => spec.test == Test::Rate,
+                    Promise::OwnReceives(_) => {
+                        spec.op == Op::Send && spec.receives == Receives::Shared
+                    }
                     Promise::Memory(_) | Promise::Idle(_) | Promise::OneOfMany(_) => {
                         spec.test == Test::Scale && spec.connections == 10_000
                     }
@@ -434,6 +458,28 @@ mod tests {
         assert!(!Promise::Times(1.15, Some(0.99)).judge(&latency()).holds);
         assert!(Promise::Messages(9_000.0).judge(&bandwidth()).holds);
         assert!(!Promise::Messages(11_000.0).judge(&bandwidth()).holds);
+    }
+
+    #[test]
+    fn shared_receives_are_judged_by_speed_whatever_was_measured() {
+        let mut outcome = shared();
+        let own = outcome.baseline.as_mut().expect("compared");
+        // Three quarters of the speed.
+        own.ratio = own.ratio.map(|ratio| Ratio {
+            typical: 4.0 / 3.0,
+            quartiles: (1.25, 2.0),
+            ..ratio
+        });
+        let verdict = Promise::OwnReceives(0.75).judge(&outcome);
+        assert_eq!(
+            (verdict.measured.as_str(), verdict.spread.as_str()),
+            ("0.75", "0.50–0.80")
+        );
+        assert!(verdict.holds);
+        assert!(!Promise::OwnReceives(0.76).judge(&outcome).holds);
+        // A ratio of rates is one of speeds already.
+        outcome.spec.test = Test::Rate;
+        assert!(Promise::OwnReceives(1.33).judge(&outcome).holds);
     }
 
     #[test]
@@ -485,6 +531,7 @@ mod tests {
             line(scale(), Promise::Memory(16_384.0)),
             line(scale(), Promise::Idle(0.01)),
             line(setup(), Promise::Connections(4000.0)),
+            line(shared(), Promise::OwnReceives(0.95)),
             Line {
                 verdict: Verdict {
                     measured: "cannot a | b".to_owned(),
@@ -513,6 +560,7 @@ mod tests {
             ),
             &format!("| {title}: background CPU | below 1 % of a core | 0.20 % | yes |"),
             "beside 50 idle ones, CRC off | at least 4000/s | 10000/s | yes |",
+            "CRC off, shared Receives, 64 KiB | at least 0.95 times as fast as with own Receives | 1.00 (1.00–1.00) | yes |",
             &format!(
                 "| {title}: ping-pong on one | p50 at most 1.20 of one alone | cannot a \\| b | missed |"
             ),

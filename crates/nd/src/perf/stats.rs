@@ -69,6 +69,18 @@ pub(super) struct Ratio {
     pub(super) p99: Option<f64>,
 }
 
+impl Ratio {
+    /// The ratio of the other side to this one.
+    pub(super) fn inverted(self) -> Self {
+        let (low, high) = self.quartiles;
+        Self {
+            typical: self.typical.recip(),
+            quartiles: (high.recip(), low.recip()),
+            p99: self.p99.map(f64::recip),
+        }
+    }
+}
+
 impl SideTurns {
     /// No turn yet.
     pub(super) fn new() -> Self {
