@@ -517,3 +517,38 @@ proptest! {
         }
     }
 }
+
+/// The clock of a simulation does not run past time limits while one of many tasks has something to do.
+#[test]
+fn many_endpoints_of_one_task_get_their_answers_in_a_simulation() {
+    for seed in 0..2 {
+        let network = Network::Simulated(Simulation::new(seed));
+        let (here, there) = (network.open(1), network.open(2));
+        let listener = network.listen(&there, ListenerOptions::default());
+        let address = listener.local_address().unwrap();
+        let clients = join_all((0..30).map(|_| async {
+            let endpoint = endpoint(&here);
+            let mut answer = endpoint.receive([]);
+            let connection = here.connect(endpoint.queue_pair(), address).await.unwrap();
+            for _ in 0..5 {
+                endpoint.send([], NONE).await.unwrap();
+                answer.await.unwrap();
+                answer = endpoint.receive([]);
+            }
+            connection.disconnect().await.unwrap();
+        }));
+        let servers = join_all((0..30).map(|_| async {
+            let request = listener.get_connection_request().await.unwrap();
+            let endpoint = endpoint(&there);
+            let mut question = endpoint.receive([]);
+            let connection = request.accept(endpoint.queue_pair()).await.unwrap();
+            for _ in 0..5 {
+                question.await.unwrap();
+                question = endpoint.receive([]);
+                endpoint.send([], NONE).await.unwrap();
+            }
+            connection.disconnected().await.unwrap();
+        }));
+        block_on(join(clients, servers));
+    }
+}
