@@ -7,8 +7,8 @@ use iwarp_io::planted::{Bug, plant};
 use super::coverage::Coverage;
 use super::run::run;
 
-/// So many seeds find each of them. Most are found within 150 seeds, and the last one by seed 873.
-const SEEDS: u64 = 3000;
+/// So many seeds find each of them. Most are found within 150 seeds.
+const SEEDS: u64 = 1000;
 
 /// All in one test: a bug is planted in the whole process.
 #[test]
