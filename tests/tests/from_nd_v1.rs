@@ -92,9 +92,7 @@ impl World {
 
     /// Connects, with a peer that accepts: what "may try again" and "can be used at once" promise.
     fn connects(&self, connector: &Arc<dyn Connector>, qp: &Arc<dyn QueuePair>) {
-        let connect = Overlapped::new();
-        let connecting = connector.connect(qp, self.there, 0, 0, &[], &connect);
-        assert_eq!(connecting, Ok(Started::Pending));
+        let connect = begin(connector, qp, self.there);
         self.accept_next();
         assert_eq!(connect.wait(), Status::SUCCESS);
         let complete = Overlapped::new();
@@ -128,10 +126,15 @@ fn end(
     qp: &Arc<dyn QueuePair>,
     to: impl Into<SocketAddr>,
 ) -> Status {
+    begin(connector, qp, to.into()).wait()
+}
+
+/// A Connect that is pending.
+fn begin(connector: &Arc<dyn Connector>, qp: &Arc<dyn QueuePair>, to: SocketAddr) -> Overlapped {
     let connect = Overlapped::new();
-    let connecting = connector.connect(qp, to.into(), 0, 0, &[], &connect);
+    let connecting = connector.connect(qp, to, 0, 0, &[], &connect);
     assert_eq!(connecting, Ok(Started::Pending));
-    connect.wait()
+    connect
 }
 
 fn status(result: Result<impl std::fmt::Debug>) -> Status {
@@ -173,9 +176,7 @@ fn success_comes_at_the_end_and_sending_waits_for_complete_connect() {
     assert!(now.contains("`connect`, at the end") && client.contains("`complete_connect`"));
     let world = World::new();
     let (connector, qp) = (world.connector(), world.queue_pair());
-    let connect = Overlapped::new();
-    let connecting = connector.connect(&qp, world.there, 0, 0, &[], &connect);
-    assert_eq!(connecting, Ok(Started::Pending));
+    let connect = begin(&connector, &qp, world.there);
     world.accept_next();
     assert_eq!(connect.wait(), Status::SUCCESS);
     connector.get_read_limits().unwrap();
@@ -229,10 +230,7 @@ fn a_refusal_comes_at_the_end_with_private_data_and_allows_another_try() {
     // Nobody listens there.
     assert_eq!(end(&connector, &qp, (PEER, 7)), Status::CONNECTION_REFUSED);
     // The peer rejects.
-    let connect = Overlapped::new();
-    let _ = connector
-        .connect(&qp, world.there, 0, 0, &[], &connect)
-        .unwrap();
+    let connect = begin(&connector, &qp, world.there);
     world.request().reject(b"come back later").unwrap();
     assert_eq!(connect.wait(), Status::CONNECTION_REFUSED);
     assert_eq!(connector.get_private_data().unwrap(), b"come back later");
@@ -275,17 +273,11 @@ fn a_cancelled_attempt_ends_its_connector() {
     assert!(client.contains("new connector"));
     let world = World::new();
     let (connector, qp) = (world.connector(), world.queue_pair());
-    let connect = Overlapped::new();
-    let _ = connector
-        .connect(&qp, world.there, 0, 0, &[], &connect)
-        .unwrap();
+    let connect = begin(&connector, &qp, world.there);
     connector.cancel_overlapped_requests().unwrap();
     assert_eq!(connect.wait(), Status::CANCELED);
     let released = world.connector();
-    let connect = Overlapped::new();
-    let _ = released
-        .connect(&qp, world.there, 0, 0, &[], &connect)
-        .unwrap();
+    let connect = begin(&released, &qp, world.there);
     drop(qp);
     assert_eq!(connect.wait(), Status::CANCELED);
     let fresh = World::new();
@@ -336,10 +328,7 @@ fn a_removed_device_ends_what_is_pending_and_fails_every_call() {
     assert!(client.contains("opens an adapter again"));
     let world = World::new();
     let (connector, qp) = (world.connector(), world.queue_pair());
-    let connect = Overlapped::new();
-    let _ = connector
-        .connect(&qp, world.there, 0, 0, &[], &connect)
-        .unwrap();
+    let connect = begin(&connector, &qp, world.there);
     let extensions = world.adapter.extensions().unwrap();
     extensions.inject(Fault::RemoveDevice).unwrap();
     assert_eq!(connect.wait(), Status::DEVICE_REMOVED);

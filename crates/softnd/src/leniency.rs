@@ -88,31 +88,31 @@ impl Leniency {
     }
 
     /// Counts a case, and logs the first one.
-    pub(crate) fn count(&self, act: LenientCase) {
-        if self.counts[act as usize].fetch_add(1, Ordering::Relaxed) == 0 {
-            self.tell(act, None);
+    pub(crate) fn count(&self, case: LenientCase) {
+        if self.counts[case as usize].fetch_add(1, Ordering::Relaxed) == 0 {
+            self.tell(case, None);
         }
     }
 
     /// Logs a case that has happened for the first time, with the token of the memory.
     #[cold]
-    pub(crate) fn tell(&self, act: LenientCase, token: Option<STag>) {
+    pub(crate) fn tell(&self, case: LenientCase, token: Option<STag>) {
         let adapter = self.adapter.map(tracing::field::display);
         let token = token.map(tracing::field::display);
         tracing::warn!(
             adapter,
             token,
-            counter = act.name(),
+            counter = case.name(),
             "{}",
-            act.explanation()
+            case.explanation()
         );
     }
 
     /// Adds the counters. `read_sinks` is the count that the memory table keeps.
     pub(crate) fn add_to(&self, counters: &mut Counters, read_sinks: u64) {
-        let counts = LenientCase::ALL.map(|act| {
-            let count = &self.counts[act as usize];
-            (act.name(), count.load(Ordering::Relaxed))
+        let counts = LenientCase::ALL.map(|case| {
+            let count = &self.counts[case as usize];
+            (case.name(), count.load(Ordering::Relaxed))
         });
         counters.extend(counts);
         counters.extend([(LenientCase::ReadSink.name(), read_sinks)]);

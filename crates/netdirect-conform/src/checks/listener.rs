@@ -216,9 +216,7 @@ fn own_address(bench: &Bench) -> Verdict {
     side.equal("the address after Bind", local(side, &listener)?, address)?;
     side.expect("Listen", listener.listen(0))?;
     side.equal("the address after Listen", local(side, &listener)?, address)?;
-    setup.listening = Listening { listener, address };
-    setup.answer()?;
-    setup.complete()?;
+    setup.connect_to(Listening { listener, address })?;
     setup.works()?;
     Ok(Pass::Right)
 }
@@ -268,9 +266,7 @@ fn shortage(bench: &Bench) -> Verdict {
     side.refused("Listen without resources", listener.listen(0), status)?;
     side.expect("Listen afterwards", listener.listen(0))?;
     let address = local(side, &listener)?;
-    setup.listening = Listening { listener, address };
-    setup.answer()?;
-    setup.complete()?;
+    setup.connect_to(Listening { listener, address })?;
     Ok(Pass::Right)
 }
 
@@ -337,12 +333,10 @@ fn wildcard(bench: &Bench) -> Verdict {
         if address.ip() == side.address.ip() {
             setup = Setup::new(&bench.far, side)?;
         }
-        setup.listening = Listening {
+        setup.connect_to(Listening {
             listener: Arc::clone(&listener),
             address: SocketAddr::new(address.ip(), told.port()),
-        };
-        setup.answer()?;
-        setup.complete()?;
+        })?;
     }
     let all = side.expect(
         "QueryAddressList of the provider",
@@ -391,9 +385,7 @@ fn twice(bench: &Bench) -> Verdict {
         return Err(fail("a failure of the second Listen", "success"));
     }
     drop(again);
-    setup.listening = Listening { listener, address };
-    setup.answer()?;
-    setup.complete()?;
+    setup.connect_to(Listening { listener, address })?;
     Ok(Pass::Right)
 }
 

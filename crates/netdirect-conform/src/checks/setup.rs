@@ -158,6 +158,13 @@ impl<'a> Setup<'a> {
         self.accept_ends(Status::SUCCESS)
     }
 
+    /// Both sides connect, over this listener of the passive side.
+    pub(super) fn connect_to(&mut self, listening: Listening) -> Step {
+        self.listening = listening;
+        self.answer()?;
+        self.complete()
+    }
+
     /// Connect ends with this status.
     pub(super) fn connect_ends(&self, wanted: Status) -> Step {
         let status = self.active.end_of("the end of Connect", &self.connected)?;

@@ -166,230 +166,233 @@ fn lines_semicolons_comments_and_blank_lines_part_rules() {
     assert!(" ; # nothing".parse::<Plan>().unwrap().is_empty());
 }
 
-#[test]
-fn errors_say_line_column_and_what_was_expected() {
-    for (text, line, column, problem) in [
-        (
-            "1st Write sent: reset",
-            1,
-            1,
-            "expected `when`, found `1st`",
-        ),
-        (
-            "\nwhen 1st Write send: reset",
-            2,
-            16,
-            "expected `sent` or `received`, found `send`",
-        ),
-        (
-            "when 1st Write",
-            1,
-            15,
-            "expected `sent` or `received`, found the end of the rule",
-        ),
-        (
-            "when second Write sent: reset",
-            1,
-            6,
-            "expected an ordinal such as `2nd`, `each`, `every`, `last` or `from`, found `second`",
-        ),
-        (
-            "when 2th Write sent: reset",
-            1,
-            6,
-            "expected an ordinal such as `2nd`, `each`, `every`, `last` or `from`, found `2th`",
-        ),
-        (
-            "when 0th Write sent: reset",
-            1,
-            6,
-            "expected an ordinal such as `2nd`, `each`, `every`, `last` or `from`, found `0th`",
-        ),
-        (
-            "when every Write sent: reset",
-            1,
-            12,
-            "expected `other` or an ordinal such as `2nd`, found `Write`",
-        ),
-        (
-            "when from 2nd Write sent: reset",
-            1,
-            15,
-            "expected `on`, found `Write`",
-        ),
-        (
-            "when last Write sent: reset",
-            1,
-            11,
-            "expected `FPDU`, found `Write`",
-        ),
-        (
-            "when last FPDU sent: reset",
-            1,
-            16,
-            "expected `of` and a message, of which the FPDU is the last, found `sent`",
-        ),
-        (
-            "when 1st FPDU of last Write sent: reset",
-            1,
-            18,
-            "expected an ordinal such as `2nd`, `each`, `every` or `from`, found `last`",
-        ),
-        (
-            "when 1st FPDU of 1st MPA Reply sent: reset",
-            1,
-            22,
-            "expected `RTR`, `Write`, `Read Request`, `Read Response`, `Send`, `Immediate Data`, `Atomic Request`, \
+/// A text that is no plan, the line and the column of the mistake, and the message.
+const ERRORS: &[(&str, usize, usize, &str)] = &[
+    (
+        "1st Write sent: reset",
+        1,
+        1,
+        "expected `when`, found `1st`",
+    ),
+    (
+        "\nwhen 1st Write send: reset",
+        2,
+        16,
+        "expected `sent` or `received`, found `send`",
+    ),
+    (
+        "when 1st Write",
+        1,
+        15,
+        "expected `sent` or `received`, found the end of the rule",
+    ),
+    (
+        "when second Write sent: reset",
+        1,
+        6,
+        "expected an ordinal such as `2nd`, `each`, `every`, `last` or `from`, found `second`",
+    ),
+    (
+        "when 2th Write sent: reset",
+        1,
+        6,
+        "expected an ordinal such as `2nd`, `each`, `every`, `last` or `from`, found `2th`",
+    ),
+    (
+        "when 0th Write sent: reset",
+        1,
+        6,
+        "expected an ordinal such as `2nd`, `each`, `every`, `last` or `from`, found `0th`",
+    ),
+    (
+        "when every Write sent: reset",
+        1,
+        12,
+        "expected `other` or an ordinal such as `2nd`, found `Write`",
+    ),
+    (
+        "when from 2nd Write sent: reset",
+        1,
+        15,
+        "expected `on`, found `Write`",
+    ),
+    (
+        "when last Write sent: reset",
+        1,
+        11,
+        "expected `FPDU`, found `Write`",
+    ),
+    (
+        "when last FPDU sent: reset",
+        1,
+        16,
+        "expected `of` and a message, of which the FPDU is the last, found `sent`",
+    ),
+    (
+        "when 1st FPDU of last Write sent: reset",
+        1,
+        18,
+        "expected an ordinal such as `2nd`, `each`, `every` or `from`, found `last`",
+    ),
+    (
+        "when 1st FPDU of 1st MPA Reply sent: reset",
+        1,
+        22,
+        "expected `RTR`, `Write`, `Read Request`, `Read Response`, `Send`, `Immediate Data`, `Atomic Request`, \
              `Atomic Response`, `Terminate` or `message`, found `MPA`",
-        ),
-        (
-            "when 1st Wirte sent: reset",
-            1,
-            10,
-            "expected `FPDU`, `MPA Request`, `MPA Reply`, `RTR`, `Write`, `Read Request`, `Read Response`, `Send`, \
+    ),
+    (
+        "when 1st Wirte sent: reset",
+        1,
+        10,
+        "expected `FPDU`, `MPA Request`, `MPA Reply`, `RTR`, `Write`, `Read Request`, `Read Response`, `Send`, \
              `Immediate Data`, `Atomic Request`, `Atomic Response`, `Terminate`, `message`, `connect`, `accept`, \
              `completion`, or the name of a call and `called`, found `Wirte`",
-        ),
-        (
-            "when 1st Write sent reset",
-            1,
-            21,
-            "expected `on`, `over`, `with` or `:`, found `reset`",
-        ),
-        (
-            "when 1st Write sent on connection 0: reset",
-            1,
-            35,
-            "expected the number of a connection, from 1 on, found `0`",
-        ),
-        (
-            "when 1st Write sent on queue 1: reset",
-            1,
-            24,
-            "expected `connection`, found `queue`",
-        ),
-        (
-            "when 1st connect on connection 1: refuse",
-            1,
-            18,
-            "expected `with` or `:`, found `on`",
-        ),
-        (
-            "when each completion with peer ::1: hold",
-            1,
-            22,
-            "expected `on`, `over` or `:`, found `with`",
-        ),
-        (
-            "when 1st connect with peer me: refuse",
-            1,
-            28,
-            "expected an IP address, with a port or without, found `me`",
-        ),
-        (
-            "when 1st connect:",
-            1,
-            18,
-            "expected `refuse`, `hold` or `remove`, found the end of the rule",
-        ),
-        (
-            "when 1st Write sent: refuse",
-            1,
-            22,
-            "expected `reset`, `close`, `hold`, `flip`, `break` or `remove`, found `refuse`",
-        ),
-        (
-            "when 1st Write sent: drop",
-            1,
-            22,
-            "expected `reset`, `close`, `hold`, `flip`, `break` or `remove`: a stream of octets cannot lose some of them, \
+    ),
+    (
+        "when 1st Write sent reset",
+        1,
+        21,
+        "expected `on`, `over`, `with` or `:`, found `reset`",
+    ),
+    (
+        "when 1st Write sent on connection 0: reset",
+        1,
+        35,
+        "expected the number of a connection, from 1 on, found `0`",
+    ),
+    (
+        "when 1st Write sent on queue 1: reset",
+        1,
+        24,
+        "expected `connection`, found `queue`",
+    ),
+    (
+        "when 1st connect on connection 1: refuse",
+        1,
+        18,
+        "expected `with` or `:`, found `on`",
+    ),
+    (
+        "when each completion with peer ::1: hold",
+        1,
+        22,
+        "expected `on`, `over` or `:`, found `with`",
+    ),
+    (
+        "when 1st connect with peer me: refuse",
+        1,
+        28,
+        "expected an IP address, with a port or without, found `me`",
+    ),
+    (
+        "when 1st connect:",
+        1,
+        18,
+        "expected `refuse`, `hold` or `remove`, found the end of the rule",
+    ),
+    (
+        "when 1st Write sent: refuse",
+        1,
+        22,
+        "expected `reset`, `close`, `hold`, `flip`, `break` or `remove`, found `refuse`",
+    ),
+    (
+        "when 1st Write sent: drop",
+        1,
+        22,
+        "expected `reset`, `close`, `hold`, `flip`, `break` or `remove`: a stream of octets cannot lose some of them, \
              found `drop`",
-        ),
-        (
-            "when 1st Write sent: hold 5 ms",
-            1,
-            27,
-            "expected `for`, `after`, the end of the rule or `;`, found `5`",
-        ),
-        (
-            "when 1st Write sent: hold for 5",
-            1,
-            32,
-            "expected a unit of time: `s`, `ms`, `us` or `ns`, found the end of the rule",
-        ),
-        (
-            "when 1st Write sent: hold for 5h",
-            1,
-            31,
-            "expected a time such as `5 ms`, in `s`, `ms`, `us` or `ns`, found `5h`",
-        ),
-        (
-            "when 1st Write sent: reset after 5",
-            1,
-            34,
-            "expected `octet`, found `5`",
-        ),
-        (
-            "when 1st Write sent: reset after octet -1",
-            1,
-            40,
-            "expected a number of octets, found `-1`",
-        ),
-        (
-            "when 1st connect: hold after octet 1",
-            1,
-            24,
-            "expected `for`, the end of the rule or `;`, found `after`",
-        ),
-        (
-            "when 1st Write sent: flip bit 16 of length",
-            1,
-            31,
-            "expected a bit of the length, 0 to 15, found `16`",
-        ),
-        (
-            "when 1st Write sent: flip bit 1 of pad",
-            1,
-            36,
-            "expected `length`, `header`, `payload` or `CRC`, found `pad`",
-        ),
-        (
-            "when 1st MPA Reply sent: flip bit 1 of CRC",
-            1,
-            40,
-            "expected `length`, `header` or `payload`, found `CRC`",
-        ),
-        (
-            "when 1st Write sent: flip bit 1 of CRC with good CRC",
-            1,
-            40,
-            "expected the end of the rule or `;`, found `with`",
-        ),
-        (
-            "when 1st X called: fail with 5",
-            1,
-            30,
-            "expected the name of a status, found `5`",
-        ),
-        (
-            "when 1st X called: reset",
-            1,
-            20,
-            "expected `fail` or `remove`, found `reset`",
-        ),
-        (
-            "when each connect: refuse ; \twhen 1st accept: refused",
-            1,
-            47,
-            "expected `refuse`, `hold` or `remove`, found `refused`",
-        ),
-        (
-            "when each connect: refuse it",
-            1,
-            27,
-            "expected the end of the rule or `;`, found `it`",
-        ),
-    ] {
+    ),
+    (
+        "when 1st Write sent: hold 5 ms",
+        1,
+        27,
+        "expected `for`, `after`, the end of the rule or `;`, found `5`",
+    ),
+    (
+        "when 1st Write sent: hold for 5",
+        1,
+        32,
+        "expected a unit of time: `s`, `ms`, `us` or `ns`, found the end of the rule",
+    ),
+    (
+        "when 1st Write sent: hold for 5h",
+        1,
+        31,
+        "expected a time such as `5 ms`, in `s`, `ms`, `us` or `ns`, found `5h`",
+    ),
+    (
+        "when 1st Write sent: reset after 5",
+        1,
+        34,
+        "expected `octet`, found `5`",
+    ),
+    (
+        "when 1st Write sent: reset after octet -1",
+        1,
+        40,
+        "expected a number of octets, found `-1`",
+    ),
+    (
+        "when 1st connect: hold after octet 1",
+        1,
+        24,
+        "expected `for`, the end of the rule or `;`, found `after`",
+    ),
+    (
+        "when 1st Write sent: flip bit 16 of length",
+        1,
+        31,
+        "expected a bit of the length, 0 to 15, found `16`",
+    ),
+    (
+        "when 1st Write sent: flip bit 1 of pad",
+        1,
+        36,
+        "expected `length`, `header`, `payload` or `CRC`, found `pad`",
+    ),
+    (
+        "when 1st MPA Reply sent: flip bit 1 of CRC",
+        1,
+        40,
+        "expected `length`, `header` or `payload`, found `CRC`",
+    ),
+    (
+        "when 1st Write sent: flip bit 1 of CRC with good CRC",
+        1,
+        40,
+        "expected the end of the rule or `;`, found `with`",
+    ),
+    (
+        "when 1st X called: fail with 5",
+        1,
+        30,
+        "expected the name of a status, found `5`",
+    ),
+    (
+        "when 1st X called: reset",
+        1,
+        20,
+        "expected `fail` or `remove`, found `reset`",
+    ),
+    (
+        "when each connect: refuse ; \twhen 1st accept: refused",
+        1,
+        47,
+        "expected `refuse`, `hold` or `remove`, found `refused`",
+    ),
+    (
+        "when each connect: refuse it",
+        1,
+        27,
+        "expected the end of the rule or `;`, found `it`",
+    ),
+];
+
+#[test]
+fn errors_say_line_column_and_what_was_expected() {
+    for &(text, line, column, problem) in ERRORS {
         let error = text.parse::<Plan>().expect_err(text);
         assert_eq!(error.problem(), problem, "{text}");
         assert_eq!((error.line(), error.column()), (line, column), "{text}");
