@@ -5,42 +5,20 @@
 //! back by what its reader has not read, FIN comes behind the data, a reset comes behind what was already on its way, and an
 //! end that is dropped with unread data resets its peer. Equal seeds and equal calls give equal runs.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use rand_core::{RngCore, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::io::Errno;
 
-use super::conditions::{Chance, Conditions};
+use common::{Common, NetworkEvent, has_route};
+pub use common::{Disturbances, EndId, ListenerId, Notice};
+
+use super::conditions::Conditions;
 use crate::progress::readiness::Edges;
-
-/// The range from which a port is picked for port 0 (IW-052).
-const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
-
-/// One end of a stream. No number is used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EndId(u64);
-
-/// A socket that listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListenerId(u64);
-
-/// What became possible somewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// The end has octets, the peer's end, or an error to be read.
-    Readable(EndId),
-    /// The end takes octets again, or its attempt to connect has finished.
-    Writable(EndId),
-    /// The peer has ended its direction, or the stream broke.
-    Hangup(EndId),
-    /// Somebody waits to be accepted.
-    Arrived(ListenerId),
-}
 
 /// The phase of an end's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,110 +71,71 @@ struct Listening {
     waiting: VecDeque<EndId>,
 }
 
-#[derive(Debug)]
-enum NetworkEvent {
-    /// An attempt to connect reaches the other side.
-    Asked(EndId),
-    /// The other side's answer is back.
-    Answered(EndId, Result<(), Errno>),
-    Data(EndId, Vec<u8>),
-    Fin(EndId),
-    Reset(EndId),
-}
-
 /// The network and all streams in it.
 #[derive(Debug)]
 pub struct Network {
-    now: Duration,
-    random: Xoshiro256PlusPlus,
-    conditions: Conditions,
-    events: BTreeMap<(Duration, u64), NetworkEvent>,
-    serial: u64,
+    common: Common,
     ends: BTreeMap<EndId, End>,
     listeners: BTreeMap<ListenerId, Listening>,
     /// Bound addresses that are not used yet, and those of listeners and of ends that hold their address.
     bound: BTreeSet<SocketAddr>,
-    notices: VecDeque<Notice>,
-    disturbances: Disturbances,
     /// Addresses of streams that have ended, at the end that closed first, and until when they cannot be used again (TIME-WAIT).
     waiting: BTreeMap<(SocketAddr, SocketAddr), Duration>,
-}
-
-/// How often the network has disturbed its streams, as its [`Conditions`] have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Disturbances {
-    /// Segments that came late.
-    pub stalls: u64,
-    /// Streams that were reset.
-    pub resets: u64,
-    /// Directions that were closed.
-    pub half_closes: u64,
-    /// Attempts to connect that were refused.
-    pub refusals: u64,
-    /// Attempts to connect that nobody answered.
-    pub silences: u64,
 }
 
 impl Network {
     /// A network without streams, at time zero.
     pub fn new(seed: u64, conditions: Conditions) -> Self {
         Self {
-            now: Duration::ZERO,
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
-            conditions,
-            events: BTreeMap::new(),
-            serial: 0,
+            common: Common::new(seed, conditions),
             ends: BTreeMap::new(),
             listeners: BTreeMap::new(),
             bound: BTreeSet::new(),
-            notices: VecDeque::new(),
-            disturbances: Disturbances::default(),
             waiting: BTreeMap::new(),
         }
     }
 
     /// How often the network has disturbed its streams.
     pub fn disturbances(&self) -> Disturbances {
-        self.disturbances
+        self.common.disturbances
     }
 
     /// The time since the world began.
     pub fn now(&self) -> Duration {
-        self.now
+        self.common.now
     }
 
     /// When the next event of the network happens.
     pub fn next_event(&self) -> Option<Duration> {
-        self.events.first_key_value().map(|((at, _), _)| *at)
+        self.common.events.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Advances to a time, which must not be in the past, and carries out everything that happens until then.
     pub fn advance(&mut self, to: Duration) {
-        debug_assert!(to >= self.now, "time does not run backwards");
-        while let Some(first) = self.events.first_entry()
+        debug_assert!(to >= self.common.now, "time does not run backwards");
+        while let Some(first) = self.common.events.first_entry()
             && first.key().0 <= to
         {
             let ((at, _), event) = first.remove_entry();
-            self.now = at;
+            self.common.now = at;
             self.happen(event);
         }
-        self.now = self.now.max(to);
+        self.common.now = self.common.now.max(to);
     }
 
     /// What became possible since the last call, in order.
     pub fn take_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
+        self.common.notices.pop_front()
     }
 
     /// The longest segment in octets.
     pub fn segment(&self) -> usize {
-        *self.conditions.segment.end()
+        *self.common.conditions.segment.end()
     }
 
     /// What the network does to its streams, to be changed from here on.
     pub fn conditions_mut(&mut self) -> &mut Conditions {
-        &mut self.conditions
+        &mut self.common.conditions
     }
 
     // ---- addresses ----
@@ -214,16 +153,9 @@ impl Network {
                 Err(Errno::ADDRINUSE.into())
             };
         }
-        let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
-        let start = self.draw(0..=u64::from(count - 1));
-        for step in 0..u64::from(count) {
-            let offset = u16::try_from((start + step) % u64::from(count)).unwrap_or(0);
-            let candidate = SocketAddr::new(address.ip(), EPHEMERAL.start() + offset);
-            if self.bound.insert(candidate) {
-                return Ok(candidate);
-            }
-        }
-        Err(Errno::ADDRINUSE.into())
+        let bound = &mut self.bound;
+        self.common
+            .pick_port(address.ip(), |candidate| bound.insert(candidate))
     }
 
     /// Releases a bound address that neither a listener nor an end uses.
@@ -235,8 +167,7 @@ impl Network {
 
     /// Listens on a bound address. When `backlog` peers wait, further peers are refused.
     pub fn listen(&mut self, address: SocketAddr, backlog: usize) -> ListenerId {
-        self.serial += 1;
-        let id = ListenerId(self.serial);
+        let id = ListenerId(self.common.next_serial());
         let listening = Listening {
             address,
             backlog,
@@ -271,23 +202,22 @@ impl Network {
     /// `EADDRNOTAVAIL`, where a stream between the same two addresses exists; `ENETUNREACH`, where no route leads from one
     /// address to the other: between two families there is none, and loopback addresses reach each other only.
     pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<EndId> {
-        let route = |address: SocketAddr| (address.is_ipv4(), address.ip().is_loopback());
-        if route(local) != route(remote) {
+        if !has_route(local, remote) {
             return Err(Errno::NETUNREACH.into());
         }
         let taken = |end: &End| {
             end.local == local && end.remote == remote && !matches!(end.phase, EndPhase::Broken(_))
         };
         let waits = self.waiting.get(&(local, remote));
-        let waits = waits.is_some_and(|until| *until > self.now);
+        let waits = waits.is_some_and(|until| *until > self.common.now);
         if waits || self.ends.values().any(taken) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         let mut end = End::new(local, remote, EndPhase::Connecting);
         end.holds_address = true;
         let end = self.insert(end);
-        let at = self.now + self.latency();
-        self.schedule(at, NetworkEvent::Asked(end));
+        let at = self.common.now + self.common.latency();
+        self.common.schedule(at, NetworkEvent::Asked(end));
         Ok(end)
     }
 
@@ -375,7 +305,10 @@ impl Network {
             return ready;
         }
         ready.set(Edges::READ, !end.inbox.is_empty());
-        ready.set(Edges::WRITE, end.unsent.len() < self.conditions.buffer);
+        ready.set(
+            Edges::WRITE,
+            end.unsent.len() < self.common.conditions.buffer,
+        );
         if end.ended || matches!(end.phase, EndPhase::Broken(_)) {
             ready |= Edges::HANGUP | Edges::READ | Edges::WRITE;
         }
@@ -394,7 +327,7 @@ impl Network {
     ///
     /// `WouldBlock`, after which `Writable` is reported once; or what broke the stream.
     pub fn room(&mut self, end: EndId) -> io::Result<usize> {
-        let buffer = self.conditions.buffer;
+        let buffer = self.common.conditions.buffer;
         let end = self.end_mut(end);
         match end.phase {
             EndPhase::Broken(_) => return Err(Errno::PIPE.into()),
@@ -504,7 +437,7 @@ impl Network {
         state.unsent.clear();
         if was_open && let Some(peer) = self.end(end).peer {
             let at = self.arrival(end, 0);
-            self.schedule(at, NetworkEvent::Reset(peer));
+            self.common.schedule(at, NetworkEvent::Reset(peer));
         }
         self.bury(end);
     }
@@ -527,8 +460,8 @@ impl Network {
             NetworkEvent::Fin(end) => {
                 if let Some(state) = self.ends.get_mut(&end) {
                     state.ended = true;
-                    self.notices.push_back(Notice::Readable(end));
-                    self.notices.push_back(Notice::Hangup(end));
+                    self.common.notices.push_back(Notice::Readable(end));
+                    self.common.notices.push_back(Notice::Hangup(end));
                     self.bury(end);
                 }
             }
@@ -542,12 +475,14 @@ impl Network {
             return;
         };
         let (local, remote) = (state.local, state.remote);
-        if self.conditions.unreachable.contains(&remote.ip()) {
-            let back = self.now + self.latency();
-            return self.schedule(back, NetworkEvent::Answered(end, Err(Errno::HOSTUNREACH)));
+        if self.common.conditions.unreachable.contains(&remote.ip()) {
+            let back = self.common.now + self.common.latency();
+            return self
+                .common
+                .schedule(back, NetworkEvent::Answered(end, Err(Errno::HOSTUNREACH)));
         }
-        if self.happens(self.conditions.silence) {
-            self.disturbances.silences += 1;
+        if self.common.happens(self.common.conditions.silence) {
+            self.common.disturbances.silences += 1;
             return;
         }
         let listener = self
@@ -556,13 +491,17 @@ impl Network {
             .find(|(_, listening)| listening.address == remote);
         let room = listener.filter(|(_, listening)| listening.waiting.len() < listening.backlog);
         let room = room.map(|(id, _)| *id);
-        let back = self.now + self.latency();
+        let back = self.common.now + self.common.latency();
         let Some(listener) = room else {
-            return self.schedule(back, NetworkEvent::Answered(end, Err(Errno::CONNREFUSED)));
+            return self
+                .common
+                .schedule(back, NetworkEvent::Answered(end, Err(Errno::CONNREFUSED)));
         };
-        if self.happens(self.conditions.refusal) {
-            self.disturbances.refusals += 1;
-            return self.schedule(back, NetworkEvent::Answered(end, Err(Errno::CONNREFUSED)));
+        if self.common.happens(self.common.conditions.refusal) {
+            self.common.disturbances.refusals += 1;
+            return self
+                .common
+                .schedule(back, NetworkEvent::Answered(end, Err(Errno::CONNREFUSED)));
         }
         let mut other = End::new(remote, local, EndPhase::Open);
         other.peer = Some(end);
@@ -573,8 +512,9 @@ impl Network {
         if let Some(listening) = self.listeners.get_mut(&listener) {
             listening.waiting.push_back(other);
         }
-        self.notices.push_back(Notice::Arrived(listener));
-        self.schedule(back, NetworkEvent::Answered(end, Ok(())));
+        self.common.notices.push_back(Notice::Arrived(listener));
+        self.common
+            .schedule(back, NetworkEvent::Answered(end, Ok(())));
     }
 
     fn answered(&mut self, end: EndId, answer: Result<(), Errno>) {
@@ -587,7 +527,7 @@ impl Network {
         match answer {
             Ok(()) => {
                 state.phase = EndPhase::Open;
-                self.notices.push_back(Notice::Writable(end));
+                self.common.notices.push_back(Notice::Writable(end));
                 self.pump(end);
             }
             Err(error) => self.break_end(end, error),
@@ -610,7 +550,7 @@ impl Network {
             _ if state.orphan => self.abort(end),
             _ => {
                 state.inbox.extend(octets);
-                self.notices.push_back(Notice::Readable(end));
+                self.common.notices.push_back(Notice::Readable(end));
             }
         }
         if let Some(peer) = peer {
@@ -625,9 +565,9 @@ impl Network {
         if !matches!(state.phase, EndPhase::Broken(_)) {
             state.phase = EndPhase::Broken(error);
             state.unsent.clear();
-            self.notices.push_back(Notice::Readable(end));
-            self.notices.push_back(Notice::Writable(end));
-            self.notices.push_back(Notice::Hangup(end));
+            self.common.notices.push_back(Notice::Readable(end));
+            self.common.notices.push_back(Notice::Writable(end));
+            self.common.notices.push_back(Notice::Hangup(end));
         }
         self.bury(end);
     }
@@ -643,6 +583,7 @@ impl Network {
             };
             let unread = self.ends.get(&peer).map_or(0, |peer| peer.inbox.len());
             let window = self
+                .common
                 .conditions
                 .buffer
                 .saturating_sub(state.flying.saturating_add(unread));
@@ -650,16 +591,18 @@ impl Network {
             if left == 0 || window == 0 {
                 break;
             }
-            let drawn = self.draw_length(self.conditions.segment.clone());
+            let drawn = self
+                .common
+                .draw_length(self.common.conditions.segment.clone());
             let len = drawn.min(left).min(window);
-            if self.happens(self.conditions.reset) {
-                self.disturbances.resets += 1;
+            if self.common.happens(self.common.conditions.reset) {
+                self.common.disturbances.resets += 1;
                 return self.reset(end);
             }
-            if self.happens(self.conditions.half_close) && !self.end(end).closed {
-                self.disturbances.half_closes += 1;
+            if self.common.happens(self.common.conditions.half_close) && !self.end(end).closed {
+                self.common.disturbances.half_closes += 1;
                 let at = self.arrival(end, 0);
-                self.schedule(at, NetworkEvent::Fin(peer));
+                self.common.schedule(at, NetworkEvent::Fin(peer));
                 let state = self.end_mut(end);
                 (state.closed, state.swallowed) = (true, true);
             }
@@ -670,18 +613,18 @@ impl Network {
                 continue;
             }
             state.flying += len;
-            self.schedule(at, NetworkEvent::Data(peer, octets));
+            self.common.schedule(at, NetworkEvent::Data(peer, octets));
         }
         self.after_pump(end);
     }
 
     /// Reports room to a writer that waits for it, and sends FIN behind the last octet.
     fn after_pump(&mut self, end: EndId) {
-        let buffer = self.conditions.buffer;
+        let buffer = self.common.conditions.buffer;
         let state = self.end_mut(end);
         if state.short && state.unsent.len() < buffer {
             state.short = false;
-            self.notices.push_back(Notice::Writable(end));
+            self.common.notices.push_back(Notice::Writable(end));
         }
         let state = self.end(end);
         if state.closing && !state.closed && state.unsent.is_empty() {
@@ -689,7 +632,7 @@ impl Network {
             self.end_mut(end).closed = true;
             if let Some(peer) = peer {
                 let at = self.arrival(end, 0);
-                self.schedule(at, NetworkEvent::Fin(peer));
+                self.common.schedule(at, NetworkEvent::Fin(peer));
             }
         }
         self.bury(end);
@@ -708,8 +651,8 @@ impl Network {
                 return;
             };
             if gone.first && !broken {
-                self.waiting.retain(|_, until| *until > self.now);
-                let until = self.now + self.conditions.time_wait;
+                self.waiting.retain(|_, until| *until > self.common.now);
+                let until = self.common.now + self.common.conditions.time_wait;
                 self.waiting.insert((gone.local, gone.remote), until);
             }
             if let Some(peer) = gone.peer
@@ -722,75 +665,35 @@ impl Network {
 
     // ---- time and chance ----
 
+    /// A number that follows from the seed.
+    pub fn random(&mut self) -> u64 {
+        self.common.random()
+    }
+
+    /// One of two, with equal chances.
+    pub fn coin(&mut self) -> bool {
+        self.common.draw(0..=1) == 1
+    }
+
     /// When a segment of `len` octets that leaves now arrives.
     fn arrival(&mut self, end: EndId, len: usize) -> Duration {
-        let mut delay = self.latency();
-        if self.happens(self.conditions.stall) {
-            self.disturbances.stalls += 1;
-            delay += self.draw_time(self.conditions.stall_time.clone());
+        let mut delay = self.common.latency();
+        if self.common.happens(self.common.conditions.stall) {
+            self.common.disturbances.stalls += 1;
+            delay += self
+                .common
+                .draw_time(self.common.conditions.stall_time.clone());
         }
-        let carried = match self.conditions.bandwidth {
-            0 => Duration::ZERO,
-            rate => Duration::from_nanos((len as u64).saturating_mul(1_000_000_000) / rate.max(1)),
-        };
-        let now = self.now;
+        let carried = self.common.carried(len);
+        let now = self.common.now;
         let state = self.end_mut(end);
         state.busy_until = state.busy_until.max(now) + carried;
         state.last_arrival = state.last_arrival.max(state.busy_until + delay);
         state.last_arrival
     }
 
-    fn schedule(&mut self, at: Duration, event: NetworkEvent) {
-        self.serial += 1;
-        self.events.insert((at, self.serial), event);
-    }
-
-    fn latency(&mut self) -> Duration {
-        self.draw_time(self.conditions.latency.clone())
-    }
-
-    fn happens(&mut self, chance: Chance) -> bool {
-        // No random number is drawn for a disturbance that is off, so that adding a disturbance to the code does not change
-        // runs without it.
-        match chance {
-            Chance::NEVER => false,
-            chance => self.draw(0..=999_999) < u64::from(chance.millionths()),
-        }
-    }
-
-    /// A number that follows from the seed.
-    pub fn random(&mut self) -> u64 {
-        self.random.next_u64()
-    }
-
-    /// One of two, with equal chances.
-    pub fn coin(&mut self) -> bool {
-        self.draw(0..=1) == 1
-    }
-
-    fn draw_time(&mut self, range: RangeInclusive<Duration>) -> Duration {
-        let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(self.draw(nanos(range.start())..=nanos(range.end())))
-    }
-
-    fn draw_length(&mut self, range: RangeInclusive<usize>) -> usize {
-        let drawn = self.draw(*range.start() as u64..=*range.end() as u64);
-        usize::try_from(drawn).unwrap_or(usize::MAX).max(1)
-    }
-
-    /// A number of a range. If the range is empty, its start.
-    fn draw(&mut self, range: RangeInclusive<u64>) -> u64 {
-        let span = range.end().saturating_sub(*range.start());
-        if span == 0 {
-            return *range.start();
-        }
-        // The bias of a remainder is below 2^-32 for the ranges in use.
-        range.start() + self.random.next_u64() % span.saturating_add(1).max(1)
-    }
-
     fn insert(&mut self, end: End) -> EndId {
-        self.serial += 1;
-        let id = EndId(self.serial);
+        let id = EndId(self.common.next_serial());
         self.ends.insert(id, end);
         id
     }

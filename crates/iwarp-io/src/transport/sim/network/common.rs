@@ -1,0 +1,175 @@
+//! What the streams and the datagrams of a network share: the clock, what is going to happen, chance, and what is to be
+//! reported.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::io::Errno;
+
+use crate::transport::sim::conditions::{Chance, Conditions};
+
+/// The range from which a port is picked for port 0 (IW-052).
+pub(super) const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
+
+/// One end of a stream. No number is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndId(pub(super) u64);
+
+/// A socket that listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListenerId(pub(super) u64);
+
+/// What became possible somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The end has octets, the peer's end, or an error to be read.
+    Readable(EndId),
+    /// The end takes octets again, or its attempt to connect has finished.
+    Writable(EndId),
+    /// The peer has ended its direction, or the stream broke.
+    Hangup(EndId),
+    /// Somebody waits to be accepted.
+    Arrived(ListenerId),
+}
+
+/// What is going to happen.
+#[derive(Debug)]
+pub(super) enum NetworkEvent {
+    /// An attempt to connect reaches the other side.
+    Asked(EndId),
+    /// The other side's answer is back.
+    Answered(EndId, Result<(), Errno>),
+    Data(EndId, Vec<u8>),
+    Fin(EndId),
+    Reset(EndId),
+}
+
+/// How often the network has disturbed its streams, as its [`Conditions`] have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Disturbances {
+    /// Segments that came late.
+    pub stalls: u64,
+    /// Streams that were reset.
+    pub resets: u64,
+    /// Directions that were closed.
+    pub half_closes: u64,
+    /// Attempts to connect that were refused.
+    pub refusals: u64,
+    /// Attempts to connect that nobody answered.
+    pub silences: u64,
+}
+
+/// What streams and datagrams share.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) now: Duration,
+    random: Xoshiro256PlusPlus,
+    pub(super) conditions: Conditions,
+    /// What is going to happen, by time and serial number.
+    pub(super) events: BTreeMap<(Duration, u64), NetworkEvent>,
+    /// The last number given to a socket, an end or an event.
+    serial: u64,
+    pub(super) notices: VecDeque<Notice>,
+    pub(super) disturbances: Disturbances,
+}
+
+impl Common {
+    pub(super) fn new(seed: u64, conditions: Conditions) -> Self {
+        Self {
+            now: Duration::ZERO,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            conditions,
+            events: BTreeMap::new(),
+            serial: 0,
+            notices: VecDeque::new(),
+            disturbances: Disturbances::default(),
+        }
+    }
+
+    /// A number that was not given out before.
+    pub(super) fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Picks an ephemeral port: the first one, from a random one on, for which `take` says that it took the address.
+    pub(super) fn pick_port(
+        &mut self,
+        ip: IpAddr,
+        mut take: impl FnMut(SocketAddr) -> bool,
+    ) -> io::Result<SocketAddr> {
+        let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
+        let start = self.draw(0..=u64::from(count - 1));
+        for step in 0..u64::from(count) {
+            let offset = u16::try_from((start + step) % u64::from(count)).unwrap_or(0);
+            let candidate = SocketAddr::new(ip, EPHEMERAL.start() + offset);
+            if take(candidate) {
+                return Ok(candidate);
+            }
+        }
+        Err(Errno::ADDRINUSE.into())
+    }
+
+    /// For how long a link is busy with `len` octets.
+    pub(super) fn carried(&self, len: usize) -> Duration {
+        match self.conditions.bandwidth {
+            0 => Duration::ZERO,
+            rate => Duration::from_nanos((len as u64).saturating_mul(1_000_000_000) / rate.max(1)),
+        }
+    }
+
+    pub(super) fn schedule(&mut self, at: Duration, event: NetworkEvent) {
+        let serial = self.next_serial();
+        self.events.insert((at, serial), event);
+    }
+
+    pub(super) fn latency(&mut self) -> Duration {
+        self.draw_time(self.conditions.latency.clone())
+    }
+
+    pub(super) fn happens(&mut self, chance: Chance) -> bool {
+        // No random number is drawn for a disturbance that is off, so that adding a disturbance to the code does not change
+        // runs without it.
+        match chance {
+            Chance::NEVER => false,
+            chance => self.draw(0..=999_999) < u64::from(chance.millionths()),
+        }
+    }
+
+    pub(super) fn random(&mut self) -> u64 {
+        self.random.next_u64()
+    }
+
+    pub(super) fn draw_time(&mut self, range: RangeInclusive<Duration>) -> Duration {
+        let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.draw(nanos(range.start())..=nanos(range.end())))
+    }
+
+    pub(super) fn draw_length(&mut self, range: RangeInclusive<usize>) -> usize {
+        let drawn = self.draw(*range.start() as u64..=*range.end() as u64);
+        usize::try_from(drawn).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// A number of a range. If the range is empty, its start.
+    pub(super) fn draw(&mut self, range: RangeInclusive<u64>) -> u64 {
+        let span = range.end().saturating_sub(*range.start());
+        if span == 0 {
+            return *range.start();
+        }
+        // The bias of a remainder is below 2^-32 for the ranges in use.
+        range.start() + self.random.next_u64() % span.saturating_add(1).max(1)
+    }
+}
+
+/// Whether a route leads from one address to the other: between two families there is none, and loopback addresses reach each
+/// other only.
+pub(super) fn has_route(one: SocketAddr, other: SocketAddr) -> bool {
+    let route = |address: SocketAddr| (address.is_ipv4(), address.ip().is_loopback());
+    route(one) == route(other)
+}
