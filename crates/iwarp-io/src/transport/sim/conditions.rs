@@ -1,4 +1,4 @@
-//! What a simulated network does to the streams that cross it.
+//! What a simulated network does to the streams and datagrams that cross it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -30,14 +30,15 @@ impl Chance {
     }
 }
 
-/// What a simulated network does to every stream that crosses it. The default network loses nothing, delivers octets in
-/// segments of 1 to 1460 octets after 5 to 50 µs, and never ends a stream by itself.
+/// What a simulated network does to every stream and every datagram that crosses it. The default network loses nothing, delivers
+/// octets in segments of 1 to 1460 octets, and datagrams, after 5 to 50 µs, and never ends a stream by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conditions {
-    /// The time from one end to the other, drawn for each segment. Segments of one direction never overtake each other.
+    /// The time from one end to the other, drawn for each segment and each datagram. Segments of one direction never overtake
+    /// each other.
     pub latency: RangeInclusive<Duration>,
-    /// Octets per second and direction; 0 sets no limit.
+    /// Octets per second and direction of a stream, and per second of a socket that sends datagrams; 0 sets no limit.
     pub bandwidth: u64,
     /// The length of segments in octets, drawn for each segment: where a stream is cut for its receiver.
     pub segment: RangeInclusive<usize>,
@@ -59,7 +60,7 @@ pub struct Conditions {
     /// How often an attempt to connect gets no answer at all.
     pub silence: Chance,
     /// Hosts that cannot be reached: an attempt to connect to one of them fails with the system's error for that
-    /// (`EHOSTUNREACH`), whether or not the address has an adapter.
+    /// (`EHOSTUNREACH`), whether or not the address has an adapter, and so does sending a datagram there.
     pub unreachable: BTreeSet<IpAddr>,
 }
 

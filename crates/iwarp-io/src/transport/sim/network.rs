@@ -1,11 +1,18 @@
-//! A network of byte streams on a virtual clock, as a state machine: the caller passes the time in, and gets what changed
-//! for each end.
+//! A network of byte streams and datagrams on a virtual clock, as a state machine: the caller passes the time in, and gets
+//! what changed for each end and each socket.
 //!
 //! Streams behave as TCP's do where a program can tell: octets arrive in order and in pieces of any length, a writer is held
 //! back by what its reader has not read, FIN comes behind the data, a reset comes behind what was already on its way, and an
-//! end that is dropped with unread data resets its peer. Equal seeds and equal calls give equal runs.
+//! end that is dropped with unread data resets its peer.
+//!
+//! [`Datagrams`] behave as UDP's do: each arrives whole or not at all, and a sender is told only of addresses that no socket
+//! has. Streams and datagrams share the clock, the queue of events and the seeded generator. Each kind has a namespace of
+//! addresses of its own.
+//!
+//! Equal seeds and equal calls give equal runs. Streams alone draw no number for datagrams.
 
 mod common;
+mod datagrams;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -15,7 +22,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use common::{Common, NetworkEvent, has_route};
-pub use common::{Disturbances, EndId, ListenerId, Notice};
+pub use common::{Datagram, DatagramSocketId, Disturbances, EndId, ListenerId, Notice};
+use datagrams::DatagramSockets;
+pub use datagrams::Datagrams;
 
 use super::conditions::Conditions;
 use crate::progress::readiness::Edges;
@@ -71,7 +80,7 @@ struct Listening {
     waiting: VecDeque<EndId>,
 }
 
-/// The network and all streams in it.
+/// The network, all streams in it, and all sockets for datagrams.
 #[derive(Debug)]
 pub struct Network {
     common: Common,
@@ -81,10 +90,11 @@ pub struct Network {
     bound: BTreeSet<SocketAddr>,
     /// Addresses of streams that have ended, at the end that closed first, and until when they cannot be used again (TIME-WAIT).
     waiting: BTreeMap<(SocketAddr, SocketAddr), Duration>,
+    datagrams: DatagramSockets,
 }
 
 impl Network {
-    /// A network without streams, at time zero.
+    /// A network without streams and sockets, at time zero.
     pub fn new(seed: u64, conditions: Conditions) -> Self {
         Self {
             common: Common::new(seed, conditions),
@@ -92,6 +102,7 @@ impl Network {
             listeners: BTreeMap::new(),
             bound: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            datagrams: DatagramSockets::default(),
         }
     }
 
@@ -138,9 +149,14 @@ impl Network {
         &mut self.common.conditions
     }
 
+    /// The datagrams that cross the network.
+    pub fn datagrams(&mut self) -> Datagrams<'_> {
+        Datagrams::new(&mut self.common, &mut self.datagrams)
+    }
+
     // ---- addresses ----
 
-    /// Reserves a local address; port 0 picks one.
+    /// Reserves a local address for a stream or a listener; port 0 picks one.
     ///
     /// # Errors
     ///
@@ -392,7 +408,8 @@ impl Network {
         }
     }
 
-    /// What each stream has on its way, one line for each end. This shows why nothing happens any more.
+    /// What each stream has on its way, one line for each end, and what waits at each socket for datagrams. This shows why
+    /// nothing happens any more.
     pub fn describe(&self) -> Vec<String> {
         let line = |(_, end): (&EndId, &End)| {
             let End { local, remote, .. } = end;
@@ -425,7 +442,8 @@ impl Network {
             };
             format!("{local} to {remote}: {told}")
         };
-        self.ends.iter().map(line).collect()
+        let ends = self.ends.iter().map(line);
+        ends.chain(self.datagrams.describe()).collect()
     }
 
     /// Releases an end with a reset.
@@ -466,6 +484,8 @@ impl Network {
                 }
             }
             NetworkEvent::Reset(end) => self.break_end(end, Errno::CONNRESET),
+            NetworkEvent::Datagram { to, datagram } => self.datagrams().arrived(to, datagram),
+            NetworkEvent::Refused { sender, remote } => self.datagrams().refused(sender, remote),
         }
     }
 

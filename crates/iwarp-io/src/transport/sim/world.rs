@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::conditions::Conditions;
-use super::network::{EndId, ListenerId, Network, Notice};
+use super::network::{DatagramSocketId, EndId, ListenerId, Network, Notice};
 use crate::progress::readiness::{Edges, Ready};
 
 /// Work that a thread of its own does for an adapter on a real network. The world calls the task between two waits.
@@ -79,6 +79,8 @@ pub enum SimSource {
     End(EndId),
     /// A socket that listens.
     Listener(ListenerId),
+    /// A socket for datagrams.
+    Datagrams(DatagramSocketId),
     /// A waker.
     Waker(u64),
     /// A set, ready when something in it is.
@@ -226,7 +228,8 @@ impl World {
         state.witnesses.push(witness);
     }
 
-    /// What the waits wait for, as far as witnesses know, and what each stream has on its way.
+    /// What the waits wait for, as far as witnesses know, what each stream has on its way, and what waits at each socket for
+    /// datagrams.
     pub fn report(&self) -> Vec<String> {
         let witnesses = self.lock().witnesses.clone();
         let witnesses = witnesses.iter().filter_map(Weak::upgrade);
@@ -341,6 +344,7 @@ impl State {
                     Edges::HANGUP | Edges::READ | Edges::WRITE,
                 ),
                 Notice::Arrived(listener) => (SimSource::Listener(listener), Edges::READ),
+                Notice::Received(socket) => (SimSource::Datagrams(socket), Edges::READ),
             };
             self.signal(source, edges);
         }
@@ -380,6 +384,7 @@ impl State {
         match source {
             SimSource::End(end) => self.network.readiness(end),
             SimSource::Listener(listener) if self.network.is_awaited(listener) => Edges::READ,
+            SimSource::Datagrams(socket) => self.network.datagrams().readiness(socket),
             SimSource::Waker(id) if self.wakers.get(&id) == Some(&true) => Edges::READ,
             SimSource::Set(id) if self.is_ready(id) => Edges::READ,
             _ => Edges::empty(),

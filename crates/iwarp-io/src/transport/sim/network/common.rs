@@ -24,6 +24,21 @@ pub struct EndId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListenerId(pub(super) u64);
 
+/// A socket for datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DatagramSocketId(pub(super) u64);
+
+/// A datagram as its receiver gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// The address of the sender, as the receiver sees it.
+    pub from: SocketAddr,
+    /// The two ECN bits of the IP header.
+    pub ecn: u8,
+    /// The payload.
+    pub octets: Vec<u8>,
+}
+
 /// What became possible somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -35,6 +50,8 @@ pub enum Notice {
     Hangup(EndId),
     /// Somebody waits to be accepted.
     Arrived(ListenerId),
+    /// The socket has a datagram to be taken, or an address where nobody received.
+    Received(DatagramSocketId),
 }
 
 /// What is going to happen.
@@ -47,6 +64,16 @@ pub(super) enum NetworkEvent {
     Data(EndId, Vec<u8>),
     Fin(EndId),
     Reset(EndId),
+    /// A datagram reaches its destination.
+    Datagram {
+        to: SocketAddr,
+        datagram: Datagram,
+    },
+    /// A sender of datagrams learns that no socket has a remote address.
+    Refused {
+        sender: SocketAddr,
+        remote: SocketAddr,
+    },
 }
 
 /// How often the network has disturbed its streams, as its [`Conditions`] have it.
