@@ -62,6 +62,20 @@ pub struct Conditions {
     /// Hosts that cannot be reached: an attempt to connect to one of them fails with the system's error for that
     /// (`EHOSTUNREACH`), whether or not the address has an adapter, and so does sending a datagram there.
     pub unreachable: BTreeSet<IpAddr>,
+    /// How often a datagram is lost.
+    pub loss: Chance,
+    /// How often a datagram arrives twice. Each copy has its own latency, and its own chance to be late or corrupted.
+    pub duplication: Chance,
+    /// How often a datagram is late by a time from [`reordering_time`](Self::reordering_time), so that later ones may overtake it.
+    pub reordering: Chance,
+    /// How late a reordered datagram is.
+    pub reordering_time: RangeInclusive<Duration>,
+    /// How often one to eight bits of a datagram are flipped.
+    pub corruption: Chance,
+    /// How many octets of datagrams a socket keeps for its reader. What has no room is lost; 0 sets no limit.
+    pub datagram_buffer: usize,
+    /// The largest datagram in octets. Sending a larger one fails with the system's error for that (`EMSGSIZE`).
+    pub largest_datagram: usize,
 }
 
 impl Default for Conditions {
@@ -79,6 +93,13 @@ impl Default for Conditions {
             refusal: Chance::NEVER,
             silence: Chance::NEVER,
             unreachable: BTreeSet::new(),
+            loss: Chance::NEVER,
+            duplication: Chance::NEVER,
+            reordering: Chance::NEVER,
+            reordering_time: Duration::from_micros(50)..=Duration::from_millis(1),
+            corruption: Chance::NEVER,
+            datagram_buffer: 0,
+            largest_datagram: 65_507, // the most that UDP over IPv4 carries
         }
     }
 }

@@ -46,7 +46,7 @@ impl DatagramSocket {
         })
     }
 
-    /// The address that the socket is bound to.
+    /// The address that the socket is bound to, which [`rebind`](Self::rebind) does not change.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
@@ -100,6 +100,16 @@ impl DatagramSocket {
     pub fn take_refused(&self) -> Option<SocketAddr> {
         let taken = self.with(|mut datagrams| Ok(datagrams.take_refused(self.id)));
         taken.ok().flatten()
+    }
+
+    /// Lets others see the socket at another port from now on, as a NAT does, and returns that address. See
+    /// [`Datagrams::rebind`].
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, where no port is left; an error if the calling thread is not the world's own.
+    pub fn rebind(&self) -> io::Result<SocketAddr> {
+        self.with(|mut datagrams| datagrams.rebind(self.id))
     }
 
     fn with<T>(&self, act: impl FnOnce(Datagrams<'_>) -> io::Result<T>) -> io::Result<T> {

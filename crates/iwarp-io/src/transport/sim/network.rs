@@ -106,7 +106,7 @@ impl Network {
         }
     }
 
-    /// How often the network has disturbed its streams.
+    /// How often the network has disturbed its streams and datagrams.
     pub fn disturbances(&self) -> Disturbances {
         self.common.disturbances
     }
@@ -144,7 +144,7 @@ impl Network {
         *self.common.conditions.segment.end()
     }
 
-    /// What the network does to its streams, to be changed from here on.
+    /// What the network does to its streams and datagrams, to be changed from here on.
     pub fn conditions_mut(&mut self) -> &mut Conditions {
         &mut self.common.conditions
     }

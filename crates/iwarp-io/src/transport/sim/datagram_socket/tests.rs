@@ -106,7 +106,8 @@ fn a_dropped_socket_leaves_its_address_and_all_sets() {
     let (one, other) = pair(&world);
     let local = other.local();
     let set = SimSet::new(&world);
-    set.add(other.source(), 1, Mode::Level).unwrap();
+    let source = other.source();
+    set.add(source, 1, Mode::Level).unwrap();
     one.send_to(local, 0, b"too late").unwrap();
     world.pass(Duration::from_millis(1));
     assert_eq!(tokens(&set, NOW), [1]);
@@ -118,12 +119,32 @@ fn a_dropped_socket_leaves_its_address_and_all_sets() {
         ]
     );
     drop(other);
-    assert_eq!(tokens(&set, NOW), []);
+    let gone = set.remove(source).unwrap_err();
+    assert_eq!(gone.kind(), io::ErrorKind::NotFound);
     let again = DatagramSocket::bind(&world, local).unwrap();
     assert!(
         again.recv_from(&mut [0; 8]).is_err(),
         "nothing is left over"
     );
+}
+
+#[test]
+fn a_rebound_socket_is_reached_at_the_address_that_its_peer_sees() {
+    let world = World::new(6, Conditions::default());
+    let (one, other) = pair(&world);
+    let seen = one.rebind().unwrap();
+    assert_ne!(seen, one.local());
+    one.send_to(other.local(), 0, b"ping").unwrap();
+    world.pass(Duration::from_millis(1));
+    let from = other.recv_from(&mut [0; 8]).unwrap().from;
+    assert_eq!(from, seen);
+    other.send_to(one.local(), 0, b"lost").unwrap();
+    other.send_to(from, 0, b"pong").unwrap();
+    world.pass(Duration::from_millis(1));
+    let mut buffer = [0; 8];
+    let received = one.recv_from(&mut buffer).unwrap();
+    assert_eq!(&buffer[..received.len], b"pong");
+    assert_eq!(other.take_refused(), None);
 }
 
 #[test]

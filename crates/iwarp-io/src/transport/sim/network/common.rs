@@ -76,7 +76,7 @@ pub(super) enum NetworkEvent {
     },
 }
 
-/// How often the network has disturbed its streams, as its [`Conditions`] have it.
+/// How often the network has disturbed its streams and datagrams, as its [`Conditions`] have it or a caller has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Disturbances {
@@ -90,6 +90,24 @@ pub struct Disturbances {
     pub refusals: u64,
     /// Attempts to connect that nobody answered.
     pub silences: u64,
+    /// Datagrams that were lost by [chance](Conditions::loss).
+    pub losses: u64,
+    /// Datagrams that arrived twice.
+    pub duplications: u64,
+    /// Datagrams that came late, so that later ones could overtake them.
+    pub reorderings: u64,
+    /// Datagrams of which bits were flipped.
+    pub corruptions: u64,
+    /// Datagrams for which their receiver had no room.
+    pub overflows: u64,
+    /// Datagrams that were too large to be sent.
+    pub oversizes: u64,
+    /// Datagrams between hosts that were cut off from each other.
+    pub cuts: u64,
+    /// Sockets for datagrams whose address was changed, each time that it was.
+    pub rebinds: u64,
+    /// Datagrams to an address that a socket had before its address was changed.
+    pub strays: u64,
 }
 
 /// What streams and datagrams share.
@@ -181,6 +199,12 @@ impl Common {
     pub(super) fn draw_length(&mut self, range: RangeInclusive<usize>) -> usize {
         let drawn = self.draw(*range.start() as u64..=*range.end() as u64);
         usize::try_from(drawn).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// An index into something of this length.
+    pub(super) fn draw_index(&mut self, len: usize) -> usize {
+        let drawn = self.draw(0..=(len as u64).saturating_sub(1));
+        usize::try_from(drawn).unwrap_or(0)
     }
 
     /// A number of a range. If the range is empty, its start.

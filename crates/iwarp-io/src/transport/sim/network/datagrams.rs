@@ -1,9 +1,12 @@
 //! Datagrams, as UDP has them: each arrives whole or not at all. Their addresses are apart from those of streams.
 //!
-//! Datagrams from one socket to one address arrive in the order in which they were sent. A datagram to an address that no
-//! socket has is answered as by ICMP: after the latency the sender's socket is told the address.
+//! Datagrams from one socket to one address arrive in the order in which they were sent, unless [`Conditions::reordering`]
+//! makes some late. A datagram to an address that no socket has is answered as by ICMP: after the latency the sender's socket
+//! is told the address. Of all disturbances only a [cut](Datagrams::cut) and a [rebind](Datagrams::rebind) lose this answer.
+//!
+//! [`Conditions::reordering`]: crate::transport::sim::conditions::Conditions::reordering
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,11 +21,15 @@ use crate::progress::readiness::Edges;
 struct DatagramState {
     /// The address that the program has bound.
     local: SocketAddr,
+    /// The address that others see: the local one, until it is changed.
+    outside: SocketAddr,
     /// When the link has carried the last sent octets.
     busy_until: Duration,
-    /// When the last datagram to an address arrives. Later ones do not arrive earlier.
+    /// When the last datagram to an address arrives. Later ones do not arrive earlier, unless this one is late.
     last_arrivals: BTreeMap<SocketAddr, Duration>,
     received: VecDeque<Datagram>,
+    /// How many octets the received datagrams have.
+    held: usize,
     /// Where nobody received what was sent there, each address once.
     refused: VecDeque<SocketAddr>,
 }
@@ -31,8 +38,10 @@ struct DatagramState {
 #[derive(Debug, Default)]
 pub(super) struct DatagramSockets {
     sockets: BTreeMap<DatagramSocketId, DatagramState>,
-    /// Who has bound an address.
+    /// The socket that holds an address. A socket holds the address that it has bound, and all at which others have seen it.
     bound: BTreeMap<SocketAddr, DatagramSocketId>,
+    /// Hosts that cannot reach each other, the lower address first, and until when.
+    cuts: BTreeMap<[IpAddr; 2], Duration>,
 }
 
 /// The datagrams of a [`Network`](super::Network).
@@ -63,9 +72,11 @@ impl<'a> Datagrams<'a> {
         let id = DatagramSocketId(self.common.next_serial());
         let socket = DatagramState {
             local,
+            outside: local,
             busy_until: Duration::ZERO,
             last_arrivals: BTreeMap::new(),
             received: VecDeque::new(),
+            held: 0,
             refused: VecDeque::new(),
         };
         self.state.bound.insert(local, id);
@@ -85,19 +96,17 @@ impl<'a> Datagrams<'a> {
         self.state.bound.retain(|_, holder| *holder != socket);
     }
 
-    /// The address that a socket is bound to.
+    /// The address that a socket is bound to. A [`rebind`](Self::rebind) does not change it.
     pub fn local(&self, socket: DatagramSocketId) -> SocketAddr {
         self.socket(socket).local
     }
 
     /// What a socket is ready for: to be read. It takes datagrams at any time.
     pub fn readiness(&self, socket: DatagramSocketId) -> Edges {
-        let state = self.state.sockets.get(&socket);
-        let mut ready = Edges::empty();
-        let is_ready =
-            |state: &DatagramState| !state.received.is_empty() || !state.refused.is_empty();
-        ready.set(Edges::READ, state.is_some_and(is_ready));
-        ready
+        match self.state.sockets.get(&socket) {
+            Some(state) if !state.received.is_empty() || !state.refused.is_empty() => Edges::READ,
+            _ => Edges::empty(),
+        }
     }
 
     fn socket(&self, socket: DatagramSocketId) -> &DatagramState {
@@ -118,7 +127,7 @@ impl<'a> Datagrams<'a> {
     /// # Errors
     ///
     /// `ENETUNREACH`, where no route leads to the address, as for streams; `EHOSTUNREACH`, where the conditions say that the host
-    /// cannot be reached.
+    /// cannot be reached; `EMSGSIZE`, where they do not allow such a large datagram.
     pub fn send(
         &mut self,
         socket: DatagramSocketId,
@@ -126,41 +135,90 @@ impl<'a> Datagrams<'a> {
         ecn: u8,
         octets: &[u8],
     ) -> io::Result<()> {
-        let from = self.socket(socket).local;
+        let from = self.socket(socket).outside;
         if !has_route(from, to) {
             return Err(Errno::NETUNREACH.into());
         }
         if self.common.conditions.unreachable.contains(&to.ip()) {
             return Err(Errno::HOSTUNREACH.into());
         }
+        if octets.len() > self.common.conditions.largest_datagram {
+            self.common.disturbances.oversizes += 1;
+            return Err(Errno::MSGSIZE.into());
+        }
         let carried = self.common.carried(octets.len());
         let now = self.common.now;
         let state = self.socket_mut(socket);
         state.busy_until = state.busy_until.max(now) + carried;
+        if self.is_cut(from, to) {
+            self.common.disturbances.cuts += 1;
+            return Ok(());
+        }
+        if self.common.happens(self.common.conditions.loss) {
+            self.common.disturbances.losses += 1;
+            return Ok(());
+        }
         let datagram = Datagram {
             from,
             ecn: ecn & 0b11,
             octets: octets.to_vec(),
         };
+        if self.common.happens(self.common.conditions.duplication) {
+            self.common.disturbances.duplications += 1;
+            self.carry(socket, to, datagram.clone());
+        }
+        self.carry(socket, to, datagram);
+        Ok(())
+    }
+
+    /// Puts a datagram on its way.
+    fn carry(&mut self, socket: DatagramSocketId, to: SocketAddr, mut datagram: Datagram) {
+        if !datagram.octets.is_empty() && self.common.happens(self.common.conditions.corruption) {
+            self.common.disturbances.corruptions += 1;
+            self.corrupt(&mut datagram.octets);
+        }
         let at = self.arrival(socket, to);
         let event = NetworkEvent::Datagram { to, datagram };
         self.common.schedule(at, event);
-        Ok(())
+    }
+
+    /// Flips one to eight bits.
+    fn corrupt(&mut self, octets: &mut [u8]) {
+        let count = self.common.draw(1..=8);
+        // A bit that is drawn twice is flipped once, so that the datagram has changed.
+        let bits: BTreeSet<_> = (0..count)
+            .map(|_| self.common.draw_index(octets.len() * 8))
+            .collect();
+        for bit in bits {
+            octets[bit / 8] ^= 1 << (bit % 8);
+        }
     }
 
     /// When a datagram that leaves now arrives.
     fn arrival(&mut self, socket: DatagramSocketId, to: SocketAddr) -> Duration {
         let latency = self.common.latency();
+        let mut late = Duration::ZERO;
+        let is_late = self.common.happens(self.common.conditions.reordering);
+        if is_late {
+            self.common.disturbances.reorderings += 1;
+            let times = self.common.conditions.reordering_time.clone();
+            late = self.common.draw_time(times);
+        }
         let state = self.socket_mut(socket);
-        let arrival = state.busy_until + latency;
         let last = state.last_arrivals.entry(to).or_default();
-        *last = arrival.max(*last);
-        *last
+        let arrival = (state.busy_until + latency).max(*last);
+        if !is_late {
+            *last = arrival; // later datagrams wait for this one
+        }
+        arrival + late
     }
 
     /// Takes the next received datagram.
     pub fn take(&mut self, socket: DatagramSocketId) -> Option<Datagram> {
-        self.socket_mut(socket).received.pop_front()
+        let state = self.socket_mut(socket);
+        let datagram = state.received.pop_front()?;
+        state.held -= datagram.octets.len();
+        Some(datagram)
     }
 
     /// Takes an address where nobody received what the socket had sent. Such an address is told once, however many
@@ -169,10 +227,44 @@ impl<'a> Datagrams<'a> {
         self.socket_mut(socket).refused.pop_front()
     }
 
+    // ---- disturbances by call ----
+
+    /// Changes the port of the address at which others see a socket, as a NAT does when it has forgotten the socket: datagrams sent
+    /// from now on come from the new address, which this returns. Datagrams to the old address are lost, also those on their way.
+    /// The socket's program is not told.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, where no port is left.
+    pub fn rebind(&mut self, socket: DatagramSocketId) -> io::Result<SocketAddr> {
+        let outside = self.pick_port(self.socket(socket).outside.ip())?;
+        self.common.disturbances.rebinds += 1;
+        self.state.bound.insert(outside, socket);
+        self.socket_mut(socket).outside = outside;
+        Ok(outside)
+    }
+
+    /// Cuts two hosts off from each other for this long from now on: datagrams from one to the other that are sent or arrive in that
+    /// time are lost, and so are answers that no socket has an address. Another call for the same hosts replaces this one. A time
+    /// of zero ends the cut.
+    pub fn cut(&mut self, one: IpAddr, other: IpAddr, time: Duration) {
+        let until = self.common.now.saturating_add(time);
+        self.state.cuts.insert(hosts(one, other), until);
+    }
+
+    fn is_cut(&self, from: SocketAddr, to: SocketAddr) -> bool {
+        let until = self.state.cuts.get(&hosts(from.ip(), to.ip()));
+        until.is_some_and(|until| *until > self.common.now)
+    }
+
     // ---- what the network does by itself ----
 
     /// A datagram has reached its destination.
     pub(super) fn arrived(&mut self, to: SocketAddr, datagram: Datagram) {
+        if self.is_cut(datagram.from, to) {
+            self.common.disturbances.cuts += 1;
+            return;
+        }
         let Some(id) = self.state.bound.get(&to).copied() else {
             let at = self.common.now + self.common.latency();
             let sender = datagram.from;
@@ -180,21 +272,44 @@ impl<'a> Datagrams<'a> {
                 .common
                 .schedule(at, NetworkEvent::Refused { sender, remote: to });
         };
-        self.socket_mut(id).received.push_back(datagram);
+        let limit = self.common.conditions.datagram_buffer;
+        let state = self.socket_mut(id);
+        if state.outside != to {
+            self.common.disturbances.strays += 1;
+            return;
+        }
+        let held = state.held + datagram.octets.len();
+        if limit > 0 && held > limit {
+            self.common.disturbances.overflows += 1;
+            return;
+        }
+        state.held = held;
+        state.received.push_back(datagram);
         self.common.notices.push_back(Notice::Received(id));
     }
 
     /// A sender learns that nobody receives at a remote address.
     pub(super) fn refused(&mut self, sender: SocketAddr, remote: SocketAddr) {
+        if self.is_cut(remote, sender) {
+            return;
+        }
         let Some(id) = self.state.bound.get(&sender).copied() else {
             return;
         };
-        let refused = &mut self.socket_mut(id).refused;
-        if !refused.contains(&remote) {
-            refused.push_back(remote);
+        let state = self.socket_mut(id);
+        if state.outside != sender {
+            return; // a NAT knows nobody at that address any more
+        }
+        if !state.refused.contains(&remote) {
+            state.refused.push_back(remote);
         }
         self.common.notices.push_back(Notice::Received(id));
     }
+}
+
+/// Two hosts, the lower address first.
+fn hosts(one: IpAddr, other: IpAddr) -> [IpAddr; 2] {
+    [one.min(other), one.max(other)]
 }
 
 impl DatagramSockets {
