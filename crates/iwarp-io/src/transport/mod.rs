@@ -8,6 +8,7 @@ mod faulted;
 #[cfg(test)]
 pub mod pipe;
 pub mod ports;
+pub mod quic;
 pub mod sim;
 pub mod stream;
 pub mod tcp;

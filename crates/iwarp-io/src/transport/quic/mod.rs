@@ -1,0 +1,3 @@
+//! iWARP over QUIC.
+
+pub mod security;

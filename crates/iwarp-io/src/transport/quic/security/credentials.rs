@@ -1,0 +1,127 @@
+//! A certificate with its key.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+
+use super::error::SecurityError;
+use super::files;
+use super::fingerprint::Fingerprint;
+use super::provider;
+
+/// A chain of certificates and the key of the first of them, by which a peer knows who we are.
+#[derive(Clone)]
+pub struct Credentials {
+    certified: Arc<CertifiedKey>,
+    fingerprint: Fingerprint,
+}
+
+impl Credentials {
+    /// The credentials that this process makes for itself at the first call, and keeps until it ends. Nothing of them is
+    /// written to a file.
+    ///
+    /// # Errors
+    ///
+    /// [`SecurityError::NoCryptography`], and [`SecurityError::Cryptography`] when the system has no random numbers.
+    pub fn of_process() -> Result<Self, SecurityError> {
+        static MADE: Mutex<Option<Credentials>> = Mutex::new(None);
+        let mut made = MADE.lock();
+        if let Some(made) = &*made {
+            return Ok(made.clone());
+        }
+        Ok(made.insert(Self::generate()?).clone())
+    }
+
+    /// A new self-signed certificate with a key for Ed25519. All such certificates have the same length.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_process`](Self::of_process).
+    pub fn generate() -> Result<Self, SecurityError> {
+        let (certificate, key) = provider::self_signed()?;
+        Self::new(vec![certificate], key)
+    }
+
+    /// The credentials in two files, each in PEM or DER. The file of certificates begins with the end-entity certificate.
+    /// As PEM it may go on with the certificates that lead to its authority, and both files may be the same.
+    ///
+    /// # Errors
+    ///
+    /// [`SecurityError::File`], which names the file, [`SecurityError::Credentials`] if the key is not the certificate's or is
+    /// of an unknown kind, and [`SecurityError::NoCryptography`].
+    pub fn from_files(
+        certificates: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+    ) -> Result<Self, SecurityError> {
+        let (of_certificates, of_key) = (certificates.as_ref(), key.as_ref());
+        let (chain, key) = (files::certificates(of_certificates)?, files::key(of_key)?);
+        Self::new(chain, key).map_err(|error| match error {
+            SecurityError::Credentials(problem) => SecurityError::Credentials(format!(
+                "certificate {} and private key {}: {problem}",
+                of_certificates.display(),
+                of_key.display()
+            )),
+            error => error,
+        })
+    }
+
+    /// The credentials of a chain of certificates, which begins with the end-entity certificate, and of that certificate's key.
+    ///
+    /// # Errors
+    ///
+    /// [`SecurityError::Credentials`] if they do not belong together or cannot be used, and [`SecurityError::NoCryptography`].
+    pub fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, SecurityError> {
+        let provider = provider::provider()?;
+        let Some(first) = chain.first() else {
+            return Err(SecurityError::Credentials(
+                "there is no certificate".to_owned(),
+            ));
+        };
+        let fingerprint = Fingerprint::of(first);
+        let problem = |error| {
+            SecurityError::Credentials(match error {
+                Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                    "the key is not the one of the certificate".to_owned()
+                }
+                Error::InvalidCertificate(error) => {
+                    format!("the certificate cannot be used: {error}")
+                }
+                error => format!(
+                    "the key cannot be used: {error} (known are Ed25519, ECDSA with P-256 and P-384, and RSA)"
+                ),
+            })
+        };
+        let certified = CertifiedKey::from_der(chain, key, &provider).map_err(problem)?;
+        Ok(Self {
+            certified: Arc::new(certified),
+            fingerprint,
+        })
+    }
+
+    /// The fingerprint of the end-entity certificate.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    pub(super) fn certified(&self) -> Arc<CertifiedKey> {
+        self.certified.clone()
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Credentials")
+            .field(&self.fingerprint)
+            .finish()
+    }
+}

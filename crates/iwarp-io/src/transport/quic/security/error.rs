@@ -1,0 +1,65 @@
+//! What is wrong with certificates, keys and names that were given.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why the certificates and keys of an adapter cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SecurityError {
+    /// A file cannot be read, or does not hold what it should.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A certificate and a key that cannot be used together.
+    Credentials(String),
+    /// A name that no server can have.
+    ServerName(String),
+    /// The system's source of random numbers fails, or the cryptography refuses its settings.
+    Cryptography(String),
+    /// The crate was built without cryptography.
+    NoCryptography,
+}
+
+impl SecurityError {
+    pub(super) fn file(path: &Path, problem: impl Into<String>) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl fmt::Display for SecurityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::Credentials(problem) => f.write_str(problem),
+            Self::ServerName(name) => write!(
+                f,
+                "{name:?} is neither an IP address nor a DNS name, so no certificate can be valid for it"
+            ),
+            Self::Cryptography(problem) => write!(f, "the cryptography of QUIC fails: {problem}"),
+            Self::NoCryptography => f.write_str(
+                "QUIC needs cryptography, and this program was built without it: build it with the feature `ring`",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SecurityError {}
+
+impl From<SecurityError> for io::Error {
+    fn from(error: SecurityError) -> Self {
+        let kind = match error {
+            SecurityError::NoCryptography => io::ErrorKind::Unsupported,
+            SecurityError::Cryptography(_) => io::ErrorKind::Other,
+            _ => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}

@@ -1,0 +1,84 @@
+//! Certificates and trust: who may be connected with whom over QUIC.
+//!
+//! A server always shows a certificate. By default this is the one that the [process](Credentials::of_process) makes for
+//! itself, and clients trust it in the same process, or where its [`Fingerprint`] is [pinned](Trust::pin). A server that was
+//! given a certificate of an authority (CA) is trusted by clients that were given that [authority](Trust::authorities).
+//! [`Security::insecure`] trusts every server. A server accepts every client, or [demands](Security::demand_client_certificate)
+//! a certificate, which it examines by the same rules. A client shows its own certificate to every server that demands one.
+//!
+//! Each certificate comes with the proof that the peer has its key, also where the certificate is pinned or any would do. Where
+//! an authority decides, the certificate must be valid now and for this use, and a server's must be valid for the IP address
+//! that the client connects to, or for the [name](Security::server_name) that the client was given instead. Nothing of this
+//! matters for a pinned certificate. Neither side knows of certificates that were revoked.
+//!
+//! TLS 1.3 and QUIC version 1 alone are spoken, with the ALPN protocol [`ALPN`]. No session is resumed, so that each
+//! connection begins with this check and no certificate outlives its validity in a ticket. 0-RTT is off on both sides, so
+//! that nobody can replay a request. A client certificate and the first requests arrive together: the server's event
+//! `Connected` comes when the certificate is accepted, and nothing of a stream is seen before it. (`HandshakeDataReady` comes
+//! earlier, and says nothing about the client.) But the client is
+//! `Connected` one round trip earlier, before the server has seen its certificate.
+//!
+//! # What each side sees
+//!
+//! The errors are [`ConnectionError`](quinn_proto::ConnectionError)s, the codes those of QUIC (0x100 and the alert of TLS).
+//! [`explain`] says them in words. A server that refuses the first packet has no connection yet: the error is the cause of the
+//! `AcceptError`.
+//!
+//! | what is wrong | client | server |
+//! |---|---|---|
+//! | the server's certificate is not trusted; expired, not yet valid, or of a wrong name by its CA | `TransportError` 0x12e, whose reason has the fingerprint and what to do | `ConnectionClosed` 0x12e with the same reason |
+//! | the server has not the key of its certificate | `TransportError` 0x133 | `ConnectionClosed` 0x133 |
+//! | the client has no certificate | `Connected`, then `ConnectionClosed` 0x174 | `TransportError` 0x174 |
+//! | the client's certificate is not trusted, or not valid by its CA | `Connected`, then `ConnectionClosed` 0x12e with the server's reason | `TransportError` 0x12e, whose reason has the fingerprint and what to do |
+//! | the client has not the key of its certificate | `Connected`, then `ConnectionClosed` 0x133 | `TransportError` 0x133 |
+//! | the client offers other protocols (ALPN), or none | `ConnectionClosed` 0x178 | `AcceptError`: `TransportError` 0x178 |
+//! | the server chooses no protocol, although the client has offered one | `TransportError` 0x178 | `ConnectionClosed` 0x178 |
+//! | the client speaks another version of QUIC | `VersionMismatch` | nothing: the endpoint answers by itself |
+
+mod credentials;
+mod error;
+mod files;
+mod fingerprint;
+#[cfg(not(feature = "ring"))]
+#[path = "no_ring.rs"]
+mod provider;
+#[cfg(feature = "ring")]
+#[path = "ring.rs"]
+mod provider;
+mod reason;
+mod settings;
+mod trust;
+mod verify;
+
+pub use credentials::Credentials;
+pub use error::SecurityError;
+pub use fingerprint::{Fingerprint, FingerprintError};
+pub use reason::explain;
+pub use settings::{ALPN, Security};
+pub use trust::Trust;
+
+#[cfg(all(test, feature = "ring"))]
+mod tests;
+
+#[cfg(all(test, not(feature = "ring")))]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn without_cryptography_the_error_says_what_is_missing() {
+        let security = Security::default();
+        for error in [
+            security.client_config().err(),
+            security.server_config().err(),
+            security.endpoint_config().err(),
+            Credentials::of_process().err(),
+        ] {
+            let error = io::Error::from(error.unwrap());
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+            let text = "QUIC needs cryptography, and this program was built without it: build it with the feature `ring`";
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

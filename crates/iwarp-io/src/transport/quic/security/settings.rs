@@ -1,0 +1,231 @@
+//! The certificates and trust of one adapter.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::server::{NoClientAuth, NoServerSessionStorage};
+use rustls::sign::SingleCertAndKey;
+use rustls::{KeyLog, KeyLogFile, NoKeyLog};
+
+use super::credentials::Credentials;
+use super::error::SecurityError;
+use super::fingerprint::Fingerprint;
+use super::provider;
+use super::trust::Trust;
+use super::verify::{ClientVerifier, ServerVerifier};
+
+/// The protocol that both sides name during the handshake (RFC 7301).
+pub const ALPN: &[u8] = b"iwarp/1";
+
+/// QUIC version 1 (RFC 9000).
+const QUIC_VERSION: u32 = 1;
+
+/// Where programs that decrypt captures expect the name of the file of keys.
+const KEY_LOG_VARIABLE: &str = "SSLKEYLOGFILE";
+
+/// The certificates and trust of one adapter.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use iwarp_io::transport::quic::security::{Credentials, Security, Trust};
+///
+/// // A server that lets in clients of one authority only:
+/// let server = Security::default()
+///     .credentials(Credentials::from_files("server.pem", "server.key")?)
+///     .demand_client_certificate(Trust::own_process().authorities("clients-ca.pem")?);
+/// println!("the server shows {}", server.fingerprint()?);
+///
+/// // A client that trusts one server:
+/// let fingerprint = "sha256:5f78c33274e43fa9de5659265c1d917e25c03722dcb0b8d27db8d5feaa813953".parse()?;
+/// let client = Security::default().trust_servers(Trust::own_process().pin(fingerprint));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Security {
+    /// `None`: the process's.
+    credentials: Option<Credentials>,
+    /// `None`: every server.
+    servers: Option<Trust>,
+    /// `None`: every client, without a certificate.
+    clients: Option<Trust>,
+    /// `None`: the address that the client connects to.
+    server_name: Option<String>,
+    key_log: bool,
+}
+
+impl Default for Security {
+    fn default() -> Self {
+        Self {
+            credentials: None,
+            servers: Some(Trust::own_process()),
+            clients: None,
+            server_name: None,
+            key_log: true,
+        }
+    }
+}
+
+impl Security {
+    /// What the adapter shows to clients, and to servers that demand a certificate. Default: [`Credentials::of_process`].
+    #[must_use]
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    /// Which servers the adapter connects to. Default: [`Trust::own_process`].
+    #[must_use]
+    pub fn trust_servers(mut self, trust: Trust) -> Self {
+        self.servers = Some(trust);
+        self
+    }
+
+    /// Connects to every server, whatever certificate it shows: anybody on the way can take the server's place. For tests.
+    #[must_use]
+    pub fn insecure(mut self) -> Self {
+        self.servers = None;
+        self
+    }
+
+    /// Accepts only clients that show a certificate which is trusted. Default: accepts every client, and asks for no
+    /// certificate.
+    #[must_use]
+    pub fn demand_client_certificate(mut self, trust: Trust) -> Self {
+        self.clients = Some(trust);
+        self
+    }
+
+    /// The DNS name, or IP address, that a server's certificate must be valid for where an authority decides. The server
+    /// learns a DNS name before the connection is encrypted (SNI, RFC 6066 §3). Default: the IP address that is connected to.
+    ///
+    /// # Errors
+    ///
+    /// [`SecurityError::ServerName`].
+    pub fn server_name(mut self, name: &str) -> Result<Self, SecurityError> {
+        if ServerName::try_from(name).is_err() {
+            return Err(SecurityError::ServerName(name.to_owned()));
+        }
+        self.server_name = Some(name.to_owned());
+        Ok(self)
+    }
+
+    /// Whether the keys of all connections are written to the file that the environment variable `SSLKEYLOGFILE` names, for
+    /// programs that decrypt captures. Whoever reads this file reads the connections. Default: yes, if the variable is set.
+    #[must_use]
+    pub fn key_log(mut self, key_log: bool) -> Self {
+        self.key_log = key_log;
+        self
+    }
+
+    /// The fingerprint of the certificate that the adapter shows, for others to pin.
+    ///
+    /// # Errors
+    ///
+    /// As [`Credentials::of_process`].
+    pub fn fingerprint(&self) -> Result<Fingerprint, SecurityError> {
+        Ok(self.shown()?.fingerprint())
+    }
+
+    /// The name to connect to `remote` with (`quinn_proto::Endpoint::connect`).
+    #[must_use]
+    pub fn name_of(&self, remote: IpAddr) -> String {
+        let address = || remote.to_canonical().to_string();
+        self.server_name.clone().unwrap_or_else(address)
+    }
+
+    /// The settings of an endpoint of QUIC, for clients and servers: version 1 only, and a new key for stateless resets.
+    ///
+    /// # Errors
+    ///
+    /// [`SecurityError::NoCryptography`].
+    pub fn endpoint_config(&self) -> Result<quinn_proto::EndpointConfig, SecurityError> {
+        let mut config = provider::endpoint()?;
+        config.supported_versions(vec![QUIC_VERSION]);
+        Ok(config)
+    }
+
+    /// The settings of connections to servers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Credentials::of_process`].
+    pub fn client_config(&self) -> Result<quinn_proto::ClientConfig, SecurityError> {
+        provider::client(self.client_tls()?)
+    }
+
+    /// The TLS of connections to servers.
+    pub(super) fn client_tls(&self) -> Result<rustls::ClientConfig, SecurityError> {
+        let (provider, own) = (provider::provider()?, self.shown()?);
+        let verifier = ServerVerifier::new(self.servers.as_ref(), &own, &provider)?;
+        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| SecurityError::Cryptography(error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own.certified())));
+        tls.alpn_protocols = vec![ALPN.to_vec()];
+        tls.resumption = Resumption::disabled();
+        tls.enable_early_data = false;
+        tls.key_log = self.key_log_file();
+        Ok(tls)
+    }
+
+    /// The settings of connections from clients.
+    ///
+    /// # Errors
+    ///
+    /// As [`Credentials::of_process`].
+    pub fn server_config(&self) -> Result<quinn_proto::ServerConfig, SecurityError> {
+        provider::server(self.server_tls()?)
+    }
+
+    /// The TLS of connections from clients.
+    pub(super) fn server_tls(&self) -> Result<rustls::ServerConfig, SecurityError> {
+        let (provider, own) = (provider::provider()?, self.shown()?);
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| SecurityError::Cryptography(error.to_string()))?;
+        let builder = match &self.clients {
+            None => builder.with_client_cert_verifier(Arc::new(NoClientAuth)),
+            Some(trust) => builder
+                .with_client_cert_verifier(Arc::new(ClientVerifier::new(trust, &own, &provider)?)),
+        };
+        let mut tls = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own.certified())));
+        tls.alpn_protocols = vec![ALPN.to_vec()];
+        tls.session_storage = Arc::new(NoServerSessionStorage {});
+        tls.send_tls13_tickets = 0;
+        tls.max_early_data_size = 0;
+        tls.key_log = self.key_log_file();
+        Ok(tls)
+    }
+
+    /// The credentials that the adapter shows.
+    fn shown(&self) -> Result<Credentials, SecurityError> {
+        self.credentials
+            .clone()
+            .map_or_else(Credentials::of_process, Ok)
+    }
+
+    /// Where the keys of connections are written. All adapters of the process share one file.
+    fn key_log_file(&self) -> Arc<dyn KeyLog> {
+        static FILE: OnceLock<Arc<KeyLogFile>> = OnceLock::new();
+        let Some(path) = env::var_os(KEY_LOG_VARIABLE).filter(|_| self.key_log) else {
+            return Arc::new(NoKeyLog);
+        };
+        FILE.get_or_init(|| {
+            let file = KeyLogFile::new();
+            // rustls does not tell that it could not open the file.
+            if let Err(error) = OpenOptions::new().append(true).open(&path) {
+                let path = path.display();
+                tracing::warn!(%path, %error, "the keys of QUIC are not written: cannot open the file of SSLKEYLOGFILE");
+            }
+            Arc::new(file)
+        })
+        .clone()
+    }
+}

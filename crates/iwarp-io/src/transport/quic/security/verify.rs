@@ -1,0 +1,263 @@
+//! The checks of the peer's certificate during the handshake.
+//!
+//! The peer's signature, which proves that it has the key of its certificate, is checked in every case, by rustls' provider.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
+};
+
+use super::credentials::Credentials;
+use super::error::SecurityError;
+use super::fingerprint::Fingerprint;
+use super::trust::Trust;
+
+/// The certificates that are accepted whatever stands in them.
+#[derive(Debug)]
+struct Accepted(Vec<Fingerprint>);
+
+impl Accepted {
+    fn new(trust: &Trust, own: &Credentials) -> Result<Self, SecurityError> {
+        let mut accepted = trust.pinned().to_vec();
+        accepted.push(own.fingerprint());
+        accepted.push(Credentials::of_process()?.fingerprint());
+        Ok(Self(accepted))
+    }
+
+    /// Whether a certificate is accepted, and its fingerprint.
+    fn has(&self, certificate: &CertificateDer<'_>) -> (bool, Fingerprint) {
+        let fingerprint = Fingerprint::of(certificate);
+        (self.0.contains(&fingerprint), fingerprint)
+    }
+}
+
+/// Checks the certificates of servers.
+#[derive(Debug)]
+pub(super) struct ServerVerifier {
+    /// `None`: every server is accepted.
+    accepted: Option<Accepted>,
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerVerifier {
+    /// `trust` is `None` if every server is to be accepted.
+    pub(super) fn new(
+        trust: Option<&Trust>,
+        own: &Credentials,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, SecurityError> {
+        let authorities = trust.and_then(Trust::roots).map(|roots| {
+            WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+                .build()
+                .map_err(|error| SecurityError::Cryptography(error.to_string()))
+        });
+        Ok(Self {
+            accepted: trust.map(|trust| Accepted::new(trust, own)).transpose()?,
+            authorities: authorities.transpose()?,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(accepted) = &self.accepted else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let (is_accepted, fingerprint) = accepted.has(end_entity);
+        if is_accepted {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let Some(authorities) = &self.authorities else {
+            return Err(refused(format!(
+                "the server shows the certificate {fingerprint}, which is not trusted: if that is what the server printed, \
+                 pin it; or give the CA that signed it"
+            )));
+        };
+        authorities
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            .map_err(|error| {
+                refused(format!(
+                    "the server shows the certificate {fingerprint}, which is not pinned and not valid by the given CA \
+                     ({}): if that is what the server printed, pin it; or give the server a valid certificate",
+                    invalid(error)
+                ))
+            })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Demands certificates of clients, and checks them.
+#[derive(Debug)]
+pub(super) struct ClientVerifier {
+    accepted: Accepted,
+    authorities: Option<Arc<dyn ClientCertVerifier>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientVerifier {
+    pub(super) fn new(
+        trust: &Trust,
+        own: &Credentials,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, SecurityError> {
+        let authorities = trust.roots().map(|roots| {
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
+                .build()
+                .map_err(|error| SecurityError::Cryptography(error.to_string()))
+        });
+        Ok(Self {
+            accepted: Accepted::new(trust, own)?,
+            authorities: authorities.transpose()?,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    /// No hints, so that a client shows its certificate whoever has signed it: the certificate may be pinned.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let (is_accepted, fingerprint) = self.accepted.has(end_entity);
+        if is_accepted {
+            return Ok(ClientCertVerified::assertion());
+        }
+        let Some(authorities) = &self.authorities else {
+            return Err(refused(format!(
+                "the client shows the certificate {fingerprint}, which this server does not trust: pin it at the server, or \
+                 give the server the CA that signed it"
+            )));
+        };
+        authorities
+            .verify_client_cert(end_entity, intermediates, now)
+            .map_err(|error| {
+                refused(format!(
+                    "the client shows the certificate {fingerprint}, which the server has not pinned and which is not valid \
+                     by the server's CA ({}): pin it at the server, or give the client a valid certificate",
+                    invalid(error)
+                ))
+            })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// What is wrong with a certificate that an authority should have signed, in a few words.
+fn invalid(error: Error) -> String {
+    /// Of the text that the certificate itself contributes to.
+    const LONGEST: usize = 300;
+    const DAY: u64 = 24 * 60 * 60;
+    let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / DAY;
+    let Error::InvalidCertificate(error) = error else {
+        return error.to_string();
+    };
+    match error {
+        CertificateError::ExpiredContext { time, not_after } => {
+            format!("it expired {} days ago", days(not_after, time))
+        }
+        CertificateError::NotValidYetContext { time, not_before } => format!(
+            "it becomes valid in {} days; is the clock right?",
+            days(time, not_before)
+        ),
+        CertificateError::UnknownIssuer => "the CA has not signed it".to_owned(),
+        CertificateError::BadSignature => {
+            "a CA of the same name, with another key, has signed it".to_owned()
+        }
+        // rustls has no variant of its own for this error of webpki.
+        CertificateError::Other(OtherError(error)) if error.to_string() == "CaUsedAsEndEntity" => {
+            "it is the certificate of a CA itself, which can only be pinned".to_owned()
+        }
+        CertificateError::Other(OtherError(error)) => error.to_string(),
+        error => error.to_string().chars().take(LONGEST).collect(),
+    }
+}
+
+/// The error that ends the handshake with the alert certificate_unknown, and with this text as the reason.
+fn refused(text: String) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refusal(text)))))
+}
+
+/// Why a certificate is refused.
+struct Refusal(String);
+
+/// The text as it is, because rustls shows this form and no other.
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
