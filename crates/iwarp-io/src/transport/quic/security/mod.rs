@@ -13,10 +13,11 @@
 //!
 //! TLS 1.3 and QUIC version 1 alone are spoken, with the ALPN protocol [`ALPN`]. No session is resumed, so that each
 //! connection begins with this check and no certificate outlives its validity in a ticket. 0-RTT is off on both sides, so
-//! that nobody can replay a request. A client certificate and the first requests arrive together: the server's event
-//! `Connected` comes when the certificate is accepted, and nothing of a stream is seen before it. (`HandshakeDataReady` comes
-//! earlier, and says nothing about the client.) But the client is
-//! `Connected` one round trip earlier, before the server has seen its certificate.
+//! that nobody can replay a request.
+//!
+//! The server's event `Connected` comes when the client's certificate is accepted, and nothing of a stream is seen before
+//! it. (`HandshakeDataReady` comes earlier, and says nothing about the client.) But the client's event `Connected` comes
+//! before the server has seen the client's certificate, so it does not say that the server accepts the client.
 //!
 //! # What each side sees
 //!

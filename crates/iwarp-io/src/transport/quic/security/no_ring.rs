@@ -1,4 +1,4 @@
-//! What takes the place of [`ring`](super::ring) in a build without it: each function tells what is missing.
+//! What takes the place of `ring.rs` in a build without the feature: each function tells what is missing.
 
 use std::sync::Arc;
 
