@@ -68,6 +68,9 @@ impl Driver {
             background,
         };
         driver.background.add(&driver.control)?;
+        driver
+            .transport
+            .driven_by(&driver.control, &driver.background);
         Ok(driver)
     }
 
@@ -152,6 +155,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.transport.end();
         self.background.stop();
     }
 }

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use crate::progress::Set;
 use crate::transport::sim::World;
-use crate::transport::sim::world::SimSet;
 
 /// Where the time, readiness and random numbers of an adapter come from.
 #[derive(Clone, Debug, Default)]
@@ -33,10 +32,10 @@ impl Environment {
     ///
     /// Those of [`Set::of_system`], and those of the system when it has no descriptors or memory left.
     pub fn set(&self) -> io::Result<Set> {
-        Ok(match self {
-            Self::System => Set::of_system()?,
-            Self::Sim(world) => Set::Sim(SimSet::new(world)),
-        })
+        match self {
+            Self::System => Set::of_system(),
+            Self::Sim(world) => Ok(Set::of_world(world)),
+        }
     }
 
     /// A random number: one that nobody can predict, or, in a simulated world, one that follows from its seed.

@@ -36,6 +36,15 @@ const SCHEMES: &[Scheme] = &[
         address: by_address,
     },
     Scheme {
+        name: "softnd+udp",
+        example: "softnd+udp://127.0.0.1",
+        what: "the same over UDP, encrypted, by QUIC",
+        takes: &[Choice::Capture, Choice::Fault],
+        place: Place::Machine,
+        start: softnd_udp,
+        address: by_address,
+    },
+    Scheme {
         name: "softnd+sim",
         example: "softnd+sim://seed=7",
         what: "the same in a simulated network, which ends with the process",
@@ -410,6 +419,14 @@ fn softnd_tcp(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
     let (chosen, capture) = softnd_options(options)?;
     Ok(Started {
         provider: softnd::provider(chosen),
+        capture,
+    })
+}
+
+fn softnd_udp(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
+    let (chosen, capture) = softnd_options(options)?;
+    Ok(Started {
+        provider: softnd::udp_provider(chosen),
         capture,
     })
 }

@@ -35,24 +35,37 @@ mod status;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use netdirect::{Adapter, Error, Result, Status};
+use netdirect::{Adapter, Error, Provider as _, Result, Status};
+
+use provider::{Protocol, Provider};
 
 pub use iwarp_io::capture;
 pub use iwarp_io::faults;
+pub use iwarp_io::transport::quic::security;
 pub use limits::{LONGEST_PRIVATE_DATA, Limits};
 pub use options::{Options, Profile, Timeouts};
 
 /// The scheme of the URLs of this provider.
 pub const SCHEME: &str = "softnd+tcp://";
 
+/// The scheme of the URLs of the provider over UDP.
+pub const UDP_SCHEME: &str = "softnd+udp://";
+
 /// Makes the provider over TCP. Every network interface of the host is one adapter.
 #[must_use]
 pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
-    Arc::new(provider::Provider::new(options))
+    Arc::new(Provider::new(Protocol::Streams, options))
+}
+
+/// Makes the provider over UDP: its connections are streams of QUIC, encrypted and authenticated as
+/// [`Options::security`] says. Every network interface of the host is one adapter.
+#[must_use]
+pub fn udp_provider(options: Options) -> Arc<dyn netdirect::Provider> {
+    Arc::new(Provider::new(Protocol::Quic, options))
 }
 
 /// Opens the adapter that owns an address. The address is given as `softnd+tcp://127.0.0.1`, as `softnd+tcp://[::1]`, or by
-/// itself. A URL such as `softnd+sim://seed=7` opens an adapter of a [simulated network](simulation).
+/// itself. With `softnd+udp://` in front of it the adapter is one over [UDP](udp_provider). A URL such as `softnd+sim://seed=7` opens an adapter of a [simulated network](simulation).
 ///
 /// # Errors
 ///
@@ -62,10 +75,14 @@ pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     if let Some(name) = url.strip_prefix(simulation::SCHEME) {
         return simulation::open(name, options);
     }
-    let address = url.strip_prefix(SCHEME).unwrap_or(url);
+    let (scheme, protocol) = match url.starts_with(UDP_SCHEME) {
+        true => (UDP_SCHEME, Protocol::Quic),
+        false => (SCHEME, Protocol::Streams),
+    };
+    let address = url.strip_prefix(scheme).unwrap_or(url);
     if let Some((scheme, _)) = address.split_once("://") {
         let what = format!(
-            "unknown scheme {scheme}:// in {url:?}; use {SCHEME}ADDRESS or {}seed=NUMBER",
+            "unknown scheme {scheme}:// in {url:?}; use {SCHEME}ADDRESS, {UDP_SCHEME}ADDRESS or {}seed=NUMBER",
             simulation::SCHEME
         );
         return Err(Error::new(Status::INVALID_ADDRESS, what));
@@ -76,11 +93,11 @@ pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
         (_, Ok(address)) => address,
         _ => {
             let what = format!(
-                "{url:?} is not an address; expected {SCHEME}ADDRESS, for example {SCHEME}127.0.0.1"
+                "{url:?} is not an address; expected {scheme}ADDRESS, for example {scheme}127.0.0.1"
             );
             return Err(Error::new(Status::INVALID_ADDRESS, what));
         }
     };
-    let provider = provider(options);
+    let provider = Provider::new(protocol, options);
     provider.open_adapter(provider.resolve_address(address)?)
 }

@@ -11,6 +11,7 @@ use crate::peer::Peer;
 use iwarp_io::capture::Capture;
 use iwarp_io::faults::{Plan, PlanError};
 use iwarp_io::setup::HalfOpenLimits;
+use iwarp_io::transport::quic::security::Security;
 
 /// How strictly the provider treats its clients (AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +115,7 @@ pub struct Options {
     pub(crate) timeouts: Timeouts,
     pub(crate) half_open: Option<u32>,
     pub(crate) half_open_per_peer: Option<u32>,
+    pub(crate) security: Security,
 }
 
 impl Default for Options {
@@ -138,6 +140,7 @@ impl Default for Options {
             timeouts: Timeouts::default(),
             half_open: None,
             half_open_per_peer: None,
+            security: Security::default(),
         }
     }
 }
@@ -163,6 +166,14 @@ impl Options {
     #[must_use]
     pub fn markers(mut self, markers: bool) -> Self {
         self.markers = markers;
+        self
+    }
+
+    /// How adapters over [UDP](crate::udp_provider) authenticate themselves and their peers. Other adapters ignore this. Default:
+    /// adapters of one process trust each other.
+    #[must_use]
+    pub fn security(mut self, security: Security) -> Self {
+        self.security = security;
         self
     }
 

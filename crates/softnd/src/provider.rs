@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
 use iwarp_io::transport::Transport;
+use iwarp_io::transport::quic::Quic;
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::tcp::Tcp;
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
@@ -20,10 +22,20 @@ use crate::options::Options;
 #[derive(Debug)]
 pub(crate) struct Provider {
     network: Network,
+    protocol: Protocol,
     options: Options,
     /// Why the fault plan in the environment is unusable.
     plan_error: Option<String>,
     faults: Device,
+}
+
+/// What carries the adapters' streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// The network's own streams: TCP, or those of a simulated network.
+    Streams,
+    /// QUIC over UDP, or over the datagrams of a simulated network.
+    Quic,
 }
 
 /// The network that the adapters belong to.
@@ -42,15 +54,24 @@ struct Interface {
 }
 
 impl Provider {
-    pub(crate) fn new(options: Options) -> Self {
-        Self::of(Network::Host, options)
+    pub(crate) fn new(protocol: Protocol, options: Options) -> Self {
+        Self::of(Network::Host, protocol, options)
     }
 
-    pub(crate) fn simulated(world: World, addresses: Vec<IpAddr>, options: Options) -> Self {
-        Self::of(Network::Simulated(world, addresses), options)
+    pub(crate) fn simulated(
+        world: World,
+        addresses: Vec<IpAddr>,
+        protocol: Protocol,
+        options: Options,
+    ) -> Self {
+        Self::of(Network::Simulated(world, addresses), protocol, options)
     }
 
-    fn of(network: Network, mut options: Options) -> Self {
+    fn of(network: Network, protocol: Protocol, mut options: Options) -> Self {
+        if protocol == Protocol::Quic {
+            // QUIC protects every packet better than a CRC does, and its streams have no segments that markers could mark.
+            options = options.crc(false).markers(false);
+        }
         let mut plan_error = None;
         if options.faults.is_none() {
             match fault_names::of_environment() {
@@ -61,6 +82,7 @@ impl Provider {
         let plan = options.faults.clone();
         Self {
             network,
+            protocol,
             options,
             plan_error,
             faults: Device::new(plan.map(Faults::new)),
@@ -81,11 +103,23 @@ impl Provider {
     }
 
     /// The transport of the adapters' streams.
-    fn transport(&self) -> Transport {
-        match &self.network {
-            Network::Host => Transport::Tcp(Tcp::new(self.options.segment)),
-            Network::Simulated(world, _) => Transport::Sim(world.clone()),
-        }
+    fn transport(&self) -> Result<Transport> {
+        let environment = match (&self.network, self.protocol) {
+            (Network::Host, Protocol::Streams) => {
+                return Ok(Transport::Tcp(Tcp::new(self.options.segment)));
+            }
+            (Network::Simulated(world, _), Protocol::Streams) => {
+                return Ok(Transport::Sim(world.clone()));
+            }
+            (Network::Host, Protocol::Quic) => Environment::System,
+            (Network::Simulated(world, _), Protocol::Quic) => Environment::Sim(world.clone()),
+        };
+        let quic = Quic::new(environment, &self.options.security);
+        let quic = quic.map_err(|error| {
+            let what = format!("cannot prepare encrypted connections: {error}");
+            Error::new(Status::INVALID_PARAMETER_MIX, what)
+        })?;
+        Ok(Transport::Quic(quic))
     }
 
     /// The current interfaces of the host. The loopback interface comes last, because many callers take the first address.
@@ -208,7 +242,7 @@ impl netdirect::Provider for Provider {
             id,
             interface.addresses,
             self.options.clone(),
-            self.transport(),
+            self.transport()?,
         )
     }
 

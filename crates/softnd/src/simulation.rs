@@ -49,7 +49,7 @@ pub use iwarp_io::transport::sim::{Chance, Conditions, Disturbances};
 use netdirect::{Adapter, Error, Result, Status};
 
 use crate::options::Options;
-use crate::provider::Provider;
+use crate::provider::{Protocol, Provider};
 
 pub use raw::{RawListener, RawStream};
 
@@ -61,6 +61,7 @@ pub const SCHEME: &str = "softnd+sim://";
 pub struct Simulation {
     seed: u64,
     world: World,
+    protocol: Protocol,
 }
 
 impl fmt::Debug for Simulation {
@@ -83,6 +84,16 @@ impl Simulation {
         Self {
             seed,
             world: World::new(seed, conditions),
+            protocol: Protocol::Streams,
+        }
+    }
+
+    /// The same network, in which adapters that are opened from here on connect [over UDP](crate::udp_provider).
+    #[must_use]
+    pub fn over_udp(&self) -> Self {
+        Self {
+            protocol: Protocol::Quic,
+            ..self.clone()
         }
     }
 
@@ -115,7 +126,12 @@ impl Simulation {
         options: Options,
     ) -> Arc<dyn netdirect::Provider> {
         let addresses = addresses.into_iter().collect();
-        Arc::new(Provider::simulated(self.world.clone(), addresses, options))
+        Arc::new(Provider::simulated(
+            self.world.clone(),
+            addresses,
+            self.protocol,
+            options,
+        ))
     }
 
     /// The virtual time since the network was created.

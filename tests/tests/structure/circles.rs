@@ -11,6 +11,8 @@ use crate::{folders, root, short};
 const SHARED_OUT: &[(&str, &str)] = &[
     // A connection of the engine: what arrives, what leaves and how it ends change one state.
     ("crates/iwarp", "conn::connection::Connection"),
+    // The endpoint of QUIC: every event of a connection of QUIC may change its streams, and each stream may end its connection.
+    ("crates/iwarp-io", "transport::quic::endpoint::QuicEndpoint"),
 ];
 
 /// Circles as the paths of their files.

@@ -16,6 +16,7 @@ use crate::progress::parking::Parking;
 use crate::transport::Transport;
 use crate::transport::pipe::Pipes;
 use crate::transport::ports::bind;
+use crate::transport::purpose::Purpose;
 use crate::transport::sim::{Conditions, World};
 
 const PD: Pd = Pd(7);
@@ -301,10 +302,11 @@ impl Net {
     fn streams(&self) -> (Stream, Stream) {
         let transport = &self.driver.transport;
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        let bound = bind(transport, local).unwrap();
+        let bound = bind(transport, local, Purpose::Listening).unwrap();
         let at = bound.local().unwrap();
         let listener = bound.listen().unwrap();
-        let dialer = bind(transport, local).unwrap().connect(at).unwrap();
+        let from = bind(transport, local, Purpose::Connecting).unwrap();
+        let dialer = from.connect(at).unwrap();
         self.until("connected", || dialer.is_connected(Edges::WRITE).unwrap());
         self.until("accepted", || listener.is_somebody_there());
         let passive = listener.accept().unwrap();

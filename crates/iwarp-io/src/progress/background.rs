@@ -59,7 +59,7 @@ impl Background {
     pub fn start(environment: &Environment) -> io::Result<Arc<Self>> {
         let this = Self::new(environment.set()?)?;
         let shared = Arc::clone(&this);
-        if let (Some(world), Set::Sim(set)) = (environment.world(), &this.set) {
+        if let (Some(world), Some(set)) = (environment.world(), this.set.simulated()) {
             let thread = Mutex::new(Thread::new(shared));
             world.add_task(Arc::new(Simulated(world.clone(), thread)), set);
             return Ok(this);
@@ -76,16 +76,16 @@ impl Background {
 
     /// One bit for each of the first 64 processors that the thread may run on, where that is known.
     pub fn processors(&self) -> Option<u64> {
-        match self.set {
-            Set::Sim(_) => None,
-            _ => cpu_placement::allowed(*self.thread.wait()),
+        match self.set.simulated() {
+            Some(_) => None,
+            None => cpu_placement::allowed(*self.thread.wait()),
         }
     }
 
     /// Makes the thread end.
     pub fn stop(&self) {
         self.end();
-        if let Set::Sim(set) = &self.set {
+        if let Some(set) = self.set.simulated() {
             set.world().remove_task(set);
         }
     }

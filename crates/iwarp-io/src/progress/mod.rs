@@ -5,6 +5,7 @@
 //! only the domains that nobody attends. `loom_model` runs all of them over a model of sets.
 
 pub mod background;
+pub mod carried;
 mod cpu_placement;
 pub mod domain;
 #[cfg(all(test, loom))]

@@ -2,19 +2,34 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::carried::{CarriedSource, CarriedSources, CarrierId};
 #[cfg(target_os = "linux")]
 use super::readiness::epoll::{Epoll, EventFd};
 use super::readiness::interface::Interface;
 use super::readiness::kqueue_rules::KqueueRules;
 use super::readiness::mio::{Mio, Pipe};
 use super::readiness::{BATCH, Edges, Readiness, Ready, Wake, Watch};
+use super::tokens::RESERVED;
+use crate::transport::sim::World;
 use crate::transport::sim::world::{Mode, SimSet, SimSource, SimWaker};
+
+/// The token of the waker of a set's [carried sources](super::carried), and from there on those of their carriers.
+const CARRIED: u64 = RESERVED + (1 << 16);
 
 /// A set of sources.
 #[derive(Debug)]
-pub enum Set {
+pub struct Set {
+    base: Base,
+    /// Once the set has held a carried source.
+    carried: OnceLock<Arc<CarriedSources<Self>>>,
+}
+
+/// What a set is made of.
+#[derive(Debug)]
+enum Base {
     /// Descriptors, over epoll.
     #[cfg(target_os = "linux")]
     Epoll(Epoll),
@@ -47,6 +62,26 @@ pub enum SourceId<'a> {
     KqueueRules(&'a KqueueRules),
     /// A source of a simulated world.
     Sim(SimSource),
+    /// A source that another one carries.
+    Carried(&'a Arc<CarriedSource>),
+}
+
+impl<'a> From<CarrierId<'a>> for SourceId<'a> {
+    fn from(id: CarrierId<'a>) -> Self {
+        match id {
+            CarrierId::Descriptor(descriptor) => Self::Descriptor(descriptor),
+            CarrierId::Sim(source) => Self::Sim(source),
+        }
+    }
+}
+
+impl From<Base> for Set {
+    fn from(base: Base) -> Self {
+        Self {
+            base,
+            carried: OnceLock::new(),
+        }
+    }
 }
 
 impl Set {
@@ -57,22 +92,54 @@ impl Set {
     /// `InvalidInput`, if it asks for an interface that does not exist; those of the system, when it has no descriptors or
     /// memory left.
     pub fn of_system() -> io::Result<Self> {
-        Ok(match Interface::chosen()? {
+        Ok(Self::from(match Interface::chosen()? {
             #[cfg(target_os = "linux")]
-            Interface::Epoll => Self::Epoll(Epoll::new()?),
-            Interface::Mio => Self::Mio(Mio::new()?),
-            Interface::KqueueRules => Self::KqueueRules(KqueueRules::new()?),
-        })
+            Interface::Epoll => Base::Epoll(Epoll::new()?),
+            Interface::Mio => Base::Mio(Mio::new()?),
+            Interface::KqueueRules => Base::KqueueRules(KqueueRules::new()?),
+        }))
+    }
+
+    /// An empty set of a simulated world.
+    pub fn of_world(world: &World) -> Self {
+        Self::from(Base::Sim(SimSet::new(world)))
+    }
+
+    /// The set of a simulated world, if it is one.
+    pub fn simulated(&self) -> Option<&SimSet> {
+        match &self.base {
+            Base::Sim(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    /// The sources that others carry. The first call makes their waker.
+    fn carried(&self) -> io::Result<&Arc<CarriedSources<Self>>> {
+        if let Some(carried) = self.carried.get() {
+            return Ok(carried);
+        }
+        let waker = self.waker()?;
+        let carried = self.carried.get_or_init(|| CarriedSources::new(waker));
+        match self.base.add_level(carried.waker().id(), CARRIED) {
+            // Another thread may have made it.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(carried),
+        }
+    }
+
+    fn forget(&self, carrier: CarrierId<'_>) {
+        // If the system has closed its descriptor, it is in no set any more.
+        let _ = self.base.remove(carrier.into());
     }
 
     /// The descriptor by which others can watch the set; a set of a simulated world has none.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match self {
+        match &self.base {
             #[cfg(target_os = "linux")]
-            Self::Epoll(set) => Some(set.as_fd()),
-            Self::Mio(set) => Some(set.as_fd()),
-            Self::KqueueRules(set) => Some(set.descriptor()),
-            Self::Sim(_) => None,
+            Base::Epoll(set) => Some(set.as_fd()),
+            Base::Mio(set) => Some(set.as_fd()),
+            Base::KqueueRules(set) => Some(set.descriptor()),
+            Base::Sim(_) => None,
         }
     }
 }
@@ -86,12 +153,12 @@ impl<T: AsFd> Watch<Set> for T {
 
 impl Watch<Self> for Set {
     fn id(&self) -> SourceId<'_> {
-        match self {
+        match &self.base {
             #[cfg(target_os = "linux")]
-            Self::Epoll(set) => SourceId::Descriptor(set.as_fd()),
-            Self::Mio(set) => SourceId::Descriptor(set.as_fd()),
-            Self::KqueueRules(set) => SourceId::KqueueRules(set),
-            Self::Sim(set) => SourceId::Sim(set.source()),
+            Base::Epoll(set) => SourceId::Descriptor(set.as_fd()),
+            Base::Mio(set) => SourceId::Descriptor(set.as_fd()),
+            Base::KqueueRules(set) => SourceId::KqueueRules(set),
+            Base::Sim(set) => SourceId::Sim(set.source()),
         }
     }
 }
@@ -109,18 +176,18 @@ impl Watch<Set> for Waker {
 
 /// Calls the set of the kind that the source is of.
 macro_rules! of_kind {
-    ($set:expr, $source:expr, $call:ident $(, $argument:expr)*) => {
-        match ($set, $source.id()) {
+    ($base:expr, $id:expr, $call:ident $(, $argument:expr)*) => {
+        match ($base, $id) {
             #[cfg(target_os = "linux")]
-            (Set::Epoll(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
-            (Set::Mio(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
-            (Set::KqueueRules(set), SourceId::Descriptor(source)) => {
+            (Base::Epoll(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
+            (Base::Mio(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
+            (Base::KqueueRules(set), SourceId::Descriptor(source)) => {
                 set.$call(&source $(, $argument)*)
             }
-            (Set::KqueueRules(set), SourceId::KqueueRules(source)) => {
+            (Base::KqueueRules(set), SourceId::KqueueRules(source)) => {
                 set.$call(source $(, $argument)*)
             }
-            (Set::Sim(set), SourceId::Sim(source)) => {
+            (Base::Sim(set), SourceId::Sim(source)) => {
                 Readiness::$call(set, &source $(, $argument)*)
             }
             _ => Err(of_another_world()),
@@ -136,68 +203,16 @@ fn of_another_world() -> io::Error {
     )
 }
 
-impl Readiness for Set {
-    type Id<'a> = SourceId<'a>;
-    type Waker = Waker;
-
-    fn another(&self) -> io::Result<Self> {
-        Ok(match self {
-            #[cfg(target_os = "linux")]
-            Self::Epoll(set) => Self::Epoll(set.another()?),
-            Self::Mio(set) => Self::Mio(set.another()?),
-            Self::KqueueRules(set) => Self::KqueueRules(set.another()?),
-            Self::Sim(set) => Self::Sim(set.another()?),
-        })
+impl Base {
+    fn add_level(&self, id: SourceId<'_>, token: u64) -> io::Result<()> {
+        of_kind!(self, id, add_level, token)
     }
 
-    fn waker(&self) -> io::Result<Waker> {
-        Ok(match self {
-            #[cfg(target_os = "linux")]
-            Self::Epoll(set) => Waker::Epoll(set.waker()?),
-            Self::Mio(set) => Waker::Mio(set.waker()?),
-            Self::KqueueRules(set) => Waker::Mio(set.waker()?),
-            Self::Sim(set) => Waker::Sim(set.waker()?),
-        })
+    fn remove(&self, id: SourceId<'_>) -> io::Result<()> {
+        of_kind!(self, id, remove)
     }
 
-    fn reports_untaken(&self) -> bool {
-        match self {
-            #[cfg(target_os = "linux")]
-            Self::Epoll(set) => set.reports_untaken(),
-            Self::Mio(set) => set.reports_untaken(),
-            Self::KqueueRules(set) => set.reports_untaken(),
-            Self::Sim(set) => set.reports_untaken(),
-        }
-    }
-
-    fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
-        of_kind!(self, source, add_stream, token, edges)
-    }
-
-    fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
-        of_kind!(self, source, change_stream, token, edges)
-    }
-
-    fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        of_kind!(self, source, add_level, token)
-    }
-
-    fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        of_kind!(self, source, add_set, token)
-    }
-
-    fn mute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        of_kind!(self, source, mute, token)
-    }
-
-    fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        of_kind!(self, source, unmute, token)
-    }
-
-    fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
-        of_kind!(self, source, remove)
-    }
-
+    #[inline]
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
         match self {
             #[cfg(target_os = "linux")]
@@ -206,6 +221,138 @@ impl Readiness for Set {
             Self::KqueueRules(set) => set.wait(limit, each),
             Self::Sim(set) => Readiness::wait(set, limit, each),
         }
+    }
+}
+
+impl Readiness for Set {
+    type Id<'a> = SourceId<'a>;
+    type Waker = Waker;
+
+    fn another(&self) -> io::Result<Self> {
+        Ok(Self::from(match &self.base {
+            #[cfg(target_os = "linux")]
+            Base::Epoll(set) => Base::Epoll(set.another()?),
+            Base::Mio(set) => Base::Mio(set.another()?),
+            Base::KqueueRules(set) => Base::KqueueRules(set.another()?),
+            Base::Sim(set) => Base::Sim(set.another()?),
+        }))
+    }
+
+    fn waker(&self) -> io::Result<Waker> {
+        Ok(match &self.base {
+            #[cfg(target_os = "linux")]
+            Base::Epoll(set) => Waker::Epoll(set.waker()?),
+            Base::Mio(set) => Waker::Mio(set.waker()?),
+            Base::KqueueRules(set) => Waker::Mio(set.waker()?),
+            Base::Sim(set) => Waker::Sim(set.waker()?),
+        })
+    }
+
+    fn reports_untaken(&self) -> bool {
+        match &self.base {
+            #[cfg(target_os = "linux")]
+            Base::Epoll(set) => set.reports_untaken(),
+            Base::Mio(set) => set.reports_untaken(),
+            Base::KqueueRules(set) => set.reports_untaken(),
+            Base::Sim(set) => set.reports_untaken(),
+        }
+    }
+
+    fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        match source.id() {
+            SourceId::Carried(source) => {
+                let watch = |number: usize, carrier: CarrierId<'_>| {
+                    let token = CARRIED + 1 + number as u64;
+                    self.base.add_level(carrier.into(), token)
+                };
+                self.carried()?.add(source, token, edges, watch)
+            }
+            id => of_kind!(&self.base, id, add_stream, token, edges),
+        }
+    }
+
+    fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        match source.id() {
+            SourceId::Carried(source) => self.carried()?.change(source, edges),
+            id => of_kind!(&self.base, id, change_stream, token, edges),
+        }
+    }
+
+    fn set_aside(&self, source: &impl Watch<Self>) -> io::Result<()> {
+        match source.id() {
+            SourceId::Carried(source) => {
+                let carried = self.carried()?;
+                carried.set_aside(source, |carrier| self.forget(carrier))
+            }
+            id => self.base.remove(id),
+        }
+    }
+
+    fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.base.add_level(source.id(), token)
+    }
+
+    fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        of_kind!(&self.base, source.id(), add_set, token)
+    }
+
+    fn mute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        of_kind!(&self.base, source.id(), mute, token)
+    }
+
+    fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        of_kind!(&self.base, source.id(), unmute, token)
+    }
+
+    fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
+        match source.id() {
+            SourceId::Carried(source) => {
+                let carried = self.carried()?;
+                carried.remove(source, |carrier| self.forget(carrier))
+            }
+            id => self.base.remove(id),
+        }
+    }
+
+    #[inline]
+    fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
+        match self.carried.get() {
+            None => self.base.wait(limit, each),
+            Some(carried) => self.wait_with_carried(carried, limit, each),
+        }
+    }
+}
+
+impl Set {
+    /// As [`wait`](Readiness::wait), for a set that holds carried sources: drives the carriers that are ready.
+    fn wait_with_carried(
+        &self,
+        carried: &Arc<CarriedSources<Self>>,
+        limit: Option<Duration>,
+        mut each: impl FnMut(Ready),
+    ) -> io::Result<usize> {
+        let mut count = 0;
+        let mut woken = false;
+        let mut carriers = [0; BATCH];
+        let mut ready_carriers = 0;
+        let waited = self.base.wait(limit, |ready| match ready.token {
+            CARRIED => woken = true,
+            token if token > CARRIED => {
+                carriers[ready_carriers] = usize::try_from(token - CARRIED - 1).unwrap_or(0);
+                ready_carriers += 1;
+            }
+            _ => {
+                count += 1;
+                each(ready);
+            }
+        });
+        if woken {
+            carried.woken();
+        }
+        waited?;
+        carried.drive(&carriers[..ready_carriers]);
+        count += carried.report(BATCH - count, each);
+        Ok(count)
     }
 }
 

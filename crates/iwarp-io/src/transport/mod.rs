@@ -8,6 +8,7 @@ mod faulted;
 #[cfg(test)]
 pub mod pipe;
 pub mod ports;
+pub mod purpose;
 pub mod quic;
 pub mod sim;
 pub mod stream;
@@ -15,11 +16,16 @@ pub mod tcp;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use iwarp::{Span, TxBatch};
 use iwarp_mem::{Table, io::Sent};
 
+use purpose::Purpose;
+
 use crate::environment::Environment;
+use crate::progress::background::Background;
+use crate::progress::domain::Domain;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 
@@ -30,6 +36,8 @@ pub enum Transport {
     Tcp(tcp::Tcp),
     /// A simulated network.
     Sim(sim::World),
+    /// QUIC, over the system's UDP or simulated datagrams.
+    Quic(quic::Quic),
     /// A pipe, for tests.
     #[cfg(test)]
     Pipe(pipe::Pipes),
@@ -41,8 +49,23 @@ impl Transport {
         match self {
             Self::Tcp(_) => Environment::System,
             Self::Sim(world) => Environment::Sim(world.clone()),
+            Self::Quic(quic) => quic.environment().clone(),
             #[cfg(test)]
             Self::Pipe(_) => Environment::System,
+        }
+    }
+
+    /// Tells the transport who drives it when nobody drives its streams.
+    pub(crate) fn driven_by(&self, control: &Arc<Domain>, background: &Arc<Background>) {
+        if let Self::Quic(quic) = self {
+            quic.driven_by(control, background);
+        }
+    }
+
+    /// Ends what the transport does beside its streams. What was sent has some time left to arrive.
+    pub(crate) fn end(&self) {
+        if let Self::Quic(quic) = self {
+            quic.end();
         }
     }
 
@@ -51,10 +74,11 @@ impl Transport {
     /// # Errors
     ///
     /// `EADDRINUSE`, and those of the transport.
-    pub fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
+    pub fn bind(&self, address: SocketAddr, purpose: Purpose) -> io::Result<Bound> {
         Ok(match self {
             Self::Tcp(tcp) => Bound::Tcp(tcp.bind(address)?),
             Self::Sim(world) => Bound::Sim(sim::Bound::new(world, address)?),
+            Self::Quic(quic) => Bound::Quic(quic.bind(address, purpose)?),
             #[cfg(test)]
             Self::Pipe(pipes) => Bound::Pipe(pipes.bind(address)?),
         })
@@ -68,6 +92,8 @@ pub enum Bound {
     Tcp(tcp::Bound),
     /// Of a simulated network.
     Sim(sim::Bound),
+    /// Of QUIC.
+    Quic(quic::Bound),
     /// A pipe, for tests.
     #[cfg(test)]
     Pipe(pipe::Bound),
@@ -83,6 +109,7 @@ impl Bound {
         match self {
             Self::Tcp(bound) => bound.local(),
             Self::Sim(bound) => Ok(bound.local()),
+            Self::Quic(bound) => Ok(bound.local()),
             #[cfg(test)]
             Self::Pipe(bound) => Ok(bound.local()),
         }
@@ -97,6 +124,7 @@ impl Bound {
         Ok(match self {
             Self::Tcp(bound) => Dialer::Tcp(bound.connect(remote)?),
             Self::Sim(bound) => Dialer::Sim(bound.connect(remote)?),
+            Self::Quic(bound) => Dialer::Quic(Box::new(bound.connect(remote)?)),
             #[cfg(test)]
             Self::Pipe(bound) => Dialer::Pipe(bound.connect(remote)?),
         })
@@ -111,6 +139,7 @@ impl Bound {
         Ok(match self {
             Self::Tcp(bound) => Listener::Tcp(bound.listen()?),
             Self::Sim(bound) => Listener::Sim(bound.listen()?),
+            Self::Quic(bound) => Listener::Quic(bound.listen()?),
             #[cfg(test)]
             Self::Pipe(bound) => Listener::Pipe(bound.listen()?),
         })
@@ -124,6 +153,8 @@ pub enum Dialer {
     Tcp(tcp::Dialer),
     /// In a simulated network.
     Sim(sim::Dialer),
+    /// Over QUIC.
+    Quic(Box<quic::Dialer>),
     /// A pipe, for tests.
     #[cfg(test)]
     Pipe(pipe::Dialer),
@@ -139,6 +170,7 @@ impl Dialer {
         match self {
             Self::Tcp(dialer) => dialer.is_connected(edges),
             Self::Sim(dialer) => dialer.is_connected(),
+            Self::Quic(dialer) => dialer.is_connected(),
             #[cfg(test)]
             Self::Pipe(_) => Ok(true),
         }
@@ -153,6 +185,7 @@ impl Dialer {
         Ok(match self {
             Self::Tcp(dialer) => Wire::Tcp(dialer.into_wire()?),
             Self::Sim(dialer) => Wire::Sim(dialer.into_wire()),
+            Self::Quic(dialer) => Wire::Quic(Box::new(dialer.into_wire())),
             #[cfg(test)]
             Self::Pipe(dialer) => Wire::Pipe(dialer.into_wire()),
         })
@@ -163,6 +196,7 @@ impl Dialer {
         match self {
             Self::Tcp(dialer) => dialer.reset(),
             Self::Sim(dialer) => dialer.reset(),
+            Self::Quic(dialer) => dialer.reset(),
             #[cfg(test)]
             Self::Pipe(dialer) => drop(dialer),
         }
@@ -174,6 +208,7 @@ impl Watch<Set> for Dialer {
         match self {
             Self::Tcp(dialer) => dialer.id(),
             Self::Sim(dialer) => SourceId::Sim(dialer.source()),
+            Self::Quic(dialer) => dialer.id(),
             #[cfg(test)]
             Self::Pipe(dialer) => dialer.id(),
         }
@@ -187,6 +222,8 @@ pub enum Listener {
     Tcp(tcp::Listener),
     /// In a simulated network.
     Sim(sim::Listener),
+    /// Over QUIC.
+    Quic(quic::Listener),
     /// A pipe, for tests.
     #[cfg(test)]
     Pipe(pipe::Listener),
@@ -202,6 +239,7 @@ impl Listener {
         Ok(match self {
             Self::Tcp(listener) => Wire::Tcp(listener.accept()?),
             Self::Sim(listener) => Wire::Sim(listener.accept()?),
+            Self::Quic(listener) => Wire::Quic(Box::new(listener.accept()?)),
             #[cfg(test)]
             Self::Pipe(listener) => Wire::Pipe(listener.accept()?),
         })
@@ -212,6 +250,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => listener.is_somebody_there(),
             Self::Sim(listener) => listener.is_somebody_there(),
+            Self::Quic(listener) => listener.is_somebody_there(),
             #[cfg(test)]
             Self::Pipe(listener) => listener.is_somebody_there(),
         }
@@ -223,6 +262,7 @@ impl Watch<Set> for Listener {
         match self {
             Self::Tcp(listener) => listener.id(),
             Self::Sim(listener) => SourceId::Sim(listener.source()),
+            Self::Quic(listener) => listener.id(),
             #[cfg(test)]
             Self::Pipe(listener) => listener.id(),
         }
@@ -236,6 +276,8 @@ pub enum Wire {
     Tcp(tcp::Wire),
     /// In a simulated network.
     Sim(sim::Wire),
+    /// Over QUIC.
+    Quic(Box<quic::Wire>),
     /// A pipe, for tests.
     #[cfg(test)]
     Pipe(pipe::Wire),
@@ -247,6 +289,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.addresses(),
             Self::Sim(wire) => wire.addresses(),
+            Self::Quic(wire) => wire.addresses(),
             #[cfg(test)]
             Self::Pipe(wire) => wire.addresses(),
         }
@@ -257,6 +300,7 @@ impl Wire {
         match self {
             Self::Tcp(_) => None,
             Self::Sim(wire) => Some(wire.world()),
+            Self::Quic(wire) => wire.world(),
             #[cfg(test)]
             Self::Pipe(_) => None,
         }
@@ -266,7 +310,7 @@ impl Wire {
     pub fn reaches_memory(&self) -> bool {
         match self {
             Self::Tcp(_) => true,
-            Self::Sim(_) => false,
+            Self::Sim(_) | Self::Quic(_) => false,
             #[cfg(test)]
             Self::Pipe(_) => true,
         }
@@ -277,6 +321,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.segment(),
             Self::Sim(wire) => wire.segment(),
+            Self::Quic(wire) => Some(wire.segment()),
             #[cfg(test)]
             Self::Pipe(_) => None,
         }
@@ -286,7 +331,7 @@ impl Wire {
     pub fn incoming_core(&self) -> Option<usize> {
         match self {
             Self::Tcp(wire) => wire.incoming_core(),
-            Self::Sim(_) => None,
+            Self::Sim(_) | Self::Quic(_) => None,
             #[cfg(test)]
             Self::Pipe(_) => None,
         }
@@ -302,6 +347,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.read(into),
             Self::Sim(wire) => wire.read(into),
+            Self::Quic(wire) => wire.read(into),
             #[cfg(test)]
             Self::Pipe(wire) => wire.read(into),
         }
@@ -322,7 +368,7 @@ impl Wire {
     ) -> io::Result<Option<usize>> {
         match self {
             Self::Tcp(wire) => wire.read_to_place(table, place, rest),
-            Self::Sim(_) => Ok(None),
+            Self::Sim(_) | Self::Quic(_) => Ok(None),
             #[cfg(test)]
             Self::Pipe(wire) => wire.read_to_place(table, place, rest),
         }
@@ -337,6 +383,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.peek(),
             Self::Sim(wire) => wire.peek(),
+            Self::Quic(wire) => wire.peek(),
             #[cfg(test)]
             Self::Pipe(wire) => wire.peek(),
         }
@@ -352,6 +399,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.check(),
             Self::Sim(wire) => wire.check(),
+            Self::Quic(wire) => wire.check(),
             #[cfg(test)]
             Self::Pipe(wire) => wire.check(),
         }
@@ -366,6 +414,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.write(octets),
             Self::Sim(wire) => wire.write(octets),
+            Self::Quic(wire) => wire.write(octets),
             #[cfg(test)]
             Self::Pipe(wire) => wire.write(octets),
         }
@@ -381,6 +430,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.send(table, batch),
             Self::Sim(wire) => wire.send(batch),
+            Self::Quic(wire) => wire.send(batch),
             #[cfg(test)]
             Self::Pipe(wire) => wire.send(table, batch),
         }
@@ -395,6 +445,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.close_write(),
             Self::Sim(wire) => wire.close_write(),
+            Self::Quic(wire) => wire.close_write(),
             #[cfg(test)]
             Self::Pipe(wire) => wire.close_write(),
         }
@@ -405,6 +456,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.break_off(),
             Self::Sim(wire) => wire.break_off(),
+            Self::Quic(wire) => wire.break_off(),
             #[cfg(test)]
             Self::Pipe(wire) => wire.break_off(),
         }
@@ -415,6 +467,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.reset(),
             Self::Sim(wire) => wire.reset(),
+            Self::Quic(wire) => wire.reset(),
             #[cfg(test)]
             Self::Pipe(wire) => drop(wire),
         }
@@ -426,6 +479,7 @@ impl Watch<Set> for Wire {
         match self {
             Self::Tcp(wire) => wire.id(),
             Self::Sim(wire) => SourceId::Sim(wire.source()),
+            Self::Quic(wire) => wire.id(),
             #[cfg(test)]
             Self::Pipe(wire) => wire.id(),
         }

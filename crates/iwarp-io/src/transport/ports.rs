@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use rustix::io::Errno;
 
+use super::purpose::Purpose;
 use super::{Bound, Transport};
 
 /// The range from which a port is picked for port 0 (IW-052).
@@ -40,8 +41,12 @@ impl std::error::Error for BindError {}
 /// # Errors
 ///
 /// See [`BindError`].
-pub fn bind(transport: &Transport, address: SocketAddr) -> Result<Bound, BindError> {
-    let (mut bound, _) = bind_all(transport, &[address.ip()], address.port())?;
+pub fn bind(
+    transport: &Transport,
+    address: SocketAddr,
+    purpose: Purpose,
+) -> Result<Bound, BindError> {
+    let (mut bound, _) = bind_all(transport, &[address.ip()], address.port(), purpose)?;
     Ok(bound.pop().expect("one address was given"))
 }
 
@@ -54,6 +59,7 @@ pub fn bind_all(
     transport: &Transport,
     addresses: &[IpAddr],
     port: u16,
+    purpose: Purpose,
 ) -> Result<(Vec<Bound>, u16), BindError> {
     // The search for a free port begins at a port that nobody can predict (RFC 6056). So two processes do not collide at
     // every port, as they would if they began at the same one.
@@ -64,7 +70,7 @@ pub fn bind_all(
             .map_err(BindError::Random)?,
         _ => 0,
     };
-    find(transport, addresses, port, start)
+    find(transport, addresses, port, purpose, start)
 }
 
 /// The addresses with `port`. If that is 0, the first port that is free on all addresses, from the `start`-th port on.
@@ -72,10 +78,11 @@ fn find(
     transport: &Transport,
     addresses: &[IpAddr],
     port: u16,
+    purpose: Purpose,
     start: u64,
 ) -> Result<(Vec<Bound>, u16), BindError> {
     if port != 0 {
-        let bound = bind_each(transport, addresses, port)
+        let bound = bind_each(transport, addresses, port, purpose)
             .map_err(|(address, error)| BindError::Refused(address, error))?;
         return Ok((bound, port));
     }
@@ -84,7 +91,7 @@ fn find(
         let offset = (start % count + step) % count;
         let offset = u16::try_from(offset).expect("below the size of a range of u16");
         let port = EPHEMERAL.start() + offset;
-        match bind_each(transport, addresses, port) {
+        match bind_each(transport, addresses, port, purpose) {
             Ok(bound) => return Ok((bound, port)),
             // LSTN-009: the port has to be free on all addresses.
             Err((_, error)) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {}
@@ -102,10 +109,14 @@ fn bind_each(
     transport: &Transport,
     addresses: &[IpAddr],
     port: u16,
+    purpose: Purpose,
 ) -> Result<Vec<Bound>, (SocketAddr, io::Error)> {
     let addresses = addresses.iter().map(|ip| SocketAddr::new(*ip, port));
     addresses
-        .map(|address| transport.bind(address).map_err(|error| (address, error)))
+        .map(|address| {
+            let bound = transport.bind(address, purpose);
+            bound.map_err(|error| (address, error))
+        })
         .collect()
 }
 
@@ -131,7 +142,12 @@ mod tests {
     #[test]
     fn iw_052_ports_come_from_the_ephemeral_range() {
         for transport in transports() {
-            let bound = bind(&transport, "127.0.0.1:0".parse().unwrap()).unwrap();
+            let bound = bind(
+                &transport,
+                "127.0.0.1:0".parse().unwrap(),
+                Purpose::Listening,
+            )
+            .unwrap();
             assert!(EPHEMERAL.contains(&bound.local().unwrap().port()));
         }
     }
@@ -140,16 +156,21 @@ mod tests {
     fn lstn_009_a_port_that_is_taken_on_one_of_the_addresses_is_passed_over() {
         for transport in transports() {
             let addresses = [11, 12].map(own_address);
-            let held = bind(&transport, SocketAddr::new(addresses[1], 0)).unwrap();
+            let held = bind(
+                &transport,
+                SocketAddr::new(addresses[1], 0),
+                Purpose::Listening,
+            )
+            .unwrap();
             let taken = held.local().unwrap().port();
             let at_it = u64::from(taken - EPHEMERAL.start());
-            let (bound, port) = find(&transport, &addresses, 0, at_it).unwrap();
+            let (bound, port) = find(&transport, &addresses, 0, Purpose::Listening, at_it).unwrap();
             assert_ne!(port, taken);
             for (bound, ip) in bound.iter().zip(addresses) {
                 assert_eq!(bound.local().unwrap(), SocketAddr::new(ip, port));
             }
             // A port that the caller chose is not replaced by another.
-            let refused = find(&transport, &addresses, taken, 0).unwrap_err();
+            let refused = find(&transport, &addresses, taken, Purpose::Listening, 0).unwrap_err();
             let address = addresses[1].to_string();
             assert!(refused.to_string().contains(&address), "{refused}");
             let BindError::Refused(_, error) = refused else {
@@ -162,11 +183,16 @@ mod tests {
     #[test]
     fn conn_008_a_port_in_use_is_refused_until_it_is_free() {
         for transport in transports() {
-            let first = bind(&transport, SocketAddr::new(own_address(13), 0)).unwrap();
+            let first = bind(
+                &transport,
+                SocketAddr::new(own_address(13), 0),
+                Purpose::Listening,
+            )
+            .unwrap();
             let taken = first.local().unwrap();
-            assert!(bind(&transport, taken).is_err());
+            assert!(bind(&transport, taken, Purpose::Listening).is_err());
             drop(first);
-            bind(&transport, taken).unwrap();
+            bind(&transport, taken, Purpose::Listening).unwrap();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 
+use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::{Bound, ports};
 use netdirect::{
     Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Started,
@@ -134,7 +135,12 @@ impl Listener {
         }
         let covered = self.covered(address)?;
         self.core.device.admit(Call::BindListener)?;
-        let bound = ports::bind_all(&self.core.driver.transport, &covered, address.port());
+        let bound = ports::bind_all(
+            &self.core.driver.transport,
+            &covered,
+            address.port(),
+            Purpose::Listening,
+        );
         let (bound, port) = bound.map_err(|why| bind_error(&why))?;
         state.bound = bound;
         state.address = Some(SocketAddr::new(address.ip(), port));

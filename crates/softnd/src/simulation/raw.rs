@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use iwarp_io::progress::readiness::Edges;
+use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::Stuck;
 use iwarp_io::transport::{self, Transport};
@@ -43,7 +44,9 @@ impl Simulation {
     /// `ConnectionRefused` when nobody listens at the address; `NetworkUnreachable` when no route leads there; `Deadlock` when no
     /// event is left in the simulation that could bring an answer; `PermissionDenied` in a thread other than the simulation's.
     pub fn dial_raw(&self, from: impl Into<IpAddr>, to: SocketAddr) -> io::Result<RawStream> {
-        let bound = self.transport().bind((from.into(), 0).into())?;
+        let bound = self
+            .transport()
+            .bind((from.into(), 0).into(), Purpose::Connecting)?;
         let dialer = bound.connect(to)?;
         let connected = || match dialer.is_connected(Edges::all())? {
             true => Ok(()),
@@ -59,7 +62,7 @@ impl Simulation {
     ///
     /// `AddrInUse` when somebody listens at the address already; `PermissionDenied` in a thread other than the simulation's.
     pub fn listen_raw(&self, at: SocketAddr) -> io::Result<RawListener> {
-        let bound = self.transport().bind(at)?;
+        let bound = self.transport().bind(at, Purpose::Listening)?;
         let address = bound.local()?;
         Ok(RawListener {
             world: self.world.clone(),

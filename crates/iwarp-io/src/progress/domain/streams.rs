@@ -52,9 +52,9 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
         drop(source);
     }
 
-    /// Takes a stream out of the set. False if the stream is not there.
+    /// Takes a stream out of the set for a while. False if the stream is not there.
     pub(super) fn leave(&self, stream: &impl Watch<S>) -> bool {
-        self.set.remove(stream).is_ok()
+        self.set.set_aside(stream).is_ok()
     }
 
     /// Puts a stream back into the set. False if that fails.

@@ -81,6 +81,10 @@ pub trait Readiness: Watch<Self> + Sized {
     /// `NotFound` for a source that is not in the set, here and in the other methods that need one; the errors of the
     /// system.
     fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
+    /// Takes a stream out for a while, until it is added again: some thread still drives it meanwhile, without the set.
+    fn set_aside(&self, source: &impl Watch<Self>) -> io::Result<()> {
+        self.remove(source)
+    }
     /// Adds a source that stays reported for as long as it is ready.
     fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Adds a set. It is reported whenever something becomes ready in it, and at once if something is ready already.

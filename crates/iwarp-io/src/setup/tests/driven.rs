@@ -17,6 +17,7 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::setup::*;
 use crate::transport::pipe::Pipes;
 use crate::transport::ports::bind;
+use crate::transport::purpose::Purpose;
 use crate::transport::sim::{Conditions, World};
 use crate::transport::stream::Stream;
 use crate::transport::{Dialer, Transport, Wire};
@@ -79,13 +80,13 @@ impl Net {
         self.world.as_ref().expect("a simulation").time()
     }
 
-    fn bind(&self) -> crate::transport::Bound {
+    fn bind(&self, purpose: Purpose) -> crate::transport::Bound {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        bind(&self.driver.transport, local).unwrap()
+        bind(&self.driver.transport, local, purpose).unwrap()
     }
 
     fn dial(&self, to: SocketAddr) -> Dialer {
-        self.bind().connect(to).unwrap()
+        self.bind(Purpose::Connecting).connect(to).unwrap()
     }
 
     /// A peer by hand.
@@ -136,7 +137,7 @@ impl Net {
             requested: Mutex::default(),
             ended: Mutex::default(),
         });
-        let bound = self.bind();
+        let bound = self.bind(Purpose::Listening);
         let address = bound.local().unwrap();
         let acceptor = &listener.acceptor;
         acceptor.listen(vec![bound], Some(address), limits).unwrap();
@@ -394,7 +395,7 @@ fn a_peer_that_does_not_complete_is_waited_for_no_longer_than_it_has_time() {
 #[test]
 fn mpa2_010_a_peer_that_closes_is_asked_once_more() {
     for net in Net::each() {
-        let bound = net.bind();
+        let bound = net.bind(Purpose::Listening);
         let address = bound.local().unwrap();
         let old = bound.listen().unwrap();
         let active = Active::new(&net, asking(offer(2)));

@@ -1,3 +1,67 @@
-//! iWARP over QUIC.
+//! iWARP over QUIC: one UDP socket for all streams of an adapter to others, and one for each address at which it listens.
+//!
+//! `docs/iwarp-over-quic.md` specifies what is sent. A [`Quic`] is the transport of one adapter. A `Port` is one UDP socket
+//! with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
 
+mod adapter_ports;
+mod config;
+mod endpoint;
+mod loss;
+mod names;
+mod port;
+pub mod preamble;
+mod quic_stream;
 pub mod security;
+mod socket;
+mod wire;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use self::adapter_ports::AdapterPorts;
+use self::names::BoundName;
+use self::security::Security;
+pub use self::wire::{Bound, Dialer, Listener, Wire};
+use super::purpose::Purpose;
+use crate::environment::Environment;
+use crate::progress::background::Background;
+use crate::progress::domain::Domain;
+
+/// The transport of one adapter.
+#[derive(Clone, Debug)]
+pub struct Quic(Arc<AdapterPorts>);
+
+impl Quic {
+    /// A transport without sockets.
+    ///
+    /// # Errors
+    ///
+    /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
+    pub fn new(environment: Environment, security: &Security) -> io::Result<Self> {
+        AdapterPorts::new(environment, security).map(Self)
+    }
+
+    pub(super) fn environment(&self) -> &Environment {
+        self.0.environment()
+    }
+
+    pub(super) fn driven_by(&self, control: &Arc<Domain>, background: &Arc<Background>) {
+        self.0.driven_by(control, background);
+    }
+
+    pub(super) fn end(&self) {
+        self.0.end();
+    }
+
+    pub(super) fn bind(&self, address: SocketAddr, purpose: Purpose) -> io::Result<Bound> {
+        let name = BoundName::new(self.environment(), address)?;
+        Ok(match purpose {
+            Purpose::Connecting => Bound::for_connecting(Arc::clone(&self.0), name),
+            Purpose::Listening => {
+                let port = self.0.port_to_listen(address)?;
+                Bound::for_listening(Arc::clone(&self.0), name, port)
+            }
+        })
+    }
+}

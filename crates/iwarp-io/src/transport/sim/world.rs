@@ -157,6 +157,11 @@ impl World {
         }))
     }
 
+    /// A number that no other world of the process has as long as this one exists; not 0.
+    pub fn number(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// The virtual time.
     pub fn now(&self) -> Instant {
         self.0.epoch + self.lock().network.now()

@@ -1,0 +1,82 @@
+//! Windows, sizes and limits of QUIC.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn_proto::{
+    AckFrequencyConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt,
+};
+
+/// The segment that FPDUs are cut for, in octets. Neither packets nor their lengths have anything to do with FPDUs, so that
+/// the longest FPDU is the best one.
+pub(super) const SEGMENT: u32 = 65_535;
+
+/// What a peer may have in flight on one stream, in octets: what has been sent and not been read.
+const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
+
+/// What all streams of a connection may have waiting to be sent or acknowledged, in octets.
+const SEND_WINDOW: u64 = 64 * 1024 * 1024;
+
+/// Streams that a peer may have open on one connection.
+const STREAMS: u32 = 16 * 1024;
+
+/// After this time without a packet from the peer a connection is lost.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How often the side that opened a connection shows that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Connections without a stream are closed by the side that opened them, after this time.
+pub(super) const UNUSED: Duration = Duration::from_secs(10);
+
+/// Streams of peers whose preamble is not whole, for one connection.
+pub(super) const ARRIVING: usize = 1024;
+
+/// Streams that wait to be accepted, for one listener.
+pub(super) const BACKLOG: usize = 4096;
+
+/// Connections of peers to one socket whose handshake is not complete. Beyond half of it a peer has to prove its address
+/// first (Retry); beyond all of it newcomers are ignored.
+pub(super) const HANDSHAKES: usize = 1024;
+
+/// Connections of peers to one socket.
+pub(super) const CONNECTIONS: usize = 64 * 1024;
+
+/// The parameters of a connection. Only the opener keeps it alive.
+pub(super) fn transport(opener: bool, loopback: bool) -> Arc<TransportConfig> {
+    let mut config = TransportConfig::default();
+    let streams = VarInt::from_u32(if opener { 0 } else { STREAMS });
+    config
+        .max_concurrent_bidi_streams(streams)
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        // A window of the connection would be used up by streams that nobody reads.
+        .receive_window(VarInt::MAX)
+        .send_window(SEND_WINDOW)
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
+        .keep_alive_interval(opener.then_some(KEEP_ALIVE))
+        .ack_frequency_config(Some(AckFrequencyConfig::default()))
+        .mtu_discovery_config(Some(discovery(loopback)));
+    Arc::new(config)
+}
+
+/// How far datagrams may grow. On loopback a whole IP packet fits.
+fn discovery(loopback: bool) -> MtuDiscoveryConfig {
+    let mut discovery = MtuDiscoveryConfig::default();
+    if loopback {
+        discovery.upper_bound(LONGEST);
+    }
+    discovery
+}
+
+/// The longest payload of a datagram that is received, in octets.
+const LONGEST: u16 = 65_527;
+
+/// What all connections of a socket have in common.
+pub(super) fn endpoint(config: &mut EndpointConfig, seed: Option<[u8; 32]>) {
+    config.rng_seed(seed);
+    config
+        .max_udp_payload_size(LONGEST)
+        .expect("a length that QUIC allows");
+}

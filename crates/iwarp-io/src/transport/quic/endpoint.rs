@@ -1,0 +1,524 @@
+//! The endpoint of one UDP socket, as a state machine: time and datagrams go in, datagrams and raised sources come out.
+
+mod arriving;
+pub(super) mod connection;
+mod ends;
+mod opening;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use quinn_proto::{
+    ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, Incoming,
+    StreamEvent, Transmit, VarInt,
+};
+use rustix::io::Errno;
+use slab::Slab;
+
+use self::connection::{Connection, Probing, read_all};
+use super::config::{CONNECTIONS, HANDSHAKES, UNUSED};
+use super::loss;
+use super::preamble::ErrorCode;
+use super::quic_stream::{QuicStream, Stage};
+use super::socket::{Outgoing, Socket, Train};
+use crate::progress::carried::CarriedSource;
+use crate::progress::readiness::Edges;
+
+/// How soon a socket that was full is tried again.
+const FULL: Duration = Duration::from_millis(1);
+
+/// How long the answer to a preamble may take on a connection that was there before. After that the peer may have begun
+/// anew, and another connection is tried.
+const STALE: Duration = Duration::from_millis(500);
+
+/// See the [module](self).
+pub(super) struct QuicEndpoint {
+    endpoint: Endpoint,
+    connections: Slab<Connection>,
+    by_handle: HashMap<ConnectionHandle, usize>,
+    /// The connections on which new streams to these peers are opened.
+    dialed: HashMap<SocketAddr, usize>,
+    flows: Slab<QuicStream>,
+    listener: Option<Listening>,
+    deadlines: BTreeSet<(Instant, Deadline)>,
+    /// Connections of peers whose handshake is not complete.
+    handshaking: usize,
+    /// Packets that are being made.
+    packets: Vec<u8>,
+    /// The socket was full: what has to leave first.
+    blocked: VecDeque<(Transmit, Bytes)>,
+    raised: Vec<(Arc<CarriedSource>, Edges)>,
+    /// Connections for which datagrams have come.
+    touched: Vec<usize>,
+    /// A stream has gone, or has arrived whole, since the last call of [`take_unused`](Self::take_unused).
+    may_be_unused: bool,
+    /// Streams of ours for which another connection may be needed.
+    stale: Vec<usize>,
+    local: SocketAddr,
+}
+
+/// A connection to be opened.
+pub(super) struct Dial {
+    pub(super) config: ClientConfig,
+    /// The name that the peer's certificate is to have.
+    pub(super) name: String,
+    pub(super) probe: Option<Probing>,
+}
+
+/// What a time is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deadline {
+    /// A connection's own.
+    Connection(usize),
+    /// A connection without streams.
+    Unused(usize),
+    /// A stream that was opened on a connection that was there before.
+    Stale(usize),
+    /// The socket was full.
+    Full,
+}
+
+/// Who listens at the socket.
+struct Listening {
+    source: Arc<CarriedSource>,
+    waiting: VecDeque<usize>,
+}
+
+/// What the functions of the state need from outside.
+#[derive(Clone, Copy)]
+pub(super) struct Outside<'a> {
+    pub(super) socket: &'a Socket,
+    pub(super) now: Instant,
+    /// Makes the source of a stream of a peer.
+    pub(super) source: &'a dyn Fn() -> Arc<CarriedSource>,
+}
+
+impl QuicEndpoint {
+    pub(super) fn new(endpoint: Endpoint, local: SocketAddr) -> Self {
+        Self {
+            endpoint,
+            connections: Slab::new(),
+            by_handle: HashMap::new(),
+            dialed: HashMap::new(),
+            flows: Slab::new(),
+            listener: None,
+            deadlines: BTreeSet::new(),
+            handshaking: 0,
+            packets: Vec::new(),
+            blocked: VecDeque::new(),
+            raised: Vec::new(),
+            touched: Vec::new(),
+            may_be_unused: false,
+            stale: Vec::new(),
+            local,
+        }
+    }
+
+    /// The sources that became ready since the last call.
+    pub(super) fn take_raised(&mut self) -> Vec<(Arc<CarriedSource>, Edges)> {
+        std::mem::take(&mut self.raised)
+    }
+
+    /// When [`time_passed`](Self::time_passed) is to be called.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    fn raise(&mut self, flow: usize, edges: Edges) {
+        let source = Arc::clone(&self.flows[flow].source);
+        self.raised.push((source, edges));
+    }
+
+    // ---- datagrams and time ----
+
+    /// A datagram has come, or a train of datagrams of one length.
+    pub(super) fn received(&mut self, outside: Outside<'_>, train: &Train, octets: &[u8]) {
+        for datagram in octets.chunks(train.stride.max(1)) {
+            let data = BytesMut::from(datagram);
+            self.packets.clear();
+            let event = self.endpoint.handle(
+                outside.now,
+                train.from,
+                None,
+                train.ecn,
+                data,
+                &mut self.packets,
+            );
+            match event {
+                None => {}
+                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                    if let Some(&key) = self.by_handle.get(&handle) {
+                        self.connections[key].quic.handle_event(event);
+                        self.touch(key);
+                    }
+                }
+                Some(DatagramEvent::NewConnection(incoming)) => self.admit(outside, incoming),
+                Some(DatagramEvent::Response(transmit)) => self.send_packets(outside, &transmit),
+            }
+        }
+    }
+
+    /// Lets a peer in that has sent its first packet, if there is room.
+    fn admit(&mut self, outside: Outside<'_>, incoming: Incoming) {
+        let from = incoming.remote_address();
+        if self.listener.is_none() {
+            self.packets.clear();
+            let transmit = self.endpoint.refuse(incoming, &mut self.packets);
+            return self.send_packets(outside, &transmit);
+        }
+        if self.handshaking >= HANDSHAKES || self.connections.len() >= CONNECTIONS {
+            limited!(warn, %from, "too many peers connect at once over UDP; newcomers have to try again");
+            return self.endpoint.ignore(incoming);
+        }
+        self.packets.clear();
+        if self.handshaking >= HANDSHAKES / 2 && incoming.may_retry() {
+            // The peer may have a false address.
+            if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.packets) {
+                self.send_packets(outside, &transmit);
+            }
+            return;
+        }
+        let now = outside.now;
+        match self.endpoint.accept(incoming, now, &mut self.packets, None) {
+            Ok((handle, quic)) => {
+                self.handshaking += 1;
+                let connection = Connection::new(quic, handle, from, false);
+                let key = self.connections.insert(connection);
+                self.by_handle.insert(handle, key);
+                self.settle(outside, key);
+            }
+            Err(error) => {
+                tracing::debug!(%from, error = %error.cause, "a first packet was no connection");
+                if let Some(transmit) = error.response {
+                    self.send_packets(outside, &transmit);
+                }
+            }
+        }
+    }
+
+    /// Notes that a connection has to be settled.
+    fn touch(&mut self, key: usize) {
+        if !self.touched.contains(&key) {
+            self.touched.push(key);
+        }
+    }
+
+    /// Settles all connections for which datagrams have come.
+    pub(super) fn settle_touched(&mut self, outside: Outside<'_>) {
+        while let Some(key) = self.touched.pop() {
+            if self.connections.contains(key) {
+                self.settle(outside, key);
+            }
+        }
+    }
+
+    /// Does what is due by now.
+    pub(super) fn time_passed(&mut self, outside: Outside<'_>) {
+        while let Some(&(at, deadline)) = self.deadlines.first()
+            && at <= outside.now
+        {
+            self.deadlines.pop_first();
+            match deadline {
+                Deadline::Connection(key) => {
+                    let connection = &mut self.connections[key];
+                    connection.deadline = None;
+                    connection.quic.handle_timeout(outside.now);
+                    self.settle(outside, key);
+                }
+                Deadline::Unused(key) => {
+                    self.connections[key].unused = None;
+                    self.close(outside, key);
+                }
+                Deadline::Stale(flow) => {
+                    self.flows[flow].stale = None;
+                    self.stale.push(flow);
+                }
+                Deadline::Full => self.send_blocked(outside),
+            }
+        }
+    }
+
+    // ---- connections ----
+
+    /// Lets a connection send, and takes in what has become of it.
+    pub(super) fn settle(&mut self, outside: Outside<'_>, key: usize) {
+        loop {
+            let connection = &mut self.connections[key];
+            while let Some(event) = connection.quic.poll_endpoint_events() {
+                let handle = connection.handle;
+                if let Some(event) = self.endpoint.handle_event(handle, event) {
+                    connection.quic.handle_event(event);
+                }
+            }
+            let Some(event) = connection.quic.poll() else {
+                break;
+            };
+            self.happened(outside, key, event);
+        }
+        self.transmit(outside, key);
+        let connection = &mut self.connections[key];
+        while let Some(event) = connection.quic.poll_endpoint_events() {
+            let handle = connection.handle;
+            if let Some(event) = self.endpoint.handle_event(handle, event) {
+                connection.quic.handle_event(event);
+            }
+        }
+        if connection.quic.is_drained() {
+            return self.forget(key);
+        }
+        let deadline = connection.quic.poll_timeout();
+        if connection.deadline != deadline {
+            if let Some(old) = std::mem::replace(&mut connection.deadline, deadline) {
+                self.deadlines.remove(&(old, Deadline::Connection(key)));
+            }
+            if let Some(new) = deadline {
+                self.deadlines.insert((new, Deadline::Connection(key)));
+            }
+        }
+    }
+
+    fn forget(&mut self, key: usize) {
+        self.may_be_unused = true;
+        self.lose(key, &ConnectionError::Reset);
+        let mut connection = self.connections.remove(key);
+        for (stream, flow) in std::mem::take(&mut connection.flows) {
+            // What has arrived can still be read.
+            let flow = &mut self.flows[flow];
+            flow.stream = None;
+            if !flow.ended {
+                let mut rest = BytesMut::from(&flow.ahead[..]);
+                flow.ends = read_all(&mut connection, stream, &mut rest);
+                flow.ahead = rest.freeze();
+            }
+        }
+        self.by_handle.remove(&connection.handle);
+        if let Some(at) = connection.deadline {
+            self.deadlines.remove(&(at, Deadline::Connection(key)));
+        }
+    }
+
+    fn transmit(&mut self, outside: Outside<'_>, key: usize) {
+        let train = outside.socket.train();
+        while self.blocked.is_empty() {
+            self.packets.clear();
+            let quic = &mut self.connections[key].quic;
+            let Some(transmit) = quic.poll_transmit(outside.now, train, &mut self.packets) else {
+                return;
+            };
+            self.send_packets(outside, &transmit);
+        }
+    }
+
+    /// Sends the packets that were made.
+    fn send_packets(&mut self, outside: Outside<'_>, transmit: &Transmit) {
+        let octets = &self.packets[..transmit.size];
+        if self.blocked.is_empty() && send(outside.socket, transmit, octets) {
+            return;
+        }
+        let octets = Bytes::copy_from_slice(octets);
+        if self.blocked.is_empty() {
+            self.deadlines.insert((outside.now + FULL, Deadline::Full));
+        }
+        let Transmit {
+            destination,
+            ecn,
+            size,
+            segment_size,
+            src_ip,
+        } = *transmit;
+        let transmit = Transmit {
+            destination,
+            ecn,
+            size,
+            segment_size,
+            src_ip,
+        };
+        self.blocked.push_back((transmit, octets));
+    }
+
+    /// Sends what the socket had no room for, and then what connections have to send.
+    fn send_blocked(&mut self, outside: Outside<'_>) {
+        while let Some((transmit, octets)) = self.blocked.front() {
+            if !send(outside.socket, transmit, octets) {
+                self.deadlines.insert((outside.now + FULL, Deadline::Full));
+                return;
+            }
+            self.blocked.pop_front();
+        }
+        let keys: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.settle(outside, key);
+        }
+    }
+
+    fn happened(&mut self, outside: Outside<'_>, key: usize, event: Event) {
+        match event {
+            Event::Connected => self.connected(outside, key),
+            Event::ConnectionLost { reason } => self.lose(key, &reason),
+            Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.opened(outside, key),
+            Event::Stream(StreamEvent::Readable { id }) => {
+                if let Some(&flow) = self.connections[key].flows.get(&id) {
+                    self.readable(flow);
+                }
+            }
+            Event::Stream(StreamEvent::Writable { id }) => {
+                if let Some(&flow) = self.connections[key].flows.get(&id) {
+                    self.raise(flow, Edges::WRITE);
+                }
+            }
+            Event::Stream(StreamEvent::Stopped { id, error_code }) => {
+                self.stopped(key, id, error_code);
+            }
+            Event::Stream(StreamEvent::Available { dir: Dir::Bi }) => self.open_more(key),
+            Event::Stream(StreamEvent::Finished { .. }) => self.may_be_unused = true,
+            Event::HandshakeDataReady
+            | Event::Stream(StreamEvent::Opened { .. } | StreamEvent::Available { .. })
+            | Event::DatagramReceived
+            | Event::DatagramsUnblocked => {}
+        }
+    }
+
+    fn connected(&mut self, outside: Outside<'_>, key: usize) {
+        let connection = &mut self.connections[key];
+        connection.established = true;
+        if connection.ours {
+            connection.probe = None;
+            self.open_more(key);
+        } else {
+            self.handshaking -= 1;
+        }
+        self.may_be_unused(outside, key);
+    }
+
+    /// A connection has ended: so have its streams.
+    fn lose(&mut self, key: usize, reason: &ConnectionError) {
+        let connection = &mut self.connections[key];
+        if std::mem::replace(&mut connection.lost, true) {
+            return;
+        }
+        let (remote, established) = (connection.remote, connection.established);
+        connection.probe = None;
+        if !established && !connection.ours {
+            self.handshaking -= 1;
+        }
+        if let Some(complaint) = loss::complaint(reason) {
+            limited!(warn, peer = %remote, "no connection over UDP: {complaint}");
+        } else {
+            tracing::debug!(peer = %remote, %reason, "a QUIC connection has ended");
+        }
+        let errno = loss::errno(reason, established);
+        let flows: Vec<_> = connection.flows.values().copied().collect();
+        let opening: Vec<_> = connection.opening.drain(..).collect();
+        if let Some(at) = connection.unused.take() {
+            self.deadlines.remove(&(at, Deadline::Unused(key)));
+        }
+        if self.dialed.get(&remote) == Some(&key) {
+            self.dialed.remove(&remote);
+        }
+        for flow in flows.into_iter().chain(opening) {
+            if self.may_dial_anew(flow) {
+                self.clear_stale(flow);
+                self.stale.push(flow);
+                continue;
+            }
+            let errno = match self.flows[flow].stage {
+                Stage::Asked { .. } if errno == Errno::CONNRESET => Errno::CONNREFUSED,
+                _ => errno,
+            };
+            self.break_flow(flow, errno);
+        }
+    }
+
+    /// Whether the peer may have ended the connection before it knew of this stream.
+    fn may_dial_anew(&self, flow: usize) -> bool {
+        let flow = &self.flows[flow];
+        flow.stale.is_some() && matches!(flow.stage, Stage::Opening | Stage::Asked { have: 0 })
+    }
+
+    fn break_flow(&mut self, key: usize, errno: Errno) {
+        let flow = &mut self.flows[key];
+        if flow.broken.is_none() {
+            flow.broken = Some(errno);
+            if matches!(flow.stage, Stage::Arriving { .. }) {
+                return self.remove_flow(key);
+            }
+            self.raise(key, Edges::HANGUP | Edges::READ | Edges::WRITE);
+        }
+    }
+
+    /// Closes a connection.
+    fn close(&mut self, outside: Outside<'_>, key: usize) {
+        let code = VarInt::from_u32(ErrorCode::Closed.number());
+        let connection = &mut self.connections[key];
+        connection.quic.close(outside.now, code, Bytes::new());
+        self.lose(key, &ConnectionError::LocallyClosed);
+        self.settle(outside, key);
+    }
+
+    /// Has a connection closed after a time, if it is without streams. Only the side that opened it does so.
+    fn may_be_unused(&mut self, outside: Outside<'_>, key: usize) {
+        let connection = &mut self.connections[key];
+        let unused = connection.ours && !connection.is_used() && !connection.lost;
+        match connection.unused {
+            Some(at) if !unused => {
+                connection.unused = None;
+                self.deadlines.remove(&(at, Deadline::Unused(key)));
+            }
+            None if unused => {
+                let at = outside.now + UNUSED;
+                connection.unused = Some(at);
+                self.deadlines.insert((at, Deadline::Unused(key)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether everything that was sent has arrived, as far as it can.
+    pub(super) fn is_settled(&mut self) -> bool {
+        self.connections
+            .iter_mut()
+            .all(|(_, connection)| connection.lost || connection.quic.streams().send_streams() == 0)
+    }
+
+    /// Whether nobody uses the socket any more, as [`is_unused`](Self::is_unused); asked after each change.
+    pub(super) fn take_unused(&mut self) -> bool {
+        std::mem::take(&mut self.may_be_unused) && self.is_unused()
+    }
+
+    /// Whether nobody uses the socket: neither a listener nor a stream, and everything that was sent has arrived.
+    pub(super) fn is_unused(&mut self) -> bool {
+        self.listener.is_none() && self.flows.is_empty() && self.is_settled()
+    }
+
+    /// Closes all connections.
+    pub(super) fn close_all(&mut self, outside: Outside<'_>) {
+        let keys: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if !self.connections[key].lost {
+                self.close(outside, key);
+            }
+        }
+    }
+}
+
+/// Sends datagrams; false if the socket is full. Other errors are losses, which QUIC repairs.
+fn send(socket: &Socket, transmit: &Transmit, octets: &[u8]) -> bool {
+    let outgoing = Outgoing {
+        to: transmit.destination,
+        ecn: transmit.ecn,
+        octets,
+        stride: transmit.segment_size,
+    };
+    match socket.send(&outgoing) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+        Err(error) => {
+            tracing::trace!(to = %outgoing.to, %error, "datagrams were not sent");
+            true
+        }
+        Ok(()) => true,
+    }
+}

@@ -1,0 +1,217 @@
+//! Streams that this side opens.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quinn_proto::Dir;
+use rustix::io::Errno;
+
+use super::connection::Connection;
+use super::{Deadline, Dial, Outside, QuicEndpoint, STALE};
+use crate::progress::carried::CarriedSource;
+use crate::progress::readiness::Edges;
+use crate::transport::quic::preamble::{ANSWER, ErrorCode, Preamble, TAKEN};
+use crate::transport::quic::quic_stream::{QuicStream, Stage};
+
+impl QuicEndpoint {
+    /// Begins to open a stream to a peer, on the connection to it, or on a new one.
+    pub(in crate::transport::quic) fn dial(
+        &mut self,
+        outside: Outside<'_>,
+        source: Arc<CarriedSource>,
+        addresses: (SocketAddr, SocketAddr),
+        dial: Dial,
+    ) -> io::Result<usize> {
+        let remote = addresses.1;
+        let known = self.dialed.get(&remote).copied();
+        let key = match known {
+            Some(key) => key,
+            None => self.connect(outside, remote, dial)?,
+        };
+        let flow = QuicStream::new(key, source, Stage::Opening, addresses);
+        let flow = self.flows.insert(flow);
+        let connection = &mut self.connections[key];
+        connection.opening.push_back(flow);
+        if known.is_some() && connection.established {
+            self.set_stale(outside, flow);
+        }
+        self.may_be_unused(outside, key);
+        if self.connections[key].established {
+            self.open_more(key);
+        }
+        self.settle(outside, key);
+        Ok(flow)
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        outside: Outside<'_>,
+        remote: SocketAddr,
+        dial: Dial,
+    ) -> io::Result<usize> {
+        let Dial {
+            config,
+            name,
+            probe,
+        } = dial;
+        let connected = self.endpoint.connect(outside.now, config, remote, &name);
+        let (handle, quic) = connected.map_err(io::Error::other)?;
+        let mut connection = Connection::new(quic, handle, remote, true);
+        connection.probe = probe;
+        let key = self.connections.insert(connection);
+        self.by_handle.insert(handle, key);
+        self.dialed.insert(remote, key);
+        Ok(key)
+    }
+
+    /// Nobody has a socket at the address of a peer, says the network.
+    pub(in crate::transport::quic) fn refused(
+        &mut self,
+        outside: Outside<'_>,
+        remote: SocketAddr,
+        errno: Errno,
+    ) {
+        let Some(&key) = self.dialed.get(&remote) else {
+            return;
+        };
+        let connection = &mut self.connections[key];
+        if connection.established {
+            return;
+        }
+        let opening: Vec<_> = connection.opening.drain(..).collect();
+        for flow in opening {
+            self.break_flow(flow, errno);
+        }
+        self.close(outside, key);
+    }
+
+    /// Opens streams as far as the peer lets us.
+    pub(super) fn open_more(&mut self, key: usize) {
+        while let Some(&flow) = self.connections[key].opening.front() {
+            let connection = &mut self.connections[key];
+            let Some(stream) = connection.quic.streams().open(Dir::Bi) else {
+                return;
+            };
+            connection.opening.pop_front();
+            connection.flows.insert(stream, flow);
+            let flow = &mut self.flows[flow];
+            flow.stream = Some(stream);
+            flow.stage = Stage::Asked { have: 0 };
+            let preamble = Preamble {
+                source: flow.local.port(),
+                destination: flow.remote.port(),
+            };
+            // The window of a new stream has room for this.
+            let _ = connection
+                .quic
+                .send_stream(stream)
+                .write(&preamble.encode());
+        }
+    }
+
+    pub(super) fn set_stale(&mut self, outside: Outside<'_>, flow: usize) {
+        let at = outside.now + STALE;
+        self.flows[flow].stale = Some(at);
+        self.deadlines.insert((at, Deadline::Stale(flow)));
+    }
+
+    pub(super) fn clear_stale(&mut self, flow: usize) {
+        if let Some(at) = self.flows[flow].stale.take() {
+            self.deadlines.remove(&(at, Deadline::Stale(flow)));
+        }
+    }
+
+    /// A stream of ours that has got no answer on a connection that was there before. The peer may have begun anew, and does not
+    /// know the connection.
+    pub(in crate::transport::quic) fn take_stale(&mut self) -> Option<(usize, SocketAddr)> {
+        while let Some(flow) = self.stale.pop() {
+            if let Some(known) = self.flows.get(flow)
+                && matches!(known.stage, Stage::Opening | Stage::Asked { have: 0 })
+                && known.broken.is_none()
+            {
+                return Some((flow, known.remote));
+            }
+        }
+        None
+    }
+
+    /// Opens the stream of a flow once more, on a new connection.
+    pub(in crate::transport::quic) fn dial_anew(
+        &mut self,
+        outside: Outside<'_>,
+        flow: usize,
+        dial: Dial,
+    ) {
+        let (old, stream, remote) = {
+            let flow = &mut self.flows[flow];
+            flow.stage = Stage::Opening;
+            (flow.connection, flow.stream.take(), flow.remote)
+        };
+        if let Some(connection) = self.connections.get_mut(old) {
+            connection.opening.retain(|opening| *opening != flow);
+            if let Some(stream) = stream {
+                connection.flows.remove(&stream);
+                connection.break_off(stream, ErrorCode::Aborted);
+            }
+            if self.dialed.get(&remote) == Some(&old) {
+                self.dialed.remove(&remote);
+            }
+            self.may_be_unused(outside, old);
+            self.settle(outside, old);
+        }
+        let key = match self.dialed.get(&remote) {
+            Some(&key) => key,
+            None => match self.connect(outside, remote, dial) {
+                Ok(key) => key,
+                Err(_) => return self.break_flow(flow, Errno::CONNREFUSED),
+            },
+        };
+        self.flows[flow].connection = key;
+        self.connections[key].opening.push_back(flow);
+        if self.connections[key].established {
+            self.open_more(key);
+        }
+        self.settle(outside, key);
+    }
+
+    pub(super) fn read_answer(&mut self, key: usize, mut have: usize) {
+        let mut octets = [0; ANSWER];
+        let read = self.read(key, &mut octets[have..]);
+        let errno = match read {
+            Ok(count) if count > 0 && octets[have..have + count] == TAKEN[have..have + count] => {
+                have += count;
+                self.clear_stale(key);
+                if have < ANSWER {
+                    self.flows[key].stage = Stage::Asked { have };
+                    return;
+                }
+                self.flows[key].stage = Stage::Open;
+                return self.raise(key, Edges::WRITE | Edges::READ);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Ok(_) => {
+                let peer = self.flows[key].remote;
+                limited!(warn, %peer, "the peer does not speak iWARP over QUIC");
+                Errno::CONNREFUSED
+            }
+            Err(_) => Errno::CONNREFUSED,
+        };
+        self.flows[key].broken = None;
+        self.break_flow(key, errno);
+    }
+
+    /// Whether there is a connection to a peer, or an attempt at one.
+    pub(in crate::transport::quic) fn knows(&self, remote: SocketAddr) -> bool {
+        self.dialed.contains_key(&remote)
+    }
+
+    /// Whether a stream of ours is open.
+    pub(in crate::transport::quic) fn is_open(&self, key: usize) -> io::Result<bool> {
+        let flow = &self.flows[key];
+        match flow.broken {
+            Some(errno) => Err(errno.into()),
+            None => Ok(flow.stage == Stage::Open),
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! One UDP socket with the connections of QUIC on it. Whoever drives one of its streams drives all of it.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quinn_proto::{ClientConfig, Endpoint, ServerConfig};
+use rustix::io::Errno;
+
+use super::config;
+use super::endpoint::connection::Probing;
+use super::endpoint::{Dial, Outside, QuicEndpoint};
+use super::security::Security;
+use super::socket::{AddressProbe, BATCH, LONGEST_TRAIN, Socket, Train};
+use crate::environment::Environment;
+use crate::progress::background::Background;
+use crate::progress::carried::{CarriedSource, Carrier, CarrierId};
+use crate::progress::domain::{Domain, Source, Turn};
+use crate::progress::timers::{Timed, TimerKey};
+use crate::progress::{Edges, Readiness};
+
+/// How many times one visit receives, so that a flood keeps its driver from nothing else for long.
+const VISITS: usize = 8;
+
+thread_local! {
+    /// Belongs to the driving thread and not to the socket.
+    static RECEIVED: RefCell<(Vec<u8>, Vec<Train>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+/// What drives the sockets of an adapter when nobody drives their streams.
+#[derive(Clone, Debug)]
+pub(super) struct PortDrivers {
+    pub(super) control: Arc<Domain>,
+    pub(super) background: Arc<Background>,
+}
+
+/// What a socket needs to know of its adapter.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub(super) environment: Environment,
+    pub(super) drivers: Arc<OnceLock<PortDrivers>>,
+    /// The parameters of connections that are opened here.
+    pub(super) client: ClientConfig,
+    pub(super) security: Security,
+    pub(super) owner: Weak<dyn PortOwner>,
+}
+
+/// Who has opened a socket.
+pub(super) trait PortOwner: Send + Sync {
+    /// Nobody uses the socket any more. Called with no lock of the port held.
+    fn unused(&self, port: &Port);
+}
+
+/// See the [module](self).
+pub(super) struct Port {
+    this: Weak<Self>,
+    socket: Socket,
+    local: SocketAddr,
+    around: Surroundings,
+    state: Mutex<QuicEndpoint>,
+    /// The deadline that the background thread knows.
+    timer: Mutex<Option<(Instant, TimerKey)>>,
+    home: Mutex<Home>,
+}
+
+/// While no set holds a stream of the socket, the control domain drives the socket itself.
+struct Home {
+    source: Arc<CarriedSource>,
+    token: Option<u64>,
+    /// Streams that sets hold.
+    held: usize,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port")
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The control domain knows sources by what they are watched by.
+struct HomeWatch<'a>(&'a Arc<CarriedSource>);
+
+impl crate::progress::Watch<crate::progress::Set> for HomeWatch<'_> {
+    fn id(&self) -> crate::progress::set::SourceId<'_> {
+        crate::progress::set::SourceId::Carried(self.0)
+    }
+}
+
+impl Port {
+    /// Opens a socket at this address. With a configuration for it, peers can connect to the socket.
+    pub(super) fn open(
+        around: Surroundings,
+        address: SocketAddr,
+        server: Option<ServerConfig>,
+    ) -> io::Result<Arc<Self>> {
+        let (socket, seed) = match &around.environment {
+            Environment::System => (Socket::of_system(address)?, None),
+            Environment::Sim(world) => {
+                let mut seed = [0; 32];
+                for octets in seed.chunks_mut(8) {
+                    octets.copy_from_slice(&world.random().to_be_bytes());
+                }
+                (Socket::of_world(world, address)?, Some(seed))
+            }
+        };
+        let local = socket.local()?;
+        let endpoint = around.security.endpoint_config();
+        let mut endpoint = endpoint.map_err(io::Error::other)?;
+        config::endpoint(&mut endpoint, seed);
+        let endpoint = Endpoint::new(
+            Arc::new(endpoint),
+            server.map(Arc::new),
+            !socket.may_fragment(),
+            seed,
+        );
+        let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
+            this: this.clone(),
+            socket,
+            local,
+            around,
+            state: Mutex::new(QuicEndpoint::new(endpoint, local)),
+            timer: Mutex::new(None),
+            home: Mutex::new(Home {
+                source: CarriedSource::silent(this.clone()),
+                token: None,
+                held: 0,
+                closed: false,
+            }),
+        });
+        port.settle_home(&mut port.home.lock());
+        Ok(port)
+    }
+
+    pub(super) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Has the port driven by the control domain exactly while no set holds a stream of it.
+    fn settle_home(&self, home: &mut Home) {
+        let Some(drivers) = self.around.drivers.get() else {
+            return;
+        };
+        let source = Arc::clone(&home.source);
+        let watch = HomeWatch(&source);
+        match home.token {
+            None if home.held == 0 && !home.closed => {
+                let at_home: Weak<dyn Source> = self.this.clone();
+                match drivers.control.add(&watch, at_home, Edges::READ) {
+                    Ok(token) => home.token = Some(token),
+                    Err(error) => {
+                        limited!(error, %error, "a UDP socket cannot be watched; it is driven by its time limits only");
+                    }
+                }
+            }
+            Some(token) if home.held > 0 || home.closed => {
+                drivers.control.remove(&watch, token);
+                home.token = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Calls `act` with the state, then passes on what became ready and sets the next deadline.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut QuicEndpoint, Outside<'_>) -> T) -> T {
+        let source = || self.source();
+        let outside = Outside {
+            socket: &self.socket,
+            now: self.around.environment.now(),
+            source: &source,
+        };
+        let mut state = self.state.lock();
+        let outcome = act(&mut state, outside);
+        let raised = state.take_raised();
+        let next = state.next_deadline();
+        let unused = state.take_unused();
+        drop(state);
+        for (source, edges) in raised {
+            source.raise(edges);
+        }
+        self.set_timer(next);
+        if unused && let Some(owner) = self.around.owner.upgrade() {
+            owner.unused(self);
+        }
+        outcome
+    }
+
+    /// A source for a stream on this socket.
+    pub(super) fn source(&self) -> Arc<CarriedSource> {
+        CarriedSource::new(self.this.clone())
+    }
+
+    /// Takes in what has come to the socket, and does what is due.
+    pub(super) fn visit(&self, state: &mut QuicEndpoint, outside: Outside<'_>) {
+        RECEIVED.with_borrow_mut(|(buffers, received)| {
+            buffers.resize(BATCH * LONGEST_TRAIN, 0);
+            for _ in 0..VISITS {
+                match self.socket.receive(buffers, received) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // What the network says of a datagram that was sent earlier.
+                    Err(error) => {
+                        tracing::trace!(%error, "a UDP socket reports an error");
+                        continue;
+                    }
+                }
+                for (train, octets) in received.iter().zip(buffers.chunks(LONGEST_TRAIN)) {
+                    state.received(outside, train, &octets[..train.len.min(LONGEST_TRAIN)]);
+                }
+                state.settle_touched(outside);
+                if received.len() < BATCH && !matches!(self.socket, Socket::Sim(_)) {
+                    break;
+                }
+            }
+        });
+        while let Some(remote) = self.socket.take_refused() {
+            state.refused(outside, remote, Errno::CONNREFUSED);
+        }
+        self.time_passed(state, outside);
+    }
+
+    fn time_passed(&self, state: &mut QuicEndpoint, outside: Outside<'_>) {
+        state.time_passed(outside);
+        while let Some((flow, remote)) = state.take_stale() {
+            let probe = self.probe(remote).ok().flatten();
+            state.dial_anew(outside, flow, self.to_dial(remote, probe));
+        }
+    }
+
+    /// Asks the system whether anybody has a socket at the address of a peer.
+    fn probe(&self, remote: SocketAddr) -> io::Result<Option<Probing>> {
+        let Some(drivers) = self.around.drivers.get() else {
+            return Ok(None);
+        };
+        if let Socket::Sim(_) = self.socket {
+            return Ok(None);
+        }
+        let probe = Arc::new(PortProbe {
+            probe: AddressProbe::new(self.local, remote)?,
+            port: self.this.clone(),
+            remote,
+        });
+        let source: Arc<dyn Source> = Arc::<PortProbe>::clone(&probe);
+        let token = drivers
+            .control
+            .add(&probe.probe, Arc::downgrade(&source), Edges::READ)?;
+        Ok(Some(Box::new(WatchedProbe {
+            probe,
+            token,
+            control: Arc::clone(&drivers.control),
+        })))
+    }
+
+    /// Begins to open a stream.
+    pub(super) fn dial(
+        &self,
+        source: Arc<CarriedSource>,
+        addresses: (SocketAddr, SocketAddr),
+    ) -> io::Result<usize> {
+        // The connection that is there may have been closed meanwhile.
+        let known = self.with(|state, outside| {
+            self.visit(state, outside);
+            state.knows(addresses.1)
+        });
+        let probe = if known {
+            None
+        } else {
+            self.probe(addresses.1)?
+        };
+        let dial = self.to_dial(addresses.1, probe);
+        self.with(|state, outside| state.dial(outside, source, addresses, dial))
+    }
+
+    fn to_dial(&self, remote: SocketAddr, probe: Option<Probing>) -> Dial {
+        Dial {
+            config: self.around.client.clone(),
+            name: self.around.security.name_of(remote.ip()),
+            probe,
+        }
+    }
+
+    fn set_timer(&self, next: Option<Instant>) {
+        let Some(drivers) = self.around.drivers.get() else {
+            return;
+        };
+        let mut timer = self.timer.lock();
+        let due = match (&*timer, next) {
+            (_, None) => return,
+            // The thread comes back early, and then sets the time anew.
+            (Some((at, _)), Some(next)) if *at <= next => return,
+            (_, Some(next)) => next,
+        };
+        if let Some((_, key)) = timer.take() {
+            drivers.background.timers.cancel(key);
+        }
+        let target: Weak<dyn Timed> = self.this.clone();
+        *timer = Some((due, drivers.background.set_timer(due, target)));
+    }
+
+    /// Whether nobody uses the socket.
+    pub(super) fn is_unused(&self) -> bool {
+        self.state.lock().is_unused()
+    }
+
+    /// Whether everything that was sent has arrived, as far as it can.
+    pub(super) fn is_settled(&self) -> bool {
+        self.state.lock().is_settled()
+    }
+
+    /// Waits for at most so long until the socket has something to take in; then takes it in.
+    pub(super) fn wait(&self, limit: Duration) {
+        if let Environment::Sim(world) = &self.around.environment {
+            world.step_until(world.now().checked_add(limit));
+        } else if let Ok(set) = self.around.environment.set() {
+            let source = CarriedSource::silent(self.this.clone());
+            let _ = set.add_stream(&HomeWatch(&source), 0, Edges::READ);
+            let _ = set.wait(Some(limit), |_| {});
+        }
+        self.drive();
+    }
+
+    /// Closes all connections, and the socket as soon as nobody has a stream on it any more.
+    pub(super) fn close(&self) {
+        self.with(|state, outside| state.close_all(outside));
+        let mut home = self.home.lock();
+        home.closed = true;
+        self.settle_home(&mut home);
+    }
+}
+
+impl Carrier for Port {
+    fn id(&self) -> CarrierId<'_> {
+        self.socket.id()
+    }
+
+    fn drive(&self) {
+        self.with(|state, outside| self.visit(state, outside));
+    }
+
+    fn held(&self, held: bool) {
+        let mut home = self.home.lock();
+        if held {
+            home.held += 1;
+        } else {
+            home.held -= 1;
+        }
+        self.settle_home(&mut home);
+    }
+}
+
+/// The control domain drives the socket when it is asked what is ready. Nothing is left to do here.
+impl Source for Port {
+    fn ready(&self, _: Edges) -> Turn {
+        Turn::default()
+    }
+}
+
+impl Timed for Port {
+    fn expired(&self, key: TimerKey, _: Instant) {
+        let mut timer = self.timer.lock();
+        if timer.as_ref().is_some_and(|(_, known)| *known == key) {
+            *timer = None;
+        }
+        drop(timer);
+        self.with(|state, outside| self.time_passed(state, outside));
+    }
+}
+
+/// A probe of a port, as the control domain sees it.
+struct PortProbe {
+    probe: AddressProbe,
+    port: Weak<Port>,
+    remote: SocketAddr,
+}
+
+impl Source for PortProbe {
+    fn ready(&self, _: Edges) -> Turn {
+        if let Some(error) = self.probe.error()
+            && let Some(port) = self.port.upgrade()
+        {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::CONNREFUSED);
+            port.with(|state, outside| state.refused(outside, self.remote, errno));
+        }
+        Turn::default()
+    }
+}
+
+/// A probe with its place in the control domain.
+struct WatchedProbe {
+    probe: Arc<PortProbe>,
+    token: u64,
+    control: Arc<Domain>,
+}
+
+impl Drop for WatchedProbe {
+    fn drop(&mut self) {
+        self.control.remove(&self.probe.probe, self.token);
+    }
+}

@@ -1,0 +1,334 @@
+//! Addresses, listeners and streams over QUIC.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use iwarp::{PieceRef, TxBatch};
+use iwarp_mem::io::Sent;
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::adapter_ports::AdapterPorts;
+use super::config;
+use super::names::{BoundName, ConnectedNames};
+use super::port::Port;
+use crate::progress::carried::CarriedSource;
+use crate::progress::readiness::Edges;
+use crate::progress::set::SourceId;
+use crate::transport::sim::World;
+
+/// A reserved address.
+#[derive(Debug)]
+pub struct Bound {
+    ports: Arc<AdapterPorts>,
+    name: BoundName,
+    /// The UDP socket of a listener.
+    port: Option<Arc<Port>>,
+}
+
+impl Bound {
+    /// For a connection: the address needs no socket of its own.
+    pub(super) fn for_connecting(ports: Arc<AdapterPorts>, name: BoundName) -> Self {
+        Self {
+            ports,
+            name,
+            port: None,
+        }
+    }
+
+    /// For a listener, on this socket.
+    pub(super) fn for_listening(
+        ports: Arc<AdapterPorts>,
+        name: BoundName,
+        port: Arc<Port>,
+    ) -> Self {
+        Self {
+            ports,
+            name,
+            port: Some(port),
+        }
+    }
+
+    pub(in crate::transport) fn local(&self) -> SocketAddr {
+        self.name.address()
+    }
+
+    pub(in crate::transport) fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
+        let local = self.local();
+        if super::names::is_apart(local.ip(), remote.ip()) {
+            return Err(Errno::NETUNREACH.into());
+        }
+        let names = ConnectedNames::new(self.ports.environment(), local, remote)?;
+        let port = self.ports.port_to_connect(local.ip())?;
+        let source = port.source();
+        let flow = port.dial(Arc::clone(&source), (local, remote))?;
+        Ok(Dialer(Wire {
+            flow: StreamHandle {
+                port,
+                key: flow,
+                ports: self.ports,
+            },
+            source,
+            addresses: (local, remote),
+            name: Mutex::new(Some(self.name)),
+            _names: Some(names),
+        }))
+    }
+
+    pub(in crate::transport) fn listen(self) -> io::Result<Listener> {
+        let port = self.port.ok_or(Errno::INVAL)?;
+        let source = port.source();
+        port.with(|state, _| state.listen(Arc::clone(&source)))?;
+        Ok(Listener {
+            port,
+            source,
+            ports: self.ports,
+            _name: self.name,
+        })
+    }
+}
+
+/// An attempt to connect.
+#[derive(Debug)]
+pub struct Dialer(Wire);
+
+impl Dialer {
+    pub(in crate::transport) fn id(&self) -> SourceId<'_> {
+        self.0.id()
+    }
+
+    pub(in crate::transport) fn is_connected(&self) -> io::Result<bool> {
+        let Wire { flow, .. } = &self.0;
+        flow.port.with(|state, _| state.is_open(flow.key))
+    }
+
+    pub(in crate::transport) fn into_wire(self) -> Wire {
+        self.0
+    }
+
+    pub(in crate::transport) fn reset(self) {
+        self.0.reset();
+    }
+}
+
+/// Where peers connect to.
+#[derive(Debug)]
+pub struct Listener {
+    port: Arc<Port>,
+    source: Arc<CarriedSource>,
+    ports: Arc<AdapterPorts>,
+    _name: BoundName,
+}
+
+impl Listener {
+    pub(in crate::transport) fn id(&self) -> SourceId<'_> {
+        SourceId::Carried(&self.source)
+    }
+
+    pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
+        let accepted = self.port.with(|state, outside| {
+            let accepted = state.accept();
+            if !matches!(&accepted, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                return accepted;
+            }
+            self.port.visit(state, outside);
+            let accepted = state.accept();
+            if !state.is_somebody_there() {
+                self.source.lower(Edges::READ);
+            }
+            accepted
+        });
+        let key = accepted?;
+        let (source, addresses) = self.port.with(|state, _| {
+            let flow = state.flow(key);
+            (Arc::clone(&flow.source), (flow.local, flow.remote))
+        });
+        let (local, remote) = addresses;
+        Ok(Wire {
+            // Peers on one host may have chosen the same port, because no system keeps their ports apart.
+            _names: ConnectedNames::new(self.ports.environment(), local, remote).ok(),
+            flow: StreamHandle {
+                port: Arc::clone(&self.port),
+                key,
+                ports: Arc::clone(&self.ports),
+            },
+            source,
+            addresses,
+            name: Mutex::new(None),
+        })
+    }
+
+    pub(in crate::transport) fn is_somebody_there(&self) -> bool {
+        self.port.with(|state, _| state.is_somebody_there())
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.port
+            .with(|state, outside| state.stop_listening(outside));
+    }
+}
+
+/// The end of a stream, which lets go of it when dropped.
+#[derive(Debug)]
+struct StreamHandle {
+    port: Arc<Port>,
+    key: usize,
+    ports: Arc<AdapterPorts>,
+}
+
+impl Drop for StreamHandle {
+    fn drop(&mut self) {
+        self.port
+            .with(|state, outside| state.let_go(outside, self.key));
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Wire {
+    flow: StreamHandle,
+    source: Arc<CarriedSource>,
+    addresses: (SocketAddr, SocketAddr),
+    /// Held until our direction ends: the address can be bound again from then on.
+    name: Mutex<Option<BoundName>>,
+    _names: Option<ConnectedNames>,
+}
+
+impl Wire {
+    pub(in crate::transport) fn id(&self) -> SourceId<'_> {
+        SourceId::Carried(&self.source)
+    }
+
+    pub(in crate::transport) fn world(&self) -> Option<&World> {
+        self.flow.ports.environment().world()
+    }
+
+    pub(in crate::transport) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        self.addresses
+    }
+
+    pub(in crate::transport) fn segment(&self) -> u32 {
+        config::SEGMENT
+    }
+
+    pub(in crate::transport) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        let StreamHandle { port, key, .. } = &self.flow;
+        port.with(|state, outside| {
+            let mut read = state.read(*key, into);
+            if matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                port.visit(state, outside);
+                state.not_raised(&self.source, Edges::READ);
+                read = state.read(*key, into);
+                if matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                    self.source.lower(Edges::READ);
+                }
+            }
+            state.settle_flow(outside, *key);
+            read
+        })
+    }
+
+    pub(in crate::transport) fn peek(&self) -> io::Result<usize> {
+        let StreamHandle { port, key, .. } = &self.flow;
+        port.with(|state, outside| {
+            let mut peeked = state.peek(*key);
+            if matches!(&peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                port.visit(state, outside);
+                peeked = state.peek(*key);
+            }
+            peeked
+        })
+    }
+
+    pub(in crate::transport) fn check(&self) -> io::Result<()> {
+        let StreamHandle { port, key, .. } = &self.flow;
+        port.with(|state, outside| {
+            port.visit(state, outside);
+            state.check(*key)
+        })
+    }
+
+    pub(in crate::transport) fn write(&self, octets: &[u8]) -> io::Result<usize> {
+        let StreamHandle { port, key, .. } = &self.flow;
+        port.with(|state, outside| {
+            let written = state.write(*key, octets);
+            if written.as_ref().map_or(true, |count| *count < octets.len()) {
+                self.source.lower(Edges::WRITE);
+            }
+            state.settle_flow(outside, *key);
+            written
+        })
+    }
+
+    /// All pieces of the batch are octets, because the wire does not reach registered memory.
+    pub(in crate::transport) fn send(&self, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+        let StreamHandle { port, key, .. } = &self.flow;
+        let mut sent = 0;
+        let full = port.with(|state, outside| {
+            let mut full = Ok(false);
+            for (piece, _) in batch.pieces() {
+                let PieceRef::Bytes(octets) = piece else {
+                    full = Err(io::Error::other(
+                        "payload has to be copied before it is sent",
+                    ));
+                    break;
+                };
+                match state.write(*key, octets) {
+                    Ok(count) => {
+                        sent += count as u64;
+                        if count < octets.len() {
+                            full = Ok(true);
+                            break;
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        full = Ok(true);
+                        break;
+                    }
+                    Err(error) => {
+                        full = Err(error);
+                        break;
+                    }
+                }
+            }
+            if matches!(full, Ok(true)) {
+                self.source.lower(Edges::WRITE);
+            }
+            state.settle_flow(outside, *key);
+            full
+        })?;
+        batch.advance(sent);
+        let outcome = match (full, sent) {
+            (false, _) => Sent::All,
+            (true, 0) => Sent::WouldBlock,
+            (true, _) => Sent::Partly,
+        };
+        Ok((sent, outcome))
+    }
+
+    pub(in crate::transport) fn close_write(&self) -> io::Result<()> {
+        *self.name.lock() = None;
+        let StreamHandle { port, key, .. } = &self.flow;
+        port.with(|state, outside| {
+            let closed = state.finish(*key);
+            state.settle_flow(outside, *key);
+            closed
+        })
+    }
+
+    pub(in crate::transport) fn break_off(&self) {
+        *self.name.lock() = None;
+        let StreamHandle { port, key, .. } = &self.flow;
+        port.with(|state, outside| {
+            state.break_off(*key);
+            state.settle_flow(outside, *key);
+        });
+    }
+
+    pub(in crate::transport) fn reset(self) {
+        self.break_off();
+    }
+}
