@@ -123,6 +123,40 @@ fn memory_mode_one_core_and_small_segments_are_measured() {
 }
 
 #[test]
+fn a_bare_quic_stream_is_measured_beside_every_operation() {
+    let run = local_tiny("--size 100 --depth 4 --crc off --baseline quic --format json");
+    run.assert_success();
+    let mut rows = rows(&run.stdout);
+    // As many operations, tests and modes as beside a bare socket.
+    assert_eq!(rows.len(), 13, "{run}");
+    // Datagrams of the size that a segment has.
+    let cut = "--op write --test bandwidth --size 64k --mode poll --segment 1448 --crc off";
+    let cut = local_tiny(&format!("{cut} --baseline quic --format json"));
+    cut.assert_success();
+    rows.extend(self::rows(&cut.stdout));
+    for row in rows {
+        for (name, value) in [
+            ("baseline", "quic"),
+            ("baseline_congestion", "cubic"),
+            ("default_congestion", "null"),
+            ("default_p50_ns", "null"),
+            ("turns", "3"),
+            ("complete", "true"),
+        ] {
+            assert_eq!(row[name], value, "{name}: {run}");
+        }
+        let figure = if row["test"] == "latency" {
+            "baseline_p50_ns"
+        } else {
+            "baseline_bytes_per_s"
+        };
+        for name in ["ratio", figure] {
+            assert!(row[name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
+        }
+    }
+}
+
+#[test]
 fn without_a_baseline_there_is_nothing_to_compare_with() {
     let run =
         local_tiny("--op write --test bandwidth --size 4k --mode poll --crc off --format json");
@@ -388,6 +422,7 @@ fn what_measures_nothing_is_refused_by_name() {
         ("--test scale --size 2G --connections 1", "message size"),
         ("--test scale --baseline tcp", "--baseline"),
         ("--test scale --baseline own", "--baseline"),
+        ("--test setup --baseline quic", "--baseline"),
         ("--test setup --depth 4", "--depth"),
         ("--connections 7", "--connections"),
         ("--op write --test bandwidth --size 2G", "message size"),

@@ -121,7 +121,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) crc: Vec<Switch>,
 
-    /// Limits the TCP segments of the adapter and of the baseline to this many octets
+    /// Limits the TCP segments of the adapter, and the segments or datagrams of the baseline, to this many octets
     #[arg(long, value_name = "N")]
     pub(crate) segment: Option<u16>,
 

@@ -8,6 +8,7 @@
 //! | `row SPEC` | `ok rdma=PORT tcp=PORT key=HEX remote=HEX receives=FROM` | a row begins: the other side has its adapter open, listens, and takes its Receives from there |
 //! | `own` | `ok rdma=PORT key=HEX remote=HEX` | the same for another RDMA connection, with Receives of each queue pair's own |
 //! | `join` | `ok` | the RDMA connection is being made, and stands |
+//! | `quic` | `ok quic=PORT certificate=HEX`, then `ok` | a bare QUIC connection is being made, and stands |
 //! | `wire CC` | `ok CC` | a bare connection is being made; with this congestion control, or `-` for the system's own |
 //! | `turn COUNT` | `go`, then `done` | a turn over RDMA |
 //! | `turn COUNT own` | `go`, then `done` | a turn over the other RDMA connection |
@@ -40,7 +41,7 @@ use crate::errors::{Failure, Result, one_line};
 use crate::session::Deadline;
 
 /// The version of this protocol, and of how the turns work. Two sides with different numbers cannot work together.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 const NAME: &str = "nd-perf";
 
@@ -144,7 +145,24 @@ impl Control {
             .map_err(|_| not_understood())
     }
 
-    /// The same at the side that serves. The line is a request, unless the other side gives up.
+    /// Whether the other side has said something that was not heard yet, or has ended.
+    pub(super) fn has_something(&self) -> Result<bool> {
+        if !self.stream.buffer().is_empty() {
+            return Ok(true);
+        }
+        let explain = |error| Failure::socket("look at the control connection", &error);
+        let socket = self.stream.get_ref();
+        socket.set_nonblocking(true).map_err(explain)?;
+        let came = socket.peek(&mut [0]);
+        socket.set_nonblocking(false).map_err(explain)?;
+        match came {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(self.lost(&error)),
+            Ok(_) => Ok(true),
+        }
+    }
+
+    /// The next line at the side that serves. The line is a request, unless the other side gives up.
     pub(super) fn heed(&mut self) -> Result<Option<String>> {
         let line = self.hear()?;
         match line.as_deref().and_then(|line| line.strip_prefix(GAVE_UP)) {
@@ -265,14 +283,23 @@ pub(super) fn to_hex(octets: &[u8]) -> String {
 
 /// As many octets as are wanted, from hexadecimal.
 pub(super) fn from_hex<const N: usize>(text: &str) -> Result<[u8; N]> {
-    let mut octets = [0; N];
-    if text.len() != 2 * N || !text.is_ascii() {
+    let octets = octets_from_hex(text)?;
+    octets.try_into().map_err(|_| not_understood())
+}
+
+/// Octets from hexadecimal.
+pub(super) fn octets_from_hex(text: &str) -> Result<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks();
+    if !rest.is_empty() {
         return Err(not_understood());
     }
-    for (at, octet) in octets.iter_mut().enumerate() {
-        *octet = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| not_understood())?;
-    }
-    Ok(octets)
+    let pairs = pairs.iter().map(from_hex_pair);
+    pairs.collect::<Option<_>>().ok_or_else(not_understood)
+}
+
+fn from_hex_pair(pair: &[u8; 2]) -> Option<u8> {
+    let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+    u8::try_from(16 * high? + low?).ok()
 }
 
 fn check_greeting(line: &str) -> Result<()> {
@@ -351,6 +378,10 @@ mod tests {
         assert_eq!(from_hex(&to_hex(&octets)).expect("hex"), octets);
         for bad in ["", "00", "0001abfg", "0001abf", "é001ab0"] {
             assert!(from_hex::<4>(bad).is_err(), "{bad}");
+        }
+        assert_eq!(octets_from_hex("00ABff").expect("hex"), [0, 0xAB, 0xFF]);
+        for bad in ["0", "+1", "0g", "é0"] {
+            assert!(octets_from_hex(bad).is_err(), "{bad}");
         }
     }
 

@@ -1,12 +1,13 @@
-//! `nd perf`: how fast an adapter is, beside a bare TCP socket in the same run.
+//! `nd perf`: how fast an adapter is, beside a bare TCP socket or a bare QUIC stream in the same run.
 //!
 //! There are two processes. The one that runs the tests ([`row`]) tells the other ([`serve`]) over a [`control`] connection
-//! what comes next. The data moves over RDMA ([`client`], [`server`]) and, for comparison, over bare sockets ([`wire`]), in
+//! what comes next. The data moves over RDMA ([`client`], [`server`]) and, for comparison, over bare streams ([`wire`]), in
 //! short turns one after the other. Every exchange is checked before and after its measurement, because a figure for data
 //! in the wrong place means nothing.
 
 mod affinity;
 pub(crate) mod args;
+mod bare;
 mod cells;
 mod client;
 mod clients;
@@ -22,6 +23,7 @@ mod pattern;
 mod plan;
 mod plot;
 mod promises;
+mod quic;
 mod report;
 mod row;
 mod scale;

@@ -17,18 +17,32 @@ pub(super) struct Costs {
 /// What a row is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// A bare connection.
+    /// A bare TCP connection.
     Tcp,
+    /// A bare QUIC stream.
+    Quic,
     /// A connection of the same kind whose queue pairs have Receives of their own.
     OwnReceives,
     /// A single connection of the same kind, for the cost of many.
     Alone,
 }
 
+impl Comparison {
+    /// The name of the protocol, if the row is compared with a bare stream.
+    pub(super) const fn bare_name(self) -> Option<&'static str> {
+        match self {
+            Self::Tcp => Some("TCP"),
+            Self::Quic => Some("QUIC"),
+            Self::OwnReceives | Self::Alone => None,
+        }
+    }
+}
+
 impl Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tcp => "tcp",
+            Self::Quic => "quic",
             Self::OwnReceives => "own",
             Self::Alone => "alone",
         })
@@ -86,10 +100,10 @@ pub(super) struct Compared {
 
 impl Compared {
     /// A bare connection with this congestion control, and the size of its writes where that was chosen.
-    pub(super) fn bare(congestion: String, write: Option<usize>) -> Self {
+    pub(super) fn bare(with: Comparison, congestion: String, write: Option<usize>) -> Self {
         Self {
             side: SideTurns::new(),
-            with: Comparison::Tcp,
+            with,
             congestion: Some(congestion),
             write,
         }

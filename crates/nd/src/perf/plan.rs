@@ -14,6 +14,8 @@ pub(super) const STEPS: u64 = 10;
 pub(crate) enum Baseline {
     /// A bare TCP socket
     Tcp,
+    /// A bare QUIC stream over UDP
+    Quic,
     /// The same adapter with Receives of each queue pair's own at both sides, for --receives shared
     Own,
 }

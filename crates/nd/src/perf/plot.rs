@@ -1,6 +1,6 @@
 //! Latency and bandwidth over message size as an SVG, for light and dark pages.
 //!
-//! The colour shows the operation, and the marker's shape the way of waiting. A hollow marker means CRC. Bare TCP is
+//! The colour shows the operation, and the marker's shape the way of waiting. A hollow marker means CRC. Bare streams are
 //! dashed, and shared Receives are dotted.
 
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ enum Line {
         crc: bool,
         receives: Receives,
     },
-    /// The bare socket, with this way of waiting. A Read is compared with a short request and a long answer.
-    Bare { mode: Mode, read: bool },
+    /// The bare stream, with this way of waiting. A Read is compared with a short request and a long answer.
+    Bare { quic: bool, mode: Mode, read: bool },
 }
 
 impl Line {
@@ -52,8 +52,11 @@ impl Line {
                 };
                 format!("{op}, {mode}, CRC {crc}{receives}")
             }
-            Self::Bare { mode, read: false } => format!("bare TCP, {mode}"),
-            Self::Bare { mode, read: true } => format!("bare TCP for Reads, {mode}"),
+            Self::Bare { quic, mode, read } => {
+                let bare = if quic { "QUIC" } else { "TCP" };
+                let reads = if read { " for Reads" } else { "" };
+                format!("bare {bare}{reads}, {mode}")
+            }
         }
     }
 
@@ -124,7 +127,7 @@ fn lines(
     test: Test,
     value: fn(&Figures) -> Option<f64>,
 ) -> BTreeMap<Line, Points> {
-    // The bare socket is measured again beside every row with which it is compared. The drawing shows the median.
+    // The bare stream is measured again beside every row with which it is compared. The drawing shows the median.
     let mut values: BTreeMap<Line, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
     let mut add = |line, size, figures: &Figures| {
         if let Some(value) = value(figures).filter(|value| value.is_finite() && *value > 0.0) {
@@ -144,7 +147,8 @@ fn lines(
         add(ours(spec.receives), spec.size, &outcome.figures);
         if let Some(BaselineFigures { with, figures, .. }) = &outcome.baseline {
             let line = match with {
-                Comparison::Tcp => Line::Bare {
+                Comparison::Tcp | Comparison::Quic => Line::Bare {
+                    quic: *with == Comparison::Quic,
                     mode,
                     read: test == Test::Latency && op == Op::Read,
                 },
@@ -251,7 +255,7 @@ fn draw_panel(out: &mut String, panel: &Panel) {
         width / 2.0,
         height + 38.0
     );
-    // Bare TCP comes first, so that it hides none of our lines.
+    // The bare stream comes first, so that it hides none of our lines.
     for (line, points) in panel.lines.iter().rev() {
         let at: Vec<(f64, f64)> = points
             .iter()
@@ -335,7 +339,7 @@ text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#1f2328
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{bandwidth, latency, shared};
+    use super::super::report::tests::{bandwidth, beside_quic, latency, shared};
     use super::super::spec::Spec;
     use super::*;
 
@@ -411,6 +415,13 @@ mod tests {
             assert!(text.contains(word), "{word}");
         }
         assert!(!text.contains("bare TCP"), "{text}");
+    }
+
+    #[test]
+    fn a_bare_quic_stream_is_named() {
+        let text = svg(&[beside_quic()]).expect("something to draw");
+        assert_well_formed(&text);
+        assert!(text.contains("bare QUIC, poll<") && !text.contains("TCP"));
     }
 
     #[test]

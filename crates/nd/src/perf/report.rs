@@ -152,12 +152,9 @@ fn table_of_messages(rows: &[Outcome]) -> Table {
     );
     if let Some(with) = with {
         let unit = if timed { "t_typical[usec]" } else { "MB/s" };
-        if with == Comparison::Tcp {
-            heads.push(format!("TCP {unit}"));
-            heads.push("TCP by".into());
-        } else {
-            heads.push(format!("own Receives {unit}"));
-        }
+        let bare = with.bare_name();
+        heads.push(format!("{} {unit}", bare.unwrap_or("own Receives")));
+        heads.extend(bare.map(|bare| format!("{bare} by")));
         heads.push("ratio".into());
         if timed {
             heads.push("ratio p99".into());
@@ -219,7 +216,7 @@ fn comparison(row: &Outcome, with: Comparison, timed: bool, own: bool) -> Vec<St
     };
     let best = row.baseline.as_ref();
     let mut cells = vec![typical(best)];
-    if with == Comparison::Tcp {
+    if with.bare_name().is_some() {
         let by = best.map(|best| match best.write {
             Some(write) => format!("{}, {}", by(best), units::bytes(write as u64)),
             None => by(best).to_owned(),
@@ -289,6 +286,17 @@ pub(super) mod tests {
             ..SPEC
         };
         outcome(spec, &[8000, 9000])
+    }
+
+    pub(crate) fn beside_quic() -> Outcome {
+        let mut outcome = bandwidth();
+        if let Some(bare) = &mut outcome.baseline {
+            bare.with = Comparison::Quic;
+        }
+        Outcome {
+            systems_own: None,
+            ..outcome
+        }
     }
 
     pub(crate) fn shared() -> Outcome {
@@ -398,6 +406,16 @@ pub(super) mod tests {
         assert!(heads.contains("own Receives t_typical[usec]"), "{text}");
         assert!(
             heads.contains("ratio p99") && !heads.contains("TCP"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_bare_quic_stream_is_named() {
+        let text = table(&[beside_quic()]).to_string();
+        let heads = text.lines().next().expect("heads");
+        assert!(
+            heads.contains("QUIC MB/s") && heads.contains("QUIC by") && !heads.contains("TCP"),
             "{text}"
         );
     }

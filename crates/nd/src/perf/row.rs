@@ -1,14 +1,15 @@
 //! One row at the side that runs the tests: connect, check, warm up, measure in alternating turns.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use netdirect::{RemoteAddress, Status};
 
 use super::affinity::{self, ProcessRole};
+use super::bare::BareStream;
 use super::client::Client;
-use super::control::{Control, from_hex, value};
+use super::control::{Control, from_hex, octets_from_hex, value};
 use super::lane::{Lane, Memory};
 use super::link::{
     Key, LIMIT, SYSTEMS_OWN, bare_socket, choose_congestion, congestion, private_data, setup,
@@ -17,6 +18,7 @@ use super::many;
 use super::outcome::{Compared, Comparison, Measured, Outcome};
 use super::pace::{Pace, UNLIMITED};
 use super::plan::{Baseline, Plan};
+use super::quic::QuicStream;
 use super::spec::{MAX_QUIET, Mode, Receives, SPARE, Spec};
 use super::stats::{SideTurns, median};
 use super::wire::{Exchange, WHOLE, Wire};
@@ -60,7 +62,7 @@ fn attempt(
     run.check()?;
     let mut ours = run.turn_taker(Way::Tested)?;
     let best = match plan.baseline {
-        Some(Baseline::Tcp) => run.best()?.map(Way::Bare),
+        Some(Baseline::Tcp | Baseline::Quic) => run.best()?.map(Way::Bare),
         Some(Baseline::Own) => Some(Way::OwnReceives),
         None => None,
     };
@@ -151,11 +153,28 @@ impl<'a> Run<'a> {
             spec: *spec,
             times: Vec::new(),
         };
-        if plan.baseline == Some(Baseline::Tcp) {
-            let tcp = SocketAddr::new(run.control.peer()?.ip(), value(&answer, "tcp")?);
-            run.connect_wires(tcp, key_in(&answer)?)?;
+        let ip = run.control.peer()?.ip();
+        match plan.baseline {
+            Some(Baseline::Tcp) => {
+                let tcp = SocketAddr::new(ip, value(&answer, "tcp")?);
+                run.connect_wires(tcp, key_in(&answer)?)?;
+            }
+            Some(Baseline::Quic) => run.connect_quic(ip, key_in(&answer)?)?,
+            Some(Baseline::Own) | None => {}
         }
         Ok(run)
+    }
+
+    /// A bare QUIC connection.
+    fn connect_quic(&mut self, ip: IpAddr, key: Key) -> Result<()> {
+        let answer = self.control.ask("quic")?;
+        let to = SocketAddr::new(ip, value(&answer, "quic")?);
+        let certificate = octets_from_hex(&value::<String>(&answer, "certificate")?)?;
+        let stream = QuicStream::connect(to, key, certificate, &self.spec, LIMIT)?;
+        self.control.expect("ok")?;
+        let stream = BareStream::Quic(Box::new(stream));
+        self.wires.push(Wire::new(stream, &self.spec, LIMIT)?);
+        Ok(())
     }
 
     /// Bare connections with each congestion control that the process may choose.
@@ -176,7 +195,8 @@ impl<'a> Run<'a> {
             socket.write_all(&key).map_err(explain)?;
             self.control.ask(format_args!("wire {name}"))?;
             names.push(congestion(&socket));
-            self.wires.push(Wire::new(socket, &self.spec, LIMIT)?);
+            let stream = BareStream::tcp(socket, &self.spec, LIMIT)?;
+            self.wires.push(Wire::new(stream, &self.spec, LIMIT)?);
         }
         Ok(())
     }
@@ -218,7 +238,9 @@ impl<'a> Run<'a> {
         self.control.expect("go")?;
         let elapsed = match (way, &mut self.own_receives) {
             (Way::Bare(BareConnection { wire, write }), _) => {
-                self.wires[wire].run(count, write, &mut self.times)?
+                let elapsed = self.wires[wire].run(count, write, &mut self.times)?;
+                self.wires[wire].attend(|| self.control.has_something())?;
+                elapsed
             }
             (Way::OwnReceives, Some(own)) => own.client.turn(count, &mut self.times)?,
             (Way::Tested | Way::OwnReceives, _) => {
@@ -260,7 +282,11 @@ impl<'a> Run<'a> {
         };
         let wire = &self.wires[choice.wire];
         let write = Some(choice.write).filter(|write| *write != WHOLE);
-        Compared::bare(congestion(wire.socket()), write)
+        let with = match self.plan.baseline {
+            Some(Baseline::Quic) => Comparison::Quic,
+            _ => Comparison::Tcp,
+        };
+        Compared::bare(with, wire.congestion(), write)
     }
 
     /// The best bare connection and size of writes, found by short turns of each.

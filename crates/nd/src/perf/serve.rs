@@ -9,13 +9,15 @@ use netdirect::{Listener, RemoteAddress, Status};
 
 use super::affinity::{self, ProcessRole};
 use super::args::{ServeArgs, SideArgs};
+use super::bare::BareStream;
 use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
-    Key, LIMIT, bare_socket, check_plan, choose_congestion, congestion, expected, new_key, setup,
+    Key, LIMIT, bare_socket, check_plan, choose_congestion, expected, new_key, setup,
 };
 use super::many;
+use super::quic::QuicListener;
 use super::server::Server;
 use super::spec::{Op, Receives, Spec};
 use super::wire::Wire;
@@ -214,8 +216,18 @@ impl Row<'_> {
             ("turn", rest) => self.turn(control, rest),
             ("wire", name) => {
                 let wire = self.accept_wire(name)?;
-                control.say(format_args!("ok {}", congestion(wire.socket())))?;
+                control.say(format_args!("ok {}", wire.congestion()))?;
                 self.wires.push(wire);
+                Ok(())
+            }
+            ("quic", _) => {
+                let listener = QuicListener::new(self.local, self.key, &self.spec)?;
+                let certificate = to_hex(listener.certificate());
+                let port = listener.port()?;
+                control.say(format_args!("ok quic={port} certificate={certificate}"))?;
+                let stream = BareStream::Quic(Box::new(listener.accept(LIMIT)?));
+                control.say("ok")?;
+                self.wires.push(Wire::new(stream, &self.spec, LIMIT)?);
                 Ok(())
             }
             ("own", _) => {
@@ -262,7 +274,8 @@ impl Row<'_> {
         let socket = socket.ok_or_else(|| silence(LIMIT))?;
         // If this process may not choose it, the other side's choice still holds for what the other side sends.
         choose_congestion(&socket, name);
-        Wire::new(socket, &self.spec, LIMIT)
+        let stream = BareStream::tcp(socket, &self.spec, LIMIT)?;
+        Wire::new(stream, &self.spec, LIMIT)
     }
 }
 

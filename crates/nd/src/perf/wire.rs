@@ -1,15 +1,16 @@
-//! The same exchanges over a bare TCP socket, with which RDMA is compared.
+//! The same exchanges over a bare stream, with which RDMA is compared.
 //!
-//! The exchanges are as fast as plain sockets allow: no delay, the best sizes of writes and reads, the best congestion
+//! The exchanges are as fast as plain streams allow: no delay, the best sizes of writes and reads, the best congestion
 //! control, the same amount of memory used in the same order, and the same way of waiting as the row under test.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::ops::{Deref, DerefMut};
+use std::io::ErrorKind;
+use std::ops::{Deref, DerefMut, Range};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use netdirect::Buffer;
 
+use super::bare::BareStream;
 use super::lane::{SpinLimit, gone, silence};
 use super::pattern;
 use super::spec::{Mode, Op, Spec, Test};
@@ -35,6 +36,9 @@ const MIN_RING: usize = 1 << 20;
 
 /// The most that is read at once.
 const READ: usize = 1 << 20;
+
+/// What is sent where only the number of octets has a meaning.
+static MARKS: [u8; 64] = [0; 64];
 
 /// The most that is written at once in exchanges other than streams.
 pub(super) const WHOLE: usize = usize::MAX;
@@ -94,10 +98,16 @@ impl DerefMut for Memory {
     }
 }
 
+impl AsRef<[u8]> for Memory {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 /// One bare connection, at either side.
 #[derive(Debug)]
 pub(super) struct Wire {
-    socket: TcpStream,
+    stream: BareStream,
     spins: bool,
     limit: Duration,
     exchange: Exchange,
@@ -105,7 +115,7 @@ pub(super) struct Wire {
     batch: u64,
     window: u64,
     /// The memory from which data is sent.
-    source: Memory,
+    source: Bytes,
     /// The memory into which data is received.
     sink: Memory,
     at: usize,
@@ -114,14 +124,9 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Takes over a connected socket.
-    pub(super) fn new(socket: TcpStream, spec: &Spec, limit: Duration) -> Result<Self> {
+    /// Takes over a connected stream.
+    pub(super) fn new(stream: BareStream, spec: &Spec, limit: Duration) -> Result<Self> {
         let spins = spec.mode != Mode::Event;
-        let explain = |error| Failure::socket("set up a socket to compare with", &error);
-        socket.set_nodelay(true).map_err(explain)?;
-        socket.set_nonblocking(spins).map_err(explain)?;
-        socket.set_read_timeout(Some(limit)).map_err(explain)?;
-        socket.set_write_timeout(Some(limit)).map_err(explain)?;
         let exchange = Exchange::of(spec);
         let size = spec.size as usize;
         let slots = spec.slots() as usize;
@@ -139,22 +144,23 @@ impl Wire {
         let mut sink = Memory::new(len)?;
         sink.fill(0xFF);
         Ok(Self {
-            socket,
+            stream,
             spins,
             limit,
             exchange,
             size,
             batch: spec.credit_batch().into(),
             window: spec.window().into(),
-            source,
+            source: Bytes::from_owner(source),
             sink,
             at: 0,
             seen: 0,
         })
     }
 
-    pub(super) fn socket(&self) -> &TcpStream {
-        &self.socket
+    /// The name of the congestion control.
+    pub(super) fn congestion(&self) -> String {
+        self.stream.congestion()
     }
 
     /// Messages after which all memory has been walked.
@@ -210,7 +216,25 @@ impl Wire {
                 self.pour(count, write)
             }
             Exchange::Credits => self.give_credit(count),
+        }?;
+        match self.stream.finish() {
+            Ok(()) => Ok(()),
+            Err(error) => waits(&error, false, self.limit),
         }
+    }
+
+    /// Lets the other side finish its turn, which may need answers of this side. Called by the side that runs the test, until
+    /// the other side is `through`.
+    pub(super) fn attend(&mut self, mut through: impl FnMut() -> Result<bool>) -> Result<()> {
+        const LOOK: Duration = Duration::from_millis(1);
+        while !through()? {
+            match self.stream.attend(LOOK) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => waits(&error, false, self.limit)?,
+            }
+        }
+        Ok(())
     }
 
     /// Checks that the received data is what the other side has.
@@ -329,13 +353,11 @@ impl Wire {
 
     /// Sends so many octets, whose only meaning is that the other side may go on.
     fn tell(&mut self, count: u64) -> Result<()> {
-        let octets = [0; 64];
         let mut left = count;
         while left > 0 {
-            let part = usize::try_from(left)
-                .unwrap_or(usize::MAX)
-                .min(octets.len());
-            write_all(&mut self.socket, &octets[..part], self.spins, self.limit)?;
+            let part = usize::try_from(left).unwrap_or(usize::MAX).min(MARKS.len());
+            let octets = Bytes::from_static(&MARKS);
+            write_all(&mut self.stream, &octets, 0..part, self.spins, self.limit)?;
             left -= part as u64;
         }
         Ok(())
@@ -351,8 +373,8 @@ impl Wire {
 
     #[inline]
     fn put(&mut self, at: usize, len: usize) -> Result<()> {
-        let part = &self.source[at..at + len];
-        write_all(&mut self.socket, part, self.spins, self.limit)
+        let part = at..at + len;
+        write_all(&mut self.stream, &self.source, part, self.spins, self.limit)
     }
 
     #[inline]
@@ -369,7 +391,7 @@ impl Wire {
     fn take_some(&mut self, at: usize, len: usize) -> Result<usize> {
         let mut patience = SpinLimit::new(self.limit);
         loop {
-            match self.socket.read(&mut self.sink[at..at + len]) {
+            match self.stream.read(&mut self.sink[at..at + len]) {
                 Ok(0) => return Err(gone()),
                 Ok(n) => {
                     self.seen = self.seen.max(at + n);
@@ -383,7 +405,7 @@ impl Wire {
 
     /// Reads the octets that are there, if any.
     fn read_into(&mut self, into: &mut [u8]) -> Result<Option<usize>> {
-        match self.socket.read(into) {
+        match self.stream.read(into) {
             Ok(0) => Err(gone()),
             Ok(n) => Ok(Some(n)),
             Err(error) => waits(&error, self.spins, self.limit).map(|()| None),
@@ -393,16 +415,17 @@ impl Wire {
 
 #[inline]
 fn write_all(
-    socket: &mut TcpStream,
-    mut octets: &[u8],
+    stream: &mut BareStream,
+    memory: &Bytes,
+    mut part: Range<usize>,
     spins: bool,
     limit: Duration,
 ) -> Result<()> {
     let mut patience = SpinLimit::new(limit);
-    while !octets.is_empty() {
-        match socket.write(octets) {
+    while !part.is_empty() {
+        match stream.write(memory, part.clone()) {
             Ok(0) => return Err(gone()),
-            Ok(n) => octets = &octets[n..],
+            Ok(n) => part.start += n,
             Err(error) => {
                 waits(&error, spins, limit)?;
                 patience.spent()?;
@@ -421,13 +444,13 @@ fn waits(error: &std::io::Error, spins: bool, limit: Duration) -> Result<()> {
         ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
             Err(gone())
         }
-        _ => Err(Failure::socket("move data over the socket to compare with", error).by_peer()),
+        _ => Err(Failure::socket("move data over the stream to compare with", error).by_peer()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     use super::super::spec::tests::SPEC;
     use super::*;
@@ -442,9 +465,10 @@ mod tests {
             (Test::Rate, 64),
         ] {
             let spec = Spec { test, size, ..SPEC };
-            let wire =
-                Wire::new(socket.try_clone().unwrap(), &spec, Duration::from_secs(60)).unwrap();
-            for memory in [&wire.source, &wire.sink] {
+            let limit = Duration::from_secs(60);
+            let stream = BareStream::tcp(socket.try_clone().unwrap(), &spec, limit).unwrap();
+            let wire = Wire::new(stream, &spec, limit).unwrap();
+            for memory in [&wire.source[..], &wire.sink[..]] {
                 assert_eq!(memory.as_ptr().addr() % Buffer::PAGE, Buffer::PAGE_OFFSET);
             }
         }
