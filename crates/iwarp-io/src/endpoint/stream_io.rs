@@ -51,6 +51,10 @@ const DIRECT_MOST: usize = 512 * 1024;
 /// FPDUs.
 const BEHIND: usize = 16 * 1024;
 
+/// As [`BEHIND`], where a read costs little: the end of the FPDU and the header of the next one, whose payload then goes straight to
+/// its place as well.
+const HEADER: usize = 64;
+
 /// The most octets that a batch holds. So many octets are worth a call, however many requests they belong to.
 pub(super) const fn batch_octets(connection: &Connection) -> usize {
     if connection.copies() {
@@ -431,12 +435,17 @@ impl StreamIo {
         if let Some(direct) = self.direct_placement(*have, connection) {
             let (place, len) = (direct.place(), direct.place().len() as usize);
             self.directly = true;
-            let behind = &mut staging[..BEHIND];
+            let space = if self.stream.holds_octets() {
+                HEADER
+            } else {
+                BEHIND
+            };
+            let behind = &mut staging[..space];
             if let Some(count) = self.stream.read_to_place(buffers.table(), place, behind)? {
                 let placed = place.len().min(u32::try_from(count).unwrap_or(u32::MAX));
                 direct.placed(placed);
                 *have = count.saturating_sub(len);
-                return Ok((count, len + BEHIND));
+                return Ok((count, len + space));
             }
             // Its memory is gone, which the engine finds out when it is given the octets.
         }
@@ -457,7 +466,13 @@ impl StreamIo {
         have: usize,
         connection: &'a mut Connection,
     ) -> Option<DirectPlacement<'a>> {
-        if have > 0 || self.since_quiet > DIRECT_MOST || self.stream.copies() {
+        if have > 0 || self.stream.copies() {
+            return None;
+        }
+        if self.stream.holds_octets() {
+            return connection.direct_placement();
+        }
+        if self.since_quiet > DIRECT_MOST {
             return None;
         }
         let direct = connection.direct_placement()?;

@@ -309,11 +309,16 @@ impl Wire {
     /// Whether the transport can send from registered memory and receive into it. If not, all octets pass through buffers.
     pub fn reaches_memory(&self) -> bool {
         match self {
-            Self::Tcp(_) => true,
-            Self::Sim(_) | Self::Quic(_) => false,
+            Self::Tcp(_) | Self::Quic(_) => true,
+            Self::Sim(_) => false,
             #[cfg(test)]
             Self::Pipe(_) => true,
         }
+    }
+
+    /// Whether payload is best read straight to its place whenever that is known, because the octets are in the process already.
+    pub fn holds_octets(&self) -> bool {
+        matches!(self, Self::Quic(_))
     }
 
     /// The longest segment of the path in octets, as far as it is known.
@@ -368,7 +373,8 @@ impl Wire {
     ) -> io::Result<Option<usize>> {
         match self {
             Self::Tcp(wire) => wire.read_to_place(table, place, rest),
-            Self::Sim(_) | Self::Quic(_) => Ok(None),
+            Self::Quic(wire) => wire.read_to_place(table, place, rest),
+            Self::Sim(_) => Ok(None),
             #[cfg(test)]
             Self::Pipe(wire) => wire.read_to_place(table, place, rest),
         }
@@ -430,7 +436,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.send(table, batch),
             Self::Sim(wire) => wire.send(batch),
-            Self::Quic(wire) => wire.send(batch),
+            Self::Quic(wire) => wire.send(table, batch),
             #[cfg(test)]
             Self::Pipe(wire) => wire.send(table, batch),
         }

@@ -145,6 +145,11 @@ impl Stream {
         self.copies
     }
 
+    /// Whether payload is best read straight to its place whenever that is known.
+    pub fn holds_octets(&self) -> bool {
+        self.wire.holds_octets()
+    }
+
     /// The peer wants markers in everything that is sent from here on.
     pub fn send_markers(&mut self) {
         self.markers = true;

@@ -367,7 +367,7 @@ impl QuicEndpoint {
             }
             Event::Stream(StreamEvent::Writable { id }) => {
                 if let Some(&flow) = self.connections[key].flows.get(&id) {
-                    self.raise(flow, Edges::WRITE);
+                    self.writable(flow);
                 }
             }
             Event::Stream(StreamEvent::Stopped { id, error_code }) => {
@@ -443,7 +443,7 @@ impl QuicEndpoint {
         let flow = &mut self.flows[key];
         if flow.broken.is_none() {
             flow.broken = Some(errno);
-            if matches!(flow.stage, Stage::Arriving { .. }) {
+            if matches!(flow.stage, Stage::Arriving { .. }) || flow.orphan {
                 return self.remove_flow(key);
             }
             self.raise(key, Edges::HANGUP | Edges::READ | Edges::WRITE);

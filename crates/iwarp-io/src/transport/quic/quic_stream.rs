@@ -39,12 +39,18 @@ pub(super) struct QuicStream {
     pub(super) remote: SocketAddr,
     /// Octets that were looked at and not read.
     pub(super) ahead: Bytes,
+    /// Octets that were taken to be sent, and for which the stream has had no room.
+    pub(super) unsent: Bytes,
+    /// Nobody has the end any more: the stream goes when its octets have left.
+    pub(super) orphan: bool,
     /// The end of the peer's direction has been read.
     pub(super) ended: bool,
     /// The connection has gone: the peer's end is behind the octets that are ahead.
     pub(super) ends: bool,
     /// The peer takes no more octets.
     pub(super) stopped: bool,
+    /// Our direction ends when everything that was taken has left.
+    pub(super) closing: bool,
     /// Our direction has ended.
     pub(super) finished: bool,
     /// When another connection is tried, because the one that was there does not answer.
@@ -68,9 +74,12 @@ impl QuicStream {
             local,
             remote,
             ahead: Bytes::new(),
+            unsent: Bytes::new(),
+            orphan: false,
             ended: false,
             ends: false,
             stopped: false,
+            closing: false,
             finished: false,
             stale: None,
             broken: None,

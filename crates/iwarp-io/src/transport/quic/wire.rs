@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use iwarp::{PieceRef, TxBatch};
-use iwarp_mem::io::Sent;
+use iwarp::{Span, TxBatch};
+use iwarp_mem::{Table, io::Sent};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -231,6 +231,29 @@ impl Wire {
         })
     }
 
+    pub(in crate::transport) fn read_to_place(
+        &self,
+        table: &Table,
+        place: Span,
+        rest: &mut [u8],
+    ) -> io::Result<Option<usize>> {
+        let StreamHandle { port, key, .. } = &self.flow;
+        let would_block = |read: &io::Result<_>| matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        port.with(|state, outside| {
+            let mut read = state.read_to_place(*key, table, place, rest);
+            if would_block(&read) {
+                port.visit(state, outside);
+                state.not_raised(&self.source, Edges::READ);
+                read = state.read_to_place(*key, table, place, rest);
+                if would_block(&read) {
+                    self.source.lower(Edges::READ);
+                }
+            }
+            state.settle_flow(outside, *key);
+            read
+        })
+    }
+
     pub(in crate::transport) fn peek(&self) -> io::Result<usize> {
         let StreamHandle { port, key, .. } = &self.flow;
         port.with(|state, outside| {
@@ -263,50 +286,20 @@ impl Wire {
         })
     }
 
-    /// All pieces of the batch are octets, because the wire does not reach registered memory.
-    pub(in crate::transport) fn send(&self, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+    pub(in crate::transport) fn send(
+        &self,
+        table: &Table,
+        batch: &mut TxBatch,
+    ) -> io::Result<(u64, Sent)> {
         let StreamHandle { port, key, .. } = &self.flow;
-        let mut sent = 0;
-        let full = port.with(|state, outside| {
-            let mut full = Ok(false);
-            for (piece, _) in batch.pieces() {
-                let PieceRef::Bytes(octets) = piece else {
-                    full = Err(io::Error::other(
-                        "payload has to be copied before it is sent",
-                    ));
-                    break;
-                };
-                match state.write(*key, octets) {
-                    Ok(count) => {
-                        sent += count as u64;
-                        if count < octets.len() {
-                            full = Ok(true);
-                            break;
-                        }
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        full = Ok(true);
-                        break;
-                    }
-                    Err(error) => {
-                        full = Err(error);
-                        break;
-                    }
-                }
-            }
-            if matches!(full, Ok(true)) {
+        port.with(|state, outside| {
+            let sent = state.send(*key, table, batch);
+            if matches!(sent, Ok((_, Sent::WouldBlock))) {
                 self.source.lower(Edges::WRITE);
             }
             state.settle_flow(outside, *key);
-            full
-        })?;
-        batch.advance(sent);
-        let outcome = match (full, sent) {
-            (false, _) => Sent::All,
-            (true, 0) => Sent::WouldBlock,
-            (true, _) => Sent::Partly,
-        };
-        Ok((sent, outcome))
+            sent
+        })
     }
 
     pub(in crate::transport) fn close_write(&self) -> io::Result<()> {

@@ -118,7 +118,7 @@ impl QuicEndpoint {
             // The peer's direction has its orderly end, which can still be read.
             Some(ErrorCode::Closed) => {
                 self.flows[flow].stopped = true;
-                self.raise(flow, Edges::WRITE);
+                self.writable(flow);
             }
             _ => {
                 let errno = match self.flows[flow].stage {

@@ -3,7 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use iwarp::{Memory, MessageEnd, PieceRef, Revoked, Span, TxBatch};
+use iwarp_mem::Table;
+use iwarp_mem::io::Sent;
 use quinn_proto::{ReadError, StreamId, VarInt, WriteError};
 use rustix::io::Errno;
 
@@ -13,6 +16,10 @@ use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
 use crate::transport::quic::preamble::ErrorCode;
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
+
+/// How many octets of a batch are taken at once.
+const GATHERED: usize = 256 * 1024;
+const LONGEST_FPDU: usize = 64 * 1024;
 
 impl QuicEndpoint {
     pub(in crate::transport::quic) fn flow(&self, key: usize) -> &QuicStream {
@@ -68,21 +75,88 @@ impl QuicEndpoint {
             Outcome::Blocked(0)
         };
         let flow = &mut self.flows[key];
-        match outcome {
-            Outcome::Blocked(more) => count += more,
+        let goes_on = matches!(outcome, Outcome::Blocked(_));
+        count += match outcome {
+            Outcome::Blocked(more) => more,
             Outcome::Ended(more) => {
-                count += more;
                 flow.ended = true;
-                return Ok(count);
+                more
             }
-            Outcome::Reset => {
+            Outcome::Reset(more) => {
                 flow.broken.get_or_insert(Errno::CONNRESET);
+                more
             }
+        };
+        if count > 0 {
+            if !goes_on {
+                // The end is read next.
+                self.raise(key, Edges::READ | Edges::HANGUP);
+            }
+            return Ok(count);
         }
-        match (count, flow.broken) {
-            (0, None) => Err(io::ErrorKind::WouldBlock.into()),
-            (0, Some(errno)) => Err(errno.into()),
-            _ => Ok(count),
+        if self.flows[key].ended {
+            return Ok(0);
+        }
+        Err(self.blocked(key))
+    }
+
+    /// Reads what is there: the first octets into registered memory at `place`, the others into `rest`. `None` if that cannot be
+    /// done; nothing has been read then.
+    pub(in crate::transport::quic) fn read_to_place(
+        &mut self,
+        key: usize,
+        table: &Table,
+        place: Span,
+        rest: &mut [u8],
+    ) -> io::Result<Option<usize>> {
+        let flow = &self.flows[key];
+        let Some(stream) = flow.stream.filter(|_| !flow.ended && flow.ahead.is_empty()) else {
+            return Ok(None);
+        };
+        let connection = &mut self.connections[flow.connection];
+        let (outcome, revoked) = place_stream(connection, stream, table, place);
+        let (placed, goes_on) = match outcome {
+            Outcome::Blocked(placed) => (placed, true),
+            Outcome::Ended(placed) => {
+                self.flows[key].ended = true;
+                (placed, false)
+            }
+            Outcome::Reset(placed) => {
+                self.flows[key].broken.get_or_insert(Errno::CONNRESET);
+                (placed, false)
+            }
+        };
+        if let Some(octets) = revoked {
+            // The engine finds out when it is given them.
+            self.flows[key].ahead = octets;
+            return Ok((placed > 0).then_some(placed));
+        }
+        if !goes_on {
+            if placed == 0 {
+                return self.read(key, rest).map(Some);
+            }
+            // The end is read next.
+            self.raise(key, Edges::READ | Edges::HANGUP);
+            return Ok(Some(placed));
+        }
+        if placed < place.len() as usize {
+            return match placed {
+                0 => Err(self.blocked(key)),
+                _ => Ok(Some(placed)),
+            };
+        }
+        match self.read(key, rest) {
+            Ok(behind) => Ok(Some(placed + behind)),
+            // An end or an error is read next, too.
+            Err(_) => Ok(Some(placed)),
+        }
+    }
+
+    /// The error of a read that finds nothing.
+    fn blocked(&self, key: usize) -> io::Error {
+        match self.flows[key].broken {
+            Some(errno) => errno.into(),
+            None => io::ErrorKind::WouldBlock.into(),
         }
     }
 
@@ -117,23 +191,103 @@ impl QuicEndpoint {
         }
     }
 
-    /// Takes octets to be sent.
+    /// Takes octets to be sent, as many as the stream has room for.
     pub(in crate::transport::quic) fn write(
         &mut self,
         key: usize,
         octets: &[u8],
     ) -> io::Result<usize> {
-        let flow = &mut self.flows[key];
+        if !self.send_unsent(key)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let (quic, stream) = self.sender(key)?;
+        match quic.send_stream(stream).write(octets) {
+            Ok(count) => Ok(count),
+            Err(WriteError::Blocked) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Err(Errno::PIPE.into()),
+        }
+    }
+
+    /// Takes FPDUs of a batch to be sent. Whole FPDUs are taken, which are private from then on. Those for which the stream has no
+    /// room leave later, and meanwhile no others are taken.
+    pub(in crate::transport::quic) fn send(
+        &mut self,
+        key: usize,
+        table: &Table,
+        batch: &mut TxBatch,
+    ) -> io::Result<(u64, Sent)> {
+        if batch.is_empty() {
+            return Ok((0, Sent::All));
+        }
+        if !self.send_unsent(key)? {
+            return Ok((0, Sent::WouldBlock));
+        }
+        let Ok(octets) = gather(table, batch) else {
+            if batch.head_is_cut() {
+                return Err(io::Error::other(
+                    "an FPDU cannot be finished: its memory is gone",
+                ));
+            }
+            batch.revoke();
+            return Ok((0, Sent::Revoked));
+        };
+        let count = octets.len() as u64;
+        self.flows[key].unsent = octets;
+        let room = self.send_unsent(key)?;
+        batch.advance(count);
+        let sent = match batch.is_empty() {
+            _ if !room => Sent::WouldBlock,
+            true => Sent::All,
+            false => Sent::Partly,
+        };
+        Ok((count, sent))
+    }
+
+    /// The connection and the stream on which an end sends.
+    fn sender(&mut self, key: usize) -> io::Result<(&mut quinn_proto::Connection, StreamId)> {
+        let flow = &self.flows[key];
         if let Some(errno) = flow.broken {
             return Err(errno.into());
         }
         let stream = flow.stream.filter(|_| !flow.finished && !flow.stopped);
         let stream = stream.ok_or(Errno::PIPE)?;
-        let connection = &mut self.connections[flow.connection];
-        match connection.quic.send_stream(stream).write(octets) {
-            Ok(count) => Ok(count),
-            Err(WriteError::Blocked) => Err(io::ErrorKind::WouldBlock.into()),
+        Ok((&mut self.connections[flow.connection].quic, stream))
+    }
+
+    /// Sends what was taken before. False if some of it is left.
+    fn send_unsent(&mut self, key: usize) -> io::Result<bool> {
+        let mut unsent = std::mem::take(&mut self.flows[key].unsent);
+        if unsent.is_empty() {
+            return Ok(true);
+        }
+        let (quic, stream) = self.sender(key)?;
+        let mut chunks = [std::mem::take(&mut unsent)];
+        let written = quic.send_stream(stream).write_chunks(&mut chunks);
+        let [rest] = chunks;
+        match written {
+            Ok(written) if written.chunks == 1 => Ok(true),
+            Ok(_) | Err(WriteError::Blocked) => {
+                self.flows[key].unsent = rest;
+                Ok(false)
+            }
             Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Err(Errno::PIPE.into()),
+        }
+    }
+
+    /// The stream has room again.
+    pub(super) fn writable(&mut self, key: usize) {
+        // Whoever writes learns of an error.
+        if matches!(self.send_unsent(key), Ok(false)) {
+            return;
+        }
+        let flow = &self.flows[key];
+        if flow.closing {
+            self.end_sending(key);
+        }
+        if self.flows[key].orphan {
+            self.remove_flow(key);
+        } else {
+            self.raise(key, Edges::WRITE);
         }
     }
 
@@ -143,14 +297,23 @@ impl QuicEndpoint {
         if let Some(errno) = flow.broken {
             return Err(errno.into());
         }
+        flow.closing = true;
+        if flow.unsent.is_empty() {
+            self.end_sending(key);
+        }
+        Ok(())
+    }
+
+    fn end_sending(&mut self, key: usize) {
+        let flow = &mut self.flows[key];
         if let Some(stream) = flow.stream
             && !std::mem::replace(&mut flow.finished, true)
             && !flow.stopped
+            && flow.broken.is_none()
         {
             let connection = &mut self.connections[flow.connection];
             let _ = connection.quic.send_stream(stream).finish();
         }
-        Ok(())
     }
 
     /// Ends a stream with a reset.
@@ -176,7 +339,12 @@ impl QuicEndpoint {
             let quic = &mut self.connections[connection].quic;
             let _ = quic.recv_stream(stream).stop(code);
         }
-        self.remove_flow(key);
+        let flow = &mut self.flows[key];
+        if flow.unsent.is_empty() || flow.broken.is_some() || flow.stopped {
+            self.remove_flow(key);
+        } else {
+            flow.orphan = true;
+        }
         if self.connections.contains(connection) {
             self.may_be_unused(outside, connection);
             self.settle(outside, connection);
@@ -201,19 +369,86 @@ impl QuicEndpoint {
     }
 }
 
+/// Whole FPDUs of a batch in one run of octets: [`GATHERED`] octets, or one FPDU more.
+fn gather(table: &Table, batch: &TxBatch) -> Result<Bytes, Revoked> {
+    let wanted = usize::try_from(batch.remaining()).unwrap_or(usize::MAX);
+    let mut octets = BytesMut::with_capacity(wanted.min(GATHERED + LONGEST_FPDU));
+    let mut whole = 0;
+    for (piece, ends) in batch.pieces() {
+        match piece {
+            PieceRef::Bytes(bytes) => octets.extend_from_slice(bytes),
+            PieceRef::Payload(span) => {
+                let at = octets.len();
+                octets.resize(at + span.len() as usize, 0);
+                match table.fetch(span, &mut octets[at..], None) {
+                    Err(Revoked) if whole > 0 => break,
+                    fetched => fetched?,
+                }
+            }
+        }
+        if ends {
+            whole = octets.len();
+            if whole >= GATHERED {
+                break;
+            }
+        }
+    }
+    octets.truncate(whole);
+    Ok(octets.freeze())
+}
+
+/// Reads what is there into registered memory. Returns how many octets were placed, and those that have no place because the
+/// memory is gone.
+fn place_stream(
+    connection: &mut Connection,
+    stream: StreamId,
+    table: &Table,
+    place: Span,
+) -> (Outcome, Option<Bytes>) {
+    let mut receiving = connection.quic.recv_stream(stream);
+    let Ok(mut chunks) = receiving.read(true) else {
+        return (Outcome::Reset(0), None);
+    };
+    let mut placed = 0;
+    let mut revoked = None;
+    let outcome = loop {
+        let done = placed as usize;
+        if placed == place.len() {
+            break Outcome::Blocked(done);
+        }
+        let chunk = match chunks.next((place.len() - placed) as usize) {
+            Ok(Some(chunk)) => chunk.bytes,
+            Ok(None) => break Outcome::Ended(done),
+            Err(ReadError::Blocked) => break Outcome::Blocked(done),
+            Err(ReadError::Reset(_)) => break Outcome::Reset(done),
+        };
+        // Not longer than asked for.
+        let len = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+        let at = place.slice(placed, len);
+        if table.place(at, &chunk, MessageEnd::More).is_err() {
+            revoked = Some(chunk);
+            break Outcome::Blocked(done);
+        }
+        placed += len;
+    };
+    let _ = chunks.finalize();
+    (outcome, revoked)
+}
+
 /// How a read of a stream ended.
 enum Outcome {
     /// So many octets, and no more for now.
     Blocked(usize),
     /// So many octets, and then the end.
     Ended(usize),
-    Reset,
+    /// So many octets, and then a reset.
+    Reset(usize),
 }
 
 fn read_stream(connection: &mut Connection, stream: StreamId, into: &mut [u8]) -> Outcome {
     let mut receiving = connection.quic.recv_stream(stream);
     let Ok(mut chunks) = receiving.read(true) else {
-        return Outcome::Reset;
+        return Outcome::Reset(0);
     };
     let mut count = 0;
     let outcome = loop {
@@ -228,7 +463,7 @@ fn read_stream(connection: &mut Connection, stream: StreamId, into: &mut [u8]) -
             }
             Ok(None) => break Outcome::Ended(count),
             Err(ReadError::Blocked) => break Outcome::Blocked(count),
-            Err(ReadError::Reset(_)) => break Outcome::Reset,
+            Err(ReadError::Reset(_)) => break Outcome::Reset(count),
         }
     };
     let _ = chunks.finalize();
