@@ -237,6 +237,11 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         }
     }
 
+    /// Whether the waker is ready: sources that were raised elsewhere wait to be reported.
+    pub(super) fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::SeqCst)
+    }
+
     /// The set has reported the waker.
     pub(super) fn woken(&self) {
         self.waker.clear();
@@ -421,3 +426,6 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

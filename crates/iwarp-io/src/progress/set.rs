@@ -249,6 +249,10 @@ impl Readiness for Set {
     }
 
     fn reports_untaken(&self) -> bool {
+        if self.carried.get().is_some_and(|carried| carried.is_woken()) {
+            // The waker is ready, and does not become so again before a thread has waited on the set.
+            return false;
+        }
         match &self.base {
             #[cfg(target_os = "linux")]
             Base::Epoll(set) => set.reports_untaken(),
