@@ -1,4 +1,4 @@
-//! A guest whose kernel has the soft-iWARP driver siw, as `tests/interop/guest/make` leaves it behind.
+//! A guest whose kernel has the soft-iWARP driver siw, veth and netem, as `tests/interop/guest/make` leaves it behind.
 
 use std::env;
 use std::fs;
@@ -40,7 +40,7 @@ impl Guest {
             .map(PathBuf::from)
             .or_else(cache);
         let Some(made) = made.filter(|made| made.join("recipe").is_file()) else {
-            tool::skip_here("there is no guest with siw: tests/interop/guest/make makes one");
+            tool::skip_here("there is no guest: tests/interop/guest/make makes one");
             return None;
         };
         if !tool::is_installed("qemu-system-x86_64") {

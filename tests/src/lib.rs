@@ -10,6 +10,7 @@ pub mod guest;
 pub mod interop;
 pub mod nd;
 pub mod nd_rows;
+pub mod netem;
 pub mod proxy;
 pub mod structure;
 pub mod tool;
