@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netdirect::{Listener, Status};
 use socket2::SockRef;
 
 use crate::errors::{Failure, Result};
 use crate::session::{self, Deadline, Endpoint, Request, Session};
-use crate::stderr;
+use crate::stderr::Remarks;
 
 /// How long an unknown peer may take for its first message.
 pub(crate) const FIRST_MESSAGE: Duration = Duration::from_secs(5);
@@ -306,7 +306,7 @@ impl<T> PendingPeer<T> {
 struct PendingPeers {
     bounds: Bounds,
     list: Mutex<List>,
-    remarks: Mutex<Remarks>,
+    remarks: Remarks,
     closed: AtomicBool,
 }
 
@@ -338,7 +338,7 @@ impl PendingPeers {
         Self {
             bounds,
             list: Mutex::default(),
-            remarks: Mutex::default(),
+            remarks: Remarks::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -449,53 +449,7 @@ impl PendingPeers {
     }
 
     fn remark(&self, text: impl Display) {
-        let mut remarks = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left_out) = remarks.next_minute(Instant::now()) {
-            stderr::note(format_args!(
-                "left out {left_out} more such lines in a minute"
-            ));
-        }
-        if remarks.may_speak() {
-            stderr::note(text);
-        }
-    }
-}
-
-/// Keeps unknown peers from filling standard error.
-#[derive(Debug, Default)]
-struct Remarks {
-    since: Option<Instant>,
-    made: u32,
-    left_out: u32,
-}
-
-impl Remarks {
-    /// The most lines in a minute.
-    const MOST: u32 = 10;
-
-    /// Begins to count anew when a minute has passed. Returns how many lines were left out in this minute, if any.
-    fn next_minute(&mut self, now: Instant) -> Option<u32> {
-        let minute = Duration::from_secs(60);
-        if self.since.is_some_and(|since| now - since < minute) {
-            return None;
-        }
-        let left_out = self.left_out;
-        *self = Self {
-            since: Some(now),
-            ..Self::default()
-        };
-        (left_out > 0).then_some(left_out)
-    }
-
-    fn may_speak(&mut self) -> bool {
-        let may = self.made < Self::MOST;
-        let count = if may {
-            &mut self.made
-        } else {
-            &mut self.left_out
-        };
-        *count += 1;
-        may
+        self.remarks.remark(text);
     }
 }
 
@@ -586,20 +540,5 @@ mod tests {
         drop(admission);
         let refused = TcpStream::connect(address).expect_err("nobody listens");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    }
-
-    #[test]
-    fn a_flood_of_strangers_is_a_few_lines_a_minute() {
-        let mut remarks = Remarks::default();
-        let begun = Instant::now();
-        assert_eq!(remarks.next_minute(begun), None);
-        let lines = (0..1000).filter(|_| remarks.may_speak()).count();
-        assert_eq!(lines, 10);
-        assert_eq!(remarks.next_minute(begun + Duration::from_secs(59)), None);
-        assert_eq!(
-            remarks.next_minute(begun + Duration::from_secs(60)),
-            Some(990)
-        );
-        assert!(remarks.may_speak());
     }
 }
