@@ -25,6 +25,44 @@ pub(crate) struct AdapterArgs {
     pub(crate) peer: Option<Stack>,
 }
 
+/// Who is trusted, and who one is, on connections over UDP.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Options for connections over UDP")]
+pub(crate) struct SecurityArgs {
+    /// Trusts the other side if its certificate has this fingerprint, which a listening side prints. A listening side with this
+    /// option accepts nobody else (may be repeated)
+    #[arg(long = "pin", value_name = "FINGERPRINT")]
+    pub(crate) pins: Vec<String>,
+
+    /// Trusts the other side if an authority (CA) in this file has signed its certificate. A listening side with this option
+    /// accepts nobody else (may be repeated)
+    #[arg(long = "ca", value_name = "FILE")]
+    pub(crate) authorities: Vec<PathBuf>,
+
+    /// The name that the server's certificate must be valid for, with --ca [default: the address that is connected to]
+    #[arg(long, value_name = "NAME", requires = "authorities")]
+    pub(crate) server_name: Option<String>,
+
+    /// Connects to every server, whatever its certificate: for tests, because anybody on the way can take the server's place
+    #[arg(long, conflicts_with_all = ["pins", "authorities"])]
+    pub(crate) insecure: bool,
+
+    /// The certificate to show, as PEM or DER [default: each process makes one for itself]
+    #[arg(long = "cert", value_name = "FILE", requires = "key")]
+    pub(crate) certificate: Option<PathBuf>,
+
+    /// The private key of the certificate, as PEM or DER
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) key: Option<PathBuf>,
+}
+
+impl SecurityArgs {
+    /// Whether somebody is named who is trusted.
+    pub(crate) fn trusts_some(&self) -> bool {
+        !self.pins.is_empty() || !self.authorities.is_empty()
+    }
+}
+
 /// An iWARP stack that something is known of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stack {

@@ -89,6 +89,14 @@ impl Failure {
         Self::explained(doing, status, "")
     }
 
+    /// A connection that failed for a known reason: `cannot <doing>: …`.
+    pub(crate) fn refused(doing: impl Display, status: Status, why: &str) -> Self {
+        Self {
+            status: Some(status),
+            ..Self::peer(format!("cannot {doing}: {why} ({status})"), "")
+        }
+    }
+
     fn explained(doing: impl Display, status: Status, detail: &str) -> Self {
         let row = explain(status);
         let advice = if is_shortage_of_threads(status, detail) {

@@ -8,32 +8,57 @@ use std::time::Duration;
 use clap::Args;
 use netdirect::{Listener, ReadLimits, Status};
 
-use crate::args::{AdapterArgs, seconds};
+use crate::args::{AdapterArgs, SecurityArgs, seconds};
 use crate::errors::{Failure, Result};
-use crate::provider;
+use crate::provider::{self, AdapterOptions};
 use crate::session::{self, Endpoint, Session, Setup};
+
+/// Which adapter is used.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct WhichArgs {
+    /// Connects over UDP, encrypted, instead of TCP; both sides need this option
+    #[arg(long, conflicts_with = "url")]
+    udp: bool,
+
+    #[arg(long, value_name = "URL", help = format!(
+        "The adapter to use, such as {} [default: the adapter that has the address, or from which it can be reached]",
+        provider::EXAMPLE
+    ))]
+    url: Option<String>,
+}
+
+impl WhichArgs {
+    /// The URL of the adapter, if one was chosen. It may have a scheme alone.
+    pub(crate) fn url(&self) -> Option<&str> {
+        if self.udp {
+            return Some(provider::OVER_UDP);
+        }
+        self.url.as_deref()
+    }
+}
 
 /// How the peer is reached.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PeerArgs {
     #[command(flatten)]
-    pub(crate) adapter: AdapterArgs,
+    which: WhichArgs,
 
-    #[arg(long, help = format!(
-        "The adapter to use, such as {} [default: the adapter that has the address, or from which it can be reached]",
-        provider::EXAMPLE
-    ))]
-    url: Option<String>,
+    #[command(flatten)]
+    adapter: AdapterArgs,
 
     /// Gives up if no data has moved for this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) timeout: Duration,
+
+    #[command(flatten)]
+    security: SecurityArgs,
 }
 
 impl PeerArgs {
     /// The provider, and the options of its adapter.
     pub(crate) fn setup(&self) -> Result<Setup> {
-        Setup::new(self.url.as_deref(), &self.adapter, self.timeout)
+        let options = AdapterOptions::new(&self.adapter, &self.security);
+        Setup::new(self.which.url(), options, self.timeout)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A URL is `SCHEME://NAME`, and the scheme says what a name is. All other modules see only the traits of `netdirect`.
 
+mod security;
+
 use std::fmt::{self, Debug, Display};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,8 +16,10 @@ use softnd::capture::Capture;
 use softnd::faults::Plan;
 use softnd::peer::Peer;
 
-use crate::args::{AdapterArgs, Stack};
+use crate::args::{AdapterArgs, SecurityArgs, Stack};
 use crate::errors::{Failure, Result};
+
+pub(crate) use self::security::{Refusals, RefusedConnect, fingerprint, own_fingerprint};
 
 /// The table. Without a URL, the first line is used.
 const SCHEMES: &[Scheme] = &[
@@ -38,8 +42,16 @@ const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "softnd+udp",
         example: "softnd+udp://127.0.0.1",
-        what: "the same over UDP, encrypted, by QUIC",
-        takes: &[Choice::Capture, Choice::Fault],
+        what: "iWARP in software over UDP, encrypted by QUIC",
+        takes: &[
+            Choice::Capture,
+            Choice::Fault,
+            Choice::Pin,
+            Choice::Ca,
+            Choice::ServerName,
+            Choice::Insecure,
+            Choice::Cert,
+        ],
         place: Place::Machine,
         start: softnd_udp,
         address: by_address,
@@ -64,6 +76,9 @@ const SCHEMES: &[Scheme] = &[
 
 /// A URL as it may be typed on any machine.
 pub(crate) const EXAMPLE: &str = "softnd+tcp://127.0.0.1";
+
+/// A URL for the adapters over UDP, whichever of them has or reaches an address.
+pub(crate) const OVER_UDP: &str = "softnd+udp://";
 
 /// One line of the table.
 #[derive(Clone, Copy)]
@@ -100,6 +115,21 @@ enum Choice {
     Peer,
     Segment,
     Markers,
+    Pin,
+    Ca,
+    ServerName,
+    Insecure,
+    Cert,
+}
+
+impl Choice {
+    /// Whether the choice is about certificates and trust.
+    fn is_of_security(self) -> bool {
+        matches!(
+            self,
+            Self::Pin | Self::Ca | Self::ServerName | Self::Insecure | Self::Cert
+        )
+    }
 }
 
 impl Display for Choice {
@@ -112,6 +142,11 @@ impl Display for Choice {
             Self::Peer => "--peer",
             Self::Segment => "--segment",
             Self::Markers => "--markers",
+            Self::Pin => "--pin",
+            Self::Ca => "--ca",
+            Self::ServerName => "--server-name",
+            Self::Insecure => "--insecure",
+            Self::Cert => "--cert",
         })
     }
 }
@@ -127,6 +162,8 @@ pub(crate) struct AdapterOptions {
     pub(crate) crc: bool,
     /// The stack of the other side.
     pub(crate) peer: Option<Stack>,
+    /// Who is trusted, and who one is.
+    pub(crate) security: SecurityArgs,
     /// TCP segments have at most so many octets.
     pub(crate) segment: Option<u16>,
     /// Whether to ask for MPA's markers.
@@ -152,6 +189,7 @@ impl Default for AdapterOptions {
             fault: None,
             crc: true,
             peer: None,
+            security: SecurityArgs::default(),
             segment: None,
             markers: false,
             revision_1_fallback: true,
@@ -176,8 +214,17 @@ impl From<&AdapterArgs> for AdapterOptions {
 }
 
 impl AdapterOptions {
+    /// The options of a command that names peers outside this process.
+    pub(crate) fn new(args: &AdapterArgs, security: &SecurityArgs) -> Self {
+        Self {
+            security: security.clone(),
+            ..Self::from(args)
+        }
+    }
+
     /// The choices that differ from the default of all providers.
     fn made(&self) -> impl Iterator<Item = Choice> {
+        let security = &self.security;
         [
             (Choice::Capture, self.capture.is_some()),
             (Choice::Fault, self.fault.is_some()),
@@ -185,6 +232,11 @@ impl AdapterOptions {
             (Choice::Peer, self.peer.is_some()),
             (Choice::Segment, self.segment.is_some()),
             (Choice::Markers, self.markers),
+            (Choice::Pin, !security.pins.is_empty()),
+            (Choice::Ca, !security.authorities.is_empty()),
+            (Choice::ServerName, security.server_name.is_some()),
+            (Choice::Insecure, security.insecure),
+            (Choice::Cert, security.certificate.is_some()),
         ]
         .into_iter()
         .filter_map(|(choice, made)| made.then_some(choice))
@@ -195,6 +247,9 @@ impl AdapterOptions {
 struct Started {
     provider: Arc<dyn Provider>,
     capture: Option<Box<dyn Flush>>,
+    /// The fingerprint of the certificate that the adapters show, if they show one.
+    fingerprint: Option<String>,
+    refusals: Arc<Refusals>,
 }
 
 /// Output that the adapters write beside their work.
@@ -209,6 +264,8 @@ pub(crate) struct Backend {
     scheme: &'static Scheme,
     provider: Arc<dyn Provider>,
     capture: Option<(PathBuf, Box<dyn Flush>)>,
+    fingerprint: Option<String>,
+    refusals: Arc<Refusals>,
 }
 
 impl Debug for Scheme {
@@ -240,12 +297,29 @@ impl Backend {
         options: &AdapterOptions,
     ) -> Result<Self> {
         check(scheme, options)?;
-        let Started { provider, capture } = (scheme.start)(options, name)?;
+        let Started {
+            provider,
+            capture,
+            fingerprint,
+            refusals,
+        } = (scheme.start)(options, name)?;
         Ok(Self {
             scheme,
             provider,
             capture: options.capture.clone().zip(capture),
+            fingerprint,
+            refusals,
         })
+    }
+
+    /// The fingerprint of the certificate that the adapters show, if they show one.
+    pub(crate) fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
+    }
+
+    /// Why connections of the adapters have failed, as far as that is known.
+    pub(crate) fn refusals(&self) -> &Arc<Refusals> {
+        &self.refusals
     }
 
     pub(crate) fn provider(&self) -> &dyn Provider {
@@ -369,7 +443,11 @@ fn check(scheme: &Scheme, options: &AdapterOptions) -> Result<()> {
                 "the adapters of {}:// do not know {choice}: they are {}",
                 scheme.name, scheme.what
             ),
-            format!("leave out {choice}, or name another adapter"),
+            if choice.is_of_security() {
+                format!("leave out {choice}, or connect over UDP with --udp")
+            } else {
+                format!("leave out {choice}, or name another adapter")
+            },
         )),
     }
 }
@@ -386,6 +464,16 @@ pub(crate) fn help() -> String {
 /// Whether the URL is of a network that only this process has, and that no other adapter reaches.
 pub(crate) fn is_simulated(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| scheme.place == Place::Simulation)
+}
+
+/// Whether the URL names one adapter, and not only the scheme of whichever adapter has or reaches an address.
+pub(crate) fn is_of_one_adapter(url: &str) -> Result<bool> {
+    find(SCHEMES, url).map(|(scheme, name)| scheme.place == Place::Simulation || !name.is_empty())
+}
+
+/// Whether the URL is of adapters over UDP.
+pub(crate) fn is_over_udp(url: &str) -> Result<bool> {
+    find(SCHEMES, url).map(|(scheme, _)| OVER_UDP.starts_with(scheme.name))
 }
 
 /// Opens an adapter by address, for schemes whose names are addresses: `127.0.0.1`, `::1`, `[::1]`. A port behind the
@@ -420,14 +508,22 @@ fn softnd_tcp(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
     Ok(Started {
         provider: softnd::provider(chosen),
         capture,
+        fingerprint: None,
+        refusals: Arc::default(),
     })
 }
 
 fn softnd_udp(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
+    let refusals = Arc::new(Refusals::of_udp());
+    let security = security::security(&options.security, &refusals)?;
+    // Without cryptography, no adapter can be opened. The error comes then.
+    let fingerprint = security.fingerprint().ok();
     let (chosen, capture) = softnd_options(options)?;
     Ok(Started {
-        provider: softnd::udp_provider(chosen),
+        provider: softnd::udp_provider(chosen.security(security)),
         capture,
+        fingerprint: fingerprint.map(|fingerprint| fingerprint.to_string()),
+        refusals,
     })
 }
 
@@ -442,7 +538,12 @@ fn softnd_sim(options: &AdapterOptions, name: Option<&str>) -> Result<Started> {
             advice,
         )
     })?;
-    Ok(Started { provider, capture })
+    Ok(Started {
+        provider,
+        capture,
+        fingerprint: None,
+        refusals: Arc::default(),
+    })
 }
 
 fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<Box<dyn Flush>>)> {
@@ -451,6 +552,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         fault,
         crc,
         peer,
+        security: _, // of one scheme alone
         segment,
         markers,
         revision_1_fallback,
@@ -566,6 +668,7 @@ mod tests {
             fault: Some("when each connect: refuse".into()),
             crc: false,
             peer: Some(Stack::Siw),
+            security: SecurityArgs::default(),
             segment: Some(1448),
             markers: true,
             revision_1_fallback: false,

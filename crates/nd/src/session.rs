@@ -19,7 +19,7 @@ use netdirect::{
 
 use crate::errors::{Failure, Result};
 use crate::memory;
-use crate::provider::{AdapterOptions, Backend};
+use crate::provider::{self, AdapterOptions, Backend, Refusals, RefusedConnect};
 use crate::units;
 
 /// The addresses of `text`, which is HOST:PORT. There is at least one.
@@ -51,19 +51,26 @@ pub(crate) struct Setup {
     backend: Backend,
     /// The adapter to use, where the command line names one.
     url: Option<String>,
+    /// Whether a listening side demands certificates.
+    demands_certificates: bool,
     limit: Duration,
 }
 
 impl Setup {
-    /// Picks the provider, and creates the capture file if one is wanted. `limit` is how long a peer may stay silent.
+    /// Picks the provider, and creates the capture file if one is wanted. A URL that has a scheme alone picks only the provider.
+    /// `limit` is how long a peer may stay silent.
     pub(crate) fn new(
         url: Option<&str>,
         options: impl Into<AdapterOptions>,
         limit: Duration,
     ) -> Result<Self> {
+        let options = options.into();
+        let backend = Backend::new(url, &options)?;
+        let names_one = url.map_or(Ok(false), provider::is_of_one_adapter)?;
         Ok(Self {
-            backend: Backend::new(url, &options.into())?,
-            url: url.map(str::to_owned),
+            backend,
+            url: url.filter(|_| names_one).map(str::to_owned),
+            demands_certificates: options.security.trusts_some(),
             limit,
         })
     }
@@ -71,7 +78,7 @@ impl Setup {
     /// The adapter that has the local address, or that the command line names.
     pub(crate) fn at(&self, local: SocketAddr) -> Result<Session> {
         if let Some(url) = &self.url {
-            return Session::new(self.backend.open(url)?, self.limit);
+            return self.session(self.backend.open(url)?);
         }
         let provider = self.backend.provider();
         if local.ip().is_unspecified() {
@@ -81,7 +88,37 @@ impl Setup {
         let id = provider
             .resolve_address(local)
             .map_err(|error| Failure::nd(doing, &error))?;
-        Session::new(self.backend.open_id(id, local)?, self.limit)
+        self.session(self.backend.open_id(id, local)?)
+    }
+
+    fn session(&self, adapter: Arc<dyn Adapter>) -> Result<Session> {
+        let session = Session::new(adapter, self.limit)?;
+        let refusals = Arc::clone(self.backend.refusals());
+        Ok(Session {
+            refusals,
+            ..session
+        })
+    }
+
+    /// What a command prints that listens at this address.
+    pub(crate) fn listening(&self, address: SocketAddr) -> String {
+        let listening = format!("listening on {address}");
+        match self.backend.fingerprint() {
+            None => listening,
+            Some(pin) => {
+                let own = if self.demands_certificates {
+                    ", and a certificate of its own (--cert, --key)"
+                } else {
+                    ""
+                };
+                format!("{listening}\nthe other side connects with --udp --pin {pin}{own}")
+            }
+        }
+    }
+
+    /// The fingerprint of the certificate that the adapters show, if they show one.
+    pub(crate) fn fingerprint(&self) -> Option<&str> {
+        self.backend.fingerprint()
     }
 
     /// The adapter that leads to `destination`, and its address. If the command line names none, it is the adapter through
@@ -146,6 +183,7 @@ pub(crate) struct Session {
     info: AdapterInfo,
     file: Arc<dyn OverlappedFile>,
     limit: Duration,
+    refusals: Arc<Refusals>,
 }
 
 /// How many requests may be outstanding on a queue pair.
@@ -170,6 +208,7 @@ impl Session {
             info,
             file,
             limit,
+            refusals: Arc::default(),
         })
     }
 
@@ -193,6 +232,21 @@ impl Session {
                 ),
                 "name an adapter whose address belongs to the same family",
             )),
+        }
+    }
+
+    /// An address of the adapter, without a port: of the loopback interface if it has one.
+    pub(crate) fn an_address(&self) -> Result<SocketAddr> {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let addresses = self.adapter.query_address_list();
+        let addresses =
+            addresses.map_err(|error| Failure::nd("list the adapter's addresses", &error))?;
+        let has_loopback = addresses
+            .iter()
+            .any(|address| address.ip() == loopback.ip());
+        match addresses.first() {
+            Some(first) if !has_loopback => Ok(SocketAddr::new(first.ip(), 0)),
+            _ => Ok(loopback),
         }
     }
 
@@ -286,6 +340,7 @@ impl Session {
             ended: Overlapped::new(),
             limit: self.limit,
             deadline: None,
+            refusals: Arc::clone(&self.refusals),
         })
     }
 
@@ -303,6 +358,7 @@ impl Session {
                 (failure, _) => failure,
             }
         })?;
+        self.refusals.print();
         listener.listen(0).map_err(explain)?;
         let address = listener.get_local_address().map_err(explain)?;
         Ok((listener, address))
@@ -417,6 +473,7 @@ pub(crate) struct Endpoint {
     limit: Duration,
     /// The time by which the peer has to have done everything, even if it is not silent.
     deadline: Option<Deadline>,
+    refusals: Arc<Refusals>,
 }
 
 impl Endpoint {
@@ -429,7 +486,8 @@ impl Endpoint {
         self.deadline.unwrap_or_else(|| Deadline::after(self.limit))
     }
 
-    /// Connects from `local` and waits for the answer. Returns the status, whatever it is. Without a local address, the
+    /// Connects from `local` and waits for the answer. Returns the status, whatever it is, unless more is known of why the
+    /// connection failed. Without a local address, the
     /// system chooses a port that is free for this destination. There are more of these than ports that are free for all
     /// destinations.
     pub(crate) fn connect(
@@ -455,7 +513,13 @@ impl Endpoint {
             private_data,
             &overlapped,
         );
-        self.settle_connector(started, &overlapped, &doing)
+        let status = self.settle_connector(started, &overlapped, &doing)?;
+        if status != Status::SUCCESS
+            && let Some(RefusedConnect { what, advice }) = self.refusals.take(destination, status)
+        {
+            return Err(Failure::refused(doing, status, &what).advise(advice));
+        }
+        Ok(status)
     }
 
     /// Completes a connection that was answered, and watches for its end from then on.

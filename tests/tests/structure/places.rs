@@ -233,12 +233,13 @@ fn nd_names_its_providers_in_one_place() {
     let code = Crate::of_package(&root().join("crates/nd"));
     let files: Vec<_> = code.iter().flat_map(|code| code.files()).collect();
     let place = root().join("crates/nd/src/provider.rs");
+    let parts = place.with_extension("");
     for path in &files {
         let text = fs::read_to_string(path).unwrap().to_lowercase();
         let names = text.contains("softnd");
         if **path == place {
             assert!(names, "{}: the place has moved", path.display());
-        } else {
+        } else if !path.starts_with(&parts) {
             assert!(!names, "{} names a provider", path.display());
         }
     }

@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::{AdapterArgs, seconds};
+use crate::args::{AdapterArgs, SecurityArgs, seconds};
+use crate::errors::Result;
+use crate::peer::WhichArgs;
+use crate::provider::AdapterOptions;
+use crate::session::Setup;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cat {
@@ -49,11 +53,25 @@ pub(crate) struct RecvArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CatArgs {
     #[command(flatten)]
+    which: WhichArgs,
+
+    #[command(flatten)]
     pub(crate) adapter: AdapterArgs,
 
     /// Gives up if no data has moved for this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) timeout: Duration,
+
+    #[command(flatten)]
+    security: SecurityArgs,
+}
+
+impl CatArgs {
+    /// The provider, and the options of its adapter.
+    pub(super) fn setup(&self) -> Result<Setup> {
+        let options = AdapterOptions::new(&self.adapter, &self.security);
+        Setup::new(self.which.url(), options, self.timeout)
+    }
 }
 
 /// The RDMA operation that carries the file.

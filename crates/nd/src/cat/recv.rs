@@ -25,14 +25,14 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
     place::check_capture(capture, &args.out)?;
     let sink = Sink::new(&args.out)?;
     let addresses = session::resolve(&args.listen)?;
-    let setup = Setup::new(None, &args.common.adapter, args.common.timeout)?;
+    let setup = args.common.setup()?;
     // If the file goes to standard output, text goes to standard error.
     let aside = sink.is_stdout();
     let name = args.out.to_string_lossy();
     let done = receive(&setup, &addresses, sink, &name, |address| {
-        let text = format!("listening on {address}");
+        let text = setup.listening(address);
         if aside {
-            stderr::note(text);
+            text.lines().for_each(stderr::note);
             return Ok(());
         }
         output::line(text)

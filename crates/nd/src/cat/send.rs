@@ -22,7 +22,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<()> {
     place::check_capture(capture, &args.file)?;
     let Source { mut file, size } = Source::open(&args.file)?;
     let addresses = session::resolve(&args.address)?;
-    let setup = Setup::new(None, &args.common.adapter, args.common.timeout)?;
+    let setup = args.common.setup()?;
     let sent = connect_to_any(&setup, &addresses, args.via, size).and_then(|mut sender| {
         let doing = format!("send {} to {}", args.file.display(), sender.peer);
         let mut progress = Progress::new(size, "sending");

@@ -3,9 +3,13 @@
 use clap::Args;
 
 use crate::args::AdapterArgs;
+use crate::peer::WhichArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+
     #[command(flatten)]
     pub(crate) adapter: AdapterArgs,
 
@@ -22,4 +26,12 @@ pub(crate) struct DemoServerArgs {
     /// What the client says when it connects first
     #[arg(long)]
     pub(crate) private_data: String,
+
+    /// The adapter of both sides
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+
+    /// The client's certificate
+    #[arg(long)]
+    pub(crate) pin: Option<String>,
 }

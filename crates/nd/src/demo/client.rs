@@ -1,6 +1,6 @@
 //! The client's part of the demo. The client also decides when the lines of each side are shown.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use netdirect::{MrFlags, OpFlags, ReadLimits, RemoteAddress, RequestType, Status};
@@ -11,18 +11,41 @@ use super::report::DemoOutput;
 use super::script::{
     self, CLIENT_CHECKS, CLIENT_LIMITS, LIMIT, SERVER_CHECKS, fill, pattern, sizes, words,
 };
+use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result};
 use crate::output;
+use crate::provider::{self, AdapterOptions};
 use crate::session::{Session, Setup};
 use crate::table::{Align, Table};
 use crate::units;
 
 pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
-    let setup = Setup::new(None, &args.adapter, LIMIT)?;
-    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let session = setup.at(local)?;
+    if let Some(url) = args.which.url()
+        && provider::is_simulated(url)?
+    {
+        return Err(Failure::new(
+            format!("{url} has a network of its own, which the second process does not reach"),
+            "name an adapter of this machine, see `nd info`",
+        ));
+    }
+    // Wrong options are found here, and not by the second process.
+    let options = AdapterOptions {
+        capture: None,
+        ..AdapterOptions::from(&args.adapter)
+    };
+    drop(Setup::new(args.which.url(), options, LIMIT)?);
     let mut demo = DemoOutput::start(args, verbose)?;
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, demo.port()?));
+    let there = demo.listening()?;
+    let server = there.address;
+    // Each side knows the other one's certificate, because one has started the other.
+    let security = SecurityArgs {
+        pins: there.fingerprint.into_iter().collect(),
+        ..SecurityArgs::default()
+    };
+    let options = AdapterOptions::new(&args.adapter, &security);
+    let setup = Setup::new(args.which.url(), options, LIMIT)?;
+    let local = SocketAddr::new(server.ip(), 0);
+    let session = setup.at(local)?;
     let ids = (std::process::id(), demo.server_id());
     output::line(format_args!(
         "client is process {}, server is process {} at {server}",

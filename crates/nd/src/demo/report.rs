@@ -4,7 +4,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `@` | the port on which it listens; its first line |
+//! | `@` | the address at which it listens, and the fingerprint of its certificate if it shows one; its first line |
 //! | `>` | a line to show |
 //! | `.` | it has nothing more to say for now |
 //! | `=` | so many octets were checked on its side; its last line |
@@ -16,19 +16,22 @@
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::args::DemoArgs;
 use crate::errors::{Failure, Result};
 use crate::output::{self, Paint};
+use crate::provider;
 
 /// Writes the server's lines to its standard output.
 #[derive(Debug, Default)]
 pub(super) struct ServerOutput;
 
 impl ServerOutput {
-    pub(super) fn port(&self, port: u16) -> Result<()> {
-        output::line(format_args!("@{port}"))
+    pub(super) fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) -> Result<()> {
+        let (space, fingerprint) = fingerprint.map_or(("", ""), |pin| (" ", pin));
+        output::line(format_args!("@{address}{space}{fingerprint}"))
     }
 
     pub(super) fn say(&self, text: impl Display) -> Result<()> {
@@ -51,10 +54,32 @@ impl ServerOutput {
     }
 }
 
+/// Where the server listens.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listening {
+    pub(super) address: SocketAddr,
+    /// The fingerprint of its certificate.
+    pub(super) fingerprint: Option<String>,
+}
+
+impl Listening {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, fingerprint) = match text.split_once(' ') {
+            Some((address, fingerprint)) => (address, Some(fingerprint)),
+            None => (text, None),
+        };
+        let fingerprint = fingerprint.map(provider::fingerprint).transpose().ok()?;
+        Some(Self {
+            address: address.parse().ok()?,
+            fingerprint,
+        })
+    }
+}
+
 /// A line of the server.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
-    Port(u16),
+    Listening(Listening),
     Show(String),
     Pause,
     Checked(u64),
@@ -67,7 +92,7 @@ impl Line {
         let kind = chars.next()?;
         let rest = chars.as_str();
         match kind {
-            '@' => rest.parse().ok().map(Self::Port),
+            '@' => Listening::parse(rest).map(Self::Listening),
             '>' => Some(Self::Show(rest.to_owned())),
             '.' if rest.is_empty() => Some(Self::Pause),
             '=' => rest.parse().ok().map(Self::Checked),
@@ -99,6 +124,12 @@ impl DemoOutput {
             .args(args.adapter.no_crc.then_some("--no-crc"))
             .arg(format!("--private-data={}", args.private_data))
             .args((0..verbose).map(|_| "-v"));
+        if let Some(url) = args.which.url() {
+            command.args(["--url", url]);
+            if provider::is_over_udp(url)? {
+                command.args(["--pin", &provider::own_fingerprint()?]);
+            }
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(explain)?;
         let Some(lines) = child.stdout.take().map(BufReader::new) else {
@@ -152,10 +183,10 @@ impl DemoOutput {
         }
     }
 
-    /// The port of the server.
-    pub(super) fn port(&mut self) -> Result<u16> {
+    /// Where the server listens.
+    pub(super) fn listening(&mut self) -> Result<Listening> {
         match self.read()? {
-            Line::Port(port) => Ok(port),
+            Line::Listening(listening) => Ok(listening),
             _ => Err(self.confused()),
         }
     }
@@ -234,8 +265,23 @@ mod tests {
 
     #[test]
     fn the_servers_lines_are_told_apart() {
+        let pin = format!("sha256:{}", "5f".repeat(32));
         for (text, line) in [
-            ("@4791", Some(Line::Port(4791))),
+            (
+                "@127.0.0.1:4791",
+                Some(Line::Listening(Listening {
+                    address: SocketAddr::from(([127, 0, 0, 1], 4791)),
+                    fingerprint: None,
+                })),
+            ),
+            (
+                &format!("@127.0.0.1:4791 {pin}"),
+                Some(Line::Listening(Listening {
+                    address: SocketAddr::from(([127, 0, 0, 1], 4791)),
+                    fingerprint: Some(pin.clone()),
+                })),
+            ),
+            ("@127.0.0.1:4791 sha256:0", None),
             (
                 ">Send: ND_SUCCESS",
                 Some(Line::Show("Send: ND_SUCCESS".to_owned())),
@@ -258,7 +304,7 @@ mod tests {
                 }),
             ),
             ("", None),
-            ("@70000", None),
+            ("@127.0.0.1:70000", None),
             ("..", None),
             ("ä", None),
         ] {

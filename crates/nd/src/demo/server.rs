@@ -11,6 +11,7 @@ use super::args::DemoServerArgs;
 use super::connection::{DemoConnection, expect, posted, quoted, verify, verify_pattern, wrong};
 use super::report::ServerOutput;
 use super::script::{LIMIT, SERVER_LIMITS, SORRY, WELCOME, fill, pattern, sizes, words};
+use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result};
 use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Endpoint, Region, Request, Session, Setup};
@@ -28,13 +29,18 @@ pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
 fn play(args: &DemoServerArgs) -> Result<()> {
     let options = AdapterOptions {
         crc: !args.no_crc,
+        security: SecurityArgs {
+            pins: args.pin.iter().cloned().collect(),
+            ..SecurityArgs::default()
+        },
         ..AdapterOptions::default()
     };
-    let setup = Setup::new(None, options, LIMIT)?;
-    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let session = setup.at(local)?;
+    let setup = Setup::new(args.url.as_deref(), options, LIMIT)?;
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let session = setup.at(loopback)?;
+    let local = session.an_address()?;
     let (listener, address) = session.listen(local)?;
-    ServerOutput.port(address.port())?;
+    ServerOutput.listening(address, setup.fingerprint())?;
     let mut server = Server {
         session,
         listener,

@@ -121,7 +121,7 @@ fn server(args: &PerftestArgs, plan: TestPlan, setup: &Setup) -> Result<()> {
     let (session, listener, address) = peer::listen(setup, &addresses)?;
     let session = Arc::new(session);
     plan.check(session.info())?;
-    output::line(format_args!("listening on {address}"))?;
+    output::line(setup.listening(address))?;
     let limit = args.peer.timeout;
     let Client {
         control,

@@ -39,7 +39,7 @@ pub(super) fn run(
 ) -> Result<()> {
     let (session, listener, address) = peer::listen(setup, addresses)?;
     let session = Arc::new(session);
-    output::line(format_args!("listening on {address}"))?;
+    output::line(setup.listening(address))?;
     let Client {
         mailbox,
         peer,

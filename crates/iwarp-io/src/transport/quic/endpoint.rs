@@ -24,6 +24,7 @@ use super::config::{CONNECTIONS, HANDSHAKES, UNUSED};
 use super::loss;
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
+use super::security::OnFailure;
 use super::socket::{Outgoing, Socket, Train};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
@@ -59,6 +60,7 @@ pub(super) struct QuicEndpoint {
     /// Streams of ours for which another connection may be needed.
     stale: Vec<usize>,
     local: SocketAddr,
+    on_failure: OnFailure,
 }
 
 /// A connection to be opened.
@@ -98,7 +100,7 @@ pub(super) struct Outside<'a> {
 }
 
 impl QuicEndpoint {
-    pub(super) fn new(endpoint: Endpoint, local: SocketAddr) -> Self {
+    pub(super) fn new(endpoint: Endpoint, local: SocketAddr, on_failure: OnFailure) -> Self {
         Self {
             endpoint,
             connections: Slab::new(),
@@ -115,6 +117,7 @@ impl QuicEndpoint {
             may_be_unused: false,
             stale: Vec::new(),
             local,
+            on_failure,
         }
     }
 
@@ -406,6 +409,7 @@ impl QuicEndpoint {
             self.handshaking -= 1;
         }
         if let Some(complaint) = loss::complaint(reason) {
+            self.on_failure.call(remote, &complaint);
             limited!(warn, peer = %remote, "no connection over UDP: {complaint}");
         } else {
             tracing::debug!(peer = %remote, %reason, "a QUIC connection has ended");

@@ -119,12 +119,13 @@ impl Port {
             !socket.may_fragment(),
             seed,
         );
+        let on_failure = around.security.told_of_failures();
         let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             socket,
             local,
             around,
-            state: Mutex::new(QuicEndpoint::new(endpoint, local)),
+            state: Mutex::new(QuicEndpoint::new(endpoint, local, on_failure)),
             timer: Mutex::new(None),
             home: Mutex::new(Home {
                 source: CarriedSource::silent(this.clone()),

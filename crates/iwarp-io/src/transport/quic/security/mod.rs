@@ -55,6 +55,7 @@ pub use credentials::Credentials;
 pub use error::SecurityError;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use reason::explain;
+pub(super) use settings::OnFailure;
 pub use settings::{ALPN, Security};
 pub use trust::Trust;
 

@@ -1,8 +1,9 @@
 //! The certificates and trust of one adapter.
 
 use std::env;
+use std::fmt;
 use std::fs::OpenOptions;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::Resumption;
@@ -56,6 +57,28 @@ pub struct Security {
     /// `None`: the address that the client connects to.
     server_name: Option<String>,
     key_log: bool,
+    on_failure: OnFailure,
+}
+
+type Told = dyn Fn(SocketAddr, &str) + Send + Sync;
+
+/// Whom to tell that a connection has failed.
+#[derive(Clone, Default)]
+pub(in super::super) struct OnFailure(Option<Arc<Told>>);
+
+impl OnFailure {
+    /// Tells that the connection with this peer has failed, and why.
+    pub(in super::super) fn call(&self, peer: SocketAddr, why: &str) {
+        if let Some(told) = &self.0 {
+            told(peer, why);
+        }
+    }
+}
+
+impl fmt::Debug for OnFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Some" } else { "None" })
+    }
 }
 
 impl Default for Security {
@@ -66,6 +89,7 @@ impl Default for Security {
             clients: None,
             server_name: None,
             key_log: true,
+            on_failure: OnFailure::default(),
         }
     }
 }
@@ -120,6 +144,21 @@ impl Security {
     pub fn key_log(mut self, key_log: bool) -> Self {
         self.key_log = key_log;
         self
+    }
+
+    /// Calls `told` with the peer's address and the reason in words when a connection fails for a reason that a person has to see
+    /// to, above all a certificate that is not trusted. This comes before the Connect that fails completes. The log has the same
+    /// text, but at most once a minute. Default: nobody is told.
+    ///
+    /// `told` is called while the adapter's UDP socket is locked: it must return soon, and must not use the adapter.
+    #[must_use]
+    pub fn on_failure(mut self, told: impl Fn(SocketAddr, &str) + Send + Sync + 'static) -> Self {
+        self.on_failure = OnFailure(Some(Arc::new(told)));
+        self
+    }
+
+    pub(in super::super) fn told_of_failures(&self) -> OnFailure {
+        self.on_failure.clone()
     }
 
     /// The fingerprint of the certificate that the adapter shows, for others to pin.
