@@ -121,6 +121,8 @@ struct State {
     wakers: BTreeMap<u64, bool>,
     tasks: Vec<TaskEntry>,
     witnesses: Vec<Weak<dyn Witness>>,
+    /// The sets of the tasks that run: a task may drive the world itself.
+    running: Vec<u64>,
     /// How often in a row nothing but a check of a task was left to happen.
     idle_looks: u32,
 }
@@ -152,6 +154,7 @@ impl World {
                 wakers: BTreeMap::new(),
                 tasks: Vec::new(),
                 witnesses: Vec::new(),
+                running: Vec::new(),
                 idle_looks: 0,
             }),
         }))
@@ -288,12 +291,15 @@ impl World {
                     .find(|at| !seen.contains(&state.tasks[*at].set) && state.is_due(*at, now));
                 let Some(at) = due else { return };
                 state.tasks[at].wishes = Wishes::default();
+                let set = state.tasks[at].set;
+                state.running.push(set);
                 (state.tasks[at].set, Arc::clone(&state.tasks[at].task))
             };
             let (set, task) = due;
             seen.insert(set);
             let wishes = task.run();
             let mut state = self.lock();
+            state.running.retain(|running| *running != set);
             if let Some(known) = state.tasks.iter_mut().find(|known| known.set == set) {
                 known.wishes = Wishes {
                     deadline: earlier(known.wishes.deadline, wishes.deadline),
@@ -454,6 +460,9 @@ impl State {
 
     fn is_due(&mut self, at: usize, now: Instant) -> bool {
         let TaskEntry { set, wishes, .. } = self.tasks[at];
+        if self.running.contains(&set) {
+            return false;
+        }
         let wishes = [wishes.deadline, wishes.look].into_iter().flatten();
         wishes.min().is_some_and(|wish| wish <= now) || self.is_ready(set)
     }
