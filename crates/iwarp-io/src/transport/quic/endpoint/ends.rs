@@ -319,9 +319,9 @@ impl QuicEndpoint {
     /// Ends a stream with a reset.
     pub(in crate::transport::quic) fn break_off(&mut self, key: usize) {
         let flow = &mut self.flows[key];
-        if flow.broken.replace(Errno::CONNABORTED).is_none()
-            && let Some(stream) = flow.stream
-        {
+        flow.broken = Some(Errno::CONNABORTED);
+        if let Some(stream) = flow.stream {
+            // Also where the peer has broken it: one direction may be left.
             self.connections[flow.connection].break_off(stream, ErrorCode::Aborted);
         }
     }
@@ -331,13 +331,16 @@ impl QuicEndpoint {
         let _ = self.finish(key);
         let flow = &self.flows[key];
         let connection = flow.connection;
-        if let Some(stream) = flow.stream
-            && !flow.ended
-            && flow.broken.is_none()
-        {
-            let code = VarInt::from_u32(ErrorCode::Closed.number());
-            let quic = &mut self.connections[connection].quic;
-            let _ = quic.recv_stream(stream).stop(code);
+        match flow.stream {
+            Some(stream) if flow.broken.is_some() => {
+                self.connections[connection].break_off(stream, ErrorCode::Aborted);
+            }
+            Some(stream) if !flow.ended => {
+                let code = VarInt::from_u32(ErrorCode::Closed.number());
+                let quic = &mut self.connections[connection].quic;
+                let _ = quic.recv_stream(stream).stop(code);
+            }
+            _ => {}
         }
         let flow = &mut self.flows[key];
         if flow.unsent.is_empty() || flow.broken.is_some() || flow.stopped {
