@@ -101,7 +101,9 @@ impl AdapterPorts {
             return Ok(Arc::clone(port));
         }
         let address = SocketAddr::new(local, 0);
-        let port = Port::open(self.around.clone(), address, None)?;
+        // Nobody listens there: so its endpoint says to peers that connect to it.
+        let server = self.server.clone();
+        let port = Port::open(self.around.clone(), address, server)?;
         ports.insert(local, Arc::clone(&port));
         Ok(port)
     }
@@ -113,7 +115,7 @@ impl AdapterPorts {
             return Ok(Arc::clone(port));
         }
         let server = self.server.clone();
-        let port = Port::open(self.around.clone(), address, Some(server))?;
+        let port = Port::open(self.around.clone(), address, server)?;
         ports.insert(address, Arc::clone(&port));
         Ok(port)
     }

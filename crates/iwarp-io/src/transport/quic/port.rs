@@ -93,11 +93,11 @@ impl crate::progress::Watch<crate::progress::Set> for HomeWatch<'_> {
 }
 
 impl Port {
-    /// Opens a socket at this address. With a configuration for it, peers can connect to the socket.
+    /// Opens a socket at this address.
     pub(super) fn open(
         around: Surroundings,
         address: SocketAddr,
-        server: Option<ServerConfig>,
+        server: ServerConfig,
     ) -> io::Result<Arc<Self>> {
         let (socket, seed) = match &around.environment {
             Environment::System => (Socket::of_system(address)?, None),
@@ -115,7 +115,7 @@ impl Port {
         config::endpoint(&mut endpoint, seed);
         let endpoint = Endpoint::new(
             Arc::new(endpoint),
-            server.map(Arc::new),
+            Some(Arc::new(server)),
             !socket.may_fragment(),
             seed,
         );

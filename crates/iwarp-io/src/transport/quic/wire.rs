@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::adapter_ports::AdapterPorts;
 use super::config;
 use super::names::{BoundName, ConnectedNames};
-use super::port::Port;
+use super::port::{Port, PortOwner};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
 use crate::progress::set::SourceId;
@@ -24,7 +24,20 @@ pub struct Bound {
     ports: Arc<AdapterPorts>,
     name: BoundName,
     /// The UDP socket of a listener.
-    port: Option<Arc<Port>>,
+    port: Option<ListeningPort>,
+}
+
+/// The UDP socket of a listener, which is closed if nobody listens or has a stream there when this is dropped.
+#[derive(Debug)]
+struct ListeningPort {
+    port: Arc<Port>,
+    ports: Arc<AdapterPorts>,
+}
+
+impl Drop for ListeningPort {
+    fn drop(&mut self) {
+        self.ports.unused(&self.port);
+    }
 }
 
 impl Bound {
@@ -43,6 +56,10 @@ impl Bound {
         name: BoundName,
         port: Arc<Port>,
     ) -> Self {
+        let port = ListeningPort {
+            port,
+            ports: Arc::clone(&ports),
+        };
         Self {
             ports,
             name,
@@ -77,7 +94,8 @@ impl Bound {
     }
 
     pub(in crate::transport) fn listen(self) -> io::Result<Listener> {
-        let port = self.port.ok_or(Errno::INVAL)?;
+        let held = self.port.ok_or(Errno::INVAL)?;
+        let port = Arc::clone(&held.port);
         let source = port.source();
         port.with(|state, _| state.listen(Arc::clone(&source)))?;
         Ok(Listener {

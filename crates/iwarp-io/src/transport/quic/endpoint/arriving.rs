@@ -33,7 +33,8 @@ impl QuicEndpoint {
                 octets: [0; PREAMBLE],
                 have: 0,
             };
-            let addresses = (local, connection.remote);
+            // The peer may have moved since it connected.
+            let addresses = (local, connection.quic.remote_address());
             let mut flow = QuicStream::new(key, (outside.source)(), stage, addresses);
             flow.stream = Some(stream);
             let flow = self.flows.insert(flow);
@@ -148,6 +149,7 @@ impl QuicEndpoint {
     /// Listens no more. Whoever waits is refused.
     pub(in crate::transport::quic) fn stop_listening(&mut self, outside: Outside<'_>) {
         let listener = self.listener.take();
+        self.may_be_unused = true;
         for flow in listener.into_iter().flat_map(|listener| listener.waiting) {
             let connection = self.flows[flow].connection;
             self.refuse(flow, ErrorCode::Aborted);
