@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iwarp_io::transport::sim::World;
-pub use iwarp_io::transport::sim::{Chance, Conditions, Disturbances};
+pub use iwarp_io::transport::sim::{Chance, Conditions, DatagramSocket, Disturbances};
 use netdirect::{Adapter, Error, Result, Status};
 
 use crate::options::Options;

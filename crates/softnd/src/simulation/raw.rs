@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use iwarp_io::progress::readiness::Edges;
 use iwarp_io::transport::purpose::Purpose;
-use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::Stuck;
+use iwarp_io::transport::sim::{DatagramSocket, World};
 use iwarp_io::transport::{self, Transport};
 
 use super::Simulation;
@@ -69,6 +69,17 @@ impl Simulation {
             listener: bound.listen()?,
             address,
         })
+    }
+
+    /// A socket for datagrams at an address of any host. Port 0 picks a free port. A test uses such a socket for a peer that speaks
+    /// QUIC by itself.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` when another such socket, or an adapter over UDP, has the address; `PermissionDenied` in a thread other than
+    /// the simulation's.
+    pub fn datagrams_raw(&self, at: SocketAddr) -> io::Result<DatagramSocket> {
+        DatagramSocket::bind(&self.world, at)
     }
 
     fn transport(&self) -> Transport {

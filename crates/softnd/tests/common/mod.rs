@@ -32,11 +32,14 @@ pub fn skip(why: &str) {
 /// A time limit that ends a hanging test. Nothing takes this long on the slowest machine.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// Whether these tests run in a simulated network: those of the program `on_sim` do.
+/// Whether these tests run in a simulated network: those of the programs `on_sim` and `udp` do.
 pub const SIMULATED: bool = matches!(
     module_path!().as_bytes(),
-    [b'o', b'n', b'_', b's', b'i', b'm', ..]
+    [b'o', b'n', b'_', b's', b'i', b'm', ..] | [b'u', b'd', b'p', b':', ..]
 );
+
+/// Whether the adapters of that network connect over UDP.
+const OVER_UDP: bool = matches!(module_path!().as_bytes(), [b'u', b'd', b'p', b':', ..]);
 
 /// The length of a long message, in octets. Simulated networks use a shorter message, because each segment costs time.
 pub const fn long(octets: usize) -> usize {
@@ -45,7 +48,10 @@ pub const fn long(octets: usize) -> usize {
 
 thread_local! {
     /// The network of this test, which is its thread's.
-    static NETWORK: Simulation = Simulation::with(seed(), conditions());
+    static NETWORK: Simulation = {
+        let network = Simulation::with(seed(), conditions());
+        if OVER_UDP { network.over_udp() } else { network }
+    };
 }
 
 /// The seed of simulated networks: `SOFTND_SEED` in the environment, or 1.

@@ -1,0 +1,11 @@
+//! The mapping of iWARP onto QUIC that `docs/iwarp-over-quic.md` specifies: what each event of QUIC means on both sides. All tests
+//! run in simulated networks. The peer is another adapter, or one over bare QUIC that can break every rule.
+#![cfg(feature = "ring")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod connections;
+mod ends;
+mod names;
+mod peer;
+mod streams;
