@@ -6,6 +6,7 @@
 mod common;
 mod connections;
 mod ends;
+mod example;
 mod names;
 mod peer;
 mod streams;

@@ -80,3 +80,38 @@ pub(super) fn endpoint(config: &mut EndpointConfig, seed: Option<[u8; 32]>) {
         .max_udp_payload_size(LONGEST)
         .expect("a length that QUIC allows");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::security::ALPN;
+    use super::*;
+
+    /// What `docs/iwarp-over-quic.md` says of this implementation.
+    #[test]
+    fn the_values_are_those_of_the_specification() {
+        let page = include_str!("../../../../../docs/iwarp-over-quic.md");
+        let mebi = 1024 * 1024;
+        let (window, sending) = (STREAM_WINDOW / mebi, SEND_WINDOW / u64::from(mebi));
+        let (idle, alive) = (IDLE.as_secs(), KEEP_ALIVE.as_secs());
+        let alpn: Vec<_> = ALPN.iter().map(|octet| format!("{octet:02x}")).collect();
+        for said in [
+            format!("(octets `{}`)", alpn.join(" ")),
+            format!("more than 0 from the acceptor | 0 | {STREAMS} |"),
+            format!("`_remote` | at least 4096 | {window} MiB | {window} MiB |"),
+            format!("| `max_idle_timeout` | **should** be present | {idle} s | {idle} s |"),
+            format!("| any | {LONGEST} | {LONGEST} |"),
+            format!("sends a PING after {alive} s of silence"),
+            format!("its window of received octets (*softnd*: {window} MiB)"),
+            format!("to {sending} MiB for each QUIC connection"),
+            format!("after a time (*softnd*: {} s)", UNUSED.as_secs()),
+            format!("for each UDP socket | {HANDSHAKES} |"),
+            format!("has to prove its address | {} |", HANDSHAKES / 2),
+            format!("| QUIC connections, for each UDP socket | {CONNECTIONS} |"),
+            format!("| open streams, for each QUIC connection | {STREAMS} |"),
+            format!("preamble is incomplete, for each QUIC connection | {ARRIVING} |"),
+            format!("wait to be accepted, for each listener | {BACKLOG} |"),
+        ] {
+            assert!(page.contains(&said), "the page does not say: {said}");
+        }
+    }
+}

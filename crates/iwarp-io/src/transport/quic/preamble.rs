@@ -127,9 +127,21 @@ mod tests {
 
     #[test]
     fn error_codes_have_the_numbers_of_the_specification() {
-        for number in 0x100..=0x106 {
+        let page = include_str!("../../../../../docs/iwarp-over-quic.md");
+        let names = [
+            "CLOSED",
+            "ABORTED",
+            "NO_LISTENER",
+            "BUSY",
+            "BAD_PREAMBLE",
+            "VERSION",
+            "LIMIT",
+        ];
+        for (number, name) in (0x100..=0x106).zip(names) {
             let code = ErrorCode::of(number).expect("a code");
             assert_eq!(u64::from(code.number()), number);
+            assert_eq!(format!("{code:?}").to_uppercase(), name.replace('_', ""));
+            assert!(page.contains(&format!("\n| {number:#x} | {name} |")));
         }
         assert_eq!((ErrorCode::of(0xFF), ErrorCode::of(0x107)), (None, None));
     }
