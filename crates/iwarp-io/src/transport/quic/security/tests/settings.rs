@@ -25,7 +25,7 @@ fn what_is_printed_has_no_key() {
     let (_, rest) = printed.split_once(&credentials).unwrap();
     assert_eq!(
         rest,
-        "servers: Some(Trust { pinned: [], authorities: None }), clients: None, server_name: None, key_log: true }"
+        "servers: Some(Trust { pinned: [], authorities: None }), clients: None, server_name: None, key_log: true, on_failure: None }"
     );
     assert!(!printed.contains(&octets[1..octets.len() - 1]));
 }
