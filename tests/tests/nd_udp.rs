@@ -338,3 +338,24 @@ fn commands_that_need_tcp_or_one_network_say_so() {
     nd::run(target).assert_failure("the suite speaks iWARP over TCP");
     nd::run(["demo", "--url", "softnd+sim://seed=7"]).assert_failure("a network of its own");
 }
+
+#[test]
+fn an_adapter_is_shown_once_with_a_url_for_each_protocol() {
+    let info = nd::run(["info"]);
+    info.assert_success();
+    for scheme in ["softnd+tcp", "softnd+udp"] {
+        let url = format!("{scheme}://127.0.0.1 ");
+        let lines = info.stdout.lines().map(|line| format!("{line} "));
+        assert_eq!(
+            lines.filter(|line| line.contains(&url)).count(),
+            1,
+            "{info}"
+        );
+    }
+    let rows = info
+        .stdout
+        .lines()
+        .filter(|line| line.contains("127.0.0.1, ") || line.ends_with("127.0.0.1"));
+    assert!(rows.count() <= 2, "{info}");
+    assert!(info.stdout.contains("softnd+udp://127.0.0.1\n"), "{info}");
+}

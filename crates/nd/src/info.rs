@@ -1,6 +1,7 @@
 //! `nd info`: the adapters of this machine and their limits.
 //!
-//! The first table has a row per adapter. A second table has the limits, with a column per adapter. Adapters with the same
+//! The first table has a row per adapter. One network interface with the same limits over several protocols is one row, with a URL
+//! for each protocol. A second table has the limits, with a column per adapter. Adapters with the same
 //! limits share a column, as the addresses of one software provider mostly do.
 
 use std::net::SocketAddr;
@@ -30,14 +31,15 @@ pub(crate) fn run(url: Option<&str>) -> Result<()> {
 /// An adapter as it is shown.
 #[derive(Debug)]
 struct Found {
-    url: String,
+    /// One for each protocol that it speaks.
+    urls: Vec<String>,
     addresses: Vec<SocketAddr>,
     info: AdapterInfo,
 }
 
-/// All adapters of all providers, each once however many addresses it has (PROV-016).
+/// All adapters of all providers, each once however many addresses it has (PROV-016), and however many protocols it speaks.
 fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
-    let mut found = Vec::new();
+    let mut found: Vec<Found> = Vec::new();
     for backend in Backend::all(options) {
         let backend = backend?;
         let provider = backend.provider();
@@ -53,7 +55,11 @@ fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
             if !seen.contains(&id) {
                 seen.push(id);
                 let adapter = backend.open_id(id, address)?;
-                found.push(look_at(adapter.as_ref(), |address| backend.url(address))?);
+                let next = look_at(adapter.as_ref(), |address| backend.url(address))?;
+                match found.iter_mut().find(|known| known.is_same(&next)) {
+                    Some(known) => known.urls.extend(next.urls),
+                    None => found.push(next),
+                }
             }
         }
     }
@@ -66,6 +72,21 @@ fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
     Ok(found)
 }
 
+impl Found {
+    /// Whether the other one is the same adapter over another protocol.
+    fn is_same(&self, other: &Self) -> bool {
+        self.info.adapter_id == other.info.adapter_id
+            && self.info.vendor_id == other.info.vendor_id
+            && self.info.device_id == other.info.device_id
+            && self.addresses == other.addresses
+            && have_same_limits(&self.info, &other.info)
+    }
+}
+
+fn have_same_limits(one: &AdapterInfo, other: &AdapterInfo) -> bool {
+    LIMITS.iter().all(|(_, value)| value(one) == value(other))
+}
+
 fn look_at(adapter: &dyn Adapter, url: impl Fn(SocketAddr) -> String) -> Result<Found> {
     let info = adapter
         .query()
@@ -74,9 +95,11 @@ fn look_at(adapter: &dyn Adapter, url: impl Fn(SocketAddr) -> String) -> Result<
         .query_address_list()
         .map_err(|error| Failure::nd("list its addresses", &error))?;
     Ok(Found {
-        url: addresses
+        urls: addresses
             .first()
-            .map_or_else(String::new, |address| url(*address)),
+            .map(|address| url(*address))
+            .into_iter()
+            .collect(),
         addresses,
         info,
     })
@@ -91,9 +114,14 @@ fn adapters(found: &[Found]) -> Table {
             adapter.info.adapter_id.to_string(),
             format!("{:#06x}", adapter.info.vendor_id),
             format!("{:#06x}", adapter.info.device_id),
-            adapter.url.clone(),
+            adapter.urls.first().cloned().unwrap_or_default(),
             addresses(&adapter.addresses),
         ]);
+        for url in adapter.urls.iter().skip(1) {
+            let mut cells: [String; 6] = Default::default();
+            cells[4].clone_from(url);
+            table.row(cells);
+        }
     }
     table
 }
@@ -204,12 +232,10 @@ fn limits(found: &[Found]) -> Table {
 fn alike(found: &[Found]) -> Vec<(Vec<String>, AdapterInfo)> {
     let mut kinds: Vec<(Vec<String>, AdapterInfo)> = Vec::new();
     for (i, adapter) in found.iter().enumerate() {
-        let same = |info: &AdapterInfo| {
-            LIMITS
-                .iter()
-                .all(|(_, value)| value(info) == value(&adapter.info))
-        };
-        match kinds.iter_mut().find(|(_, info)| same(info)) {
+        match kinds
+            .iter_mut()
+            .find(|(_, info)| have_same_limits(info, &adapter.info))
+        {
             Some((numbers, _)) => numbers.push(i.to_string()),
             None => kinds.push((vec![i.to_string()], adapter.info)),
         }
@@ -229,7 +255,7 @@ mod tests {
         info.flags = AdapterFlags::CQ_RESIZE_SUPPORTED;
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         Found {
-            url: "some://adapter".to_owned(),
+            urls: vec!["some://adapter".to_owned()],
             addresses: vec![address],
             info,
         }
@@ -258,5 +284,18 @@ mod tests {
         let text = adapters(&all).to_string();
         assert_eq!(text.lines().count(), 4);
         assert!(text.contains("0x1") && text.contains("127.0.0.1"), "{text}");
+    }
+
+    #[test]
+    fn an_adapter_with_several_protocols_has_a_url_for_each() {
+        let mut both = found(1, 248);
+        assert!(both.is_same(&found(1, 248)));
+        assert!(!both.is_same(&found(2, 248)) && !both.is_same(&found(1, 56)));
+        both.urls.push("other://adapter".to_owned());
+        let text = adapters(&[both, found(2, 248)]).to_string();
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[2].contains("some://adapter"), "{text}");
+        assert_eq!(lines[3], "other://adapter");
     }
 }
