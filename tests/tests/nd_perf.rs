@@ -586,3 +586,56 @@ fn a_client_that_disappears_does_not_end_the_server() {
     let words = ["perf", "run", &address].into_iter().chain(TINY);
     nd::run(words.chain(what.split_whitespace())).assert_success();
 }
+
+#[test]
+fn connections_over_udp_are_measured_beside_tcp() {
+    let run = local_tiny("--udp --size 100 --depth 4 --mode event --baseline tcp --format json");
+    run.assert_success();
+    assert!(run.stderr.is_empty(), "{run}");
+    let measured = rows(&run.stdout);
+    let ways: Vec<_> = measured
+        .iter()
+        .map(|row| (row["test"], row["op"]))
+        .collect();
+    // A Write makes no event at its target, so its latency is not measured so.
+    let all = [
+        ("latency", "send"),
+        ("latency", "read"),
+        ("bandwidth", "send"),
+        ("bandwidth", "write"),
+        ("bandwidth", "read"),
+        ("rate", "send"),
+    ];
+    assert_eq!(ways, all, "{run}");
+    for row in &measured {
+        let shown = (row["transport"], row["crc"], row["turns"], row["complete"]);
+        assert_eq!(shown, ("udp", "false", "3", "true"), "{run}");
+        assert_eq!(row["baseline"], "tcp");
+    }
+    local("--udp --crc on").assert_failure("--crc");
+}
+
+#[test]
+fn many_connections_over_udp_are_counted() {
+    let run = local_tiny("--udp --test scale,setup --connections 8 --mode event --format json");
+    run.assert_success();
+    let rows = rows(&run.stdout);
+    let tests: Vec<_> = rows
+        .iter()
+        .map(|row| (row["test"], row["transport"]))
+        .collect();
+    assert_eq!(tests, [("scale", "udp"), ("setup", "udp")], "{run}");
+}
+
+#[test]
+fn two_machines_measure_over_udp_without_more_options() {
+    let mut server = nd::start(["perf", "serve", "--once"]);
+    let address = server.address().to_string();
+    let line = [
+        "perf", "run", &address, "--udp", "--op", "send", "--test", "latency", "--size", "8",
+    ];
+    let client = nd::run(line.into_iter().chain(["--mode", "event"]).chain(TINY));
+    client.assert_success();
+    assert!(client.stdout.contains("over UDP"), "{client}");
+    server.finish().assert_success();
+}

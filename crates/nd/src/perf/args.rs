@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::plan::{Baseline, Plan};
-use super::spec::{Mode, Op, Placement, Receives, Spec, Test};
+use super::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
 use crate::errors::{Failure, Result};
 use crate::units;
 
@@ -116,6 +116,10 @@ pub(crate) struct TestArgs {
     /// How both sides wait [default: poll and event; for scale poll]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) mode: Vec<Mode>,
+
+    /// Measures connections over UDP instead of TCP; QUIC takes the place of the CRC
+    #[arg(long, conflicts_with_all = ["crc", "segment"])]
+    pub(crate) udp: bool,
 
     /// With and without CRC [default: both]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -238,6 +242,7 @@ impl TestArgs {
             length,
             idle: self.duration.unwrap_or(IDLE),
             fault: self.side.fault.clone(),
+            pin: None,
         })
     }
 
@@ -277,6 +282,11 @@ impl TestArgs {
     /// combination is left, they are an error.
     pub(super) fn rows(&self, placement: Placement) -> Result<Vec<Spec>> {
         self.check_chosen()?;
+        let (transport, crcs): (_, &[Switch]) = if self.udp {
+            (Transport::Udp, &[Switch::Off])
+        } else {
+            (Transport::Tcp, &[Switch::Off, Switch::On])
+        };
         let mut rows = Vec::new();
         let mut senseless = None;
         for test in or(&self.test, &[Test::Latency, Test::Bandwidth, Test::Rate]) {
@@ -284,7 +294,7 @@ impl TestArgs {
             let messages = *test != Test::Setup;
             for op in or_if(messages, &self.op, ops(*test)) {
                 for mode in or_if(messages, &self.mode, modes(*test)) {
-                    for crc in or(&self.crc, &[Switch::Off, Switch::On]) {
+                    for crc in or(&self.crc, crcs) {
                         for size in or_if(messages, &self.size, sizes(*test)) {
                             let spec = Spec {
                                 op: *op,
@@ -297,6 +307,7 @@ impl TestArgs {
                                 placement,
                                 connections: self.connections(*test),
                                 receives: self.side.receives,
+                                transport,
                             };
                             spec.check_numbers()?;
                             match spec.check_sense() {

@@ -5,6 +5,7 @@
 //!
 //! | asks | answers | |
 //! |---|---|---|
+//! | `certificate FINGERPRINT` | `ok certificate=FINGERPRINT` | before rows over UDP: the certificate of each side |
 //! | `row SPEC` | `ok rdma=PORT tcp=PORT key=HEX remote=HEX receives=FROM` | a row begins: the other side has its adapter open, listens, and takes its Receives from there |
 //! | `own` | `ok rdma=PORT key=HEX remote=HEX` | the same for another RDMA connection, with Receives of each queue pair's own |
 //! | `join` | `ok` | the RDMA connection is being made, and stands |

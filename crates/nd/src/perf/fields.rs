@@ -31,6 +31,7 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
         ("size", of_messages(Value::Integer(spec.size.into()))),
         ("depth", of_messages(Value::Integer(spec.depth.into()))),
         ("mode", text(spec.mode)),
+        ("transport", text(spec.transport)),
         ("crc", Value::Truth(spec.crc)),
         (
             "segment",
@@ -266,6 +267,7 @@ mod tests {
             "size",
             "mode",
             "test",
+            "transport",
             "crc",
             "depth",
             "segment",

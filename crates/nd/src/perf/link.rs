@@ -6,9 +6,10 @@ use std::time::Duration;
 use netdirect::{Listener, RemoteAddress};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::spec::Spec;
+use super::spec::{Spec, Transport};
+use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result};
-use crate::provider::AdapterOptions;
+use crate::provider::{AdapterOptions, OVER_UDP};
 use crate::session::{self, Deadline, Request, Session, Setup};
 
 /// How long nothing may move before a run is given up.
@@ -38,15 +39,34 @@ pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
     Some(RemoteAddress::from_bytes(*ring))
 }
 
-/// The options of the adapter for a row, with a fault plan if there is one.
-pub(super) fn setup(spec: &Spec, fault: Option<&str>) -> Result<Setup> {
+/// What a side chooses for its adapters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Choices<'a> {
+    /// The fault plan, if there is one.
+    pub(super) fault: Option<&'a str>,
+    /// The fingerprint of the other side's certificate, for rows over UDP.
+    pub(super) pin: Option<&'a str>,
+}
+
+/// The options of the adapter for a row.
+pub(super) fn setup(spec: &Spec, choices: Choices<'_>) -> Result<Setup> {
+    let over_udp = spec.transport == Transport::Udp;
     let options = AdapterOptions {
-        fault: fault.map(str::to_owned),
-        crc: spec.crc,
+        fault: choices.fault.map(str::to_owned),
+        crc: spec.crc || over_udp,
         segment: spec.segment,
+        security: SecurityArgs {
+            pins: choices
+                .pin
+                .filter(|_| over_udp)
+                .map(str::to_owned)
+                .into_iter()
+                .collect(),
+            ..SecurityArgs::default()
+        },
         ..AdapterOptions::default()
     };
-    Setup::new(None, options, LIMIT)
+    Setup::new(over_udp.then_some(OVER_UDP), options, LIMIT)
 }
 
 /// Checks a fault plan before a row needs it.

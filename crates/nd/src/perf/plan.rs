@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::link::Choices;
 use super::spec::{Spec, Test};
 
 /// Steps of progress while connections are made, and while nothing happens.
@@ -33,9 +34,19 @@ pub(crate) struct Plan {
     pub(crate) idle: Duration,
     /// The fault plan of this side's adapters.
     pub(crate) fault: Option<String>,
+    /// The fingerprint of the other side's certificate, for rows over UDP.
+    pub(crate) pin: Option<String>,
 }
 
 impl Plan {
+    /// What this side chooses for its adapters.
+    pub(super) fn choices(&self) -> Choices<'_> {
+        Choices {
+            fault: self.fault.as_deref(),
+            pin: self.pin.as_deref(),
+        }
+    }
+
     /// How often `progress` is called for a row.
     pub(super) fn steps(&self, spec: &Spec) -> u64 {
         u64::from(self.turns) + extra_steps(spec)

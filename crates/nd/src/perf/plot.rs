@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::outcome::{BaselineFigures, Comparison, Outcome};
 use super::scale::Scale;
-use super::spec::{Mode, Op, Receives, Test};
+use super::spec::{Mode, Op, Receives, Test, Transport};
 use super::stats::{Figures, median};
 
 /// Of a panel, in pixels.
@@ -26,6 +26,7 @@ enum Line {
         mode: Mode,
         crc: bool,
         receives: Receives,
+        transport: Transport,
     },
     /// The bare stream, with this way of waiting. A Read is compared with a short request and a long answer.
     Bare { quic: bool, mode: Mode, read: bool },
@@ -39,18 +40,23 @@ impl Line {
                 mode,
                 crc,
                 receives,
+                transport,
             } => {
                 let op = match op {
                     Op::Send => "Send",
                     Op::Write => "Write",
                     Op::Read => "Read",
                 };
-                let crc = if crc { "on" } else { "off" };
+                let crc = match transport {
+                    Transport::Udp => "over UDP",
+                    Transport::Tcp if crc => "CRC on",
+                    Transport::Tcp => "CRC off",
+                };
                 let receives = match receives {
                     Receives::Own => "",
                     Receives::Shared => ", shared Receives",
                 };
-                format!("{op}, {mode}, CRC {crc}{receives}")
+                format!("{op}, {mode}, {crc}{receives}")
             }
             Self::Bare { quic, mode, read } => {
                 let bare = if quic { "QUIC" } else { "TCP" };
@@ -143,6 +149,7 @@ fn lines(
             mode,
             crc,
             receives,
+            transport: spec.transport,
         };
         add(ours(spec.receives), spec.size, &outcome.figures);
         if let Some(BaselineFigures { with, figures, .. }) = &outcome.baseline {

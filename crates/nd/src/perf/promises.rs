@@ -11,7 +11,7 @@ use super::outcome::Outcome;
 use super::plan::{Baseline, Plan};
 use super::report;
 use super::row::measure;
-use super::spec::{Mode, Op, Placement, Receives, Spec, Test};
+use super::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
 use super::stats::Ratio;
 use super::sweep;
 use crate::errors::{Failure, Result};
@@ -170,6 +170,7 @@ fn promises() -> Vec<Row> {
         crc,
         segment: None,
         placement: Placement::Apart,
+        transport: Transport::Tcp,
         connections: 0,
         receives: Receives::Own,
     };
@@ -282,6 +283,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         length: Duration::from_millis(if args.quick { 30 } else { 60 }),
         idle: Duration::from_secs(if args.quick { 1 } else { 3 }),
         fault: None,
+        pin: None,
     };
     let bar = sweep::progress(rows.iter().map(|(spec, _)| spec), &plan);
     let mut lines = Vec::new();
@@ -547,6 +549,7 @@ mod tests {
             length: Duration::from_millis(60),
             idle: Duration::ZERO,
             fault: None,
+            pin: None,
         };
         let text = markdown(&lines, &plan, "3 cores of some kind");
         let title = "10 000 idle connections, Send latency on one, poll, CRC off";

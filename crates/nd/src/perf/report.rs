@@ -5,7 +5,7 @@ use super::cells::{ABSENT, fixed, megabytes, micros, remark, times};
 use super::fields;
 use super::many::report as many;
 use super::outcome::{BaselineFigures, Comparison, Outcome};
-use super::spec::{Op, Placement, Receives, Spec, Test};
+use super::spec::{Op, Placement, Receives, Spec, Test, Transport};
 use crate::errors::Result;
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
@@ -103,6 +103,9 @@ pub(super) fn title(spec: &Spec) -> String {
     if let Some(segment) = spec.segment {
         title += &format!(", segments of {segment} B");
     }
+    if spec.transport == Transport::Udp {
+        title += ", over UDP";
+    }
     if spec.placement == Placement::Together {
         title += ", one core";
     }
@@ -119,7 +122,10 @@ fn title_of_messages(spec: &Spec) -> String {
         Op::Read => "RDMA Read",
     };
     let crc = if spec.crc { "on" } else { "off" };
-    let mut title = format!("{op} {}, {}, CRC {crc}", spec.test, spec.mode);
+    let mut title = format!("{op} {}, {}", spec.test, spec.mode);
+    if spec.transport == Transport::Tcp {
+        title += &format!(", CRC {crc}");
+    }
     if spec.test != Test::Latency {
         title += &format!(", depth {}", spec.depth);
     }
@@ -372,6 +378,14 @@ pub(super) mod tests {
         assert_eq!(
             title(&spec),
             "RDMA Write latency, poll, CRC on, segments of 1448 B, one core"
+        );
+        let spec = Spec {
+            transport: Transport::Udp,
+            ..SPEC
+        };
+        assert_eq!(
+            title(&spec),
+            "RDMA Write bandwidth, poll, depth 32, over UDP"
         );
     }
 

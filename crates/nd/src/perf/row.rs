@@ -12,7 +12,8 @@ use super::client::Client;
 use super::control::{Control, from_hex, octets_from_hex, value};
 use super::lane::{Lane, Memory};
 use super::link::{
-    Key, LIMIT, SYSTEMS_OWN, bare_socket, choose_congestion, congestion, private_data, setup,
+    Choices, Key, LIMIT, SYSTEMS_OWN, bare_socket, choose_congestion, congestion, private_data,
+    setup,
 };
 use super::many;
 use super::outcome::{Compared, Comparison, Measured, Outcome};
@@ -135,11 +136,11 @@ impl<'a> Run<'a> {
         measured: &mut Measured,
     ) -> Result<Self> {
         let announcement = format!("row {spec}");
-        let fault = plan.fault.as_deref();
-        let (tested, answer) = connect(control, spec, fault, spec.receives, &announcement)?;
+        let choices = plan.choices();
+        let (tested, answer) = connect(control, spec, choices, spec.receives, &announcement)?;
         measured.peer_receives = Some(value(&answer, "receives")?);
         let own_receives = if plan.baseline == Some(Baseline::Own) {
-            let (own, _) = connect(control, spec, fault, Receives::Own, "own")?;
+            let (own, _) = connect(control, spec, choices, Receives::Own, "own")?;
             Some(own)
         } else {
             None
@@ -339,12 +340,12 @@ impl<'a> Run<'a> {
 fn connect(
     control: &mut Control,
     spec: &Spec,
-    fault: Option<&str>,
+    choices: Choices<'_>,
     from: Receives,
     announcement: &str,
 ) -> Result<(Connected, String)> {
     let destination = control.peer()?;
-    let setup = setup(spec, fault)?;
+    let setup = setup(spec, choices)?;
     let (session, local) = setup.towards(destination)?;
     spec.check_limits(session.info(), from)?;
     // Without delay, because the other side does not wait long for unknown peers.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use netdirect::{Listener, RemoteAddress, Status};
 
 use super::affinity::{self, ProcessRole};
-use super::args::{ServeArgs, SideArgs};
+use super::args::ServeArgs;
 use super::bare::BareStream;
 use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
-    Key, LIMIT, bare_socket, check_plan, choose_congestion, expected, new_key, setup,
+    Choices, Key, LIMIT, bare_socket, check_plan, choose_congestion, expected, new_key, setup,
 };
 use super::many;
 use super::quic::QuicListener;
@@ -24,6 +24,7 @@ use super::wire::Wire;
 use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::output;
+use crate::provider::{fingerprint, own_fingerprint};
 use crate::session::{self, Session};
 use crate::stderr;
 
@@ -62,9 +63,23 @@ fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
         ..
     } = client;
     let mut rows = 0;
+    let mut pin = None;
     loop {
+        if let Some(certificate) = line.strip_prefix("certificate ") {
+            pin = Some(fingerprint(certificate).map_err(|_| not_understood())?);
+            control.say(format_args!("ok certificate={}", own_fingerprint()?))?;
+            line = match control.heed()? {
+                Some(line) => line,
+                None => return Ok(rows),
+            };
+            continue;
+        }
+        let choices = Choices {
+            fault: args.side.fault.as_deref(),
+            pin: pin.as_deref(),
+        };
         let served = match line.strip_prefix("row ").map(str::parse) {
-            Some(Ok(spec)) => row(&mut control, spec, args),
+            Some(Ok(spec)) => row(&mut control, spec, args, choices),
             _ => Err(not_understood()),
         };
         served.inspect_err(|failure| control.give_up(failure))?;
@@ -77,17 +92,17 @@ fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
 }
 
 /// Serves a row, from its announcement to its end.
-fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
+fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>) -> Result<()> {
     tracing::info!("row {spec}");
     args.check(&spec)?;
     spec.check()?;
     affinity::place(&spec, ProcessRole::Server);
     let local = SocketAddr::new(control.local()?.ip(), 0);
     if spec.is_of_connections() {
-        return many::serve(control, spec, &args.side, local);
+        return many::serve(control, spec, args.side.receives, choices, local);
     }
     let receives = args.side.receives;
-    let offer = Offer::new(&spec, args.side.fault.as_deref(), receives, local)?;
+    let offer = Offer::new(&spec, choices, receives, local)?;
     let key = new_key()?;
     let bare = bare_listener(local, &spec)?;
     let port = bare_port(&bare)?;
@@ -102,7 +117,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs) -> Result<()> {
         wires: Vec::new(),
         bare,
         spec,
-        side: &args.side,
+        choices,
         key,
         local,
     };
@@ -129,11 +144,11 @@ struct Offer {
 impl Offer {
     fn new(
         spec: &Spec,
-        fault: Option<&str>,
+        choices: Choices<'_>,
         receives: Receives,
         local: SocketAddr,
     ) -> Result<Self> {
-        let session = setup(spec, fault)?.at(local)?;
+        let session = setup(spec, choices)?.at(local)?;
         spec.check_limits(session.info(), receives)?;
         let memory = Memory::new(&session, spec, spec.server_rings())?;
         let (listener, address) = session.listen(local)?;
@@ -204,7 +219,7 @@ struct Row<'a> {
     wires: Vec<Wire>,
     bare: Admission<TcpStream>,
     spec: Spec,
-    side: &'a SideArgs,
+    choices: Choices<'a>,
     key: Key,
     local: SocketAddr,
 }
@@ -231,8 +246,7 @@ impl Row<'_> {
                 Ok(())
             }
             ("own", _) => {
-                let fault = self.side.fault.as_deref();
-                let offer = Offer::new(&self.spec, fault, Receives::Own, self.local)?;
+                let offer = Offer::new(&self.spec, self.choices, Receives::Own, self.local)?;
                 control.say(format_args!("ok {offer} key={}", to_hex(&self.key)))?;
                 self.own_receives = Some(offer.join(control, &self.spec, self.key)?);
                 Ok(())

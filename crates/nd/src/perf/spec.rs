@@ -58,6 +58,16 @@ pub(crate) enum Receives {
     Shared,
 }
 
+/// What carries the connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Transport {
+    /// Streams of TCP.
+    #[default]
+    Tcp,
+    /// Streams of QUIC, over UDP.
+    Udp,
+}
+
 /// On which cores the two processes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
@@ -96,6 +106,7 @@ named! {
     Test: "latency" Latency, "bandwidth" Bandwidth, "rate" Rate, "scale" Scale, "setup" Setup;
     Mode: "poll" Poll, "event" Event, "memory" Memory;
     Receives: "own" Own, "shared" Shared;
+    Transport: "tcp" Tcp, "udp" Udp;
     Placement: "free" Free, "apart" Apart, "together" Together;
 }
 
@@ -124,6 +135,7 @@ pub(crate) struct Spec {
     pub(crate) connections: u32,
     /// Where the side that runs the test takes its Receives from. The side that serves the test chooses for itself.
     pub(crate) receives: Receives,
+    pub(crate) transport: Transport,
 }
 
 /// Which of a side's two rings a row needs.
@@ -392,7 +404,7 @@ impl Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={} connections={} receives={}",
+            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={} connections={} receives={} transport={}",
             self.op,
             self.test,
             self.size,
@@ -402,7 +414,8 @@ impl Display for Spec {
             self.segment.unwrap_or(0),
             self.placement,
             self.connections,
-            self.receives
+            self.receives,
+            self.transport
         )
     }
 }
@@ -435,6 +448,7 @@ impl FromStr for Spec {
             placement: value(text, "placement")?,
             connections: value(text, "connections")?,
             receives: value(text, "receives")?,
+            transport: value(text, "transport")?,
         })
     }
 }
@@ -454,6 +468,7 @@ pub(super) mod tests {
         placement: Placement::Apart,
         connections: 0,
         receives: Receives::Own,
+        transport: Transport::Tcp,
     };
 
     fn info() -> AdapterInfo {
@@ -482,6 +497,7 @@ pub(super) mod tests {
                 mode: Mode::Event,
                 placement: Placement::Together,
                 receives: Receives::Shared,
+                transport: Transport::Udp,
                 ..SPEC
             },
             Spec {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::{LocalArgs, RunArgs, TestArgs};
-use super::control::Control;
+use super::control::{Control, not_understood, value};
 use super::link::check_plan;
 use super::local::Second;
 use super::plan::Plan;
@@ -16,6 +16,7 @@ use super::report::{self, Report};
 use super::row::measure;
 use super::spec::{Placement, Spec};
 use crate::errors::{Failure, Result};
+use crate::provider::{fingerprint, own_fingerprint};
 use crate::session;
 
 /// How long the other side may take for something that is not a turn, above all to check the data.
@@ -23,10 +24,11 @@ const ANSWER: Duration = Duration::from_secs(60);
 
 /// Rows between this process and one that waits elsewhere.
 pub(super) fn remote(args: &RunArgs) -> Result<()> {
-    let (plan, rows) = (args.tests.plan()?, args.tests.rows(Placement::Free)?);
+    let (mut plan, rows) = (args.tests.plan()?, args.tests.rows(Placement::Free)?);
     check_plan(plan.fault.as_deref())?;
     let addresses = session::resolve(&args.address)?;
-    let control = connect(&addresses, &args.address)?;
+    let mut control = connect(&addresses, &args.address)?;
+    plan.pin = certificates(&mut control, &args.tests)?;
     sweep(control, &args.tests, &plan, &rows)
 }
 
@@ -37,11 +39,25 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     } else {
         Placement::Apart
     };
-    let (plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
+    let (mut plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
     check_plan(plan.fault.as_deref())?;
     let second = Second::start(verbose, args.tests.side.receives)?;
-    let control = connect(&[second.address], "the second process")?;
+    let mut control = connect(&[second.address], "the second process")?;
+    plan.pin = certificates(&mut control, &args.tests)?;
     sweep(control, &args.tests, &plan, &rows)
+}
+
+/// Tells each side the fingerprint of the other one's certificate, for rows over UDP. Returns that of the other side. The control
+/// connection proves nothing, and what is measured is no secret.
+fn certificates(control: &mut Control, args: &TestArgs) -> Result<Option<String>> {
+    if !args.udp {
+        return Ok(None);
+    }
+    let answer = control.ask(format_args!("certificate {}", own_fingerprint()?))?;
+    let certificate: String = value(&answer, "certificate")?;
+    fingerprint(&certificate)
+        .map(Some)
+        .map_err(|_| not_understood())
 }
 
 /// The control connection to the process at the other side. Errors call that process `name`.

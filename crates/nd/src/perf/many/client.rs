@@ -29,7 +29,7 @@ pub(in crate::perf) fn run(
     let destination = control.peer()?;
     // Without delay, because the other side does not wait long for unknown peers.
     control.say(format_args!("row {spec}"))?;
-    let Sites { many, alone } = Sites::new(spec, plan.fault.as_deref(), spec.receives, |setup| {
+    let Sites { many, alone } = Sites::new(spec, plan.choices(), spec.receives, |setup| {
         setup.towards(destination).map(|(session, _)| session)
     })?;
     let answer = control.expect("ok")?;

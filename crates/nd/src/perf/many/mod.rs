@@ -21,7 +21,7 @@ pub(super) use server::serve;
 
 use super::control::not_understood;
 use super::lane::{Memory, posted};
-use super::link::setup;
+use super::link::{Choices, setup};
 use super::spec::{Receives, Rings, SPARE, Spec, Test};
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Session, Setup};
@@ -146,12 +146,12 @@ impl Sites {
     /// Opens the adapters that the row needs, by one call of `open` for each.
     fn new(
         spec: &Spec,
-        fault: Option<&str>,
+        choices: Choices<'_>,
         from: Receives,
         open: impl Fn(&Setup) -> Result<Session>,
     ) -> Result<Self> {
         vitals::allow_files(spec.connections)?;
-        let setup = setup(spec, fault)?;
+        let setup = setup(spec, choices)?;
         let site = |connections| {
             let session = open(&setup)?;
             spec.check_limits(session.info(), from)?;

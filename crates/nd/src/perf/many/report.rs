@@ -2,19 +2,23 @@
 
 use crate::perf::cells::{ABSENT, fixed, micros, remark, times};
 use crate::perf::outcome::Outcome;
-use crate::perf::spec::{Spec, Test};
+use crate::perf::spec::{Spec, Test, Transport};
 use crate::table::{Align, Table};
 use crate::units;
 
 /// The title of a table, or of the progress.
 pub(in crate::perf) fn title(spec: &Spec) -> String {
-    let crc = if spec.crc { "on" } else { "off" };
+    let crc = match spec.transport {
+        Transport::Udp => "",
+        Transport::Tcp if spec.crc => ", CRC on",
+        Transport::Tcp => ", CRC off",
+    };
     let idle = units::count(spec.connections.into());
     if spec.test == Test::Scale {
         let mode = spec.mode;
-        return format!("{idle} idle connections, Send latency on one, {mode}, CRC {crc}");
+        return format!("{idle} idle connections, Send latency on one, {mode}{crc}");
     }
-    format!("connections set up and torn down beside {idle} idle ones, CRC {crc}")
+    format!("connections set up and torn down beside {idle} idle ones{crc}")
 }
 
 /// Rows that measure the same.

@@ -9,23 +9,22 @@ use netdirect::{Listener, RemoteAddress, Sge};
 use super::vitals::{Growth, Stopwatch};
 use super::{Crowd, LONGEST_IDLE, Site, Sites, succeed};
 use crate::errors::Result;
-use crate::perf::args::SideArgs;
 use crate::perf::control::{Control, not_understood, to_hex};
 use crate::perf::lane::{Lane, Memory, gone, silence};
-use crate::perf::link::{Key, LIMIT, expected, new_key};
+use crate::perf::link::{Choices, Key, LIMIT, expected, new_key};
 use crate::perf::server::Server;
-use crate::perf::spec::{Spec, Test};
+use crate::perf::spec::{Receives, Spec, Test};
 use crate::session::Endpoint;
 
 /// Serves a row about many connections.
 pub(in crate::perf) fn serve(
     control: &mut Control,
     spec: Spec,
-    side: &SideArgs,
+    receives: Receives,
+    choices: Choices<'_>,
     local: SocketAddr,
 ) -> Result<()> {
-    let SideArgs { receives, fault } = side;
-    let sites = Sites::new(&spec, fault.as_deref(), *receives, |setup| setup.at(local))?;
+    let sites = Sites::new(&spec, choices, receives, |setup| setup.at(local))?;
     let (many, port) = ListeningSite::new(sites.many, local)?;
     let alone = sites
         .alone
