@@ -31,6 +31,9 @@ pub trait Carrier: Send + Sync {
     /// Takes in what there is, and raises the sources that became ready.
     fn drive(&self);
 
+    /// Whether the carrier has something to do although nothing has come, because its time has come.
+    fn is_due(&self) -> bool;
+
     /// A source has got its first place in a set (true), or has lost its last one (false).
     fn held(&self, held: bool);
 }
@@ -400,6 +403,17 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
             }
         }
         self.looking.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Drives the carriers whose time has come.
+    pub(super) fn drive_due(&self) {
+        let held = self.carriers.lock();
+        let due = held.iter().filter(|held| held.carrier.is_due());
+        let due: Vec<_> = due.map(|held| held.number).collect();
+        drop(held);
+        if !due.is_empty() {
+            self.drive(&due);
+        }
     }
 
     /// Reports at most `most` sources; returns how many.

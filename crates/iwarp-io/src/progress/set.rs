@@ -354,7 +354,11 @@ impl Set {
             carried.woken();
         }
         waited?;
-        carried.drive(&carriers[..ready_carriers]);
+        if ready_carriers > 0 {
+            carried.drive(&carriers[..ready_carriers]);
+        } else {
+            carried.drive_due();
+        }
         count += carried.report(BATCH - count, each);
         Ok(count)
     }

@@ -22,6 +22,10 @@ impl Carrier for Quiet {
 
     fn drive(&self) {}
 
+    fn is_due(&self) -> bool {
+        false
+    }
+
     fn held(&self, _: bool) {}
 }
 

@@ -7,9 +7,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quinn_proto::ServerConfig;
 
-use super::config;
+use super::config::Settings;
 use super::port::{Port, PortDrivers, PortOwner, Surroundings};
 use super::security::Security;
 use crate::environment::Environment;
@@ -25,7 +24,6 @@ const LOOK: Duration = Duration::from_millis(5);
 /// See the [module](self).
 pub(super) struct AdapterPorts {
     around: Surroundings,
-    server: ServerConfig,
     /// The sockets from which the adapter connects, one for each of its addresses.
     connecting: Mutex<HashMap<IpAddr, Arc<Port>>>,
     /// The sockets at which it listens, and those on which connections of former listeners are left.
@@ -59,22 +57,18 @@ impl AdapterPorts {
     ///
     /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
     pub(super) fn new(environment: Environment, security: &Security) -> io::Result<Arc<Self>> {
-        let refused = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let mut client = security.client_config().map_err(refused)?;
-        client.transport_config(config::transport(true, true));
-        let mut server = security.server_config().map_err(refused)?;
-        server.transport_config(config::transport(false, true));
+        let settings = Settings::new(security)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok(Arc::new_cyclic(|this: &Weak<Self>| {
             let owner: Weak<dyn PortOwner> = this.clone();
             Self {
                 around: Surroundings {
                     environment,
                     drivers: Arc::new(OnceLock::new()),
-                    client,
+                    settings,
                     security: security.clone(),
                     owner,
                 },
-                server,
                 connecting: Mutex::default(),
                 listening: Mutex::default(),
             }
@@ -102,8 +96,7 @@ impl AdapterPorts {
         }
         let address = SocketAddr::new(local, 0);
         // Nobody listens there: so its endpoint says to peers that connect to it.
-        let server = self.server.clone();
-        let port = Port::open(self.around.clone(), address, server)?;
+        let port = Port::open(self.around.clone(), address)?;
         ports.insert(local, Arc::clone(&port));
         Ok(port)
     }
@@ -114,8 +107,7 @@ impl AdapterPorts {
         if let Some(port) = ports.get(&address) {
             return Ok(Arc::clone(port));
         }
-        let server = self.server.clone();
-        let port = Port::open(self.around.clone(), address, server)?;
+        let port = Port::open(self.around.clone(), address)?;
         ports.insert(address, Arc::clone(&port));
         Ok(port)
     }

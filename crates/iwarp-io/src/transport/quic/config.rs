@@ -1,18 +1,23 @@
 //! Windows, sizes and limits of QUIC.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quinn_proto::congestion::CubicConfig;
 use quinn_proto::{
-    AckFrequencyConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt,
+    ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig,
+    VarInt,
 };
+
+use super::security::{Security, SecurityError};
 
 /// The segment that FPDUs are cut for, in octets. Neither packets nor their lengths have anything to do with FPDUs, so that
 /// the longest FPDU is the best one.
 pub(super) const SEGMENT: u32 = 65_535;
 
 /// What a peer may have in flight on one stream, in octets: what has been sent and not been read.
-const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
+const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// What all streams of a connection may have waiting to be sent or acknowledged, in octets.
 const SEND_WINDOW: u64 = 64 * 1024 * 1024;
@@ -42,10 +47,73 @@ pub(super) const HANDSHAKES: usize = 1024;
 /// Connections of peers to one socket.
 pub(super) const CONNECTIONS: usize = 64 * 1024;
 
-/// The parameters of a connection. Only the opener keeps it alive.
-pub(super) fn transport(opener: bool, loopback: bool) -> Arc<TransportConfig> {
+/// The settings of an adapter's connections.
+#[derive(Clone)]
+pub(super) struct Settings {
+    /// With other machines.
+    far: Sides,
+    /// Within this machine.
+    near: Sides,
+}
+
+/// The settings for the two sides of a connection.
+#[derive(Clone)]
+struct Sides {
+    client: ClientConfig,
+    server: Arc<ServerConfig>,
+}
+
+impl Settings {
+    /// # Errors
+    ///
+    /// Those of `security`.
+    pub(super) fn new(security: &Security) -> Result<Self, SecurityError> {
+        let (client, server) = (security.client_config()?, security.server_config()?);
+        let sides = |within_machine| {
+            let (mut client, mut server) = (client.clone(), server.clone());
+            client.transport_config(transport(true, within_machine));
+            server.transport_config(transport(false, within_machine));
+            Sides {
+                client,
+                server: Arc::new(server),
+            }
+        };
+        Ok(Self {
+            far: sides(false),
+            near: sides(true),
+        })
+    }
+
+    fn of(&self, local: IpAddr, remote: IpAddr) -> &Sides {
+        if remote.is_loopback() || remote == local {
+            &self.near
+        } else {
+            &self.far
+        }
+    }
+
+    /// For a connection that is opened here.
+    pub(super) fn client(&self, local: IpAddr, remote: IpAddr) -> ClientConfig {
+        self.of(local, remote).client.clone()
+    }
+
+    /// For a connection that a peer has opened.
+    pub(super) fn server(&self, local: IpAddr, remote: IpAddr) -> Arc<ServerConfig> {
+        Arc::clone(&self.of(local, remote).server)
+    }
+}
+
+/// The parameters of a connection. Only the opener keeps it alive. A connection within one machine begins with a large window
+/// and may grow its datagrams beyond what networks carry.
+fn transport(opener: bool, within_machine: bool) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     let streams = VarInt::from_u32(if opener { 0 } else { STREAMS });
+    let mut congestion = CubicConfig::default();
+    let mut discovery = MtuDiscoveryConfig::default();
+    if within_machine {
+        congestion.initial_window(LOCAL_WINDOW);
+        discovery.upper_bound(LOCAL_DATAGRAM);
+    }
     config
         .max_concurrent_bidi_streams(streams)
         .max_concurrent_uni_streams(VarInt::from_u32(0))
@@ -56,22 +124,22 @@ pub(super) fn transport(opener: bool, loopback: bool) -> Arc<TransportConfig> {
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
         .keep_alive_interval(opener.then_some(KEEP_ALIVE))
-        .ack_frequency_config(Some(AckFrequencyConfig::default()))
-        .mtu_discovery_config(Some(discovery(loopback)));
+        .congestion_controller_factory(Arc::new(congestion))
+        .mtu_discovery_config(Some(discovery));
     Arc::new(config)
 }
 
-/// How far datagrams may grow. On loopback a whole IP packet fits.
-fn discovery(loopback: bool) -> MtuDiscoveryConfig {
-    let mut discovery = MtuDiscoveryConfig::default();
-    if loopback {
-        discovery.upper_bound(LONGEST);
-    }
-    discovery
-}
+/// The congestion window at the beginning, within one machine, in octets.
+const LOCAL_WINDOW: u64 = 256 * 1024;
+
+/// The longest datagram within one machine, in octets. Four of them make a train.
+const LOCAL_DATAGRAM: u16 = 16_376;
 
 /// The longest payload of a datagram that is received, in octets.
 const LONGEST: u16 = 65_527;
+
+/// What one system call may send, in octets, however many datagrams these are.
+pub(super) const OFFLOAD: usize = 65_507;
 
 /// What all connections of a socket have in common.
 pub(super) fn endpoint(config: &mut EndpointConfig, seed: Option<[u8; 32]>) {

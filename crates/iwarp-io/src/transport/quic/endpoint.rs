@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, Incoming,
-    StreamEvent, Transmit, VarInt,
+    StreamEvent, StreamId, Transmit, VarInt,
 };
 use rustix::io::Errno;
 use slab::Slab;
 
 use self::connection::{Connection, Probing, read_all};
-use super::config::{CONNECTIONS, HANDSHAKES, UNUSED};
+use super::config::{CONNECTIONS, HANDSHAKES, OFFLOAD, Settings, UNUSED};
 use super::loss;
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
@@ -35,6 +35,9 @@ const FULL: Duration = Duration::from_millis(1);
 /// How long the answer to a preamble may take on a connection that was there before. After that the peer may have begun
 /// anew, and another connection is tried.
 const STALE: Duration = Duration::from_millis(500);
+
+/// How long acknowledgements wait for something that they can go with, if nobody visits the socket meanwhile.
+const OWED: Duration = Duration::from_millis(1);
 
 /// See the [module](self).
 pub(super) struct QuicEndpoint {
@@ -55,8 +58,13 @@ pub(super) struct QuicEndpoint {
     raised: Vec<(Arc<CarriedSource>, Edges)>,
     /// Connections for which datagrams have come.
     touched: Vec<usize>,
+    /// Connections that may have something to send, such as acknowledgements. It can go with what the application sends next,
+    /// and goes alone when the socket is visited again, or after [`OWED`].
+    owing: Vec<usize>,
     /// A stream has gone, or has arrived whole, since the last call of [`take_unused`](Self::take_unused).
     may_be_unused: bool,
+    /// A read has made so much room that the peer is to be told.
+    widened: bool,
     /// Streams of ours for which another connection may be needed.
     stale: Vec<usize>,
     local: SocketAddr,
@@ -82,6 +90,17 @@ enum Deadline {
     Stale(usize),
     /// The socket was full.
     Full,
+    /// Connections have something to send.
+    Owed,
+}
+
+/// The events of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    /// Octets have come on streams in use, and nothing else has happened.
+    Octets,
+    More,
 }
 
 /// Who listens at the socket.
@@ -97,6 +116,8 @@ pub(super) struct Outside<'a> {
     pub(super) now: Instant,
     /// Makes the source of a stream of a peer.
     pub(super) source: &'a dyn Fn() -> Arc<CarriedSource>,
+    /// For connections of peers.
+    pub(super) settings: &'a Settings,
 }
 
 impl QuicEndpoint {
@@ -114,7 +135,9 @@ impl QuicEndpoint {
             blocked: VecDeque::new(),
             raised: Vec::new(),
             touched: Vec::new(),
+            owing: Vec::new(),
             may_be_unused: false,
+            widened: false,
             stale: Vec::new(),
             local,
             on_failure,
@@ -186,7 +209,11 @@ impl QuicEndpoint {
             return;
         }
         let now = outside.now;
-        match self.endpoint.accept(incoming, now, &mut self.packets, None) {
+        let server = Some(outside.settings.server(self.local.ip(), from.ip()));
+        match self
+            .endpoint
+            .accept(incoming, now, &mut self.packets, server)
+        {
             Ok((handle, quic)) => {
                 self.handshaking += 1;
                 let connection = Connection::new(quic, handle, from, false);
@@ -210,9 +237,41 @@ impl QuicEndpoint {
         }
     }
 
-    /// Settles all connections for which datagrams have come.
-    pub(super) fn settle_touched(&mut self, outside: Outside<'_>) {
+    /// Takes in what has become of all connections for which datagrams have come. Where octets have come, which the application
+    /// may answer, what there is to send is owed.
+    pub(super) fn take_in(&mut self, outside: Outside<'_>) {
         while let Some(key) = self.touched.pop() {
+            if !self.connections.contains(key) {
+                continue;
+            }
+            if self.see_events(outside, key) == Seen::Octets {
+                self.owe(outside, key);
+            } else {
+                self.transmit(outside, key);
+                self.pass_endpoint_events(key);
+            }
+            self.see_deadline(key);
+        }
+    }
+
+    /// A connection may have something to send, later.
+    pub(super) fn owe(&mut self, outside: Outside<'_>, key: usize) {
+        if !self.owing.contains(&key) {
+            if self.owing.is_empty() {
+                self.deadlines.insert((outside.now + OWED, Deadline::Owed));
+            }
+            self.owing.push(key);
+        }
+    }
+
+    /// Whether connections may have something to send.
+    pub(super) fn owes(&self) -> bool {
+        !self.owing.is_empty()
+    }
+
+    /// Sends what connections owe.
+    pub(super) fn send_owed(&mut self, outside: Outside<'_>) {
+        while let Some(key) = self.owing.pop() {
             if self.connections.contains(key) {
                 self.settle(outside, key);
             }
@@ -241,28 +300,48 @@ impl QuicEndpoint {
                     self.stale.push(flow);
                 }
                 Deadline::Full => self.send_blocked(outside),
+                Deadline::Owed => self.send_owed(outside),
             }
         }
     }
 
     // ---- connections ----
 
-    /// Lets a connection send, and takes in what has become of it.
+    /// Takes in what has become of a connection, and lets it send.
     pub(super) fn settle(&mut self, outside: Outside<'_>, key: usize) {
+        self.owing.retain(|owing| *owing != key);
+        self.see_events(outside, key);
+        self.transmit(outside, key);
+        self.pass_endpoint_events(key);
+        self.see_deadline(key);
+    }
+
+    fn see_events(&mut self, outside: Outside<'_>, key: usize) -> Seen {
+        let mut seen = Seen::Nothing;
         loop {
-            let connection = &mut self.connections[key];
-            while let Some(event) = connection.quic.poll_endpoint_events() {
-                let handle = connection.handle;
-                if let Some(event) = self.endpoint.handle_event(handle, event) {
-                    connection.quic.handle_event(event);
+            self.pass_endpoint_events(key);
+            let Some(event) = self.connections[key].quic.poll() else {
+                return seen;
+            };
+            seen = match &event {
+                Event::Stream(StreamEvent::Readable { id })
+                    if seen != Seen::More && self.is_in_use(key, *id) =>
+                {
+                    Seen::Octets
                 }
-            }
-            let Some(event) = connection.quic.poll() else {
-                break;
+                _ => Seen::More,
             };
             self.happened(outside, key, event);
         }
-        self.transmit(outside, key);
+    }
+
+    /// Whether an application reads the stream.
+    fn is_in_use(&self, key: usize, stream: StreamId) -> bool {
+        let flow = self.connections[key].flows.get(&stream);
+        flow.is_some_and(|flow| self.flows[*flow].stage == Stage::Open)
+    }
+
+    fn pass_endpoint_events(&mut self, key: usize) {
         let connection = &mut self.connections[key];
         while let Some(event) = connection.quic.poll_endpoint_events() {
             let handle = connection.handle;
@@ -270,6 +349,11 @@ impl QuicEndpoint {
                 connection.quic.handle_event(event);
             }
         }
+    }
+
+    /// Forgets a connection that has ended, or sees to its next deadline.
+    fn see_deadline(&mut self, key: usize) {
+        let connection = &mut self.connections[key];
         if connection.quic.is_drained() {
             return self.forget(key);
         }
@@ -305,10 +389,12 @@ impl QuicEndpoint {
     }
 
     fn transmit(&mut self, outside: Outside<'_>, key: usize) {
-        let train = outside.socket.train();
+        let most = outside.socket.train();
         while self.blocked.is_empty() {
             self.packets.clear();
             let quic = &mut self.connections[key].quic;
+            let train = OFFLOAD / usize::from(quic.current_mtu()).max(1);
+            let train = train.clamp(1, most);
             let Some(transmit) = quic.poll_transmit(outside.now, train, &mut self.packets) else {
                 return;
             };

@@ -3,14 +3,15 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quinn_proto::{ClientConfig, Endpoint, ServerConfig};
+use quinn_proto::Endpoint;
 use rustix::io::Errno;
 
-use super::config;
+use super::config::{self, Settings};
 use super::endpoint::connection::Probing;
 use super::endpoint::{Dial, Outside, QuicEndpoint};
 use super::security::Security;
@@ -42,8 +43,7 @@ pub(super) struct PortDrivers {
 pub(super) struct Surroundings {
     pub(super) environment: Environment,
     pub(super) drivers: Arc<OnceLock<PortDrivers>>,
-    /// The parameters of connections that are opened here.
-    pub(super) client: ClientConfig,
+    pub(super) settings: Settings,
     pub(super) security: Security,
     pub(super) owner: Weak<dyn PortOwner>,
 }
@@ -64,6 +64,9 @@ pub(super) struct Port {
     /// The deadline that the background thread knows.
     timer: Mutex<Option<(Instant, TimerKey)>>,
     home: Mutex<Home>,
+    /// When something is due, in nanoseconds from the beginning on; `u64::MAX` for never.
+    due: AtomicU64,
+    beginning: Instant,
 }
 
 /// While no set holds a stream of the socket, the control domain drives the socket itself.
@@ -94,11 +97,7 @@ impl crate::progress::Watch<crate::progress::Set> for HomeWatch<'_> {
 
 impl Port {
     /// Opens a socket at this address.
-    pub(super) fn open(
-        around: Surroundings,
-        address: SocketAddr,
-        server: ServerConfig,
-    ) -> io::Result<Arc<Self>> {
+    pub(super) fn open(around: Surroundings, address: SocketAddr) -> io::Result<Arc<Self>> {
         let (socket, seed) = match &around.environment {
             Environment::System => (Socket::of_system(address)?, None),
             Environment::Sim(world) => {
@@ -115,11 +114,12 @@ impl Port {
         config::endpoint(&mut endpoint, seed);
         let endpoint = Endpoint::new(
             Arc::new(endpoint),
-            Some(Arc::new(server)),
+            Some(around.settings.server(local.ip(), local.ip())),
             !socket.may_fragment(),
             seed,
         );
         let on_failure = around.security.told_of_failures();
+        let beginning = around.environment.now();
         let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             socket,
@@ -133,6 +133,8 @@ impl Port {
                 held: 0,
                 closed: false,
             }),
+            due: AtomicU64::new(u64::MAX),
+            beginning,
         });
         port.settle_home(&mut port.home.lock());
         Ok(port)
@@ -174,12 +176,23 @@ impl Port {
             socket: &self.socket,
             now: self.around.environment.now(),
             source: &source,
+            settings: &self.around.settings,
         };
         let mut state = self.state.lock();
         let outcome = act(&mut state, outside);
         let raised = state.take_raised();
         let next = state.next_deadline();
         let unused = state.take_unused();
+        let due = if state.owes() {
+            Some(self.beginning)
+        } else {
+            next
+        };
+        let due = due.map_or(u64::MAX, |at| {
+            let time = at.saturating_duration_since(self.beginning);
+            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+        });
+        self.due.store(due, Ordering::Relaxed);
         drop(state);
         for (source, edges) in raised {
             source.raise(edges);
@@ -198,6 +211,7 @@ impl Port {
 
     /// Takes in what has come to the socket, and does what is due.
     pub(super) fn visit(&self, state: &mut QuicEndpoint, outside: Outside<'_>) {
+        state.send_owed(outside);
         RECEIVED.with_borrow_mut(|(buffers, received)| {
             buffers.resize(BATCH * LONGEST_TRAIN, 0);
             for _ in 0..VISITS {
@@ -213,7 +227,7 @@ impl Port {
                 for (train, octets) in received.iter().zip(buffers.chunks(LONGEST_TRAIN)) {
                     state.received(outside, train, &octets[..train.len.min(LONGEST_TRAIN)]);
                 }
-                state.settle_touched(outside);
+                state.take_in(outside);
                 if received.len() < BATCH && !matches!(self.socket, Socket::Sim(_)) {
                     break;
                 }
@@ -263,23 +277,23 @@ impl Port {
         source: Arc<CarriedSource>,
         addresses: (SocketAddr, SocketAddr),
     ) -> io::Result<usize> {
-        // The connection that is there may have been closed meanwhile.
-        let known = self.with(|state, outside| {
+        let remote = addresses.1;
+        // The answer to a probe waits for the lock, so that it finds the connection.
+        self.with(|state, outside| {
+            // The connection that is there may have been closed meanwhile.
             self.visit(state, outside);
-            state.knows(addresses.1)
-        });
-        let probe = if known {
-            None
-        } else {
-            self.probe(addresses.1)?
-        };
-        let dial = self.to_dial(addresses.1, probe);
-        self.with(|state, outside| state.dial(outside, source, addresses, dial))
+            let probe = if state.knows(remote) {
+                None
+            } else {
+                self.probe(remote)?
+            };
+            state.dial(outside, source, addresses, self.to_dial(remote, probe))
+        })
     }
 
     fn to_dial(&self, remote: SocketAddr, probe: Option<Probing>) -> Dial {
         Dial {
-            config: self.around.client.clone(),
+            config: self.around.settings.client(self.local.ip(), remote.ip()),
             name: self.around.security.name_of(remote.ip()),
             probe,
         }
@@ -341,6 +355,12 @@ impl Carrier for Port {
 
     fn drive(&self) {
         self.with(|state, outside| self.visit(state, outside));
+    }
+
+    fn is_due(&self) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        let time = || self.around.environment.now() - self.beginning;
+        due != u64::MAX && time().as_nanos() >= u128::from(due)
     }
 
     fn held(&self, held: bool) {

@@ -244,7 +244,7 @@ impl Wire {
                     self.source.lower(Edges::READ);
                 }
             }
-            state.settle_flow(outside, *key);
+            state.settle_read(outside, *key);
             read
         })
     }
@@ -267,7 +267,7 @@ impl Wire {
                     self.source.lower(Edges::READ);
                 }
             }
-            state.settle_flow(outside, *key);
+            state.settle_read(outside, *key);
             read
         })
     }

@@ -34,6 +34,14 @@ impl QuicEndpoint {
         }
     }
 
+    /// After a read: tells the peer at once that there is much more room, and else when there is something else to send.
+    pub(in crate::transport::quic) fn settle_read(&mut self, outside: Outside<'_>, key: usize) {
+        let flow = &self.flows[key];
+        if flow.stream.is_some() && std::mem::take(&mut self.widened) {
+            self.settle(outside, flow.connection);
+        }
+    }
+
     /// The caller sees to these edges of a source itself.
     pub(in crate::transport::quic) fn not_raised(
         &mut self,
@@ -69,11 +77,9 @@ impl QuicEndpoint {
                 _ => Ok(count),
             };
         };
-        let outcome = if let Some(connection) = self.connections.get_mut(flow.connection) {
-            read_stream(connection, stream, &mut into[count..])
-        } else {
-            Outcome::Blocked(0)
-        };
+        let connection = &mut self.connections[flow.connection];
+        let (outcome, widened) = read_stream(connection, stream, &mut into[count..]);
+        self.widened |= widened;
         let flow = &mut self.flows[key];
         let goes_on = matches!(outcome, Outcome::Blocked(_));
         count += match outcome {
@@ -114,7 +120,8 @@ impl QuicEndpoint {
             return Ok(None);
         };
         let connection = &mut self.connections[flow.connection];
-        let (outcome, revoked) = place_stream(connection, stream, table, place);
+        let (outcome, revoked, widened) = place_stream(connection, stream, table, place);
+        self.widened |= widened;
         let (placed, goes_on) = match outcome {
             Outcome::Blocked(placed) => (placed, true),
             Outcome::Ended(placed) => {
@@ -407,10 +414,10 @@ fn place_stream(
     stream: StreamId,
     table: &Table,
     place: Span,
-) -> (Outcome, Option<Bytes>) {
+) -> (Outcome, Option<Bytes>, bool) {
     let mut receiving = connection.quic.recv_stream(stream);
     let Ok(mut chunks) = receiving.read(true) else {
-        return (Outcome::Reset(0), None);
+        return (Outcome::Reset(0), None, false);
     };
     let mut placed = 0;
     let mut revoked = None;
@@ -434,8 +441,8 @@ fn place_stream(
         }
         placed += len;
     };
-    let _ = chunks.finalize();
-    (outcome, revoked)
+    let widened = chunks.finalize().should_transmit();
+    (outcome, revoked, widened)
 }
 
 /// How a read of a stream ended.
@@ -448,10 +455,10 @@ enum Outcome {
     Reset(usize),
 }
 
-fn read_stream(connection: &mut Connection, stream: StreamId, into: &mut [u8]) -> Outcome {
+fn read_stream(connection: &mut Connection, stream: StreamId, into: &mut [u8]) -> (Outcome, bool) {
     let mut receiving = connection.quic.recv_stream(stream);
     let Ok(mut chunks) = receiving.read(true) else {
-        return Outcome::Reset(0);
+        return (Outcome::Reset(0), false);
     };
     let mut count = 0;
     let outcome = loop {
@@ -469,6 +476,6 @@ fn read_stream(connection: &mut Connection, stream: StreamId, into: &mut [u8]) -
             Err(ReadError::Reset(_)) => break Outcome::Reset(count),
         }
     };
-    let _ = chunks.finalize();
-    outcome
+    let widened = chunks.finalize().should_transmit();
+    (outcome, widened)
 }
