@@ -122,7 +122,7 @@ mod imp {
     }
 
     atomic!(AtomicBool, bool);
-    atomic!(AtomicU8, u8, fetch_or, fetch_max);
+    atomic!(AtomicU8, u8, fetch_or, fetch_and, fetch_max);
     atomic!(AtomicU32, u32, fetch_add);
     atomic!(AtomicU64, u64, fetch_max);
     atomic!(AtomicUsize, usize, fetch_add, fetch_sub);
