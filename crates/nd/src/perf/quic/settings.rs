@@ -1,6 +1,6 @@
-//! Sizes and limits of the stream.
+//! Sizes and limits of the stream. `docs/performance.md` has what they were chosen by.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use quinn_proto::congestion::CubicConfig;
@@ -18,8 +18,11 @@ const OFFLOAD: usize = 65_507;
 /// The most datagrams of one system call.
 const SEGMENTS: usize = 64;
 
-/// The largest datagram, where nothing limits it.
-const DATAGRAM: u16 = 16_376;
+/// The largest datagram, where nothing limits it. Two of them make a system call.
+const DATAGRAM: u16 = 32_752;
+
+/// The longest datagram that is received.
+pub(super) const LONGEST: u16 = 65_527;
 
 /// The size with which a connection begins, and that every path carries.
 const LEAST_DATAGRAM: u16 = 1200;
@@ -44,9 +47,12 @@ pub(super) fn segments(datagram: usize) -> usize {
     (OFFLOAD / datagram.max(1)).clamp(1, SEGMENTS)
 }
 
-pub(super) fn transport(spec: &Spec) -> Arc<TransportConfig> {
+/// The settings for a peer at this address. Within the machine datagrams have their size from the beginning, because a
+/// connection that always has something to send does not try larger ones.
+pub(super) fn transport(spec: &Spec, peer: IpAddr) -> Arc<TransportConfig> {
+    let datagram = datagram(spec);
     let mut discovery = MtuDiscoveryConfig::default();
-    discovery.upper_bound(datagram(spec));
+    discovery.upper_bound(datagram);
     let mut congestion = CubicConfig::default();
     congestion.initial_window(INITIAL_WINDOW);
     let mut config = TransportConfig::default();
@@ -57,6 +63,11 @@ pub(super) fn transport(spec: &Spec) -> Arc<TransportConfig> {
         .stream_receive_window(VarInt::from_u32(WINDOW))
         .receive_window(VarInt::from_u32(WINDOW))
         .send_window(u64::from(WINDOW))
+        .initial_mtu(if peer.is_loopback() {
+            datagram
+        } else {
+            LEAST_DATAGRAM
+        })
         .mtu_discovery_config(Some(discovery))
         .congestion_controller_factory(Arc::new(congestion));
     Arc::new(config)

@@ -34,7 +34,8 @@ impl QuicListener {
     pub(in crate::perf) fn new(local: SocketAddr, key: Key, spec: &Spec) -> Result<Self> {
         let (certificate, crypto) = security::server(key)?;
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-        config.transport_config(settings::transport(spec));
+        // Both sides of a connection within the machine have addresses of the same kind.
+        config.transport_config(settings::transport(spec, local.ip()));
         let end = QuicEnd::bind(local, Some(config));
         let end =
             end.map_err(|error| Failure::socket(format_args!("listen on {local}"), &error))?;
@@ -105,7 +106,7 @@ impl QuicStream {
         };
         let crypto = security::client(key, certificate)?;
         let mut config = ClientConfig::new(Arc::new(crypto));
-        config.transport_config(settings::transport(spec));
+        config.transport_config(settings::transport(spec, to.ip()));
         let explain =
             |error| Failure::socket(format_args!("connect to {to} to compare"), &error).by_peer();
         let mut end = QuicEnd::bind(local, None).map_err(explain)?;
@@ -129,6 +130,12 @@ impl QuicStream {
     /// The name of the congestion control.
     pub(in crate::perf) fn congestion(&self) -> &'static str {
         settings::CONGESTION
+    }
+
+    /// The length of the longest datagrams that are sent.
+    #[cfg(test)]
+    pub(super) fn datagram(&self) -> u16 {
+        self.end.datagram()
     }
 
     /// Takes octets of this part of the memory for sending, and sends what may be sent. Returns how many octets it took. Waits

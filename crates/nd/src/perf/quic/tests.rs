@@ -99,6 +99,20 @@ fn every_exchange_moves_what_was_sent() {
 }
 
 #[test]
+fn datagrams_are_as_long_as_the_row_allows() {
+    for (segment, expected) in [(None, 32_752), (Some(1448), 1448), (Some(500), 1200)] {
+        let spec = Spec { segment, ..SPEC };
+        let (listener, to, certificate) = listen(&spec);
+        thread::scope(|threads| {
+            let accepted = threads.spawn(|| listener.accept(HANG).expect("accepted"));
+            let here = QuicStream::connect(to, KEY, certificate, &spec, HANG).expect("connected");
+            let there = accepted.join().expect("no panic");
+            assert_eq!([here.datagram(), there.datagram()], [expected; 2]);
+        });
+    }
+}
+
+#[test]
 fn only_the_other_side_of_the_row_gets_in() {
     let spec = Spec {
         mode: Mode::Event,
