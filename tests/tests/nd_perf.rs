@@ -40,6 +40,20 @@ fn rows(stdout: &str) -> Vec<BTreeMap<&str, &str>> {
     stdout.lines().map(object).collect()
 }
 
+/// Checks that a row has these values.
+fn assert_fields(row: &BTreeMap<&str, &str>, run: &Finished, expected: &[(&str, &str)]) {
+    for (name, value) in expected {
+        assert_eq!(row[name], *value, "{name}: {run}");
+    }
+}
+
+/// Checks that these figures of a row were measured.
+fn assert_measured(row: &BTreeMap<&str, &str>, run: &Finished, names: &[&str]) {
+    for name in names {
+        assert!(row[name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
+    }
+}
+
 #[test]
 fn every_operation_is_measured_in_every_way_beside_the_baseline() {
     let run = local_tiny("--size 100 --depth 4 --crc on --baseline tcp --format json");
@@ -134,25 +148,25 @@ fn a_bare_quic_stream_is_measured_beside_every_operation() {
     let cut = local_tiny(&format!("{cut} --baseline quic --format json"));
     cut.assert_success();
     rows.extend(self::rows(&cut.stdout));
-    for row in rows {
-        for (name, value) in [
-            ("baseline", "quic"),
-            ("baseline_congestion", "cubic"),
-            ("default_congestion", "null"),
-            ("default_p50_ns", "null"),
-            ("turns", "3"),
-            ("complete", "true"),
-        ] {
-            assert_eq!(row[name], value, "{name}: {run}");
-        }
+    for row in &rows {
+        assert_fields(
+            row,
+            &run,
+            &[
+                ("baseline", "quic"),
+                ("baseline_congestion", "cubic"),
+                ("default_congestion", "null"),
+                ("default_p50_ns", "null"),
+                ("turns", "3"),
+                ("complete", "true"),
+            ],
+        );
         let figure = if row["test"] == "latency" {
             "baseline_p50_ns"
         } else {
             "baseline_bytes_per_s"
         };
-        for name in ["ratio", figure] {
-            assert!(row[name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
-        }
+        assert_measured(row, &run, &["ratio", figure]);
     }
 }
 
@@ -182,25 +196,25 @@ fn shared_receives_are_measured_beside_own_ones() {
     // As many operations, tests and modes as without a choice of Receives.
     assert_eq!(rows.len(), 13, "{run}");
     for row in &rows {
-        for (name, value) in [
-            ("receives", "shared"),
-            ("peer_receives", "shared"),
-            ("baseline", "own"),
-            ("baseline_congestion", "null"),
-            ("default_p50_ns", "null"),
-            ("turns", "3"),
-            ("complete", "true"),
-        ] {
-            assert_eq!(row[name], value, "{name}: {run}");
-        }
+        assert_fields(
+            row,
+            &run,
+            &[
+                ("receives", "shared"),
+                ("peer_receives", "shared"),
+                ("baseline", "own"),
+                ("baseline_congestion", "null"),
+                ("default_p50_ns", "null"),
+                ("turns", "3"),
+                ("complete", "true"),
+            ],
+        );
         let figure = if row["test"] == "latency" {
             "baseline_p50_ns"
         } else {
             "baseline_msgs_per_s"
         };
-        for name in ["ratio", figure] {
-            assert!(row[name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
-        }
+        assert_measured(row, &run, &["ratio", figure]);
     }
     let run = local_tiny(&format!("{what} --op send --test latency --mode poll"));
     run.assert_success();
@@ -289,20 +303,20 @@ fn many_connections_are_measured_at_both_sides() {
     ];
     assert_eq!(seen, wanted, "{run}");
     for row in &rows {
-        for (name, value) in [
-            ("op", "send"),
-            ("connections", "50"),
-            ("size", "8"),
-            ("turns", "3"),
-            ("complete", "true"),
-            ("connections_per_s", "null"),
-            ("baseline_congestion", "null"),
-        ] {
-            assert_eq!(row[name], value, "{name}: {run}");
-        }
-        for name in ["p50_ns", "baseline_p50_ns", "ratio"] {
-            assert!(row[name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
-        }
+        assert_fields(
+            row,
+            &run,
+            &[
+                ("op", "send"),
+                ("connections", "50"),
+                ("size", "8"),
+                ("turns", "3"),
+                ("complete", "true"),
+                ("connections_per_s", "null"),
+                ("baseline_congestion", "null"),
+            ],
+        );
+        assert_measured(row, &run, &["p50_ns", "baseline_p50_ns", "ratio"]);
         // The cost of so few connections may be too small to be seen beside other changes of the process's memory, but it
         // was measured.
         for name in [
@@ -341,19 +355,19 @@ fn connections_come_and_go_beside_idle_ones() {
         run.assert_success();
         let rows = rows(&run.stdout);
         assert_eq!(rows.len(), 1, "{run}");
-        for (name, value) in [
-            ("op", "null"),
-            ("size", "null"),
-            ("connections", connections),
-            ("turns", "3"),
-            ("complete", "true"),
-            ("msgs_per_s", "null"),
-        ] {
-            assert_eq!(rows[0][name], value, "{name}: {run}");
-        }
-        for name in ["iterations", "connections_per_s"] {
-            assert!(rows[0][name].parse::<f64>().unwrap() > 0.0, "{name}: {run}");
-        }
+        assert_fields(
+            &rows[0],
+            &run,
+            &[
+                ("op", "null"),
+                ("size", "null"),
+                ("connections", connections),
+                ("turns", "3"),
+                ("complete", "true"),
+                ("msgs_per_s", "null"),
+            ],
+        );
+        assert_measured(&rows[0], &run, &["iterations", "connections_per_s"]);
     }
     let run = local_tiny("--test scale,setup --connections 3 --crc off");
     run.assert_success();

@@ -231,19 +231,8 @@ fn fingerprint(certificate: &Path) -> String {
 fn other_programs_ping_and_measure_over_udp() {
     let mut server = nd::start(["rping", "-s", "-a", "127.0.0.1", "-p", "0", "--udp", "-V"]);
     let (port, pin) = announced(&mut server);
-    let client = nd::run([
-        "rping",
-        "-c",
-        "-a",
-        "127.0.0.1",
-        "-p",
-        &port,
-        "-C",
-        "20",
-        "--udp",
-        "--pin",
-        &pin,
-    ]);
+    let line = format!("rping -c -a 127.0.0.1 -p {port} -C 20 --udp --pin {pin}");
+    let client = nd::run(line.split(' '));
     client.assert_success();
     assert!(client.stdout.contains("20 pings, "), "{client}");
     server.finish().assert_success();

@@ -115,7 +115,7 @@ impl CarriedSource {
 
     /// The source became ready: every set that waits for one of these edges reports it.
     pub fn raise(self: &Arc<Self>, edges: Edges) {
-        self.ready.fetch_or(edges.bits(), Ordering::SeqCst);
+        self.note_ready(edges);
         let mut places = self.places.lock();
         for place in places.iter_mut() {
             if place.note(edges)
@@ -124,6 +124,11 @@ impl CarriedSource {
                 list.push(place.token, Arc::clone(self));
             }
         }
+    }
+
+    /// The source became ready, and the caller sees to it: only a set to which it is added later reports it.
+    pub fn note_ready(&self, edges: Edges) {
+        self.ready.fetch_or(edges.bits(), Ordering::SeqCst);
     }
 
     /// The source is not ready for these edges any more, so that a set to which it is added does not report them at once.
@@ -322,19 +327,27 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         Ok(())
     }
 
+    /// Changes the place of a source that the set reports.
+    fn with_place(
+        self: &Arc<Self>,
+        source: &CarriedSource,
+        change: impl FnOnce(&mut Place),
+    ) -> io::Result<()> {
+        let mut places = source.places.lock();
+        let place = places
+            .iter_mut()
+            .find(|place| place.is_in(self) && !place.aside);
+        change(place.ok_or(io::ErrorKind::NotFound)?);
+        Ok(())
+    }
+
     /// Changes the edges of a source, and reports what it is ready for.
     pub(super) fn change(
         self: &Arc<Self>,
         source: &Arc<CarriedSource>,
         edges: Edges,
     ) -> io::Result<()> {
-        let mut places = source.places.lock();
-        let place = places
-            .iter_mut()
-            .find(|place| place.is_in(self) && !place.aside);
-        let place = place.ok_or(io::ErrorKind::NotFound)?;
-        place.edges = edges;
-        drop(places);
+        self.with_place(source, |place| place.edges = edges)?;
         self.look_anew(source);
         Ok(())
     }
@@ -346,13 +359,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         source: &Arc<CarriedSource>,
         forget: impl FnMut(CarrierId<'_>),
     ) -> io::Result<()> {
-        let mut places = source.places.lock();
-        let place = places
-            .iter_mut()
-            .find(|place| place.is_in(self) && !place.aside);
-        let place = place.ok_or(io::ErrorKind::NotFound)?;
-        place.aside = true;
-        drop(places);
+        self.with_place(source, |place| place.aside = true)?;
         self.left(&source.carrier);
         self.purge(forget);
         Ok(())

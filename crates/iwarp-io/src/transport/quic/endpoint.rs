@@ -61,6 +61,8 @@ pub(super) struct QuicEndpoint {
     /// Connections that may have something to send, such as acknowledgements. It can go with what the application sends next,
     /// and goes alone when the socket is visited again, or after [`OWED`].
     owing: Vec<usize>,
+    /// There is a deadline for what is owed.
+    owed_has_deadline: bool,
     /// A stream has gone, or has arrived whole, since the last call of [`take_unused`](Self::take_unused).
     may_be_unused: bool,
     /// A read has made so much room that the peer is to be told.
@@ -136,6 +138,7 @@ impl QuicEndpoint {
             raised: Vec::new(),
             touched: Vec::new(),
             owing: Vec::new(),
+            owed_has_deadline: false,
             may_be_unused: false,
             widened: false,
             stale: Vec::new(),
@@ -159,8 +162,6 @@ impl QuicEndpoint {
         self.raised.push((source, edges));
     }
 
-    // ---- datagrams and time ----
-
     /// A datagram has come, or a train of datagrams of one length.
     pub(super) fn received(&mut self, outside: Outside<'_>, train: &Train, octets: &[u8]) {
         for datagram in octets.chunks(train.stride.max(1)) {
@@ -183,7 +184,7 @@ impl QuicEndpoint {
                     }
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => self.admit(outside, incoming),
-                Some(DatagramEvent::Response(transmit)) => self.send_packets(outside, &transmit),
+                Some(DatagramEvent::Response(transmit)) => self.send_packets(outside, transmit),
             }
         }
     }
@@ -194,7 +195,7 @@ impl QuicEndpoint {
         if self.listener.is_none() {
             self.packets.clear();
             let transmit = self.endpoint.refuse(incoming, &mut self.packets);
-            return self.send_packets(outside, &transmit);
+            return self.send_packets(outside, transmit);
         }
         if self.handshaking >= HANDSHAKES || self.connections.len() >= CONNECTIONS {
             limited!(warn, %from, "too many peers connect at once over UDP; newcomers have to try again");
@@ -204,7 +205,7 @@ impl QuicEndpoint {
         if self.handshaking >= HANDSHAKES / 2 && incoming.may_retry() {
             // The peer may have a false address.
             if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.packets) {
-                self.send_packets(outside, &transmit);
+                self.send_packets(outside, transmit);
             }
             return;
         }
@@ -224,7 +225,7 @@ impl QuicEndpoint {
             Err(error) => {
                 tracing::debug!(%from, error = %error.cause, "a first packet was no connection");
                 if let Some(transmit) = error.response {
-                    self.send_packets(outside, &transmit);
+                    self.send_packets(outside, transmit);
                 }
             }
         }
@@ -256,11 +257,13 @@ impl QuicEndpoint {
 
     /// A connection may have something to send, later.
     pub(super) fn owe(&mut self, outside: Outside<'_>, key: usize) {
-        if !self.owing.contains(&key) {
-            if self.owing.is_empty() {
-                self.deadlines.insert((outside.now + OWED, Deadline::Owed));
-            }
-            self.owing.push(key);
+        if self.owing.contains(&key) {
+            return;
+        }
+        self.owing.push(key);
+        // One that was set for what has left meanwhile comes early, and does no harm.
+        if !std::mem::replace(&mut self.owed_has_deadline, true) {
+            self.deadlines.insert((outside.now + OWED, Deadline::Owed));
         }
     }
 
@@ -300,12 +303,13 @@ impl QuicEndpoint {
                     self.stale.push(flow);
                 }
                 Deadline::Full => self.send_blocked(outside),
-                Deadline::Owed => self.send_owed(outside),
+                Deadline::Owed => {
+                    self.owed_has_deadline = false;
+                    self.send_owed(outside);
+                }
             }
         }
     }
-
-    // ---- connections ----
 
     /// Takes in what has become of a connection, and lets it send.
     pub(super) fn settle(&mut self, outside: Outside<'_>, key: usize) {
@@ -398,34 +402,20 @@ impl QuicEndpoint {
             let Some(transmit) = quic.poll_transmit(outside.now, train, &mut self.packets) else {
                 return;
             };
-            self.send_packets(outside, &transmit);
+            self.send_packets(outside, transmit);
         }
     }
 
     /// Sends the packets that were made.
-    fn send_packets(&mut self, outside: Outside<'_>, transmit: &Transmit) {
+    fn send_packets(&mut self, outside: Outside<'_>, transmit: Transmit) {
         let octets = &self.packets[..transmit.size];
-        if self.blocked.is_empty() && send(outside.socket, transmit, octets) {
+        if self.blocked.is_empty() && send(outside.socket, &transmit, octets) {
             return;
         }
         let octets = Bytes::copy_from_slice(octets);
         if self.blocked.is_empty() {
             self.deadlines.insert((outside.now + FULL, Deadline::Full));
         }
-        let Transmit {
-            destination,
-            ecn,
-            size,
-            segment_size,
-            src_ip,
-        } = *transmit;
-        let transmit = Transmit {
-            destination,
-            ecn,
-            size,
-            segment_size,
-            src_ip,
-        };
         self.blocked.push_back((transmit, octets));
     }
 
@@ -446,7 +436,7 @@ impl QuicEndpoint {
 
     fn happened(&mut self, outside: Outside<'_>, key: usize, event: Event) {
         match event {
-            Event::Connected => self.connected(outside, key),
+            Event::Connected => self.connected(key),
             Event::ConnectionLost { reason } => self.lose(key, &reason),
             Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.opened(outside, key),
             Event::Stream(StreamEvent::Readable { id }) => {
@@ -469,9 +459,10 @@ impl QuicEndpoint {
             | Event::DatagramReceived
             | Event::DatagramsUnblocked => {}
         }
+        self.may_be_unused(outside, key);
     }
 
-    fn connected(&mut self, outside: Outside<'_>, key: usize) {
+    fn connected(&mut self, key: usize) {
         let connection = &mut self.connections[key];
         connection.established = true;
         if connection.ours {
@@ -480,7 +471,6 @@ impl QuicEndpoint {
         } else {
             self.handshaking -= 1;
         }
-        self.may_be_unused(outside, key);
     }
 
     /// A connection has ended: so have its streams.

@@ -20,8 +20,9 @@ use crate::environment::Environment;
 use crate::progress::background::Background;
 use crate::progress::carried::{CarriedSource, Carrier, CarrierId};
 use crate::progress::domain::{Domain, Source, Turn};
+use crate::progress::set::SourceId;
 use crate::progress::timers::{Timed, TimerKey};
-use crate::progress::{Edges, Readiness};
+use crate::progress::{Edges, Readiness, Set, Watch};
 
 /// How many times one visit receives, so that a flood keeps its driver from nothing else for long.
 const VISITS: usize = 8;
@@ -89,9 +90,9 @@ impl std::fmt::Debug for Port {
 /// The control domain knows sources by what they are watched by.
 struct HomeWatch<'a>(&'a Arc<CarriedSource>);
 
-impl crate::progress::Watch<crate::progress::Set> for HomeWatch<'_> {
-    fn id(&self) -> crate::progress::set::SourceId<'_> {
-        crate::progress::set::SourceId::Carried(self.0)
+impl Watch<Set> for HomeWatch<'_> {
+    fn id(&self) -> SourceId<'_> {
+        SourceId::Carried(self.0)
     }
 }
 
@@ -142,6 +143,10 @@ impl Port {
 
     pub(super) fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    pub(super) fn environment(&self) -> &Environment {
+        &self.around.environment
     }
 
     /// Has the port driven by the control domain exactly while no set holds a stream of it.
@@ -228,7 +233,7 @@ impl Port {
                     state.received(outside, train, &octets[..train.len.min(LONGEST_TRAIN)]);
                 }
                 state.take_in(outside);
-                if received.len() < BATCH && !matches!(self.socket, Socket::Sim(_)) {
+                if received.len() < BATCH {
                     break;
                 }
             }

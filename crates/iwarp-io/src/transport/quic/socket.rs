@@ -128,13 +128,18 @@ impl Socket {
                 Ok(())
             }
             Self::Sim(socket) => {
-                let datagram = socket.recv_from(&mut buffers[..LONGEST_TRAIN])?;
-                received.push(Train {
-                    from: datagram.from,
-                    len: datagram.len,
-                    stride: datagram.len,
-                    ecn: EcnCodepoint::from_bits(datagram.ecn),
-                });
+                for buffer in buffers.chunks_mut(LONGEST_TRAIN) {
+                    let datagram = match socket.recv_from(buffer) {
+                        Err(_) if !received.is_empty() => break,
+                        datagram => datagram?,
+                    };
+                    received.push(Train {
+                        from: datagram.from,
+                        len: datagram.len,
+                        stride: datagram.len,
+                        ecn: EcnCodepoint::from_bits(datagram.ecn),
+                    });
+                }
                 Ok(())
             }
         }

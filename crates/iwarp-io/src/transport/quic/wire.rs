@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::adapter_ports::AdapterPorts;
 use super::config;
+use super::endpoint::QuicEndpoint;
 use super::names::{BoundName, ConnectedNames};
 use super::port::{Port, PortOwner};
 use crate::progress::carried::CarriedSource;
@@ -81,11 +82,7 @@ impl Bound {
         let source = port.source();
         let flow = port.dial(Arc::clone(&source), (local, remote))?;
         Ok(Dialer(Wire {
-            flow: StreamHandle {
-                port,
-                key: flow,
-                ports: self.ports,
-            },
+            flow: StreamHandle { port, key: flow },
             source,
             addresses: (local, remote),
             name: Mutex::new(Some(self.name)),
@@ -101,10 +98,13 @@ impl Bound {
         Ok(Listener {
             port,
             source,
-            ports: self.ports,
             _name: self.name,
         })
     }
+}
+
+fn would_block<T>(outcome: &io::Result<T>) -> bool {
+    matches!(outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// An attempt to connect.
@@ -135,7 +135,6 @@ impl Dialer {
 pub struct Listener {
     port: Arc<Port>,
     source: Arc<CarriedSource>,
-    ports: Arc<AdapterPorts>,
     _name: BoundName,
 }
 
@@ -146,30 +145,26 @@ impl Listener {
 
     pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
         let accepted = self.port.with(|state, outside| {
-            let accepted = state.accept();
-            if !matches!(&accepted, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-                return accepted;
+            let mut accepted = state.accept();
+            if would_block(&accepted) {
+                self.port.visit(state, outside);
+                accepted = state.accept();
+                if !state.is_somebody_there() {
+                    self.source.lower(Edges::READ);
+                }
             }
-            self.port.visit(state, outside);
-            let accepted = state.accept();
-            if !state.is_somebody_there() {
-                self.source.lower(Edges::READ);
-            }
-            accepted
-        });
-        let key = accepted?;
-        let (source, addresses) = self.port.with(|state, _| {
+            let key = accepted?;
             let flow = state.flow(key);
-            (Arc::clone(&flow.source), (flow.local, flow.remote))
+            io::Result::Ok((key, Arc::clone(&flow.source), (flow.local, flow.remote)))
         });
+        let (key, source, addresses) = accepted?;
         let (local, remote) = addresses;
         Ok(Wire {
             // Peers on one host may have chosen the same port, because no system keeps their ports apart.
-            _names: ConnectedNames::new(self.ports.environment(), local, remote).ok(),
+            _names: ConnectedNames::new(self.port.environment(), local, remote).ok(),
             flow: StreamHandle {
                 port: Arc::clone(&self.port),
                 key,
-                ports: Arc::clone(&self.ports),
             },
             source,
             addresses,
@@ -194,7 +189,6 @@ impl Drop for Listener {
 struct StreamHandle {
     port: Arc<Port>,
     key: usize,
-    ports: Arc<AdapterPorts>,
 }
 
 impl Drop for StreamHandle {
@@ -221,7 +215,7 @@ impl Wire {
     }
 
     pub(in crate::transport) fn world(&self) -> Option<&World> {
-        self.flow.ports.environment().world()
+        self.flow.port.environment().world()
     }
 
     pub(in crate::transport) fn addresses(&self) -> (SocketAddr, SocketAddr) {
@@ -233,20 +227,7 @@ impl Wire {
     }
 
     pub(in crate::transport) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        let StreamHandle { port, key, .. } = &self.flow;
-        port.with(|state, outside| {
-            let mut read = state.read(*key, into);
-            if matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-                port.visit(state, outside);
-                state.not_raised(&self.source, Edges::READ);
-                read = state.read(*key, into);
-                if matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-                    self.source.lower(Edges::READ);
-                }
-            }
-            state.settle_read(outside, *key);
-            read
-        })
+        self.reading(|state, key| state.read(key, into))
     }
 
     pub(in crate::transport) fn read_to_place(
@@ -255,28 +236,15 @@ impl Wire {
         place: Span,
         rest: &mut [u8],
     ) -> io::Result<Option<usize>> {
-        let StreamHandle { port, key, .. } = &self.flow;
-        let would_block = |read: &io::Result<_>| matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        port.with(|state, outside| {
-            let mut read = state.read_to_place(*key, table, place, rest);
-            if would_block(&read) {
-                port.visit(state, outside);
-                state.not_raised(&self.source, Edges::READ);
-                read = state.read_to_place(*key, table, place, rest);
-                if would_block(&read) {
-                    self.source.lower(Edges::READ);
-                }
-            }
-            state.settle_read(outside, *key);
-            read
-        })
+        self.reading(|state, key| state.read_to_place(key, table, place, rest))
     }
 
+    /// Unlike a read, a look leaves it to the sets to report what is there.
     pub(in crate::transport) fn peek(&self) -> io::Result<usize> {
-        let StreamHandle { port, key, .. } = &self.flow;
+        let StreamHandle { port, key } = &self.flow;
         port.with(|state, outside| {
             let mut peeked = state.peek(*key);
-            if matches!(&peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            if would_block(&peeked) {
                 port.visit(state, outside);
                 peeked = state.peek(*key);
             }
@@ -284,8 +252,30 @@ impl Wire {
         })
     }
 
+    /// Reads, and once more after a visit of the socket if nothing is there.
+    fn reading<T>(
+        &self,
+        mut read: impl FnMut(&mut QuicEndpoint, usize) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let StreamHandle { port, key } = &self.flow;
+        port.with(|state, outside| {
+            let mut outcome = read(state, *key);
+            if would_block(&outcome) {
+                port.visit(state, outside);
+                // What the visit has found is taken here.
+                state.not_raised(&self.source, Edges::READ);
+                outcome = read(state, *key);
+                if would_block(&outcome) {
+                    self.source.lower(Edges::READ);
+                }
+            }
+            state.settle_read(outside, *key);
+            outcome
+        })
+    }
+
     pub(in crate::transport) fn check(&self) -> io::Result<()> {
-        let StreamHandle { port, key, .. } = &self.flow;
+        let StreamHandle { port, key } = &self.flow;
         port.with(|state, outside| {
             port.visit(state, outside);
             state.check(*key)
@@ -293,7 +283,7 @@ impl Wire {
     }
 
     pub(in crate::transport) fn write(&self, octets: &[u8]) -> io::Result<usize> {
-        let StreamHandle { port, key, .. } = &self.flow;
+        let StreamHandle { port, key } = &self.flow;
         port.with(|state, outside| {
             let written = state.write(*key, octets);
             if written.as_ref().map_or(true, |count| *count < octets.len()) {
@@ -309,7 +299,7 @@ impl Wire {
         table: &Table,
         batch: &mut TxBatch,
     ) -> io::Result<(u64, Sent)> {
-        let StreamHandle { port, key, .. } = &self.flow;
+        let StreamHandle { port, key } = &self.flow;
         port.with(|state, outside| {
             let sent = state.send(*key, table, batch);
             if matches!(sent, Ok((_, Sent::WouldBlock))) {
@@ -322,7 +312,7 @@ impl Wire {
 
     pub(in crate::transport) fn close_write(&self) -> io::Result<()> {
         *self.name.lock() = None;
-        let StreamHandle { port, key, .. } = &self.flow;
+        let StreamHandle { port, key } = &self.flow;
         port.with(|state, outside| {
             let closed = state.finish(*key);
             state.settle_flow(outside, *key);
@@ -332,7 +322,7 @@ impl Wire {
 
     pub(in crate::transport) fn break_off(&self) {
         *self.name.lock() = None;
-        let StreamHandle { port, key, .. } = &self.flow;
+        let StreamHandle { port, key } = &self.flow;
         port.with(|state, outside| {
             state.break_off(*key);
             state.settle_flow(outside, *key);

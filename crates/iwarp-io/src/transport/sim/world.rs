@@ -768,4 +768,4 @@ impl Drop for SimEnd {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -42,7 +42,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// The caller sees to these edges of a source itself.
+    /// The caller sees to these edges of a source itself, so that no set has to report them.
     pub(in crate::transport::quic) fn not_raised(
         &mut self,
         source: &Arc<CarriedSource>,
@@ -50,6 +50,7 @@ impl QuicEndpoint {
     ) {
         self.raised.retain_mut(|(raised, known)| {
             if Arc::ptr_eq(raised, source) {
+                source.note_ready(*known & edges);
                 known.remove(edges);
             }
             !known.is_empty()

@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::progress::readiness::Edges;
 use crate::transport::sim::Conditions;
+use crate::transport::sim::world::tests::tokens;
 use crate::transport::sim::world::{Mode, SimSet};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
@@ -15,13 +16,6 @@ fn address(host: u8, port: u16) -> SocketAddr {
 fn pair(world: &World) -> (DatagramSocket, DatagramSocket) {
     let bind = |address| DatagramSocket::bind(world, address).unwrap();
     (bind(address(1, 0)), bind(address(2, 7000)))
-}
-
-fn tokens(set: &SimSet, limit: Option<Duration>) -> Vec<u64> {
-    let mut tokens = Vec::new();
-    set.wait(limit, 64, |ready| tokens.push(ready.token))
-        .unwrap();
-    tokens
 }
 
 #[test]

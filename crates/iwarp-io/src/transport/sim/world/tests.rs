@@ -9,7 +9,8 @@ fn world() -> World {
     World::new(1, Conditions::default())
 }
 
-fn tokens(set: &SimSet, limit: Option<Duration>) -> Vec<u64> {
+/// The tokens that a set reports.
+pub(in crate::transport::sim) fn tokens(set: &SimSet, limit: Option<Duration>) -> Vec<u64> {
     let mut tokens = Vec::new();
     set.wait(limit, 64, |ready| tokens.push(ready.token))
         .unwrap();
