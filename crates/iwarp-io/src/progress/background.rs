@@ -105,9 +105,14 @@ impl Task for Simulated {
         }
         let now = self.0.now();
         let again = (!thread.busy.is_empty()).then_some(now);
-        let deadline = thread.shared.timers.plan(now);
+        let timers = &thread.shared.timers;
+        let (deadline, upkeep) = match (timers.plan(now), timers.are_upkeep()) {
+            (planned, true) => (None, planned),
+            (planned, false) => (planned, None),
+        };
         Wishes {
             deadline: [deadline, again].into_iter().flatten().min(),
+            upkeep,
             look: thread.next_tick,
         }
     }

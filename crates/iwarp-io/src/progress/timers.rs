@@ -10,6 +10,11 @@ use parking_lot::Mutex;
 pub trait Timed: Send + Sync {
     /// The deadline set under `key` has passed. The target may not need the call any more, and has to check that.
     fn expired(&self, key: TimerKey, now: Instant);
+
+    /// Whether the deadline may only keep connections alive, so that it ends no wait by itself.
+    fn is_upkeep(&self) -> bool {
+        false
+    }
 }
 
 /// Names one deadline, for [`Timers::cancel`].
@@ -60,6 +65,13 @@ impl Timers {
         let promised = state.planned.filter(|planned| *planned > now);
         state.planned = [next, promised].into_iter().flatten().min();
         state.planned
+    }
+
+    /// Whether all deadlines may only keep connections alive.
+    pub fn are_upkeep(&self) -> bool {
+        let state = self.state.lock();
+        let mut targets = state.queue.values().filter_map(Weak::upgrade);
+        targets.all(|target| target.is_upkeep())
     }
 
     /// Calls everything that is due.

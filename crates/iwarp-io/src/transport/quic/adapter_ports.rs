@@ -1,6 +1,6 @@
 //! The UDP sockets of one adapter.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock, Weak};
@@ -25,9 +25,9 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(super) struct AdapterPorts {
     around: Surroundings,
     /// The sockets from which the adapter connects, one for each of its addresses.
-    connecting: Mutex<HashMap<IpAddr, Arc<Port>>>,
+    connecting: Mutex<BTreeMap<IpAddr, Arc<Port>>>,
     /// The sockets at which it listens, and those on which connections of former listeners are left.
-    listening: Mutex<HashMap<SocketAddr, Arc<Port>>>,
+    listening: Mutex<BTreeMap<SocketAddr, Arc<Port>>>,
 }
 
 impl std::fmt::Debug for AdapterPorts {

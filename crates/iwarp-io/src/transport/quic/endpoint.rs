@@ -491,7 +491,7 @@ impl QuicEndpoint {
             tracing::debug!(peer = %remote, %reason, "a QUIC connection has ended");
         }
         let errno = loss::errno(reason, established);
-        let flows: Vec<_> = connection.flows.values().copied().collect();
+        let mut flows: Vec<_> = connection.flows.values().copied().collect();
         let opening: Vec<_> = connection.opening.drain(..).collect();
         if let Some(at) = connection.unused.take() {
             self.deadlines.remove(&(at, Deadline::Unused(key)));
@@ -499,6 +499,8 @@ impl QuicEndpoint {
         if self.dialed.get(&remote) == Some(&key) {
             self.dialed.remove(&remote);
         }
+        // The map's order is another one in each run.
+        flows.sort_unstable();
         for flow in flows.into_iter().chain(opening) {
             if self.may_dial_anew(flow) {
                 self.clear_stale(flow);

@@ -199,6 +199,9 @@ impl Port {
         });
         self.due.store(due, Ordering::Relaxed);
         drop(state);
+        if !raised.is_empty() {
+            self.moved();
+        }
         for (source, edges) in raised {
             source.raise(edges);
         }
@@ -207,6 +210,13 @@ impl Port {
             owner.unused(self);
         }
         outcome
+    }
+
+    /// Tells a simulated world that something has happened that does not only keep connections alive.
+    pub(super) fn moved(&self) {
+        if let Environment::Sim(world) = &self.around.environment {
+            world.moved();
+        }
     }
 
     /// A source for a stream on this socket.
@@ -394,6 +404,10 @@ impl Timed for Port {
         }
         drop(timer);
         self.with(|state, outside| self.time_passed(state, outside));
+    }
+
+    fn is_upkeep(&self) -> bool {
+        true
     }
 }
 

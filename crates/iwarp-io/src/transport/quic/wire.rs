@@ -80,6 +80,7 @@ impl Bound {
         let names = ConnectedNames::new(self.ports.environment(), local, remote)?;
         let port = self.ports.port_to_connect(local.ip())?;
         let source = port.source();
+        port.moved();
         let flow = port.dial(Arc::clone(&source), (local, remote))?;
         Ok(Dialer(Wire {
             flow: StreamHandle { port, key: flow },
@@ -193,6 +194,7 @@ struct StreamHandle {
 
 impl Drop for StreamHandle {
     fn drop(&mut self) {
+        self.port.moved();
         self.port
             .with(|state, outside| state.let_go(outside, self.key));
     }
@@ -258,7 +260,7 @@ impl Wire {
         mut read: impl FnMut(&mut QuicEndpoint, usize) -> io::Result<T>,
     ) -> io::Result<T> {
         let StreamHandle { port, key } = &self.flow;
-        port.with(|state, outside| {
+        let outcome = port.with(|state, outside| {
             let mut outcome = read(state, *key);
             if would_block(&outcome) {
                 port.visit(state, outside);
@@ -271,7 +273,11 @@ impl Wire {
             }
             state.settle_read(outside, *key);
             outcome
-        })
+        });
+        if outcome.is_ok() {
+            port.moved();
+        }
+        outcome
     }
 
     pub(in crate::transport) fn check(&self) -> io::Result<()> {
@@ -284,14 +290,18 @@ impl Wire {
 
     pub(in crate::transport) fn write(&self, octets: &[u8]) -> io::Result<usize> {
         let StreamHandle { port, key } = &self.flow;
-        port.with(|state, outside| {
+        let written = port.with(|state, outside| {
             let written = state.write(*key, octets);
             if written.as_ref().map_or(true, |count| *count < octets.len()) {
                 self.source.lower(Edges::WRITE);
             }
             state.settle_flow(outside, *key);
             written
-        })
+        });
+        if written.is_ok() {
+            port.moved();
+        }
+        written
     }
 
     pub(in crate::transport) fn send(
@@ -300,19 +310,24 @@ impl Wire {
         batch: &mut TxBatch,
     ) -> io::Result<(u64, Sent)> {
         let StreamHandle { port, key } = &self.flow;
-        port.with(|state, outside| {
+        let sent = port.with(|state, outside| {
             let sent = state.send(*key, table, batch);
             if matches!(sent, Ok((_, Sent::WouldBlock))) {
                 self.source.lower(Edges::WRITE);
             }
             state.settle_flow(outside, *key);
             sent
-        })
+        });
+        if matches!(sent, Ok((1.., _))) {
+            port.moved();
+        }
+        sent
     }
 
     pub(in crate::transport) fn close_write(&self) -> io::Result<()> {
         *self.name.lock() = None;
         let StreamHandle { port, key } = &self.flow;
+        port.moved();
         port.with(|state, outside| {
             let closed = state.finish(*key);
             state.settle_flow(outside, *key);
@@ -323,6 +338,7 @@ impl Wire {
     pub(in crate::transport) fn break_off(&self) {
         *self.name.lock() = None;
         let StreamHandle { port, key } = &self.flow;
+        port.moved();
         port.with(|state, outside| {
             state.break_off(*key);
             state.settle_flow(outside, *key);

@@ -121,6 +121,11 @@ impl Network {
         self.common.events.first_key_value().map(|((at, _), _)| *at)
     }
 
+    /// Whether an event of a stream is going to happen, and not only those of datagrams.
+    pub fn has_stream_events(&self) -> bool {
+        self.common.stream_events > 0
+    }
+
     /// Advances to a time, which must not be in the past, and carries out everything that happens until then.
     pub fn advance(&mut self, to: Duration) {
         debug_assert!(to >= self.common.now, "time does not run backwards");
@@ -129,6 +134,7 @@ impl Network {
         {
             let ((at, _), event) = first.remove_entry();
             self.common.now = at;
+            self.common.stream_events -= usize::from(event.is_of_stream());
             self.happen(event);
         }
         self.common.now = self.common.now.max(to);

@@ -35,6 +35,9 @@ pub trait Witness: Send + Sync {
 pub struct Wishes {
     /// When a deadline of the task is due.
     pub deadline: Option<Instant>,
+    /// When something is due that only keeps connections alive. If nothing but this and datagrams has happened in a world for
+    /// [`KEPT_ALIVE`], the world is stuck.
+    pub upkeep: Option<Instant>,
     /// When the task wants to check whether work was left to it. If nothing but such checks happens in a world [`LOOKS`]
     /// times in a row, the world is stuck.
     pub look: Option<Instant>,
@@ -42,6 +45,10 @@ pub struct Wishes {
 
 /// After so many checks that found nothing, a task will not find anything later either.
 pub const LOOKS: u32 = 64;
+
+/// Connections that are only kept alive for so long are not going to end a wait either. Longer than any of them lasts
+/// without an answer of its peer.
+pub const KEPT_ALIVE: Duration = Duration::from_secs(120);
 
 /// A wait cannot end, because nothing can happen in the world any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +132,8 @@ struct State {
     running: Vec<u64>,
     /// How often in a row nothing but a check of a task was left to happen.
     idle_looks: u32,
+    /// When something happened last that does not only keep connections alive.
+    moved: Duration,
 }
 
 struct TaskEntry {
@@ -156,6 +165,7 @@ impl World {
                 witnesses: Vec::new(),
                 running: Vec::new(),
                 idle_looks: 0,
+                moved: Duration::ZERO,
             }),
         }))
     }
@@ -256,6 +266,13 @@ impl World {
         self.lock().network.random()
     }
 
+    /// Something has happened that does not only keep connections alive: a call of a program, or what a peer has sent has
+    /// reached its program. See [`KEPT_ALIVE`].
+    pub fn moved(&self) {
+        let mut state = self.lock();
+        state.moved = state.network.now();
+    }
+
     /// Moves the clock to the next event, or to `until` if this is earlier. False if no event is left.
     fn advance(&self, until: Option<Instant>) -> bool {
         let mut state = self.lock();
@@ -263,17 +280,9 @@ impl World {
         if state.due_task(self.0.epoch + now).is_some() {
             return true; // at once
         }
-        let deadlines = state.tasks.iter().filter_map(|task| task.wishes.deadline);
-        let event = state.network.next_event().map(|at| self.0.epoch + at);
-        let next = deadlines.chain(event).chain(until).min();
-        let look = state.tasks.iter().filter_map(|task| task.wishes.look).min();
-        state.idle_looks = match (next, look) {
-            (Some(_), _) => 0,
-            (None, Some(_)) if state.idle_looks < LOOKS => state.idle_looks + 1,
-            (None, _) => return false,
+        let Some(next) = state.next(self.0.epoch, until) else {
+            return false;
         };
-        let next = next.into_iter().chain(look).min();
-        let next = next.expect("one of them is there");
         let next = next.saturating_duration_since(self.0.epoch);
         state.network.advance(next.max(now));
         state.tell();
@@ -303,6 +312,7 @@ impl World {
             if let Some(known) = state.tasks.iter_mut().find(|known| known.set == set) {
                 known.wishes = Wishes {
                     deadline: earlier(known.wishes.deadline, wishes.deadline),
+                    upkeep: earlier(known.wishes.upkeep, wishes.upkeep),
                     look: earlier(known.wishes.look, wishes.look),
                 };
             }
@@ -463,7 +473,8 @@ impl State {
         if self.running.contains(&set) {
             return false;
         }
-        let wishes = [wishes.deadline, wishes.look].into_iter().flatten();
+        let wishes = [wishes.deadline, wishes.upkeep, wishes.look];
+        let wishes = wishes.into_iter().flatten();
         wishes.min().is_some_and(|wish| wish <= now) || self.is_ready(set)
     }
 
@@ -621,6 +632,42 @@ impl Drop for SimSet {
 }
 
 impl State {
+    /// When something happens next, or `until` if this is earlier; `None` if no event is left.
+    fn next(&mut self, epoch: Instant, until: Option<Instant>) -> Option<Instant> {
+        let wishes = || self.tasks.iter().map(|task| task.wishes);
+        let deadline = wishes().filter_map(|wishes| wishes.deadline).min();
+        let upkeep = wishes().filter_map(|wishes| wishes.upkeep).min();
+        let look = wishes().filter_map(|wishes| wishes.look).min();
+        let event = self.network.next_event().map(|at| epoch + at);
+        // Datagrams may only keep connections alive.
+        let (event, datagram) = match self.network.has_stream_events() {
+            true => (event, None),
+            false => (None, event),
+        };
+        let certain = earlier(deadline, event);
+        let upkeep = earlier(upkeep, datagram);
+        let now = self.network.now();
+        if certain.is_some() {
+            self.moved = now;
+        }
+        let certain = earlier(certain, until);
+        let is_upkeep_over = now.saturating_sub(self.moved) > KEPT_ALIVE;
+        let is_look_next = upkeep.is_none_or(|upkeep| look.is_some_and(|look| look < upkeep));
+        self.idle_looks = match (certain, upkeep, look) {
+            (Some(_), ..) => 0,
+            (None, Some(_), _) if is_upkeep_over => return None,
+            (None, Some(_), _) if !is_look_next => 0,
+            // Further checks find nothing until something else happens.
+            (None, Some(_), _) if self.idle_looks == LOOKS => {
+                self.idle_looks = 0;
+                return upkeep;
+            }
+            (None, _, Some(_)) if self.idle_looks < LOOKS => self.idle_looks + 1,
+            (None, ..) => return None,
+        };
+        earlier(earlier(certain, upkeep), look)
+    }
+
     fn forget(&mut self, id: u64, source: SimSource) -> io::Result<()> {
         let member = self
             .sets

@@ -76,6 +76,13 @@ pub(super) enum NetworkEvent {
     },
 }
 
+impl NetworkEvent {
+    /// Whether the event is one of a stream, and not of a datagram.
+    pub(super) fn is_of_stream(&self) -> bool {
+        !matches!(self, Self::Datagram { .. } | Self::Refused { .. })
+    }
+}
+
 /// How often the network has disturbed its streams and datagrams, as its [`Conditions`] have it or a caller has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -118,6 +125,8 @@ pub(super) struct Common {
     pub(super) conditions: Conditions,
     /// What is going to happen, by time and serial number.
     pub(super) events: BTreeMap<(Duration, u64), NetworkEvent>,
+    /// How many of the events are of streams.
+    pub(super) stream_events: usize,
     /// The last number given to a socket, an end or an event.
     serial: u64,
     pub(super) notices: VecDeque<Notice>,
@@ -131,6 +140,7 @@ impl Common {
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             conditions,
             events: BTreeMap::new(),
+            stream_events: 0,
             serial: 0,
             notices: VecDeque::new(),
             disturbances: Disturbances::default(),
@@ -171,6 +181,7 @@ impl Common {
 
     pub(super) fn schedule(&mut self, at: Duration, event: NetworkEvent) {
         let serial = self.next_serial();
+        self.stream_events += usize::from(event.is_of_stream());
         self.events.insert((at, serial), event);
     }
 

@@ -99,7 +99,7 @@ impl Task for PeriodicTask {
         let deadline = (calls < self.most).then(|| self.world.now() + Duration::from_secs(1));
         Wishes {
             deadline,
-            look: None,
+            ..Wishes::default()
         }
     }
 }
