@@ -268,7 +268,7 @@ impl Options {
     }
 
     /// Whether Connect tries once more with MPA revision 1 when the peer closes the stream on a Request of revision 2.
-    /// Default: true.
+    /// Default: true. Over UDP there are no such peers, and this has no effect.
     #[must_use]
     pub fn revision_1_fallback(mut self, fallback: bool) -> Self {
         self.revision_1_fallback = fallback;

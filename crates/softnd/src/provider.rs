@@ -71,6 +71,8 @@ impl Provider {
         if protocol == Protocol::Quic {
             // QUIC protects every packet better than a CRC does, and its streams have no segments that markers could mark.
             options = options.crc(false).markers(false);
+            // Every peer speaks revision 2. A Connect that a peer breaks off has failed, and is not repeated.
+            options = options.revision_1_fallback(false);
         }
         let mut plan_error = None;
         if options.faults.is_none() {

@@ -155,7 +155,31 @@ impl Simulation {
         self.world.report()
     }
 
-    /// How often the network has disturbed its streams, by kind of disturbance.
+    /// Cuts two hosts off from each other for this long from now on: all datagrams between them are lost. Another call for the
+    /// same hosts replaces this one; a time of zero ends the cut. Streams are not cut.
+    pub fn cut(&self, one: impl Into<IpAddr>, other: impl Into<IpAddr>, time: Duration) {
+        let (one, other) = (one.into(), other.into());
+        self.world
+            .network(|network| network.datagrams().cut(one, other, time));
+        self.world.moved();
+    }
+
+    /// Has others see the sockets for datagrams from which a host connects at other ports from now on, as behind a NAT that has
+    /// forgotten them. Datagrams to the former ports are lost. Returns how many sockets there are; those of listeners stay.
+    ///
+    /// # Errors
+    ///
+    /// [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES) where no port is left.
+    pub fn rebind(&self, host: impl Into<IpAddr>) -> Result<usize> {
+        let host = host.into();
+        let rebound = self
+            .world
+            .network(|network| network.datagrams().rebind_host(host));
+        self.world.moved();
+        rebound.map_err(|error| Error::new(Status::INSUFFICIENT_RESOURCES, error.to_string()))
+    }
+
+    /// How often the network has disturbed its streams and datagrams, by kind of disturbance.
     pub fn disturbances(&self) -> Disturbances {
         self.world.network(|network| network.disturbances())
     }
@@ -164,6 +188,7 @@ impl Simulation {
     pub fn change(&self, change: impl FnOnce(&mut Conditions)) {
         self.world
             .network(|network| change(network.conditions_mut()));
+        self.world.moved();
     }
 }
 
@@ -173,7 +198,7 @@ thread_local! {
     static OPENED: RefCell<BTreeMap<String, (Simulation, u8)>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Opens an adapter. `name` is the part of its URL behind the [`SCHEME`]: `seed=7`, and maybe keys for the [`Conditions`]. URLs that
+/// Opens an adapter. `name` is the part of its URL behind the [`SCHEME`]: `seed=7`, and maybe `protocol=udp` and keys for the [`Conditions`]. URLs that
 /// differ only in their `address` name the same network, for as long as the calling thread lives.
 pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     let asked = Asked::parse(name).map_err(|what| {
@@ -184,7 +209,7 @@ pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
         let network = asked.network.join(",");
         let entry = opened
             .entry(network)
-            .or_insert_with(|| (Simulation::with(asked.seed, asked.conditions.clone()), 0));
+            .or_insert_with(|| (asked.simulation(), 0));
         if asked.address.is_none() {
             entry.1 = entry.1.wrapping_add(1);
         }
@@ -195,7 +220,7 @@ pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
 }
 
 /// Makes a provider in a new simulated network, which the calling thread drives. `name` is the part of a URL behind the
-/// [`SCHEME`]: `seed=7`, and maybe keys for the [`Conditions`]. The provider has two adapters. The first adapter has the address
+/// [`SCHEME`]: `seed=7`, and maybe `protocol=udp` and keys for the [`Conditions`]. The provider has two adapters. The first adapter has the address
 /// that the name asks for, or 10.0.0.1.
 ///
 /// # Errors
@@ -215,7 +240,7 @@ pub fn provider(name: &str, options: Options) -> Result<Arc<dyn netdirect::Provi
         ],
     };
     let second = second.into_iter().find(|second| *second != first);
-    let simulation = Simulation::with(asked.seed, asked.conditions);
+    let simulation = asked.simulation();
     Ok(simulation.provider([first].into_iter().chain(second), options))
 }
 
@@ -225,18 +250,28 @@ struct Asked {
     seed: u64,
     address: Option<IpAddr>,
     conditions: Conditions,
+    protocol: Protocol,
     /// All parts of the URL except the address, as written.
     network: Vec<String>,
 }
 
-const KEYS: &str = "seed, address, latency, segment, bandwidth, buffer, stall, stall-time, reset, half-close, refusal, silence";
+const KEYS: &str = "seed, address, protocol, latency, segment, bandwidth, buffer, stall, stall-time, reset, half-close, refusal, \
+    silence, loss, duplication, reordering, reordering-time, corruption, datagram-buffer, largest-datagram";
 
 impl Asked {
+    fn simulation(&self) -> Simulation {
+        Simulation {
+            protocol: self.protocol,
+            ..Simulation::with(self.seed, self.conditions.clone())
+        }
+    }
+
     fn parse(name: &str) -> std::result::Result<Self, String> {
         let mut asked = Self {
             seed: 0,
             address: None,
             conditions: Conditions::default(),
+            protocol: Protocol::Streams,
             network: Vec::new(),
         };
         let mut seed = None;
@@ -250,39 +285,66 @@ impl Asked {
                 asked.network.push(part.to_owned());
             }
             let of = |what: &str| format!("{value:?} is not {what} (of {key})");
-            let conditions = &mut asked.conditions;
             match key {
                 "seed" => seed = Some(value.parse().map_err(|_| of("a number"))?),
                 "address" => {
                     asked.address = Some(value.parse().map_err(|_| of("an IP address"))?);
                 }
-                "latency" => conditions.latency = range(value, time).ok_or_else(|| of(TIMES))?,
-                "stall-time" => {
-                    conditions.stall_time = range(value, time).ok_or_else(|| of(TIMES))?;
+                "protocol" => {
+                    asked.protocol = match value {
+                        "tcp" => Protocol::Streams,
+                        "udp" => Protocol::Quic,
+                        _ => return Err(of("tcp or udp")),
+                    };
                 }
-                "segment" => {
-                    let lengths = range(value, |text| text.parse().ok().filter(|len| *len > 0));
-                    conditions.segment = lengths
-                        .ok_or_else(|| of("a length or a range of lengths, as in 1..1460"))?;
-                }
-                "bandwidth" => {
-                    conditions.bandwidth = value.parse().map_err(|_| of("octets per second"))?;
-                }
-                "buffer" => {
-                    let octets = value.parse().ok().filter(|octets| *octets > 0);
-                    conditions.buffer = octets.ok_or_else(|| of("a number of octets"))?;
-                }
-                "stall" => conditions.stall = chance(value).ok_or_else(|| of(CHANCE))?,
-                "reset" => conditions.reset = chance(value).ok_or_else(|| of(CHANCE))?,
-                "half-close" => conditions.half_close = chance(value).ok_or_else(|| of(CHANCE))?,
-                "refusal" => conditions.refusal = chance(value).ok_or_else(|| of(CHANCE))?,
-                "silence" => conditions.silence = chance(value).ok_or_else(|| of(CHANCE))?,
-                _ => return Err(format!("there is no key {key:?}; keys are {KEYS}")),
+                _ => set_condition(&mut asked.conditions, key, value)?,
             }
         }
         asked.seed = seed.ok_or("the seed is missing, as in seed=7")?;
         Ok(asked)
     }
+}
+
+/// Sets the condition that a key of a URL names.
+fn set_condition(
+    conditions: &mut Conditions,
+    key: &str,
+    value: &str,
+) -> std::result::Result<(), String> {
+    let of = |what: &str| format!("{value:?} is not {what} (of {key})");
+    let times = || range(value, time).ok_or_else(|| of(TIMES));
+    let chance = || chance(value).ok_or_else(|| of(CHANCE));
+    let length = || {
+        let octets = value.parse().ok().filter(|octets| *octets > 0);
+        octets.ok_or_else(|| of("a number of octets"))
+    };
+    match key {
+        "latency" => conditions.latency = times()?,
+        "stall-time" => conditions.stall_time = times()?,
+        "segment" => {
+            let lengths = range(value, |text| text.parse().ok().filter(|len| *len > 0));
+            conditions.segment =
+                lengths.ok_or_else(|| of("a length or a range of lengths, as in 1..1460"))?;
+        }
+        "bandwidth" => {
+            conditions.bandwidth = value.parse().map_err(|_| of("octets per second"))?;
+        }
+        "buffer" => conditions.buffer = length()?,
+        "stall" => conditions.stall = chance()?,
+        "reset" => conditions.reset = chance()?,
+        "half-close" => conditions.half_close = chance()?,
+        "refusal" => conditions.refusal = chance()?,
+        "silence" => conditions.silence = chance()?,
+        "loss" => conditions.loss = chance()?,
+        "duplication" => conditions.duplication = chance()?,
+        "reordering" => conditions.reordering = chance()?,
+        "reordering-time" => conditions.reordering_time = times()?,
+        "corruption" => conditions.corruption = chance()?,
+        "datagram-buffer" => conditions.datagram_buffer = length()?,
+        "largest-datagram" => conditions.largest_datagram = length()?,
+        _ => return Err(format!("there is no key {key:?}; keys are {KEYS}")),
+    }
+    Ok(())
 }
 
 const TIMES: &str = "a time or a range of times, as in 5us..2ms";
@@ -347,6 +409,35 @@ mod tests {
     }
 
     #[test]
+    fn a_url_says_whether_adapters_connect_over_udp_and_what_happens_to_datagrams() {
+        let text = "seed=7,protocol=udp,loss=0.01,duplication=0.02,reordering=0.03,reordering-time=1ms..2ms,corruption=0.04,\
+            datagram-buffer=10000,largest-datagram=1400";
+        let asked = Asked::parse(text).unwrap();
+        assert_eq!(asked.protocol, Protocol::Quic);
+        let conditions = asked.conditions;
+        let chances = [
+            conditions.loss,
+            conditions.duplication,
+            conditions.reordering,
+            conditions.corruption,
+        ];
+        assert_eq!(
+            chances.map(Chance::millionths),
+            [10_000, 20_000, 30_000, 40_000]
+        );
+        let times = Duration::from_millis(1)..=Duration::from_millis(2);
+        assert_eq!(conditions.reordering_time, times);
+        assert_eq!(
+            (conditions.datagram_buffer, conditions.largest_datagram),
+            (10_000, 1400)
+        );
+        assert_eq!(asked.network.len(), 9);
+        for plain in ["seed=7", "seed=7,protocol=tcp"] {
+            assert_eq!(Asked::parse(plain).unwrap().protocol, Protocol::Streams);
+        }
+    }
+
+    #[test]
     fn what_a_url_gets_wrong_is_named() {
         for (text, named) in [
             ("", "KEY=VALUE"),
@@ -357,6 +448,9 @@ mod tests {
             ("seed=1,latency=2", "5us..2ms"),
             ("seed=1,segment=0", "1..1460"),
             ("seed=1,reset=2", "from 0 to 1"),
+            ("seed=1,loss=2", "from 0 to 1"),
+            ("seed=1,protocol=sctp", "tcp or udp"),
+            ("seed=1,largest-datagram=0", "a number of octets"),
             ("seed=1,colour=red", "half-close"),
         ] {
             let what = Asked::parse(text).unwrap_err();

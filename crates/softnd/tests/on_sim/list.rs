@@ -20,7 +20,7 @@ enum Subject {
 use Subject::{Descriptors, Memory, Sockets, Threads};
 
 /// Tests of these files make simulated networks themselves.
-const SIMULATED: [&str; 2] = ["fault_seeds::", "simulated::"];
+const SIMULATED: [&str; 3] = ["fault_seeds::", "simulated::", "simulated_udp::"];
 
 /// The tests that are not in this program.
 const ELSEWHERE: &[(&str, Subject)] = &[

@@ -21,6 +21,8 @@ use crate::progress::readiness::Edges;
 struct DatagramState {
     /// The address that the program has bound.
     local: SocketAddr,
+    /// The network has picked the port.
+    picked: bool,
     /// The address that others see: the local one, until it is changed.
     outside: SocketAddr,
     /// When the link has carried the last sent octets.
@@ -72,6 +74,7 @@ impl<'a> Datagrams<'a> {
         let id = DatagramSocketId(self.common.next_serial());
         let socket = DatagramState {
             local,
+            picked: address.port() == 0,
             outside: local,
             busy_until: Duration::ZERO,
             last_arrivals: BTreeMap::new(),
@@ -242,6 +245,22 @@ impl<'a> Datagrams<'a> {
         self.state.bound.insert(outside, socket);
         self.socket_mut(socket).outside = outside;
         Ok(outside)
+    }
+
+    /// [Rebinds](Self::rebind) all sockets of a host whose ports the network has picked, as a NAT in front of the host does that
+    /// has been started anew; it forwards other ports to the host. Returns how many sockets there were.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, where no port is left.
+    pub fn rebind_host(&mut self, host: IpAddr) -> io::Result<usize> {
+        let sockets = self.state.sockets.iter();
+        let behind = sockets.filter(|(_, state)| state.picked && state.local.ip() == host);
+        let behind: Vec<_> = behind.map(|(id, _)| *id).collect();
+        for &socket in &behind {
+            self.rebind(socket)?;
+        }
+        Ok(behind.len())
     }
 
     /// Cuts two hosts off from each other for this long from now on: datagrams from one to the other that are sent or arrive in that
