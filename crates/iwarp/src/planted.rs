@@ -59,10 +59,23 @@ mod bugs {
         OtherWaiterWoken,
         /// A reset is not noticed while a Send waits for a Receive.
         ResetBehindSendMissed,
+        /// Over QUIC: now and then a stream that became ready is not reported.
+        RaisedStreamForgotten,
+        /// Over QUIC: octets are read in the order in which they arrive.
+        OrderForgotten,
+        /// Over QUIC: one of several streams is not told that its connection has been lost.
+        LossForgotten,
     }
 
     impl Bug {
-        /// All bugs.
+        /// All bugs of the QUIC transport.
+        pub const OF_QUIC: [Self; 3] = [
+            Self::RaisedStreamForgotten,
+            Self::OrderForgotten,
+            Self::LossForgotten,
+        ];
+
+        /// All others.
         pub const ALL: [Self; 13] = [
             Self::RequestBehindFlushed,
             Self::TerminateEndsAnyRequest,

@@ -90,6 +90,15 @@ fn is_local(kind: RequestType) -> bool {
 }
 
 impl End {
+    /// Whether its requests show that the connection has ended, or that it has not; `None` if no request shows either. A Receive
+    /// is not left in flight when the connection has ended.
+    pub(crate) fn knows_of_loss(&self) -> Option<bool> {
+        match self.failed.contains(&Failed::All) {
+            true => Some(true),
+            false => (self.open && !self.receives.is_empty()).then_some(false),
+        }
+    }
+
     /// Whether the request ends with an answer of the peer.
     fn waits_for_peer(&self, result: &CompletionResult) -> bool {
         let context = result.request_context;
@@ -144,11 +153,17 @@ pub(crate) struct Connection {
     pub(crate) ends: [End; 2],
     /// Why requests may end badly, once something was done that has that effect.
     pub(crate) disturbed: Option<&'static str>,
+    /// Something else than the network may have ended the connection.
+    pub(crate) called: bool,
 }
+
+/// The reason why requests end badly that is the network's.
+pub(crate) const NETWORK: &str = "the network";
 
 impl Connection {
     pub(crate) fn disturb(&mut self, why: &'static str) {
         self.disturbed.get_or_insert(why);
+        self.called |= why != NETWORK;
     }
 
     /// A result has come for one of the ends, whose memory and its peer's are these.

@@ -7,13 +7,17 @@
 //! Receives in the order in which they were posted. A run that ends otherwise panics and names its seed:
 //!
 //! ```text
-//! SOFTND_SEED=1234 cargo test -p softnd --test model one_seed -- --nocapture
+//! SOFTND_SEED=1234 cargo test -p softnd --test model -- --exact one_seed --nocapture
 //! ```
 //!
 //! With `SOFTND_TRACE=1` such a run prints each call and each result. With `SOFTND_CAPTURE=FILE` the run writes a capture of its
 //! streams.
 //!
 //! `SOFTND_SEEDS=1000000 cargo test --release -p softnd --test model many_seeds` runs 1,000,000 seeds.
+//!
+//! The same runs over UDP: the network loses, doubles, reorders and corrupts datagrams, cuts the hosts off from each other for
+//! shorter and longer than connections last without an answer, and changes the address of who connects, as a NAT does. These
+//! are the tests `one_seed_over_udp` and `seeds_over_udp`.
 
 /// Prints what a run does, if `SOFTND_TRACE` is set.
 macro_rules! trace {
@@ -48,17 +52,35 @@ fn number(variable: &str) -> Option<u64> {
     )
 }
 
+/// What connects the hosts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    Streams,
+    Udp,
+}
+
+impl Links {
+    /// The test that runs one seed.
+    fn test(self) -> &'static str {
+        match self {
+            Self::Streams => "one_seed",
+            Self::Udp => "one_seed_over_udp",
+        }
+    }
+}
+
 /// Runs a seed; a panic names it.
-fn checked(seed: u64, coverage: &mut Coverage) {
+fn checked(seed: u64, links: Links, coverage: &mut Coverage) {
     let mut octets = std::env::var_os("SOFTND_CAPTURE").map(|path| (path, Vec::new()));
     let captured = octets.as_mut().map(|(_, octets)| octets);
-    let done = catch_unwind(AssertUnwindSafe(|| run(seed, coverage, captured)));
+    let done = catch_unwind(AssertUnwindSafe(|| run(seed, links, coverage, captured)));
     if let Some((path, octets)) = octets {
         std::fs::write(path, octets).unwrap();
     }
     if let Err(panic) = done {
+        let test = links.test();
         eprintln!(
-            "seed {seed} has failed: SOFTND_SEED={seed} cargo test -p softnd --test model one_seed"
+            "seed {seed} has failed: SOFTND_SEED={seed} cargo test -p softnd --test model -- --exact {test}"
         );
         std::panic::resume_unwind(panic);
     }
@@ -66,17 +88,22 @@ fn checked(seed: u64, coverage: &mut Coverage) {
 
 #[test]
 fn one_seed() {
-    checked(number("SOFTND_SEED").unwrap_or(0), &mut Coverage::default());
+    let seed = number("SOFTND_SEED").unwrap_or(0);
+    checked(seed, Links::Streams, &mut Coverage::default());
 }
 
-/// How many seeds run by default: as many as a test run has time for.
-const SEEDS: u64 = 500;
+#[test]
+fn one_seed_over_udp() {
+    let seed = number("SOFTND_SEED").unwrap_or(0);
+    checked(seed, Links::Udp, &mut Coverage::default());
+}
+
 /// How many seeds are enough to meet everything that has to be met.
 const ENOUGH: u64 = 500;
 
-#[test]
-fn many_seeds() {
-    let seeds = number("SOFTND_SEEDS").unwrap_or(SEEDS);
+/// Runs so many seeds, or as many as the environment says.
+fn many(links: Links, seeds: u64) {
+    let seeds = number("SOFTND_SEEDS").unwrap_or(seeds);
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let all = std::thread::scope(|scope| {
         let runs: Vec<_> = (0..threads)
@@ -85,7 +112,7 @@ fn many_seeds() {
                 scope.spawn(move || {
                     let mut coverage = Coverage::default();
                     for seed in seeds {
-                        checked(seed, &mut coverage);
+                        checked(seed, links, &mut coverage);
                     }
                     coverage
                 })
@@ -102,18 +129,27 @@ fn many_seeds() {
     });
     println!("{all}");
     if seeds >= ENOUGH {
-        all.assert_whole();
+        all.assert_whole(links);
     }
 }
 
-/// The same seed gives the same run, octet for octet.
 #[test]
-fn a_seed_gives_the_same_run_again() {
+fn many_seeds() {
+    many(Links::Streams, 500);
+}
+
+#[test]
+fn seeds_over_udp() {
+    many(Links::Udp, 1000);
+}
+
+/// Runs each seed twice, and compares what was captured of its streams, with its times, octet for octet.
+fn repeated(links: Links, seeds: u64) {
     let mut octets = 0;
-    for seed in 0..100 {
+    for seed in 0..seeds {
         let captures = [(); 2].map(|()| {
             let mut captured = Vec::new();
-            run(seed, &mut Coverage::default(), Some(&mut captured));
+            run(seed, links, &mut Coverage::default(), Some(&mut captured));
             captured
         });
         let [first, second] = captures;
@@ -126,4 +162,14 @@ fn a_seed_gives_the_same_run_again() {
         assert_eq!(first.len(), second.len(), "seed {seed}");
     }
     assert!(octets > 100_000, "the runs are captured");
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    repeated(Links::Streams, 100);
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again_over_udp() {
+    repeated(Links::Udp, 100);
 }

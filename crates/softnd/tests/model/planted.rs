@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use iwarp_io::planted::{Bug, plant};
 
+use super::Links;
 use super::coverage::Coverage;
 use super::run::run;
 
@@ -16,11 +17,13 @@ fn planted_bugs_are_found() {
     let told = take_hook();
     set_hook(Box::new(|_| {}));
     let mut found = Vec::new();
-    for bug in Bug::ALL {
+    let over_streams = Bug::ALL.map(|bug| (bug, Links::Streams));
+    let over_udp = Bug::OF_QUIC.map(|bug| (bug, Links::Udp));
+    for (bug, links) in over_streams.into_iter().chain(over_udp) {
         plant(Some(bug));
         let seed = (0..SEEDS).find(|seed| {
             let done = catch_unwind(AssertUnwindSafe(|| {
-                run(*seed, &mut Coverage::default(), None);
+                run(*seed, links, &mut Coverage::default(), None);
             }));
             done.is_err()
         });

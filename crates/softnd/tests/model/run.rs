@@ -1,5 +1,6 @@
 //! One run. The calls and their order follow from a seed.
 
+mod conditions;
 mod disturb;
 mod host;
 mod post;
@@ -25,7 +26,10 @@ use softnd::Options;
 use softnd::capture::Capture;
 use softnd::simulation::{Chance, Conditions, Simulation};
 
-use super::connection::{Bound, Connection, Effect, End, Message, Receive, Request, Shelf};
+use super::Links;
+use super::connection::{
+    Bound, Connection, Effect, End, Message, NETWORK, Receive, Request, Shelf,
+};
 use super::coverage::Coverage;
 use super::memory::{Target, Word};
 use super::pool::Pool;
@@ -111,6 +115,9 @@ impl Step {
 struct Run<'a> {
     random: Xoshiro256PlusPlus,
     simulation: Simulation,
+    links: Links,
+    /// Datagrams may be lost.
+    loses: bool,
     /// The network may break any connection at any time.
     lossy: bool,
     /// No connector waits, because more peers have come than connectors wait.
@@ -129,13 +136,18 @@ struct Run<'a> {
 ///
 /// # Panics
 /// When a request ends otherwise than the model expects.
-pub(crate) fn run(seed: u64, coverage: &mut Coverage, captured: Option<&mut Vec<u8>>) {
+pub(crate) fn run(
+    seed: u64,
+    links: Links,
+    coverage: &mut Coverage,
+    captured: Option<&mut Vec<u8>>,
+) {
     let octets = Octets::default();
     let capture = captured
         .is_some()
         .then(|| Capture::to_writer(octets.clone()).unwrap());
     let _written = Written(captured, octets, capture.clone());
-    let mut run = Run::new(seed, coverage, capture.as_ref());
+    let mut run = Run::new(seed, links, coverage, capture.as_ref());
     let steps = 60 + run.below(120);
     for _ in 0..steps {
         run.act();
@@ -195,35 +207,19 @@ fn counted() -> (Overlapped, Arc<AtomicU32>) {
 }
 
 impl<'a> Run<'a> {
-    fn new(seed: u64, coverage: &'a mut Coverage, capture: Option<&Capture>) -> Self {
+    fn new(seed: u64, links: Links, coverage: &'a mut Coverage, capture: Option<&Capture>) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut draw = |most: u64| random.next_u64() % most;
-        let mut conditions = Conditions::default();
-        conditions.latency =
-            Duration::from_micros(draw(20))..=Duration::from_micros(20 + draw(200));
-        conditions.segment = match draw(3) {
-            0 => 1..=7,
-            1 => 1..=1460,
-            _ => 536..=9000,
+        let (conditions, lossy) = match links {
+            Links::Streams => conditions::of_streams(&mut draw),
+            Links::Udp => (conditions::of_datagrams(&mut draw), false),
         };
-        conditions.buffer = [200, 3000, 64 * 1024][usize::try_from(draw(3)).unwrap()];
-        let chance = |draw: &mut dyn FnMut(u64) -> u64, most: u64| {
-            Chance::per_million(u32::try_from(draw(most)).unwrap())
-        };
-        // Half of the networks only delay and split segments.
-        let lossy = draw(2) == 0;
-        if lossy {
-            match draw(4) {
-                0 => conditions.reset = chance(&mut draw, 20_000),
-                1 => conditions.half_close = chance(&mut draw, 20_000),
-                2 => conditions.refusal = chance(&mut draw, 500_000),
-                _ => conditions.silence = chance(&mut draw, 500_000),
-            }
-        }
-        if draw(3) == 0 {
-            conditions.stall = chance(&mut draw, 100_000);
-        }
+        let loses = conditions.loss != Chance::NEVER || conditions.corruption != Chance::NEVER;
         let simulation = Simulation::with(draw(u64::MAX), conditions);
+        let simulation = match links {
+            Links::Streams => simulation,
+            Links::Udp => simulation.over_udp(),
+        };
         let arenas = ARENAS.with(|arenas| {
             arenas
                 .get_or_init(|| [(); 2].map(|()| Buffer::new(ARENA)))
@@ -246,6 +242,8 @@ impl<'a> Run<'a> {
         Self {
             random,
             simulation,
+            links,
+            loses,
             lossy,
             unwanted: false,
             hosts,
@@ -394,11 +392,12 @@ impl<'a> Run<'a> {
         self.connections.push(Connection {
             ends: [active, passive],
             disturbed: match (self.lossy, self.unwanted, short) {
-                (true, ..) => Some("the network"),
+                (true, ..) => Some(NETWORK),
                 (false, true, _) => Some("a connector that waits no more"),
                 (false, false, true) => Some("a shared Receive that is too short"),
                 (false, false, false) => None,
             },
+            called: short,
         });
     }
 
@@ -510,6 +509,7 @@ impl<'a> Run<'a> {
         // Sends that wait for a Receive get one as long as there is memory.
         self.settle();
         self.check_notifications();
+        self.check_losses();
         self.feed();
         self.check_pools();
         for number in 0..self.connections.len() {
@@ -563,6 +563,13 @@ impl<'a> Run<'a> {
             ("half-close", network.half_closes),
             ("refusal", network.refusals),
             ("silence", network.silences),
+            ("loss", network.losses),
+            ("duplication", network.duplications),
+            ("reordering", network.reorderings),
+            ("corruption", network.corruptions),
+            ("cut", network.cuts),
+            ("rebinding", network.rebinds),
+            ("datagram to a former address", network.strays),
         ] {
             self.coverage.met_often(format!("fault: {what}"), count);
         }
@@ -581,6 +588,29 @@ impl<'a> Run<'a> {
                     "connection {number}: the peer of end {at} has left, and NotifyDisconnect is pending"
                 );
             }
+        }
+    }
+
+    /// Nothing is left to happen: where one end knows that the network has ended the connection, the other one does. A stream
+    /// can also end in one direction only.
+    fn check_losses(&self) {
+        if self.links == Links::Streams {
+            return;
+        }
+        for (number, connection) in self.connections.iter().enumerate() {
+            let ends = || connection.ends.iter();
+            if connection.called || ends().any(|end| !end.open || end.acted) {
+                continue;
+            }
+            let told = ends().filter_map(|end| match end.notification {
+                Some(control) => Some(!self.controls[control].overlapped.is_pending()),
+                None => end.knows_of_loss(),
+            });
+            let told: Vec<_> = told.collect();
+            assert!(
+                told.len() < 2 || told[0] == told[1],
+                "connection {number} has ended for one end only: {told:?}"
+            );
         }
     }
 

@@ -501,6 +501,9 @@ impl QuicEndpoint {
         }
         // The map's order is another one in each run.
         flows.sort_unstable();
+        if crate::planted!(LossForgotten) && flows.len() > 1 {
+            flows.pop();
+        }
         for flow in flows.into_iter().chain(opening) {
             if self.may_dial_anew(flow) {
                 self.clear_stale(flow);

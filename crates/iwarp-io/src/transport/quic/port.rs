@@ -203,6 +203,9 @@ impl Port {
             self.moved();
         }
         for (source, edges) in raised {
+            if crate::planted!(RaisedStreamForgotten) && Arc::strong_count(&source) % 4 == 3 {
+                continue;
+            }
             source.raise(edges);
         }
         self.set_timer(next);

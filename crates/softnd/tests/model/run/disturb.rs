@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Connections survive a cut of this length, if no datagrams are lost after it.
+const SHORT_CUT: Duration = Duration::from_secs(2);
+
 impl Run<'_> {
     pub(super) fn disturb(&mut self) {
         match self.below(24) {
@@ -13,7 +16,63 @@ impl Run<'_> {
             10 if self.chance(30) => self.remove_device(),
             11 if self.chance(30) => self.break_queue(),
             12 => self.fail_call(),
+            13..15 => self.cut(),
+            15..17 => self.rebind(),
+            17 => self.pass(),
             _ => {}
+        }
+    }
+
+    /// Cuts the hosts off from each other. A cut that is longer than the idle time-out of QUIC ends their connections; so may
+    /// a shorter one, if what is sent after it is lost as well.
+    fn cut(&mut self) {
+        if self.links == Links::Streams {
+            return;
+        }
+        let most = [20, 2_000, 60_000][self.below(3)];
+        let time = Duration::from_millis(1 + self.below(most) as u64);
+        trace!("cut for {time:?} at {:?}", self.simulation.time());
+        if time > SHORT_CUT || self.loses {
+            self.lossy = true;
+            for connection in &mut self.connections {
+                connection.disturb(NETWORK);
+            }
+        }
+        let [one, other] = [0, 1].map(|host| self.hosts[host].address.ip());
+        self.simulation.cut(one, other, time);
+        if self.chance(50) {
+            self.pass();
+        }
+    }
+
+    /// Changes the address from which a host connects. QUIC gives up an attempt to connect whose address changes meanwhile.
+    fn rebind(&mut self) {
+        if self.links == Links::Streams {
+            return;
+        }
+        let host = self.below(2);
+        let mut young = self.connections.iter_mut().filter(|connection| {
+            let [active, passive] = &connection.ends;
+            active.host == host && !(active.open && passive.open)
+        });
+        if let Some(connection) = young.next() {
+            connection.disturb(NETWORK);
+            young.for_each(|connection| connection.disturb(NETWORK));
+            // Further ones wait for the same connection of QUIC.
+            self.lossy = true;
+        }
+        trace!("rebind {host} at {:?}", self.simulation.time());
+        self.simulation
+            .rebind(self.hosts[host].address.ip())
+            .unwrap();
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self) {
+        if self.links == Links::Udp {
+            let most = [20, 2_000, 60_000][self.below(3)];
+            let time = Duration::from_millis(1 + self.below(most) as u64);
+            self.simulation.pass(time);
         }
     }
 

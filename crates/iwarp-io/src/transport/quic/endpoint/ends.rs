@@ -417,7 +417,7 @@ fn place_stream(
     place: Span,
 ) -> (Outcome, Option<Bytes>, bool) {
     let mut receiving = connection.quic.recv_stream(stream);
-    let Ok(mut chunks) = receiving.read(true) else {
+    let Ok(mut chunks) = receiving.read(!crate::planted!(OrderForgotten)) else {
         return (Outcome::Reset(0), None, false);
     };
     let mut placed = 0;
@@ -458,7 +458,7 @@ enum Outcome {
 
 fn read_stream(connection: &mut Connection, stream: StreamId, into: &mut [u8]) -> (Outcome, bool) {
     let mut receiving = connection.quic.recv_stream(stream);
-    let Ok(mut chunks) = receiving.read(true) else {
+    let Ok(mut chunks) = receiving.read(!crate::planted!(OrderForgotten)) else {
         return (Outcome::Reset(0), false);
     };
     let mut count = 0;
