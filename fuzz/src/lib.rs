@@ -4,11 +4,14 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod datagrams;
 mod engine;
 mod fault_plan;
 mod input;
 mod memory;
 mod pair;
+mod preamble;
+mod quic;
 mod receives;
 mod setup;
 mod side;
@@ -16,8 +19,10 @@ mod startup;
 mod wire;
 
 pub use codec::codec;
+pub use datagrams::datagrams;
 pub use engine::engine;
 pub use fault_plan::fault_plan;
 pub use pair::pair;
+pub use preamble::preamble;
 pub use setup::{initiator, responder};
 pub use startup::startup;

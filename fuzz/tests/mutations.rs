@@ -111,3 +111,13 @@ fn mutations_of_initiator() {
 fn mutations_of_responder() {
     run("responder", 20_000, softnd_fuzz::responder);
 }
+
+#[test]
+fn mutations_of_preamble() {
+    run("preamble", 150, softnd_fuzz::preamble);
+}
+
+#[test]
+fn mutations_of_datagrams() {
+    run("datagrams", 150, softnd_fuzz::datagrams);
+}

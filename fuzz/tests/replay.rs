@@ -55,3 +55,13 @@ fn corpus_of_initiator() {
 fn corpus_of_responder() {
     replay("responder", softnd_fuzz::responder);
 }
+
+#[test]
+fn corpus_of_preamble() {
+    replay("preamble", softnd_fuzz::preamble);
+}
+
+#[test]
+fn corpus_of_datagrams() {
+    replay("datagrams", softnd_fuzz::datagrams);
+}
