@@ -392,6 +392,7 @@ impl AdapterExtensions for AdapterHandle {
         self.0.device.count(&mut counters);
         let read_sinks = self.0.table.lenient_sinks();
         self.0.leniency.add_to(&mut counters, read_sinks);
+        counters.extend(self.0.driver.transport.counters());
         counters
     }
 

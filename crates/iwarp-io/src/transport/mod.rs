@@ -62,6 +62,15 @@ impl Transport {
         }
     }
 
+    /// The names and values of the transport's counters.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let quic = match self {
+            Self::Quic(quic) => Some(quic.counters()),
+            _ => None,
+        };
+        quic.into_iter().flatten()
+    }
+
     /// Ends what the transport does beside its streams. What was sent has some time left to arrive.
     pub(crate) fn end(&self) {
         if let Self::Quic(quic) = self {

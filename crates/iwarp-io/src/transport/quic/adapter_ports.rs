@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::config::Settings;
 use super::port::{Port, PortDrivers, PortOwner, Surroundings};
+use super::refusals::Refusals;
 use super::security::Security;
 use crate::environment::Environment;
 use crate::progress::background::Background;
@@ -67,6 +68,7 @@ impl AdapterPorts {
                     drivers: Arc::new(OnceLock::new()),
                     settings,
                     security: security.clone(),
+                    refusals: Arc::default(),
                     owner,
                 },
                 connecting: Mutex::default(),
@@ -77,6 +79,10 @@ impl AdapterPorts {
 
     pub(super) fn environment(&self) -> &Environment {
         &self.around.environment
+    }
+
+    pub(super) fn refusals(&self) -> &Refusals {
+        &self.around.refusals
     }
 
     /// Who drives the sockets when nobody drives their streams.

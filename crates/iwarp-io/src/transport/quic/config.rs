@@ -17,7 +17,7 @@ use super::security::{Security, SecurityError};
 pub(super) const SEGMENT: u32 = 65_535;
 
 /// What a peer may have in flight on one stream, in octets: what has been sent and not been read.
-const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
+pub(super) const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// What all streams of a connection may have waiting to be sent or acknowledged, in octets.
 const SEND_WINDOW: u64 = 64 * 1024 * 1024;
@@ -44,8 +44,34 @@ pub(super) const BACKLOG: usize = 4096;
 /// first (Retry); beyond all of it newcomers are ignored.
 pub(super) const HANDSHAKES: usize = 1024;
 
+/// How many of them one address may have beyond half of all.
+pub(super) const HANDSHAKES_OF_ONE: usize = 32;
+
+/// How long the handshake of a peer may take.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// Connections of peers to one socket.
-pub(super) const CONNECTIONS: usize = 64 * 1024;
+pub(super) const CONNECTIONS: usize = 16 * 1024;
+
+/// How many of them one address may have.
+pub(super) const CONNECTIONS_OF_ONE: usize = 1024;
+
+/// How long a peer may keep a connection without a stream that has a whole preamble.
+pub(super) const WITHOUT_STREAMS: Duration = Duration::from_secs(30);
+
+/// What all streams of a peer that were not accepted may have waiting to be read on one connection, in octets.
+const UNACCEPTED: u64 = 1024 * 1024;
+
+/// What a connection that a peer has opened may have waiting to be read, in octets, if at most so many of its streams were accepted
+/// at a time. Twice the window of each stream: the peer learns that an eighth of all has been read when an eighth is full, and
+/// streams that nobody reads must not take the room of the others.
+pub(super) fn window(accepted: usize) -> VarInt {
+    let streams = (accepted as u64).saturating_mul(2 * u64::from(STREAM_WINDOW));
+    VarInt::from_u64(UNACCEPTED.saturating_add(streams)).unwrap_or(VarInt::MAX)
+}
+
+/// How long a stream that nobody has any more may take to send its last octets.
+pub(super) const ORPHAN: Duration = Duration::from_secs(60);
 
 /// The settings of an adapter's connections.
 #[derive(Clone)]
@@ -118,8 +144,7 @@ fn transport(opener: bool, within_machine: bool) -> Arc<TransportConfig> {
         .max_concurrent_bidi_streams(streams)
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        // A window of the connection would be used up by streams that nobody reads.
-        .receive_window(VarInt::MAX)
+        .receive_window(if opener { VarInt::MAX } else { window(0) })
         .send_window(SEND_WINDOW)
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())

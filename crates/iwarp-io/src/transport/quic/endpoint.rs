@@ -1,9 +1,12 @@
 //! The endpoint of one UDP socket, as a state machine: time and datagrams go in, datagrams and raised sources come out.
 
+mod admission;
 mod arriving;
 pub(super) mod connection;
 mod ends;
 mod opening;
+#[cfg(all(test, feature = "ring"))]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -19,11 +22,13 @@ use quinn_proto::{
 use rustix::io::Errno;
 use slab::Slab;
 
+use self::admission::{Admission, Admittance};
 use self::connection::{Connection, Probing, read_all};
-use super::config::{CONNECTIONS, HANDSHAKES, OFFLOAD, Settings, UNUSED};
+use super::config::{OFFLOAD, Settings};
 use super::loss;
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
+use super::refusals::{Refusal, Refusals};
 use super::security::OnFailure;
 use super::socket::{Outgoing, Socket, Train};
 use crate::progress::carried::CarriedSource;
@@ -38,6 +43,8 @@ const STALE: Duration = Duration::from_millis(500);
 
 /// How long acknowledgements wait for something that they can go with, if nobody visits the socket meanwhile.
 const OWED: Duration = Duration::from_millis(1);
+/// The key of a connection that there is not.
+const NO_CONNECTION: usize = usize::MAX;
 
 /// See the [module](self).
 pub(super) struct QuicEndpoint {
@@ -49,8 +56,7 @@ pub(super) struct QuicEndpoint {
     flows: Slab<QuicStream>,
     listener: Option<Listening>,
     deadlines: BTreeSet<(Instant, Deadline)>,
-    /// Connections of peers whose handshake is not complete.
-    handshaking: usize,
+    admission: Admission,
     /// Packets that are being made.
     packets: Vec<u8>,
     /// The socket was full: what has to leave first.
@@ -71,6 +77,7 @@ pub(super) struct QuicEndpoint {
     stale: Vec<usize>,
     local: SocketAddr,
     on_failure: OnFailure,
+    refusals: Arc<Refusals>,
 }
 
 /// A connection to be opened.
@@ -86,10 +93,12 @@ pub(super) struct Dial {
 enum Deadline {
     /// A connection's own.
     Connection(usize),
-    /// A connection without streams.
+    /// A connection without streams, or whose handshake takes long.
     Unused(usize),
     /// A stream that was opened on a connection that was there before.
     Stale(usize),
+    /// A stream that nobody has any more.
+    Orphan(usize),
     /// The socket was full.
     Full,
     /// Connections have something to send.
@@ -123,7 +132,12 @@ pub(super) struct Outside<'a> {
 }
 
 impl QuicEndpoint {
-    pub(super) fn new(endpoint: Endpoint, local: SocketAddr, on_failure: OnFailure) -> Self {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        local: SocketAddr,
+        on_failure: OnFailure,
+        refusals: Arc<Refusals>,
+    ) -> Self {
         Self {
             endpoint,
             connections: Slab::new(),
@@ -132,7 +146,7 @@ impl QuicEndpoint {
             flows: Slab::new(),
             listener: None,
             deadlines: BTreeSet::new(),
-            handshaking: 0,
+            admission: Admission::default(),
             packets: Vec::new(),
             blocked: VecDeque::new(),
             raised: Vec::new(),
@@ -144,6 +158,7 @@ impl QuicEndpoint {
             stale: Vec::new(),
             local,
             on_failure,
+            refusals,
         }
     }
 
@@ -176,6 +191,8 @@ impl QuicEndpoint {
                 &mut self.packets,
             );
             match event {
+                // One octet asks whether anybody is there.
+                None if datagram.len() > 1 => self.refusals.count(Refusal::Datagram),
                 None => {}
                 Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                     if let Some(&key) = self.by_handle.get(&handle) {
@@ -184,7 +201,10 @@ impl QuicEndpoint {
                     }
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => self.admit(outside, incoming),
-                Some(DatagramEvent::Response(transmit)) => self.send_packets(outside, transmit),
+                Some(DatagramEvent::Response(transmit)) => {
+                    self.refusals.count(Refusal::Datagram);
+                    self.answer(outside, &transmit);
+                }
             }
         }
     }
@@ -192,22 +212,26 @@ impl QuicEndpoint {
     /// Lets a peer in that has sent its first packet, if there is room.
     fn admit(&mut self, outside: Outside<'_>, incoming: Incoming) {
         let from = incoming.remote_address();
-        if self.listener.is_none() {
-            self.packets.clear();
-            let transmit = self.endpoint.refuse(incoming, &mut self.packets);
-            return self.send_packets(outside, transmit);
-        }
-        if self.handshaking >= HANDSHAKES || self.connections.len() >= CONNECTIONS {
-            limited!(warn, %from, "too many peers connect at once over UDP; newcomers have to try again");
-            return self.endpoint.ignore(incoming);
-        }
         self.packets.clear();
-        if self.handshaking >= HANDSHAKES / 2 && incoming.may_retry() {
-            // The peer may have a false address.
-            if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.packets) {
-                self.send_packets(outside, transmit);
+        if self.listener.is_none() {
+            self.refusals.count(Refusal::Connection);
+            let transmit = self.endpoint.refuse(incoming, &mut self.packets);
+            return self.answer(outside, &transmit);
+        }
+        match self.admission.examine(from.ip(), incoming.may_retry()) {
+            Admittance::Admit => {}
+            Admittance::Prove => {
+                self.refusals.count(Refusal::Unproved);
+                if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.packets) {
+                    self.answer(outside, &transmit);
+                }
+                return;
             }
-            return;
+            Admittance::Ignore => {
+                self.refusals.count(Refusal::Connection);
+                limited!(warn, %from, "too many peers connect at once over UDP; newcomers have to try again");
+                return self.endpoint.ignore(incoming);
+            }
         }
         let now = outside.now;
         let server = Some(outside.settings.server(self.local.ip(), from.ip()));
@@ -216,18 +240,27 @@ impl QuicEndpoint {
             .accept(incoming, now, &mut self.packets, server)
         {
             Ok((handle, quic)) => {
-                self.handshaking += 1;
+                self.admission.begun(from.ip());
                 let connection = Connection::new(quic, handle, from, false);
                 let key = self.connections.insert(connection);
                 self.by_handle.insert(handle, key);
                 self.settle(outside, key);
             }
             Err(error) => {
-                tracing::debug!(%from, error = %error.cause, "a first packet was no connection");
+                self.refusals.count(Refusal::Connection);
+                let why = loss::words(&error.cause);
+                limited!(warn, peer = %from, "no connection over UDP: {why}");
                 if let Some(transmit) = error.response {
-                    self.send_packets(outside, transmit);
+                    self.answer(outside, &transmit);
                 }
             }
+        }
+    }
+
+    /// Sends the answer that was made for a stranger. A socket that is full keeps none: the stranger asks again.
+    fn answer(&self, outside: Outside<'_>, transmit: &Transmit) {
+        if self.blocked.is_empty() {
+            let _ = send(outside.socket, transmit, &self.packets[..transmit.size]);
         }
     }
 
@@ -251,7 +284,7 @@ impl QuicEndpoint {
                 self.transmit(outside, key);
                 self.pass_endpoint_events(key);
             }
-            self.see_deadline(key);
+            self.see_deadline(outside, key);
         }
     }
 
@@ -302,6 +335,14 @@ impl QuicEndpoint {
                     self.flows[flow].stale = None;
                     self.stale.push(flow);
                 }
+                Deadline::Orphan(flow) => {
+                    let connection = self.flows[flow].connection;
+                    self.break_off(flow);
+                    self.remove_flow(flow);
+                    if self.connections.contains(connection) {
+                        self.settle(outside, connection);
+                    }
+                }
                 Deadline::Full => self.send_blocked(outside),
                 Deadline::Owed => {
                     self.owed_has_deadline = false;
@@ -317,7 +358,7 @@ impl QuicEndpoint {
         self.see_events(outside, key);
         self.transmit(outside, key);
         self.pass_endpoint_events(key);
-        self.see_deadline(key);
+        self.see_deadline(outside, key);
     }
 
     fn see_events(&mut self, outside: Outside<'_>, key: usize) -> Seen {
@@ -356,7 +397,7 @@ impl QuicEndpoint {
     }
 
     /// Forgets a connection that has ended, or sees to its next deadline.
-    fn see_deadline(&mut self, key: usize) {
+    fn see_deadline(&mut self, outside: Outside<'_>, key: usize) {
         let connection = &mut self.connections[key];
         if connection.quic.is_drained() {
             return self.forget(key);
@@ -370,15 +411,20 @@ impl QuicEndpoint {
                 self.deadlines.insert((new, Deadline::Connection(key)));
             }
         }
+        self.may_be_unused(outside, key);
     }
 
     fn forget(&mut self, key: usize) {
         self.may_be_unused = true;
         self.lose(key, &ConnectionError::Reset);
         let mut connection = self.connections.remove(key);
+        if !connection.ours {
+            self.admission.gone(connection.remote.ip());
+        }
         for (stream, flow) in std::mem::take(&mut connection.flows) {
             // What has arrived can still be read.
             let flow = &mut self.flows[flow];
+            flow.connection = NO_CONNECTION;
             flow.stream = None;
             if !flow.ended {
                 let mut rest = BytesMut::from(&flow.ahead[..]);
@@ -464,12 +510,17 @@ impl QuicEndpoint {
 
     fn connected(&mut self, key: usize) {
         let connection = &mut self.connections[key];
+        if connection.lost {
+            return;
+        }
         connection.established = true;
         if connection.ours {
             connection.probe = None;
             self.open_more(key);
         } else {
-            self.handshaking -= 1;
+            self.admission.shaken(connection.remote.ip());
+            // The time limit of the handshake.
+            self.is_used(key);
         }
     }
 
@@ -482,20 +533,23 @@ impl QuicEndpoint {
         let (remote, established) = (connection.remote, connection.established);
         connection.probe = None;
         if !established && !connection.ours {
-            self.handshaking -= 1;
+            self.admission.shaken(remote.ip());
+            self.refusals.count(Refusal::Connection);
         }
         if let Some(complaint) = loss::complaint(reason) {
             self.on_failure.call(remote, &complaint);
             limited!(warn, peer = %remote, "no connection over UDP: {complaint}");
         } else {
-            tracing::debug!(peer = %remote, %reason, "a QUIC connection has ended");
+            let reason = loss::words(reason);
+            tracing::debug!(peer = %remote, reason, "a QUIC connection has ended");
         }
         let errno = loss::errno(reason, established);
         let mut flows: Vec<_> = connection.flows.values().copied().collect();
         let opening: Vec<_> = connection.opening.drain(..).collect();
-        if let Some(at) = connection.unused.take() {
-            self.deadlines.remove(&(at, Deadline::Unused(key)));
+        for flow in &opening {
+            self.flows[*flow].connection = NO_CONNECTION;
         }
+        self.is_used(key);
         if self.dialed.get(&remote) == Some(&key) {
             self.dialed.remove(&remote);
         }
@@ -528,7 +582,7 @@ impl QuicEndpoint {
         let flow = &mut self.flows[key];
         if flow.broken.is_none() {
             flow.broken = Some(errno);
-            if matches!(flow.stage, Stage::Arriving { .. }) || flow.orphan {
+            if matches!(flow.stage, Stage::Arriving { .. }) || flow.orphan.is_some() {
                 return self.remove_flow(key);
             }
             self.raise(key, Edges::HANGUP | Edges::READ | Edges::WRITE);
@@ -544,21 +598,24 @@ impl QuicEndpoint {
         self.settle(outside, key);
     }
 
-    /// Has a connection closed after a time, if it is without streams. Only the side that opened it does so.
+    /// Has a connection closed after a time, if it stays as it is.
     fn may_be_unused(&mut self, outside: Outside<'_>, key: usize) {
         let connection = &mut self.connections[key];
-        let unused = connection.ours && !connection.is_used() && !connection.lost;
-        match connection.unused {
-            Some(at) if !unused => {
-                connection.unused = None;
-                self.deadlines.remove(&(at, Deadline::Unused(key)));
-            }
-            None if unused => {
-                let at = outside.now + UNUSED;
+        match (connection.unused, connection.patience()) {
+            (Some(_), None) => self.is_used(key),
+            (None, Some(patience)) => {
+                let at = outside.now + patience;
                 connection.unused = Some(at);
                 self.deadlines.insert((at, Deadline::Unused(key)));
             }
             _ => {}
+        }
+    }
+
+    /// A connection is not closed for want of streams.
+    fn is_used(&mut self, key: usize) {
+        if let Some(at) = self.connections[key].unused.take() {
+            self.deadlines.remove(&(at, Deadline::Unused(key)));
         }
     }
 

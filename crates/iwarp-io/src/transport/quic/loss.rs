@@ -27,5 +27,15 @@ pub(super) fn complaint(reason: &ConnectionError) -> Option<String> {
         }
         _ => false,
     };
-    tell.then(|| explain(reason))
+    tell.then(|| words(reason))
+}
+
+/// The reason in words for people. Of the peer's words there are not more than a line.
+pub(super) fn words(reason: &ConnectionError) -> String {
+    const MOST: usize = 400;
+    let words = explain(reason);
+    match words.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &words[..at]),
+        None => words,
+    }
 }

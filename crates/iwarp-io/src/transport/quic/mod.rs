@@ -11,6 +11,7 @@ mod names;
 mod port;
 pub mod preamble;
 mod quic_stream;
+mod refusals;
 pub mod security;
 mod socket;
 mod wire;
@@ -48,6 +49,11 @@ impl Quic {
 
     pub(super) fn driven_by(&self, control: &Arc<Domain>, background: &Arc<Background>) {
         self.0.driven_by(control, background);
+    }
+
+    /// The names and values of the counters of what was refused of peers.
+    pub(super) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        self.0.refusals().all().into_iter()
     }
 
     pub(super) fn end(&self) {

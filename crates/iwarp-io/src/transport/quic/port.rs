@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::config::{self, Settings};
 use super::endpoint::connection::Probing;
 use super::endpoint::{Dial, Outside, QuicEndpoint};
+use super::refusals::Refusals;
 use super::security::Security;
 use super::socket::{AddressProbe, BATCH, LONGEST_TRAIN, Socket, Train};
 use crate::environment::Environment;
@@ -46,6 +47,7 @@ pub(super) struct Surroundings {
     pub(super) drivers: Arc<OnceLock<PortDrivers>>,
     pub(super) settings: Settings,
     pub(super) security: Security,
+    pub(super) refusals: Arc<Refusals>,
     pub(super) owner: Weak<dyn PortOwner>,
 }
 
@@ -121,12 +123,13 @@ impl Port {
         );
         let on_failure = around.security.told_of_failures();
         let beginning = around.environment.now();
+        let refusals = Arc::clone(&around.refusals);
         let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             socket,
             local,
             around,
-            state: Mutex::new(QuicEndpoint::new(endpoint, local, on_failure)),
+            state: Mutex::new(QuicEndpoint::new(endpoint, local, on_failure, refusals)),
             timer: Mutex::new(None),
             home: Mutex::new(Home {
                 source: CarriedSource::silent(this.clone()),

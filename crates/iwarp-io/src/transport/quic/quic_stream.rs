@@ -29,7 +29,7 @@ pub(super) enum Stage {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct QuicStream {
-    /// The connection's key.
+    /// The connection's key, which finds nothing after the connection has gone.
     pub(super) connection: usize,
     /// The stream, once there is one.
     pub(super) stream: Option<StreamId>,
@@ -41,8 +41,8 @@ pub(super) struct QuicStream {
     pub(super) ahead: Bytes,
     /// Octets that were taken to be sent, and for which the stream has had no room.
     pub(super) unsent: Bytes,
-    /// Nobody has the end any more: the stream goes when its octets have left.
-    pub(super) orphan: bool,
+    /// Nobody has the end any more: the stream goes when its octets have left, or at this time.
+    pub(super) orphan: Option<Instant>,
     /// The end of the peer's direction has been read.
     pub(super) ended: bool,
     /// The connection has gone: the peer's end is behind the octets that are ahead.
@@ -75,7 +75,7 @@ impl QuicStream {
             remote,
             ahead: Bytes::new(),
             unsent: Bytes::new(),
-            orphan: false,
+            orphan: None,
             ended: false,
             ends: false,
             stopped: false,

@@ -14,6 +14,7 @@ use crate::progress::readiness::Edges;
 use crate::transport::quic::config::{ARRIVING, BACKLOG};
 use crate::transport::quic::preamble::{ErrorCode, PREAMBLE, Preamble, TAKEN};
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
+use crate::transport::quic::refusals::Refusal;
 
 impl QuicEndpoint {
     /// A peer has opened streams.
@@ -24,8 +25,14 @@ impl QuicEndpoint {
             let Some(stream) = connection.quic.streams().accept(Dir::Bi) else {
                 return;
             };
+            if connection.lost {
+                continue;
+            }
             if connection.arriving == ARRIVING {
+                let peer = connection.remote;
+                limited!(warn, %peer, "streams over UDP are refused: too many have no preamble");
                 connection.break_off(stream, ErrorCode::Limit);
+                self.refusals.count(Refusal::Stream);
                 continue;
             }
             connection.arriving += 1;
@@ -101,7 +108,13 @@ impl QuicEndpoint {
     pub(super) fn refuse(&mut self, key: usize, code: ErrorCode) {
         let flow = &self.flows[key];
         let peer = flow.remote;
-        tracing::debug!(%peer, "a stream over UDP is refused: {code}");
+        self.refusals.count(Refusal::Stream);
+        match code {
+            ErrorCode::BadPreamble | ErrorCode::Version => {
+                limited!(warn, %peer, "a stream over UDP is refused: {code}");
+            }
+            _ => tracing::debug!(%peer, "a stream over UDP is refused: {code}"),
+        }
         if let Some(stream) = flow.stream {
             self.connections[flow.connection].break_off(stream, code);
         }
@@ -167,10 +180,23 @@ impl QuicEndpoint {
             .pop_front()
             .ok_or(io::ErrorKind::WouldBlock)?;
         let flow_state = &mut self.flows[flow];
-        flow_state.stage = Stage::Open;
         if flow_state.broken.is_some() {
+            let (connection, stream) = (flow_state.connection, flow_state.stream);
+            if let Some(known) = self.connections.get_mut(connection) {
+                if let Some(stream) = stream {
+                    known.break_off(stream, ErrorCode::Aborted);
+                }
+                self.touch(connection);
+            }
             self.remove_flow(flow);
             return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        flow_state.stage = Stage::Open;
+        let connection = flow_state.connection;
+        if let Some(known) = self.connections.get_mut(connection) {
+            known.take();
+            // The peer has to learn of the window.
+            self.touch(connection);
         }
         Ok(flow)
     }

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, StreamId, VarInt};
 
+use crate::transport::quic::config::{HANDSHAKE, UNUSED, WITHOUT_STREAMS, window};
 use crate::transport::quic::preamble::ErrorCode;
 
 /// Asks whether anybody has a socket at a peer's address, until this is dropped.
@@ -26,7 +27,10 @@ pub(super) struct Connection {
     pub(super) opening: VecDeque<usize>,
     /// Streams of the peer without a whole preamble.
     pub(super) arriving: usize,
+    /// Streams of the peer that were accepted, and the most of them at a time.
+    pub(super) accepted: (usize, usize),
     pub(super) deadline: Option<Instant>,
+    /// When it is closed, if it stays as it is.
     pub(super) unused: Option<Instant>,
     pub(super) probe: Option<Probing>,
 }
@@ -48,14 +52,36 @@ impl Connection {
             flows: HashMap::new(),
             opening: VecDeque::new(),
             arriving: 0,
+            accepted: (0, 0),
             deadline: None,
             unused: None,
             probe: None,
         }
     }
 
-    pub(super) fn is_used(&self) -> bool {
-        !self.flows.is_empty() || !self.opening.is_empty()
+    /// For how long it may stay as it is. Peers close connections without streams earlier than this side does.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        if self.lost {
+            return None;
+        }
+        if self.ours {
+            let is_used = !self.flows.is_empty() || !self.opening.is_empty();
+            return (!is_used).then_some(UNUSED);
+        }
+        match self.established {
+            false => Some(HANDSHAKE),
+            true => (self.flows.len() == self.arriving).then_some(WITHOUT_STREAMS),
+        }
+    }
+
+    /// A stream of the peer was accepted. The window that it needs stays, because QUIC cannot take one back.
+    pub(super) fn take(&mut self) {
+        let (now, most) = &mut self.accepted;
+        *now += 1;
+        if *now > *most {
+            *most = *now;
+            self.quic.set_receive_window(window(*most));
+        }
     }
 
     /// Ends both directions of a stream with an error code. What has ended already stays ended.

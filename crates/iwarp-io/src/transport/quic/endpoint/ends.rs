@@ -11,9 +11,10 @@ use quinn_proto::{ReadError, StreamId, VarInt, WriteError};
 use rustix::io::Errno;
 
 use super::connection::Connection;
-use super::{Outside, QuicEndpoint};
+use super::{Deadline, Outside, QuicEndpoint};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
+use crate::transport::quic::config::ORPHAN;
 use crate::transport::quic::preamble::ErrorCode;
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
 
@@ -292,7 +293,7 @@ impl QuicEndpoint {
         if flow.closing {
             self.end_sending(key);
         }
-        if self.flows[key].orphan {
+        if self.flows[key].orphan.is_some() {
             self.remove_flow(key);
         } else {
             self.raise(key, Edges::WRITE);
@@ -354,7 +355,9 @@ impl QuicEndpoint {
         if flow.unsent.is_empty() || flow.broken.is_some() || flow.stopped {
             self.remove_flow(key);
         } else {
-            flow.orphan = true;
+            let until = outside.now + ORPHAN;
+            flow.orphan = Some(until);
+            self.deadlines.insert((until, Deadline::Orphan(key)));
         }
         if self.connections.contains(connection) {
             self.may_be_unused(outside, connection);
@@ -366,13 +369,18 @@ impl QuicEndpoint {
         self.may_be_unused = true;
         self.clear_stale(key);
         let flow = self.flows.remove(key);
+        if let Some(until) = flow.orphan {
+            self.deadlines.remove(&(until, Deadline::Orphan(key)));
+        }
         if let Some(connection) = self.connections.get_mut(flow.connection) {
             if let Some(stream) = flow.stream
                 && connection.flows.get(&stream) == Some(&key)
             {
                 connection.flows.remove(&stream);
-                if matches!(flow.stage, Stage::Arriving { .. }) {
-                    connection.arriving -= 1;
+                match flow.stage {
+                    Stage::Arriving { .. } => connection.arriving -= 1,
+                    Stage::Open if !connection.ours => connection.accepted.0 -= 1,
+                    _ => {}
                 }
             }
             connection.opening.retain(|opening| *opening != key);

@@ -1,0 +1,167 @@
+//! First packets without end, and handshakes that come to no end.
+
+use std::time::Duration;
+
+use quinn_proto::Event;
+
+use super::rig::{Neighbour, Peer, Rig, SERVER, at};
+use crate::transport::quic::config::HANDSHAKES;
+use crate::transport::quic::security::{Credentials, Security, Trust};
+use crate::transport::sim::DatagramSocket;
+
+/// First packets of `count` connections, one from each address, none of which ever gets an answer.
+fn flood(rig: &mut Rig, count: u16, mut each: impl FnMut(&mut Rig)) {
+    let mut forger = Peer::new(rig, at([10, 7, 7, 7], 7));
+    for number in 0..count {
+        forger.connect();
+        let now = rig.world.now();
+        let [high, low] = number.to_be_bytes();
+        let false_address = DatagramSocket::bind(&rig.world, at([10, 66, high, low], 99)).unwrap();
+        for datagram in forger.next_datagrams(now) {
+            false_address.send_to(SERVER, 0, &datagram).unwrap();
+        }
+        forger.connections.clear();
+        if number % 64 == 63 {
+            each(rig);
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_first_packets_from_false_addresses_is_asked_for_the_address() {
+    let mut rig = Rig::new();
+    let mut neighbour = Neighbour::new(&mut rig);
+    let mut most = 0;
+    flood(&mut rig, 800, |rig| {
+        rig.run(&mut [&mut neighbour.peer], Duration::from_millis(1));
+        most = most.max(rig.state.connections.len());
+    });
+    assert!(
+        rig.state.admission.handshakes() >= HANDSHAKES / 2,
+        "it is a flood"
+    );
+    assert!(most <= HANDSHAKES / 2 + 1, "{most} connections are held");
+    assert!(rig.refused("udp.retries") > 100);
+    neighbour.assert_is_served(&mut rig);
+    // Somebody with a true address gets in.
+    let newcomer = Peer::connected(&mut rig, at([10, 0, 0, 3], 5000));
+    assert!(newcomer.is_connected());
+    drop(newcomer);
+    rig.run(&mut [&mut neighbour.peer], Duration::from_secs(60));
+    assert_eq!(
+        (
+            rig.state.connections.len(),
+            rig.state.admission.handshakes()
+        ),
+        (1, 0)
+    );
+    neighbour.assert_is_served(&mut rig);
+}
+
+#[test]
+fn a_handshake_has_a_time_limit_whatever_the_peer_sends() {
+    let mut rig = Rig::new();
+    let mut neighbour = Neighbour::new(&mut rig);
+    let mut slow = Peer::new(&rig, at([10, 0, 0, 3], 5000));
+    slow.connect();
+    let now = rig.world.now();
+    for datagram in slow.next_datagrams(now) {
+        slow.socket.send_to(SERVER, 0, &datagram).unwrap();
+    }
+    rig.run(&mut [&mut neighbour.peer], Duration::from_secs(1));
+    assert_eq!(rig.state.admission.handshakes(), 1);
+    rig.run(&mut [&mut neighbour.peer], Duration::from_secs(15));
+    assert_eq!(
+        (
+            rig.state.connections.len(),
+            rig.state.admission.handshakes()
+        ),
+        (1, 0)
+    );
+}
+
+#[test]
+fn one_address_does_not_take_all_places() {
+    let mut rig = Rig::new();
+    let mut greedy = Peer::new(&rig, at([10, 0, 0, 3], 5000));
+    // The peer has a true address, and answers when it is asked for it, but completes no handshake.
+    for _ in 0..HANDSHAKES + 100 {
+        greedy.connect();
+        let now = rig.world.now();
+        for datagram in greedy.next_datagrams(now) {
+            greedy.socket.send_to(SERVER, 0, &datagram).unwrap();
+        }
+        rig.run(&mut [], Duration::from_micros(100));
+        let mut buffer = [0; 2000];
+        while let Ok(received) = greedy.socket.recv_from(&mut buffer) {
+            let mut answer = Vec::new();
+            let from = received.from;
+            let event = greedy.endpoint.handle(
+                rig.world.now(),
+                from,
+                None,
+                None,
+                buffer[..received.len].into(),
+                &mut answer,
+            );
+            // A Retry packet.
+            if buffer[0] >> 4 == 0xF
+                && let Some(quinn_proto::DatagramEvent::ConnectionEvent(handle, event)) = event
+            {
+                let connection = greedy.connections.get_mut(&handle).unwrap();
+                connection.handle_event(event);
+                for datagram in greedy.next_datagrams(rig.world.now()) {
+                    greedy.socket.send_to(SERVER, 0, &datagram).unwrap();
+                }
+            }
+        }
+        greedy.connections.clear();
+        greedy.endpoint = Peer::new(&rig, at([10, 0, 0, 4], 0)).endpoint;
+    }
+    let newcomer = Peer::connected(&mut rig, at([10, 0, 0, 5], 5000));
+    assert!(newcomer.is_connected());
+}
+
+#[test]
+fn whoever_is_not_trusted_leaves_nothing_behind() {
+    let security = Security::default().demand_client_certificate(Trust::own_process());
+    let mut rig = Rig::of(&security);
+    let mut neighbour = Neighbour::new(&mut rig);
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/transport/quic/security/tests/openssl");
+    let certificate = folder.join("certificate.pem");
+    let others = Credentials::from_files(certificate, folder.join("key.pem")).unwrap();
+    let security = Security::default().credentials(others);
+    for _ in 0..20 {
+        let mut stranger = Peer::of(&rig, at([10, 0, 0, 3], 5000), &security);
+        stranger.connect();
+        let peers = &mut [&mut stranger, &mut neighbour.peer];
+        rig.run(peers, Duration::from_millis(50));
+        assert!(stranger.is_connected(), "as far as the stranger knows");
+        if !stranger.connections.is_empty() {
+            stranger.open_with_preamble(100);
+        }
+        let peers = &mut [&mut stranger, &mut neighbour.peer];
+        rig.run(peers, Duration::from_secs(1));
+        let lost = |event: &Event| matches!(event, Event::ConnectionLost { .. });
+        assert!(stranger.events.iter().any(lost));
+        assert!(!rig.state.is_somebody_there());
+    }
+    assert_eq!(rig.refused("udp.refused_connections"), 20);
+    rig.run(&mut [&mut neighbour.peer], Duration::from_secs(10));
+    assert_eq!(rig.state.connections.len(), 1);
+    assert_eq!(
+        (rig.state.flows.len(), rig.state.admission.handshakes()),
+        (1, 0)
+    );
+    neighbour.assert_is_served(&mut rig);
+}
+
+#[test]
+fn a_connection_without_streams_is_not_kept_for_ever() {
+    let mut rig = Rig::new();
+    let mut idle = Peer::connected(&mut rig, at([10, 0, 0, 3], 5000));
+    // Its keep-alive packets go on.
+    rig.run(&mut [&mut idle], Duration::from_secs(120));
+    assert_eq!(rig.state.connections.len(), 0);
+}

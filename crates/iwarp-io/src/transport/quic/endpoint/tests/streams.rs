@@ -1,0 +1,267 @@
+//! Streams without end, and streams that carry anything but iWARP.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quinn_proto::VarInt;
+
+use super::rig::{Neighbour, Peer, Rig, SERVER, at};
+use crate::transport::quic::config::{ARRIVING, BACKLOG, STREAM_WINDOW};
+use crate::transport::quic::endpoint::Dial;
+use crate::transport::quic::preamble::{ErrorCode, PREAMBLE};
+use crate::transport::quic::security::Security;
+use crate::transport::quic::socket::Train;
+
+const ATTACKER: SocketAddr = at([10, 0, 0, 3], 5000);
+
+#[test]
+fn streams_without_a_whole_preamble_are_limited_and_do_not_stay() {
+    let mut rig = Rig::new();
+    let mut neighbour = Neighbour::new(&mut rig);
+    let mut attacker = Peer::connected(&mut rig, ATTACKER);
+    let mut opened = 0;
+    for _ in 0..20 {
+        while opened % 1000 != 999 && attacker.open(&[1, 0, 0]).is_some() {
+            opened += 1;
+        }
+        opened += 1;
+        let peers = &mut [&mut attacker, &mut neighbour.peer];
+        rig.run(peers, Duration::from_millis(10));
+        assert!(rig.state.flows.len() <= ARRIVING + 1);
+    }
+    assert!(opened > 10 * ARRIVING, "{opened} streams were opened");
+    assert!(attacker.stopped().contains(&Some(ErrorCode::Limit)));
+    neighbour.assert_is_served(&mut rig);
+    // Nobody waits for the rest of a preamble for ever.
+    let peers = &mut [&mut attacker, &mut neighbour.peer];
+    rig.run(peers, Duration::from_secs(60));
+    assert_eq!((rig.state.connections.len(), rig.state.flows.len()), (1, 1));
+    neighbour.assert_is_served(&mut rig);
+}
+
+#[test]
+fn streams_of_other_protocols_are_refused() {
+    let mut rig = Rig::new();
+    let mut attacker = Peer::connected(&mut rig, ATTACKER);
+    for octets in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"MPA ID Req Frame\x50\x02\0\0",
+        &[2, 0, 0, 1, 0, 1, 0, 0],
+        &[1, 1, 0, 1, 0, 1, 0, 0],
+        &[1, 0, 0, 0, 0, 1, 0, 0],
+        &[1, 0, 0, 1, 0, 1, 0, 1],
+    ] {
+        attacker.open(octets).unwrap();
+    }
+    let ended = attacker.open(&[1, 0]).unwrap();
+    attacker.connection().send_stream(ended).finish().unwrap();
+    let reset = attacker.open(&[1, 0]).unwrap();
+    rig.run(&mut [&mut attacker], Duration::from_secs(1));
+    attacker.reset(reset);
+    rig.run(&mut [&mut attacker], Duration::from_secs(1));
+    let (version, preamble) = (Some(ErrorCode::Version), Some(ErrorCode::BadPreamble));
+    let stopped = attacker.stopped();
+    let count = |code| stopped.iter().filter(|known| **known == code).count();
+    assert_eq!((count(version), count(preamble)), (3, 3));
+    assert_eq!(rig.refused("udp.refused_streams"), 7);
+    assert!(!rig.state.is_somebody_there());
+    assert_eq!(rig.state.flows.len(), 0);
+    let (_, connection) = rig.state.connections.iter().next().unwrap();
+    assert_eq!(connection.arriving, 0);
+}
+
+#[test]
+fn streams_that_are_reset_and_opened_anew_do_not_pile_up() {
+    let mut rig = Rig::new();
+    let mut neighbour = Neighbour::new(&mut rig);
+    let mut attacker = Peer::connected(&mut rig, ATTACKER);
+    for round in 0..300 {
+        let streams: Vec<_> = (0..100)
+            .map_while(|number| match number % 3 {
+                0 => attacker.open(&[1, 0, 0]),
+                1 => attacker.open_with_preamble(100),
+                _ => attacker.open(b"anything else"),
+            })
+            .collect();
+        if round % 2 == 0 {
+            let peers = &mut [&mut attacker, &mut neighbour.peer];
+            rig.run(peers, Duration::from_micros(200));
+        }
+        for stream in streams {
+            attacker.reset(stream);
+        }
+        let peers = &mut [&mut attacker, &mut neighbour.peer];
+        rig.run(peers, Duration::from_millis(1));
+        assert!(rig.state.flows.len() <= BACKLOG + ARRIVING + 1);
+    }
+    neighbour.assert_is_served(&mut rig);
+    // Whoever takes them finds that they are gone.
+    while rig.state.is_somebody_there() {
+        if let Ok(flow) = rig.state.accept() {
+            rig.act(|state, outside| state.let_go(outside, flow));
+        }
+    }
+    assert_eq!(rig.state.flows.len(), 1);
+}
+
+#[test]
+fn a_stream_that_the_peer_has_stopped_is_not_received_for_nobody() {
+    let mut rig = Rig::new();
+    let mut attacker = Peer::connected(&mut rig, ATTACKER);
+    let stream = attacker.open_with_preamble(100).unwrap();
+    rig.run_to(&mut [&mut attacker], |rig, _| rig.state.is_somebody_there());
+    let flow = rig.accept();
+    let code = VarInt::from_u32(ErrorCode::Aborted.number());
+    attacker
+        .connection()
+        .recv_stream(stream)
+        .stop(code)
+        .unwrap();
+    rig.run(&mut [&mut attacker], Duration::from_secs(1));
+    rig.act(|state, outside| state.let_go(outside, flow));
+    rig.run(&mut [&mut attacker], Duration::from_secs(1));
+    assert_eq!(attacker.stopped().len(), 1, "the peer is told to stop");
+    assert_eq!(rig.state.flows.len(), 0);
+}
+
+#[test]
+fn streams_that_come_with_the_end_of_their_connection_do_not_stay() {
+    let mut rig = Rig::new();
+    let mut attacker = Peer::connected(&mut rig, ATTACKER);
+    rig.run(&mut [&mut attacker], Duration::from_secs(1));
+    for _ in 0..10 {
+        attacker.open(&[1, 0]).unwrap();
+    }
+    let datagrams = attacker.next_datagrams(rig.world.now());
+    let train = |datagram: &[u8]| Train {
+        from: ATTACKER,
+        len: datagram.len(),
+        stride: datagram.len(),
+        ecn: None,
+    };
+    rig.act(|state, outside| {
+        for datagram in &datagrams {
+            state.received(outside, &train(datagram), datagram);
+        }
+        assert!(!state.touched.is_empty());
+        state.close_all(outside);
+        state.take_in(outside);
+    });
+    rig.run(&mut [], Duration::from_secs(60));
+    assert_eq!((rig.state.connections.len(), rig.state.flows.len()), (0, 0));
+    assert_eq!(rig.state.deadlines.len(), 0);
+}
+
+#[test]
+fn streams_of_a_connection_that_has_gone_are_opened_anew_on_one_connection() {
+    let mut rig = Rig::new();
+    let remote = at([10, 0, 0, 8], 1);
+    let config = Security::default().client_config().unwrap();
+    rig.act(|state, outside| {
+        let dial = || Dial {
+            config: config.clone(),
+            name: remote.ip().to_string(),
+            probe: None,
+        };
+        for port in [1, 2] {
+            let local = SocketAddr::new(SERVER.ip(), port);
+            let source = (outside.source)();
+            let flow = state.dial(outside, source, (local, remote), dial());
+            state.set_stale(outside, flow.unwrap());
+        }
+        let key = state.dialed[&remote];
+        state.forget(key);
+        while let Some((flow, _)) = state.take_stale() {
+            state.dial_anew(outside, flow, dial());
+        }
+        assert_eq!(state.connections.len(), 1);
+    });
+}
+
+#[test]
+fn what_nobody_has_accepted_is_held_within_a_limit() {
+    let mut rig = Rig::new();
+    let mut attacker = Peer::connected(&mut rig, ATTACKER);
+    let mut sent = 0;
+    let mut streams = Vec::new();
+    for number in 0..64 {
+        streams.extend(attacker.open_with_preamble(100 + number));
+    }
+    for _ in 0..200 {
+        for stream in &streams {
+            let connection = attacker.connection();
+            if let Ok(count) = connection.send_stream(*stream).write(&[0; 65_536]) {
+                sent += count;
+            }
+        }
+        rig.run(&mut [&mut attacker], Duration::from_millis(5));
+    }
+    let blocked = attacker.connection().stats().frame_tx.data_blocked;
+    assert!(blocked > 0, "the attacker is told to wait");
+    let (_, connection) = rig.state.connections.iter_mut().next().unwrap();
+    let arrived = connection.quic.stats().udp_rx.bytes;
+    assert!(arrived < 2 * 1024 * 1024, "{arrived} octets were taken");
+    assert_eq!(sent + 64 * PREAMBLE, 1024 * 1024);
+}
+
+#[test]
+fn accepted_streams_that_nobody_reads_leave_the_others_their_room() {
+    let mut rig = Rig::new();
+    let mut peer = Peer::connected(&mut rig, ATTACKER);
+    let streams: Vec<_> = (0..12)
+        .map(|number| peer.open_with_preamble(100 + number).unwrap())
+        .collect();
+    let mut flows = Vec::new();
+    rig.run_to(&mut [&mut peer], |rig, _| {
+        flows.extend(rig.state.accept());
+        flows.len() == streams.len()
+    });
+    // As many octets as each stream has room for.
+    let write = |peer: &mut Peer, stream| {
+        let mut sending = peer.connection().send_stream(stream);
+        sending.write(&[0; 256 * 1024]).unwrap_or(0)
+    };
+    let mut sent = [0; 12];
+    for _ in 0..200 {
+        for (stream, sent) in streams[1..].iter().zip(&mut sent) {
+            *sent += write(&mut peer, *stream);
+        }
+        rig.run(&mut [&mut peer], Duration::from_millis(5));
+    }
+    assert!(
+        sent[..11]
+            .iter()
+            .all(|sent| *sent + PREAMBLE == STREAM_WINDOW as usize),
+        "{sent:?}"
+    );
+    let mut got = 0;
+    let mut buffer = vec![0; 256 * 1024];
+    rig.run_to(&mut [&mut peer], |rig, peers| {
+        write(peers[0], streams[0]);
+        rig.act(|state, outside| {
+            got += state.read(flows[0], &mut buffer).unwrap_or(0);
+            state.settle_flow(outside, flows[0]);
+        });
+        got > 16 * 1024 * 1024
+    });
+}
+
+#[test]
+fn the_last_octets_of_a_stream_do_not_wait_for_ever() {
+    let mut rig = Rig::new();
+    let mut attacker = Peer::connected(&mut rig, ATTACKER);
+    attacker.open_with_preamble(100).unwrap();
+    rig.run_to(&mut [&mut attacker], |rig, _| rig.state.is_somebody_there());
+    let flow = rig.accept();
+    // The peer reads nothing.
+    rig.act(|state, outside| {
+        state.flows[flow].unsent = vec![0; 2 * STREAM_WINDOW as usize].into();
+        state.let_go(outside, flow);
+    });
+    rig.run(&mut [&mut attacker], Duration::from_secs(10));
+    assert_eq!(rig.state.flows.len(), 1, "there is time for them");
+    rig.run(&mut [&mut attacker], Duration::from_secs(60));
+    assert_eq!(rig.state.flows.len(), 0);
+    rig.run(&mut [&mut attacker], Duration::from_secs(60));
+    assert_eq!(rig.state.connections.len(), 0);
+}

@@ -1,0 +1,52 @@
+//! Counters of what is refused of peers over QUIC.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// A datagram that belongs to no connection, and begins none.
+    Datagram,
+    /// A first packet that was answered by the demand to prove the address.
+    Unproved,
+    /// A connection: there was no room, nobody listens, or the handshake has failed.
+    Connection,
+    /// A stream.
+    Stream,
+}
+
+impl Refusal {
+    const ALL: [Self; 4] = [
+        Self::Datagram,
+        Self::Unproved,
+        Self::Connection,
+        Self::Stream,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Datagram => "udp.strange_datagrams",
+            Self::Unproved => "udp.retries",
+            Self::Connection => "udp.refused_connections",
+            Self::Stream => "udp.refused_streams",
+        }
+    }
+}
+
+/// How often each of them has happened to one adapter.
+#[derive(Debug, Default)]
+pub(super) struct Refusals([AtomicU64; Refusal::ALL.len()]);
+
+impl Refusals {
+    pub(super) fn count(&self, refusal: Refusal) {
+        self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Names and counts.
+    pub(super) fn all(&self) -> [(&'static str, u64); Refusal::ALL.len()] {
+        Refusal::ALL.map(|refusal| {
+            let count = &self.0[refusal as usize];
+            (refusal.name(), count.load(Ordering::Relaxed))
+        })
+    }
+}
