@@ -17,13 +17,20 @@ use softnd_tests::nd;
 use softnd_tests::netem::{self, LossyPath, Outcome, Transfer, Transport};
 
 /// All of them cross each path in the same boot of the guest, so that their rates can be compared.
-const TRANSPORTS: [Transport; 1] = [Transport {
-    name: "TCP",
-    // `nd cat` uses TCP for addresses without a scheme.
-    prefix: "",
-    receiver: &[],
-    sender: &[],
-}];
+const TRANSPORTS: [Transport; 2] = [
+    Transport {
+        name: "TCP",
+        prefix: "",
+        receiver: &[],
+        sender: &[],
+    },
+    Transport {
+        name: "UDP",
+        prefix: "",
+        receiver: &["--udp"],
+        sender: &["--udp", "--pin", "FINGERPRINT"],
+    },
+];
 
 /// The paths, and the size of the file that has to cross each.
 const PATHS: [(LossyPath, usize); 2] = [
