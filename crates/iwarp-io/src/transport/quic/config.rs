@@ -23,7 +23,17 @@ pub(super) const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 const SEND_WINDOW: u64 = 64 * 1024 * 1024;
 
 /// Streams that a peer may have open on one connection.
-const STREAMS: u32 = 16 * 1024;
+pub(super) const STREAMS: u32 = 16 * 1024;
+
+/// Streams that a peer may have open at the beginning. QUIC holds some 85 octets for each stream that a peer may open, for each
+/// connection and before its handshake is complete.
+pub(super) const FIRST_STREAMS: u32 = 256;
+
+/// Streams that a peer may have open that has so many: there is always room for twice as many, up to [`STREAMS`].
+pub(super) fn streams(open: usize) -> u32 {
+    let twice = open.saturating_mul(2).next_power_of_two();
+    u32::try_from(twice).map_or(STREAMS, |twice| twice.clamp(FIRST_STREAMS, STREAMS))
+}
 
 /// After this time without a packet from the peer a connection is lost.
 const IDLE: Duration = Duration::from_secs(30);
@@ -133,7 +143,7 @@ impl Settings {
 /// and may grow its datagrams beyond what networks carry.
 fn transport(opener: bool, within_machine: bool) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
-    let streams = VarInt::from_u32(if opener { 0 } else { STREAMS });
+    let streams = VarInt::from_u32(if opener { 0 } else { FIRST_STREAMS });
     let mut congestion = CubicConfig::default();
     let mut discovery = MtuDiscoveryConfig::default();
     if within_machine {
@@ -190,7 +200,8 @@ mod tests {
         let alpn: Vec<_> = ALPN.iter().map(|octet| format!("{octet:02x}")).collect();
         for said in [
             format!("(octets `{}`)", alpn.join(" ")),
-            format!("more than 0 from the acceptor | 0 | {STREAMS} |"),
+            format!("more than 0 from the acceptor | 0 | {FIRST_STREAMS} |"),
+            format!("at first {FIRST_STREAMS} streams and always twice as many as are open"),
             format!("`_remote` | at least 4096 | {window} MiB | {window} MiB |"),
             format!("| `max_idle_timeout` | **should** be present | {idle} s | {idle} s |"),
             format!("| any | {LONGEST} | {LONGEST} |"),
@@ -201,7 +212,7 @@ mod tests {
             format!("for each UDP socket | {HANDSHAKES} |"),
             format!("has to prove its address | {} |", HANDSHAKES / 2),
             format!("| QUIC connections, for each UDP socket | {CONNECTIONS} |"),
-            format!("| open streams, for each QUIC connection | {STREAMS} |"),
+            format!("for each QUIC connection | {FIRST_STREAMS} at first, up to {STREAMS} |"),
             format!("preamble is incomplete, for each QUIC connection | {ARRIVING} |"),
             format!("wait to be accepted, for each listener | {BACKLOG} |"),
         ] {

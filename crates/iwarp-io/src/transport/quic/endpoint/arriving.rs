@@ -45,7 +45,9 @@ impl QuicEndpoint {
             let mut flow = QuicStream::new(key, (outside.source)(), stage, addresses);
             flow.stream = Some(stream);
             let flow = self.flows.insert(flow);
-            self.connections[key].flows.insert(stream, flow);
+            let connection = &mut self.connections[key];
+            connection.flows.insert(stream, flow);
+            connection.permit();
             self.readable(flow);
         }
     }

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use quinn_proto::{ConnectionHandle, StreamId, VarInt};
+use quinn_proto::{ConnectionHandle, Dir, StreamId, VarInt};
 
-use crate::transport::quic::config::{HANDSHAKE, UNUSED, WITHOUT_STREAMS, window};
+use crate::transport::quic::config::{
+    FIRST_STREAMS, HANDSHAKE, UNUSED, WITHOUT_STREAMS, streams, window,
+};
 use crate::transport::quic::preamble::ErrorCode;
 
 /// Asks whether anybody has a socket at a peer's address, until this is dropped.
@@ -27,6 +29,8 @@ pub(super) struct Connection {
     pub(super) opening: VecDeque<usize>,
     /// Streams of the peer without a whole preamble.
     pub(super) arriving: usize,
+    /// Streams that the peer may have open.
+    permitted: u32,
     /// Streams of the peer that were accepted, and the most of them at a time.
     pub(super) accepted: (usize, usize),
     pub(super) deadline: Option<Instant>,
@@ -52,6 +56,7 @@ impl Connection {
             flows: HashMap::new(),
             opening: VecDeque::new(),
             arriving: 0,
+            permitted: FIRST_STREAMS,
             accepted: (0, 0),
             deadline: None,
             unused: None,
@@ -71,6 +76,16 @@ impl Connection {
         match self.established {
             false => Some(HANDSHAKE),
             true => (self.flows.len() == self.arriving).then_some(WITHOUT_STREAMS),
+        }
+    }
+
+    /// A stream of the peer has come, and must not be the last one.
+    pub(super) fn permit(&mut self) {
+        let permitted = streams(self.flows.len());
+        if permitted > self.permitted {
+            self.permitted = permitted;
+            let permitted = VarInt::from_u32(permitted);
+            self.quic.set_max_concurrent_streams(Dir::Bi, permitted);
         }
     }
 

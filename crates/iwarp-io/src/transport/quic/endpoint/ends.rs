@@ -383,7 +383,9 @@ impl QuicEndpoint {
                     _ => {}
                 }
             }
-            connection.opening.retain(|opening| *opening != key);
+            if flow.stage == Stage::Opening {
+                connection.opening.retain(|opening| *opening != key);
+            }
         }
     }
 }
