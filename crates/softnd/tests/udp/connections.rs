@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iwarp_io::transport::quic::preamble::{ErrorCode, TAKEN};
 use netdirect::{Overlapped, Status};
-use quinn_proto::ConnectionError;
+use quinn_proto::{ConnectionError, Dir};
 use softnd::Options;
 use softnd::security::{Credentials, Security, Trust};
 
@@ -59,6 +59,41 @@ fn the_opener_keeps_a_connection_alive() {
         let is_acceptor = ends.listener.is_some();
         assert_eq!(told.is_pending(), !is_acceptor);
     }
+}
+
+#[test]
+fn queue_pairs_share_one_connection_and_wait_for_the_peers_leave_to_open_streams() {
+    const PERMITTED: usize = 100;
+    const MORE: usize = 50;
+    let side = Side::new();
+    let mut peer = Peer::server(&network(), there(7174));
+    let call = || Call::new(&side, there(7174));
+    let mut calls = vec![call()];
+    serve(&mut peer);
+    assert_eq!(calls[0].end(&mut peer), Status::SUCCESS);
+    calls.resize_with(PERMITTED + MORE, call);
+    let serve_many = |peer: &mut Peer, count| {
+        for _ in 0..count {
+            serve(peer);
+        }
+    };
+    serve_many(&mut peer, PERMITTED - 1);
+    let connected = |calls: &[Call]| {
+        let connected = |call: &&Call| call.connects.poll() == Status::SUCCESS;
+        calls.iter().filter(connected).count()
+    };
+    // For longer than a stream that has got no answer waits before another connection is tried.
+    for _ in 0..300 {
+        network().pass(Duration::from_millis(10));
+        peer.drive();
+    }
+    assert_eq!(connected(&calls), PERMITTED);
+    let streams = u32::try_from(calls.len()).unwrap();
+    let quic = &mut peer.only().quic;
+    quic.set_max_concurrent_streams(Dir::Bi, streams.into());
+    serve_many(&mut peer, MORE);
+    peer.until_true(|_| connected(&calls) == calls.len());
+    peer.only();
 }
 
 /// The peer's process has been killed. On the system nothing tells of it, other than with TCP.

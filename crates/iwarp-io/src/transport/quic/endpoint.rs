@@ -333,7 +333,11 @@ impl QuicEndpoint {
                 }
                 Deadline::Stale(flow) => {
                     self.flows[flow].stale = None;
-                    self.stale.push(flow);
+                    if self.waits_for_leave(flow) {
+                        self.set_stale(outside, flow);
+                    } else {
+                        self.stale.push(flow);
+                    }
                 }
                 Deadline::Orphan(flow) => {
                     let connection = self.flows[flow].connection;

@@ -110,6 +110,13 @@ impl QuicEndpoint {
         }
     }
 
+    /// Whether a stream of ours waits until the peer permits more streams, on the connection that new streams use. The peer owes no
+    /// answer.
+    pub(super) fn waits_for_leave(&self, flow: usize) -> bool {
+        let flow = &self.flows[flow];
+        flow.stage == Stage::Opening && self.dialed.get(&flow.remote) == Some(&flow.connection)
+    }
+
     pub(super) fn set_stale(&mut self, outside: Outside<'_>, flow: usize) {
         let at = outside.now + STALE;
         self.flows[flow].stale = Some(at);
