@@ -245,6 +245,28 @@ pub(crate) trait QueueUser: Send + Sync {
     fn queue_broke(&self);
 }
 
+/// The queue pairs that use a queue.
+#[derive(Debug, Default)]
+pub(crate) struct QueueUsers(Vec<Weak<dyn QueueUser>>);
+
+impl QueueUsers {
+    /// Adds one. Those that are gone are taken out now and then, so that this takes as long beside many others as beside few.
+    pub(crate) fn add(&mut self, user: Weak<dyn QueueUser>) {
+        let Self(users) = self;
+        if users.len() == users.capacity() {
+            users.retain(|user| user.strong_count() > 0);
+            users.reserve(users.len().max(8));
+        }
+        users.push(user);
+    }
+
+    /// Takes out all that are there.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Arc<dyn QueueUser>> + use<> {
+        let Self(users) = std::mem::take(self);
+        users.into_iter().filter_map(|user| user.upgrade())
+    }
+}
+
 /// A completion queue or a shared receive queue, which can break down for good.
 pub(crate) trait BreakableQueue: Send + Sync {
     /// Breaks the queue down, and ends all its queue pairs. Called with no lock held.
@@ -307,4 +329,34 @@ pub(crate) fn downcast<T: Any + Send + Sync>(
 ) -> Option<Arc<T>> {
     let object = object.downcast::<T>().ok()?;
     ours(&object).then_some(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct User;
+
+    impl QueueUser for User {
+        fn queue_broke(&self) {}
+    }
+
+    #[test]
+    fn the_users_of_a_queue_that_have_gone_do_not_pile_up() {
+        let mut users = QueueUsers::default();
+        let add = |users: &mut QueueUsers| {
+            let user: Arc<dyn QueueUser> = Arc::new(User);
+            users.add(Arc::downgrade(&user));
+            user
+        };
+        let stay: Vec<_> = (0..1000).map(|_| add(&mut users)).collect();
+        for _ in 0..100_000 {
+            drop(add(&mut users));
+            assert!(users.0.len() <= 4 * stay.len());
+        }
+        let last = add(&mut users);
+        assert_eq!(users.take().count(), stay.len() + 1);
+        assert_eq!(users.take().count(), 0);
+        drop(last);
+    }
 }

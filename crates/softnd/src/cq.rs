@@ -11,7 +11,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::core::{BreakableQueue, Core, QueueUser};
+use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
 use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::fault_names;
 use crate::file::File;
@@ -33,7 +33,7 @@ pub(crate) struct Cq {
     file_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<Entry, PendingOverlapped>,
-    queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
+    queue_pairs: Mutex<QueueUsers>,
     /// Results that the fault plan delays, if the plan has rules for this queue.
     held: Option<HeldResults<Entry>>,
     this: Weak<Self>,
@@ -58,9 +58,7 @@ impl Cq {
     }
 
     pub(crate) fn attach(&self, qp: Weak<dyn QueueUser>) {
-        let mut queue_pairs = self.queue_pairs.lock();
-        queue_pairs.retain(|qp| qp.strong_count() > 0);
-        queue_pairs.push(qp);
+        self.queue_pairs.lock().add(qp);
     }
 
     /// Places results. The caller delivers the returned requests when no lock is held. The caller has locked the queue pair, which
@@ -119,11 +117,8 @@ impl Cq {
                 %status,
                 "a completion queue broke down, and its connections end; create the queue and its queue pairs anew"
             );
-            let queue_pairs = std::mem::take(&mut *self.queue_pairs.lock());
-            queue_pairs
-                .iter()
-                .filter_map(Weak::upgrade)
-                .for_each(|qp| qp.queue_broke());
+            let queue_pairs = self.queue_pairs.lock().take();
+            queue_pairs.for_each(|qp| qp.queue_broke());
         }
         for request in notifies.into_requests() {
             request.complete(status);

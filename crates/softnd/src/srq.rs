@@ -10,7 +10,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::core::{BreakableQueue, Core, QueueUser};
+use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
 use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::sge::with_sges;
@@ -32,7 +32,7 @@ struct State {
     /// The status that all requests of Notify end with, once the queue or the device has failed.
     ended: Option<Status>,
     /// The queue pairs that break down with the queue.
-    queue_pairs: Vec<Weak<dyn QueueUser>>,
+    queue_pairs: QueueUsers,
 }
 
 impl std::fmt::Debug for State {
@@ -55,9 +55,7 @@ impl Srq {
     }
 
     pub(crate) fn attach(&self, qp: Weak<dyn QueueUser>) {
-        let mut state = self.state.lock();
-        state.queue_pairs.retain(|qp| qp.strong_count() > 0);
-        state.queue_pairs.push(qp);
+        self.state.lock().queue_pairs.add(qp);
     }
 
     /// Drives queue pairs that get a Receive which another one has given back, and ends the requests of Notify if fewer Receives than
@@ -99,11 +97,9 @@ impl BreakableQueue for Srq {
         let mut state = self.state.lock();
         let status = *state.ended.get_or_insert(status);
         // A queue pair that is attached from now on finds the queue broken.
-        let queue_pairs = std::mem::take(&mut state.queue_pairs);
+        let queue_pairs = state.queue_pairs.take();
         drop(state);
-        for qp in queue_pairs.iter().filter_map(Weak::upgrade) {
-            qp.queue_broke();
-        }
+        queue_pairs.for_each(|qp| qp.queue_broke());
         self.end_requests(status); // SRQ-019
     }
 }
