@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use common::{ALL, LONG, Region, Side, end, idle, now, run};
@@ -41,9 +41,8 @@ fn possible() -> usize {
     usize::try_from(count).expect("a small number")
 }
 
-/// An adapter with a completion queue for the results of all queue pairs.
-fn with_deep_queue() -> Side {
-    let mut side = Side::new();
+/// A side with a completion queue for the results of all queue pairs.
+fn with_deep_queue(mut side: Side) -> Side {
     let depth = side.adapter.query().unwrap().max_completion_queue_depth;
     side.cq = side
         .adapter
@@ -138,7 +137,7 @@ impl Ended {
 fn a_few_of_thousands_are_served_and_all_others_are_silent() {
     let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let count = possible();
-    let side = with_deep_queue();
+    let side = with_deep_queue(Side::new());
     let (listener, _) = side.listener(0);
     let ends: Vec<End> = (0..count)
         .step_by(2)
@@ -191,48 +190,35 @@ fn a_few_of_thousands_are_served_and_all_others_are_silent() {
     }
 }
 
-/// How many Receives all queue pairs share.
+/// How many Receives the queue pairs of a side share.
 const SHARED: usize = 4096;
 
 /// Octets of a message: the number of the queue pair that sent it.
 const LENGTH: usize = 8;
 
-/// Queue pairs that have their Receives from one queue. The context of a Receive is its place in the buffer.
-struct Shared {
+/// A side whose queue pairs have their Receives from one queue. The context of a Receive is its place in the buffer.
+struct Pool {
     side: Side,
     srq: Arc<dyn SharedReceiveQueue>,
     places: Region,
-    ends: Vec<End>,
     /// Receives that are posted.
     posted: Vec<bool>,
-    /// How many messages have come from each queue pair.
-    received: Vec<u64>,
 }
 
-impl Shared {
-    fn new(count: usize, depth: usize) -> Self {
-        let side = with_deep_queue();
+impl Pool {
+    fn new(side: Side, depth: usize) -> Self {
         let sizes = SharedReceiveQueueOptions::default()
             .queue_depth(u32::try_from(depth).unwrap())
             .max_request_sge(1);
         let srq = side.adapter.create_shared_receive_queue(&side.file, sizes);
-        let srq = srq.unwrap();
-        let (listener, _) = side.listener(0);
-        let ends = (0..count).step_by(2).flat_map(|number| {
-            let both = [number, number + 1].map(|number| End::sharing(&side, &srq, number));
-            connect(listener.as_ref(), both)
-        });
-        let ends = ends.collect();
-        let mut shared = Self {
+        let mut pool = Self {
+            srq: srq.unwrap(),
             places: side.region(depth * LENGTH, ALL),
             side,
-            srq,
-            ends,
             posted: vec![false; depth],
-            received: vec![0; count],
         };
-        (0..depth).for_each(|place| shared.post(place));
-        shared
+        (0..depth).for_each(|place| pool.post(place));
+        pool
     }
 
     fn post(&mut self, place: usize) {
@@ -242,16 +228,9 @@ impl Shared {
         self.srq.receive(place as u64, &[sge]).unwrap();
     }
 
-    fn send(&self, number: usize) {
-        let data = (number as u64).to_le_bytes();
-        let sent = self.ends[number]
-            .qp
-            .send_inline(0, &[&data], OpFlags::SILENT_SUCCESS);
-        sent.unwrap();
-    }
-
-    /// Takes what the completion queue holds: Receives with the message of the peer of whoever drew them. Posts each again.
-    fn take(&mut self) -> usize {
+    /// Takes what the completion queue holds: Receives with the message of the peer of whoever drew them, which are counted. Posts
+    /// each again.
+    fn take(&mut self, received: &mut [u64]) -> usize {
         let mut results = [CompletionResult::default(); 64];
         let taken = self.side.cq.get_results(&mut results);
         for result in &results[..taken] {
@@ -265,10 +244,52 @@ impl Shared {
             self.places.buffer.read(place * LENGTH, &mut data);
             let sender = u64::from_le_bytes(data);
             assert_eq!(sender, result.queue_pair_context ^ 1, "{result:?}");
-            self.received[usize::try_from(sender).unwrap()] += 1;
+            received[usize::try_from(sender).unwrap()] += 1;
             self.post(place);
         }
         taken
+    }
+}
+
+/// Connected queue pairs of two sides, or of one side that has both ends of each connection. Those with even numbers are active.
+struct Shared {
+    pools: Vec<Pool>,
+    ends: Vec<End>,
+    /// How many messages have come from each queue pair.
+    received: Vec<u64>,
+}
+
+impl Shared {
+    fn new(sides: Vec<Side>, count: usize, depth: usize) -> Self {
+        let pools: Vec<_> = sides
+            .into_iter()
+            .map(|side| Pool::new(side, depth))
+            .collect();
+        let [active, passive] = [&pools[0], &pools[pools.len() - 1]];
+        let (listener, _) = passive.side.listener(0);
+        let ends = (0..count).step_by(2).flat_map(|number| {
+            let both = [(active, number), (passive, number + 1)]
+                .map(|(pool, number)| End::sharing(&pool.side, &pool.srq, number));
+            connect(listener.as_ref(), both)
+        });
+        Self {
+            ends: ends.collect(),
+            pools,
+            received: vec![0; count],
+        }
+    }
+
+    fn send(&self, number: usize) {
+        let data = (number as u64).to_le_bytes();
+        let sent = self.ends[number]
+            .qp
+            .send_inline(0, &[&data], OpFlags::SILENT_SUCCESS);
+        sent.unwrap();
+    }
+
+    fn take(&mut self) -> usize {
+        let pools = self.pools.iter_mut();
+        pools.map(|pool| pool.take(&mut self.received)).sum()
     }
 
     /// Takes so many messages, and finds that no more come.
@@ -306,7 +327,8 @@ impl Shared {
         self.take_all(count);
         expected.iter_mut().for_each(|messages| *messages += 1);
         assert_eq!(self.received, expected);
-        assert!(self.posted.iter().all(|posted| *posted));
+        let mut posted = self.pools.iter().flat_map(|pool| &pool.posted);
+        assert!(posted.all(|posted| *posted));
     }
 }
 
@@ -314,5 +336,48 @@ impl Shared {
 #[test]
 fn srq_027_thousands_share_fewer_receives_and_each_message_completes_once() {
     let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    Shared::new(possible(), SHARED).exchange();
+    Shared::new(vec![with_deep_queue(Side::new())], possible(), SHARED).exchange();
+}
+
+/// Over UDP: how many connections the test makes, or `SOFTND_CONNECTIONS` in the environment.
+const CONNECTIONS: usize = 2000;
+
+/// The UDP sockets of this process, and all of its descriptors.
+fn sockets() -> (usize, usize) {
+    let table = std::fs::read_to_string("/proc/self/net/udp").unwrap();
+    let of_all: BTreeSet<String> = table
+        .lines()
+        .skip(1)
+        .filter_map(|line| Some(format!("socket:[{}]", line.split_whitespace().nth(9)?)))
+        .collect();
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let files = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    files.fold((0, 0), |(udp, all), file| {
+        let is_udp = file.to_str().is_some_and(|name| of_all.contains(name));
+        (udp + usize::from(is_udp), all + 1)
+    })
+}
+
+/// All connections of two adapters over UDP share one socket of each.
+#[cfg(feature = "ring")]
+#[test]
+fn thousands_over_one_udp_socket_are_all_served_and_each_message_completes_once() {
+    let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let wanted = std::env::var("SOFTND_CONNECTIONS");
+    let connections = wanted.map_or(CONNECTIONS, |wanted| wanted.parse().unwrap());
+    let side = || {
+        let adapter = softnd::open("softnd+udp://127.0.0.1", softnd::Options::default());
+        with_deep_queue(Side::of(adapter.unwrap()))
+    };
+    let sides = vec![side(), side()];
+    let begun = now();
+    let mut shared = Shared::new(sides, 2 * connections, connections / 4);
+    println!("{connections} connections in {:?}", now() - begun);
+    let (udp, all) = sockets();
+    assert_eq!(udp, 2);
+    let others = usize::try_from(OTHER_FILES).unwrap();
+    assert!(all < others, "{all} descriptors");
+    shared.exchange();
+    println!("with all messages {:?}", now() - begun);
+    assert_eq!(sockets().0, 2);
 }
