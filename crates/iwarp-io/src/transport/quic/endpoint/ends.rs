@@ -210,10 +210,20 @@ impl QuicEndpoint {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let (quic, stream) = self.sender(key)?;
-        match quic.send_stream(stream).write(octets) {
-            Ok(count) => Ok(count),
-            Err(WriteError::Blocked) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Err(Errno::PIPE.into()),
+        let mut count = 0;
+        // QUIC tells of new room only after a write that has found none.
+        loop {
+            match quic.send_stream(stream).write(&octets[count..]) {
+                Ok(more) => count += more,
+                Err(WriteError::Blocked) if count > 0 => return Ok(count),
+                Err(WriteError::Blocked) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
+                    return Err(Errno::PIPE.into());
+                }
+            }
+            if count == octets.len() {
+                return Ok(count);
+            }
         }
     }
 
@@ -271,11 +281,17 @@ impl QuicEndpoint {
         }
         let (quic, stream) = self.sender(key)?;
         let mut chunks = [std::mem::take(&mut unsent)];
-        let written = quic.send_stream(stream).write_chunks(&mut chunks);
-        let [rest] = chunks;
+        // As above: until everything is written, or a write finds no room.
+        let written = loop {
+            match quic.send_stream(stream).write_chunks(&mut chunks) {
+                Ok(written) if written.chunks == 0 => {}
+                written => break written,
+            }
+        };
         match written {
-            Ok(written) if written.chunks == 1 => Ok(true),
-            Ok(_) | Err(WriteError::Blocked) => {
+            Ok(_) => Ok(true),
+            Err(WriteError::Blocked) => {
+                let [rest] = chunks;
                 self.flows[key].unsent = rest;
                 Ok(false)
             }

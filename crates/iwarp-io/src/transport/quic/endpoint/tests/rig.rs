@@ -11,6 +11,7 @@ use quinn_proto::{
 };
 
 use crate::progress::carried::{CarriedSource, Carrier};
+use crate::progress::readiness::Edges;
 use crate::transport::quic::config::{self, Settings};
 use crate::transport::quic::endpoint::{Outside, QuicEndpoint};
 use crate::transport::quic::port::Port;
@@ -34,6 +35,8 @@ pub(super) struct Rig {
     socket: Socket,
     settings: Settings,
     pub(super) state: QuicEndpoint,
+    /// Everything that was raised.
+    pub(super) raised: Vec<(Arc<CarriedSource>, Edges)>,
 }
 
 fn source() -> Arc<CarriedSource> {
@@ -67,6 +70,7 @@ impl Rig {
             socket,
             settings,
             state,
+            raised: Vec::new(),
         }
     }
 
@@ -78,7 +82,7 @@ impl Rig {
             settings: &self.settings,
         };
         let acted = act(&mut self.state, outside);
-        self.state.take_raised();
+        self.raised.extend(self.state.take_raised());
         acted
     }
 

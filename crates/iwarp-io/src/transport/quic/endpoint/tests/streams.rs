@@ -1,11 +1,13 @@
 //! Streams without end, and streams that carry anything but iWARP.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quinn_proto::{Dir, VarInt};
 
 use super::rig::{Neighbour, Peer, Rig, SERVER, at};
+use crate::progress::readiness::Edges;
 use crate::transport::quic::config::{ARRIVING, BACKLOG, FIRST_STREAMS, STREAM_WINDOW, STREAMS};
 use crate::transport::quic::endpoint::Dial;
 use crate::transport::quic::preamble::{ErrorCode, PREAMBLE};
@@ -298,4 +300,40 @@ fn the_last_octets_of_a_stream_do_not_wait_for_ever() {
     assert_eq!(rig.state.flows.len(), 0);
     rig.run(&mut [&mut attacker], Duration::from_secs(60));
     assert_eq!(rig.state.connections.len(), 0);
+}
+
+#[test]
+fn all_streams_learn_of_room_that_a_connection_has_again() {
+    const ROOM: usize = 100_000;
+    let mut rig = Rig::new();
+    let mut peer = Peer::connected(&mut rig, ATTACKER);
+    let streams: Vec<_> = (0..4)
+        .map(|number| peer.open_with_preamble(100 + number).unwrap())
+        .collect();
+    let mut flows = Vec::new();
+    rig.run_to(&mut [&mut peer], |rig, _| {
+        flows.extend(rig.state.accept());
+        flows.len() == streams.len()
+    });
+    rig.run(&mut [&mut peer], Duration::from_millis(10));
+    let (_, connection) = rig.state.connections.iter_mut().next().unwrap();
+    connection.quic.set_send_window(ROOM as u64);
+    // The first stream leaves room for a part of what the second one has, and for nothing of the others.
+    let octets = [1; ROOM * 3 / 4];
+    let write = |rig: &mut Rig, flow| rig.act(|state, _| state.write(flow, &octets));
+    assert_eq!(write(&mut rig, flows[0]).unwrap(), octets.len());
+    assert_eq!(write(&mut rig, flows[1]).unwrap(), ROOM - octets.len());
+    for flow in &flows[2..] {
+        assert!(write(&mut rig, *flow).is_err());
+    }
+    rig.raised.clear();
+    rig.act(|state, outside| state.settle_flow(outside, flows[0]));
+    rig.run(&mut [&mut peer], Duration::from_secs(1));
+    for flow in &flows[1..] {
+        let source = &rig.state.flow(*flow).source;
+        let mut raised = rig.raised.iter();
+        let writable =
+            raised.any(|(known, edges)| Arc::ptr_eq(known, source) && edges.contains(Edges::WRITE));
+        assert!(writable, "stream {flow}");
+    }
 }
