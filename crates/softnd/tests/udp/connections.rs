@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iwarp_io::transport::quic::preamble::{ErrorCode, TAKEN};
-use netdirect::{Overlapped, Status};
-use quinn_proto::{ConnectionError, Dir};
+use netdirect::{MrFlags, OpFlags, Overlapped, Status};
+use quinn_proto::{ConnectionError, Dir, TransportConfig};
 use softnd::Options;
 use softnd::security::{Credentials, Security, Trust};
 
@@ -94,6 +94,39 @@ fn queue_pairs_share_one_connection_and_wait_for_the_peers_leave_to_open_streams
     serve_many(&mut peer, MORE);
     peer.until_true(|_| connected(&calls) == calls.len());
     peer.only();
+}
+
+#[test]
+fn a_connect_waits_for_room_that_others_have_taken_and_needs_no_other_connection() {
+    const ROOM: u32 = 64 * 1024;
+    let security = Security::default();
+    let mut server = security.server_config().unwrap();
+    let mut transport = TransportConfig::default();
+    transport.receive_window(ROOM.into());
+    server.transport_config(Arc::new(transport));
+    let endpoint = security.endpoint_config().unwrap();
+    let peer = Peer::new(&network(), there(7174), endpoint, Some(server));
+    let mut ends = active_with(peer);
+    // Octets that the peer does not read.
+    let data = ends.side.region(2 * ROOM as usize, MrFlags::empty());
+    let sge = data.sge(0, 2 * ROOM as usize);
+    ends.qp.send(1, &[sge], OpFlags::empty()).unwrap();
+    let pass = |peer: &mut Peer| {
+        for _ in 0..200 {
+            network().pass(Duration::from_millis(10));
+            peer.drive();
+        }
+    };
+    pass(&mut ends.peer);
+    let call = Call::new(&ends.side, there(7174));
+    pass(&mut ends.peer);
+    let known = ends.peer.only();
+    assert_eq!(known.quic.streams().accept(Dir::Bi), None);
+    // More than the message, with headers.
+    ends.peer.read_exact(ends.stream, 2 * ROOM as usize);
+    serve(&mut ends.peer);
+    assert_eq!(call.end(&mut ends.peer), Status::SUCCESS);
+    ends.peer.only();
 }
 
 /// The peer's process has been killed. On the system nothing tells of it, other than with TCP.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use quinn_proto::{Dir, StreamId, VarInt};
 use rustix::io::Errno;
 
@@ -98,12 +99,7 @@ impl QuicEndpoint {
         self.raised.push((source, Edges::READ));
         // Octets may be behind the preamble.
         self.raise(key, Edges::READ | Edges::WRITE);
-        let flow = &self.flows[key];
-        if let Some(stream) = flow.stream {
-            // The window of a new stream has room for this.
-            let quic = &mut self.connections[flow.connection].quic;
-            let _ = quic.send_stream(stream).write(&TAKEN);
-        }
+        self.begin(key, Bytes::from_static(&TAKEN));
     }
 
     /// Refuses a stream of a peer.

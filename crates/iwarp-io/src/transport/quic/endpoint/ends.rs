@@ -274,7 +274,7 @@ impl QuicEndpoint {
     }
 
     /// Sends what was taken before. False if some of it is left.
-    fn send_unsent(&mut self, key: usize) -> io::Result<bool> {
+    pub(super) fn send_unsent(&mut self, key: usize) -> io::Result<bool> {
         let mut unsent = std::mem::take(&mut self.flows[key].unsent);
         if unsent.is_empty() {
             return Ok(true);

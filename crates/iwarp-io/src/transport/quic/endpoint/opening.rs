@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use quinn_proto::Dir;
 use rustix::io::Errno;
 
@@ -95,26 +96,30 @@ impl QuicEndpoint {
             };
             connection.opening.pop_front();
             connection.flows.insert(stream, flow);
-            let flow = &mut self.flows[flow];
-            flow.stream = Some(stream);
-            flow.stage = Stage::Asked { have: 0 };
+            let state = &mut self.flows[flow];
+            state.stream = Some(stream);
+            state.stage = Stage::Asked { have: 0 };
             let preamble = Preamble {
-                source: flow.local.port(),
-                destination: flow.remote.port(),
+                source: state.local.port(),
+                destination: state.remote.port(),
             };
-            // The window of a new stream has room for this.
-            let _ = connection
-                .quic
-                .send_stream(stream)
-                .write(&preamble.encode());
+            self.begin(flow, Bytes::copy_from_slice(&preamble.encode()));
         }
     }
 
-    /// Whether a stream of ours waits until the peer permits more streams, on the connection that new streams use. The peer owes no
-    /// answer.
+    /// Sends the first octets on a stream, as soon as the connection has room for them.
+    pub(super) fn begin(&mut self, flow: usize, octets: Bytes) {
+        self.flows[flow].unsent = octets;
+        // An error is one of the stream, and is learned from its events.
+        let _ = self.send_unsent(flow);
+    }
+
+    /// Whether a stream of ours waits until the peer permits more streams or octets, on the connection that new streams use. The
+    /// peer owes no answer.
     pub(super) fn waits_for_leave(&self, flow: usize) -> bool {
         let flow = &self.flows[flow];
-        flow.stage == Stage::Opening && self.dialed.get(&flow.remote) == Some(&flow.connection)
+        let has_asked = flow.stage != Stage::Opening && flow.unsent.is_empty();
+        !has_asked && self.dialed.get(&flow.remote) == Some(&flow.connection)
     }
 
     pub(super) fn set_stale(&mut self, outside: Outside<'_>, flow: usize) {

@@ -10,7 +10,7 @@ use super::rig::{Neighbour, Peer, Rig, SERVER, at};
 use crate::progress::readiness::Edges;
 use crate::transport::quic::config::{ARRIVING, BACKLOG, FIRST_STREAMS, STREAM_WINDOW, STREAMS};
 use crate::transport::quic::endpoint::Dial;
-use crate::transport::quic::preamble::{ErrorCode, PREAMBLE};
+use crate::transport::quic::preamble::{ErrorCode, PREAMBLE, TAKEN};
 use crate::transport::quic::security::Security;
 use crate::transport::quic::socket::Train;
 
@@ -336,4 +336,27 @@ fn all_streams_learn_of_room_that_a_connection_has_again() {
             raised.any(|(known, edges)| Arc::ptr_eq(known, source) && edges.contains(Edges::WRITE));
         assert!(writable, "stream {flow}");
     }
+}
+
+#[test]
+fn a_stream_is_answered_as_soon_as_the_connection_has_room_for_the_answer() {
+    let mut rig = Rig::new();
+    let mut peer = Peer::connected(&mut rig, ATTACKER);
+    let room = |rig: &mut Rig, octets| {
+        let (_, connection) = rig.state.connections.iter_mut().next().unwrap();
+        connection.quic.set_send_window(octets);
+    };
+    room(&mut rig, 0);
+    let stream = peer.open_with_preamble(100).unwrap();
+    rig.run_to(&mut [&mut peer], |rig, _| rig.state.is_somebody_there());
+    rig.run(&mut [&mut peer], Duration::from_secs(1));
+    assert_eq!(peer.read(stream), []);
+    room(&mut rig, 1);
+    let mut answer = Vec::new();
+    rig.run_to(&mut [&mut peer], |rig, peers| {
+        let key = rig.state.connections.iter().next().unwrap().0;
+        rig.act(|state, outside| state.settle(outside, key));
+        answer.extend(peers[0].read(stream));
+        answer == TAKEN
+    });
 }
