@@ -89,8 +89,11 @@ impl Core {
         };
         let table = Arc::new(Table::with_options(&table).map_err(io::Error::other)?);
         let buffers = Buffers::new(Arc::clone(&table));
-        let driver = Driver::start(transport, buffers, options.capture.clone())?;
         let faults = options.faults.clone().map(Faults::new);
+        if let Some(faults) = &faults {
+            transport.follow(faults);
+        }
+        let driver = Driver::start(transport, buffers, options.capture.clone())?;
         let core = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             id,

@@ -72,6 +72,11 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     plan.check_names(is_call, is_error)
 }
 
+/// Checks that a plan for adapters whose streams are not made of datagrams has no rule about datagrams.
+pub(crate) fn check_streams(plan: &Plan) -> Result<(), PlanError> {
+    plan.check_without_datagrams("an event that is not only for adapters of `softnd+udp://`")
+}
+
 /// The fault plan in the environment, if there is one. The error says what is wrong with the plan.
 pub(crate) fn of_environment() -> Result<Option<Plan>, String> {
     let Some(given) = std::env::var_os(VARIABLE) else {

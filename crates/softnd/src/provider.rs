@@ -24,7 +24,7 @@ pub(crate) struct Provider {
     network: Network,
     protocol: Protocol,
     options: Options,
-    /// Why the fault plan in the environment is unusable.
+    /// Why the fault plan is unusable.
     plan_error: Option<String>,
     faults: Device,
 }
@@ -75,11 +75,19 @@ impl Provider {
             options = options.revision_1_fallback(false);
         }
         let mut plan_error = None;
+        let mut whose = String::new();
         if options.faults.is_none() {
             match fault_names::of_environment() {
                 Ok(plan) => options.faults = plan,
                 Err(error) => plan_error = Some(error),
             }
+            whose = format!("{}: ", fault_names::VARIABLE);
+        }
+        if protocol == Protocol::Streams
+            && let Some(plan) = &options.faults
+            && let Err(error) = fault_names::check_streams(plan)
+        {
+            plan_error = Some(format!("{whose}fault plan, {error}"));
         }
         let plan = options.faults.clone();
         Self {

@@ -39,7 +39,7 @@ const RULES: &[Rule] = &[
             "iwarp-conform/src/bench.rs",
             "iwarp-conform/src/conn.rs",
             "iwarp-io/src/progress/readiness",
-            "iwarp-io/src/transport/quic/socket.rs",
+            "iwarp-io/src/transport/quic/plain_socket.rs",
             "iwarp-io/src/transport/tcp.rs",
             // The one system call over registered memory.
             "iwarp-mem/src/io.rs",

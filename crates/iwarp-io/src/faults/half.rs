@@ -51,11 +51,11 @@ pub(super) struct Half {
     ended: bool,
 }
 
-/// A rule, and how many of its events this stream has had.
+/// A rule, and how many of its events this stream or socket has had.
 #[derive(Debug)]
-struct CountedRule {
-    index: usize,
-    count: u64,
+pub(super) struct CountedRule {
+    pub(super) index: usize,
+    pub(super) count: u64,
 }
 
 /// A message with FPDUs still to come.
@@ -280,8 +280,8 @@ impl Half {
                 self.gate = Gate::Shut;
                 Some(Step::Effect(Effect::RemoveDevice))
             }
-            // These are done while octets are cleared, or not on streams.
-            Action::Flip { .. } | Action::Refuse | Action::Fail(_) => None,
+            // The others are done while octets are cleared, or not on streams.
+            _ => None,
         }
     }
 
@@ -442,7 +442,7 @@ impl Half {
 
 impl CountedRule {
     /// Counts an event, and returns whether the rule means this event.
-    fn selects(&mut self, faults: &Faults, scope: Scope, which: Which) -> bool {
+    pub(super) fn selects(&mut self, faults: &Faults, scope: Scope, which: Which) -> bool {
         let number = if scope == Scope::All {
             faults.count_all(self.index)
         } else {

@@ -2,9 +2,10 @@
 //!
 //! A [`Plan`] is a list of rules, read from text or made one by one. `docs/guide/faults.md` has the language.
 //!
-//! This module does not know who owns the streams: names of calls and of statuses are words, which the owner resolves
+//! This module does not know who owns the streams and the sockets: names of calls and of statuses are words, which the owner resolves
 //! ([`Plan::check_names`]).
 
+mod datagrams;
 mod error;
 mod frames;
 mod half;
@@ -15,9 +16,10 @@ mod stream;
 mod tests;
 mod text;
 
+pub use datagrams::{DatagramFaults, Passed, PassingDatagram};
 pub use error::{LoadError, PlanError};
 pub use plan::{
-    Action, Direction, Event, Field, Kind, Peer, Place, Plan, Rule, Scope, Unit, Which,
+    Action, Direction, Event, Field, Kind, Lateness, Peer, Place, Plan, Rule, Scope, Unit, Which,
 };
 pub use run::{CallFault, Effect, Faults, QueueFaults, Verdict};
 pub use stream::{Blocked, FaultOwner, StreamFaults};

@@ -146,6 +146,8 @@ pub enum Unit {
 pub enum Event {
     /// Octets pass on a stream.
     Passing(Unit, Direction),
+    /// A datagram passes on a socket that carries streams.
+    Datagram(Which, Direction),
     /// A connection to a peer is about to be opened.
     Connect(Which),
     /// A peer has opened a connection, which a listener is about to take.
@@ -159,12 +161,12 @@ pub enum Event {
 /// What events are counted over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// On each stream or queue from 1.
+    /// On each stream, socket or queue from 1.
     #[default]
     Each,
-    /// Only on the stream or queue with this number, in the order in which they were made, from 1.
+    /// Only on the stream, socket or queue with this number, in the order in which they were made, from 1.
     One(u64),
-    /// Over all streams or queues together.
+    /// Over all streams, sockets or queues together.
     All,
 }
 
@@ -191,7 +193,7 @@ impl Peer {
     }
 }
 
-/// A part of an FPDU or of a start-up frame.
+/// A part of an FPDU or of a start-up frame. Datagrams have only [`Payload`](Self::Payload), which is all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// `ULPDU_Length`, or the `PD_Length` of a start-up frame.
@@ -229,6 +231,15 @@ pub enum Place {
     Octet(u64),
 }
 
+/// How late a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lateness {
+    /// By this time.
+    Time(Duration),
+    /// So many datagrams that come after it pass before it.
+    Datagrams(u64),
+}
+
 /// What is done when an event happens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -250,6 +261,15 @@ pub enum Action {
         /// The CRC is changed as well, so that the receiver finds it correct.
         good_crc: bool,
     },
+    /// The datagram is lost.
+    Drop,
+    /// The datagram passes twice.
+    Duplicate,
+    /// The datagram passes later. Others overtake it.
+    Delay(Lateness),
+    /// The peers see the socket at another port from now on, as behind a NAT that has forgotten it. Only for sockets from
+    /// which the owner connects.
+    Rebind,
     /// The connection is refused.
     Refuse,
     /// A call fails with the status of this name.
@@ -312,7 +332,7 @@ impl Action {
             | Self::Hold(_, place)
             | Self::BreakQueue(_, place)
             | Self::RemoveDevice(place) => Some(place),
-            Self::Flip { .. } | Self::Refuse | Self::Fail(_) => None,
+            _ => None,
         }
     }
 
@@ -325,7 +345,7 @@ impl Action {
             | Self::Hold(_, place)
             | Self::BreakQueue(_, place)
             | Self::RemoveDevice(place) => *place,
-            Self::Flip { .. } | Self::Refuse | Self::Fail(_) => Place::End,
+            _ => Place::End,
         }
     }
 }
@@ -354,6 +374,8 @@ pub(super) struct Origin {
     /// The columns of the names that only the owner knows.
     pub(super) call: usize,
     pub(super) status: usize,
+    /// The column of an event that not every owner has.
+    pub(super) datagram: usize,
 }
 
 impl PartialEq for Rule {
@@ -372,7 +394,7 @@ impl PartialEq for Rule {
 impl Eq for Rule {}
 
 impl Rule {
-    /// A rule that counts on each stream or queue, for all peers.
+    /// A rule that counts on each stream, socket or queue, for all peers.
     #[must_use]
     pub fn new(event: Event, action: Action) -> Self {
         Self {
@@ -479,6 +501,26 @@ impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// Refuses rules about datagrams, for an owner that has none. `expected` says what the owner has.
+    ///
+    /// # Errors
+    ///
+    /// The first rule about datagrams.
+    pub fn check_without_datagrams(&self, expected: &str) -> Result<(), PlanError> {
+        let mut rules = self.rules.iter();
+        let Some(rule) = rules.find(|rule| matches!(rule.event, Event::Datagram(..))) else {
+            return Ok(());
+        };
+        let Origin {
+            line,
+            text,
+            datagram,
+            ..
+        } = &rule.origin;
+        let problem = format!("expected {expected}, found `datagram`");
+        Err(PlanError::new((*line, *datagram), &problem, text))
     }
 
     /// Lets the owner check the names that only the owner knows: those of calls and of statuses.

@@ -1,4 +1,4 @@
-//! A plan in use. All streams, queues and calls of the owner share it.
+//! A plan in use. All streams, sockets, queues and calls of the owner share it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ pub struct Faults {
     counts: Vec<AtomicU64>,
     happened: Vec<AtomicU64>,
     streams: AtomicU64,
+    sockets: AtomicU64,
     queues: AtomicU64,
 }
 
@@ -68,6 +69,7 @@ impl Faults {
             happened: zeros(),
             plan,
             streams: AtomicU64::new(0),
+            sockets: AtomicU64::new(0),
             queues: AtomicU64::new(0),
         })
     }
@@ -157,6 +159,11 @@ impl Faults {
         count(&self.streams)
     }
 
+    /// The number for a socket that was just opened.
+    pub(super) fn next_socket(&self) -> u64 {
+        count(&self.sockets)
+    }
+
     /// Reports that a completion queue was created. `None` if no rule is about it.
     #[must_use]
     pub fn queue(self: &Arc<Self>) -> Option<QueueFaults> {
@@ -190,6 +197,18 @@ impl Faults {
         let peer = peer.map(tracing::field::display);
         tracing::info!(line = rule.line(), %rule, connection, peer, "a fault of the plan happens");
     }
+
+    /// Notes that this rule has caused a fault to a datagram. Only the first one on each socket is logged for everybody.
+    pub(super) fn note_datagram(&self, index: usize, socket: u64, peer: SocketAddr, first: bool) {
+        self.happened[index].fetch_add(1, Ordering::Relaxed);
+        let rule = &self.plan.rules[index];
+        let line = rule.line();
+        if first {
+            tracing::info!(line, %rule, socket, %peer, "a fault of the plan happens");
+        } else {
+            tracing::debug!(line, %rule, socket, %peer, "a fault of the plan happens");
+        }
+    }
 }
 
 impl QueueFaults {
@@ -217,7 +236,7 @@ impl QueueFaults {
     }
 }
 
-/// Whether a rule with this scope applies to the stream or queue with this number.
+/// Whether a rule with this scope applies to the stream, socket or queue with this number.
 pub(super) fn is_in_scope(scope: Scope, number: u64) -> bool {
     match scope {
         Scope::Each | Scope::All => true,
@@ -241,6 +260,10 @@ fn verdict(action: &Action) -> Verdict {
         | Action::Reset(_)
         | Action::Close(_)
         | Action::Flip { .. }
+        | Action::Drop
+        | Action::Duplicate
+        | Action::Delay(_)
+        | Action::Rebind
         | Action::Fail(_) => Verdict::Refuse,
     }
 }

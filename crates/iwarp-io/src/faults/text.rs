@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::error::PlanError;
 use super::plan::{
-    Action, Direction, Event, Field, Kind, Origin, Peer, Place, Plan, Rule, Scope, Unit, Which,
+    Action, Direction, Event, Field, Kind, Lateness, Origin, Peer, Place, Plan, Rule, Scope, Unit,
+    Which,
 };
 
 /// Units of time, the longest first.
@@ -72,6 +73,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Passing(unit, direction) => write!(f, "{unit} {direction}"),
+            Self::Datagram(which, direction) => write!(f, "{which} datagram {direction}"),
             Self::Connect(which) => write!(f, "{which} connect"),
             Self::Accept(which) => write!(f, "{which} accept"),
             Self::Completion(which) => write!(f, "{which} completion"),
@@ -100,6 +102,16 @@ impl fmt::Display for Time {
     }
 }
 
+impl fmt::Display for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Time(time) => write!(f, "for {}", Time(time)),
+            Self::Datagrams(1) => f.write_str("behind 1 datagram"),
+            Self::Datagrams(count) => write!(f, "behind {count} datagrams"),
+        }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -111,6 +123,10 @@ impl fmt::Display for Action {
                 write!(f, "flip bit {bit} of {}", of.name())?;
                 f.write_str(if *good_crc { " with good CRC" } else { "" })
             }
+            Self::Drop => f.write_str("drop"),
+            Self::Duplicate => f.write_str("duplicate"),
+            Self::Delay(lateness) => write!(f, "delay {lateness}"),
+            Self::Rebind => f.write_str("rebind"),
             Self::Refuse => f.write_str("refuse"),
             Self::Fail(status) => write!(f, "fail with {status}"),
             Self::BreakQueue(status, place) => write!(f, "break queue with {status}{place}"),
@@ -129,10 +145,7 @@ impl fmt::Display for Rule {
             ..
         } = self;
         write!(f, "when {event}")?;
-        let (one, all) = match event {
-            Event::Completion(_) => ("queue", "queues"),
-            _ => ("connection", "connections"),
-        };
+        let (one, all) = counted_on(event).unwrap_or(("connection", "connections"));
         match scope {
             Scope::Each => {}
             Scope::One(number) => write!(f, " on {one} {number}")?,
@@ -390,6 +403,11 @@ impl<'a> Reader<'a> {
             self.words = &start[1..];
             return self.expected("`FPDU`");
         }
+        let column = self.column();
+        if self.take("datagram") {
+            origin.datagram = column;
+            return Ok(Event::Datagram(which, self.direction()?));
+        }
         if self.take("connect") {
             return Ok(Event::Connect(which));
         }
@@ -415,7 +433,7 @@ impl<'a> Reader<'a> {
             _ => {
                 let kinds = kinds(|_| true).replace(" or ", ", ");
                 self.expected(&format!(
-                    "`FPDU`, {kinds}, `connect`, `accept`, `completion`, or the name of a call and `called`"
+                    "`FPDU`, {kinds}, `datagram`, `connect`, `accept`, `completion`, or the name of a call and `called`"
                 ))
             }
         }
@@ -479,7 +497,7 @@ impl<'a> Reader<'a> {
                 .is_some_and(|word| word.eq_ignore_ascii_case("drop"))
             {
                 return self.expected(&format!(
-                    "{}: a stream of octets cannot lose some of them",
+                    "{}: a stream of octets cannot lose some of them, only a `datagram` can be lost",
                     one_of(possible)
                 ));
             }
@@ -497,6 +515,10 @@ impl<'a> Reader<'a> {
                 Action::Hold(time, self.place(event)?)
             }
             "flip" => self.flip(event)?,
+            "drop" => Action::Drop,
+            "duplicate" => Action::Duplicate,
+            "delay" => Action::Delay(self.lateness()?),
+            "rebind" => Action::Rebind,
             "refuse" => Action::Refuse,
             "fail" => Action::Fail(self.status(origin)?),
             "break" => {
@@ -517,6 +539,24 @@ impl<'a> Reader<'a> {
         }
         self.need("octet")?;
         self.number("a number of octets").map(Place::Octet)
+    }
+
+    fn lateness(&mut self) -> Read<Lateness> {
+        if self.take("for") {
+            return self.time().map(Lateness::Time);
+        }
+        if !self.take("behind") {
+            return self.expected("`for` or `behind`");
+        }
+        let what = "how many datagrams, from 1 on";
+        let count = match self.peek(0) {
+            Some("0") => return self.expected(what),
+            _ => self.number(what)?,
+        };
+        if !self.take("datagram") {
+            self.need("datagrams")?;
+        }
+        Ok(Lateness::Datagrams(count))
     }
 
     fn time(&mut self) -> Read<Duration> {
@@ -560,7 +600,12 @@ impl<'a> Reader<'a> {
         self.need("of")?;
         let startup =
             matches!(event, Event::Passing(Unit::Message(_, kind), _) if kind.is_startup());
-        let fields = &Field::ALL[..if startup { 3 } else { 4 }];
+        let datagram = matches!(event, Event::Datagram(..));
+        let fields = match event {
+            Event::Datagram(..) => &[Field::Payload][..],
+            _ if startup => &Field::ALL[..3],
+            _ => &Field::ALL,
+        };
         let Some(of) = fields.iter().find(|field| self.take(field.name())) else {
             let names: Vec<_> = fields.iter().map(|field| field.name()).collect();
             return self.expected(&one_of(&names));
@@ -577,7 +622,7 @@ impl<'a> Reader<'a> {
             let what = format!("a bit of the {}, 0 to {}", of.name(), bits - 1);
             return self.expected(&what);
         }
-        let good_crc = !startup && *of != Field::Crc && self.take("with");
+        let good_crc = !startup && !datagram && *of != Field::Crc && self.take("with");
         if good_crc {
             self.need("good CRC")?;
         }
@@ -621,6 +666,7 @@ fn is_name(word: &str) -> bool {
 fn counted_on(event: &Event) -> Option<(&'static str, &'static str)> {
     match event {
         Event::Passing(..) => Some(("connection", "connections")),
+        Event::Datagram(..) => Some(("socket", "sockets")),
         Event::Completion(_) => Some(("queue", "queues")),
         Event::Connect(_) | Event::Accept(_) | Event::Call(..) => None,
     }
@@ -628,7 +674,7 @@ fn counted_on(event: &Event) -> Option<(&'static str, &'static str)> {
 
 fn has_peer(event: &Event) -> bool {
     match event {
-        Event::Passing(..) | Event::Connect(_) | Event::Accept(_) => true,
+        Event::Passing(..) | Event::Datagram(..) | Event::Connect(_) | Event::Accept(_) => true,
         Event::Completion(_) | Event::Call(..) => false,
     }
 }
@@ -641,6 +687,7 @@ fn actions(event: &Event) -> &'static [&'static str] {
             &["reset", "close", "hold", "flip", "remove"]
         }
         Event::Passing(..) => &["reset", "close", "hold", "flip", "break", "remove"],
+        Event::Datagram(..) => &["drop", "duplicate", "delay", "flip", "rebind"],
         Event::Connect(_) | Event::Accept(_) => &["refuse", "hold", "remove"],
         Event::Completion(_) => &["hold", "break", "remove"],
         Event::Call(..) => &["fail", "remove"],

@@ -24,6 +24,7 @@ use iwarp_mem::{Table, io::Sent};
 use purpose::Purpose;
 
 use crate::environment::Environment;
+use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 use crate::progress::readiness::{Edges, Watch};
@@ -52,6 +53,13 @@ impl Transport {
             Self::Quic(quic) => quic.environment().clone(),
             #[cfg(test)]
             Self::Pipe(_) => Environment::System,
+        }
+    }
+
+    /// Has datagrams meet the faults of this plan, if the transport sends any. Called before sockets are opened.
+    pub fn follow(&self, faults: &Arc<Faults>) {
+        if let Self::Quic(quic) = self {
+            quic.follow(faults);
         }
     }
 

@@ -1,3 +1,4 @@
+mod datagrams;
 mod run;
 mod script;
 mod stream;

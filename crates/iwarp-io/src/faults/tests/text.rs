@@ -79,6 +79,36 @@ fn each_form_means_what_it_says() {
             Action::BreakQueue(name("ND_INTERNAL_ERROR"), Place::End),
         ),
         (
+            "when every 20th datagram sent: drop",
+            Event::Datagram(Every(20), Sent),
+            Action::Drop,
+        ),
+        (
+            "when Each Datagram received: Duplicate",
+            Event::Datagram(Each, Received),
+            Action::Duplicate,
+        ),
+        (
+            "when 2nd datagram received: delay for 5 ms",
+            Event::Datagram(Nth(2), Received),
+            Action::Delay(Lateness::Time(ms(5))),
+        ),
+        (
+            "when every 7th datagram sent: delay behind 3 datagrams",
+            Event::Datagram(Every(7), Sent),
+            Action::Delay(Lateness::Datagrams(3)),
+        ),
+        (
+            "when from 9th on datagram sent: flip bit 4096 of payload",
+            Event::Datagram(From(9), Sent),
+            Action::flip(4096, Field::Payload),
+        ),
+        (
+            "when 100th datagram sent: rebind",
+            Event::Datagram(Nth(100), Sent),
+            Action::Rebind,
+        ),
+        (
             "when every other connect: refuse",
             Event::Connect(Every(2)),
             Action::Refuse,
@@ -140,6 +170,18 @@ fn rules_say_over_what_and_for_whom_they_count() {
     assert_eq!(
         only("when each completion on queue 3: hold"),
         queues.scope(Scope::One(3))
+    );
+    let datagrams = Rule::new(Event::Datagram(Which::Each, Direction::Sent), Action::Drop);
+    assert_eq!(
+        only("when each datagram sent over all sockets with peer 10.0.0.7: drop"),
+        datagrams
+            .clone()
+            .scope(Scope::All)
+            .with_peer(peer("10.0.0.7"))
+    );
+    assert_eq!(
+        only("when each datagram sent on socket 2: drop"),
+        datagrams.scope(Scope::One(2))
     );
     let peers = Rule::new(Event::Accept(Which::Each), Action::Refuse);
     let text = "when each accept with peer ::ffff:10.0.0.7: refuse";
@@ -246,8 +288,8 @@ const ERRORS: &[(&str, usize, usize, &str)] = &[
         1,
         10,
         "expected `FPDU`, `MPA Request`, `MPA Reply`, `RTR`, `Write`, `Read Request`, `Read Response`, `Send`, \
-             `Immediate Data`, `Atomic Request`, `Atomic Response`, `Terminate`, `message`, `connect`, `accept`, \
-             `completion`, or the name of a call and `called`, found `Wirte`",
+             `Immediate Data`, `Atomic Request`, `Atomic Response`, `Terminate`, `message`, `datagram`, `connect`, \
+             `accept`, `completion`, or the name of a call and `called`, found `Wirte`",
     ),
     (
         "when 1st Write sent reset",
@@ -302,7 +344,67 @@ const ERRORS: &[(&str, usize, usize, &str)] = &[
         1,
         22,
         "expected `reset`, `close`, `hold`, `flip`, `break` or `remove`: a stream of octets cannot lose some of them, \
-             found `drop`",
+             only a `datagram` can be lost, found `drop`",
+    ),
+    (
+        "when 1st datagram: drop",
+        1,
+        18,
+        "expected `sent` or `received`, found `:`",
+    ),
+    (
+        "when last datagram sent: drop",
+        1,
+        11,
+        "expected `FPDU`, found `datagram`",
+    ),
+    (
+        "when 1st datagram sent on connection 1: drop",
+        1,
+        27,
+        "expected `socket`, found `connection`",
+    ),
+    (
+        "when 1st datagram sent: reset",
+        1,
+        25,
+        "expected `drop`, `duplicate`, `delay`, `flip` or `rebind`, found `reset`",
+    ),
+    (
+        "when 1st datagram sent: delay 5 ms",
+        1,
+        31,
+        "expected `for` or `behind`, found `5`",
+    ),
+    (
+        "when 1st datagram sent: delay behind 0 datagrams",
+        1,
+        38,
+        "expected how many datagrams, from 1 on, found `0`",
+    ),
+    (
+        "when 1st datagram sent: delay behind 3",
+        1,
+        39,
+        "expected `datagrams`, found the end of the rule",
+    ),
+    (
+        "when 1st datagram sent: flip bit 7 of header",
+        1,
+        39,
+        "expected `payload`, found `header`",
+    ),
+    (
+        "when 1st datagram sent: flip bit 7 of payload with good CRC",
+        1,
+        47,
+        "expected the end of the rule or `;`, found `with`",
+    ),
+    (
+        "when 1st datagram sent: drop after octet 5",
+        1,
+        30,
+        "expected the end of the rule or `;`, found `after`",
     ),
     (
         "when 1st Write sent: hold 5 ms",
@@ -437,6 +539,27 @@ fn names_that_the_owner_does_not_know_are_errors_of_the_same_form() {
 }
 
 #[test]
+fn an_owner_without_datagrams_refuses_rules_about_them() {
+    let refused = |text: &str| plan(text).check_without_datagrams("another event");
+    assert_eq!(
+        refused("when each FPDU sent: reset; when each connect: refuse"),
+        Ok(())
+    );
+    let error =
+        refused("when each connect: refuse\n when 1st accept: hold; when each datagram sent: drop");
+    let error = error.unwrap_err();
+    assert_eq!((error.line(), error.column()), (2, 35));
+    assert_eq!(error.problem(), "expected another event, found `datagram`");
+    let made = Rule::new(
+        Event::Datagram(Which::Each, Direction::Sent),
+        Action::Rebind,
+    );
+    let error = Plan::new().with_rule(made).unwrap();
+    let error = error.check_without_datagrams("another").unwrap_err();
+    assert_eq!((error.line(), error.column()), (1, 11));
+}
+
+#[test]
 fn a_plan_that_was_made_is_checked_as_text_is() {
     let message = |which| Unit::Message(which, Kind::MpaReply);
     let event = |which| Event::Passing(message(which), Direction::Sent);
@@ -495,9 +618,15 @@ fn a_plan_that_was_made_is_checked_as_text_is() {
 fn the_examples_of_the_guide_are_plans() {
     let guide = include_str!("../../../../../docs/guide/faults.md");
     let blocks: Vec<_> = guide.split("```").skip(1).step_by(2).collect();
-    let block = |at: usize| blocks[at].strip_prefix("text\n").expect("a block of text");
-    assert_eq!(plan(block(0)).to_string(), block(0));
-    let wrong = block(blocks.len() - 1);
+    let blocks: Vec<_> = blocks
+        .iter()
+        .filter_map(|block| block.strip_prefix("text\n"))
+        .collect();
+    let [first, rough, wrong] = blocks[..] else {
+        panic!("two plans and an error");
+    };
+    assert_eq!(plan(first).to_string(), first);
+    assert_eq!(plan(rough).to_string(), rough);
     let line = wrong.lines().nth(1).unwrap().trim_start();
     let error = line.parse::<Plan>().unwrap_err();
     assert_eq!(format!("{error}\n"), wrong);
@@ -564,6 +693,8 @@ fn event() -> impl Strategy<Value = Event> {
     let direction = prop_oneof![Just(Direction::Sent), Just(Direction::Received)];
     prop_oneof![
         4 => (unit(), direction).prop_map(|(unit, direction)| Event::Passing(unit, direction)),
+        2 => (which(), prop_oneof![Just(Direction::Sent), Just(Direction::Received)])
+            .prop_map(|(which, direction)| Event::Datagram(which, direction)),
         1 => which().prop_map(Event::Connect),
         1 => which().prop_map(Event::Accept),
         1 => which().prop_map(Event::Completion),
@@ -583,12 +714,18 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         place().prop_map(Action::Reset),
         place().prop_map(Action::Close),
-        (prop::option::of(time), place()).prop_map(|(time, place)| Action::Hold(time, place)),
+        (prop::option::of(time.clone()), place())
+            .prop_map(|(time, place)| Action::Hold(time, place)),
         (0..170u32, field, any::<bool>()).prop_map(|(bit, of, good_crc)| Action::Flip {
             bit,
             of,
             good_crc
         }),
+        Just(Action::Drop),
+        Just(Action::Duplicate),
+        Just(Action::Rebind),
+        time.prop_map(|time| Action::Delay(Lateness::Time(time))),
+        (0..4u64).prop_map(|count| Action::Delay(Lateness::Datagrams(count))),
         Just(Action::Refuse),
         name().prop_map(Action::Fail),
         (name(), place()).prop_map(|(name, place)| Action::BreakQueue(name, place)),
@@ -664,6 +801,12 @@ const WORDS: &[&str] = &[
     "Request",
     "sent",
     "received",
+    "datagram",
+    "drop",
+    "delay",
+    "behind",
+    "datagrams",
+    "socket",
     "connect",
     "accept",
     "completion",

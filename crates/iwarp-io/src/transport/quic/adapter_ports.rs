@@ -9,10 +9,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::config::Settings;
-use super::port::{Port, PortDrivers, PortOwner, Surroundings};
+use super::port::{Port, PortOwner, Surroundings};
+use super::port_drivers::PortDrivers;
 use super::refusals::Refusals;
 use super::security::Security;
 use crate::environment::Environment;
+use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 
@@ -69,6 +71,7 @@ impl AdapterPorts {
                     settings,
                     security: security.clone(),
                     refusals: Arc::default(),
+                    faults: Arc::new(OnceLock::new()),
                     owner,
                 },
                 connecting: Mutex::default(),
@@ -83,6 +86,12 @@ impl AdapterPorts {
 
     pub(super) fn refusals(&self) -> &Refusals {
         &self.around.refusals
+    }
+
+    /// The fault plan that the sockets follow.
+    pub(super) fn follow(&self, faults: &Arc<Faults>) {
+        // An adapter has one plan.
+        let _ = self.around.faults.set(Arc::clone(faults));
     }
 
     /// Who drives the sockets when nobody drives their streams.

@@ -6,9 +6,12 @@
 mod adapter_ports;
 mod config;
 mod endpoint;
+mod faulted_socket;
 mod loss;
 mod names;
+mod plain_socket;
 mod port;
+mod port_drivers;
 pub mod preamble;
 mod quic_stream;
 mod refusals;
@@ -26,6 +29,7 @@ use self::security::Security;
 pub use self::wire::{Bound, Dialer, Listener, Wire};
 use super::purpose::Purpose;
 use crate::environment::Environment;
+use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 
@@ -45,6 +49,10 @@ impl Quic {
 
     pub(super) fn environment(&self) -> &Environment {
         self.0.environment()
+    }
+
+    pub(super) fn follow(&self, faults: &Arc<Faults>) {
+        self.0.follow(faults);
     }
 
     pub(super) fn driven_by(&self, control: &Arc<Domain>, background: &Arc<Background>) {

@@ -14,11 +14,13 @@ use rustix::io::Errno;
 use super::config::{self, Settings};
 use super::endpoint::connection::Probing;
 use super::endpoint::{Dial, Outside, QuicEndpoint};
+use super::faulted_socket::FaultedSocket;
+use super::port_drivers::PortDrivers;
 use super::refusals::Refusals;
 use super::security::Security;
-use super::socket::{AddressProbe, BATCH, LONGEST_TRAIN, Socket, Train};
+use super::socket::{AddressProbe, BATCH, LONGEST_TRAIN, PlainSocket, Socket, Train};
 use crate::environment::Environment;
-use crate::progress::background::Background;
+use crate::faults::Faults;
 use crate::progress::carried::{CarriedSource, Carrier, CarrierId};
 use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::set::SourceId;
@@ -33,13 +35,6 @@ thread_local! {
     static RECEIVED: RefCell<(Vec<u8>, Vec<Train>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// What drives the sockets of an adapter when nobody drives their streams.
-#[derive(Clone, Debug)]
-pub(super) struct PortDrivers {
-    pub(super) control: Arc<Domain>,
-    pub(super) background: Arc<Background>,
-}
-
 /// What a socket needs to know of its adapter.
 #[derive(Clone)]
 pub(super) struct Surroundings {
@@ -48,6 +43,8 @@ pub(super) struct Surroundings {
     pub(super) settings: Settings,
     pub(super) security: Security,
     pub(super) refusals: Arc<Refusals>,
+    /// The fault plan of the adapter, if it has one.
+    pub(super) faults: Arc<OnceLock<Arc<Faults>>>,
     pub(super) owner: Weak<dyn PortOwner>,
 }
 
@@ -102,16 +99,20 @@ impl Port {
     /// Opens a socket at this address.
     pub(super) fn open(around: Surroundings, address: SocketAddr) -> io::Result<Arc<Self>> {
         let (socket, seed) = match &around.environment {
-            Environment::System => (Socket::of_system(address)?, None),
+            Environment::System => (PlainSocket::of_system(address)?, None),
             Environment::Sim(world) => {
                 let mut seed = [0; 32];
                 for octets in seed.chunks_mut(8) {
                     octets.copy_from_slice(&world.random().to_be_bytes());
                 }
-                (Socket::of_world(world, address)?, Some(seed))
+                (PlainSocket::of_world(world, address)?, Some(seed))
             }
         };
         let local = socket.local()?;
+        let faults = around.faults.get();
+        // Whoever listens has chosen the port.
+        let connects = address.port() == 0;
+        let faults = faults.and_then(|faults| faults.datagrams(connects));
         let endpoint = around.security.endpoint_config();
         let mut endpoint = endpoint.map_err(io::Error::other)?;
         config::endpoint(&mut endpoint, seed);
@@ -126,7 +127,16 @@ impl Port {
         let refusals = Arc::clone(&around.refusals);
         let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
-            socket,
+            socket: match faults {
+                None => Socket::Plain(socket),
+                Some(faults) => {
+                    let (environment, drivers) =
+                        (around.environment.clone(), around.drivers.clone());
+                    let port = this.clone();
+                    let faulted = FaultedSocket::new(socket, faults, environment, drivers, port);
+                    Socket::Faulted(Box::new(faulted))
+                }
+            },
             local,
             around,
             state: Mutex::new(QuicEndpoint::new(endpoint, local, on_failure, refusals)),
@@ -189,7 +199,11 @@ impl Port {
         let mut state = self.state.lock();
         let outcome = act(&mut state, outside);
         let raised = state.take_raised();
-        let next = state.next_deadline();
+        let deadlines = [
+            state.next_deadline(),
+            self.socket.next_deadline(outside.now),
+        ];
+        let next = deadlines.into_iter().flatten().min();
         let unused = state.take_unused();
         let due = if state.owes() {
             Some(self.beginning)
@@ -273,7 +287,7 @@ impl Port {
         let Some(drivers) = self.around.drivers.get() else {
             return Ok(None);
         };
-        if let Socket::Sim(_) = self.socket {
+        if self.socket.is_simulated() {
             return Ok(None);
         }
         let probe = Arc::new(PortProbe {
@@ -409,7 +423,14 @@ impl Timed for Port {
             *timer = None;
         }
         drop(timer);
-        self.with(|state, outside| self.time_passed(state, outside));
+        self.with(|state, outside| {
+            let due = self.socket.next_deadline(outside.now);
+            if due.is_some_and(|due| due <= outside.now) {
+                self.visit(state, outside);
+            } else {
+                self.time_passed(state, outside);
+            }
+        });
     }
 
     fn is_upkeep(&self) -> bool {

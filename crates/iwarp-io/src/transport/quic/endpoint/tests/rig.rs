@@ -17,7 +17,7 @@ use crate::transport::quic::endpoint::{Outside, QuicEndpoint};
 use crate::transport::quic::port::Port;
 use crate::transport::quic::preamble::{ErrorCode, Preamble, TAKEN};
 use crate::transport::quic::security::Security;
-use crate::transport::quic::socket::{LONGEST_TRAIN, Socket, Train};
+use crate::transport::quic::socket::{LONGEST_TRAIN, PlainSocket, Socket, Train};
 use crate::transport::sim::{Conditions, DatagramSocket, World};
 
 /// Where the endpoint listens.
@@ -51,7 +51,7 @@ impl Rig {
 
     pub(super) fn of(security: &Security) -> Self {
         let world = World::new(7, Conditions::default());
-        let socket = Socket::of_world(&world, SERVER).unwrap();
+        let socket = Socket::Plain(PlainSocket::of_world(&world, SERVER).unwrap());
         let settings = Settings::new(security).unwrap();
         let server = settings.server(SERVER.ip(), SERVER.ip());
         let mut endpoint = security.endpoint_config().unwrap();

@@ -1,0 +1,295 @@
+//! A fault plan between a UDP socket and what is sent and received with it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quinn_proto::EcnCodepoint;
+
+use super::plain_socket::{BATCH, LONGEST_TRAIN, Outgoing, PlainSocket, Train};
+use super::port_drivers::PortDrivers;
+use crate::environment::Environment;
+use crate::faults::{DatagramFaults, Direction, Passed, PassingDatagram};
+use crate::progress::Edges;
+use crate::progress::carried::Carrier;
+use crate::progress::domain::{Domain, Source, Turn};
+
+/// How soon a socket that was full is tried again.
+const FULL: Duration = Duration::from_millis(1);
+
+/// How many times one call receives, so that a flood of datagrams that the plan drops keeps nobody for long.
+const VISITS: usize = 64;
+
+/// See the [module](self).
+pub(super) struct FaultedSocket {
+    below: PlainSocket,
+    state: Mutex<State>,
+    environment: Environment,
+    drivers: Arc<OnceLock<PortDrivers>>,
+    port: Weak<dyn Carrier>,
+}
+
+struct State {
+    faults: DatagramFaults,
+    /// Datagrams that have passed the plan, and for which the socket had no room.
+    leaving: VecDeque<PassingDatagram>,
+    /// When the socket is tried again.
+    retry: Option<Instant>,
+    /// Datagrams that have passed the plan, and nobody has taken.
+    arrived: VecDeque<PassingDatagram>,
+    /// The socket may have more.
+    unread: bool,
+    /// What is used in place of the socket since the plan has rebound it.
+    rebound: Option<Rebound>,
+}
+
+impl std::fmt::Debug for FaultedSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FaultedSocket")
+            .field("below", &self.below)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FaultedSocket {
+    pub(super) fn new(
+        below: PlainSocket,
+        faults: DatagramFaults,
+        environment: Environment,
+        drivers: Arc<OnceLock<PortDrivers>>,
+        port: Weak<dyn Carrier>,
+    ) -> Self {
+        Self {
+            below,
+            state: Mutex::new(State {
+                faults,
+                leaving: VecDeque::new(),
+                retry: None,
+                arrived: VecDeque::new(),
+                unread: false,
+                rebound: None,
+            }),
+            environment,
+            drivers,
+            port,
+        }
+    }
+
+    /// The socket of the operating system or network, as it was opened.
+    pub(super) fn below(&self) -> &PlainSocket {
+        &self.below
+    }
+
+    /// When [`receive`](Self::receive) is to be called, even if nothing comes.
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        let state = self.state.lock();
+        let more = (state.unread || !state.arrived.is_empty()).then_some(now);
+        let all = [more, state.retry, state.faults.wake_at()];
+        all.into_iter().flatten().min()
+    }
+
+    /// As [`PlainSocket::send`]. What the plan delays is kept here, and so is the rest of what was begun when the socket became full.
+    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+        let now = self.environment.now();
+        let mut state = self.state.lock();
+        self.flush(&mut state, now)?;
+        let stride = outgoing.stride.unwrap_or(outgoing.octets.len()).max(1);
+        for octets in outgoing.octets.chunks(stride) {
+            let datagram = PassingDatagram {
+                peer: outgoing.to,
+                ecn: outgoing.ecn.map_or(0, |ecn| ecn as u8),
+                octets: octets.to_vec(),
+            };
+            let State {
+                faults, leaving, ..
+            } = &mut *state;
+            if faults.pass(Direction::Sent, now, datagram, leaving) == Passed::Rebind {
+                self.rebind(&mut state);
+            }
+            // If the socket is full, it is tried again later.
+            let _ = self.flush(&mut state, now);
+        }
+        Ok(())
+    }
+
+    /// Sends what has passed the plan.
+    fn flush(&self, state: &mut State, now: Instant) -> io::Result<()> {
+        let State {
+            faults,
+            leaving,
+            retry,
+            rebound,
+            ..
+        } = state;
+        faults.awake(Direction::Sent, now, leaving);
+        let socket = rebound.as_ref().map_or(&self.below, |new| &new.socket);
+        *retry = None;
+        while let Some(datagram) = leaving.front() {
+            let outgoing = Outgoing {
+                to: datagram.peer,
+                ecn: EcnCodepoint::from_bits(datagram.ecn),
+                octets: &datagram.octets,
+                stride: None,
+            };
+            match socket.send(&outgoing) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    *retry = Some(now + FULL);
+                    return Err(error);
+                }
+                Err(error) => {
+                    tracing::trace!(to = %outgoing.to, %error, "a datagram was not sent");
+                }
+                Ok(()) => {}
+            }
+            leaving.pop_front();
+        }
+        Ok(())
+    }
+
+    /// As [`PlainSocket::receive`]. Sends what is due as well.
+    pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
+        let now = self.environment.now();
+        let mut state = self.state.lock();
+        // If the socket is full, it is tried again later.
+        let _ = self.flush(&mut state, now);
+        let taken = self.take_in(&mut state, now, buffers, received);
+        let State {
+            faults, arrived, ..
+        } = &mut *state;
+        faults.awake(Direction::Received, now, arrived);
+        received.clear();
+        for buffer in buffers.chunks_mut(LONGEST_TRAIN).take(BATCH) {
+            let Some(datagram) = arrived.pop_front() else {
+                break;
+            };
+            let len = datagram.octets.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&datagram.octets[..len]);
+            received.push(Train {
+                from: datagram.peer,
+                len,
+                stride: len,
+                ecn: EcnCodepoint::from_bits(datagram.ecn),
+            });
+        }
+        if received.is_empty() {
+            taken?;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(())
+    }
+
+    /// Has datagrams from the socket pass the plan. The error is one that the network has reported.
+    fn take_in(
+        &self,
+        state: &mut State,
+        now: Instant,
+        buffers: &mut [u8],
+        received: &mut Vec<Train>,
+    ) -> io::Result<()> {
+        if state.rebound.is_some() {
+            // Nobody gets what is sent to the port that was.
+            for _ in 0..VISITS {
+                if self.below.receive(buffers, received).is_err() {
+                    break;
+                }
+            }
+        }
+        for _ in 0..VISITS {
+            state.unread = true;
+            if state.arrived.len() >= BATCH {
+                break;
+            }
+            let rebound = state.rebound.as_ref();
+            let socket = rebound.map_or(&self.below, |new| &new.socket);
+            match socket.receive(buffers, received) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    state.unread = false;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            let mut rebinds = false;
+            for (train, octets) in received.iter().zip(buffers.chunks(LONGEST_TRAIN)) {
+                let octets = &octets[..train.len.min(octets.len())];
+                for octets in octets.chunks(train.stride.max(1)) {
+                    let datagram = PassingDatagram {
+                        peer: train.from,
+                        ecn: train.ecn.map_or(0, |ecn| ecn as u8),
+                        octets: octets.to_vec(),
+                    };
+                    let State {
+                        faults, arrived, ..
+                    } = &mut *state;
+                    let passed = faults.pass(Direction::Received, now, datagram, arrived);
+                    rebinds |= passed == Passed::Rebind;
+                }
+            }
+            if rebinds {
+                self.rebind(state);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the peers see another port from now on.
+    fn rebind(&self, state: &mut State) {
+        let outcome = match &self.below {
+            PlainSocket::Sim(socket) => socket.rebind().map(drop),
+            _ => self.another().map(|new| state.rebound = Some(new)),
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "a UDP socket of the fault plan cannot be bound to another port");
+        }
+    }
+
+    /// Another socket at the same IP address, whose port drives this one when something comes there.
+    fn another(&self) -> io::Result<Rebound> {
+        let local = self.below.local()?;
+        let socket = PlainSocket::of_system(SocketAddr::new(local.ip(), 0))?;
+        let drivers = self.drivers.get().ok_or(io::ErrorKind::NotConnected)?;
+        let source: Arc<dyn Source> = Arc::new(ReboundSource(self.port.clone()));
+        let control = Arc::clone(&drivers.control);
+        let token = control.add(&socket.descriptor()?, Arc::downgrade(&source), Edges::READ)?;
+        Ok(Rebound {
+            socket,
+            control,
+            token,
+            _source: source,
+        })
+    }
+}
+
+/// A socket of the system in place of another one. Sets wait for the first one only, so that the control domain has to watch
+/// this one.
+struct Rebound {
+    socket: PlainSocket,
+    control: Arc<Domain>,
+    token: u64,
+    _source: Arc<dyn Source>,
+}
+
+impl Drop for Rebound {
+    fn drop(&mut self) {
+        if let Ok(socket) = self.socket.descriptor() {
+            self.control.remove(&socket, self.token);
+        }
+    }
+}
+
+struct ReboundSource(Weak<dyn Carrier>);
+
+impl Source for ReboundSource {
+    fn ready(&self, _: Edges) -> Turn {
+        if let Some(port) = self.0.upgrade() {
+            port.drive();
+        }
+        Turn::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

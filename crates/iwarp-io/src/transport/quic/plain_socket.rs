@@ -1,0 +1,225 @@
+//! A UDP socket: the system's, or a simulated one.
+
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use quinn_proto::EcnCodepoint;
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, SockRef, Type};
+
+use crate::progress::carried::CarrierId;
+use crate::transport::sim;
+
+/// How many datagrams, or trains of datagrams of one length, are received at once.
+pub(super) const BATCH: usize = if quinn_udp::BATCH_SIZE < 16 {
+    quinn_udp::BATCH_SIZE
+} else {
+    16
+};
+
+/// The longest train of datagrams.
+pub(super) const LONGEST_TRAIN: usize = 64 * 1024;
+
+/// The buffers of the system that are asked for, in octets. The system gives what it allows (`net.core.rmem_max`).
+const BUFFER: usize = 4 * 1024 * 1024;
+
+/// A datagram, or a train of datagrams of one length, in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Train {
+    pub(super) from: SocketAddr,
+    pub(super) len: usize,
+    /// The length of each datagram but the last.
+    pub(super) stride: usize,
+    pub(super) ecn: Option<EcnCodepoint>,
+}
+
+/// Datagrams to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing<'a> {
+    pub(super) to: SocketAddr,
+    pub(super) ecn: Option<EcnCodepoint>,
+    pub(super) octets: &'a [u8],
+    /// The length of each datagram but the last, if there are several.
+    pub(super) stride: Option<usize>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) enum PlainSocket {
+    System {
+        udp: UdpSocket,
+        state: UdpSocketState,
+    },
+    Sim(sim::DatagramSocket),
+}
+
+impl PlainSocket {
+    /// A socket of the system at this address.
+    pub(super) fn of_system(address: SocketAddr) -> io::Result<Self> {
+        let socket = socket2::Socket::new(
+            Domain::for_address(address),
+            Type::DGRAM,
+            Some(Protocol::UDP),
+        )?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        let udp = UdpSocket::from(socket);
+        let state = UdpSocketState::new(UdpSockRef::from(&udp))?;
+        // What the system has by default would do, but loses more.
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), BUFFER);
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), BUFFER);
+        Ok(Self::System { udp, state })
+    }
+
+    /// A socket of a simulated network at this address.
+    pub(super) fn of_world(world: &sim::World, address: SocketAddr) -> io::Result<Self> {
+        Ok(Self::Sim(sim::DatagramSocket::bind(world, address)?))
+    }
+
+    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::System { udp, .. } => udp.local_addr(),
+            Self::Sim(socket) => Ok(socket.local()),
+        }
+    }
+
+    pub(super) fn id(&self) -> CarrierId<'_> {
+        match self {
+            Self::System { udp, .. } => CarrierId::Descriptor(udp.as_fd()),
+            Self::Sim(socket) => CarrierId::Sim(socket.source()),
+        }
+    }
+
+    /// The descriptor of a socket of the system.
+    pub(super) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        match self.id() {
+            CarrierId::Descriptor(descriptor) => Ok(descriptor),
+            CarrierId::Sim(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    pub(super) fn is_simulated(&self) -> bool {
+        match self {
+            Self::System { .. } => false,
+            Self::Sim(_) => true,
+        }
+    }
+
+    /// How many datagrams one call may send to one peer.
+    pub(super) fn train(&self) -> usize {
+        match self {
+            Self::System { state, .. } => state.max_gso_segments(),
+            Self::Sim(_) => 1,
+        }
+    }
+
+    /// Whether datagrams may be cut on their way, so that the length of those that arrive says nothing about the path.
+    pub(super) fn may_fragment(&self) -> bool {
+        match self {
+            Self::System { state, .. } => state.may_fragment(),
+            Self::Sim(_) => false,
+        }
+    }
+
+    /// Receives into buffers of [`LONGEST_TRAIN`] octets; returns how many were filled.
+    pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
+        received.clear();
+        match self {
+            Self::System { udp, state } => {
+                let mut slices = buffers.chunks_mut(LONGEST_TRAIN).map(IoSliceMut::new);
+                let mut slices: [_; BATCH] =
+                    std::array::from_fn(|_| slices.next().unwrap_or(IoSliceMut::new(&mut [])));
+                let mut metas = [RecvMeta::default(); BATCH];
+                let count = state.recv(UdpSockRef::from(udp), &mut slices, &mut metas)?;
+                received.extend(metas[..count].iter().map(|meta| Train {
+                    from: meta.addr,
+                    len: meta.len,
+                    stride: meta.stride,
+                    ecn: meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8)),
+                }));
+                Ok(())
+            }
+            Self::Sim(socket) => {
+                for buffer in buffers.chunks_mut(LONGEST_TRAIN) {
+                    let datagram = match socket.recv_from(buffer) {
+                        Err(_) if !received.is_empty() => break,
+                        datagram => datagram?,
+                    };
+                    received.push(Train {
+                        from: datagram.from,
+                        len: datagram.len,
+                        stride: datagram.len,
+                        ecn: EcnCodepoint::from_bits(datagram.ecn),
+                    });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends datagrams. Errors other than a full socket count as loss, which QUIC repairs.
+    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+        match self {
+            Self::System { udp, state } => {
+                let transmit = quinn_udp::Transmit {
+                    destination: outgoing.to,
+                    ecn: outgoing
+                        .ecn
+                        .and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+                    contents: outgoing.octets,
+                    segment_size: outgoing.stride,
+                    src_ip: None,
+                };
+                state.try_send(UdpSockRef::from(udp), &transmit)
+            }
+            Self::Sim(socket) => {
+                let stride = outgoing.stride.unwrap_or(outgoing.octets.len()).max(1);
+                let ecn = outgoing.ecn.map_or(0, |ecn| ecn as u8);
+                for datagram in outgoing.octets.chunks(stride) {
+                    socket.send_to(outgoing.to, ecn, datagram)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Peers, or their hosts, that have said since the last call that nobody has a socket there. Only a simulated network
+    /// says so here; on the system's a [`AddressProbe`] asks.
+    pub(super) fn take_refused(&self) -> Option<SocketAddr> {
+        match self {
+            Self::System { .. } => None,
+            Self::Sim(socket) => socket.take_refused(),
+        }
+    }
+}
+
+/// A connected socket that learns from the system whether anybody has a socket at the peer's address. A socket that serves
+/// many peers does not learn that.
+#[derive(Debug)]
+pub(super) struct AddressProbe(UdpSocket);
+
+impl AddressProbe {
+    /// Sends one octet, which no endpoint of QUIC takes for a packet.
+    pub(super) fn new(local: SocketAddr, remote: SocketAddr) -> io::Result<Self> {
+        let udp = UdpSocket::bind(SocketAddr::new(local.ip(), 0))?;
+        udp.set_nonblocking(true)?;
+        udp.connect(remote)?;
+        // If it cannot be sent, the time limit of the connect decides.
+        let _ = udp.send(&[0]);
+        Ok(Self(udp))
+    }
+
+    /// What the system has learned.
+    pub(super) fn error(&self) -> Option<io::Error> {
+        SockRef::from(&self.0).take_error().ok().flatten()
+    }
+}
+
+impl AsFd for AddressProbe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

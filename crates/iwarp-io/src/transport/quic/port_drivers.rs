@@ -1,0 +1,13 @@
+//! What drives the UDP sockets of an adapter when nobody drives their streams.
+
+use std::sync::Arc;
+
+use crate::progress::background::Background;
+use crate::progress::domain::Domain;
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(super) struct PortDrivers {
+    pub(super) control: Arc<Domain>,
+    pub(super) background: Arc<Background>,
+}
