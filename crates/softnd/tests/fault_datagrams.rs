@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{ALL, LONG, Pair, Region, Side, connect, connect_status, run};
 use netdirect::{Adapter, OpFlags, Overlapped, RequestType, Status};
 use softnd::Options;
-use softnd::simulation::Simulation;
+use softnd::simulation::{Chance, Simulation};
 
 fn options(plan: &str) -> Options {
     let plan = plan.parse().unwrap_or_else(|error| panic!("{error}"));
@@ -242,6 +242,36 @@ fn a_transfer_goes_on_when_a_simulated_network_changes_an_address() {
         let pair = connect(active, passive, 4);
         exchange(&pair, 8, 100_000);
         assert!(happened(&pair.active.adapter) > 0, "{plan}");
+        disconnect(&pair);
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_when_the_address_of_one_side_changes() {
+    let (active, passive) = on_loopback("when every 50th datagram sent: rebind", "");
+    let pair = connect(active, passive, 4);
+    // Datagrams are as long as loopback allows, so that many rounds are needed.
+    for _ in 0..500 {
+        exchange(&pair, 1, 300_000);
+        if happened(&pair.active.adapter) > 3 {
+            break;
+        }
+    }
+    assert!(happened(&pair.active.adapter) > 3);
+    exchange(&pair, 5, 300_000);
+    disconnect(&pair);
+}
+
+#[test]
+fn a_transfer_goes_on_when_addresses_change_in_a_network_that_loses_datagrams() {
+    for seed in 0..3 {
+        let simulation = Simulation::new(seed).over_udp();
+        let plan = "when every 20th datagram sent: rebind";
+        let (active, passive) = simulated(&simulation, plan, "");
+        let pair = connect(active, passive, 4);
+        simulation.change(|conditions| conditions.loss = Chance::per_million(10_000));
+        exchange(&pair, 20, 100_000);
+        assert!(happened(&pair.active.adapter) > 100);
         disconnect(&pair);
     }
 }

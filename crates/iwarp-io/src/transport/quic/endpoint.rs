@@ -278,6 +278,9 @@ impl QuicEndpoint {
             if !self.connections.contains(key) {
                 continue;
             }
+            if self.connections[key].has_moved() {
+                self.begin_path(outside, key);
+            }
             if self.see_events(outside, key) == Seen::Octets {
                 self.owe(outside, key);
             } else {
@@ -325,6 +328,11 @@ impl QuicEndpoint {
                     let connection = &mut self.connections[key];
                     connection.deadline = None;
                     connection.quic.handle_timeout(outside.now);
+                    if connection.has_moved() {
+                        // The peer does not answer from where it seemed to be.
+                        connection.quic.ping();
+                        self.begin_path(outside, key);
+                    }
                     self.settle(outside, key);
                 }
                 Deadline::Unused(key) => {
@@ -456,16 +464,32 @@ impl QuicEndpoint {
         }
     }
 
-    /// Sends the packets that were made.
+    /// Sends to where the peer is now: quinn-proto keeps the time limit of what was sent to its last address, and does not expect that
+    /// this ends before anything is in flight on the new path. If the socket is full, the packet is lost.
+    fn begin_path(&mut self, outside: Outside<'_>, key: usize) {
+        loop {
+            self.packets.clear();
+            let quic = &mut self.connections[key].quic;
+            let to = quic.remote_address();
+            let Some(transmit) = quic.poll_transmit(outside.now, 1, &mut self.packets) else {
+                return;
+            };
+            let begun = transmit.destination == to;
+            self.send_packets(outside, transmit);
+            if begun {
+                return;
+            }
+        }
+    }
+
+    /// Sends the packets that were made, or keeps them if they are the first for which the socket has no room.
     fn send_packets(&mut self, outside: Outside<'_>, transmit: Transmit) {
         let octets = &self.packets[..transmit.size];
-        if self.blocked.is_empty() && send(outside.socket, &transmit, octets) {
+        if !self.blocked.is_empty() || send(outside.socket, &transmit, octets) {
             return;
         }
         let octets = Bytes::copy_from_slice(octets);
-        if self.blocked.is_empty() {
-            self.deadlines.insert((outside.now + FULL, Deadline::Full));
-        }
+        self.deadlines.insert((outside.now + FULL, Deadline::Full));
         self.blocked.push_back((transmit, octets));
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Connection {
     pub(super) quic: quinn_proto::Connection,
     pub(super) handle: ConnectionHandle,
     pub(super) remote: SocketAddr,
+    /// Where packets to the peer go. A peer may move.
+    path: SocketAddr,
     pub(super) ours: bool,
     pub(super) established: bool,
     /// It has ended, or is about to.
@@ -50,6 +52,7 @@ impl Connection {
             quic,
             handle,
             remote,
+            path: remote,
             ours,
             established: false,
             lost: false,
@@ -87,6 +90,12 @@ impl Connection {
             let permitted = VarInt::from_u32(permitted);
             self.quic.set_max_concurrent_streams(Dir::Bi, permitted);
         }
+    }
+
+    /// Whether packets to the peer go elsewhere than at the last call.
+    pub(super) fn has_moved(&mut self) -> bool {
+        let path = self.quic.remote_address();
+        std::mem::replace(&mut self.path, path) != path
     }
 
     /// A stream of the peer was accepted. The window that it needs stays, because QUIC cannot take one back.

@@ -63,17 +63,7 @@ fn answers_to_strangers_are_not_kept_while_the_socket_is_full() {
     let mut rig = Rig::new();
     rig.act(|state, outside| state.stop_listening(outside));
     let mut stranger = Peer::new(&rig, at([10, 0, 9, 9], 9));
-    // As if the socket had been full just now.
-    let transmit = quinn_proto::Transmit {
-        destination: SERVER,
-        ecn: None,
-        size: 1,
-        segment_size: None,
-        src_ip: None,
-    };
-    rig.state
-        .blocked
-        .push_back((transmit, bytes::Bytes::from_static(&[0])));
+    rig.fill_socket();
     for _ in 0..100 {
         stranger.connect();
     }

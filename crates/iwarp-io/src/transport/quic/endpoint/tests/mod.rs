@@ -2,5 +2,6 @@
 
 mod datagrams;
 mod handshakes;
+mod moving;
 mod rig;
 mod streams;

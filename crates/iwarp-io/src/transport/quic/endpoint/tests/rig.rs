@@ -87,7 +87,8 @@ impl Rig {
     }
 
     /// Takes in what has come, and does what is due.
-    fn visit(&mut self) {
+    pub(super) fn visit(&mut self) {
+        self.act(|state, outside| state.send_owed(outside));
         let (mut buffer, mut received) = (vec![0; LONGEST_TRAIN], Vec::<Train>::new());
         while self.socket.receive(&mut buffer, &mut received).is_ok() {
             for train in received.clone() {
@@ -96,7 +97,6 @@ impl Rig {
         }
         self.act(|state, outside| {
             state.take_in(outside);
-            state.send_owed(outside);
             state.time_passed(outside);
         });
     }
@@ -141,6 +141,19 @@ impl Rig {
             let next = next.min(self.state.next_deadline().unwrap_or(end));
             self.world.step_until(Some(next));
         }
+    }
+
+    /// Has the endpoint find the socket full until its list of blocked datagrams is emptied.
+    pub(super) fn fill_socket(&mut self) {
+        let transmit = quinn_proto::Transmit {
+            destination: SERVER,
+            ecn: None,
+            size: 1,
+            segment_size: None,
+            src_ip: None,
+        };
+        let octets = bytes::Bytes::from_static(&[0]);
+        self.state.blocked.push_back((transmit, octets));
     }
 
     /// How often this was refused.
@@ -280,7 +293,12 @@ impl Peer {
         sent
     }
 
-    fn drive(&mut self, now: Instant) {
+    /// The peer is seen at another address from now on, and what is sent to the former one is lost.
+    pub(super) fn move_to(&mut self, address: SocketAddr) {
+        self.socket = DatagramSocket::bind(self.socket.world(), address).unwrap();
+    }
+
+    pub(super) fn drive(&mut self, now: Instant) {
         let mut buffer = vec![0; LONGEST_TRAIN];
         while let Ok(received) = self.socket.recv_from(&mut buffer) {
             let datagram = &buffer[..received.len];
@@ -332,8 +350,8 @@ impl Peer {
 /// An honest peer with a stream that a listener has taken.
 pub(super) struct Neighbour {
     pub(super) peer: Peer,
-    stream: StreamId,
-    flow: usize,
+    pub(super) stream: StreamId,
+    pub(super) flow: usize,
 }
 
 impl Neighbour {
