@@ -80,6 +80,12 @@ pub(super) fn window(accepted: usize) -> VarInt {
     VarInt::from_u64(UNACCEPTED.saturating_add(streams)).unwrap_or(VarInt::MAX)
 }
 
+/// How many octets of a stream are taken at once, or one FPDU more.
+pub(super) const GATHERED: usize = 256 * 1024;
+
+/// The longest FPDU that there can be, in octets: the longest ULPDU with its length, padding and CRC.
+pub(super) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
+
 /// How long a stream that nobody has any more may take to send its last octets.
 pub(super) const ORPHAN: Duration = Duration::from_secs(60);
 
@@ -167,8 +173,8 @@ fn transport(opener: bool, within_machine: bool) -> Arc<TransportConfig> {
 /// The congestion window at the beginning, within one machine, in octets.
 const LOCAL_WINDOW: u64 = 256 * 1024;
 
-/// The longest datagram within one machine, in octets. Four of them make a train.
-const LOCAL_DATAGRAM: u16 = 16_376;
+/// The longest datagram within one machine, in octets. Two of them make a train.
+const LOCAL_DATAGRAM: u16 = 32_752;
 
 /// The longest payload of a datagram that is received, in octets.
 const LONGEST: u16 = 65_527;

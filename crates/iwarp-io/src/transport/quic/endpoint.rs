@@ -24,12 +24,13 @@ use slab::Slab;
 
 use self::admission::{Admission, Admittance};
 use self::connection::{Connection, Probing, read_all};
-use super::config::{OFFLOAD, Settings};
+use super::config::{GATHERED, LONGEST_FPDU, OFFLOAD, Settings};
 use super::loss;
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
 use super::refusals::{Refusal, Refusals};
 use super::security::OnFailure;
+use super::send_buffers::SendBuffers;
 use super::socket::{Outgoing, Socket, Train};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
@@ -67,6 +68,7 @@ pub(super) struct QuicEndpoint {
     /// Connections that may have something to send, such as acknowledgements. It can go with what the application sends next,
     /// and goes alone when the socket is visited again, or after [`OWED`].
     owing: Vec<usize>,
+    send_buffers: SendBuffers,
     /// There is a deadline for what is owed.
     owed_has_deadline: bool,
     /// A stream has gone, or has arrived whole, since the last call of [`take_unused`](Self::take_unused).
@@ -152,6 +154,7 @@ impl QuicEndpoint {
             raised: Vec::new(),
             touched: Vec::new(),
             owing: Vec::new(),
+            send_buffers: SendBuffers::new(GATHERED + LONGEST_FPDU),
             owed_has_deadline: false,
             may_be_unused: false,
             widened: false,
@@ -414,14 +417,14 @@ impl QuicEndpoint {
         if connection.quic.is_drained() {
             return self.forget(key);
         }
-        let deadline = connection.quic.poll_timeout();
-        if connection.deadline != deadline {
-            if let Some(old) = std::mem::replace(&mut connection.deadline, deadline) {
+        // Each packet moves the deadline, mostly away. One that comes early finds nothing to do, and sets the time anew.
+        if let Some(new) = connection.quic.poll_timeout()
+            && connection.deadline.is_none_or(|old| new < old)
+        {
+            if let Some(old) = connection.deadline.replace(new) {
                 self.deadlines.remove(&(old, Deadline::Connection(key)));
             }
-            if let Some(new) = deadline {
-                self.deadlines.insert((new, Deadline::Connection(key)));
-            }
+            self.deadlines.insert((new, Deadline::Connection(key)));
         }
         self.may_be_unused(outside, key);
     }

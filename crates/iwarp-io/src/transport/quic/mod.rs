@@ -16,6 +16,7 @@ pub mod preamble;
 mod quic_stream;
 mod refusals;
 pub mod security;
+mod send_buffers;
 mod socket;
 mod wire;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use iwarp::{Memory, MessageEnd, PieceRef, Revoked, Span, TxBatch};
 use iwarp_mem::Table;
 use iwarp_mem::io::Sent;
@@ -14,13 +14,9 @@ use super::connection::Connection;
 use super::{Deadline, Outside, QuicEndpoint};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
-use crate::transport::quic::config::ORPHAN;
+use crate::transport::quic::config::{GATHERED, ORPHAN};
 use crate::transport::quic::preamble::ErrorCode;
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
-
-/// How many octets of a batch are taken at once.
-const GATHERED: usize = 256 * 1024;
-const LONGEST_FPDU: usize = 64 * 1024;
 
 impl QuicEndpoint {
     pub(in crate::transport::quic) fn flow(&self, key: usize) -> &QuicStream {
@@ -241,7 +237,11 @@ impl QuicEndpoint {
         if !self.send_unsent(key)? {
             return Ok((0, Sent::WouldBlock));
         }
-        let Ok(octets) = gather(table, batch) else {
+        let remaining = usize::try_from(batch.remaining()).unwrap_or(usize::MAX);
+        let gathered = self
+            .send_buffers
+            .filled(remaining, |octets| gather(table, batch, octets));
+        let Ok(octets) = gathered else {
             if batch.head_is_cut() {
                 return Err(io::Error::other(
                     "an FPDU cannot be finished: its memory is gone",
@@ -406,32 +406,33 @@ impl QuicEndpoint {
     }
 }
 
-/// Whole FPDUs of a batch in one run of octets: [`GATHERED`] octets, or one FPDU more.
-fn gather(table: &Table, batch: &TxBatch) -> Result<Bytes, Revoked> {
-    let wanted = usize::try_from(batch.remaining()).unwrap_or(usize::MAX);
-    let mut octets = BytesMut::with_capacity(wanted.min(GATHERED + LONGEST_FPDU));
-    let mut whole = 0;
+/// Puts whole FPDUs of a batch in a row: [`GATHERED`] octets, or one FPDU more. Returns how many octets these are.
+fn gather(table: &Table, batch: &TxBatch, octets: &mut [u8]) -> Result<usize, Revoked> {
+    let (mut filled, mut whole) = (0, 0);
     for (piece, ends) in batch.pieces() {
+        let room = &mut octets[filled..];
         match piece {
-            PieceRef::Bytes(bytes) => octets.extend_from_slice(bytes),
+            PieceRef::Bytes(bytes) => {
+                room[..bytes.len()].copy_from_slice(bytes);
+                filled += bytes.len();
+            }
             PieceRef::Payload(span) => {
-                let at = octets.len();
-                octets.resize(at + span.len() as usize, 0);
-                match table.fetch(span, &mut octets[at..], None) {
+                let len = span.len() as usize;
+                match table.fetch(span, &mut room[..len], None) {
                     Err(Revoked) if whole > 0 => break,
                     fetched => fetched?,
                 }
+                filled += len;
             }
         }
         if ends {
-            whole = octets.len();
+            whole = filled;
             if whole >= GATHERED {
                 break;
             }
         }
     }
-    octets.truncate(whole);
-    Ok(octets.freeze())
+    Ok(whole)
 }
 
 /// Reads what is there into registered memory. Returns how many octets were placed, and those that have no place because the
