@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use netdirect::{OpFlags, Overlapped, Status};
+use netdirect::{Connector, Listener, OpFlags, Overlapped, QueuePair, Status};
 use softnd::Options;
 use softnd::simulation::{Chance, Conditions, Simulation};
 
@@ -159,4 +161,112 @@ fn a_harsh_network_is_noticed_by_its_delays_only() {
         met.corruptions,
     ];
     assert!(kinds.iter().all(|count| *count > 0), "{met:?}");
+}
+
+/// A Connect that has begun.
+struct Call {
+    connects: Overlapped,
+    _objects: (Arc<dyn Connector>, Arc<dyn QueuePair>),
+}
+
+impl Call {
+    fn new(side: &Side, to: SocketAddr) -> Self {
+        let (connector, queue_pair) = (side.connector(), side.queue_pair());
+        let connects = Overlapped::new();
+        let started = connector.connect(&queue_pair, to, 1, 1, &[], &connects);
+        let _ = started.unwrap();
+        Self {
+            connects,
+            _objects: (connector, queue_pair),
+        }
+    }
+}
+
+/// Accepts these calls, which all succeed. Returns when the last of them has come to the listener.
+fn accept(
+    simulation: &Simulation,
+    side: &Side,
+    at: &Arc<dyn Listener>,
+    calls: &[Call],
+) -> Duration {
+    let mut accepted = Vec::new();
+    for _ in calls {
+        let (connector, queue_pair) = (side.connector(), side.queue_pair());
+        run(|overlapped| at.get_connection_request(&connector, overlapped)).unwrap();
+        let accepts = Overlapped::new();
+        let _ = connector.accept(&queue_pair, 1, 1, &[], &accepts).unwrap();
+        accepted.push((connector, queue_pair, accepts));
+    }
+    let time = simulation.time();
+    for call in calls {
+        assert_eq!(wait(&call.connects), Status::SUCCESS);
+    }
+    time
+}
+
+/// The peer ignores the rest of a handshake that comes from another address than its beginning.
+#[test]
+fn connects_go_on_when_an_address_changes_in_the_handshake() {
+    let mut longest = Duration::ZERO;
+    for step in 0..20 {
+        let simulation = Simulation::new(1).over_udp();
+        let (active, passive) = sides(&simulation);
+        let (listener, address) = passive.listener(0);
+        let first = Call::new(&active, address);
+        simulation.pass(step * Duration::from_micros(10));
+        assert_eq!(simulation.rebind([10, 0, 0, 1]).unwrap(), 1);
+        simulation.pass(Duration::from_millis(100));
+        let calls = [first, Call::new(&active, address)];
+        longest = longest.max(accept(&simulation, &passive, &listener, &calls));
+    }
+    let range = Duration::from_secs(3)..Duration::from_millis(3100);
+    assert!(range.contains(&longest), "{longest:?}");
+}
+
+#[test]
+fn a_connect_does_not_wait_for_a_dead_attempt_of_one_that_was_given_up() {
+    let simulation = Simulation::new(1).over_udp();
+    let (active, passive) = sides(&simulation);
+    let (listener, address) = passive.listener(0);
+    let given_up = Call::new(&active, address);
+    simulation.rebind([10, 0, 0, 1]).unwrap();
+    simulation.pass(Duration::from_secs(1));
+    drop(given_up);
+    simulation.pass(Duration::from_secs(3));
+    let begun = simulation.time();
+    let call = [Call::new(&active, address)];
+    let time = accept(&simulation, &passive, &listener, &call) - begun;
+    assert!(time < Duration::from_millis(100), "{time:?}");
+}
+
+#[test]
+fn connects_get_through_where_answers_take_long() {
+    // There and back it takes twice as long.
+    for (latency, most) in [(1, 6), (2, 14)] {
+        let latency = Duration::from_secs(latency);
+        let mut conditions = Conditions::default();
+        conditions.latency = latency..=latency;
+        let simulation = Simulation::with(1, conditions).over_udp();
+        let (active, passive) = sides(&simulation);
+        let (listener, address) = passive.listener(0);
+        let call = || {
+            simulation.pass(Duration::from_millis(100));
+            Call::new(&active, address)
+        };
+        let calls = [(); 4].map(|()| call());
+        let time = accept(&simulation, &passive, &listener, &calls);
+        assert!(time < Duration::from_secs(most), "{time:?}");
+    }
+}
+
+#[test]
+fn a_connect_outlasts_a_cut() {
+    let simulation = Simulation::new(1).over_udp();
+    let (active, passive) = sides(&simulation);
+    let (listener, address) = passive.listener(0);
+    let cut = Duration::from_secs(8);
+    simulation.cut([10, 0, 0, 1], [10, 0, 0, 2], cut);
+    let call = [Call::new(&active, address)];
+    let time = accept(&simulation, &passive, &listener, &call);
+    assert!(time < 2 * cut, "{time:?}");
 }

@@ -60,6 +60,10 @@ pub(super) const HANDSHAKES_OF_ONE: usize = 32;
 /// How long the handshake of a peer may take.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// How long our handshake may take before another one is tried, which may take twice as long. The address of this side may have
+/// changed, so that the peer ignores the rest of the first one.
+pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
+
 /// Connections of peers to one socket.
 pub(super) const CONNECTIONS: usize = 16 * 1024;
 
@@ -215,6 +219,7 @@ mod tests {
             format!("its window of received octets (*softnd*: {window} MiB)"),
             format!("to {sending} MiB for each QUIC connection"),
             format!("after a time (*softnd*: {} s)", UNUSED.as_secs()),
+            format!("{} s until it is complete", ATTEMPT.as_secs()),
             format!("for each UDP socket | {HANDSHAKES} |"),
             format!("has to prove its address | {} |", HANDSHAKES / 2),
             format!("| QUIC connections, for each UDP socket | {CONNECTIONS} |"),

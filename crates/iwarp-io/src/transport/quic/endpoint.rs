@@ -97,6 +97,8 @@ enum Deadline {
     Connection(usize),
     /// A connection without streams, or whose handshake takes long.
     Unused(usize),
+    /// An attempt of ours to connect.
+    Attempt(usize),
     /// A stream that was opened on a connection that was there before.
     Stale(usize),
     /// A stream that nobody has any more.
@@ -342,6 +344,7 @@ impl QuicEndpoint {
                     self.connections[key].unused = None;
                     self.close(outside, key);
                 }
+                Deadline::Attempt(key) => self.replace_attempt(key),
                 Deadline::Stale(flow) => {
                     self.flows[flow].stale = None;
                     if self.waits_for_leave(flow) {
@@ -451,6 +454,9 @@ impl QuicEndpoint {
         if let Some(at) = connection.deadline {
             self.deadlines.remove(&(at, Deadline::Connection(key)));
         }
+        if let Some(at) = connection.overdue {
+            self.deadlines.remove(&(at, Deadline::Attempt(key)));
+        }
     }
 
     fn transmit(&mut self, outside: Outside<'_>, key: usize) {
@@ -513,7 +519,7 @@ impl QuicEndpoint {
 
     fn happened(&mut self, outside: Outside<'_>, key: usize, event: Event) {
         match event {
-            Event::Connected => self.connected(key),
+            Event::Connected => self.connected(outside, key),
             Event::ConnectionLost { reason } => self.lose(key, &reason),
             Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.opened(outside, key),
             Event::Stream(StreamEvent::Readable { id }) => {
@@ -539,7 +545,7 @@ impl QuicEndpoint {
         self.may_be_unused(outside, key);
     }
 
-    fn connected(&mut self, key: usize) {
+    fn connected(&mut self, outside: Outside<'_>, key: usize) {
         let connection = &mut self.connections[key];
         if connection.lost {
             return;
@@ -547,6 +553,8 @@ impl QuicEndpoint {
         connection.established = true;
         if connection.ours {
             connection.probe = None;
+            // The peer has as much time to confirm it.
+            self.grant_time(outside, key);
             self.open_more(key);
         } else {
             self.admission.shaken(connection.remote.ip());

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, Dir, StreamId, VarInt};
 
 use crate::transport::quic::config::{
-    FIRST_STREAMS, HANDSHAKE, UNUSED, WITHOUT_STREAMS, streams, window,
+    ATTEMPT, FIRST_STREAMS, HANDSHAKE, UNUSED, WITHOUT_STREAMS, streams, window,
 };
 use crate::transport::quic::preamble::ErrorCode;
 
@@ -36,6 +36,10 @@ pub(super) struct Connection {
     /// Streams of the peer that were accepted, and the most of them at a time.
     pub(super) accepted: (usize, usize),
     pub(super) deadline: Option<Instant>,
+    /// How long an attempt of ours goes on before another one is made in its place.
+    pub(super) may_take: Duration,
+    /// When that is.
+    pub(super) overdue: Option<Instant>,
     /// When it is closed, if it stays as it is.
     pub(super) unused: Option<Instant>,
     pub(super) probe: Option<Probing>,
@@ -62,9 +66,16 @@ impl Connection {
             permitted: FIRST_STREAMS,
             accepted: (0, 0),
             deadline: None,
+            may_take: ATTEMPT,
+            overdue: None,
             unused: None,
             probe: None,
         }
+    }
+
+    /// Whether the peer has said that it has the whole handshake. The peer ignores packets from another address before.
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.established && self.quic.stats().frame_rx.handshake_done > 0
     }
 
     /// For how long it may stay as it is. Peers close connections without streams earlier than this side does.

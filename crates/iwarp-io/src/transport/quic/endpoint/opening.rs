@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quinn_proto::Dir;
@@ -12,6 +13,7 @@ use super::connection::Connection;
 use super::{Deadline, Dial, Outside, QuicEndpoint, STALE};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
+use crate::transport::quic::config::ATTEMPT;
 use crate::transport::quic::preamble::{ANSWER, ErrorCode, Preamble, TAKEN};
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
 
@@ -28,7 +30,7 @@ impl QuicEndpoint {
         let known = self.dialed.get(&remote).copied();
         let key = match known {
             Some(key) => key,
-            None => self.connect(outside, remote, dial)?,
+            None => self.connect(outside, remote, dial, ATTEMPT)?,
         };
         let flow = QuicStream::new(key, source, Stage::Opening, addresses);
         let flow = self.flows.insert(flow);
@@ -50,6 +52,7 @@ impl QuicEndpoint {
         outside: Outside<'_>,
         remote: SocketAddr,
         dial: Dial,
+        may_take: Duration,
     ) -> io::Result<usize> {
         let Dial {
             config,
@@ -60,7 +63,9 @@ impl QuicEndpoint {
         let (handle, quic) = connected.map_err(io::Error::other)?;
         let mut connection = Connection::new(quic, handle, remote, true);
         connection.probe = probe;
+        connection.may_take = may_take;
         let key = self.connections.insert(connection);
+        self.grant_time(outside, key);
         self.by_handle.insert(handle, key);
         self.dialed.insert(remote, key);
         Ok(key)
@@ -114,6 +119,38 @@ impl QuicEndpoint {
         let _ = self.send_unsent(flow);
     }
 
+    /// Has a handshake of ours go on for its time from now on.
+    pub(super) fn grant_time(&mut self, outside: Outside<'_>, key: usize) {
+        let connection = &mut self.connections[key];
+        let at = outside.now + connection.may_take;
+        if let Some(before) = connection.overdue.replace(at) {
+            self.deadlines.remove(&(before, Deadline::Attempt(key)));
+        }
+        self.deadlines.insert((at, Deadline::Attempt(key)));
+    }
+
+    /// A handshake of ours has not come to its end for a long time. Streams that wait for it, or for an answer of the peer, are opened
+    /// on another connection.
+    pub(super) fn replace_attempt(&mut self, key: usize) {
+        let connection = &mut self.connections[key];
+        connection.overdue = None;
+        if connection.lost || connection.is_confirmed() {
+            return;
+        }
+        let mut flows: Vec<_> = connection.flows.values().copied().collect();
+        flows.extend(&connection.opening);
+        let remote = connection.remote;
+        if self.dialed.get(&remote) == Some(&key) {
+            self.dialed.remove(&remote);
+        }
+        // The map's order is another one in each run. The last one is taken first.
+        flows.sort_unstable_by(|one, other| other.cmp(one));
+        for flow in flows {
+            self.clear_stale(flow);
+            self.stale.push(flow);
+        }
+    }
+
     /// Whether a stream of ours waits until the peer permits more streams or octets, on the connection that new streams use. The
     /// peer owes no answer.
     pub(super) fn waits_for_leave(&self, flow: usize) -> bool {
@@ -160,7 +197,11 @@ impl QuicEndpoint {
             flow.stage = Stage::Opening;
             (flow.connection, flow.stream.take(), flow.remote)
         };
+        let mut may_take = ATTEMPT;
         if let Some(connection) = self.connections.get_mut(old) {
+            if !connection.is_confirmed() {
+                may_take = connection.may_take * 2;
+            }
             connection.opening.retain(|opening| *opening != flow);
             if let Some(stream) = stream {
                 connection.flows.remove(&stream);
@@ -174,7 +215,7 @@ impl QuicEndpoint {
         }
         let key = match self.dialed.get(&remote) {
             Some(&key) => key,
-            None => match self.connect(outside, remote, dial) {
+            None => match self.connect(outside, remote, dial, may_take) {
                 Ok(key) => key,
                 Err(_) => return self.break_flow(flow, Errno::CONNREFUSED),
             },
