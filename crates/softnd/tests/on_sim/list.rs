@@ -19,8 +19,13 @@ enum Subject {
 }
 use Subject::{Descriptors, Memory, Sockets, Threads};
 
-/// Tests of these files make simulated networks themselves.
-const SIMULATED: [&str; 3] = ["fault_seeds::", "simulated::", "simulated_udp::"];
+/// Tests of these files make simulated networks themselves, unless the system's sockets are their subject.
+const SIMULATED: [&str; 4] = [
+    "fault_datagrams::",
+    "fault_seeds::",
+    "simulated::",
+    "simulated_udp::",
+];
 
 /// The tests that are not in this program.
 const ELSEWHERE: &[(&str, Subject)] = &[
@@ -82,6 +87,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Descriptors,
     ),
     (
+        "scale::thousands_over_one_udp_socket_are_all_served_and_each_message_completes_once",
+        Sockets,
+    ),
+    (
         "sockets::by_a_loop_of_the_clients_own_over_the_files_descriptor",
         Descriptors,
     ),
@@ -91,6 +100,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
     ),
     (
         "sockets::lstn_009_lstn_010_the_wildcards_port_is_free_on_every_address",
+        Sockets,
+    ),
+    (
+        "stalled::a_hundred_stalled_queue_pairs_do_not_take_the_window_of_the_last_one",
         Sockets,
     ),
     (
