@@ -170,6 +170,18 @@ fn a_bare_quic_stream_is_measured_beside_every_operation() {
     }
 }
 
+/// What the congestion window holds back at first is sent, too, although nothing is in flight any more.
+#[test]
+fn a_turn_of_a_bare_quic_stream_ends_when_everything_has_arrived() {
+    for _ in 0..5 {
+        let read = "--op read --test bandwidth --size 100 --depth 4 --mode event --crc off";
+        let run = local_tiny(&format!("{read} --baseline quic --format json"));
+        run.assert_success();
+        let rows = rows(&run.stdout);
+        assert_fields(&rows[0], &run, &[("turns", "3"), ("complete", "true")]);
+    }
+}
+
 #[test]
 fn without_a_baseline_there_is_nothing_to_compare_with() {
     let run =

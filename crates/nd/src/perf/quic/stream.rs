@@ -217,13 +217,17 @@ impl QuicStream {
     /// Goes on until the other side has everything, after which nothing is due. Called by the side that serves, after a turn.
     pub(in crate::perf) fn finish(&mut self) -> std::io::Result<()> {
         let deadline = Deadline::after(self.limit);
-        while self.end.next_deadline().is_some() {
+        loop {
+            // When all that was in flight has arrived nothing is due, but more may wait to be sent.
+            while self.end.send()? {}
+            if self.end.next_deadline().is_none() {
+                return Ok(());
+            }
             match deadline.left() {
                 Duration::ZERO => return Err(ErrorKind::TimedOut.into()),
                 left => self.end.turn(left)?,
             }
         }
-        Ok(())
     }
 
     /// Answers what comes, for at most so long. Called by the side that runs the test, until the other side has finished.
