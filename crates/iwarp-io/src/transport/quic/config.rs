@@ -10,6 +10,7 @@ use quinn_proto::{
     VarInt,
 };
 
+use super::local_congestion::LocalCongestion;
 use super::security::{Security, SecurityError};
 
 /// The segment that FPDUs are cut for, in octets. Neither packets nor their lengths have anything to do with FPDUs, so that
@@ -90,6 +91,9 @@ pub(super) const GATHERED: usize = 256 * 1024;
 /// The longest FPDU that there can be, in octets: the longest ULPDU with its length, padding and CRC.
 pub(super) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
 
+/// A stream that is given no more octets than these at a time is sent before others.
+pub(super) const URGENT: usize = 8 * 1024;
+
 /// How long a stream that nobody has any more may take to send its last octets.
 pub(super) const ORPHAN: Duration = Duration::from_secs(60);
 
@@ -159,6 +163,10 @@ fn transport(opener: bool, within_machine: bool) -> Arc<TransportConfig> {
     if within_machine {
         congestion.initial_window(LOCAL_WINDOW);
         discovery.upper_bound(LOCAL_DATAGRAM);
+        let bounded = LocalCongestion::new(congestion, LOCAL_IN_FLIGHT);
+        config.congestion_controller_factory(Arc::new(bounded));
+    } else {
+        config.congestion_controller_factory(Arc::new(congestion));
     }
     config
         .max_concurrent_bidi_streams(streams)
@@ -169,13 +177,15 @@ fn transport(opener: bool, within_machine: bool) -> Arc<TransportConfig> {
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
         .keep_alive_interval(opener.then_some(KEEP_ALIVE))
-        .congestion_controller_factory(Arc::new(congestion))
         .mtu_discovery_config(Some(discovery));
     Arc::new(config)
 }
 
 /// The congestion window at the beginning, within one machine, in octets.
 const LOCAL_WINDOW: u64 = 256 * 1024;
+
+/// What may be in flight within one machine, in octets: small messages wait behind all of it. Less costs bandwidth.
+const LOCAL_IN_FLIGHT: u64 = 512 * 1024;
 
 /// The longest datagram within one machine, in octets. Two of them make a train.
 const LOCAL_DATAGRAM: u16 = 32_752;
@@ -218,6 +228,11 @@ mod tests {
             format!("sends a PING after {alive} s of silence"),
             format!("its window of received octets (*softnd*: {window} MiB)"),
             format!("to {sending} MiB for each QUIC connection"),
+            format!("given at most {} KiB at a time", URGENT / 1024),
+            format!(
+                "keeps at most {} KiB in flight there",
+                LOCAL_IN_FLIGHT / 1024
+            ),
             format!("after a time (*softnd*: {} s)", UNUSED.as_secs()),
             format!("{} s until it is complete", ATTEMPT.as_secs()),
             format!("for each UDP socket | {HANDSHAKES} |"),

@@ -44,6 +44,10 @@ const STALE: Duration = Duration::from_millis(500);
 
 /// How long acknowledgements wait for something that they can go with, if nobody visits the socket meanwhile.
 const OWED: Duration = Duration::from_millis(1);
+
+/// After so many octets a connection lets others go first.
+const LONG_TRAIN: usize = 32 * 1024;
+
 /// The key of a connection that there is not.
 const NO_CONNECTION: usize = usize::MAX;
 
@@ -69,6 +73,10 @@ pub(super) struct QuicEndpoint {
     /// and goes alone when the socket is visited again, or after [`OWED`].
     owing: Vec<usize>,
     send_buffers: SendBuffers,
+    /// Connections that have sent a long train, and may have more to send.
+    sending: VecDeque<usize>,
+    /// The socket may have more datagrams.
+    pub(super) unread: bool,
     /// There is a deadline for what is owed.
     owed_has_deadline: bool,
     /// A stream has gone, or has arrived whole, since the last call of [`take_unused`](Self::take_unused).
@@ -157,6 +165,8 @@ impl QuicEndpoint {
             touched: Vec::new(),
             owing: Vec::new(),
             send_buffers: SendBuffers::new(GATHERED + LONGEST_FPDU),
+            sending: VecDeque::new(),
+            unread: false,
             owed_has_deadline: false,
             may_be_unused: false,
             widened: false,
@@ -459,9 +469,17 @@ impl QuicEndpoint {
         }
     }
 
+    /// Lets a connection send until it has sent a long train. If it may have more, [`send_more`](Self::send_more) goes on.
     fn transmit(&mut self, outside: Outside<'_>, key: usize) {
         let most = outside.socket.train();
+        let mut sent = 0;
         while self.blocked.is_empty() {
+            if sent > LONG_TRAIN {
+                if !self.sending.contains(&key) {
+                    self.sending.push_back(key);
+                }
+                return;
+            }
             self.packets.clear();
             let quic = &mut self.connections[key].quic;
             let train = OFFLOAD / usize::from(quic.current_mtu()).max(1);
@@ -469,7 +487,24 @@ impl QuicEndpoint {
             let Some(transmit) = quic.poll_transmit(outside.now, train, &mut self.packets) else {
                 return;
             };
+            sent += transmit.size;
             self.send_packets(outside, transmit);
+        }
+    }
+
+    /// Whether connections have more to send than they have sent at a time.
+    pub(super) fn has_more_to_send(&self) -> bool {
+        !self.sending.is_empty()
+    }
+
+    /// Lets the next connection that has more to send go on.
+    pub(super) fn send_more(&mut self, outside: Outside<'_>) {
+        if let Some(key) = self.sending.pop_front()
+            && self.connections.contains(key)
+        {
+            self.transmit(outside, key);
+            self.pass_endpoint_events(key);
+            self.see_deadline(outside, key);
         }
     }
 

@@ -7,6 +7,7 @@ mod adapter_ports;
 mod config;
 mod endpoint;
 mod faulted_socket;
+mod local_congestion;
 mod loss;
 mod names;
 mod plain_socket;

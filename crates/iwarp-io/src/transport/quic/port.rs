@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use quinn_proto::Endpoint;
 use rustix::io::Errno;
 
@@ -27,8 +27,8 @@ use crate::progress::set::SourceId;
 use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Readiness, Set, Watch};
 
-/// How many times one visit receives, so that a flood keeps its driver from nothing else for long.
-const VISITS: usize = 8;
+/// How many times a driver receives, so that a flood keeps it from nothing else for long.
+const VISITS: usize = 32;
 
 thread_local! {
     /// Belongs to the driving thread and not to the socket.
@@ -190,7 +190,7 @@ impl Port {
     /// Calls `act` with the state, then passes on what became ready and sets the next deadline.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut QuicEndpoint, Outside<'_>) -> T) -> T {
         let source = || self.source();
-        let outside = Outside {
+        let mut outside = Outside {
             socket: &self.socket,
             now: self.around.environment.now(),
             source: &source,
@@ -198,8 +198,20 @@ impl Port {
         };
         let mut state = self.state.lock();
         let outcome = act(&mut state, outside);
+        let mut visits = VISITS;
+        while state.has_more_to_send() || (state.unread && visits > 0) {
+            // Who waits for the socket goes first, however much there is to send and to receive.
+            MutexGuard::bump(&mut state);
+            outside.now = self.around.environment.now();
+            state.send_more(outside);
+            if state.unread && visits > 0 {
+                visits -= 1;
+                self.receive(&mut state, outside);
+            }
+        }
         let raised = state.take_raised();
         let deadlines = [
+            state.unread.then_some(outside.now),
             state.next_deadline(),
             self.socket.next_deadline(outside.now),
         ];
@@ -244,34 +256,37 @@ impl Port {
         CarriedSource::new(self.this.clone())
     }
 
-    /// Takes in what has come to the socket, and does what is due.
+    /// Takes in what has come to the socket, and does what is due. If much has come, `with` goes on.
     pub(super) fn visit(&self, state: &mut QuicEndpoint, outside: Outside<'_>) {
         state.send_owed(outside);
+        self.receive(state, outside);
+        self.time_passed(state, outside);
+    }
+
+    fn receive(&self, state: &mut QuicEndpoint, outside: Outside<'_>) {
         RECEIVED.with_borrow_mut(|(buffers, received)| {
             buffers.resize(BATCH * LONGEST_TRAIN, 0);
-            for _ in 0..VISITS {
-                match self.socket.receive(buffers, received) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // What the network says of a datagram that was sent earlier.
-                    Err(error) => {
-                        tracing::trace!(%error, "a UDP socket reports an error");
-                        continue;
-                    }
+            match self.socket.receive(buffers, received) {
+                Ok(()) => state.unread = received.len() == BATCH,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    received.clear();
+                    state.unread = false;
                 }
-                for (train, octets) in received.iter().zip(buffers.chunks(LONGEST_TRAIN)) {
-                    state.received(outside, train, &octets[..train.len.min(LONGEST_TRAIN)]);
-                }
-                state.take_in(outside);
-                if received.len() < BATCH {
-                    break;
+                // What the network says of a datagram that was sent earlier.
+                Err(error) => {
+                    tracing::trace!(%error, "a UDP socket reports an error");
+                    received.clear();
+                    state.unread = true;
                 }
             }
+            for (train, octets) in received.iter().zip(buffers.chunks(LONGEST_TRAIN)) {
+                state.received(outside, train, &octets[..train.len.min(LONGEST_TRAIN)]);
+            }
         });
+        state.take_in(outside);
         while let Some(remote) = self.socket.take_refused() {
             state.refused(outside, remote, Errno::CONNREFUSED);
         }
-        self.time_passed(state, outside);
     }
 
     fn time_passed(&self, state: &mut QuicEndpoint, outside: Outside<'_>) {
@@ -425,7 +440,7 @@ impl Timed for Port {
         drop(timer);
         self.with(|state, outside| {
             let due = self.socket.next_deadline(outside.now);
-            if due.is_some_and(|due| due <= outside.now) {
+            if state.unread || due.is_some_and(|due| due <= outside.now) {
                 self.visit(state, outside);
             } else {
                 self.time_passed(state, outside);

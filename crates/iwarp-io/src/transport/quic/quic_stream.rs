@@ -41,6 +41,8 @@ pub(super) struct QuicStream {
     pub(super) ahead: Bytes,
     /// Octets that were taken to be sent, and for which the stream has had no room.
     pub(super) unsent: Bytes,
+    /// What is sent goes before what other streams send.
+    pub(super) urgent: bool,
     /// Nobody has the end any more: the stream goes when its octets have left, or at this time.
     pub(super) orphan: Option<Instant>,
     /// The end of the peer's direction has been read.
@@ -75,6 +77,7 @@ impl QuicStream {
             remote,
             ahead: Bytes::new(),
             unsent: Bytes::new(),
+            urgent: false,
             orphan: None,
             ended: false,
             ends: false,

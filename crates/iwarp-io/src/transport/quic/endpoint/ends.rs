@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::{Deadline, Outside, QuicEndpoint};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
-use crate::transport::quic::config::{GATHERED, ORPHAN};
+use crate::transport::quic::config::{GATHERED, ORPHAN, URGENT};
 use crate::transport::quic::preamble::ErrorCode;
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
 
@@ -205,6 +205,7 @@ impl QuicEndpoint {
         if !self.send_unsent(key)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        self.prioritize(key, octets.len());
         let (quic, stream) = self.sender(key)?;
         let mut count = 0;
         // QUIC tells of new room only after a write that has found none.
@@ -251,6 +252,7 @@ impl QuicEndpoint {
             return Ok((0, Sent::Revoked));
         };
         let count = octets.len() as u64;
+        self.prioritize(key, octets.len());
         self.flows[key].unsent = octets;
         let room = self.send_unsent(key)?;
         batch.advance(count);
@@ -260,6 +262,16 @@ impl QuicEndpoint {
             false => Sent::Partly,
         };
         Ok((count, sent))
+    }
+
+    /// Has little go before the much of others.
+    fn prioritize(&mut self, key: usize, octets: usize) {
+        let urgent = octets <= URGENT;
+        if std::mem::replace(&mut self.flows[key].urgent, urgent) != urgent
+            && let Ok((quic, stream)) = self.sender(key)
+        {
+            let _ = quic.send_stream(stream).set_priority(i32::from(urgent));
+        }
     }
 
     /// The connection and the stream on which an end sends.

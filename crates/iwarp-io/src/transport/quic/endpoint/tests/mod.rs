@@ -3,5 +3,6 @@
 mod datagrams;
 mod handshakes;
 mod moving;
+mod order;
 mod rig;
 mod streams;

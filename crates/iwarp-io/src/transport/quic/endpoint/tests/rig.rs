@@ -82,6 +82,9 @@ impl Rig {
             settings: &self.settings,
         };
         let acted = act(&mut self.state, outside);
+        while self.state.has_more_to_send() {
+            self.state.send_more(outside);
+        }
         self.raised.extend(self.state.take_raised());
         acted
     }
