@@ -5,6 +5,8 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use common::{ALL, LONG, Region, Side, end, idle, now, run};
 use netdirect::{
@@ -253,4 +255,61 @@ fn a_hundred_stalled_queue_pairs_do_not_take_the_window_of_the_last_one() {
     let grown = resident().saturating_sub(before);
     assert!(grown < MOST, "{} MiB", grown >> 20);
     crowd.resume();
+}
+
+/// Turns of each side, and Writes in a turn.
+const TURNS: usize = 201;
+const WRITES: usize = 64;
+
+/// The rate beside stalled queue pairs against the rate alone, by adapters of their own that take turns: `cargo make stalled-udp`.
+#[test]
+#[ignore = "measures, and needs a quiet machine and a release build"]
+fn the_rate_beside_a_hundred_stalled_queue_pairs() {
+    let mut crowds = [Crowd::new(STALLED), Crowd::new(0)];
+    let lasts = crowds.each_ref().map(Crowd::last);
+    let regions = crowds.each_ref().map(|crowd| {
+        crowd
+            .sides
+            .each_ref()
+            .map(|side| side.region(DEPTH * WRITE, ALL))
+    });
+    let sides = crowds.each_ref().map(|crowd| crowd.sides.clone());
+    crowds[0].stall();
+    // Whose turn it is.
+    let turn = AtomicUsize::new(0);
+    let mut rates = [const { Vec::new() }; 2];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some([_, passive]) = sides.get(turn.load(Ordering::Relaxed)) {
+                let mut results = [CompletionResult::default(); 1];
+                assert_eq!(passive.cq.get_results(&mut results), 0);
+            }
+        });
+        for number in 0..2 * TURNS {
+            let at = number % 2;
+            turn.store(at, Ordering::Relaxed);
+            let [from, to] = &regions[at];
+            let begun = Instant::now();
+            write(&sides[at][0], lasts[at].active.as_ref(), [from, to], WRITES);
+            let rate = (WRITES * WRITE) as f64 / begun.elapsed().as_secs_f64();
+            // The first turns warm up.
+            if number > 1 {
+                rates[at].push(rate);
+            }
+        }
+        turn.store(usize::MAX, Ordering::Relaxed);
+    });
+    let [crowd, _] = &mut crowds;
+    crowd.assert_stalled();
+    let ratios = rates[0].iter().zip(&rates[1]);
+    let ratio = median(ratios.map(|(beside, alone)| beside / alone).collect());
+    let [beside, alone] = rates.map(|rates| median(rates) / f64::from(1 << 20));
+    println!(
+        "beside {STALLED} stalled queue pairs {beside:.0} MiB/s, alone {alone:.0} MiB/s, ratio {ratio:.3}"
+    );
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
