@@ -18,7 +18,7 @@ pub(super) const NONE: OpFlags = OpFlags::empty();
 /// More octets than the transport keeps between the two sides. Simulated ones keep less.
 pub(super) fn much(side: &Side) -> usize {
     let much = match side.file.simulation() {
-        Some(_) => 4 << 20,
+        Some(_) => 8 << 20,
         None => 32 << 20,
     };
     much.min(side.info.max_transfer_length as usize)
