@@ -66,6 +66,8 @@ pub struct Bench {
     /// Messages of the stream that are under way, and that have been done ever.
     under_way: u64,
     done: u64,
+    /// Whether the stream goes on.
+    flows: bool,
     /// Small requests that have ended at the side that posted them, and at the other.
     small_done: [usize; 2],
 }
@@ -78,13 +80,17 @@ impl Bench {
     }
 
     /// The stream goes to the first of two sides of one adapter, small requests to the second one.
-    pub fn between(
-        options: &Options,
+    pub fn between(options: &Options, stream: Stream, driver: Driver, passive: [&Side; 2]) -> Self {
+        Self::from(&Side::with(options.clone()), stream, driver, passive)
+    }
+
+    /// As [`between`](Self::between), from this side.
+    pub fn from(
+        active: &Side,
         stream: Stream,
         driver: Driver,
         [passive, apart]: [&Side; 2],
     ) -> Self {
-        let active = &Side::with(options.clone());
         let mut bench = Self {
             bulk: connect(same(active), same(passive), 1),
             small: connect(same(active), same(apart), 1),
@@ -93,6 +99,7 @@ impl Bench {
             stream,
             driver,
             under_way: 0,
+            flows: true,
             done: 0,
             small_done: [0; 2],
         };
@@ -110,7 +117,7 @@ impl Bench {
     fn fill(&mut self) {
         let data = [self.source.sge(0, BULK)];
         let (qp, flags) = (&self.bulk.active_qp, OpFlags::empty());
-        while self.under_way < WINDOW {
+        while self.flows && self.under_way < WINDOW {
             match self.stream {
                 Stream::Write => qp.write(BULK_CONTEXT, &data, self.target.remote(0), flags),
                 Stream::Send => qp.send(BULK_CONTEXT, &data, flags),
@@ -148,6 +155,33 @@ impl Bench {
             }
         }
         self.fill();
+    }
+
+    /// Stops the stream, or has it go on.
+    pub fn set_flowing(&mut self, flows: bool) {
+        self.flows = flows;
+        let before = self.done;
+        while if flows {
+            self.done - before < WINDOW
+        } else {
+            self.under_way > 0
+        } {
+            self.poll();
+        }
+    }
+
+    /// How many messages of the stream have passed.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Polls until a small Read into and from this memory has ended.
+    pub fn read(&mut self, [here, there]: [&Region; 2]) {
+        let (from, data) = (there.remote(0), [here.sge(0, 8)]);
+        let read = (self.small.active_qp).read(SMALL_CONTEXT, &data, from, OpFlags::empty());
+        read.unwrap();
+        let [active, passive] = self.small_done;
+        self.await_small([active + 1, passive]);
     }
 
     fn passed(&mut self) {

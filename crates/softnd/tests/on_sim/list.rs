@@ -91,6 +91,22 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Sockets,
     ),
     (
+        "small_over_udp::small_reads_get_through_where_nobody_polls",
+        Sockets,
+    ),
+    (
+        "small_over_udp::small_requests_get_through_beside_sends_without_end",
+        Sockets,
+    ),
+    (
+        "small_over_udp::small_requests_get_through_beside_writes_without_end",
+        Sockets,
+    ),
+    (
+        "small_over_udp::the_time_of_a_small_read_beside_writes_without_end",
+        Sockets,
+    ),
+    (
         "sockets::by_a_loop_of_the_clients_own_over_the_files_descriptor",
         Descriptors,
     ),
@@ -104,6 +120,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
     ),
     (
         "stalled::a_hundred_stalled_queue_pairs_do_not_take_the_window_of_the_last_one",
+        Sockets,
+    ),
+    (
+        "stalled::the_rate_beside_a_hundred_stalled_queue_pairs",
         Sockets,
     ),
     (
