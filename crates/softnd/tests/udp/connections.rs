@@ -97,6 +97,20 @@ fn queue_pairs_share_one_connection_and_wait_for_the_peers_leave_to_open_streams
 }
 
 #[test]
+fn an_answer_may_take_two_round_trips_of_a_slow_path() {
+    let slow = Duration::from_secs(1);
+    network().change(|conditions| conditions.latency = slow..=slow);
+    let side = Side::new();
+    let mut peer = Peer::server(&network(), there(7174));
+    for _ in 0..2 {
+        let call = Call::new(&side, there(7174));
+        serve(&mut peer);
+        assert_eq!(call.end(&mut peer), Status::SUCCESS);
+    }
+    peer.only();
+}
+
+#[test]
 fn a_connect_waits_for_room_that_others_have_taken_and_needs_no_other_connection() {
     const ROOM: u32 = 64 * 1024;
     let security = Security::default();

@@ -38,8 +38,8 @@ use crate::progress::readiness::Edges;
 /// How soon a socket that was full is tried again.
 const FULL: Duration = Duration::from_millis(1);
 
-/// How long the answer to a preamble may take on a connection that was there before. After that the peer may have begun
-/// anew, and another connection is tried.
+/// How long the answer to a preamble may take on a connection that was there before, or two round trips if these are longer. After
+/// that the peer may have begun anew, and another connection is tried.
 const STALE: Duration = Duration::from_millis(500);
 
 /// How long acknowledgements wait for something that they can go with, if nobody visits the socket meanwhile.

@@ -160,7 +160,9 @@ impl QuicEndpoint {
     }
 
     pub(super) fn set_stale(&mut self, outside: Outside<'_>, flow: usize) {
-        let at = outside.now + STALE;
+        let connection = self.connections.get(self.flows[flow].connection);
+        let round_trip = connection.map_or(Duration::ZERO, |connection| connection.quic.rtt());
+        let at = outside.now + STALE.max(2 * round_trip);
         self.flows[flow].stale = Some(at);
         self.deadlines.insert((at, Deadline::Stale(flow)));
     }
