@@ -265,7 +265,7 @@ impl QuicEndpoint {
     }
 
     /// Has little go before the much of others.
-    fn prioritize(&mut self, key: usize, octets: usize) {
+    pub(super) fn prioritize(&mut self, key: usize, octets: usize) {
         let urgent = octets <= URGENT;
         if std::mem::replace(&mut self.flows[key].urgent, urgent) != urgent
             && let Ok((quic, stream)) = self.sender(key)

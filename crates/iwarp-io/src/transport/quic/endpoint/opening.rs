@@ -114,6 +114,7 @@ impl QuicEndpoint {
 
     /// Sends the first octets on a stream, as soon as the connection has room for them.
     pub(super) fn begin(&mut self, flow: usize, octets: Bytes) {
+        self.prioritize(flow, octets.len());
         self.flows[flow].unsent = octets;
         // An error is one of the stream, and is learned from its events.
         let _ = self.send_unsent(flow);
