@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, Incoming,
-    StreamEvent, StreamId, Transmit, VarInt,
+    StreamEvent, Transmit, VarInt,
 };
 use rustix::io::Errno;
 use slab::Slab;
@@ -55,7 +55,8 @@ const NO_CONNECTION: usize = usize::MAX;
 pub(super) struct QuicEndpoint {
     endpoint: Endpoint,
     connections: Slab<Connection>,
-    by_handle: HashMap<ConnectionHandle, usize>,
+    /// The keys of connections, at the numbers that the endpoint has given to them.
+    by_handle: Vec<usize>,
     /// The connections on which new streams to these peers are opened.
     dialed: HashMap<SocketAddr, usize>,
     flows: Slab<QuicStream>,
@@ -153,7 +154,7 @@ impl QuicEndpoint {
         Self {
             endpoint,
             connections: Slab::new(),
-            by_handle: HashMap::new(),
+            by_handle: Vec::new(),
             dialed: HashMap::new(),
             flows: Slab::new(),
             listener: None,
@@ -179,7 +180,24 @@ impl QuicEndpoint {
 
     /// The sources that became ready since the last call.
     pub(super) fn take_raised(&mut self) -> Vec<(Arc<CarriedSource>, Edges)> {
+        if self.raised.is_empty() {
+            // Its memory is used again.
+            return Vec::new();
+        }
         std::mem::take(&mut self.raised)
+    }
+
+    /// The connection to which the endpoint has given this number.
+    fn by_handle(&self, handle: ConnectionHandle) -> Option<usize> {
+        let key = self.by_handle.get(handle.0).copied();
+        key.filter(|key| *key != NO_CONNECTION)
+    }
+
+    fn set_handle(&mut self, handle: ConnectionHandle, key: usize) {
+        if self.by_handle.len() <= handle.0 {
+            self.by_handle.resize(handle.0 + 1, NO_CONNECTION);
+        }
+        self.by_handle[handle.0] = key;
     }
 
     /// When [`time_passed`](Self::time_passed) is to be called.
@@ -210,7 +228,7 @@ impl QuicEndpoint {
                 None if datagram.len() > 1 => self.refusals.count(Refusal::Datagram),
                 None => {}
                 Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                    if let Some(&key) = self.by_handle.get(&handle) {
+                    if let Some(key) = self.by_handle(handle) {
                         self.connections[key].quic.handle_event(event);
                         self.touch(key);
                     }
@@ -258,7 +276,7 @@ impl QuicEndpoint {
                 self.admission.begun(from.ip());
                 let connection = Connection::new(quic, handle, from, false);
                 let key = self.connections.insert(connection);
-                self.by_handle.insert(handle, key);
+                self.set_handle(handle, key);
                 self.settle(outside, key);
             }
             Err(error) => {
@@ -396,22 +414,22 @@ impl QuicEndpoint {
             let Some(event) = self.connections[key].quic.poll() else {
                 return seen;
             };
-            seen = match &event {
-                Event::Stream(StreamEvent::Readable { id })
-                    if seen != Seen::More && self.is_in_use(key, *id) =>
-                {
-                    Seen::Octets
-                }
-                _ => Seen::More,
+            let Event::Stream(StreamEvent::Readable { id }) = event else {
+                seen = Seen::More;
+                self.happened(outside, key, event);
+                continue;
             };
-            self.happened(outside, key, event);
+            let flow = self.connections[key].flows.get(&id).copied();
+            let is_in_use = flow.is_some_and(|flow| self.flows[flow].stage == Stage::Open);
+            seen = if is_in_use && seen != Seen::More {
+                Seen::Octets
+            } else {
+                Seen::More
+            };
+            if let Some(flow) = flow {
+                self.readable(flow);
+            }
         }
-    }
-
-    /// Whether an application reads the stream.
-    fn is_in_use(&self, key: usize, stream: StreamId) -> bool {
-        let flow = self.connections[key].flows.get(&stream);
-        flow.is_some_and(|flow| self.flows[*flow].stage == Stage::Open)
     }
 
     fn pass_endpoint_events(&mut self, key: usize) {
@@ -460,7 +478,7 @@ impl QuicEndpoint {
                 flow.ahead = rest.freeze();
             }
         }
-        self.by_handle.remove(&connection.handle);
+        self.set_handle(connection.handle, NO_CONNECTION);
         if let Some(at) = connection.deadline {
             self.deadlines.remove(&(at, Deadline::Connection(key)));
         }
@@ -557,11 +575,6 @@ impl QuicEndpoint {
             Event::Connected => self.connected(outside, key),
             Event::ConnectionLost { reason } => self.lose(key, &reason),
             Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.opened(outside, key),
-            Event::Stream(StreamEvent::Readable { id }) => {
-                if let Some(&flow) = self.connections[key].flows.get(&id) {
-                    self.readable(flow);
-                }
-            }
             Event::Stream(StreamEvent::Writable { id }) => {
                 if let Some(&flow) = self.connections[key].flows.get(&id) {
                     self.writable(flow);
@@ -573,7 +586,11 @@ impl QuicEndpoint {
             Event::Stream(StreamEvent::Available { dir: Dir::Bi }) => self.open_more(key),
             Event::Stream(StreamEvent::Finished { .. }) => self.may_be_unused = true,
             Event::HandshakeDataReady
-            | Event::Stream(StreamEvent::Opened { .. } | StreamEvent::Available { .. })
+            | Event::Stream(
+                StreamEvent::Opened { .. }
+                | StreamEvent::Available { .. }
+                | StreamEvent::Readable { .. },
+            )
             | Event::DatagramReceived
             | Event::DatagramsUnblocked => {}
         }

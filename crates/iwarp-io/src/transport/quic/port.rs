@@ -61,8 +61,10 @@ pub(super) struct Port {
     local: SocketAddr,
     around: Surroundings,
     state: Mutex<QuicEndpoint>,
-    /// The deadline that the background thread knows.
-    timer: Mutex<Option<(Instant, TimerKey)>>,
+    /// The timer of the background thread.
+    timer: Mutex<Option<TimerKey>>,
+    /// When it is due, in nanoseconds from the beginning on; `u64::MAX` without one.
+    timer_due: AtomicU64,
     home: Mutex<Home>,
     /// When something is due, in nanoseconds from the beginning on; `u64::MAX` for never.
     due: AtomicU64,
@@ -141,6 +143,7 @@ impl Port {
             around,
             state: Mutex::new(QuicEndpoint::new(endpoint, local, on_failure, refusals)),
             timer: Mutex::new(None),
+            timer_due: AtomicU64::new(u64::MAX),
             home: Mutex::new(Home {
                 source: CarriedSource::silent(this.clone()),
                 token: None,
@@ -222,10 +225,7 @@ impl Port {
         } else {
             next
         };
-        let due = due.map_or(u64::MAX, |at| {
-            let time = at.saturating_duration_since(self.beginning);
-            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-        });
+        let due = due.map_or(u64::MAX, |at| self.nanoseconds(at));
         self.due.store(due, Ordering::Relaxed);
         drop(state);
         if !raised.is_empty() {
@@ -349,22 +349,32 @@ impl Port {
         }
     }
 
+    /// A time in nanoseconds from the beginning on.
+    fn nanoseconds(&self, at: Instant) -> u64 {
+        let time = at.saturating_duration_since(self.beginning);
+        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     fn set_timer(&self, next: Option<Instant>) {
-        let Some(drivers) = self.around.drivers.get() else {
+        let (Some(drivers), Some(next)) = (self.around.drivers.get(), next) else {
             return;
         };
+        let due = self.nanoseconds(next);
+        // The thread comes back early, and then sets the time anew. It says so before it looks at the state, so whoever finds it
+        // about to come has changed the state before.
+        if self.timer_due.load(Ordering::Relaxed) <= due {
+            return;
+        }
         let mut timer = self.timer.lock();
-        let due = match (&*timer, next) {
-            (_, None) => return,
-            // The thread comes back early, and then sets the time anew.
-            (Some((at, _)), Some(next)) if *at <= next => return,
-            (_, Some(next)) => next,
-        };
-        if let Some((_, key)) = timer.take() {
+        if self.timer_due.load(Ordering::Relaxed) <= due {
+            return;
+        }
+        if let Some(key) = timer.take() {
             drivers.background.timers.cancel(key);
         }
         let target: Weak<dyn Timed> = self.this.clone();
-        *timer = Some((due, drivers.background.set_timer(due, target)));
+        *timer = Some(drivers.background.set_timer(next, target));
+        self.timer_due.store(due, Ordering::Relaxed);
     }
 
     /// Whether nobody uses the socket.
@@ -434,8 +444,9 @@ impl Source for Port {
 impl Timed for Port {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut timer = self.timer.lock();
-        if timer.as_ref().is_some_and(|(_, known)| *known == key) {
+        if timer.as_ref().is_some_and(|known| *known == key) {
             *timer = None;
+            self.timer_due.store(u64::MAX, Ordering::Relaxed);
         }
         drop(timer);
         self.with(|state, outside| {

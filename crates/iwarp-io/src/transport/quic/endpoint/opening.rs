@@ -66,7 +66,7 @@ impl QuicEndpoint {
         connection.may_take = may_take;
         let key = self.connections.insert(connection);
         self.grant_time(outside, key);
-        self.by_handle.insert(handle, key);
+        self.set_handle(handle, key);
         self.dialed.insert(remote, key);
         Ok(key)
     }
