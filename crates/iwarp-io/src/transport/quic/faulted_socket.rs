@@ -98,11 +98,7 @@ impl FaultedSocket {
         self.flush(&mut state, now)?;
         let stride = outgoing.stride.unwrap_or(outgoing.octets.len()).max(1);
         for octets in outgoing.octets.chunks(stride) {
-            let datagram = PassingDatagram {
-                peer: outgoing.to,
-                ecn: outgoing.ecn.map_or(0, |ecn| ecn as u8),
-                octets: octets.to_vec(),
-            };
+            let datagram = passing(outgoing.to, outgoing.ecn, octets);
             let State {
                 faults, leaving, ..
             } = &mut *state;
@@ -216,11 +212,7 @@ impl FaultedSocket {
             for (train, octets) in received.iter().zip(buffers.chunks(LONGEST_TRAIN)) {
                 let octets = &octets[..train.len.min(octets.len())];
                 for octets in octets.chunks(train.stride.max(1)) {
-                    let datagram = PassingDatagram {
-                        peer: train.from,
-                        ecn: train.ecn.map_or(0, |ecn| ecn as u8),
-                        octets: octets.to_vec(),
-                    };
+                    let datagram = passing(train.from, train.ecn, octets);
                     let State {
                         faults, arrived, ..
                     } = &mut *state;
@@ -260,6 +252,15 @@ impl FaultedSocket {
             token,
             _source: source,
         })
+    }
+}
+
+/// A datagram as the plan sees it.
+fn passing(peer: SocketAddr, ecn: Option<EcnCodepoint>, octets: &[u8]) -> PassingDatagram {
+    PassingDatagram {
+        peer,
+        ecn: ecn.map_or(0, |ecn| ecn as u8),
+        octets: octets.to_vec(),
     }
 }
 

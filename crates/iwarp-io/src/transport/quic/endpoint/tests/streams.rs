@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn_proto::{Dir, VarInt};
+use quinn_proto::{Dir, StreamId, VarInt};
 
 use super::rig::{Neighbour, Peer, Rig, SERVER, at};
 use crate::progress::readiness::Edges;
@@ -15,6 +15,19 @@ use crate::transport::quic::security::Security;
 use crate::transport::quic::socket::Train;
 
 const ATTACKER: SocketAddr = at([10, 0, 0, 3], 5000);
+
+/// So many streams of a peer that a listener has taken, as the peer knows them and as the endpoint does.
+fn accepted(rig: &mut Rig, peer: &mut Peer, count: u16) -> (Vec<StreamId>, Vec<usize>) {
+    let streams: Vec<_> = (0..count)
+        .map(|number| peer.open_with_preamble(100 + number).unwrap())
+        .collect();
+    let mut flows = Vec::new();
+    rig.run_to(&mut [peer], |rig, _| {
+        flows.extend(rig.state.accept());
+        flows.len() == streams.len()
+    });
+    (streams, flows)
+}
 
 #[test]
 fn streams_without_a_whole_preamble_are_limited_and_do_not_stay() {
@@ -244,14 +257,7 @@ fn what_nobody_has_accepted_is_held_within_a_limit() {
 fn accepted_streams_that_nobody_reads_leave_the_others_their_room() {
     let mut rig = Rig::new();
     let mut peer = Peer::connected(&mut rig, ATTACKER);
-    let streams: Vec<_> = (0..12)
-        .map(|number| peer.open_with_preamble(100 + number).unwrap())
-        .collect();
-    let mut flows = Vec::new();
-    rig.run_to(&mut [&mut peer], |rig, _| {
-        flows.extend(rig.state.accept());
-        flows.len() == streams.len()
-    });
+    let (streams, flows) = accepted(&mut rig, &mut peer, 12);
     // As many octets as each stream has room for.
     let write = |peer: &mut Peer, stream| {
         let mut sending = peer.connection().send_stream(stream);
@@ -307,14 +313,7 @@ fn all_streams_learn_of_room_that_a_connection_has_again() {
     const ROOM: usize = 100_000;
     let mut rig = Rig::new();
     let mut peer = Peer::connected(&mut rig, ATTACKER);
-    let streams: Vec<_> = (0..4)
-        .map(|number| peer.open_with_preamble(100 + number).unwrap())
-        .collect();
-    let mut flows = Vec::new();
-    rig.run_to(&mut [&mut peer], |rig, _| {
-        flows.extend(rig.state.accept());
-        flows.len() == streams.len()
-    });
+    let (_, flows) = accepted(&mut rig, &mut peer, 4);
     rig.run(&mut [&mut peer], Duration::from_millis(10));
     let (_, connection) = rig.state.connections.iter_mut().next().unwrap();
     connection.quic.set_send_window(ROOM as u64);
