@@ -28,6 +28,17 @@ fn small_requests_get_through_beside_writes_without_end() {
 }
 
 #[test]
+fn small_requests_get_through_beside_writes_without_end_on_the_same_connection() {
+    let (active, passive) = (side(), side());
+    small_requests_get_through(&mut Bench::through_one_listener(
+        &active,
+        Stream::Write,
+        Driver::Same,
+        &passive,
+    ));
+}
+
+#[test]
 fn small_requests_get_through_beside_sends_without_end() {
     small_requests_get_through(&mut bench(Stream::Send, Driver::Same));
 }
@@ -45,7 +56,14 @@ const READS: usize = 500;
 #[test]
 #[ignore = "measures, and needs a quiet machine with two processors and a release build"]
 fn the_time_of_a_small_read_beside_writes_without_end() {
-    let mut bench = bench(Stream::Write, Driver::Other);
+    let (active, passive) = (side(), side());
+    let bench = Bench::through_one_listener(&active, Stream::Write, Driver::Other, &passive);
+    measure("on the same QUIC connection", bench);
+    let bench = self::bench(Stream::Write, Driver::Other);
+    measure("on another QUIC connection", bench);
+}
+
+fn measure(what: &str, mut bench: Bench) {
     let (here, there) = (
         bench.bulk.active.region(8, ALL),
         bench.bulk.passive.region(8, ALL),
@@ -81,7 +99,7 @@ fn the_time_of_a_small_read_beside_writes_without_end() {
     rates.sort_by(f64::total_cmp);
     let [alone, beside] = medians.map(median);
     println!(
-        "a Read of 8 octets takes {alone:?} alone, and {beside:?} beside Writes of {:.0} MiB/s, {:.2} times as long",
+        "a Read of 8 octets takes {alone:?} alone, and {beside:?} beside Writes of {:.0} MiB/s {what}, {:.2} times as long",
         rates[rates.len() / 2] / f64::from(1 << 20),
         beside.as_secs_f64() / alone.as_secs_f64()
     );

@@ -338,7 +338,23 @@ pub fn connect_queue_pair(
     route: impl FnOnce(SocketAddr) -> SocketAddr,
 ) -> Pair {
     let (listener, address) = passive.listener(0);
-    let address = route(address);
+    connect_through(
+        active,
+        passive,
+        active_qp,
+        limit,
+        (listener, route(address)),
+    )
+}
+
+/// Connects this queue pair of the active side with a new queue pair of the passive side, through a listener at an address.
+pub fn connect_through(
+    active: Side,
+    passive: Side,
+    active_qp: Arc<dyn QueuePair>,
+    limit: u32,
+    (listener, address): (Arc<dyn Listener>, SocketAddr),
+) -> Pair {
     let passive_qp = passive.queue_pair();
     let (active_connector, passive_connector) = (active.connector(), passive.connector());
     let (arrives, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());

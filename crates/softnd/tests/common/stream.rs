@@ -5,7 +5,7 @@ use std::sync::Arc;
 use netdirect::{CompletionResult, OpFlags, RequestType, Status};
 use softnd::Options;
 
-use super::{ALL, Pair, Region, Side, connect};
+use super::{ALL, Pair, Region, Side, connect, connect_through};
 
 /// Octets of a message of the stream.
 pub const BULK: usize = 256 * 1024;
@@ -91,11 +91,37 @@ impl Bench {
         driver: Driver,
         [passive, apart]: [&Side; 2],
     ) -> Self {
+        let bulk = connect(same(active), same(passive), 1);
+        let small = connect(same(active), same(apart), 1);
+        Self::over(bulk, small, stream, driver)
+    }
+
+    /// Both connections go through one listener of the passive side.
+    pub fn through_one_listener(
+        active: &Side,
+        stream: Stream,
+        driver: Driver,
+        passive: &Side,
+    ) -> Self {
+        let bulk = connect(same(active), same(passive), 1);
+        let listener = Arc::clone(&bulk.listener);
+        let address = listener.get_local_address().unwrap();
+        let small = connect_through(
+            same(active),
+            same(passive),
+            active.queue_pair(),
+            1,
+            (listener, address),
+        );
+        Self::over(bulk, small, stream, driver)
+    }
+
+    fn over(bulk: Pair, small: Pair, stream: Stream, driver: Driver) -> Self {
         let mut bench = Self {
-            bulk: connect(same(active), same(passive), 1),
-            small: connect(same(active), same(apart), 1),
-            source: active.region(BULK, ALL),
-            target: passive.region(BULK, ALL),
+            source: bulk.active.region(BULK, ALL),
+            target: bulk.passive.region(BULK, ALL),
+            bulk,
+            small,
             stream,
             driver,
             under_way: 0,

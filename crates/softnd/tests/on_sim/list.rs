@@ -103,6 +103,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Sockets,
     ),
     (
+        "small_over_udp::small_requests_get_through_beside_writes_without_end_on_the_same_connection",
+        Sockets,
+    ),
+    (
         "small_over_udp::the_time_of_a_small_read_beside_writes_without_end",
         Sockets,
     ),

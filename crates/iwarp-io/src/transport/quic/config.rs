@@ -10,7 +10,7 @@ use quinn_proto::{
     VarInt,
 };
 
-use super::local_congestion::LocalCongestion;
+use super::local_congestion::{InFlight, LocalCongestion};
 use super::security::{Security, SecurityError};
 
 /// The segment that FPDUs are cut for, in octets. Neither packets nor their lengths have anything to do with FPDUs, so that
@@ -104,6 +104,7 @@ pub(super) struct Settings {
     far: Sides,
     /// Within this machine.
     near: Sides,
+    in_flight: Arc<InFlight>,
 }
 
 /// The settings for the two sides of a connection.
@@ -119,7 +120,13 @@ impl Settings {
     /// Those of `security`.
     pub(super) fn new(security: &Security) -> Result<Self, SecurityError> {
         let (client, server) = (security.client_config()?, security.server_config()?);
-        let sides = |within_machine| {
+        let in_flight = InFlight::new(
+            LOCAL_IN_FLIGHT,
+            LOCAL_IN_FLIGHT_BESIDE_SMALL,
+            u64::from(LOCAL_DATAGRAM),
+        );
+        let in_flight = Arc::new(in_flight);
+        let sides = |within_machine: Option<&Arc<InFlight>>| {
             let (mut client, mut server) = (client.clone(), server.clone());
             client.transport_config(transport(true, within_machine));
             server.transport_config(transport(false, within_machine));
@@ -129,9 +136,15 @@ impl Settings {
             }
         };
         Ok(Self {
-            far: sides(false),
-            near: sides(true),
+            far: sides(None),
+            near: sides(Some(&in_flight)),
+            in_flight,
         })
+    }
+
+    /// What connections within this machine may have in flight.
+    pub(super) fn in_flight(&self) -> &Arc<InFlight> {
+        &self.in_flight
     }
 
     fn of(&self, local: IpAddr, remote: IpAddr) -> &Sides {
@@ -155,15 +168,15 @@ impl Settings {
 
 /// The parameters of a connection. Only the opener keeps it alive. A connection within one machine begins with a large window
 /// and may grow its datagrams beyond what networks carry.
-fn transport(opener: bool, within_machine: bool) -> Arc<TransportConfig> {
+fn transport(opener: bool, within_machine: Option<&Arc<InFlight>>) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     let streams = VarInt::from_u32(if opener { 0 } else { FIRST_STREAMS });
     let mut congestion = CubicConfig::default();
     let mut discovery = MtuDiscoveryConfig::default();
-    if within_machine {
+    if let Some(in_flight) = within_machine {
         congestion.initial_window(LOCAL_WINDOW);
         discovery.upper_bound(LOCAL_DATAGRAM);
-        let bounded = LocalCongestion::new(congestion, LOCAL_IN_FLIGHT);
+        let bounded = LocalCongestion::new(congestion, Arc::clone(in_flight));
         config.congestion_controller_factory(Arc::new(bounded));
     } else {
         config.congestion_controller_factory(Arc::new(congestion));
@@ -185,7 +198,10 @@ fn transport(opener: bool, within_machine: bool) -> Arc<TransportConfig> {
 const LOCAL_WINDOW: u64 = 256 * 1024;
 
 /// What may be in flight within one machine, in octets: small messages wait behind all of it. Less costs bandwidth.
-const LOCAL_IN_FLIGHT: u64 = 512 * 1024;
+const LOCAL_IN_FLIGHT: u64 = 1024 * 1024;
+
+/// The same while small messages are in use: two of the longest datagrams. A datagram with a small message may be the third one.
+const LOCAL_IN_FLIGHT_BESIDE_SMALL: u64 = 64 * 1024;
 
 /// The longest datagram within one machine, in octets. Two of them make a train.
 const LOCAL_DATAGRAM: u16 = 32_752;
@@ -230,8 +246,12 @@ mod tests {
             format!("to {sending} MiB for each QUIC connection"),
             format!("given at most {} KiB at a time", URGENT / 1024),
             format!(
-                "keeps at most {} KiB in flight there",
-                LOCAL_IN_FLIGHT / 1024
+                "keeps at most {} MiB in flight there",
+                LOCAL_IN_FLIGHT / u64::from(mebi)
+            ),
+            format!(
+                "and {} KiB, and one datagram with a small message, while small messages are in use",
+                LOCAL_IN_FLIGHT_BESIDE_SMALL / 1024
             ),
             format!("after a time (*softnd*: {} s)", UNUSED.as_secs()),
             format!("{} s until it is complete", ATTEMPT.as_secs()),

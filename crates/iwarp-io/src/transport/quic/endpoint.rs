@@ -25,6 +25,7 @@ use slab::Slab;
 use self::admission::{Admission, Admittance};
 use self::connection::{Connection, Probing, read_all};
 use super::config::{GATHERED, LONGEST_FPDU, OFFLOAD, Settings};
+use super::local_congestion::InFlight;
 use super::loss;
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
@@ -74,6 +75,9 @@ pub(super) struct QuicEndpoint {
     /// and goes alone when the socket is visited again, or after [`OWED`].
     owing: Vec<usize>,
     send_buffers: SendBuffers,
+    in_flight: Arc<InFlight>,
+    /// The next datagram carries a small message.
+    small_is_next: bool,
     /// Connections that have sent a long train, and may have more to send.
     sending: VecDeque<usize>,
     /// The socket may have more datagrams.
@@ -149,7 +153,7 @@ impl QuicEndpoint {
         endpoint: Endpoint,
         local: SocketAddr,
         on_failure: OnFailure,
-        refusals: Arc<Refusals>,
+        (refusals, in_flight): (Arc<Refusals>, Arc<InFlight>),
     ) -> Self {
         Self {
             endpoint,
@@ -166,6 +170,8 @@ impl QuicEndpoint {
             touched: Vec::new(),
             owing: Vec::new(),
             send_buffers: SendBuffers::new(GATHERED + LONGEST_FPDU),
+            in_flight,
+            small_is_next: false,
             sending: VecDeque::new(),
             unread: false,
             owed_has_deadline: false,
@@ -493,6 +499,7 @@ impl QuicEndpoint {
         let mut sent = 0;
         while self.blocked.is_empty() {
             if sent > LONG_TRAIN {
+                self.in_flight.long_train();
                 if !self.sending.contains(&key) {
                     self.sending.push_back(key);
                 }
@@ -501,8 +508,14 @@ impl QuicEndpoint {
             self.packets.clear();
             let quic = &mut self.connections[key].quic;
             let train = OFFLOAD / usize::from(quic.current_mtu()).max(1);
-            let train = train.clamp(1, most);
-            let Some(transmit) = quic.poll_transmit(outside.now, train, &mut self.packets) else {
+            let packets = &mut self.packets;
+            let transmit = if std::mem::take(&mut self.small_is_next) {
+                let send = || quic.poll_transmit(outside.now, 1, packets);
+                self.in_flight.with_one_more(send)
+            } else {
+                quic.poll_transmit(outside.now, train.clamp(1, most), packets)
+            };
+            let Some(transmit) = transmit else {
                 return;
             };
             sent += transmit.size;

@@ -5,22 +5,87 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, CubicConfig};
 
+/// After so many long trains without a small message none is in use.
+const SMALL_IS_OVER: u32 = 64;
+
+/// What each connection of an adapter may have in flight within a machine, in octets.
+///
+/// A small message waits behind what is in flight on all connections that the same thread reads, so that all of them have less
+/// in flight while small messages are in use.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    usual: u64,
+    /// While small messages are in use.
+    beside_small: u64,
+    /// Beyond that, for a datagram with a small message: what is in flight on its own connection does not keep it back.
+    one_more: u64,
+    /// How many long trains leave until small messages are over. Threads may lose a count of each other.
+    trains: AtomicU32,
+    /// A datagram with a small message is being made.
+    makes_one_more: AtomicBool,
+}
+
+impl InFlight {
+    pub(super) fn new(usual: u64, beside_small: u64, one_more: u64) -> Self {
+        Self {
+            usual,
+            beside_small,
+            one_more,
+            trains: AtomicU32::new(0),
+            makes_one_more: AtomicBool::new(false),
+        }
+    }
+
+    /// A small message is about to be sent.
+    pub(super) fn small_message(&self) {
+        if self.trains.load(Ordering::Relaxed) != SMALL_IS_OVER {
+            self.trains.store(SMALL_IS_OVER, Ordering::Relaxed);
+        }
+    }
+
+    /// A long train was sent.
+    pub(super) fn long_train(&self) {
+        let trains = self.trains.load(Ordering::Relaxed);
+        if trains > 0 {
+            self.trains.store(trains - 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Has `make` make a datagram with a small message.
+    pub(super) fn with_one_more<T>(&self, make: impl FnOnce() -> T) -> T {
+        self.makes_one_more.store(true, Ordering::Relaxed);
+        let made = make();
+        self.makes_one_more.store(false, Ordering::Relaxed);
+        made
+    }
+
+    fn most(&self) -> u64 {
+        if self.trains.load(Ordering::Relaxed) == 0 {
+            self.usual
+        } else if self.makes_one_more.load(Ordering::Relaxed) {
+            self.beside_small + self.one_more
+        } else {
+            self.beside_small
+        }
+    }
+}
+
 /// Makes the congestion control of each connection.
 pub(super) struct LocalCongestion {
     cubic: Arc<CubicConfig>,
-    most: u64,
+    in_flight: Arc<InFlight>,
 }
 
 impl LocalCongestion {
-    /// At most `most` octets are in flight.
-    pub(super) fn new(cubic: CubicConfig, most: u64) -> Self {
+    pub(super) fn new(cubic: CubicConfig, in_flight: Arc<InFlight>) -> Self {
         let cubic = Arc::new(cubic);
-        Self { cubic, most }
+        Self { cubic, in_flight }
     }
 }
 
@@ -28,14 +93,14 @@ impl ControllerFactory for LocalCongestion {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         Box::new(Bounded {
             cubic: Arc::clone(&self.cubic).build(now, current_mtu),
-            most: self.most,
+            in_flight: Arc::clone(&self.in_flight),
         })
     }
 }
 
 struct Bounded {
     cubic: Box<dyn Controller>,
-    most: u64,
+    in_flight: Arc<InFlight>,
 }
 
 impl Controller for Bounded {
@@ -81,18 +146,18 @@ impl Controller for Bounded {
     }
 
     fn window(&self) -> u64 {
-        self.cubic.window().min(self.most)
+        self.cubic.window().min(self.in_flight.most())
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             cubic: self.cubic.clone_box(),
-            most: self.most,
+            in_flight: Arc::clone(&self.in_flight),
         })
     }
 
     fn initial_window(&self) -> u64 {
-        self.cubic.initial_window().min(self.most)
+        self.cubic.initial_window().min(self.in_flight.most())
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -109,7 +174,8 @@ mod tests {
         let mut cubic = CubicConfig::default();
         cubic.initial_window(200_000);
         let now = Instant::now();
-        let factory = Arc::new(LocalCongestion::new(cubic, 150_000));
+        let in_flight = Arc::new(InFlight::new(150_000, 100_000, 10_000));
+        let factory = Arc::new(LocalCongestion::new(cubic, Arc::clone(&in_flight)));
         let mut control = factory.build(now, 1200);
         assert_eq!(control.initial_window(), 150_000);
         assert_eq!(control.window(), 150_000);
@@ -117,5 +183,30 @@ mod tests {
         let copy = control.clone_box();
         assert!(control.window() < 150_000, "{}", control.window());
         assert_eq!(copy.window(), control.window());
+        in_flight.small_message();
+        assert_eq!(copy.window(), 100_000);
+    }
+
+    #[test]
+    fn less_is_in_flight_until_much_was_sent_after_the_last_small_message() {
+        let in_flight = InFlight::new(500, 100, 10);
+        let most = || in_flight.most();
+        assert_eq!(in_flight.with_one_more(most), 500);
+        assert_eq!(in_flight.most(), 500);
+        in_flight.small_message();
+        assert_eq!(in_flight.with_one_more(most), 110);
+        for _ in 1..SMALL_IS_OVER {
+            in_flight.long_train();
+        }
+        assert_eq!(in_flight.most(), 100);
+        in_flight.small_message();
+        in_flight.long_train();
+        assert_eq!(in_flight.most(), 100);
+        for _ in 1..SMALL_IS_OVER {
+            in_flight.long_train();
+        }
+        assert_eq!(in_flight.most(), 500);
+        in_flight.long_train();
+        assert_eq!(in_flight.most(), 500);
     }
 }

@@ -127,6 +127,7 @@ impl Port {
         let on_failure = around.security.told_of_failures();
         let beginning = around.environment.now();
         let refusals = Arc::clone(&around.refusals);
+        let in_flight = Arc::clone(around.settings.in_flight());
         let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             socket: match faults {
@@ -141,7 +142,12 @@ impl Port {
             },
             local,
             around,
-            state: Mutex::new(QuicEndpoint::new(endpoint, local, on_failure, refusals)),
+            state: Mutex::new(QuicEndpoint::new(
+                endpoint,
+                local,
+                on_failure,
+                (refusals, in_flight),
+            )),
             timer: Mutex::new(None),
             timer_due: AtomicU64::new(u64::MAX),
             home: Mutex::new(Home {

@@ -41,6 +41,8 @@ pub(super) struct QuicStream {
     pub(super) ahead: Bytes,
     /// Octets that were taken to be sent, and for which the stream has had no room.
     pub(super) unsent: Bytes,
+    /// Octets that were read since something was sent.
+    pub(super) received: usize,
     /// What is sent goes before what other streams send.
     pub(super) urgent: bool,
     /// Nobody has the end any more: the stream goes when its octets have left, or at this time.
@@ -77,6 +79,7 @@ impl QuicStream {
             remote,
             ahead: Bytes::new(),
             unsent: Bytes::new(),
+            received: 0,
             urgent: false,
             orphan: None,
             ended: false,

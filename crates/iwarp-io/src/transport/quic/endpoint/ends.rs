@@ -79,6 +79,7 @@ impl QuicEndpoint {
         let (outcome, widened) = read_stream(connection, stream, &mut into[count..]);
         self.widened |= widened;
         let flow = &mut self.flows[key];
+        flow.received = flow.received.saturating_add(outcome.count());
         let goes_on = matches!(outcome, Outcome::Blocked(_));
         count += match outcome {
             Outcome::Blocked(more) => more,
@@ -120,6 +121,8 @@ impl QuicEndpoint {
         let connection = &mut self.connections[flow.connection];
         let (outcome, revoked, widened) = place_stream(connection, stream, table, place);
         self.widened |= widened;
+        let flow = &mut self.flows[key];
+        flow.received = flow.received.saturating_add(outcome.count());
         let (placed, goes_on) = match outcome {
             Outcome::Blocked(placed) => (placed, true),
             Outcome::Ended(placed) => {
@@ -264,10 +267,18 @@ impl QuicEndpoint {
         Ok((count, sent))
     }
 
-    /// Has little go before the much of others.
+    /// Has little go before the much of others. Connections of this adapter have less in flight while streams are in use that
+    /// carry small messages only, in both directions.
     pub(super) fn prioritize(&mut self, key: usize, octets: usize) {
         let urgent = octets <= URGENT;
-        if std::mem::replace(&mut self.flows[key].urgent, urgent) != urgent
+        let flow = &mut self.flows[key];
+        let received = std::mem::take(&mut flow.received);
+        let before = std::mem::replace(&mut flow.urgent, urgent);
+        if urgent && before && received <= URGENT {
+            self.small_is_next = true;
+            self.in_flight.small_message();
+        }
+        if before != urgent
             && let Ok((quic, stream)) = self.sender(key)
         {
             let _ = quic.send_stream(stream).set_priority(i32::from(urgent));
@@ -493,6 +504,14 @@ enum Outcome {
     Ended(usize),
     /// So many octets, and then a reset.
     Reset(usize),
+}
+
+impl Outcome {
+    fn count(&self) -> usize {
+        match *self {
+            Self::Blocked(count) | Self::Ended(count) | Self::Reset(count) => count,
+        }
+    }
 }
 
 fn read_stream(connection: &mut Connection, stream: StreamId, into: &mut [u8]) -> (Outcome, bool) {

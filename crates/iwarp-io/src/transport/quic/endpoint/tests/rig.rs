@@ -62,7 +62,7 @@ impl Rig {
             endpoint,
             SERVER,
             security.told_of_failures(),
-            Arc::default(),
+            (Arc::default(), Arc::clone(settings.in_flight())),
         );
         state.listen(source()).unwrap();
         Self {
@@ -359,7 +359,11 @@ pub(super) struct Neighbour {
 
 impl Neighbour {
     pub(super) fn new(rig: &mut Rig) -> Self {
-        let mut peer = Peer::connected(rig, at([10, 0, 0, 2], 5000));
+        Self::at(rig, at([10, 0, 0, 2], 5000))
+    }
+
+    pub(super) fn at(rig: &mut Rig, address: SocketAddr) -> Self {
+        let mut peer = Peer::connected(rig, address);
         let stream = peer.open_with_preamble(5001).unwrap();
         rig.run_to(&mut [&mut peer], |rig, _| rig.state.is_somebody_there());
         let flow = rig.accept();
