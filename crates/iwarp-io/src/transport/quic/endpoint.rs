@@ -4,6 +4,7 @@ mod admission;
 mod arriving;
 pub(super) mod connection;
 mod ends;
+mod forged;
 mod opening;
 #[cfg(all(test, feature = "ring"))]
 mod tests;
@@ -218,7 +219,18 @@ impl QuicEndpoint {
 
     /// A datagram has come, or a train of datagrams of one length.
     pub(super) fn received(&mut self, outside: Outside<'_>, train: &Train, octets: &[u8]) {
-        for datagram in octets.chunks(train.stride.max(1)) {
+        for mut datagram in octets.chunks(train.stride.max(1)) {
+            // A socket with a listener opens no connections.
+            if self.listener.is_some() {
+                let whole = datagram.len();
+                datagram = forged::before_retry(datagram);
+                if datagram.len() < whole {
+                    self.refusals.count(Refusal::Datagram);
+                }
+                if datagram.is_empty() {
+                    continue;
+                }
+            }
             let data = BytesMut::from(datagram);
             self.packets.clear();
             let event = self.endpoint.handle(

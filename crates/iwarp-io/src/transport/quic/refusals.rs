@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// A datagram that belongs to no connection, and begins none.
+    /// A datagram that belongs to no connection and begins none, or has a packet that only a server may send.
     Datagram,
     /// A first packet that was answered by the demand to prove the address.
     Unproved,

@@ -165,3 +165,27 @@ fn a_connection_without_streams_is_not_kept_for_ever() {
     rig.run(&mut [&mut idle], Duration::from_secs(120));
     assert_eq!(rig.state.connections.len(), 0);
 }
+
+#[test]
+fn a_forged_retry_packet_does_not_end_a_handshake() {
+    let mut rig = Rig::new();
+    let mut peer = Peer::new(&rig, at([10, 0, 0, 3], 5000));
+    peer.connect();
+    for datagram in peer.next_datagrams(rig.world.now()) {
+        peer.socket.send_to(SERVER, 0, &datagram).unwrap();
+    }
+    rig.world.pass(Duration::from_millis(100));
+    rig.visit();
+    rig.world.pass(Duration::from_millis(100));
+    // The answer is lost to the peer.
+    let mut answer = [0; 1500];
+    let len = peer.socket.recv_from(&mut answer).unwrap().len;
+    let answer = &answer[..len];
+    let ours = 6 + usize::from(answer[5]);
+    let id = &answer[ours..=ours + usize::from(answer[ours])];
+    let retry = [&[0xF0, 0, 0, 0, 1][..], id, &[0], &[7; 40]].concat();
+    let before = rig.refused("udp.strange_datagrams");
+    peer.socket.send_to(SERVER, 0, &retry).unwrap();
+    rig.run_to(&mut [&mut peer], |_, peers| peers[0].is_connected());
+    assert_eq!(rig.refused("udp.strange_datagrams"), before + 1);
+}
