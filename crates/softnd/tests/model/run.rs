@@ -120,6 +120,8 @@ struct Run<'a> {
     loses: bool,
     /// The network may break any connection at any time.
     lossy: bool,
+    /// How long all cuts last.
+    cut_off: Duration,
     /// No connector waits, because more peers have come than connectors wait.
     unwanted: bool,
     hosts: [Host; 2],
@@ -245,6 +247,7 @@ impl<'a> Run<'a> {
             links,
             loses,
             lossy,
+            cut_off: Duration::ZERO,
             unwanted: false,
             hosts,
             connections: Vec::new(),

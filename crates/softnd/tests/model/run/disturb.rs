@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Connections survive a cut of this length, if no datagrams are lost after it.
+/// Connections survive cuts that last so long together, if no datagrams are lost otherwise. Each retransmission waits twice as
+/// long as the one before, so that one cut after the other may keep a connection from what it needs within a time limit.
 const SHORT_CUT: Duration = Duration::from_secs(2);
 
 impl Run<'_> {
@@ -32,7 +33,8 @@ impl Run<'_> {
         let most = [20, 2_000, 60_000][self.below(3)];
         let time = Duration::from_millis(1 + self.below(most) as u64);
         trace!("cut for {time:?} at {:?}", self.simulation.time());
-        if time > SHORT_CUT || self.loses {
+        self.cut_off += time;
+        if self.cut_off > SHORT_CUT || self.loses {
             self.lossy = true;
             for connection in &mut self.connections {
                 connection.disturb(NETWORK);
