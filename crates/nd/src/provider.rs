@@ -72,6 +72,15 @@ const SCHEMES: &[Scheme] = &[
         start: softnd_sim,
         address: first_address,
     },
+    Scheme {
+        name: "verbs",
+        example: "verbs://siw0",
+        what: "RDMA devices that rdma-core knows: cards, and the kernel's siw",
+        takes: &[],
+        place: Place::Devices,
+        start: verbs,
+        address: by_device,
+    },
 ];
 
 /// A URL as it may be typed on any machine.
@@ -104,6 +113,8 @@ enum Place {
     Machine,
     /// Each provider has a simulated network of its own, with several adapters.
     Simulation,
+    /// They are devices of this machine, which are listed without a URL where the machine has what they need.
+    Devices,
 }
 
 /// An option of adapters that the traits do not have. Not every provider knows each option.
@@ -287,8 +298,14 @@ impl Backend {
     /// Every provider that this machine has.
     pub(crate) fn all(options: &AdapterOptions) -> impl Iterator<Item = Result<Self>> {
         let schemes = SCHEMES.iter();
-        let schemes = schemes.filter(|scheme| scheme.place == Place::Machine);
-        schemes.map(|scheme| Self::start(scheme, None, options))
+        let schemes = schemes.filter(|scheme| scheme.place != Place::Simulation);
+        schemes.filter_map(|scheme| match Self::start(scheme, None, options) {
+            Err(failure) if scheme.place == Place::Devices => {
+                tracing::info!("no adapters of {}://: {failure}", scheme.name);
+                None
+            }
+            started => Some(started),
+        })
     }
 
     fn start(
@@ -350,7 +367,7 @@ impl Backend {
     /// adapter, else the same one.
     pub(crate) fn other_end(&self, address: SocketAddr) -> SocketAddr {
         let others = match self.scheme.place {
-            Place::Machine => Vec::new(),
+            Place::Machine | Place::Devices => Vec::new(),
             Place::Simulation => self.provider.query_address_list().unwrap_or_default(),
         };
         let mut others = others.into_iter().filter(|other| *other != address);
@@ -361,6 +378,7 @@ impl Backend {
         let adapter = match self.scheme.place {
             Place::Machine => ", with an adapter that `nd info` shows",
             Place::Simulation => "",
+            Place::Devices => ", with a device that `rdma link` shows",
         };
         let failure = not_opened(format_args!("open {url}"), error);
         match error.status() {
@@ -490,6 +508,11 @@ fn by_address(_: &dyn Provider, name: &str) -> netdirect::Result<SocketAddr> {
     }
 }
 
+/// Opens an adapter by the name of its device, or by an address.
+fn by_device(provider: &dyn Provider, name: &str) -> netdirect::Result<SocketAddr> {
+    by_address(provider, name).or_else(|_| netdirect_verbs::device_address(provider, name))
+}
+
 /// For schemes whose names describe a network: its first adapter.
 fn first_address(provider: &dyn Provider, _: &str) -> netdirect::Result<SocketAddr> {
     let addresses = provider.query_address_list()?;
@@ -541,6 +564,25 @@ fn softnd_sim(options: &AdapterOptions, name: Option<&str>) -> Result<Started> {
     Ok(Started {
         provider,
         capture,
+        fingerprint: None,
+        refusals: Arc::default(),
+    })
+}
+
+fn verbs(_: &AdapterOptions, _: Option<&str>) -> Result<Started> {
+    let provider = netdirect_verbs::provider().map_err(|error| {
+        let what = error.what();
+        let (what, advice) = what
+            .rsplit_once(": ")
+            .unwrap_or((what, "use another adapter"));
+        Failure::new(
+            format!("cannot use RDMA devices: {what}"),
+            advice.to_owned(),
+        )
+    })?;
+    Ok(Started {
+        provider,
+        capture: None,
         fingerprint: None,
         refusals: Arc::default(),
     })
@@ -652,7 +694,7 @@ mod tests {
         ] {
             assert_eq!(found(url).expect(url), (scheme, name.to_owned()));
         }
-        for url in ["verbs://x", "://x", "softnd://127.0.0.1"] {
+        for url in ["cards://x", "://x", "softnd://127.0.0.1"] {
             let text = found(url).expect_err(url).to_string();
             assert!(text.starts_with(&format!("cannot open {url}: ")), "{text}");
             let known = "write it as softnd+tcp://127.0.0.1 or other://card0";

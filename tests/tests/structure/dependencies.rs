@@ -23,9 +23,17 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // Clients of any provider.
     ("netdirect-async", &["netdirect"]),
     ("netdirect-conform", &["conform-report", "netdirect"]),
+    // A provider beside softnd, which nothing of iWARP is in.
+    ("netdirect-verbs", &["netdirect"]),
     (
         "nd",
-        &["iwarp-conform", "netdirect", "netdirect-conform", "softnd"],
+        &[
+            "iwarp-conform",
+            "netdirect",
+            "netdirect-conform",
+            "netdirect-verbs",
+            "softnd",
+        ],
     ),
     (
         "softnd-tests",

@@ -48,6 +48,8 @@ const RULES: &[Rule] = &[
             "nd/src/session.rs",
             "nd/src/wire_conform/suite.rs",
             "netdirect-conform/src/checks/iwarp_setup.rs",
+            // Errno, the readiness of rdma-core's descriptors, and the addresses that devices have.
+            "netdirect-verbs/src",
             "softnd/src/provider.rs",
         ],
     },
@@ -66,6 +68,10 @@ const RULES: &[Rule] = &[
             // A check that hangs is left behind.
             "netdirect-conform/src/run.rs",
             "netdirect-conform/src/checks/common.rs",
+            // Calls of drivers that block.
+            "netdirect-verbs/src/connect/connector/active.rs",
+            "netdirect-verbs/src/core.rs",
+            "netdirect-verbs/src/driver.rs",
         ],
     },
     Rule {
@@ -95,6 +101,7 @@ const RULES: &[Rule] = &[
             "netdirect/src/event.rs",
             "netdirect/src/ext.rs",
             "netdirect/src/overlapped",
+            "netdirect-verbs/src/file.rs",
         ],
     },
     Rule {
@@ -116,6 +123,15 @@ const RULES: &[Rule] = &[
 const UNSAFE: &[&str] = &[
     "iwarp-mem/src/io.rs",
     "iwarp-mem/src/table.rs",
+    // The libraries of rdma-core, and one owned handle for each kind of their objects.
+    "netdirect-verbs/src/handle/cm.rs",
+    "netdirect-verbs/src/handle/completion.rs",
+    "netdirect-verbs/src/handle/context.rs",
+    "netdirect-verbs/src/handle/memory.rs",
+    "netdirect-verbs/src/handle/queue_pair.rs",
+    "netdirect-verbs/src/handle/shared_receives.rs",
+    "netdirect-verbs/src/sys/bindings.rs",
+    "netdirect-verbs/src/sys/library.rs",
     "rdma-buffer/src/buffer.rs",
     "rdma-buffer/src/copy.rs",
     "rdma-buffer/src/copy/one_pass.rs",

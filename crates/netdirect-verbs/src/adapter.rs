@@ -1,0 +1,332 @@
+//! An opened adapter, ND2's `IND2Adapter`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use netdirect::{
+    Adapter, AdapterExtensions, AdapterFlags, AdapterInfo, Affinity, Capabilities, CompletionQueue,
+    Connector, Error, Listener, MemoryRegion, MemoryWindow, OverlappedFile, QueuePair,
+    QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+};
+
+use crate::connect::connector::ConnectorHandle;
+use crate::connect::listener::ListenerHandle;
+use crate::core::{Core, downcast};
+use crate::cq::{Cq, CqHandle};
+use crate::file::File;
+use crate::mr::Region;
+use crate::qp::{Qp, QpHandle};
+use crate::srq::{Srq, SrqHandle};
+use crate::status::{fail, shortage};
+
+/// The client's reference to an opened adapter.
+#[derive(Debug)]
+pub(crate) struct AdapterHandle(pub(crate) Arc<Core>);
+
+/// The error message of a device without shared receive queues.
+const NO_SHARED_RECEIVE_QUEUES: &str =
+    "the device has no shared receive queues (MaxSharedReceiveQueueDepth is 0)";
+
+/// Fails for the first size above its limit. Each entry has the requested size, the limit, the status to fail with, and the name
+/// of the size.
+fn check_limits(sizes: &[(u32, u32, Status, &str)]) -> Result<()> {
+    let above = sizes.iter().find(|(asked, limit, ..)| asked > limit);
+    match above {
+        None => Ok(()),
+        Some((asked, limit, status, what)) => Err(Error::new(
+            *status,
+            format!("{what} is {asked}, but the adapter's limit is {limit}"),
+        )),
+    }
+}
+
+impl AdapterHandle {
+    fn file(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<File>> {
+        downcast::<File>(file.clone(), |file| Arc::ptr_eq(file.core(), &self.0)).ok_or_else(|| {
+            Error::new(
+                Status::INVALID_HANDLE,
+                "the overlapped file belongs to another adapter",
+            )
+        }) // ADPT-086
+    }
+
+    fn queue(&self, queue: &Arc<dyn CompletionQueue>, else_status: Status) -> Result<Arc<Cq>> {
+        downcast::<CqHandle>(queue.clone(), |cq| Arc::ptr_eq(cq.0.core(), &self.0))
+            .map(|cq| Arc::clone(&cq.0))
+            .ok_or_else(|| {
+                Error::new(
+                    else_status,
+                    "the completion queue belongs to another adapter",
+                )
+            })
+    }
+
+    fn shared_queue(&self, queue: &Arc<dyn SharedReceiveQueue>) -> Result<Arc<Srq>> {
+        downcast::<SrqHandle>(queue.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0))
+            .map(|srq| Arc::clone(&srq.0))
+            .ok_or_else(|| {
+                Error::new(
+                    Status::INVALID_PARAMETER_4,
+                    "the shared receive queue belongs to another adapter",
+                )
+            })
+    }
+
+    fn new_queue_pair(
+        &self,
+        receive_cq: Arc<Cq>,
+        initiator_cq: Arc<Cq>,
+        srq: Option<Arc<Srq>>,
+        options: QueuePairOptions,
+    ) -> Result<Arc<dyn QueuePair>> {
+        for (cq, status) in [
+            (&receive_cq, Status::INVALID_PARAMETER_2),
+            (&initiator_cq, Status::INVALID_PARAMETER_3),
+        ] {
+            if cq.is_broken() {
+                return fail(
+                    status,
+                    "the completion queue has broken down; create a new completion queue",
+                ); // ADPT-051, ADPT-052, CQ-022
+            }
+        }
+        if srq.as_ref().is_some_and(|srq| srq.is_broken()) {
+            return fail(
+                Status::INVALID_PARAMETER_4,
+                "the shared receive queue has broken down; create a new shared receive queue",
+            );
+        }
+        let core = Arc::clone(&self.0);
+        let qp = Qp::new(core, receive_cq, initiator_cq, srq, options)?;
+        Ok(Arc::new(QpHandle(qp)))
+    }
+}
+
+impl Adapter for AdapterHandle {
+    fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
+        self.0.present()?;
+        let file = File::new(Arc::clone(&self.0));
+        Ok(Arc::new(
+            file.map_err(shortage("cannot create an overlapped file"))?,
+        ))
+    }
+
+    fn query(&self) -> Result<AdapterInfo> {
+        self.0.present()?; // GEN-015
+        let limits = &self.0.limits;
+        let mut info = AdapterInfo::default();
+        // The lower half of an OUI, or of what the driver has in its place.
+        let half = |number: u32| u16::try_from(number & 0xFFFF).unwrap_or(0);
+        info.vendor_id = half(limits.device.vendor_id);
+        info.device_id = half(limits.device.vendor_part_id);
+        info.adapter_id = self.0.id;
+        info.max_registration_size = limits.registration_size;
+        info.max_window_size = limits.registration_size;
+        info.max_initiator_sge = limits.sges;
+        info.max_receive_sge = limits.sges;
+        info.max_read_sge = limits.read_sges;
+        info.max_transfer_length = limits.transfer_length;
+        info.max_inline_data_size = limits.inline;
+        info.max_inbound_read_limit = limits.inbound_reads;
+        info.max_outbound_read_limit = limits.outbound_reads;
+        info.max_receive_queue_depth = limits.queue_depth;
+        info.max_initiator_queue_depth = limits.queue_depth;
+        info.max_shared_receive_queue_depth = limits.shared_receive_depth;
+        info.max_completion_queue_depth = limits.completion_queue_depth;
+        info.inline_request_threshold = limits.inline;
+        info.large_request_threshold = 64 * 1024;
+        info.max_caller_data = limits.caller_data;
+        info.max_callee_data = limits.callee_data;
+        info.flags =
+            AdapterFlags::MULTI_ENGINE_SUPPORTED | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
+        info.flags.set(
+            AdapterFlags::IN_ORDER_DMA_SUPPORTED,
+            self.0.needs.places_in_order,
+        );
+        info.flags
+            .set(AdapterFlags::CQ_RESIZE_SUPPORTED, limits.resizes_queues);
+        Ok(info)
+    }
+
+    fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
+        self.0.present()?; // GEN-015
+        let own = self.0.addresses.iter();
+        Ok(own.map(|ip| SocketAddr::new(*ip, 0)).collect())
+    }
+
+    fn create_completion_queue(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+        depth: u32,
+        affinity: Affinity,
+    ) -> Result<Arc<dyn CompletionQueue>> {
+        let file = self.file(file)?;
+        if depth == 0 || depth > self.0.limits.completion_queue_depth {
+            return fail(
+                Status::INVALID_PARAMETER_3,
+                "the depth is 0 or above MaxCompletionQueueDepth",
+            ); // ADPT-023
+        }
+        self.0.present()?;
+        let core = Arc::clone(&self.0);
+        Ok(Arc::new(CqHandle::new(core, file, depth, affinity)?))
+    }
+
+    fn create_memory_region(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+    ) -> Result<Arc<dyn MemoryRegion>> {
+        let file = self.file(file)?;
+        self.0.present()?;
+        Ok(Arc::new(Region::new(Arc::clone(&self.0), file)))
+    }
+
+    fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
+        self.0.present()?;
+        fail(
+            Status::NOT_SUPPORTED,
+            "this provider has no memory windows on this device",
+        )
+    }
+
+    fn create_shared_receive_queue(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+        options: SharedReceiveQueueOptions, // the affinity is ignored (ADPT-048)
+    ) -> Result<Arc<dyn SharedReceiveQueue>> {
+        let file = self.file(file)?;
+        self.0.present()?; // ADPT-046
+        let limits = &self.0.limits;
+        if limits.shared_receive_depth == 0 {
+            return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // SRQ-001
+        }
+        if options.queue_depth == 0 {
+            return fail(
+                Status::INVALID_PARAMETER_3,
+                "the depth of a shared receive queue is at least 1",
+            );
+        }
+        check_limits(&[
+            (
+                options.queue_depth,
+                limits.shared_receive_depth,
+                Status::INVALID_PARAMETER_3, // ADPT-044
+                "the queue depth",
+            ),
+            (
+                options.max_request_sge,
+                limits.shared_receive_sges,
+                Status::INVALID_PARAMETER_4, // ADPT-045
+                "the number of SGEs of a Receive",
+            ),
+        ])?;
+        let core = Arc::clone(&self.0);
+        Ok(Arc::new(SrqHandle::new(core, file, options)?))
+    }
+
+    fn create_queue_pair(
+        &self,
+        receive_cq: &Arc<dyn CompletionQueue>,
+        initiator_cq: &Arc<dyn CompletionQueue>,
+        options: QueuePairOptions,
+    ) -> Result<Arc<dyn QueuePair>> {
+        let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
+        let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
+        let most = &self.0.limits;
+        check_limits(&[
+            (
+                options.receive_queue_depth,
+                most.queue_depth,
+                Status::INVALID_PARAMETER_5,
+                "the receive queue depth",
+            ),
+            (
+                options.initiator_queue_depth,
+                most.queue_depth,
+                Status::INVALID_PARAMETER_6,
+                "the initiator queue depth",
+            ),
+            (
+                options.max_receive_request_sge,
+                most.sges,
+                Status::INVALID_PARAMETER_7,
+                "the number of SGEs of a Receive",
+            ),
+            (
+                options.max_initiator_request_sge,
+                most.sges,
+                Status::INVALID_PARAMETER_8,
+                "the number of SGEs of a request",
+            ),
+            (
+                options.inline_data_size,
+                most.inline,
+                Status::INVALID_PARAMETER_9,
+                "the inline data size",
+            ),
+        ])?;
+        self.0.present()?;
+        self.new_queue_pair(receive_cq, initiator_cq, None, options)
+    }
+
+    fn create_queue_pair_with_srq(
+        &self,
+        receive_cq: &Arc<dyn CompletionQueue>,
+        initiator_cq: &Arc<dyn CompletionQueue>,
+        srq: &Arc<dyn SharedReceiveQueue>,
+        options: QueuePairOptions,
+    ) -> Result<Arc<dyn QueuePair>> {
+        let most = &self.0.limits;
+        if most.shared_receive_depth == 0 {
+            self.0.present()?; // ADPT-074
+            return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // ADPT-066
+        }
+        let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
+        let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
+        let srq = self.shared_queue(srq)?; // ADPT-069
+        check_limits(&[
+            (
+                options.initiator_queue_depth,
+                most.queue_depth,
+                Status::INVALID_PARAMETER_6, // ADPT-070
+                "the initiator queue depth",
+            ),
+            (
+                options.max_initiator_request_sge,
+                most.sges,
+                Status::INVALID_PARAMETER_7, // ADPT-071
+                "the number of SGEs of a request",
+            ),
+            (
+                options.inline_data_size,
+                most.inline,
+                Status::INVALID_PARAMETER_8, // ADPT-072
+                "the inline data size",
+            ),
+        ])?;
+        self.0.present()?; // ADPT-073
+        self.new_queue_pair(receive_cq, initiator_cq, Some(srq), options)
+    }
+
+    fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
+        let file = self.file(file)?;
+        self.0.present()?;
+        Ok(Arc::new(ConnectorHandle::new(Arc::clone(&self.0), file)))
+    }
+
+    fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
+        let file = self.file(file)?;
+        self.0.present()?;
+        Ok(Arc::new(ListenerHandle::new(Arc::clone(&self.0), file)))
+    }
+
+    fn extensions(&self) -> Option<&dyn AdapterExtensions> {
+        Some(self)
+    }
+}
+
+impl AdapterExtensions for AdapterHandle {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+}

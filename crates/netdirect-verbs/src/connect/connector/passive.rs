@@ -1,0 +1,153 @@
+//! The passive side: a request arrives, Accept, the wait for the peer.
+
+use std::sync::{Arc, Weak};
+
+use netdirect::{Overlapped, ReadLimits, Result, Started, Status};
+
+use super::active::parameters;
+use super::state::{AwaitedListener, Connector, ConnectorState, PeerRequest, Phase};
+use crate::core::CmOwner;
+use crate::handle::{CmEvent, CmNews};
+use crate::qp::{self, Qp};
+use crate::status::fail;
+
+impl Connector {
+    /// A peer's request arrives. It comes back when the client has released the connector meanwhile.
+    pub(crate) fn offer(&self, request: PeerRequest) -> Option<PeerRequest> {
+        let mut state = self.lock();
+        let Phase::Waiting(listener) = &state.phase else {
+            return Some(request);
+        };
+        let listener = listener.clone();
+        let this: Weak<dyn CmOwner> = self.this.clone();
+        self.core.own_connection(request.key, this);
+        state.local = request.id.local();
+        state.peer = request.id.peer();
+        state.limits = Some(request.limits);
+        state.private_data = Some(request.private_data);
+        state.key = request.key;
+        state.id = Some(Arc::new(request.id));
+        state.phase = Phase::Offered(listener);
+        None
+    }
+
+    /// Gives back what was [offered](Self::offer) and nobody has answered: the connector is as it was before. `None` when the
+    /// peer has given up.
+    pub(crate) fn take_back(
+        &self,
+        listener: &Weak<dyn AwaitedListener>,
+    ) -> Result<Option<PeerRequest>> {
+        let mut state = self.lock();
+        let is_this =
+            |other: &Weak<_>| std::ptr::addr_eq(Weak::as_ptr(other), Weak::as_ptr(listener));
+        match &state.phase {
+            Phase::Offered(own) if is_this(own) => {}
+            Phase::Gone => {}
+            _ => {
+                return fail(
+                    Status::CONNECTION_INVALID,
+                    "the connector neither waits for nor holds a request of this listener",
+                );
+            }
+        }
+        state.phase = Phase::Idle;
+        state.local = None;
+        state.peer = None;
+        let (id, data, limits) = (
+            state.id.take(),
+            state.private_data.take(),
+            state.limits.take(),
+        );
+        let id = id.and_then(|id| Arc::try_unwrap(id).ok());
+        Ok(id.map(|id| PeerRequest {
+            id,
+            key: state.key,
+            private_data: data.unwrap_or_default(),
+            limits: limits.unwrap_or_default(),
+        }))
+    }
+
+    pub(super) fn accept(
+        &self,
+        state: &mut ConnectorState,
+        qp: &Arc<Qp>,
+        limits: ReadLimits,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        self.core.present()?; // CONN-053
+        self.check_private_data(private_data, self.core.limits.callee_data, "MaxCalleeData")?;
+        match state.phase {
+            Phase::Offered(_) => {}
+            Phase::Gone => {
+                state.phase = Phase::Dead;
+                return fail(Status::CONNECTION_ABORTED, "the peer has given up"); // CONN-055
+            }
+            Phase::Accepting | Phase::Connected | Phase::Connecting(_) | Phase::Answered => {
+                return fail(
+                    Status::CONNECTION_ACTIVE,
+                    "the connector is connected or connecting",
+                );
+            }
+            _ => return fail(Status::CONNECTION_INVALID, "no request has arrived here"), // CONN-060
+        }
+        let raw = qp.claim(self.owner()?)?;
+        let request = self.begin(overlapped).inspect_err(|_| qp.unclaim())?;
+        state.requests.add_state_change(request);
+        // CONN-063
+        let offered = state.limits.unwrap_or_default();
+        let limits = ReadLimits {
+            inbound: limits.inbound.min(offered.inbound),
+            outbound: limits.outbound.min(offered.outbound),
+        };
+        state.limits = Some(limits);
+        state.qp = Some(Arc::clone(qp));
+        state.phase = Phase::Accepting;
+        let accepted = match &state.id {
+            None => Err(std::io::ErrorKind::NotConnected.into()),
+            Some(id) => {
+                let ready = if self.core.limits.is_iwarp {
+                    Ok(())
+                } else {
+                    id.make_ready(&raw)
+                };
+                ready.and_then(|()| id.accept(&raw, &parameters(&raw, limits, private_data)))
+            }
+        };
+        if let Err(error) = accepted {
+            tracing::debug!(%error, "the peer was gone at Accept");
+            self.acceptance_failed(state, Status::CONNECTION_ABORTED); // CONN-061
+        }
+        Ok(Started::Pending)
+    }
+
+    /// The connection manager tells of the Accept.
+    pub(super) fn acceptance_told(&self, state: &mut ConnectorState, event: &CmEvent) {
+        match event.news {
+            CmNews::Established => {
+                if let Some(qp) = &state.qp {
+                    qp.open(state.limits.map_or(0, |limits| limits.outbound));
+                }
+                self.finish(state, Phase::Connected, Status::SUCCESS);
+            }
+            CmNews::Unreachable => self.acceptance_failed(state, Status::IO_TIMEOUT), // CONN-059
+            CmNews::Rejected => self.acceptance_failed(state, Status::CONNECTION_REFUSED),
+            CmNews::Failed | CmNews::Disconnected => {
+                self.acceptance_failed(state, Status::CONNECTION_ABORTED);
+            }
+            _ => {}
+        }
+    }
+
+    fn acceptance_failed(&self, state: &mut ConnectorState, status: Status) {
+        self.core.disown_connection(state.key);
+        let (id, qp) = (state.id.take(), state.qp.take());
+        state.done.before(move || {
+            if let Some(qp) = qp {
+                qp.end(qp::QpPhase::Disconnected);
+            }
+            drop(id);
+        });
+        self.finish(state, Phase::Dead, status);
+    }
+}

@@ -1,0 +1,289 @@
+//! What a connector is: its states, and what both sides do with them.
+
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
+
+use netdirect::{Error, Overlapped, OverlappedFile, PendingOverlapped, ReadLimits, Result, Status};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::connect::requests::{Done, Requests};
+use crate::core::Core;
+use crate::file::File;
+use crate::handle::{CmId, QueuePairHandle};
+use crate::qp::{self, Qp};
+use crate::status::fail;
+
+pub(crate) struct Connector {
+    pub(super) core: Arc<Core>,
+    pub(super) file: Arc<File>,
+    state: Mutex<ConnectorState>,
+    pub(super) this: Weak<Self>,
+}
+
+/// The listener that a connector waits for.
+pub(crate) trait AwaitedListener: Send + Sync {
+    /// The client has released a connector that waited.
+    fn connector_released(&self, connector: &Connector);
+}
+
+/// A peer's request for a connection.
+#[derive(Debug)]
+pub(crate) struct PeerRequest {
+    pub(crate) id: CmId,
+    pub(crate) key: u64,
+    pub(crate) private_data: Vec<u8>,
+    pub(crate) limits: ReadLimits,
+}
+
+#[derive(Default)]
+pub(super) enum Phase {
+    #[default]
+    Idle,
+    Connecting(Box<Attempt>),
+    /// The peer has accepted.
+    Answered,
+    Waiting(Weak<dyn AwaitedListener>),
+    /// A peer's request waits for the client.
+    Offered(Weak<dyn AwaitedListener>),
+    /// The peer of the request has given up.
+    Gone,
+    Accepting,
+    Connected,
+    Disconnecting,
+    Disconnected,
+    Dead,
+}
+
+impl Phase {
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::Disconnected | Self::Dead)
+    }
+}
+
+/// A Connect under way.
+pub(super) struct Attempt {
+    pub(super) limits: ReadLimits,
+    pub(super) private_data: Vec<u8>,
+    pub(super) raw: Arc<QueuePairHandle>,
+}
+
+/// An identifier that is bound to a local address.
+pub(super) struct Binding {
+    id: CmId,
+    key: u64,
+    local: SocketAddr,
+    picked: bool,
+}
+
+#[derive(Default)]
+pub(super) struct ConnectorState {
+    pub(super) phase: Phase,
+    pub(super) local: Option<SocketAddr>,
+    /// An identifier for the next Connect, with its key.
+    pub(super) bound: Option<(CmId, u64)>,
+    /// The port was picked, and the client does not know it.
+    pub(super) picked: bool,
+    /// The last Connect has failed.
+    pub(super) failed: bool,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) private_data: Option<Vec<u8>>,
+    pub(super) limits: Option<ReadLimits>,
+    pub(super) qp: Option<Arc<Qp>>,
+    /// The identifier of the connection, and its key.
+    pub(super) id: Option<Arc<CmId>>,
+    pub(super) key: u64,
+    pub(super) requests: Requests,
+    /// The connection has ended, by the connection manager's word.
+    pub(super) ended: bool,
+    /// The end was noticed by flushed requests.
+    pub(super) noticed: bool,
+    pub(super) done: Done,
+}
+
+impl ConnectorState {
+    pub(super) fn take_binding(&mut self, binding: Binding) {
+        self.local = Some(binding.local);
+        self.bound = Some((binding.id, binding.key));
+        self.picked = binding.picked;
+        self.failed = false;
+    }
+
+    pub(super) fn end_notifications(&mut self) {
+        let notifications = self.requests.take_notifications();
+        self.done.push(notifications, Status::SUCCESS);
+    }
+
+    pub(super) fn cancel_requests(&mut self) {
+        self.done.push(self.requests.take_all(), Status::CANCELED);
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    pub(super) fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            core,
+            file,
+            state: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked(Some(self.state.lock()))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(super) fn begin(&self, overlapped: &Overlapped) -> Result<PendingOverlapped> {
+        let file: Arc<dyn OverlappedFile> = self.file.clone();
+        overlapped.begin(&file)
+    }
+
+    /// Limits above the adapter's are cut to them, without an error (CONN-027).
+    pub(super) fn cut(&self, inbound: u32, outbound: u32) -> ReadLimits {
+        ReadLimits {
+            inbound: inbound.min(self.core.limits.inbound_reads),
+            outbound: outbound.min(self.core.limits.outbound_reads),
+        }
+    }
+
+    pub(super) fn binding(&self, address: SocketAddr) -> Result<Binding> {
+        let (id, key, local) = self.core.bind(address)?;
+        Ok(Binding {
+            id,
+            key,
+            local,
+            picked: address.port() == 0,
+        })
+    }
+
+    /// Enters a phase, and ends the request that has led there.
+    pub(super) fn finish(&self, state: &mut ConnectorState, phase: Phase, status: Status) {
+        state.phase = phase;
+        let requests = state.requests.take_state_change();
+        state.done.push(requests, status);
+    }
+
+    pub(super) fn check_private_data(
+        &self,
+        private_data: &[u8],
+        most: u32,
+        limit: &str,
+    ) -> Result<()> {
+        if private_data.len() <= most as usize {
+            return Ok(());
+        }
+        let what = format!(
+            "{} octets of private data, {limit} is {most}",
+            private_data.len()
+        );
+        Err(Error::new(Status::INVALID_BUFFER_SIZE, what)) // CONN-017, CONN-058, CONN-073
+    }
+
+    /// The connection was ended by the peer or by an error.
+    pub(super) fn connection_over(&self, state: &mut ConnectorState) {
+        state.ended = true;
+        state.end_notifications(); // CONN-102
+        if let Some(qp) = state.qp.clone() {
+            state.done.after(move || qp.end(qp::QpPhase::Ended));
+        }
+    }
+
+    /// The client's Disconnect ends. The requests of NotifyDisconnect end before it (AMB-033), and results of requests that were
+    /// cancelled are there when it has ended.
+    pub(super) fn disconnected(&self, state: &mut ConnectorState) {
+        let notifications = state.requests.take_notifications();
+        let requests = state.requests.take_state_change();
+        let qp = state.qp.take();
+        state.ended = true;
+        state.phase = Phase::Disconnected;
+        state.done.before(move || {
+            for request in notifications {
+                request.complete(Status::SUCCESS);
+            }
+            if let Some(qp) = qp {
+                qp.end(qp::QpPhase::Disconnected);
+            }
+        });
+        state.done.push(requests, Status::SUCCESS);
+    }
+
+    /// Gives up a Connect or Accept that is under way, or an answer that was not completed. A thread of the driver may be blocked
+    /// with the identifier and with the device's queue pair, so they end elsewhere.
+    pub(super) fn abandon(&self, state: &mut ConnectorState) {
+        let phase = std::mem::replace(&mut state.phase, Phase::Dead);
+        self.core.disown_connection(state.key);
+        let (id, qp) = (state.id.take(), state.qp.take());
+        let was_connecting = matches!(phase, Phase::Connecting(_));
+        state.done.before(move || {
+            if let Some(qp) = &qp {
+                if was_connecting {
+                    qp.remake();
+                } else {
+                    if let Some(id) = &id {
+                        let _ = id.disconnect();
+                    }
+                    qp.end(qp::QpPhase::Disconnected);
+                }
+            }
+            Core::bury((id, phase_parts(phase)));
+        });
+    }
+
+    /// Fails unless the connector can begin a connection.
+    pub(super) fn check_idle(state: &ConnectorState) -> Result<()> {
+        match state.phase {
+            Phase::Idle => Ok(()),
+            Phase::Dead | Phase::Disconnected => fail(
+                Status::INVALID_DEVICE_STATE,
+                "the connector was used before; create a new one",
+            ),
+            _ => fail(
+                Status::CONNECTION_ACTIVE,
+                "the connector is connected or connecting",
+            ),
+        }
+    }
+}
+
+/// The locked state of a connector. Dropping it unlocks the connector, and then does what the change of state entails.
+pub(super) struct Locked<'a>(Option<MutexGuard<'a, ConnectorState>>);
+
+impl Deref for Locked<'_> {
+    type Target = ConnectorState;
+
+    fn deref(&self) -> &ConnectorState {
+        self.0.as_ref().expect("taken only in the drop")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut ConnectorState {
+        self.0.as_mut().expect("taken only in the drop")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let done = std::mem::take(&mut self.done);
+        drop(self.0.take());
+        done.deliver();
+    }
+}
+
+/// What a phase holds of the device.
+fn phase_parts(phase: Phase) -> Option<Box<Attempt>> {
+    match phase {
+        Phase::Connecting(attempt) => Some(attempt),
+        _ => None,
+    }
+}

@@ -1,0 +1,377 @@
+//! Listeners, ND2's `IND2Listener`: the backlog of peers' requests, and the connectors that wait for one.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
+
+use netdirect::{
+    Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, ReadLimits, Result,
+    Started, Status,
+};
+use parking_lot::Mutex;
+
+use super::connector::{AwaitedListener, Connector, ConnectorHandle, PeerRequest};
+use super::requests::Done;
+use crate::core::{CmOwner, Core, DeviceObject, downcast};
+use crate::file::File;
+use crate::handle::{CmEvent, CmId, CmNews};
+use crate::status::{bind_status, fail};
+
+/// The longest backlog.
+const LONGEST_BACKLOG: usize = 4096;
+/// Requests that the device holds until they are taken, which is at once.
+const DEVICE_BACKLOG: i32 = 256;
+
+pub(crate) struct Listener {
+    core: Arc<Core>,
+    file: Arc<File>,
+    state: Mutex<ListenerState>,
+    this: Weak<Self>,
+}
+
+#[derive(Default)]
+struct ListenerState {
+    address: Option<SocketAddr>,
+    /// One for each address, with their keys.
+    ids: Vec<(CmId, u64)>,
+    listens: bool,
+    backlog: usize,
+    closed: bool,
+    queue: VecDeque<PeerRequest>,
+    waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
+}
+
+impl ListenerState {
+    fn no_longer_waits(&mut self, connector: &Connector) -> Option<PendingOverlapped> {
+        let mut waiting = self.waiting.iter();
+        let at = waiting.position(|(waiting, _)| std::ptr::eq(&**waiting, connector))?;
+        self.waiting.remove(at).map(|(_, request)| request)
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener")
+            .field("address", &self.state.lock().address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Listener {
+    /// The adapter's addresses that an address stands for.
+    fn covered(&self, address: SocketAddr) -> Result<Vec<IpAddr>> {
+        let ip = address.ip();
+        if ip.is_unspecified() {
+            let own = self.core.addresses.iter().copied();
+            let covered: Vec<_> = own.filter(|own| own.is_ipv4() == ip.is_ipv4()).collect();
+            if !covered.is_empty() {
+                return Ok(covered);
+            }
+        } else if self.core.serves(ip) {
+            return Ok(vec![ip]);
+        }
+        Err(Error::new(
+            Status::INVALID_ADDRESS,
+            format!("{ip} is not an address of this adapter"),
+        )) // LSTN-012
+    }
+
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        let mut state = self.state.lock();
+        self.core.present()?;
+        if state.address.is_some() {
+            return fail(
+                Status::ADDRESS_ALREADY_ASSOCIATED,
+                "the listener is bound already",
+            ); // LSTN-011
+        }
+        let mut port = address.port();
+        let mut ids = Vec::new();
+        for ip in self.covered(address)? {
+            let (id, key, bound) = self.core.bind(SocketAddr::new(ip, port))?;
+            port = bound.port();
+            ids.push((id, key));
+        }
+        state.ids = ids;
+        state.address = Some(SocketAddr::new(address.ip(), port));
+        Ok(())
+    }
+
+    fn listen(&self, backlog: u32) -> Result<()> {
+        let mut state = self.state.lock();
+        self.core.present()?; // GEN-015
+        if state.ids.is_empty() || state.listens {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the listener is not bound, or listens already",
+            ); // LSTN-017, -018
+        }
+        state.backlog = match backlog {
+            0 => LONGEST_BACKLOG,
+            some => usize::try_from(some).map_or(LONGEST_BACKLOG, |some| some.min(LONGEST_BACKLOG)),
+        };
+        for (id, key) in &state.ids {
+            let this: Weak<dyn CmOwner> = self.this.clone();
+            self.core.own_connection(*key, this);
+            id.listen(DEVICE_BACKLOG).map_err(|error| {
+                let status = bind_status(&error);
+                let advice = match status {
+                    Status::SHARING_VIOLATION => {
+                        ": another program, or the system's TCP, uses the port"
+                    }
+                    _ => "",
+                };
+                Error::new(status, format!("cannot listen: {error}{advice}"))
+            })?;
+        }
+        state.listens = true;
+        Ok(())
+    }
+
+    fn get_connection_request(
+        &self,
+        connector: Arc<Connector>,
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let mut state = self.state.lock();
+        self.core.present()?; // LSTN-026
+        if !state.listens {
+            return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
+        }
+        connector.wait_for_request(self.this.clone())?;
+        let file: Arc<dyn OverlappedFile> = self.file.clone();
+        let request = overlapped
+            .begin(&file)
+            .inspect_err(|_| connector.request_cancelled())?;
+        state.waiting.push_back((connector, request));
+        drop(state);
+        self.match_up();
+        Ok(Started::Pending)
+    }
+
+    fn withdraw(&self, connector: &Connector) -> Result<()> {
+        let mut done = Done::default();
+        let mut state = self.state.lock();
+        if let Some(request) = state.no_longer_waits(connector) {
+            connector.request_cancelled();
+            done.push(Some(request), Status::CANCELED);
+        } else {
+            let this: Weak<dyn AwaitedListener> = self.this.clone();
+            if let Some(request) = connector.take_back(&this)? {
+                self.queue_again(&mut state, request);
+            }
+        }
+        drop(state);
+        done.deliver();
+        self.match_up();
+        Ok(())
+    }
+
+    fn queue_again(&self, state: &mut ListenerState, request: PeerRequest) {
+        let this: Weak<dyn CmOwner> = self.this.clone();
+        self.core.own_connection(request.key, this);
+        state.queue.push_front(request);
+    }
+
+    /// Gives requests to connectors that wait.
+    fn match_up(&self) {
+        let mut done = Done::default();
+        {
+            let mut state = self.state.lock();
+            while let Some(connector) = Self::next_waiting(&mut state, &mut done) {
+                let Some(request) = state.queue.pop_front() else {
+                    break;
+                };
+                let waited = state.waiting.pop_front().map(|(_, waited)| waited);
+                match connector.offer(request) {
+                    None => done.push(waited, Status::SUCCESS),
+                    // The client has released the connector this very moment: the next one gets the request (LSTN-032).
+                    Some(request) => {
+                        self.queue_again(&mut state, request);
+                        done.push(waited, Status::CANCELED);
+                    }
+                }
+            }
+        }
+        done.deliver();
+    }
+
+    /// The first connector that waits and was not released.
+    fn next_waiting(state: &mut ListenerState, done: &mut Done) -> Option<Arc<Connector>> {
+        while let Some((connector, _)) = state.waiting.front() {
+            if connector.is_waiting() {
+                return Some(Arc::clone(connector));
+            }
+            let released = state.waiting.pop_front();
+            done.push(released.map(|(_, request)| request), Status::CANCELED);
+        }
+        None
+    }
+
+    fn end_requests(&self, status: Status) {
+        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        let mut done = Done::default();
+        for (connector, request) in waiting {
+            connector.request_cancelled();
+            done.push(Some(request), status);
+        }
+        done.deliver();
+    }
+
+    /// Ends the listener. Requests in its backlog are rejected (LSTN-033).
+    fn close(&self, status: Status) {
+        let (ids, queue) = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            (
+                std::mem::take(&mut state.ids),
+                std::mem::take(&mut state.queue),
+            )
+        };
+        for (id, key) in ids {
+            self.core.disown_connection(key);
+            drop(id);
+        }
+        for request in queue {
+            reject(request);
+        }
+        self.end_requests(status);
+    }
+}
+
+/// Rejects a peer for which there is no place.
+fn reject(request: PeerRequest) {
+    if let Err(error) = request.id.reject(&[]) {
+        tracing::debug!(%error, "a peer was gone before it was rejected");
+    }
+}
+
+impl AwaitedListener for Listener {
+    fn connector_released(&self, connector: &Connector) {
+        let request = self.state.lock().no_longer_waits(connector);
+        if let Some(request) = request {
+            request.complete(Status::CANCELED);
+        }
+    }
+}
+
+impl CmOwner for Listener {
+    fn told(&self, event: CmEvent) {
+        let limits = &self.core.limits;
+        match event.news {
+            CmNews::Request(id) => {
+                let request = PeerRequest {
+                    id,
+                    key: event.new_key,
+                    private_data: event.private_data,
+                    limits: ReadLimits {
+                        inbound: u32::from(event.responder_resources).min(limits.inbound_reads),
+                        outbound: u32::from(event.initiator_depth).min(limits.outbound_reads),
+                    },
+                };
+                let mut state = self.state.lock();
+                let is_full = state.waiting.is_empty() && state.queue.len() >= state.backlog;
+                if state.closed || is_full {
+                    drop(state);
+                    reject(request);
+                } else {
+                    // The peer may give up while its request waits.
+                    let this: Weak<dyn CmOwner> = self.this.clone();
+                    self.core.own_connection(request.key, this);
+                    state.queue.push_back(request);
+                    drop(state);
+                    self.match_up();
+                }
+            }
+            CmNews::Disconnected => {
+                let mut state = self.state.lock();
+                let mut queue = state.queue.iter();
+                let at = queue.position(|request| request.key == event.key);
+                let gone = at.and_then(|at| state.queue.remove(at));
+                drop(state);
+                drop(gone);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl DeviceObject for Listener {
+    fn device_removed(&self) {
+        self.state.lock().address = None;
+        self.close(Status::DEVICE_REMOVED);
+    }
+}
+
+/// The client's reference to a listener.
+#[derive(Debug)]
+pub(crate) struct ListenerHandle(Arc<Listener>);
+
+impl ListenerHandle {
+    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
+        let listener = Arc::new_cyclic(|this| Listener {
+            core,
+            file,
+            state: Mutex::default(),
+            this: this.clone(),
+        });
+        let object: Weak<Listener> = Arc::downgrade(&listener);
+        listener.core.add_object(object);
+        Self(listener)
+    }
+
+    /// The connector, if it belongs to this adapter (GEN-022).
+    fn own(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<ConnectorHandle>> {
+        let ours = downcast::<ConnectorHandle>(connector.clone(), |connector| {
+            Arc::ptr_eq(connector.0.core(), &self.0.core)
+        });
+        ours.ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER_1,
+                "the connector is not one of this adapter's",
+            )
+        })
+    }
+}
+
+impl Drop for ListenerHandle {
+    fn drop(&mut self) {
+        self.0.close(Status::CANCELED); // LSTN-025
+    }
+}
+
+impl OverlappedObject for ListenerHandle {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.0.end_requests(Status::CANCELED);
+        Ok(())
+    }
+}
+
+impl netdirect::Listener for ListenerHandle {
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        self.0.bind(address)
+    }
+
+    fn listen(&self, backlog: u32) -> Result<()> {
+        self.0.listen(backlog)
+    }
+
+    fn get_local_address(&self) -> Result<SocketAddr> {
+        let address = self.0.state.lock().address;
+        address.ok_or_else(|| Error::new(Status::INVALID_DEVICE_STATE, "the listener is not bound")) // LSTN-021
+    }
+
+    fn get_connection_request(
+        &self,
+        connector: &Arc<dyn netdirect::Connector>,
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let connector = self.own(connector)?;
+        self.0
+            .get_connection_request(Arc::clone(&connector.0), overlapped)
+    }
+
+    fn withdraw(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<()> {
+        self.0.withdraw(&self.own(connector)?.0)
+    }
+}

@@ -1,0 +1,5 @@
+//! Connectors and listeners over the connection manager of rdma-core.
+
+pub(crate) mod connector;
+pub(crate) mod listener;
+mod requests;

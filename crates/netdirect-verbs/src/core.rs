@@ -1,0 +1,377 @@
+//! The parts of an open adapter that its objects share.
+
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use netdirect::{AdapterId, Buffer, Capabilities, Error, Result, Status};
+use parking_lot::Mutex;
+
+use crate::driver::{Driver, Source};
+use crate::handle::{
+    Access, AsyncEvent, CmEvent, CmId, CmNews, Context, EventChannel, LocalSge, ProtectionDomain,
+    Registration,
+};
+use crate::limits::Limits;
+use crate::quirks::Needs;
+use crate::status::{bind_status, removed, shortage};
+use crate::sys::Libraries;
+
+/// The first of the ports that are picked (CONN-005).
+const FIRST_PORT: u16 = 49152;
+/// How many ports are tried.
+const PORTS: u32 = 256;
+
+/// The owner of an identifier of the connection manager.
+pub(crate) trait CmOwner: Send + Sync {
+    fn told(&self, event: CmEvent);
+}
+
+/// The owner of an object that breaks down, or tells something, by itself.
+pub(crate) trait AsyncOwner: Send + Sync {
+    fn told(&self, event: AsyncEvent);
+}
+
+/// An object that learns when the device is removed.
+pub(crate) trait DeviceObject: Send + Sync {
+    fn device_removed(&self);
+}
+
+pub(crate) struct Core {
+    pub(crate) id: AdapterId,
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) limits: Limits,
+    pub(crate) needs: Needs,
+    pub(crate) pd: Arc<ProtectionDomain>,
+    pub(crate) driver: Arc<Driver>,
+    channel: Arc<EventChannel>,
+    /// Eight octets for requests that must have an entry.
+    spare: Registration,
+    tokens: (u64, u64),
+    removed: AtomicBool,
+    events: Mutex<Events>,
+    cm_owners: Mutex<HashMap<u64, Weak<dyn CmOwner>>>,
+    async_owners: Mutex<HashMap<u64, Weak<dyn AsyncOwner>>>,
+    objects: Mutex<Vec<Weak<dyn DeviceObject>>>,
+}
+
+/// Events that were taken from the channel and are to be told in their order.
+#[derive(Default)]
+struct Events {
+    queue: VecDeque<CmEvent>,
+    /// A thread tells them.
+    telling: bool,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    pub(crate) fn open(
+        libraries: &'static Libraries,
+        id: AdapterId,
+        name: String,
+        addresses: Vec<IpAddr>,
+    ) -> Result<Arc<Self>> {
+        let cannot = shortage("cannot open the device");
+        let context = Context::open(libraries, &name).map_err(&cannot)?;
+        let pd = ProtectionDomain::new(&context).map_err(&cannot)?;
+        let device = context.limits().map_err(&cannot)?;
+        let needs = Needs::of(device.vendor_id, context.is_iwarp());
+        let limits = Limits::of(&pd, &device, needs).map_err(&cannot)?;
+        let spare = Registration::new(&pd, &Buffer::new(8), Access::default()).map_err(&cannot)?;
+        let channel = EventChannel::new(libraries).map_err(&cannot)?;
+        let driver = Driver::start().map_err(&cannot)?;
+        let tokens = (driver.next_key(), driver.next_key());
+        let core = Arc::new(Self {
+            id,
+            name,
+            addresses,
+            limits,
+            needs,
+            pd,
+            driver: Arc::clone(&driver),
+            channel,
+            spare,
+            tokens,
+            removed: AtomicBool::new(false),
+            events: Mutex::default(),
+            cm_owners: Mutex::default(),
+            async_owners: Mutex::default(),
+            objects: Mutex::default(),
+        });
+        let this: Weak<Self> = Arc::downgrade(&core);
+        for (token, descriptor) in core.control() {
+            let added = driver.add(token, descriptor, this.clone());
+            added.map_err(&cannot)?;
+        }
+        Ok(core)
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        self.pd.context()
+    }
+
+    /// The descriptors of the connection manager and of asynchronous events, with their tokens.
+    pub(crate) fn control(&self) -> [(u64, BorrowedFd<'_>); 2] {
+        [
+            (self.tokens.0, self.channel.descriptor()),
+            (self.tokens.1, self.context().descriptor()),
+        ]
+    }
+
+    /// What the device can do beyond ND2, and what it lacks. No driver tells which results are solicited.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::empty();
+        if !self.limits.is_iwarp {
+            capabilities |= Capabilities::IMMEDIATE_4;
+        }
+        if self.limits.device.has_atomics {
+            capabilities |= Capabilities::FETCH_ADD | Capabilities::COMPARE_SWAP;
+        }
+        capabilities
+    }
+
+    /// Fails if the device was removed (GEN-015).
+    pub(crate) fn present(&self) -> Result<()> {
+        if self.removed.load(Ordering::SeqCst) {
+            return Err(removed());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::SeqCst)
+    }
+
+    /// Whether this is an address of the adapter.
+    pub(crate) fn serves(&self, ip: IpAddr) -> bool {
+        self.addresses.contains(&ip)
+    }
+
+    /// The adapter's address from which a peer is reached.
+    pub(crate) fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
+        let own = self.addresses.iter().copied();
+        let mut own = own.filter(|own| own.is_ipv4() == peer.is_ipv4());
+        own.next()
+    }
+
+    /// An entry of no octets.
+    pub(crate) fn empty_entry(&self) -> LocalSge {
+        LocalSge {
+            addr: self.spare.buffer().address(),
+            length: 0,
+            lkey: self.spare.local_key(),
+        }
+    }
+
+    /// An identifier that is bound to an address; with port 0 to a port that is picked.
+    pub(crate) fn bind(&self, address: SocketAddr) -> Result<(CmId, u64, SocketAddr)> {
+        let key = self.driver.next_key();
+        let cannot = shortage("cannot create an identifier of a connection");
+        if address.port() != 0 {
+            let id = CmId::new(&self.channel, key).map_err(&cannot)?;
+            let bound = id.bind(address);
+            bound.map_err(|error| not_bound(address, &error))?;
+            return Ok((id, key, address));
+        }
+        for _ in 0..PORTS {
+            let mut random = [0; 2];
+            getrandom::fill(&mut random).map_err(|error| {
+                let what = format!("the system has no random numbers for a port: {error}");
+                Error::new(Status::INSUFFICIENT_RESOURCES, what)
+            })?;
+            let port = FIRST_PORT | u16::from_ne_bytes(random);
+            let picked = SocketAddr::new(address.ip(), port);
+            // An identifier whose Bind has failed cannot be bound to another address.
+            let id = CmId::new(&self.channel, key).map_err(&cannot)?;
+            match id.bind(picked) {
+                Ok(()) => return Ok((id, key, picked)),
+                Err(error) if bind_status(&error) == Status::SHARING_VIOLATION => {}
+                Err(error) => return Err(not_bound(address, &error)),
+            }
+        }
+        let what = format!("all ports of {} that were tried are in use", address.ip());
+        Err(Error::new(Status::TOO_MANY_ADDRESSES, what))
+    }
+
+    /// Tells `owner` of the events of the identifier with this key.
+    pub(crate) fn own_connection(&self, key: u64, owner: Weak<dyn CmOwner>) {
+        self.cm_owners.lock().insert(key, owner);
+    }
+
+    pub(crate) fn disown_connection(&self, key: u64) {
+        self.cm_owners.lock().remove(&key);
+    }
+
+    /// Tells `owner` of the events of the object with this key.
+    pub(crate) fn own_object(&self, key: u64, owner: Weak<dyn AsyncOwner>) {
+        self.async_owners.lock().insert(key, owner);
+    }
+
+    pub(crate) fn disown_object(&self, key: u64) {
+        self.async_owners.lock().remove(&key);
+    }
+
+    /// Tells the object when the device is removed, which may be now.
+    pub(crate) fn add_object(&self, object: Weak<dyn DeviceObject>) {
+        let mut objects = self.objects.lock();
+        if objects.len() == objects.capacity() {
+            objects.retain(|object| object.strong_count() > 0);
+        }
+        objects.push(object.clone());
+        drop(objects);
+        if self.is_removed()
+            && let Some(object) = object.upgrade()
+        {
+            object.device_removed();
+        }
+    }
+
+    /// Drops something whose end may block, in a thread of its own.
+    pub(crate) fn bury(what: impl Send + 'static) {
+        let mut kept = Some(what);
+        let taken = kept.take();
+        let spawned = std::thread::Builder::new()
+            .name("netdirect-verbs end".to_owned())
+            .spawn(move || drop(taken));
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "an object of the device was destroyed in a thread that may block");
+        }
+    }
+
+    fn take_connection_events(&self) {
+        {
+            let mut events = self.events.lock();
+            loop {
+                match self.channel.next(self.driver.next_key()) {
+                    Ok(Some(event)) => events.queue.push_back(event),
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::error!(%error, "the connection manager tells no events");
+                        break;
+                    }
+                }
+            }
+            if events.telling {
+                return; // by that thread, in their order
+            }
+            events.telling = true;
+        }
+        loop {
+            let event = {
+                let mut events = self.events.lock();
+                let next = events.queue.pop_front();
+                events.telling = next.is_some();
+                next
+            };
+            let Some(event) = event else { return };
+            if matches!(event.news, CmNews::DeviceRemoved) {
+                self.remove_device();
+                continue;
+            }
+            let owner = self
+                .cm_owners
+                .lock()
+                .get(&event.key)
+                .and_then(Weak::upgrade);
+            match owner {
+                Some(owner) => owner.told(event),
+                // Nobody waits for this connection any more. Dropping a new identifier rejects the peer.
+                None => tracing::debug!(?event, "an event of a connection that was given up"),
+            }
+        }
+    }
+
+    fn take_device_events(&self) {
+        loop {
+            let event = match self.context().next_event() {
+                Ok(Some(event)) => event,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::error!(%error, "the device tells no events any more");
+                    return self.remove_device();
+                }
+            };
+            match event {
+                AsyncEvent::DeviceGone => self.remove_device(),
+                AsyncEvent::CompletionQueueBroke(key)
+                | AsyncEvent::SharedReceivesBroke(key)
+                | AsyncEvent::SharedReceivesLow(key) => {
+                    let owner = self.async_owners.lock().get(&key).and_then(Weak::upgrade);
+                    if let Some(owner) = owner {
+                        owner.told(event);
+                    }
+                }
+                // The end of the connection follows.
+                AsyncEvent::QueuePairBroke(_) | AsyncEvent::Other(_) => {}
+            }
+        }
+    }
+
+    /// The device is gone: every request ends, and every later call fails (GEN-015).
+    fn remove_device(&self) {
+        if self.removed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        for (_, descriptor) in self.control() {
+            // They stay readable, and say nothing more.
+            self.driver.unwatch(descriptor);
+        }
+        let objects = std::mem::take(&mut *self.objects.lock());
+        for object in objects {
+            if let Some(object) = object.upgrade() {
+                object.device_removed();
+            }
+        }
+    }
+}
+
+impl Source for Core {
+    fn ready(&self) {
+        if self.is_removed() {
+            return;
+        }
+        self.take_device_events();
+        self.take_connection_events();
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        for (token, descriptor) in self.control() {
+            self.driver.remove(token, descriptor);
+        }
+        self.driver.stop();
+    }
+}
+
+fn not_bound(address: SocketAddr, error: &io::Error) -> Error {
+    let status = bind_status(error);
+    let what = match status {
+        Status::SHARING_VIOLATION => format!("{address} is in use"),
+        Status::INVALID_ADDRESS => {
+            format!("no RDMA device has the address {}: {error}", address.ip())
+        }
+        _ => format!("cannot bind {address}: {error}"),
+    };
+    Error::new(status, what)
+}
+
+/// The object of this provider behind a trait object, if `is_own` recognises it.
+pub(crate) fn downcast<T: Any + Send + Sync>(
+    object: Arc<dyn Any + Send + Sync>,
+    is_own: impl FnOnce(&T) -> bool,
+) -> Option<Arc<T>> {
+    object.downcast::<T>().ok().filter(|object| is_own(object))
+}

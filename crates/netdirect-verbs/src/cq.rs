@@ -1,0 +1,474 @@
+//! Completion queues, ND2's `IND2CompletionQueue`: results of the device's queue are moved into a ring, from which the client takes
+//! them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use netdirect::{
+    Affinity, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
+    OverlappedObject, PendingOverlapped, Result, Started, Status,
+};
+use parking_lot::Mutex;
+
+use crate::core::{AsyncOwner, Core, DeviceObject};
+use crate::driver::Source;
+use crate::file::File;
+use crate::handle::{AsyncEvent, CompletionChannelQueue, WorkCompletion};
+use crate::status::{fail, shortage};
+
+/// How many results are taken from the device at a time.
+const BATCH: usize = 32;
+
+/// A queue pair that uses a completion queue.
+pub(crate) trait CqUser: Send + Sync {
+    /// A request has ended. Called under the lock of the queue's poller. Whether the user wants [`tell`](Self::tell) to be
+    /// called. It may have [held](Cq::hold) its queues until then.
+    fn completed(&self, completion: &WorkCompletion) -> bool;
+
+    /// Tells others of what has happened. Called without locks.
+    fn tell(&self);
+
+    /// A queue that it uses has broken down.
+    fn queue_broke(&self);
+}
+
+#[derive(Debug)]
+pub(crate) struct Cq {
+    core: Arc<Core>,
+    file: Arc<File>,
+    token: u64,
+    queue: Arc<CompletionChannelQueue>,
+    poller: Mutex<Poller>,
+    ring: Mutex<Ring>,
+}
+
+/// What moves results out of the device.
+struct Poller {
+    users: HashMap<u32, Arc<dyn CqUser>>,
+    completions: Box<[WorkCompletion; BATCH]>,
+}
+
+impl std::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poller")
+            .field("users", &self.users.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Results for the client, and the requests that wait for them.
+#[derive(Debug)]
+struct Ring {
+    results: VecDeque<CompletionResult>,
+    depth: usize,
+    /// Results behind the end of a connection that a connector is being told of (CONN-106).
+    held: VecDeque<CompletionResult>,
+    holders: usize,
+    /// Counts of results: placed, taken by the client, and those that a Notify has ended for.
+    placed: u64,
+    taken: u64,
+    notified: u64,
+    waiting: Vec<(NotifyType, PendingOverlapped)>,
+    ending: Vec<(PendingOverlapped, Status)>,
+    broken: Option<Status>,
+    /// The users of a queue that has broken down have been told.
+    told: bool,
+}
+
+impl Ring {
+    /// Whether the ring has a result for which no Notify has ended (CQ-031).
+    fn has_news(&self) -> bool {
+        self.placed > self.taken.max(self.notified)
+    }
+
+    fn place(&mut self, result: CompletionResult) {
+        if self.broken.is_some() {
+            return;
+        }
+        if self.holders > 0 {
+            self.held.push_back(result);
+            return;
+        }
+        if self.results.len() == self.depth {
+            self.break_down(Status::BUFFER_OVERFLOW); // CQ-022
+            return;
+        }
+        self.results.push_back(result);
+        self.placed += 1;
+        if self
+            .waiting
+            .iter()
+            .any(|(kind, _)| *kind == NotifyType::Any)
+        {
+            self.end_for_results();
+        }
+    }
+
+    /// Ends the requests that wait for results (CQ-033, CQ-035).
+    fn end_for_results(&mut self) {
+        self.notified = self.placed;
+        let for_results = |(kind, _): &mut (NotifyType, _)| *kind != NotifyType::Errors;
+        let ended = self.waiting.extract_if(.., for_results);
+        self.ending
+            .extend(ended.map(|(_, request)| (request, Status::SUCCESS)));
+    }
+
+    fn end_all(&mut self, status: Status) {
+        let ended = self.waiting.drain(..).map(|(_, request)| (request, status));
+        self.ending.extend(ended);
+    }
+
+    fn break_down(&mut self, status: Status) {
+        if self.broken.is_none() {
+            self.broken = Some(status);
+            self.end_all(status);
+        }
+    }
+}
+
+impl Cq {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<CompletionChannelQueue> {
+        &self.queue
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.ring.lock().broken.is_some()
+    }
+
+    /// Has results of the queue pair with this number go to `user`.
+    pub(crate) fn attach(&self, number: u32, user: Arc<dyn CqUser>) {
+        self.poller.lock().users.insert(number, user);
+    }
+
+    pub(crate) fn detach(&self, number: u32) {
+        let user = self.poller.lock().users.remove(&number);
+        drop(user); // outside the lock
+    }
+
+    /// Places results. The caller [settles](Self::settle) the queue when it holds no lock any more.
+    pub(crate) fn place(&self, results: impl Iterator<Item = CompletionResult>) {
+        let mut ring = self.ring.lock();
+        for result in results {
+            ring.place(result);
+        }
+    }
+
+    /// From now on results stay invisible, until everybody who has held the queue has released it.
+    pub(crate) fn hold(&self) {
+        self.ring.lock().holders += 1;
+    }
+
+    pub(crate) fn release(&self) {
+        let mut ring = self.ring.lock();
+        ring.holders -= 1;
+        if ring.holders == 0 {
+            for result in std::mem::take(&mut ring.held) {
+                ring.place(result);
+            }
+        }
+        drop(ring);
+        self.settle();
+    }
+
+    /// Ends the requests that results, or the end of the queue, have ended. Called without locks.
+    pub(crate) fn settle(&self) {
+        let mut ring = self.ring.lock();
+        if ring.ending.is_empty() && (ring.broken.is_none() || ring.told) {
+            return;
+        }
+        let ending = std::mem::take(&mut ring.ending);
+        let broke = ring.broken.filter(|_| !ring.told);
+        ring.told |= broke.is_some();
+        drop(ring);
+        if let Some(status) = broke {
+            tracing::error!(
+                %status,
+                "a completion queue broke down, and its connections end; create the queue and its queue pairs anew"
+            );
+            let users: Vec<_> = self.poller.lock().users.values().cloned().collect();
+            for user in users {
+                user.queue_broke();
+            }
+        }
+        for (request, status) in ending {
+            request.complete(status);
+        }
+    }
+
+    /// Moves the device's results into the ring. Called without locks.
+    pub(crate) fn poll(&self) {
+        let mut tells = Vec::<Arc<dyn CqUser>>::new();
+        {
+            let mut poller = self.poller.lock();
+            let Poller { users, completions } = &mut *poller;
+            loop {
+                let count = match self.queue.poll(&mut completions[..]) {
+                    Ok(count) => count,
+                    Err(error) => {
+                        tracing::error!(%error, "the device tells no results");
+                        self.ring.lock().break_down(Status::INTERNAL_ERROR);
+                        0
+                    }
+                };
+                for completion in &completions[..count] {
+                    // A result of a queue pair that was destroyed belongs to nobody.
+                    if let Some(user) = users.get(&completion.qp_num)
+                        && user.completed(completion)
+                    {
+                        tells.push(Arc::clone(user));
+                    }
+                }
+                if count < BATCH {
+                    break;
+                }
+            }
+        }
+        for user in tells {
+            user.tell();
+        }
+        self.settle();
+    }
+
+    fn arm(&self, solicited_only: bool) {
+        if let Err(error) = self.queue.arm(solicited_only) {
+            tracing::error!(%error, "the device does not tell of results");
+            self.ring.lock().break_down(Status::INTERNAL_ERROR);
+            self.settle();
+        }
+    }
+
+    fn cancel(&self) {
+        self.ring.lock().end_all(Status::CANCELED);
+        self.settle();
+    }
+}
+
+impl Source for Cq {
+    /// The channel has told of a result.
+    fn ready(&self) {
+        let mut told = false;
+        while let Ok(true) = self.queue.take_event() {
+            told = true;
+        }
+        if !told {
+            return;
+        }
+        self.poll();
+        let mut ring = self.ring.lock();
+        let only = |kind| move |(waits, _): &(NotifyType, PendingOverlapped)| *waits == kind;
+        let for_any = ring.waiting.iter().any(only(NotifyType::Any));
+        if ring.has_news() || !for_any {
+            ring.end_for_results();
+        }
+        let still_waits = !ring.waiting.is_empty();
+        drop(ring);
+        self.settle();
+        if still_waits {
+            // For an event of results that the client has taken meanwhile, and for the end of the queue.
+            self.arm(false);
+            self.poll();
+        }
+    }
+}
+
+impl AsyncOwner for Cq {
+    fn told(&self, _: AsyncEvent) {
+        self.poll();
+        self.ring.lock().break_down(Status::BUFFER_OVERFLOW); // CQ-022
+        self.settle();
+    }
+}
+
+impl DeviceObject for Cq {
+    fn device_removed(&self) {
+        self.ring.lock().end_all(Status::DEVICE_REMOVED);
+        self.settle();
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        let descriptor = self.queue.descriptor();
+        self.file.unwatch(descriptor);
+        self.core.driver.remove(self.token, descriptor);
+        self.core.disown_object(self.token);
+    }
+}
+
+/// The client's reference to a completion queue.
+#[derive(Debug)]
+pub(crate) struct CqHandle(pub(crate) Arc<Cq>);
+
+impl CqHandle {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        file: Arc<File>,
+        depth: u32,
+        affinity: Affinity,
+    ) -> Result<Self> {
+        let cannot = shortage("cannot create a completion queue");
+        let token = core.driver.next_key();
+        // With a request that tells its end in place of each silent one, the device holds more results than the client sees.
+        let asked = if core.needs.completes_out_of_order {
+            depth.saturating_mul(2).saturating_add(1024)
+        } else {
+            depth
+        };
+        let vectors = core.context().completion_vectors().max(1);
+        let vector = affinity.mask.trailing_zeros() % vectors;
+        let queue = CompletionChannelQueue::new(core.context(), asked, token, vector);
+        let queue = queue.map_err(&cannot)?;
+        let cq = Arc::new(Cq {
+            core,
+            file,
+            token,
+            queue: Arc::new(queue),
+            poller: Mutex::new(Poller {
+                users: HashMap::new(),
+                completions: Box::new([WorkCompletion::default(); BATCH]),
+            }),
+            ring: Mutex::new(Ring {
+                results: VecDeque::new(),
+                depth: depth as usize,
+                held: VecDeque::new(),
+                holders: 0,
+                placed: 0,
+                taken: 0,
+                notified: 0,
+                waiting: Vec::new(),
+                ending: Vec::new(),
+                broken: None,
+                told: false,
+            }),
+        });
+        let source: Weak<Cq> = Arc::downgrade(&cq);
+        let descriptor = cq.queue.descriptor();
+        let added = cq.core.driver.add(token, descriptor, source.clone());
+        added.map_err(&cannot)?;
+        cq.file.watch(descriptor, token).map_err(&cannot)?;
+        cq.core.own_object(token, source.clone());
+        cq.core.add_object(source);
+        Ok(Self(cq))
+    }
+}
+
+impl Drop for CqHandle {
+    fn drop(&mut self) {
+        self.0.cancel(); // CQ-023
+    }
+}
+
+impl OverlappedObject for CqHandle {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.0.cancel();
+        Ok(())
+    }
+}
+
+impl CompletionQueue for CqHandle {
+    fn get_notify_affinity(&self) -> Result<Affinity> {
+        self.0.core.present()?;
+        fail(
+            Status::NOT_SUPPORTED,
+            "the processors of notifications are not known",
+        )
+    }
+
+    fn resize(&self, depth: u32) -> Result<()> {
+        let cq = &self.0;
+        cq.core.present()?;
+        if !cq.core.limits.resizes_queues {
+            return fail(
+                Status::NOT_SUPPORTED,
+                "the device's driver cannot resize completion queues",
+            );
+        }
+        if depth == 0 || depth > cq.core.limits.completion_queue_depth {
+            return fail(
+                Status::INVALID_PARAMETER,
+                "the depth is 0 or above MaxCompletionQueueDepth",
+            ); // CQ-012, CQ-013
+        }
+        if cq.is_broken() {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the completion queue has broken down; create a new completion queue",
+            ); // CQ-022
+        }
+        cq.poll();
+        let mut ring = cq.ring.lock();
+        let wanted = depth as usize;
+        if ring.results.len() + ring.held.len() > wanted {
+            return fail(
+                Status::BUFFER_OVERFLOW,
+                "more results are queued than the new depth holds; get results first",
+            ); // CQ-016
+        }
+        let resized = cq.queue.resize(depth);
+        resized.map_err(shortage("cannot resize the completion queue"))?;
+        ring.depth = wanted;
+        Ok(())
+    }
+
+    fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
+        let cq = &self.0;
+        let file: Arc<dyn OverlappedFile> = cq.file.clone();
+        let request = overlapped.begin(&file)?;
+        if let Err(error) = cq.core.present() {
+            request.abandon(error.status());
+            return Err(error);
+        }
+        let mut ring = cq.ring.lock();
+        ring.waiting.push((kind, request));
+        let arms = match ring.broken {
+            Some(status) => {
+                ring.end_all(status);
+                false
+            }
+            None if kind != NotifyType::Errors && ring.has_news() => {
+                ring.end_for_results(); // CQ-031
+                !ring.waiting.is_empty()
+            }
+            None => true,
+        };
+        let wants_all = ring
+            .waiting
+            .iter()
+            .any(|(kind, _)| *kind != NotifyType::Solicited);
+        drop(ring);
+        cq.settle();
+        if arms {
+            cq.arm(!wants_all);
+            cq.poll();
+            if kind == NotifyType::Solicited {
+                // What came before the queue was armed may have been solicited.
+                let mut ring = cq.ring.lock();
+                if ring.has_news() {
+                    ring.end_for_results();
+                }
+                drop(ring);
+                cq.settle();
+            }
+        }
+        if cq.core.is_removed() {
+            DeviceObject::device_removed(&**cq);
+        }
+        Ok(Started::Pending)
+    }
+
+    fn get_results(&self, results: &mut [CompletionResult]) -> usize {
+        let cq = &self.0;
+        cq.poll();
+        let mut ring = cq.ring.lock();
+        let count = ring.results.len().min(results.len());
+        for (into, result) in results.iter_mut().zip(ring.results.drain(..count)) {
+            *into = result;
+        }
+        ring.taken += count as u64;
+        count
+    }
+}

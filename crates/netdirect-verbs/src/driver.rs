@@ -1,0 +1,173 @@
+//! Readiness of descriptors: what is watched, and the thread that does the work when nobody waits.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+
+/// Something with a descriptor. Any thread may call `ready`, several at a time, and without need.
+pub(crate) trait Source: Send + Sync {
+    /// Does what is to be done, and never blocks.
+    fn ready(&self);
+}
+
+/// The token of the descriptor that only wakes up.
+const WAKE: u64 = 0;
+/// How many ready descriptors are taken at a time.
+const BATCH: usize = 16;
+
+/// A set of descriptors, and one that wakes up whoever waits for them.
+pub(crate) struct WatchSet {
+    epoll: OwnedFd,
+    wake: OwnedFd,
+}
+
+impl WatchSet {
+    pub(crate) fn new() -> io::Result<Self> {
+        let set = Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        };
+        set.watch(set.wake.as_fd(), WAKE)?;
+        Ok(set)
+    }
+
+    /// Watches a descriptor. Its token is not 0.
+    pub(crate) fn watch(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN)?;
+        Ok(())
+    }
+
+    pub(crate) fn unwatch(&self, descriptor: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.epoll, descriptor);
+    }
+
+    /// Wakes up whoever waits, or waits next.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Forgets wake-ups.
+    pub(crate) fn reset(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
+    }
+
+    /// Waits until a descriptor is ready, and calls `visit` with the token of each. Without a limit, waits for ever.
+    pub(crate) fn wait(&self, limit: Option<&Timespec>, mut visit: impl FnMut(u64)) {
+        let mut ready = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; BATCH];
+        let count = match epoll::wait(&self.epoll, &mut ready[..], limit) {
+            Ok(count) => count,
+            Err(Errno::INTR) => 0,
+            Err(error) => {
+                debug_assert!(false, "epoll cannot wait: {error}");
+                0
+            }
+        };
+        for event in &ready[..count] {
+            let data = event.data;
+            let token = data.u64();
+            if token != WAKE {
+                visit(token);
+            }
+        }
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl fmt::Debug for WatchSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchSet").finish_non_exhaustive()
+    }
+}
+
+/// The sources of an adapter. The adapter's thread serves them while nobody else does.
+pub(crate) struct Driver {
+    set: WatchSet,
+    sources: Mutex<HashMap<u64, Weak<dyn Source>>>,
+    next: AtomicU64,
+    stopped: AtomicBool,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let driver = Arc::new(Self {
+            set: WatchSet::new()?,
+            sources: Mutex::default(),
+            next: AtomicU64::new(WAKE + 1),
+            stopped: AtomicBool::new(false),
+        });
+        let own = Arc::clone(&driver);
+        thread::Builder::new()
+            .name("netdirect-verbs".to_owned())
+            .spawn(move || own.run())?;
+        Ok(driver)
+    }
+
+    /// A number that nothing else of this adapter has.
+    pub(crate) fn next_key(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(
+        &self,
+        token: u64,
+        descriptor: BorrowedFd<'_>,
+        source: Weak<dyn Source>,
+    ) -> io::Result<()> {
+        self.sources.lock().insert(token, source);
+        self.set
+            .watch(descriptor, token)
+            .inspect_err(|_| drop(self.sources.lock().remove(&token)))
+    }
+
+    pub(crate) fn remove(&self, token: u64, descriptor: BorrowedFd<'_>) {
+        self.set.unwatch(descriptor);
+        self.sources.lock().remove(&token);
+    }
+
+    /// Calls the source with this token, if there still is one.
+    pub(crate) fn dispatch(&self, token: u64) {
+        let source = self.sources.lock().get(&token).and_then(Weak::upgrade);
+        if let Some(source) = source {
+            source.ready();
+        }
+    }
+
+    /// No longer watches a descriptor that stays readable.
+    pub(crate) fn unwatch(&self, descriptor: BorrowedFd<'_>) {
+        self.set.unwatch(descriptor);
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.set.wake();
+    }
+
+    fn run(&self) {
+        while !self.stopped.load(Ordering::SeqCst) {
+            self.set.wait(None, |token| self.dispatch(token));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Entries of requests, and why requests are refused.
+
+use std::io;
+
+use netdirect::{Error, Result, Sge, Status};
+
+use crate::core::Core;
+use crate::handle::LocalSge;
+use crate::status::{fail, removed};
+
+/// Calls `post` with the entries as the device wants them.
+pub(crate) fn with_entries<T>(core: &Core, sges: &[Sge], post: impl FnOnce(&[LocalSge]) -> T) -> T {
+    /// More entries than this are put on the heap.
+    const ENTRIES: usize = 16;
+    let convert = |sge: &Sge| LocalSge {
+        addr: sge.address,
+        length: sge.length,
+        lkey: sge.token.0,
+    };
+    match sges {
+        [] if core.needs.wants_an_entry => post(&[core.empty_entry()]),
+        [] => post(&[]),
+        few if few.len() <= ENTRIES => {
+            let mut entries = [LocalSge::default(); ENTRIES];
+            for (into, sge) in entries.iter_mut().zip(few) {
+                *into = convert(sge);
+            }
+            post(&entries[..few.len()])
+        }
+        many => post(&many.iter().map(convert).collect::<Vec<_>>()),
+    }
+}
+
+/// Fails if there are too many entries or octets. Each pair is a number and its limit.
+pub(crate) fn check_sizes(sges: (usize, u32), octets: (u64, u32)) -> Result<()> {
+    if sges.0 > sges.1 as usize {
+        return fail(
+            Status::DATA_OVERRUN,
+            "the request has more SGEs than the queue was created for, or than the device takes for a Read",
+        );
+    }
+    if octets.0 > u64::from(octets.1) {
+        return fail(
+            Status::BUFFER_OVERFLOW,
+            "the request has more data than MaxTransferLength, or more inline data than the queue pair was created for",
+        );
+    }
+    Ok(())
+}
+
+/// The error of a queue without a free place.
+pub(crate) fn full() -> Error {
+    Error::new(
+        Status::NO_MORE_ENTRIES,
+        "the queue is full; get results first, or create the queue with a larger depth",
+    )
+}
+
+/// Whether the driver has refused a request because the connection has ended.
+pub(crate) fn has_ended(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOTCONN | libc::ECONNRESET | libc::EPIPE)
+    )
+}
+
+/// The error of a request that the driver has refused.
+pub(crate) fn not_posted(error: &io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM | libc::EAGAIN | libc::ENOSPC) => full(),
+        Some(libc::EIO | libc::ENODEV) => removed(),
+        _ => Error::new(
+            Status::INVALID_DEVICE_REQUEST,
+            format!("the device refuses the request: {error}"),
+        ),
+    }
+}

@@ -1,0 +1,59 @@
+//! Objects of libibverbs and librdmacm with owners: each handle keeps alive what its object needs, and destroys the object when
+//! it is dropped. Errors of the libraries are [`io::Error`]s here, whichever way a library tells them.
+
+mod cm;
+mod completion;
+mod context;
+mod memory;
+mod queue_pair;
+mod shared_receives;
+
+use std::ffi::c_int;
+use std::io;
+use std::ptr::NonNull;
+
+pub(crate) use cm::{CmEvent, CmId, CmNews, ConnectionParameters, EventChannel};
+pub(crate) use completion::{CompletionChannelQueue, WorkCompletion, immediate};
+pub(crate) use context::{AsyncEvent, Context, DeviceLimits, ProtectionDomain};
+pub(crate) use memory::{Access, Registration};
+pub(crate) use queue_pair::{
+    Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest,
+};
+pub(crate) use shared_receives::SharedReceivesHandle;
+
+/// One local buffer of a request, with the layout of `ibv_sge`.
+pub(crate) type LocalSge = crate::sys::bindings::ibv_sge;
+
+/// The outcome of a function that returns 0, or an errno. Some drivers return the errno as a negative number, and some
+/// functions return -1 and set errno.
+fn outcome(returned: c_int) -> io::Result<()> {
+    match returned {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        errno => Err(io::Error::from_raw_os_error(errno.saturating_abs())),
+    }
+}
+
+/// The object that a function has made; without one, errno tells why.
+fn made<T>(object: *mut T) -> io::Result<NonNull<T>> {
+    NonNull::new(object).ok_or_else(|| {
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(0) | None => io::ErrorKind::Other.into(),
+            _ => error,
+        }
+    })
+}
+
+/// Makes reading from a descriptor return at once.
+fn never_block(descriptor: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(descriptor, true).map_err(io::Error::from)
+}
+
+/// Whether a call failed because there is nothing to read.
+fn is_empty(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,295 @@
+//! Queue pairs and their requests.
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::{
+    Access, CompletionChannelQueue, LocalSge, ProtectionDomain, SharedReceivesHandle, made, outcome,
+};
+use crate::sys::bindings as c;
+
+/// The sizes of a queue pair.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueuePairSizes {
+    pub(crate) send_depth: u32,
+    pub(crate) receive_depth: u32,
+    pub(crate) send_sges: u32,
+    pub(crate) receive_sges: u32,
+    pub(crate) inline: u32,
+}
+
+/// A queue pair of the device.
+#[derive(Debug)]
+pub(crate) struct QueuePairHandle {
+    pd: Arc<ProtectionDomain>,
+    raw: NonNull<c::ibv_qp>,
+    _queues: [Arc<CompletionChannelQueue>; 2],
+    _shared: Option<Arc<SharedReceivesHandle>>,
+}
+
+// SAFETY: libibverbs allows any thread to use a queue pair.
+unsafe impl Send for QueuePairHandle {}
+// SAFETY: as above.
+unsafe impl Sync for QueuePairHandle {}
+
+/// An address in the peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteMemory {
+    pub(crate) address: u64,
+    pub(crate) key: u32,
+}
+
+/// A request that could not be posted.
+#[derive(Debug)]
+pub(crate) struct PostFailure {
+    pub(crate) error: io::Error,
+    /// The driver has the request nevertheless, but could not tell the device.
+    pub(crate) is_queued: bool,
+}
+
+impl PostFailure {
+    /// Of a call that has returned `error` and named the request `bad` as the one that it refuses.
+    fn of<T>(bad: *const T) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self {
+            error,
+            is_queued: bad.is_null(),
+        }
+    }
+
+    fn refused(error: impl Into<io::Error>) -> Self {
+        Self {
+            error: error.into(),
+            is_queued: false,
+        }
+    }
+}
+
+/// What a request of the send queue does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation {
+    Send,
+    /// With four octets that the peer finds in its result.
+    SendImmediate([u8; 4]),
+    Write(RemoteMemory),
+    Read(RemoteMemory),
+    FetchAdd {
+        target: RemoteMemory,
+        add: u64,
+    },
+    CompareSwap {
+        target: RemoteMemory,
+        compare: u64,
+        swap: u64,
+    },
+}
+
+/// A request of the send queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendRequest<'a> {
+    pub(crate) id: u64,
+    pub(crate) operation: Operation,
+    pub(crate) sges: &'a [LocalSge],
+    pub(crate) signaled: bool,
+    pub(crate) fence: bool,
+    pub(crate) solicited: bool,
+}
+
+impl QueuePairHandle {
+    pub(crate) fn new(
+        pd: &Arc<ProtectionDomain>,
+        send: &Arc<CompletionChannelQueue>,
+        receive: &Arc<CompletionChannelQueue>,
+        shared: Option<&Arc<SharedReceivesHandle>>,
+        sizes: QueuePairSizes,
+    ) -> io::Result<Arc<Self>> {
+        let mut attributes = c::ibv_qp_init_attr {
+            send_cq: send.raw(),
+            recv_cq: receive.raw(),
+            srq: shared.map_or(ptr::null_mut(), |shared| shared.raw()),
+            cap: c::ibv_qp_cap {
+                max_send_wr: sizes.send_depth,
+                max_recv_wr: sizes.receive_depth,
+                max_send_sge: sizes.send_sges,
+                max_recv_sge: sizes.receive_sges,
+                max_inline_data: sizes.inline,
+            },
+            qp_type: c::IBV_QPT_RC,
+            sq_sig_all: 0,
+            ..c::ibv_qp_init_attr::default()
+        };
+        let create = pd.context().libraries().verbs.ibv_create_qp;
+        // SAFETY: all objects that the structure names exist, and are held below. The structure may be written.
+        let raw = unsafe { create(pd.raw(), &raw mut attributes) };
+        Ok(Arc::new(Self {
+            raw: made(raw)?,
+            pd: Arc::clone(pd),
+            _queues: [Arc::clone(send), Arc::clone(receive)],
+            _shared: shared.cloned(),
+        }))
+    }
+
+    /// The number by which results and the peer's connection manager name the queue pair.
+    pub(crate) fn number(&self) -> u32 {
+        // SAFETY: the queue pair exists as long as `self`.
+        let pair = unsafe { self.raw.as_ref() };
+        pair.qp_num
+    }
+
+    /// Lets Receives be posted, and says what the peer may do.
+    pub(crate) fn init(&self, is_iwarp: bool) -> io::Result<()> {
+        let mut attributes = c::ibv_qp_attr {
+            qp_state: c::IBV_QPS_INIT,
+            port_num: 1,
+            qp_access_flags: Access {
+                remote_read: true,
+                remote_write: true,
+                ..Access::default()
+            }
+            .bits()
+            .cast_unsigned(),
+            ..c::ibv_qp_attr::default()
+        };
+        let mut mask = c::IBV_QP_STATE | c::IBV_QP_ACCESS_FLAGS;
+        if !is_iwarp {
+            mask |= c::IBV_QP_PORT | c::IBV_QP_PKEY_INDEX;
+        }
+        self.modify(&mut attributes, mask)
+    }
+
+    /// Ends everything: outstanding requests are flushed, and so is the connection.
+    pub(crate) fn fail(&self) -> io::Result<()> {
+        let mut attributes = c::ibv_qp_attr {
+            qp_state: c::IBV_QPS_ERR,
+            ..c::ibv_qp_attr::default()
+        };
+        self.modify(&mut attributes, c::IBV_QP_STATE)
+    }
+
+    pub(super) fn modify(
+        &self,
+        attributes: &mut c::ibv_qp_attr,
+        mask: c::ibv_qp_attr_mask,
+    ) -> io::Result<()> {
+        let modify = self.pd.context().libraries().verbs.ibv_modify_qp;
+        // SAFETY: the queue pair exists, and the structure may be written.
+        outcome(unsafe { modify(self.raw.as_ptr(), attributes, mask.cast_signed()) })
+    }
+
+    /// Posts a request. The driver copies the entries. The memory that they name is checked by the device, or belongs to a
+    /// registration.
+    pub(crate) fn post(&self, request: &SendRequest<'_>) -> Result<(), PostFailure> {
+        self.post_with(request, 0)
+    }
+
+    /// Posts a request whose data the call copies.
+    pub(crate) fn post_inline(
+        &self,
+        request: &SendRequest<'_>,
+        data: &[u8],
+    ) -> Result<(), PostFailure> {
+        let length = u32::try_from(data.len());
+        let sge = LocalSge {
+            addr: data.as_ptr() as u64,
+            length: length.map_err(|_| PostFailure::refused(io::ErrorKind::InvalidInput))?,
+            lkey: 0,
+        };
+        let request = SendRequest {
+            sges: &[sge],
+            ..*request
+        };
+        self.post_with(&request, c::IBV_SEND_INLINE)
+    }
+
+    fn post_with(&self, request: &SendRequest<'_>, flags: u32) -> Result<(), PostFailure> {
+        let post = self.pd.context().operations().post_send;
+        let post = post.ok_or_else(|| PostFailure::refused(io::ErrorKind::Unsupported))?;
+        let mut flags = flags;
+        for (is_set, flag) in [
+            (request.signaled, c::IBV_SEND_SIGNALED),
+            (request.fence, c::IBV_SEND_FENCE),
+            (request.solicited, c::IBV_SEND_SOLICITED),
+        ] {
+            if is_set {
+                flags |= flag;
+            }
+        }
+        let mut work = c::ibv_send_wr {
+            wr_id: request.id,
+            sg_list: request.sges.as_ptr().cast_mut(),
+            num_sge: i32::try_from(request.sges.len()).unwrap_or(i32::MAX),
+            send_flags: flags,
+            ..c::ibv_send_wr::default()
+        };
+        let rdma = |target: RemoteMemory| c::ibv_send_wr__bindgen_ty_2 {
+            rdma: c::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 {
+                remote_addr: target.address,
+                rkey: target.key,
+            },
+        };
+        let atomic = |target: RemoteMemory, compare_add, swap| c::ibv_send_wr__bindgen_ty_2 {
+            atomic: c::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+                remote_addr: target.address,
+                compare_add,
+                swap,
+                rkey: target.key,
+            },
+        };
+        match request.operation {
+            Operation::Send => work.opcode = c::IBV_WR_SEND,
+            Operation::SendImmediate(octets) => {
+                work.opcode = c::IBV_WR_SEND_WITH_IMM;
+                work.__bindgen_anon_1 = c::ibv_send_wr__bindgen_ty_1 {
+                    imm_data: u32::from_ne_bytes(octets),
+                };
+            }
+            Operation::Write(target) => {
+                work.opcode = c::IBV_WR_RDMA_WRITE;
+                work.wr = rdma(target);
+            }
+            Operation::Read(target) => {
+                work.opcode = c::IBV_WR_RDMA_READ;
+                work.wr = rdma(target);
+            }
+            Operation::FetchAdd { target, add } => {
+                work.opcode = c::IBV_WR_ATOMIC_FETCH_AND_ADD;
+                work.wr = atomic(target, add, 0);
+            }
+            Operation::CompareSwap {
+                target,
+                compare,
+                swap,
+            } => {
+                work.opcode = c::IBV_WR_ATOMIC_CMP_AND_SWP;
+                work.wr = atomic(target, compare, swap);
+            }
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair exists. The driver copies the request, its entries, and inline data, and changes none of them.
+        let posted = outcome(unsafe { post(self.raw.as_ptr(), &raw mut work, &raw mut bad) });
+        posted.map_err(PostFailure::of(bad))
+    }
+
+    pub(crate) fn post_receive(&self, id: u64, sges: &[LocalSge]) -> Result<(), PostFailure> {
+        let post = self.pd.context().operations().post_recv;
+        let post = post.ok_or_else(|| PostFailure::refused(io::ErrorKind::Unsupported))?;
+        let mut work = c::ibv_recv_wr {
+            wr_id: id,
+            next: ptr::null_mut(),
+            sg_list: sges.as_ptr().cast_mut(),
+            num_sge: i32::try_from(sges.len()).unwrap_or(i32::MAX),
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair exists. The driver copies the entries, which it does not change.
+        let posted = outcome(unsafe { post(self.raw.as_ptr(), &raw mut work, &raw mut bad) });
+        posted.map_err(PostFailure::of(bad))
+    }
+}
+
+impl Drop for QueuePairHandle {
+    fn drop(&mut self) {
+        let destroy = self.pd.context().libraries().verbs.ibv_destroy_qp;
+        // SAFETY: the queue pair is destroyed once, before the queues that it uses.
+        let _ = unsafe { destroy(self.raw.as_ptr()) };
+    }
+}

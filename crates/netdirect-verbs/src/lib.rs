@@ -1,0 +1,99 @@
+//! A NetworkDirect provider over rdma-core: for hardware adapters (iWARP, RoCE, InfiniBand), and for the kernel's siw.
+//!
+//! The provider implements the traits of [`netdirect`] by libibverbs and librdmacm. It loads both libraries when a provider is
+//! asked for, so that a program with this crate builds and starts on machines without them. [`provider`] then fails with one
+//! sentence that names the missing package.
+//!
+//! ```no_run
+//! let provider = netdirect_verbs::provider()?;
+//! let address = netdirect_verbs::device_address(&*provider, "siw0")?;
+//! let adapter = provider.open_adapter(provider.resolve_address(address)?)?;
+//! println!("{:?}", adapter.query()?);
+//! # Ok::<(), netdirect::Error>(())
+//! ```
+//!
+//! Devices without windows, Atomics or shared receive queues say so by their [`Capabilities`](netdirect::Capabilities) and
+//! limits. What drivers do in ways of their own is in the table [`QUIRKS`].
+//!
+//! On systems other than Linux, [`provider`] always fails.
+#![cfg_attr(not(target_os = "linux"), forbid(unsafe_code))]
+
+#[cfg(target_os = "linux")]
+mod adapter;
+#[cfg(target_os = "linux")]
+mod connect;
+#[cfg(target_os = "linux")]
+mod core;
+#[cfg(target_os = "linux")]
+mod cq;
+#[cfg(target_os = "linux")]
+mod driver;
+#[cfg(target_os = "linux")]
+mod entries;
+#[cfg(target_os = "linux")]
+mod file;
+#[cfg(target_os = "linux")]
+mod handle;
+#[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
+mod mr;
+#[cfg(target_os = "linux")]
+mod provider;
+#[cfg(target_os = "linux")]
+mod qp;
+mod quirks;
+#[cfg(target_os = "linux")]
+mod slots;
+#[cfg(target_os = "linux")]
+mod srq;
+#[cfg(target_os = "linux")]
+mod status;
+#[cfg(target_os = "linux")]
+mod sys;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use netdirect::{Error, Provider, Result, Status};
+
+pub use quirks::{QUIRKS, Quirk};
+
+/// Loads the libraries, and returns the provider of this machine's RDMA devices.
+///
+/// # Errors
+///
+/// [`DEVICE_NOT_READY`](Status::DEVICE_NOT_READY): a library is missing or too old, the kernel has no RDMA connection manager, or
+/// the system is not Linux. The text says which, and what to do.
+pub fn provider() -> Result<Arc<dyn Provider>> {
+    #[cfg(target_os = "linux")]
+    {
+        let libraries = sys::Libraries::load();
+        let libraries = libraries.map_err(|what| Error::new(Status::DEVICE_NOT_READY, what))?;
+        Ok(Arc::new(provider::VerbsProvider::new(libraries)?))
+    }
+    #[cfg(not(target_os = "linux"))]
+    Err(Error::new(
+        Status::DEVICE_NOT_READY,
+        "RDMA devices are reached by rdma-core, which only Linux has",
+    ))
+}
+
+/// An address of the device with this name, such as `siw0`, for [`Provider::resolve_address`]. The provider is one that
+/// [`provider`] has returned.
+///
+/// # Errors
+///
+/// - [`INVALID_ADDRESS`](Status::INVALID_ADDRESS): there is no such device, or it has no address.
+/// - [`INVALID_PARAMETER_1`](Status::INVALID_PARAMETER_1): another provider.
+pub fn device_address(provider: &dyn Provider, name: &str) -> Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    {
+        let any: &dyn std::any::Any = provider;
+        if let Some(provider) = any.downcast_ref::<provider::VerbsProvider>() {
+            return provider.address_of(name);
+        }
+    }
+    let what = format!("{} has no devices of names such as {name}", provider.name());
+    Err(Error::new(Status::INVALID_PARAMETER_1, what))
+}

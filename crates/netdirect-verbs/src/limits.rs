@@ -1,0 +1,112 @@
+//! What an adapter can do: the device's limits in ND2's terms.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::handle::{
+    CompletionChannelQueue, Context, DeviceLimits, ProtectionDomain, QueuePairHandle,
+    QueuePairSizes,
+};
+use crate::quirks::Needs;
+
+/// No program has more memory.
+const LARGEST_REGISTRATION: u64 = 1 << 47;
+/// The most inline data that is tried.
+const MOST_INLINE: u32 = 1024;
+/// Private data of both sides over iWARP: what siw and other drivers take, without the octets of RFC 6581.
+const IWARP_PRIVATE_DATA: u32 = 248;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) device: DeviceLimits,
+    pub(crate) is_iwarp: bool,
+    pub(crate) registration_size: u64,
+    pub(crate) transfer_length: u32,
+    pub(crate) queue_depth: u32,
+    pub(crate) sges: u32,
+    pub(crate) read_sges: u32,
+    pub(crate) inline: u32,
+    pub(crate) inbound_reads: u32,
+    pub(crate) outbound_reads: u32,
+    pub(crate) completion_queue_depth: u32,
+    pub(crate) shared_receive_depth: u32,
+    pub(crate) shared_receive_sges: u32,
+    pub(crate) caller_data: u32,
+    pub(crate) callee_data: u32,
+    pub(crate) resizes_queues: bool,
+}
+
+impl Limits {
+    /// Asks the device, and tries what it cannot be asked for.
+    pub(crate) fn of(
+        pd: &Arc<ProtectionDomain>,
+        device: &DeviceLimits,
+        needs: Needs,
+    ) -> io::Result<Self> {
+        let context = pd.context();
+        let is_iwarp = context.is_iwarp();
+        let (_, longest) = context.port()?;
+        let queue = Arc::new(CompletionChannelQueue::new(context, 2, 0, 0)?);
+        let (caller_data, callee_data) = if is_iwarp {
+            (IWARP_PRIVATE_DATA, IWARP_PRIVATE_DATA)
+        } else {
+            (56, 148)
+        };
+        Ok(Self {
+            device: *device,
+            is_iwarp,
+            registration_size: device.registration_size.min(LARGEST_REGISTRATION),
+            transfer_length: longest.clamp(1 << 20, i32::MAX.cast_unsigned()),
+            queue_depth: device.queue_depth,
+            sges: device.sges,
+            read_sges: device.read_sges.min(device.sges),
+            inline: most_inline(pd, &queue),
+            // A connection's numbers have one octet each.
+            inbound_reads: device.inbound_reads.min(254),
+            outbound_reads: device.outbound_reads.min(254),
+            completion_queue_depth: most_results(context, device, needs),
+            shared_receive_depth: if device.shared_receive_queues == 0 {
+                0
+            } else {
+                device.shared_receives
+            },
+            shared_receive_sges: device.shared_receive_sges.min(device.sges),
+            caller_data,
+            callee_data,
+            resizes_queues: queue.resize(4).is_ok(),
+        })
+    }
+}
+
+/// The depth of the longest queue. A driver that has every request tell its end needs room for silent ones too.
+fn most_results(_: &Context, device: &DeviceLimits, needs: Needs) -> u32 {
+    if needs.completes_out_of_order {
+        device.completion_queue_depth / 4
+    } else {
+        device.completion_queue_depth
+    }
+}
+
+/// The most inline data that a queue pair can be made for, which no attribute of a device tells.
+fn most_inline(pd: &Arc<ProtectionDomain>, queue: &Arc<CompletionChannelQueue>) -> u32 {
+    let works = |inline: u32| {
+        let sizes = QueuePairSizes {
+            send_depth: 1,
+            receive_depth: 1,
+            send_sges: 1,
+            receive_sges: 1,
+            inline,
+        };
+        QueuePairHandle::new(pd, queue, queue, None, sizes).is_ok()
+    };
+    let (mut works_up_to, mut fails_from) = (0, MOST_INLINE + 1);
+    while fails_from - works_up_to > 1 {
+        let middle = works_up_to + (fails_from - works_up_to) / 2;
+        if works(middle) {
+            works_up_to = middle;
+        } else {
+            fails_from = middle;
+        }
+    }
+    works_up_to
+}

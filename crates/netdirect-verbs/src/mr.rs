@@ -1,0 +1,137 @@
+//! Memory regions, ND2's `IND2MemoryRegion`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use netdirect::{
+    Buffer, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile, OverlappedObject,
+    RemoteToken, Result, Started, Status,
+};
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::file::File;
+use crate::handle::{Access, Registration};
+use crate::status::{fail, shortage};
+
+#[derive(Debug)]
+pub(crate) struct Region {
+    core: Arc<Core>,
+    file: Arc<File>,
+    registration: Mutex<Option<Registration>>,
+    local: AtomicU32,
+    remote: AtomicU32,
+}
+
+impl Region {
+    pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
+        Self {
+            core,
+            file,
+            registration: Mutex::new(None),
+            local: AtomicU32::new(0),
+            remote: AtomicU32::new(0),
+        }
+    }
+
+    fn file(&self) -> Arc<dyn OverlappedFile> {
+        self.file.clone()
+    }
+
+    fn check(&self, buffer: &Buffer, flags: MrFlags) -> Result<Access> {
+        if flags.bits() & !MrFlags::all().bits() != 0 {
+            return fail(
+                Status::INVALID_PARAMETER_3,
+                "the flags have bits that ND2 does not define",
+            ); // MR-020
+        }
+        if buffer.is_empty() {
+            return fail(
+                Status::INVALID_BUFFER_SIZE,
+                "the buffer is empty; register at least 1 octet",
+            ); // AMB-012
+        }
+        if buffer.len() as u64 > self.core.limits.registration_size {
+            return fail(
+                Status::INVALID_PARAMETER,
+                "the buffer is larger than MaxRegistrationSize",
+            ); // MR-011
+        }
+        let is_sink = flags.contains(MrFlags::RDMA_READ_SINK);
+        let remote_write = flags.contains(MrFlags::ALLOW_REMOTE_WRITE)
+            || is_sink && self.core.needs.sink_is_remote_write;
+        Ok(Access {
+            local_write: flags.contains(MrFlags::ALLOW_LOCAL_WRITE) || is_sink,
+            remote_read: flags.contains(MrFlags::ALLOW_REMOTE_READ),
+            remote_write,
+            atomic: self.core.limits.device.has_atomics
+                && flags.contains(MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE),
+        })
+    }
+}
+
+impl OverlappedObject for Region {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        Ok(()) // every request ends before its call returns
+    }
+}
+
+impl MemoryRegion for Region {
+    fn register(
+        &self,
+        buffer: &Buffer,
+        flags: MrFlags,
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        self.core.present()?; // MR-010
+        let access = self.check(buffer, flags)?;
+        let mut slot = self.registration.lock();
+        if slot.is_some() {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the region is registered already; deregister it first",
+            ); // MR-002
+        }
+        let request = overlapped.begin(&self.file())?;
+        match Registration::new(&self.core.pd, buffer, access) {
+            Ok(registration) => {
+                self.local
+                    .store(registration.local_key(), Ordering::Release);
+                self.remote
+                    .store(registration.remote_key(), Ordering::Release);
+                *slot = Some(registration);
+            }
+            Err(error) => {
+                drop(slot); // unlocked first, because the end of a request wakes tasks that may call this object
+                let error = shortage("cannot register the buffer")(error); // MR-008
+                request.abandon(error.status());
+                return Err(error);
+            }
+        }
+        drop(slot);
+        request.complete(Status::SUCCESS);
+        Ok(Started::Pending) // clients of a completion port wait for a packet (TST-003)
+    }
+
+    fn deregister(&self, overlapped: &Overlapped) -> Result<Started> {
+        let mut slot = self.registration.lock();
+        if slot.is_none() {
+            return fail(Status::INVALID_DEVICE_STATE, "the region is not registered"); // MR-027
+        }
+        let request = overlapped.begin(&self.file())?;
+        let registration = slot.take();
+        drop(slot);
+        drop(registration); // the device lets go of the buffer
+        request.complete(Status::SUCCESS);
+        Ok(Started::Pending)
+    }
+
+    fn get_local_token(&self) -> LocalToken {
+        LocalToken(self.local.load(Ordering::Acquire))
+    }
+
+    fn get_remote_token(&self) -> RemoteToken {
+        // In network byte order, so that programs can pass the token to a peer of any byte order (MR-032).
+        RemoteToken::from_host(self.remote.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,603 @@
+//! Queue pairs: the device's queue pair, its outstanding requests, and how both end.
+//!
+//! The device's queue pair ends with its connection. Then it is destroyed, and what is still outstanding is cancelled, so that no
+//! request stays behind whatever the driver flushes. After an attempt to connect that failed, another one takes its place, with the
+//! Receives that wait.
+//!
+//! The lock of a queue pair is taken under that of a completion queue's poller, and never the other way round. Under it results
+//! are placed, so that they are in the order of posting.
+
+mod handle;
+
+use std::sync::{Arc, Weak};
+
+use netdirect::{Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::core::{Core, DeviceObject};
+use crate::cq::{Cq, CqUser};
+use crate::entries::{check_sizes, full, has_ended, not_posted, with_entries};
+use crate::handle::{PostFailure, QueuePairHandle, QueuePairSizes, WorkCompletion, immediate};
+use crate::slots::{End, Slot, Slots};
+use crate::srq::Srq;
+use crate::status::{completion_status, fail, shortage};
+use crate::sys::bindings as c;
+
+pub(crate) use handle::{QpHandle, of};
+
+/// The bit that tells Receives from other requests in the numbers that the device knows.
+const RECEIVE: u64 = 1 << 63;
+
+/// The connector of a queue pair. Called without locks.
+pub(crate) trait ConnectionOwner: Send + Sync {
+    /// Requests of the queue pair were flushed: the connection has ended.
+    fn connection_ended(&self);
+
+    /// The client has released the queue pair.
+    fn queue_pair_released(&self);
+
+    /// The client flushes the queue pair.
+    fn queue_pair_flushed(&self);
+}
+
+/// What may be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QpPhase {
+    /// Receives wait for a connection.
+    Idle,
+    /// A connector makes a connection.
+    Claimed,
+    /// Connected.
+    Open,
+    /// The connection was ended by the peer or by an error. Requests are cancelled.
+    Ended,
+    /// The connection was ended by this side.
+    Disconnected,
+}
+
+pub(crate) struct Qp {
+    core: Arc<Core>,
+    pub(crate) options: QueuePairOptions,
+    receive_cq: Arc<Cq>,
+    initiator_cq: Arc<Cq>,
+    pub(crate) srq: Option<Arc<Srq>>,
+    state: Mutex<QpState>,
+    this: Weak<Self>,
+}
+
+struct QpState {
+    raw: Option<Arc<QueuePairHandle>>,
+    phase: QpPhase,
+    owner: Option<Arc<dyn ConnectionOwner>>,
+    initiator: Slots,
+    receives: Slots,
+    /// The end of the connection has been noticed.
+    end_noticed: bool,
+    /// The connector has to be told of it, after which the queues are released.
+    tells_end: bool,
+    /// A thread ends the device's queue pair.
+    ending: bool,
+    outbound_reads: u32,
+}
+
+impl std::fmt::Debug for Qp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Qp").finish_non_exhaustive()
+    }
+}
+
+/// An initiator request as the client posts it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posting {
+    pub(crate) context: u64,
+    pub(crate) kind: RequestType,
+    pub(crate) silent: bool,
+    /// The number of its entries, and the limit for it.
+    pub(crate) sges: (usize, u32),
+    /// The number of octets, and the limit for it.
+    pub(crate) octets: (u64, u32),
+}
+
+impl Qp {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        receive_cq: Arc<Cq>,
+        initiator_cq: Arc<Cq>,
+        srq: Option<Arc<Srq>>,
+        options: QueuePairOptions,
+    ) -> Result<Arc<Self>> {
+        let qp = Arc::new_cyclic(|this| Self {
+            core,
+            options,
+            receive_cq,
+            initiator_cq,
+            srq,
+            state: Mutex::new(QpState {
+                raw: None,
+                phase: QpPhase::Idle,
+                owner: None,
+                initiator: Slots::default(),
+                receives: Slots::default(),
+                end_noticed: false,
+                tells_end: false,
+                ending: false,
+                outbound_reads: 0,
+            }),
+            this: this.clone(),
+        });
+        let raw = qp.make()?;
+        qp.state.lock().raw = Some(raw);
+        let object: Weak<Self> = qp.this.clone();
+        qp.core.add_object(object);
+        Ok(qp)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// A queue pair of the device, whose results come here.
+    fn make(&self) -> Result<Arc<QueuePairHandle>> {
+        let cannot = shortage("cannot create a queue pair");
+        let options = &self.options;
+        let sizes = QueuePairSizes {
+            // Drivers make no queues of nothing. What the client may post is checked here.
+            send_depth: options.initiator_queue_depth.max(1),
+            receive_depth: if self.srq.is_some() {
+                0
+            } else {
+                options.receive_queue_depth.max(1)
+            },
+            send_sges: options.max_initiator_request_sge.max(1),
+            receive_sges: options.max_receive_request_sge.max(1),
+            inline: options.inline_data_size,
+        };
+        let raw = QueuePairHandle::new(
+            &self.core.pd,
+            self.initiator_cq.queue(),
+            self.receive_cq.queue(),
+            self.srq.as_ref().map(|srq| srq.handle()),
+            sizes,
+        );
+        let raw = raw.map_err(&cannot)?;
+        raw.init(self.core.limits.is_iwarp).map_err(&cannot)?;
+        for cq in self.queues() {
+            if let Some(this) = self.this.upgrade() {
+                cq.attach(raw.number(), this);
+            }
+        }
+        Ok(raw)
+    }
+
+    /// Its completion queues, each once.
+    fn queues(&self) -> impl Iterator<Item = &Arc<Cq>> {
+        let other =
+            (!Arc::ptr_eq(&self.receive_cq, &self.initiator_cq)).then_some(&self.initiator_cq);
+        std::iter::once(&self.receive_cq).chain(other)
+    }
+
+    fn settle(&self) {
+        for cq in self.queues() {
+            cq.settle();
+        }
+    }
+
+    fn poll(&self) {
+        for cq in self.queues() {
+            cq.poll();
+        }
+    }
+
+    /// Places the results that are complete.
+    fn place(&self, state: &mut MutexGuard<'_, QpState>) {
+        let context = self.options.context;
+        let take = |slots: &mut Slots, cq: &Cq| {
+            let mut results = Vec::new();
+            slots.take_ended(context, |result| results.push(result));
+            if !results.is_empty() {
+                cq.place(results.into_iter());
+            }
+        };
+        take(&mut state.initiator, &self.initiator_cq);
+        take(&mut state.receives, &self.receive_cq);
+    }
+
+    // ---- for the connector ----
+
+    /// Reserves the queue pair for a connection.
+    pub(crate) fn claim(&self, owner: Arc<dyn ConnectionOwner>) -> Result<Arc<QueuePairHandle>> {
+        let mut state = self.state.lock();
+        self.core.present()?;
+        match state.phase {
+            QpPhase::Idle => {}
+            QpPhase::Claimed | QpPhase::Open => {
+                return fail(
+                    Status::CONNECTION_ACTIVE,
+                    "the queue pair is connected or connecting already",
+                ); // CONN-020
+            }
+            QpPhase::Ended | QpPhase::Disconnected => {
+                return fail(
+                    Status::INVALID_DEVICE_STATE,
+                    "the queue pair was connected before, or its completion queue has broken down; create a new queue pair",
+                ); // AMB-035
+            }
+        }
+        let Some(raw) = state.raw.clone() else {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the device could not make the queue pair anew; create a new queue pair",
+            );
+        };
+        state.phase = QpPhase::Claimed;
+        state.owner = Some(owner);
+        Ok(raw)
+    }
+
+    /// Ends the reservation before anything was done with it.
+    pub(crate) fn unclaim(&self) {
+        let owner = {
+            let mut state = self.state.lock();
+            if state.phase == QpPhase::Claimed {
+                state.phase = QpPhase::Idle;
+            }
+            state.owner.take()
+        };
+        drop(owner); // outside the lock
+    }
+
+    /// Ends the reservation after an attempt that failed: another queue pair of the device takes the Receives. The old one is
+    /// dropped by whoever still uses it.
+    pub(crate) fn remake(&self) {
+        let made = self.make();
+        let (old, owner) = {
+            let mut state = self.state.lock();
+            let (raw, phase) = match made {
+                Ok(raw) => (Some(raw), QpPhase::Idle),
+                Err(error) => {
+                    tracing::error!(%error, "a queue pair is lost");
+                    (None, QpPhase::Ended)
+                }
+            };
+            let old = std::mem::replace(&mut state.raw, raw);
+            if state.phase == QpPhase::Claimed {
+                state.phase = phase;
+            }
+            self.post_again(&mut state);
+            (old, state.owner.take())
+        };
+        drop(owner);
+        if let Some(old) = old {
+            for cq in self.queues() {
+                cq.detach(old.number());
+            }
+            // It may be in use by a thread that still connects; then that thread destroys it.
+            drop(old);
+        }
+        self.settle();
+    }
+
+    /// Posts the Receives that wait to a new queue pair of the device.
+    fn post_again(&self, state: &mut MutexGuard<'_, QpState>) {
+        let QpState { raw, receives, .. } = &mut **state;
+        let Some(raw) = raw else {
+            receives.end_all(Status::CANCELED);
+            return self.place(state);
+        };
+        let mut lost = Vec::new();
+        for (number, slot) in receives.outstanding() {
+            let entries = slot.entries.as_deref().unwrap_or_default();
+            let posted = self.post_receive_to(raw, number, entries);
+            if posted.is_err() {
+                lost.push(number);
+            }
+        }
+        for number in lost {
+            receives.end(number, End::of(Status::INTERNAL_ERROR), false);
+        }
+        self.place(state);
+    }
+
+    /// The connection is there: requests may be posted.
+    pub(crate) fn open(&self, outbound_reads: u32) {
+        let mut state = self.state.lock();
+        if state.phase == QpPhase::Claimed {
+            state.phase = QpPhase::Open;
+            state.outbound_reads = outbound_reads;
+            state.receives.forget_entries();
+        }
+    }
+
+    /// The connection has ended, or there will be none: destroys the device's queue pair, and cancels what is outstanding.
+    pub(crate) fn end(&self, phase: QpPhase) {
+        let raw = {
+            let mut state = self.state.lock();
+            state.phase = phase;
+            if state.ending {
+                return;
+            }
+            state.ending = true;
+            state.raw.take()
+        };
+        if let Some(raw) = raw {
+            let number = raw.number();
+            if let Err(error) = raw.fail() {
+                tracing::debug!(%error, "the device does not flush a queue pair");
+            }
+            self.poll();
+            drop(raw);
+            self.poll();
+            for cq in self.queues() {
+                cq.detach(number);
+            }
+        }
+        let mut state = self.state.lock();
+        state.ending = false;
+        state.initiator.end_all(Status::CANCELED);
+        state.receives.end_all(Status::CANCELED);
+        self.place(&mut state);
+        drop(state);
+        self.settle();
+    }
+
+    /// The device's queue pair.
+    pub(crate) fn raw(&self) -> Option<Arc<QueuePairHandle>> {
+        self.state.lock().raw.clone()
+    }
+
+    // ---- for the client ----
+
+    /// Posts an initiator request, by `post` with the number that the device gets to know and whether it has to tell its end.
+    pub(crate) fn post(
+        &self,
+        posting: Posting,
+        post: impl FnOnce(&QueuePairHandle, u64, bool) -> Result<(), PostFailure>,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        self.core.present()?;
+        match state.phase {
+            QpPhase::Open | QpPhase::Ended => {}
+            QpPhase::Idle | QpPhase::Claimed | QpPhase::Disconnected => {
+                return fail(
+                    Status::CONNECTION_INVALID,
+                    "the queue pair is not connected",
+                );
+            }
+        }
+        check_sizes(posting.sges, posting.octets)?;
+        if state.initiator.len() >= self.options.initiator_queue_depth as usize {
+            return Err(full());
+        }
+        let number = state.initiator.push(Slot {
+            context: posting.context,
+            kind: posting.kind,
+            silent: posting.silent,
+            entries: None,
+            end: None,
+        });
+        let is_read = matches!(posting.kind, RequestType::Read | RequestType::Atomic);
+        let raw = match &state.raw {
+            Some(raw) if state.phase == QpPhase::Open => Arc::clone(raw),
+            _ => {
+                state
+                    .initiator
+                    .end(number, End::of(Status::CANCELED), false);
+                return self.placed(state);
+            }
+        };
+        if is_read && state.outbound_reads == 0 {
+            // AMB-045
+            let end = End::of(Status::INVALID_DEVICE_REQUEST);
+            state.initiator.end(number, end, false);
+            let _ = raw.fail();
+            return self.placed(state);
+        }
+        let signaled = !posting.silent || self.core.needs.completes_out_of_order;
+        match post(&raw, number, signaled) {
+            Ok(()) => Ok(()),
+            Err(failure) if failure.is_queued || has_ended(&failure.error) => {
+                // The end of the connection follows, and cancels the request.
+                if !failure.is_queued {
+                    let end = End::of(Status::CANCELED);
+                    state.initiator.end(number, end, false);
+                }
+                self.placed(state)
+            }
+            Err(failure) => {
+                state.initiator.pop_last();
+                Err(not_posted(&failure.error))
+            }
+        }
+    }
+
+    /// Posts a Receive.
+    pub(crate) fn post_receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        let mut state = self.state.lock();
+        self.core.present()?;
+        let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        check_sizes(
+            (sges.len(), self.options.max_receive_request_sge),
+            (octets, self.core.limits.transfer_length),
+        )?;
+        if state.receives.len() >= self.options.receive_queue_depth as usize {
+            return Err(full());
+        }
+        let waits = matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
+        let number = state.receives.push(Slot {
+            context,
+            kind: RequestType::Receive,
+            silent: false,
+            entries: waits.then(|| sges.into()),
+            end: None,
+        });
+        let raw = match &state.raw {
+            Some(raw) if waits || state.phase == QpPhase::Open => Arc::clone(raw),
+            _ => {
+                state.receives.end(number, End::of(Status::CANCELED), false);
+                return self.placed(state);
+            }
+        };
+        match self.post_receive_to(&raw, number, sges) {
+            Ok(()) => Ok(()),
+            Err(failure) if failure.is_queued || has_ended(&failure.error) => {
+                if !failure.is_queued {
+                    state.receives.end(number, End::of(Status::CANCELED), false);
+                }
+                self.placed(state)
+            }
+            Err(failure) => {
+                state.receives.pop_last();
+                Err(not_posted(&failure.error))
+            }
+        }
+    }
+
+    fn post_receive_to(
+        &self,
+        raw: &QueuePairHandle,
+        number: u64,
+        sges: &[Sge],
+    ) -> Result<(), PostFailure> {
+        with_entries(&self.core, sges, |entries| {
+            raw.post_receive(number | RECEIVE, entries)
+        })
+    }
+
+    /// Places results, unlocks, and settles the queues.
+    #[cold]
+    fn placed(&self, mut state: MutexGuard<'_, QpState>) -> Result<()> {
+        self.place(&mut state);
+        drop(state);
+        self.settle();
+        Ok(())
+    }
+
+    /// The client flushes the queue pair (QP-004). A connection ends by that.
+    pub(crate) fn flush(&self) {
+        let (phase, owner) = {
+            let state = self.state.lock();
+            (state.phase, state.owner.clone())
+        };
+        if let Some(owner) = owner {
+            owner.queue_pair_flushed();
+        }
+        match phase {
+            QpPhase::Idle => {
+                {
+                    let mut state = self.state.lock();
+                    state.receives.end_all(Status::CANCELED);
+                }
+                self.remake();
+            }
+            QpPhase::Claimed => {}
+            QpPhase::Open => self.end(QpPhase::Ended),
+            QpPhase::Ended | QpPhase::Disconnected => {}
+        }
+    }
+
+    /// The client has released the queue pair (QP-074).
+    pub(crate) fn released(&self) {
+        let owner = self.state.lock().owner.clone();
+        if let Some(owner) = owner {
+            owner.queue_pair_released();
+        }
+        self.end(QpPhase::Disconnected);
+        let owner = self.state.lock().owner.take();
+        drop(owner);
+    }
+}
+
+impl CqUser for Qp {
+    fn completed(&self, completion: &WorkCompletion) -> bool {
+        let is_receive = completion.wr_id & RECEIVE != 0;
+        let number = completion.wr_id & !RECEIVE;
+        let mut state = self.state.lock();
+        let was_flushed = completion.status == c::IBV_WC_WR_FLUSH_ERR;
+        if was_flushed && matches!(state.phase, QpPhase::Idle | QpPhase::Claimed) {
+            // After an attempt that failed the Receives are posted again.
+            return false;
+        }
+        if let Some(srq) = self.srq.as_ref().filter(|_| is_receive) {
+            // Its number is one of the shared queue, whose slot moves here.
+            if let Some(context) = srq.take(completion.wr_id) {
+                let slot = state.receives.push(Slot {
+                    context,
+                    kind: RequestType::Receive,
+                    silent: false,
+                    entries: None,
+                    end: None,
+                });
+                let end = end_of(RequestType::Receive, completion);
+                state.receives.end(slot, end, false);
+            }
+        } else {
+            let in_order = !self.core.needs.completes_out_of_order;
+            let slots = if is_receive {
+                &mut state.receives
+            } else {
+                &mut state.initiator
+            };
+            let kind = slots.get_mut(number).map(|slot| slot.kind);
+            if let Some(kind) = kind {
+                slots.end(number, end_of(kind, completion), in_order);
+            }
+        }
+        let ends = completion.status != c::IBV_WC_SUCCESS
+            && state.phase == QpPhase::Open
+            && !state.end_noticed;
+        if ends {
+            state.end_noticed = true;
+            state.tells_end = true;
+            for cq in self.queues() {
+                cq.hold();
+            }
+        }
+        self.place(&mut state);
+        ends || is_receive && self.srq.is_some()
+    }
+
+    /// The connector learns of the end of the connection before the client sees what was flushed.
+    fn tell(&self) {
+        let owner = {
+            let mut state = self.state.lock();
+            let tells = std::mem::take(&mut state.tells_end);
+            tells.then(|| state.owner.clone())
+        };
+        if let Some(owner) = owner {
+            if let Some(owner) = owner {
+                owner.connection_ended();
+            }
+            for cq in self.queues() {
+                cq.release();
+            }
+        }
+        if let Some(srq) = &self.srq {
+            srq.look();
+        }
+    }
+
+    fn queue_broke(&self) {
+        self.end(QpPhase::Ended);
+    }
+}
+
+fn end_of(kind: RequestType, completion: &WorkCompletion) -> End {
+    let status = completion_status(kind, completion.status);
+    let succeeded = status == Status::SUCCESS;
+    let has_immediate = succeeded && completion.wc_flags & c::IBV_WC_WITH_IMM != 0;
+    End {
+        status,
+        octets: if succeeded && kind == RequestType::Receive {
+            completion.byte_len
+        } else {
+            0
+        },
+        immediate: has_immediate.then(|| Immediate::from(immediate(completion))),
+    }
+}
+
+impl DeviceObject for Qp {
+    fn device_removed(&self) {
+        self.end(QpPhase::Ended);
+    }
+}

@@ -1,0 +1,276 @@
+//! The client's reference to a queue pair: checks of arguments, and their conversion to what the device takes.
+
+use std::sync::Arc;
+
+use netdirect::{
+    AtomicOp, Capabilities, Error, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair,
+    QueuePairExtensions, RemoteAddress, RequestType, Result, Sge, Status,
+};
+
+use super::{Posting, Qp};
+use crate::core::{Core, downcast};
+use crate::entries::with_entries;
+use crate::handle::{Operation, RemoteMemory, SendRequest};
+use crate::status::fail;
+
+/// The client's reference to a queue pair. Releasing it disconnects the queue pair.
+#[derive(Debug)]
+pub(crate) struct QpHandle(pub(crate) Arc<Qp>);
+
+impl Drop for QpHandle {
+    fn drop(&mut self) {
+        self.0.released();
+    }
+}
+
+/// The queue pair, if it belongs to this adapter (CONN-062).
+pub(crate) fn of(qp: &Arc<dyn QueuePair>, core: &Arc<Core>) -> Result<Arc<Qp>> {
+    downcast::<QpHandle>(qp.clone(), |qp| Arc::ptr_eq(qp.0.core(), core))
+        .map(|qp| Arc::clone(&qp.0))
+        .ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER_1,
+                "the queue pair is not one of this adapter's",
+            )
+        })
+}
+
+const ALWAYS: OpFlags = OpFlags::SILENT_SUCCESS.union(OpFlags::READ_FENCE);
+const SEND: OpFlags = ALWAYS.union(OpFlags::SEND_AND_SOLICIT_EVENT);
+const BIND: OpFlags = ALWAYS
+    .union(OpFlags::ALLOW_READ)
+    .union(OpFlags::ALLOW_WRITE);
+
+/// Refuses flags that are unknown or do not apply to the request (QP-015, QP-072, AMB-055).
+fn allow(flags: OpFlags, allowed: OpFlags, status: Status) -> Result<()> {
+    if flags.bits() & !allowed.bits() == 0 {
+        return Ok(());
+    }
+    fail(
+        status,
+        "the flags have bits that are unknown or do not apply to this request",
+    )
+}
+
+fn remote(address: RemoteAddress) -> RemoteMemory {
+    RemoteMemory {
+        address: address.address,
+        key: address.token.to_host(),
+    }
+}
+
+impl QpHandle {
+    fn capabilities(&self) -> Capabilities {
+        self.0.core().capabilities()
+    }
+
+    /// Posts a request whose data is in registered memory.
+    fn post(
+        &self,
+        context: u64,
+        kind: RequestType,
+        operation: Operation,
+        sges: &[Sge],
+        flags: OpFlags,
+    ) -> Result<()> {
+        let qp = &self.0;
+        let limits = &qp.core().limits;
+        let asked = qp.options.max_initiator_request_sge;
+        let is_read = kind == RequestType::Read;
+        let most = if is_read {
+            asked.min(limits.read_sges)
+        } else {
+            asked
+        };
+        let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        let posting = Posting {
+            context,
+            kind,
+            silent: flags.contains(OpFlags::SILENT_SUCCESS),
+            sges: (sges.len(), most),
+            octets: (octets, limits.transfer_length),
+        };
+        let needs = &qp.core().needs;
+        let fence = flags.contains(OpFlags::READ_FENCE) && !(is_read && needs.fences_no_reads);
+        qp.post(posting, |raw, id, signaled| {
+            with_entries(qp.core(), sges, |sges| {
+                raw.post(&SendRequest {
+                    id,
+                    operation,
+                    sges,
+                    signaled,
+                    fence,
+                    solicited: flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT),
+                })
+            })
+        })
+    }
+
+    /// Posts a request whose data the call copies.
+    fn post_inline(
+        &self,
+        context: u64,
+        kind: RequestType,
+        operation: Operation,
+        data: &[&[u8]],
+        flags: OpFlags,
+    ) -> Result<()> {
+        let octets: usize = data.iter().map(|part| part.len()).sum();
+        let posting = Posting {
+            context,
+            kind,
+            silent: flags.contains(OpFlags::SILENT_SUCCESS),
+            sges: (0, 0),
+            octets: (octets as u64, self.0.options.inline_data_size),
+        };
+        let whole;
+        let data = match data {
+            [one] => one,
+            parts => {
+                // Any number of slices is one entry for the device (QP-024).
+                whole = parts.concat();
+                whole.as_slice()
+            }
+        };
+        self.0.post(posting, |raw, id, signaled| {
+            let request = SendRequest {
+                id,
+                operation,
+                sges: &[],
+                signaled,
+                fence: flags.contains(OpFlags::READ_FENCE),
+                solicited: flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT),
+            };
+            raw.post_inline(&request, data)
+        })
+    }
+}
+
+impl QueuePair for QpHandle {
+    fn flush(&self) -> Result<()> {
+        self.0.flush();
+        Ok(())
+    }
+
+    fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
+        allow(flags, SEND, Status::INVALID_PARAMETER_4)?;
+        self.post(context, RequestType::Send, Operation::Send, sges, flags)
+    }
+
+    fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        if self.0.srq.is_some() {
+            return fail(
+                Status::INVALID_DEVICE_REQUEST,
+                "the queue pair uses a shared receive queue: post the Receive to that queue",
+            ); // QP-032, AMB-050
+        }
+        self.0.post_receive(context, sges)
+    }
+
+    fn bind(
+        &self,
+        _: u64,
+        _: &Arc<dyn MemoryRegion>,
+        _: &Arc<dyn MemoryWindow>,
+        _: u64,
+        _: u64,
+        flags: OpFlags,
+    ) -> Result<()> {
+        allow(flags, BIND, Status::INVALID_PARAMETER_6)?;
+        // The adapter has made no window.
+        fail(
+            Status::INVALID_PARAMETER_3,
+            "the memory window belongs to another adapter",
+        )
+    }
+
+    fn invalidate(&self, _: u64, _: &Arc<dyn MemoryWindow>, flags: OpFlags) -> Result<()> {
+        allow(flags, ALWAYS, Status::INVALID_PARAMETER_3)?;
+        fail(
+            Status::INVALID_PARAMETER_2,
+            "the memory window belongs to another adapter",
+        )
+    }
+
+    fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {
+        allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
+        let operation = Operation::Read(remote(from));
+        self.post(context, RequestType::Read, operation, sges, flags)
+    }
+
+    fn write(&self, context: u64, sges: &[Sge], to: RemoteAddress, flags: OpFlags) -> Result<()> {
+        allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
+        let operation = Operation::Write(remote(to));
+        self.post(context, RequestType::Write, operation, sges, flags)
+    }
+
+    fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()> {
+        let allowed = SEND.union(OpFlags::INLINE);
+        allow(flags, allowed, Status::INVALID_PARAMETER_4)?;
+        self.post_inline(context, RequestType::Send, Operation::Send, data, flags)
+    }
+
+    fn write_inline(
+        &self,
+        context: u64,
+        data: &[&[u8]],
+        to: RemoteAddress,
+        flags: OpFlags,
+    ) -> Result<()> {
+        let allowed = ALWAYS.union(OpFlags::INLINE);
+        allow(flags, allowed, Status::INVALID_PARAMETER_6)?;
+        let operation = Operation::Write(remote(to));
+        self.post_inline(context, RequestType::Write, operation, data, flags)
+    }
+
+    fn extensions(&self) -> Option<&dyn QueuePairExtensions> {
+        let any = Capabilities::FETCH_ADD | Capabilities::IMMEDIATE_4;
+        self.capabilities().intersects(any).then_some(self)
+    }
+}
+
+impl QueuePairExtensions for QpHandle {
+    fn send_immediate(&self, context: u64, data: Immediate, flags: OpFlags) -> Result<()> {
+        let four = data.four();
+        let has = self.capabilities().contains(Capabilities::IMMEDIATE_4);
+        let Some(octets) = four.filter(|_| has) else {
+            return fail(
+                Status::INVALID_PARAMETER_2,
+                "the adapter cannot send Immediate Data of this length: InfiniBand carries 4 octets",
+            );
+        };
+        allow(flags, SEND, Status::INVALID_PARAMETER_3)?;
+        let operation = Operation::SendImmediate(octets);
+        self.post(context, RequestType::SendImmediate, operation, &[], flags)
+    }
+
+    fn atomic(
+        &self,
+        context: u64,
+        op: AtomicOp,
+        sink: &Sge,
+        target: RemoteAddress,
+        flags: OpFlags,
+    ) -> Result<()> {
+        allow(flags, ALWAYS, Status::INVALID_PARAMETER_5)?;
+        if !self.capabilities().contains(Capabilities::needed_for(op)) {
+            return fail(Status::NOT_SUPPORTED, "the device has no such Atomic");
+        }
+        if sink.length != 8 {
+            return fail(
+                Status::INVALID_PARAMETER_3,
+                "the sink of an Atomic has 8 octets",
+            );
+        }
+        let target = remote(target);
+        let operation = match op {
+            AtomicOp::FetchAdd { add, .. } => Operation::FetchAdd { target, add },
+            AtomicOp::CompareSwap { compare, swap, .. } => Operation::CompareSwap {
+                target,
+                compare,
+                swap,
+            },
+        };
+        self.post(context, RequestType::Atomic, operation, &[*sink], flags)
+    }
+}

@@ -1,0 +1,134 @@
+//! Drivers and their quirks. Each quirk is a row of the table [`QUIRKS`], with its source and with what this provider does about
+//! it. What is not in the table is as the manual pages of rdma-core tell.
+
+/// One thing that a driver does, and what this provider does about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quirk {
+    /// The driver, by the name of its folder in Linux.
+    pub driver: &'static str,
+    /// What the driver does.
+    pub fact: &'static str,
+    /// What this provider does.
+    pub answer: &'static str,
+    /// The source: a function or file of the driver or of its library.
+    pub source: &'static str,
+}
+
+/// What is done differently for a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// The driver's name; empty if it is not known.
+    pub(crate) driver: &'static str,
+    /// The event that tells of a connection has the two read limits in each other's place.
+    pub(crate) swaps_limits_when_established: bool,
+    /// A request without entries gets an empty one.
+    pub(crate) wants_an_entry: bool,
+    /// Requests do not complete in the order of posting, so that each has to tell its end.
+    pub(crate) completes_out_of_order: bool,
+    /// A Read must not have a fence.
+    pub(crate) fences_no_reads: bool,
+    /// The sink of a Read needs the right of remote writing.
+    pub(crate) sink_is_remote_write: bool,
+    /// Data becomes visible in the order of addresses.
+    pub(crate) places_in_order: bool,
+}
+
+/// The table of quirks, ordered by driver.
+pub const QUIRKS: &[Quirk] = &[
+    Quirk {
+        driver: "siw",
+        fact: "tells the limits of Reads in each other's place when a connection is established, but not when a peer asks for one",
+        answer: "exchanges the two in that event",
+        source: "siw_cm.c, siw_cm_upcall; cma.c, cma_iw_handler",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "refuses a Receive without entries, and gives a Read without entries the entry of an earlier request",
+        answer: "posts one entry of no octets",
+        source: "libsiw, push_recv_wqe; siw_qp.c, siw_activate_tx_from_sq",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "completes a Read of several entries with the data of the first alone",
+        answer: "uses the device's limit of one entry, which is checked before the driver sees the Read",
+        source: "siw_qp.c, siw_activate_tx_from_sq",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "completes a Send or Write that follows a Read before this Read",
+        answer: "has every request tell its end, and puts the results in the order of posting",
+        source: "siw_qp_tx.c, siw_qp_sq_process",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "stops at a Read with a fence",
+        answer: "leaves the fence of a Read away; the peer answers Reads in their order",
+        source: "siw_qp.c, siw_activate_tx_from_sq",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "returns errno as a negative number, and after a failed doorbell has taken the request nevertheless",
+        answer: "takes errno of either sign; a request is refused only if the driver names it as the bad one",
+        source: "libsiw, siw_post_send",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "never completes a Receive that is posted after its queue pair has failed",
+        answer: "completes such a Receive itself, and the rest when the queue pair has been destroyed",
+        source: "libsiw, siw_post_recv; siw_qp.c, siw_qp_modify",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "waits within Connect until the peer's host has answered, and leaves the queue pair failed when the peer rejects",
+        answer: "calls it in a thread of its own, and makes the queue pair anew after each failed attempt",
+        source: "siw_cm.c, siw_connect, siw_cm_work_handler",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "raises the limit of inbound Reads to what the peer asks for",
+        answer: "reports the limit that was agreed on; a lower one cannot be had",
+        source: "siw_cm.c, siw_accept",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "places the octets of each segment in the order of addresses, as they come from TCP",
+        answer: "reports in-order placement",
+        source: "siw_qp_rx.c, siw_rx_umem",
+    },
+];
+
+impl Needs {
+    /// For a driver that nothing is known of.
+    const ANY: Self = Self {
+        driver: "",
+        swaps_limits_when_established: false,
+        wants_an_entry: false,
+        completes_out_of_order: false,
+        fences_no_reads: false,
+        sink_is_remote_write: false,
+        places_in_order: false,
+    };
+
+    /// For the driver of the device with these numbers. Drivers cannot be asked for their names.
+    pub(crate) fn of(vendor_id: u32, is_iwarp: bool) -> Self {
+        /// The number that siw gives itself.
+        const SIW: u32 = 0x62_6D_74;
+        let any = Self {
+            sink_is_remote_write: is_iwarp,
+            ..Self::ANY
+        };
+        match vendor_id {
+            SIW if is_iwarp => Self {
+                driver: "siw",
+                swaps_limits_when_established: true,
+                wants_an_entry: true,
+                completes_out_of_order: true,
+                fences_no_reads: true,
+                places_in_order: true,
+                ..any
+            },
+            _ => any,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The outstanding requests of one queue. A failed result of the device tells neither the kind of its request nor its contexts, and
+//! some devices complete requests in another order than ND2 wants, so both are kept here.
+
+use std::collections::VecDeque;
+
+use netdirect::{CompletionResult, Immediate, RequestType, Sge, Status};
+
+/// How a request has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) status: Status,
+    pub(crate) octets: u32,
+    pub(crate) immediate: Option<Immediate>,
+}
+
+impl End {
+    pub(crate) fn of(status: Status) -> Self {
+        Self {
+            status,
+            octets: 0,
+            immediate: None,
+        }
+    }
+}
+
+/// An outstanding request.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) context: u64,
+    pub(crate) kind: RequestType,
+    /// No result if the request succeeds.
+    pub(crate) silent: bool,
+    /// The entries of a Receive of a queue pair that was not connected yet, because it may have to be posted again.
+    pub(crate) entries: Option<Box<[Sge]>>,
+    pub(crate) end: Option<End>,
+}
+
+/// The requests of one queue, in the order of posting.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    /// The number of the first slot.
+    first: u64,
+    slots: VecDeque<Slot>,
+}
+
+impl Slots {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds a request, and returns its number.
+    pub(crate) fn push(&mut self, slot: Slot) -> u64 {
+        self.slots.push_back(slot);
+        self.first + self.slots.len() as u64 - 1
+    }
+
+    /// Takes back the request that was added last, because the driver has refused it.
+    pub(crate) fn pop_last(&mut self) {
+        self.slots.pop_back();
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Slot> {
+        let at = number.checked_sub(self.first)?;
+        self.slots.get_mut(usize::try_from(at).ok()?)
+    }
+
+    /// Notes the end of a request. On devices that complete in order, the end of a request is the end of all silent ones before
+    /// it.
+    pub(crate) fn end(&mut self, number: u64, end: End, in_order: bool) {
+        let Some(slot) = self.get_mut(number) else {
+            return; // the result of a queue pair that was destroyed
+        };
+        if slot.end.is_some() {
+            return;
+        }
+        slot.end = Some(end);
+        if in_order {
+            let before = usize::try_from(number - self.first).unwrap_or(0);
+            for earlier in self.slots.iter_mut().take(before) {
+                earlier.end.get_or_insert(End::of(Status::SUCCESS));
+            }
+        }
+    }
+
+    /// Forgets the entries of Receives, which will not be posted again.
+    pub(crate) fn forget_entries(&mut self) {
+        for slot in &mut self.slots {
+            slot.entries = None;
+        }
+    }
+
+    /// Ends everything that has not ended.
+    pub(crate) fn end_all(&mut self, status: Status) {
+        for slot in &mut self.slots {
+            slot.end.get_or_insert(End::of(status));
+        }
+    }
+
+    /// The requests that have not ended, with their numbers.
+    pub(crate) fn outstanding(&self) -> impl Iterator<Item = (u64, &Slot)> {
+        let numbered = (self.first..).zip(&self.slots);
+        numbered.filter(|(_, slot)| slot.end.is_none())
+    }
+
+    /// Takes the oldest requests that have ended, up to the first one that has not.
+    pub(crate) fn take_ended(
+        &mut self,
+        queue_pair_context: u64,
+        mut result: impl FnMut(CompletionResult),
+    ) {
+        while let Some(Slot { end: Some(end), .. }) = self.slots.front() {
+            let end = *end;
+            let Some(slot) = self.slots.pop_front() else {
+                return;
+            };
+            self.first += 1;
+            if slot.silent && end.status == Status::SUCCESS {
+                continue;
+            }
+            result(
+                CompletionResult::new(slot.kind, slot.context)
+                    .status(end.status)
+                    .bytes_transferred(end.octets)
+                    .queue_pair_context(queue_pair_context)
+                    .immediate(end.immediate),
+            );
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Shared receive queues, ND2's `IND2SharedReceiveQueue`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use netdirect::{
+    Affinity, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Sge,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
+};
+use parking_lot::Mutex;
+
+use crate::core::{AsyncOwner, Core, DeviceObject};
+use crate::entries::{check_sizes, full, not_posted, with_entries};
+use crate::file::File;
+use crate::handle::{AsyncEvent, SharedReceivesHandle};
+use crate::status::{fail, shortage};
+
+/// The bit that tells Receives from other requests.
+pub(crate) const RECEIVE: u64 = 1 << 63;
+
+#[derive(Debug)]
+pub(crate) struct Srq {
+    core: Arc<Core>,
+    file: Arc<File>,
+    token: u64,
+    sges: u32,
+    handle: Arc<SharedReceivesHandle>,
+    state: Mutex<SrqState>,
+}
+
+#[derive(Debug)]
+struct SrqState {
+    depth: u32,
+    threshold: u32,
+    next: u64,
+    /// The contexts of the Receives that wait for a message, by their numbers.
+    receives: HashMap<u64, u64>,
+    requests: Vec<PendingOverlapped>,
+    broken: bool,
+}
+
+impl SrqState {
+    /// Takes the requests of Notify if fewer Receives than the threshold are left (SRQ-024).
+    fn take_low(&mut self) -> Vec<PendingOverlapped> {
+        if (self.receives.len() as u64) < u64::from(self.threshold) {
+            return std::mem::take(&mut self.requests);
+        }
+        Vec::new()
+    }
+}
+
+impl Srq {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<SharedReceivesHandle> {
+        &self.handle
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.state.lock().broken
+    }
+
+    /// A message, or the end of a queue pair, has used the Receive with this number. Returns its context. The caller
+    /// [looks](Self::look) for requests to end when it holds no lock any more.
+    pub(crate) fn take(&self, number: u64) -> Option<u64> {
+        self.state.lock().receives.remove(&number)
+    }
+
+    /// Ends requests of Notify if fewer Receives than the threshold are left. Called without locks.
+    pub(crate) fn look(&self) {
+        let low = self.state.lock().take_low();
+        for request in low {
+            request.complete(Status::SUCCESS);
+        }
+    }
+
+    fn end_requests(&self, status: Status) {
+        let requests = std::mem::take(&mut self.state.lock().requests);
+        for request in requests {
+            request.complete(status);
+        }
+    }
+}
+
+impl AsyncOwner for Srq {
+    fn told(&self, event: AsyncEvent) {
+        match event {
+            AsyncEvent::SharedReceivesBroke(_) => {
+                self.state.lock().broken = true;
+                self.end_requests(Status::INTERNAL_ERROR); // SRQ-019
+            }
+            // The Receives were used, though their results may not be there yet.
+            AsyncEvent::SharedReceivesLow(_) => self.end_requests(Status::SUCCESS),
+            _ => {}
+        }
+    }
+}
+
+impl DeviceObject for Srq {
+    fn device_removed(&self) {
+        self.end_requests(Status::DEVICE_REMOVED);
+    }
+}
+
+impl Drop for Srq {
+    fn drop(&mut self) {
+        self.core.disown_object(self.token);
+    }
+}
+
+/// The client's reference to a shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SrqHandle(pub(crate) Arc<Srq>);
+
+impl SrqHandle {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        file: Arc<File>,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<Self> {
+        let token = core.driver.next_key();
+        let handle = SharedReceivesHandle::new(
+            &core.pd,
+            options.queue_depth,
+            options.max_request_sge.max(1),
+            token,
+        );
+        let srq = Arc::new(Srq {
+            handle: handle.map_err(shortage("cannot create a shared receive queue"))?,
+            core,
+            file,
+            token,
+            sges: options.max_request_sge,
+            state: Mutex::new(SrqState {
+                depth: options.queue_depth,
+                threshold: options.notify_threshold,
+                next: 0,
+                receives: HashMap::new(),
+                requests: Vec::new(),
+                broken: false,
+            }),
+        });
+        let weak: Weak<Srq> = Arc::downgrade(&srq);
+        srq.core.own_object(token, weak.clone());
+        srq.core.add_object(weak);
+        Ok(Self(srq))
+    }
+}
+
+impl Drop for SrqHandle {
+    fn drop(&mut self) {
+        self.0.end_requests(Status::CANCELED);
+    }
+}
+
+impl OverlappedObject for SrqHandle {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.0.end_requests(Status::CANCELED); // SRQ-020
+        Ok(())
+    }
+}
+
+impl SharedReceiveQueue for SrqHandle {
+    fn get_notify_affinity(&self) -> Result<Affinity> {
+        self.0.core.present()?;
+        fail(
+            Status::NOT_SUPPORTED,
+            "the processors of notifications are not known",
+        )
+    }
+
+    fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()> {
+        let srq = &self.0;
+        srq.core.present()?; // SRQ-015
+        if queue_depth > srq.core.limits.shared_receive_depth {
+            return fail(
+                Status::INVALID_PARAMETER,
+                "the depth is above MaxSharedReceiveQueueDepth",
+            ); // SRQ-013
+        }
+        let mut state = srq.state.lock();
+        if state.broken {
+            return fail(
+                Status::INVALID_DEVICE_STATE,
+                "the shared receive queue has broken down; create a new shared receive queue",
+            );
+        }
+        if queue_depth > 0 {
+            if state.receives.len() as u64 > u64::from(queue_depth) {
+                return fail(
+                    Status::BUFFER_OVERFLOW,
+                    "more Receives are outstanding than the new depth holds",
+                ); // SRQ-014
+            }
+            if queue_depth > state.depth {
+                srq.handle
+                    .resize(queue_depth)
+                    .map_err(shortage("cannot enlarge the shared receive queue"))?; // SRQ-012
+            }
+            state.depth = queue_depth; // SRQ-010
+        }
+        if notify_threshold > 0 {
+            state.threshold = notify_threshold; // SRQ-011
+        }
+        drop(state);
+        srq.look();
+        Ok(())
+    }
+
+    fn notify(&self, overlapped: &Overlapped) -> Result<Started> {
+        let srq = &self.0;
+        let file: Arc<dyn OverlappedFile> = srq.file.clone();
+        let request = overlapped.begin(&file)?;
+        if let Err(error) = srq.core.present() {
+            request.abandon(error.status());
+            return Err(error);
+        }
+        let mut state = srq.state.lock();
+        state.requests.push(request);
+        let (broken, threshold) = (state.broken, state.threshold);
+        drop(state);
+        if broken {
+            srq.end_requests(Status::INTERNAL_ERROR);
+            return Ok(Started::Pending);
+        }
+        srq.look(); // AMB-052
+        if threshold > 0
+            && let Err(error) = srq.handle.arm(threshold)
+        {
+            // Then the results of Receives tell it, as the client takes them.
+            tracing::debug!(%error, "the device does not tell of the limit of a shared receive queue");
+        }
+        Ok(Started::Pending)
+    }
+
+    fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        let srq = &self.0;
+        let mut state = srq.state.lock();
+        srq.core.present()?; // GEN-015
+        let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        check_sizes(
+            (sges.len(), srq.sges),
+            (octets, srq.core.limits.transfer_length),
+        )?;
+        if state.receives.len() >= state.depth as usize {
+            return Err(full());
+        }
+        let number = state.next | RECEIVE;
+        state.next += 1;
+        state.receives.insert(number, context);
+        let posted = with_entries(&srq.core, sges, |entries| srq.handle.post(number, entries));
+        posted.map_err(|error| {
+            state.receives.remove(&number);
+            not_posted(&error)
+        })
+    }
+}
