@@ -1,13 +1,22 @@
-//! Signals that do not end the program at once. Commands that have something to finish take Ctrl-C as a request to end in
-//! good order. The others end at once.
+//! Signals that end the program: Ctrl-C, a request to end (SIGTERM), and the end of the terminal (SIGHUP).
+//!
+//! The system tells peers over TCP at once that the program has ended, but not peers over UDP. So a thread takes these signals, has
+//! all peers told, and then lets the signal end the program. Commands that have something to finish take the first signal as a
+//! request to end in good order.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
-use crate::errors::{Failure, Result};
+use crate::stderr;
 
 /// Makes a write beyond the limit of file sizes (`ulimit -f`) fail with an error message. The signal would end the program
 /// without a message.
@@ -17,25 +26,102 @@ pub(crate) fn outlive_file_limits() {
     let _ = flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
-/// The exit status that shells show for an end by SIGINT.
-const STATUS: i32 = 130;
+/// How long peers may take to be told.
+const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Whether Ctrl-C has been pressed. Pressed again, it ends the program at once.
+/// Whether a command takes the first signal as a request to end in good order.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The first signal that has come; 0 for none.
+static CAME: AtomicI32 = AtomicI32::new(0);
+
+/// Whether a signal is about to end the program.
+static ENDS: AtomicBool = AtomicBool::new(false);
+
+/// From now on calls `farewell`, which tells all peers, before a signal ends the program.
+pub(crate) fn watch(farewell: fn()) {
+    let (sender, begun) = mpsc::sync_channel(1);
+    let thread = thread::Builder::new().name("signals".into());
+    // Without this thread, signals end the program at once.
+    let thread = thread.spawn(move || {
+        let signals = signals();
+        let _ = sender.send(());
+        let Ok(mut signals) = signals else {
+            return;
+        };
+        for signal in signals.forever() {
+            let is_first = CAME
+                .compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok();
+            if !(is_first && TAKEN.load(Ordering::SeqCst)) {
+                end_by(signal, farewell);
+            }
+        }
+    });
+    if thread.is_ok() {
+        // What the thread takes of the system is taken before the command begins.
+        let _ = begun.recv();
+    }
+}
+
+fn signals() -> io::Result<Signals> {
+    let mut signals = vec![SIGINT, SIGTERM];
+    // A program that `nohup` has started outlives its terminal.
+    if is_ignored(SIGHUP) == Some(false) {
+        signals.push(SIGHUP);
+    }
+    Signals::new(signals)
+}
+
+/// Whether the program was started with this signal ignored, if the system tells.
+fn is_ignored(signal: i32) -> Option<bool> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))?;
+    let ignored = u64::from_str_radix(ignored.trim(), 16).ok()?;
+    Some(ignored >> (signal - 1) & 1 == 1)
+}
+
+/// Tells all peers, then ends the program as the signal does.
+fn end_by(signal: i32, farewell: fn()) -> ! {
+    ENDS.store(true, Ordering::SeqCst);
+    // What becomes of the command now is not an error.
+    stderr::silence();
+    let (sender, told) = mpsc::channel();
+    let tell = thread::Builder::new().spawn(move || {
+        farewell();
+        sender.send(())
+    });
+    match tell {
+        Ok(_) => drop(told.recv_timeout(FAREWELL)),
+        Err(_) => farewell(),
+    }
+    // Shells then show the status 130 for Ctrl-C, and a script ends as well.
+    let _ = emulate_default_handler(signal);
+    std::process::exit(128 + signal)
+}
+
+/// Called at the end of the command. Does not return if a signal is about to end the program.
+pub(crate) fn finish() {
+    while ENDS.load(Ordering::SeqCst) {
+        thread::park();
+    }
+}
+
+/// A request to end, for a command that ends in good order then.
 #[derive(Debug)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(());
 
 impl Interrupt {
-    /// From now on the first Ctrl-C is only noted.
-    pub(crate) fn watch() -> Result<Self> {
-        let came = Arc::new(AtomicBool::new(false));
-        // In this order, because the first handler checks the flag that an earlier signal has set.
-        flag::register_conditional_shutdown(SIGINT, STATUS, Arc::clone(&came))
-            .and_then(|_| flag::register(SIGINT, Arc::clone(&came)))
-            .map_err(|error| Failure::io("take note of Ctrl-C", &error))?;
-        Ok(Self(came))
+    /// From now on the first signal is only noted. The second one ends the program.
+    pub(crate) fn watch() -> Self {
+        TAKEN.store(true, Ordering::SeqCst);
+        Self(())
     }
 
+    /// Whether a signal has come.
     pub(crate) fn came(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        CAME.load(Ordering::Relaxed) != 0
     }
 }

@@ -39,11 +39,15 @@ mod wire_conform;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
 use crate::cat::args::Cat;
-use crate::cli::Command;
+use crate::cli::{Cli, Command};
+
+/// How long a command that has ended waits for what it has sent over UDP to arrive.
+const LAST_OCTETS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     if !memory::is_enough() {
@@ -59,6 +63,14 @@ fn main() -> ExitCode {
     // The checks break things on purpose, which the log would tell of.
     let silent = cli.verbose == 0 && matches!(cli.command, Command::Conform(_));
     start_logging(cli.verbose.saturating_sub(quiet), silent);
+    interrupt::watch(|| provider::leave(Duration::ZERO));
+    let status = run(&cli);
+    provider::leave(LAST_OCTETS);
+    interrupt::finish();
+    status
+}
+
+fn run(cli: &Cli) -> ExitCode {
     let done = match &cli.command {
         Command::Info { url } => info::run(url.as_deref()),
         Command::Demo(args) => demo::run(args, cli.verbose),

@@ -479,6 +479,12 @@ pub(crate) fn help() -> String {
     text
 }
 
+/// Closes all connections whose peers the system does not tell that the program ends: when what was sent has arrived, or after
+/// `limit`.
+pub(crate) fn leave(limit: Duration) {
+    softnd::close_connections(limit);
+}
+
 /// Whether the URL is of a network that only this process has, and that no other adapter reaches.
 pub(crate) fn is_simulated(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| scheme.place == Place::Simulation)

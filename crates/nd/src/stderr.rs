@@ -2,11 +2,23 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Whether nothing more is to be written.
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Writes nothing more, because a signal ends the program.
+pub(crate) fn silence() {
+    SILENT.store(true, Ordering::SeqCst);
+}
+
 /// Writes a line. The exit status does not depend on whether somebody can read it.
 pub(crate) fn note(text: impl Display) {
+    if SILENT.load(Ordering::SeqCst) {
+        return;
+    }
     let _ = writeln!(std::io::stderr().lock(), "nd: {text}");
 }
 

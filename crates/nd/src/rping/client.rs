@@ -40,7 +40,7 @@ pub(super) fn run(
         }
     }
     let mut client = found?;
-    let interrupt = Interrupt::watch()?;
+    let interrupt = Interrupt::watch();
     pings.begin();
     while pings.more() && !interrupt.came() {
         if !client.ping(pings)? {

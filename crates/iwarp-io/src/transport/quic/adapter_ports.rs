@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -21,8 +21,29 @@ use crate::progress::domain::Domain;
 /// How long a transport that ends waits for what was sent to arrive.
 const LAST_OCTETS: Duration = Duration::from_secs(2);
 
-/// How often it looks.
-const LOOK: Duration = Duration::from_millis(5);
+/// How long a transport that ends waits for room in a socket.
+const FULL_SOCKET: Duration = Duration::from_millis(100);
+
+/// How long a process that ends answers peers that have not read the end of their connection yet, because the packet with it was lost.
+const ANSWERS: Duration = Duration::from_millis(200);
+
+/// The transports over the sockets of the system that have not been dropped.
+static OPEN: Mutex<Vec<Weak<AdapterPorts>>> = Mutex::new(Vec::new());
+
+/// See [`super::close_all`].
+pub(super) fn close_all(limit: Duration) {
+    let open: Vec<_> = OPEN.lock().iter().filter_map(Weak::upgrade).collect();
+    let Some(first) = open.first() else {
+        return;
+    };
+    let environment = first.environment().clone();
+    let end = environment.now() + limit;
+    let ports: Vec<_> = open.iter().map(|ports| ports.end_by(end)).collect();
+    let end = environment.now() + ANSWERS;
+    for port in ports.iter().flatten() {
+        port.wait_until(end, Port::has_no_connections);
+    }
+}
 
 /// See the [module](self).
 pub(super) struct AdapterPorts {
@@ -31,6 +52,8 @@ pub(super) struct AdapterPorts {
     connecting: Mutex<BTreeMap<IpAddr, Arc<Port>>>,
     /// The sockets at which it listens, and those on which connections of former listeners are left.
     listening: Mutex<BTreeMap<SocketAddr, Arc<Port>>>,
+    /// Held by the thread that closes the connections.
+    ending: Mutex<()>,
 }
 
 impl std::fmt::Debug for AdapterPorts {
@@ -62,7 +85,8 @@ impl AdapterPorts {
     pub(super) fn new(environment: Environment, security: &Security) -> io::Result<Arc<Self>> {
         let settings = Settings::new(security)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        Ok(Arc::new_cyclic(|this: &Weak<Self>| {
+        let is_simulated = environment.world().is_some();
+        let ports = Arc::new_cyclic(|this: &Weak<Self>| {
             let owner: Weak<dyn PortOwner> = this.clone();
             Self {
                 around: Surroundings {
@@ -76,8 +100,15 @@ impl AdapterPorts {
                 },
                 connecting: Mutex::default(),
                 listening: Mutex::default(),
+                ending: Mutex::default(),
             }
-        }))
+        });
+        if !is_simulated {
+            let mut open = OPEN.lock();
+            open.retain(|other| other.strong_count() > 0);
+            open.push(Arc::downgrade(&ports));
+        }
+        Ok(ports)
     }
 
     pub(super) fn environment(&self) -> &Environment {
@@ -129,25 +160,29 @@ impl AdapterPorts {
 
     /// Closes all connections when what was sent has arrived, or could not arrive for a time.
     pub(super) fn end(&self) {
+        self.end_by(self.environment().now() + LAST_OCTETS);
+    }
+
+    /// Closes all connections when what was sent has arrived, or at this time. Returns their sockets, which the adapter does not
+    /// use again.
+    fn end_by(&self, end: Instant) -> Vec<Arc<Port>> {
+        let _one = self.ending.lock();
         let connecting = std::mem::take(&mut *self.connecting.lock());
         let listening = std::mem::take(&mut *self.listening.lock());
         let ports: Vec<_> = connecting
             .into_values()
             .chain(listening.into_values())
             .collect();
-        let end = self.environment().now() + LAST_OCTETS;
         for port in &ports {
-            while !port.is_settled() {
-                let left = end.saturating_duration_since(self.environment().now());
-                if left.is_zero() {
-                    break;
-                }
-                // Another thread may take in what this one waits for.
-                port.wait(left.min(LOOK));
-            }
+            port.wait_until(end, Port::is_settled);
         }
-        for port in ports {
+        for port in &ports {
             port.close();
         }
+        let end = self.environment().now() + FULL_SOCKET;
+        for port in &ports {
+            port.wait_until(end, Port::has_sent);
+        }
+        ports
     }
 }

@@ -10,6 +10,7 @@ use quinn_proto::{
     VarInt,
 };
 
+use super::closing::UntilClosed;
 use super::local_congestion::{InFlight, LocalCongestion};
 use super::security::{Security, SecurityError};
 
@@ -177,9 +178,9 @@ fn transport(opener: bool, within_machine: Option<&Arc<InFlight>>) -> Arc<Transp
         congestion.initial_window(LOCAL_WINDOW);
         discovery.upper_bound(LOCAL_DATAGRAM);
         let bounded = LocalCongestion::new(congestion, Arc::clone(in_flight));
-        config.congestion_controller_factory(Arc::new(bounded));
+        config.congestion_controller_factory(Arc::new(UntilClosed::new(bounded)));
     } else {
-        config.congestion_controller_factory(Arc::new(congestion));
+        config.congestion_controller_factory(Arc::new(UntilClosed::new(congestion)));
     }
     config
         .max_concurrent_bidi_streams(streams)

@@ -25,6 +25,7 @@ use slab::Slab;
 
 use self::admission::{Admission, Admittance};
 use self::connection::{Connection, Probing, read_all};
+use super::closing;
 use super::config::{GATHERED, LONGEST_FPDU, OFFLOAD, Settings};
 use super::local_congestion::InFlight;
 use super::loss;
@@ -709,6 +710,7 @@ impl QuicEndpoint {
     fn close(&mut self, outside: Outside<'_>, key: usize) {
         let code = VarInt::from_u32(ErrorCode::Closed.number());
         let connection = &mut self.connections[key];
+        closing::exempt(&connection.quic);
         connection.quic.close(outside.now, code, Bytes::new());
         self.lose(key, &ConnectionError::LocallyClosed);
         self.settle(outside, key);
@@ -752,8 +754,20 @@ impl QuicEndpoint {
         self.listener.is_none() && self.flows.is_empty() && self.is_settled()
     }
 
+    /// Whether there is no connection, also none whose end peers may have to be told again.
+    pub(super) fn has_no_connections(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Whether the socket has taken all packets that were made.
+    pub(super) fn has_sent(&self) -> bool {
+        self.blocked.is_empty()
+    }
+
     /// Closes all connections.
     pub(super) fn close_all(&mut self, outside: Outside<'_>) {
+        // Nobody waits for these any more.
+        self.blocked.clear();
         let keys: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
             if !self.connections[key].lost {

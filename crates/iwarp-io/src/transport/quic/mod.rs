@@ -4,6 +4,7 @@
 //! with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
 
 mod adapter_ports;
+mod closing;
 mod config;
 mod endpoint;
 mod faulted_socket;
@@ -24,6 +25,7 @@ mod wire;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::adapter_ports::AdapterPorts;
 use self::names::BoundName;
@@ -34,6 +36,12 @@ use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
+
+/// Closes the connections of all transports of this process over the sockets of the system, so that peers learn of their end at
+/// once: when what was sent has arrived, or after `limit`. Meant for a process that ends while its transports are in use.
+pub fn close_all(limit: Duration) {
+    adapter_ports::close_all(limit);
+}
 
 /// The transport of one adapter.
 #[derive(Clone, Debug)]

@@ -30,6 +30,9 @@ use crate::progress::{Edges, Readiness, Set, Watch};
 /// How many times a driver receives, so that a flood keeps it from nothing else for long.
 const VISITS: usize = 32;
 
+/// How often a thread looks at a socket that it waits for and that another thread may drive.
+const LOOK: Duration = Duration::from_millis(5);
+
 thread_local! {
     /// Belongs to the driving thread and not to the socket.
     static RECEIVED: RefCell<(Vec<u8>, Vec<Train>)> = const { RefCell::new((Vec::new(), Vec::new())) };
@@ -393,8 +396,30 @@ impl Port {
         self.state.lock().is_settled()
     }
 
+    /// Whether the socket has taken all packets that were made.
+    pub(super) fn has_sent(&self) -> bool {
+        self.state.lock().has_sent()
+    }
+
+    /// Whether there is no connection, and no peer to which the end of a connection may have to be told again.
+    pub(super) fn has_no_connections(&self) -> bool {
+        self.state.lock().has_no_connections()
+    }
+
+    /// Drives the socket until it is as wanted, or until this time.
+    pub(super) fn wait_until(&self, end: Instant, wanted: impl Fn(&Self) -> bool) {
+        while !wanted(self) {
+            let left = end.saturating_duration_since(self.around.environment.now());
+            if left.is_zero() {
+                return;
+            }
+            // Another thread may take in what this one waits for.
+            self.wait(left.min(LOOK));
+        }
+    }
+
     /// Waits for at most so long until the socket has something to take in; then takes it in.
-    pub(super) fn wait(&self, limit: Duration) {
+    fn wait(&self, limit: Duration) {
         if let Environment::Sim(world) = &self.around.environment {
             world.step_until(world.now().checked_add(limit));
         } else if let Ok(set) = self.around.environment.set() {

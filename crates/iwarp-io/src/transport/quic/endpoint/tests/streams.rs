@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn_proto::{Dir, StreamId, VarInt};
+use quinn_proto::{ConnectionError, Dir, Event, StreamId, VarInt};
 
 use super::rig::{Neighbour, Peer, Rig, SERVER, at};
 use crate::progress::readiness::Edges;
 use crate::transport::quic::config::{ARRIVING, BACKLOG, FIRST_STREAMS, STREAM_WINDOW, STREAMS};
-use crate::transport::quic::endpoint::Dial;
+use crate::transport::quic::endpoint::{Dial, QuicEndpoint};
 use crate::transport::quic::preamble::{ErrorCode, PREAMBLE, TAKEN};
 use crate::transport::quic::security::Security;
 use crate::transport::quic::socket::Train;
@@ -358,4 +358,32 @@ fn a_stream_is_answered_as_soon_as_the_connection_has_room_for_the_answer() {
         answer.extend(peers[0].read(stream));
         answer == TAKEN
     });
+}
+
+/// The peer of a bulk transfer learns that the connection was closed, though the congestion window is full.
+#[test]
+fn a_connection_that_is_closed_says_so_whatever_is_in_flight() {
+    for host in [SERVER.ip(), at([10, 0, 0, 2], 0).ip()] {
+        let mut rig = Rig::new();
+        let mut neighbour = Neighbour::at(&mut rig, SocketAddr::new(host, 5000));
+        let flow = neighbour.flow;
+        rig.act(|state, outside| {
+            state.write(flow, &vec![0; 4 << 20]).unwrap();
+            state.settle_flow(outside, flow);
+        });
+        rig.act(QuicEndpoint::close_all);
+        rig.world.pass(Duration::from_millis(100));
+        neighbour.peer.drive(rig.world.now());
+        let lost = neighbour.peer.events.iter().find_map(|event| match event {
+            Event::ConnectionLost { reason } => Some(reason),
+            _ => None,
+        });
+        match lost {
+            Some(ConnectionError::ApplicationClosed(close)) => {
+                let code = ErrorCode::of(close.error_code.into_inner());
+                assert_eq!(code, Some(ErrorCode::Closed));
+            }
+            other => panic!("{host}: {other:?}"),
+        }
+    }
 }

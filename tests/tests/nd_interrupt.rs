@@ -1,0 +1,220 @@
+//! Commands of `nd` that a signal ends: the other side learns of it at once, over TCP and over UDP.
+
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
+use softnd_tests::args;
+use softnd_tests::nd::{self, Finished, Nd};
+
+/// Options of a side that listens, which a peer over UDP need not add to.
+const PROTOCOLS: [&[&str]; 2] = [&[], &["--udp"]];
+
+/// No limit of `nd` ends a wait: only the end of the connection does.
+const FOR_EVER: [&str; 2] = ["--timeout", "86400"];
+
+/// What the log says of a QUIC connection that the peer has closed. Another end, such as the idle timeout, has other words.
+const CLOSED_BY_PEER: &str = "a QUIC connection has ended";
+
+/// Asserts that a signal has ended the program, which has said nothing of it.
+#[track_caller]
+fn assert_ended_by(finished: &Finished, signal: Signal) {
+    let ended_by = finished.status.signal();
+    assert_eq!(ended_by, Some(signal.as_raw()), "{finished}");
+    assert!(!finished.stderr.contains("error: "), "{finished}");
+}
+
+/// Asserts that a peer has told this side of the end of the connection, and this side its user.
+#[track_caller]
+fn assert_told(survivor: &Finished, is_udp: bool, words: &str) {
+    assert!(survivor.stderr.contains(words), "{survivor}");
+    let mut log = survivor.stderr.lines();
+    let closed = log.any(|line| line.contains(CLOSED_BY_PEER) && line.contains("closed by peer"));
+    assert_eq!(closed, is_udp, "{survivor}");
+}
+
+/// A listening side, with the options that lead to it.
+struct Server {
+    process: Nd,
+    address: String,
+    trust: Vec<String>,
+}
+
+impl Server {
+    fn start(line: &[&str], protocol: &[&str]) -> Self {
+        let mut process = nd::start(["-vv"].iter().chain(line).chain(protocol));
+        let address = process.address().to_string();
+        let mut trust = Vec::new();
+        if protocol.contains(&"--udp") {
+            let pin = |line: &str| Some(line.split_once("--pin ")?.1.trim().to_owned());
+            trust = vec![
+                "--udp".to_owned(),
+                "--pin".to_owned(),
+                process.wait_for(pin),
+            ];
+        }
+        Self {
+            process,
+            address,
+            trust,
+        }
+    }
+}
+
+/// Writes into a pipe until nobody reads it any more. Tells when it has written more than a sender reads before its transfer is under
+/// way.
+fn feed(pipe: &Path) -> Receiver<()> {
+    const MUCH: usize = 32 << 20;
+    mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let (sender, fed) = channel();
+    let pipe = pipe.to_owned();
+    thread::spawn(move || {
+        let mut pipe = OpenOptions::new().write(true).open(pipe).unwrap();
+        let (octets, mut written) = ([7; 64 << 10], 0);
+        while pipe.write_all(&octets).is_ok() {
+            written += octets.len();
+            if written == MUCH {
+                let _ = sender.send(());
+            }
+        }
+    });
+    fed
+}
+
+#[test]
+fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted() {
+    for (protocol, via, interrupt_sender) in PROTOCOLS.into_iter().flat_map(|protocol| {
+        let ways = [
+            ("send", true),
+            ("write", true),
+            ("read", true),
+            ("write", false),
+        ];
+        ways.map(|(via, interrupt_sender)| (protocol, via, interrupt_sender))
+    }) {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let fed = feed(&pipe);
+        let line = [
+            "cat",
+            "recv",
+            "--listen",
+            "127.0.0.1:0",
+            "--out",
+            "/dev/null",
+        ];
+        let receiver = Server::start(&[&line[..], &FOR_EVER].concat(), protocol);
+        let Server {
+            process: receiver,
+            address,
+            trust,
+        } = receiver;
+        let send = args!["-vv", "cat", "send", &pipe, &address, "--via", via].into_iter();
+        let send = send.chain(trust.iter().map(Into::into));
+        let sender = nd::start(send.chain(FOR_EVER.map(Into::into)));
+        fed.recv().expect("the sender reads");
+        let (interrupted, survivor) = if interrupt_sender {
+            (sender, receiver)
+        } else {
+            (receiver, sender)
+        };
+        interrupted.signal(Signal::INT);
+        assert_ended_by(&interrupted.finish(), Signal::INT);
+        let survivor = survivor.finish();
+        assert_eq!(survivor.status.code(), Some(1), "{survivor}");
+        let words = "the other side ended the connection before the file was complete";
+        assert_told(&survivor, !protocol.is_empty(), words);
+    }
+}
+
+/// A client of `nd rping` that pings until it is stopped, after so many pings.
+fn pinging(server: &Server, pings: u32, options: &[&str]) -> Nd {
+    let port = port_of(&server.address);
+    let line = ["-vvv", "rping", "-c", "-a", "127.0.0.1", "-p", port];
+    let trust = server.trust.iter().map(String::as_str);
+    let mut client = nd::start(line.into_iter().chain(trust).chain(options.iter().copied()));
+    let seen = Cell::new(0);
+    client.wait_for(|line| {
+        seen.set(seen.get() + u32::from(line.contains("ping data")));
+        (seen.get() == pings).then_some(())
+    });
+    client
+}
+
+fn port_of(address: &str) -> &str {
+    address.rsplit_once(':').expect("an address").1
+}
+
+const RPING: [&str; 6] = ["rping", "-s", "-a", "127.0.0.1", "-p", "0"];
+
+#[test]
+fn a_server_that_was_interrupted_ends_the_pings() {
+    for protocol in PROTOCOLS {
+        let server = Server::start(&RPING, protocol);
+        let client = pinging(&server, 3, &FOR_EVER);
+        server.process.signal(Signal::TERM);
+        assert_ended_by(&server.process.finish(), Signal::TERM);
+        let client = client.finish();
+        // Without a count, the end of the server between two pings is the end of the pings.
+        let words = "the other side has ended the connection";
+        assert!(
+            client.status.success() || client.stderr.contains(words),
+            "{client}"
+        );
+        let mut log = client.stderr.lines();
+        let closed =
+            log.any(|line| line.contains(CLOSED_BY_PEER) && line.contains("closed by peer"));
+        assert_eq!(closed, !protocol.is_empty(), "{client}");
+    }
+}
+
+#[test]
+fn pings_that_are_interrupted_end_in_good_order() {
+    for protocol in PROTOCOLS {
+        let server = Server::start(&RPING, protocol);
+        let client = pinging(&server, 3, &FOR_EVER);
+        client.signal(Signal::INT);
+        let client = client.finish();
+        client.assert_success();
+        assert!(client.stdout.contains(" pings, "), "{client}");
+        server.process.finish().assert_success();
+    }
+}
+
+/// The server, which sends twice for each ping, is silent in the 20th one, so that the client could wait for ever.
+#[test]
+fn the_second_signal_ends_a_command_that_has_taken_the_first_as_a_request() {
+    let silent = ["--fault", "when 40th Send sent: hold"];
+    let server = Server::start(&[&RPING[..], &silent].concat(), &[]);
+    let client = pinging(&server, 19, &FOR_EVER);
+    client.signal(Signal::INT);
+    client.signal(Signal::TERM);
+    let client = client.finish();
+    // Two signals that come together may be seen in either order.
+    let (first, second) = (Signal::INT.as_raw(), Signal::TERM.as_raw());
+    let ended_by = client.status.signal();
+    assert!([first, second].map(Some).contains(&ended_by), "{client}");
+}
+
+#[test]
+fn a_command_that_was_started_to_outlive_its_terminal_does() {
+    let listen = [
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        "/dev/null",
+    ];
+    let mut receiver = nd::start_after("trap '' HUP", listen);
+    let address = receiver.address().to_string();
+    receiver.signal(Signal::HUP);
+    nd::run(["cat", "send", "/proc/version", &address]).assert_success();
+    receiver.finish().assert_success();
+}
