@@ -218,3 +218,67 @@ fn a_command_that_was_started_to_outlive_its_terminal_does() {
     nd::run(["cat", "send", "/proc/version", &address]).assert_success();
     receiver.finish().assert_success();
 }
+
+/// Interrupts the command when it has said such a line. Returns what it has said, before and after.
+fn interrupted_at(line: &[&str], sign: &str) -> Finished {
+    let mut command = nd::start(line);
+    command.wait_for(|said| said.contains(sign).then_some(()));
+    command.signal(Signal::INT);
+    let finished = command.finish();
+    assert_ended_by(&finished, Signal::INT);
+    finished
+}
+
+#[test]
+fn an_interrupted_conformance_run_reports_what_it_has_found() {
+    for url in ["softnd+tcp://127.0.0.1", "softnd+udp://127.0.0.1"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("report.json");
+        let output = ["--output", file.to_str().unwrap()];
+        for form in [&[][..], &["--format", "json", output[0], output[1]]] {
+            let line = [&["conform", url], form].concat();
+            let found = interrupted_at(&line, "pass ").stdout;
+            assert!(found.contains("the run was interrupted; "), "{found}");
+            assert!(found.contains("checks failed of those that were made"));
+        }
+        let report = std::fs::read_to_string(&file).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["succeeded"], false);
+        let (made, not_made) = (&report["checks"], &report["interrupted"]);
+        assert!(!made.as_array().unwrap().is_empty());
+        assert!(not_made.as_u64().unwrap() > 0, "{not_made}");
+    }
+}
+
+#[test]
+fn an_interrupted_wire_conformance_run_reports_what_it_has_found() {
+    let listen = ["--listen", "127.0.0.1:0"];
+    let target = ["wire-conform", "target", "softnd+tcp://127.0.0.1"];
+    let mut target = nd::start(target.into_iter().chain(listen));
+    let address = target.address().to_string();
+    let found = interrupted_at(&["wire-conform", &address], "pass ").stdout;
+    assert!(found.contains("the run was interrupted; "), "{found}");
+    assert!(found.contains("checks failed of those that were made"));
+}
+
+#[test]
+fn an_interrupted_measurement_shows_the_turns_that_were_made() {
+    let mut serve = nd::start(["-vv", "perf", "serve"]);
+    let address = serve.address().to_string();
+    let what = "--op write --test bandwidth --size 4k --mode event --crc off --duration 600";
+    let words = ["perf", "run", &address].into_iter();
+    let run = nd::start(words.chain(what.split_whitespace()));
+    // More than checks and warms up.
+    let begun = Cell::new(0);
+    serve.wait_for(|line| {
+        begun.set(begun.get() + u32::from(line.contains(": turn ")));
+        (begun.get() > 40).then_some(())
+    });
+    run.signal(Signal::INT);
+    let run = run.finish();
+    assert_ended_by(&run, Signal::INT);
+    assert!(run.stdout.contains("RDMA Write bandwidth"), "{run}");
+    assert!(run.stdout.contains("incomplete: "), "{run}");
+    // The server goes on, and knows why the client has gone.
+    serve.wait_for(|line| line.contains("its user has interrupted it").then_some(()));
+}

@@ -32,6 +32,8 @@ pub struct Run<F> {
     pub entries: Vec<Entry>,
     /// The target was gone: nothing ran behind this.
     pub lost: Option<String>,
+    /// How many checks were not made, because the run was interrupted.
+    pub interrupted: Option<usize>,
 }
 
 /// What reports of one suite have of their own. Implemented by what the suite knows of a target.
@@ -97,9 +99,28 @@ impl<F> Run<F> {
             .filter(|entry| entry.counts(self.strict))
     }
 
-    /// Nothing failed, and the target is still there.
+    /// All checks were made, nothing failed, and the target is still there.
     pub fn succeeded(&self) -> bool {
-        self.lost.is_none() && self.failures().next().is_none()
+        self.lost.is_none() && self.interrupted.is_none() && self.failures().next().is_none()
+    }
+
+    /// Why checks were not made, in words for the reports.
+    pub fn ended_early(&self) -> Option<String> {
+        let lost = self
+            .lost
+            .as_ref()
+            .map(|why| format!("the target was lost {why}; nothing ran behind that"));
+        lost.or_else(|| {
+            let count = self.interrupted?;
+            let checks = if count == 1 {
+                "check was"
+            } else {
+                "checks were"
+            };
+            Some(format!(
+                "the run was interrupted; {count} {checks} not made"
+            ))
+        })
     }
 
     /// How many entries have an outcome that satisfies `wanted`.

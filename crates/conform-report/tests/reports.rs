@@ -90,6 +90,7 @@ fn run() -> Run<Facts> {
             ),
         ],
         lost: None,
+        interrupted: None,
     }
 }
 
@@ -194,5 +195,29 @@ fn a_row_without_checks_has_its_reason() {
         table,
         "| row | kind | rule | checks, or why there is none |\n|---|---|---|---|\n\
          | RG-001 | API | a\\|b | `RG-001.a` |\n| RG-001 | API | a\\|b | it binds the caller |\n"
+    );
+}
+
+#[test]
+fn an_interrupted_run_says_so_in_every_form() {
+    let run = Run {
+        interrupted: Some(7),
+        entries: vec![entry("RG-001.a", &[], "Regions", Outcome::Pass)],
+        ..run()
+    };
+    assert!(!run.succeeded());
+    let words = "the run was interrupted; 7 checks were not made";
+    for report in [
+        report::summary(&run, report::Paint::off()),
+        report::junit(&run),
+        report::html(&run),
+        report::markdown(&run),
+    ] {
+        assert!(report.contains(words), "{report}");
+    }
+    let report: Value = serde_json::from_str(&report::json(&run)).unwrap();
+    assert_eq!(
+        (&report["interrupted"], &report["succeeded"]),
+        (&7.into(), &false.into())
     );
 }

@@ -1,5 +1,7 @@
 //! Runs the checks one after the other, and asks after each whether the target still lives.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use conform_report::{Entry, Failure, Outcome, Stop, Suite};
@@ -23,6 +25,8 @@ pub struct Selection {
     pub strict: bool,
     /// What is known of the peer.
     pub deviations: Deviations,
+    /// Somebody sets it to end the run early, behind the check that is under way.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Selection {
@@ -113,8 +117,16 @@ pub fn run(
         strict: selection.strict,
         entries: Vec::new(),
         lost: None,
+        interrupted: None,
     };
-    for check in checks::all().filter(|check| check.is_about(initiator) && selection.takes(check)) {
+    let checks = checks::all();
+    let checks = checks.filter(|check| check.is_about(initiator) && selection.takes(check));
+    let checks: Vec<_> = checks.collect();
+    for check in &checks {
+        if selection.stop.load(Ordering::Relaxed) {
+            run.interrupted = Some(checks.len() - run.entries.len());
+            break;
+        }
         let entry = one(bench, check, selection);
         let ran = !matches!(entry.outcome, Outcome::Skip(_));
         progress(&entry);

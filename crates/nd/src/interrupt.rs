@@ -5,9 +5,9 @@
 //! request to end in good order.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
+use crate::errors::{Failure, Result};
 use crate::stderr;
 
 /// Makes a write beyond the limit of file sizes (`ulimit -f`) fail with an error message. The signal would end the program
@@ -27,10 +28,13 @@ pub(crate) fn outlive_file_limits() {
 }
 
 /// How long peers may take to be told.
-const FAREWELL: Duration = Duration::from_secs(1);
+const TELLING: Duration = Duration::from_secs(1);
 
-/// Whether a command takes the first signal as a request to end in good order.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Tells all peers.
+static FAREWELL: OnceLock<fn()> = OnceLock::new();
+
+/// Set by the first signal, if a command takes it as a request to end in good order.
+static REQUEST: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// The first signal that has come; 0 for none.
 static CAME: AtomicI32 = AtomicI32::new(0);
@@ -40,6 +44,8 @@ static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// From now on calls `farewell`, which tells all peers, before a signal ends the program.
 pub(crate) fn watch(farewell: fn()) {
+    // There is one caller.
+    let _ = FAREWELL.set(farewell);
     let (sender, begun) = mpsc::sync_channel(1);
     let thread = thread::Builder::new().name("signals".into());
     // Without this thread, signals end the program at once.
@@ -50,11 +56,10 @@ pub(crate) fn watch(farewell: fn()) {
             return;
         };
         for signal in signals.forever() {
-            let is_first = CAME
-                .compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst)
-                .is_ok();
-            if !(is_first && TAKEN.load(Ordering::SeqCst)) {
-                end_by(signal, farewell);
+            let first = CAME.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+            match REQUEST.get() {
+                Some(request) if first.is_ok() => request.store(true, Ordering::SeqCst),
+                _ => end_by(signal),
             }
         }
     });
@@ -84,7 +89,8 @@ fn is_ignored(signal: i32) -> Option<bool> {
 }
 
 /// Tells all peers, then ends the program as the signal does.
-fn end_by(signal: i32, farewell: fn()) -> ! {
+fn end_by(signal: i32) -> ! {
+    let farewell = FAREWELL.get().copied().unwrap_or(|| {});
     ENDS.store(true, Ordering::SeqCst);
     // What becomes of the command now is not an error.
     stderr::silence();
@@ -94,7 +100,7 @@ fn end_by(signal: i32, farewell: fn()) -> ! {
         sender.send(())
     });
     match tell {
-        Ok(_) => drop(told.recv_timeout(FAREWELL)),
+        Ok(_) => drop(told.recv_timeout(TELLING)),
         Err(_) => farewell(),
     }
     // Shells then show the status 130 for Ctrl-C, and a script ends as well.
@@ -111,17 +117,39 @@ pub(crate) fn finish() {
 
 /// A request to end, for a command that ends in good order then.
 #[derive(Debug)]
-pub(crate) struct Interrupt(());
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// From now on the first signal is only noted. The second one ends the program.
     pub(crate) fn watch() -> Self {
-        TAKEN.store(true, Ordering::SeqCst);
-        Self(())
+        Self(Arc::clone(REQUEST.get_or_init(Arc::default)))
     }
 
     /// Whether a signal has come.
     pub(crate) fn came(&self) -> bool {
-        CAME.load(Ordering::Relaxed) != 0
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Set when a signal comes, for those who know nothing of signals.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
+    /// A failure if a signal has come. Its text is for the peer.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.came() {
+            return Err(Failure::new(
+                "its user has interrupted it",
+                "begin again when the other side does",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Ends the program as the signal does that has come, if one has. The command has said what there was to say.
+    pub(crate) fn end_if_came(&self) {
+        if self.came() {
+            end_by(CAME.load(Ordering::SeqCst));
+        }
     }
 }

@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub struct Selection {
     pub jobs: usize,
     /// How long to wait.
     pub limits: Limits,
+    /// Somebody sets it to end the run early. Checks that are under way then are left behind and not reported.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Default for Selection {
@@ -49,6 +52,7 @@ impl Default for Selection {
             deviations: Deviations::default(),
             jobs: 1,
             limits: Limits::default(),
+            stop: Arc::default(),
         }
     }
 }
@@ -187,8 +191,9 @@ pub fn run_these(
         for _ in 0..selection.jobs.clamp(1, checks.len().max(1)) {
             let (sender, next, checks) = (sender.clone(), &next, &checks);
             scope.spawn(move || {
-                while let Some(check) = checks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let entry = one(target, check, selection);
+                while let Some(check) = checks.get(next.fetch_add(1, Ordering::Relaxed))
+                    && let Some(entry) = one(target, check, selection)
+                {
                     // The receiver lives as long as this scope.
                     let _ = sender.send(entry);
                 }
@@ -205,13 +210,20 @@ pub fn run_these(
                 entries.push(entry);
             }
         }
+        // Of an interrupted run, those behind checks that have not ended.
+        for entry in checks.iter().filter_map(|check| early.remove(check.name)) {
+            progress(&entry);
+            entries.push(entry);
+        }
     });
+    let not_made = checks.len() - entries.len();
     Ok(Run {
         target: target.name().to_owned(),
         facts,
         strict: false,
         entries,
         lost: None,
+        interrupted: (not_made > 0).then_some(not_made),
     })
 }
 
@@ -219,7 +231,8 @@ pub fn run_these(
 fn discover(target: &Target, selection: &Selection) -> Result<Facts, String> {
     let (target, selection) = (target.clone(), selection.clone());
     let limit = selection.limits.check;
-    let within = within(limit, "the adapters", move || {
+    let stop = Arc::clone(&selection.stop);
+    let within = within((limit, &stop), "the adapters", move || {
         let Selection {
             one_adapter,
             limits,
@@ -251,8 +264,11 @@ fn names(capabilities: Capabilities) -> Vec<String> {
         .collect()
 }
 
-/// Makes one check.
-fn one(target: &Target, check: &'static Check, selection: &Selection) -> Entry {
+/// Makes one check. `None` if the run is to end before the check has ended.
+fn one(target: &Target, check: &'static Check, selection: &Selection) -> Option<Entry> {
+    if selection.stop.load(Ordering::Relaxed) {
+        return None;
+    }
     let about = check.about();
     let conditions = [("profile", selection.profile.name())];
     let known = selection.deviations.about(&about, &conditions);
@@ -260,33 +276,39 @@ fn one(target: &Target, check: &'static Check, selection: &Selection) -> Entry {
     if let Some(fatal) = known.filter(|known| known.fatal && !named) {
         let reason = fatal.words();
         let name = check.name;
-        return Entry {
+        return Some(Entry {
             check: about,
             outcome: Outcome::Skip(format!(
                 "the provider would not survive it: {reason}; --only {name} makes it"
             )),
             took: Duration::ZERO,
-        };
+        });
     }
     let steps = Steps::default();
     let began = Instant::now();
-    let verdict = make(target, check, selection, &steps);
+    let verdict = make(target, check, selection, &steps)?;
     let took = began.elapsed();
     let outcome = Outcome::judge(verdict, known, |stop| {
         Failure::of(stop, "an adapter to make the check on", steps.trace())
     });
-    Entry {
+    Some(Entry {
         check: about,
         outcome,
         took,
-    }
+    })
 }
 
-fn make(target: &Target, check: &'static Check, selection: &Selection, steps: &Steps) -> Verdict {
+fn make(
+    target: &Target,
+    check: &'static Check,
+    selection: &Selection,
+    steps: &Steps,
+) -> Option<Verdict> {
     let wants = selection.wants(Some(check));
     let (one_adapter, limits) = (selection.one_adapter, selection.limits);
     let (target, own) = (target.clone(), steps.clone());
-    let within = within(limits.check, check.name, move || {
+    let stop = &selection.stop;
+    let within = within((limits.check, stop), check.name, move || {
         let bench = Bench::open(&target, &wants, one_adapter, limits, &own)?;
         if let Some(need) = bench.lacks(check.needs) {
             return Err(Stop::Skip(need.to_string()));
@@ -298,7 +320,14 @@ fn make(target: &Target, check: &'static Check, selection: &Selection, steps: &S
         drop(bench);
         verdict
     });
-    within.unwrap_or_else(|late| Err(fail("an end of the check", late.words(&steps.current()))))
+    match within {
+        Ok(verdict) => Some(verdict),
+        Err(Late::Stopped) => None,
+        Err(late) => Some(Err(fail(
+            "an end of the check",
+            late.words(&steps.current()),
+        ))),
+    }
 }
 
 /// Why a thread has not returned.
@@ -307,6 +336,8 @@ enum Late {
     Panic(String),
     Hang(Duration),
     Thread(String),
+    /// The run is to end.
+    Stopped,
 }
 
 impl Late {
@@ -318,13 +349,17 @@ impl Late {
                 limit.as_secs_f64()
             ),
             Self::Thread(why) => format!("no thread could be started: {why}"),
+            Self::Stopped => format!("the run was interrupted in the step \"{step}\""),
         }
     }
 }
 
-/// Does something in a thread of its own. A thread that does not return in time is left behind.
+/// How often a thread that waits looks whether the run is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Does something in a thread of its own. A thread that does not return within this time, or before the run is to end, is left behind.
 fn within<T: Send + 'static>(
-    limit: Duration,
+    (limit, stop): (Duration, &AtomicBool),
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Late> {
@@ -334,15 +369,21 @@ fn within<T: Send + 'static>(
         // Nobody listens any more when the time has run out.
         let _ = sender.send(result);
     };
+    let began = Instant::now();
     let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
     let thread = thread.map_err(|error| Late::Thread(error.to_string()))?;
-    match done.recv_timeout(limit) {
-        Ok(result) => {
-            let _ = thread.join();
-            result.map_err(|panic| Late::Panic(message(&*panic)))
-        }
-        Err(RecvTimeoutError::Timeout) => Err(Late::Hang(limit)),
-        Err(RecvTimeoutError::Disconnected) => Err(Late::Panic("without a message".to_owned())),
+    loop {
+        let left = limit.saturating_sub(began.elapsed());
+        return match done.recv_timeout(left.min(LOOK)) {
+            Ok(result) => {
+                let _ = thread.join();
+                result.map_err(|panic| Late::Panic(message(&*panic)))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(Late::Panic("without a message".to_owned())),
+            Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => Err(Late::Stopped),
+            Err(RecvTimeoutError::Timeout) if left > LOOK => continue,
+            Err(RecvTimeoutError::Timeout) => Err(Late::Hang(limit)),
+        };
     }
 }
 

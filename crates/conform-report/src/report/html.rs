@@ -86,7 +86,7 @@ fn totals<F: Suite>(out: &mut String, run: &Run<F>) {
         let _ = write!(out, "<li class=\"{class}\"><b>{count}</b>{what}</li>");
     }
     out.push_str("</ul>\n");
-    for note in run.facts.notes().iter().chain(&run.lost) {
+    for note in run.facts.notes().iter().chain(&run.ended_early()) {
         let _ = writeln!(out, "<p>{}</p>", escaped(note));
     }
 }

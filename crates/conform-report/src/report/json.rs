@@ -13,6 +13,7 @@ pub fn json<F: Suite>(run: &Run<F>) -> String {
     report.insert("strict".into(), value!(run.strict));
     report.insert("succeeded".into(), value!(run.succeeded()));
     report.insert("lost".into(), value!(run.lost));
+    report.insert("interrupted".into(), value!(run.interrupted));
     report.insert("checks".into(), Value::Array(checks));
     run.facts.head(&run.target, &mut report);
     format!("{:#}\n", Value::Object(report))

@@ -16,7 +16,7 @@ pub fn junit<F: Suite>(run: &Run<F>) -> String {
         "<testsuites name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"{}\">",
         escaped(&format!("{} {}", lower(F::TITLE), run.target)),
         run.entries.len(),
-        u8::from(run.lost.is_some()),
+        u8::from(run.ended_early().is_some()),
     );
     for group in run
         .entries
@@ -41,11 +41,17 @@ pub fn junit<F: Suite>(run: &Run<F>) -> String {
         }
         out.push_str("  </testsuite>\n");
     }
-    if let Some(why) = &run.lost {
-        let why = escaped(why);
+    let early = run.ended_early();
+    if let Some(why) = early {
+        let why = escaped(&why);
+        let name = if run.lost.is_some() {
+            "lives"
+        } else {
+            "is checked"
+        };
         let _ = writeln!(
             out,
-            "  <testsuite name=\"target\" tests=\"1\" errors=\"1\"><testcase classname=\"target\" name=\"lives\"><error message=\"{why}\"/></testcase></testsuite>"
+            "  <testsuite name=\"target\" tests=\"1\" errors=\"1\"><testcase classname=\"target\" name=\"{name}\"><error message=\"{why}\"/></testcase></testsuite>"
         );
     }
     out.push_str("</testsuites>\n");

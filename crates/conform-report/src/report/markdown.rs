@@ -26,7 +26,7 @@ pub fn markdown<F: Suite>(run: &Run<F>) -> String {
         run.count(|outcome| matches!(outcome, Outcome::Known(..))),
         run.count(|outcome| matches!(outcome, Outcome::Skip(_))),
     );
-    for note in run.facts.notes().iter().chain(&run.lost) {
+    for note in run.facts.notes().iter().chain(&run.ended_early()) {
         let _ = writeln!(out, "\n{note}");
     }
     for group in run

@@ -123,15 +123,8 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "note: {note}");
     }
-    if let Some(why) = &run.lost {
-        let _ = writeln!(
-            out,
-            "{}",
-            paint.code(
-                "31;1",
-                &format!("the target was lost {why}; nothing ran behind that")
-            )
-        );
+    if let Some(why) = run.ended_early() {
+        let _ = writeln!(out, "{}", paint.code("31;1", &why));
     }
     let mut counts: Vec<(&'static str, usize)> = Vec::new();
     for entry in &run.entries {
@@ -155,7 +148,12 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
         paint.code("32;1", "conforms as far as was checked")
     } else {
         let failed = run.failures().count();
-        paint.code("31;1", &format!("{failed} checks failed"))
+        let early = if run.ended_early().is_some() {
+            " of those that were made"
+        } else {
+            ""
+        };
+        paint.code("31;1", &format!("{failed} checks failed{early}"))
     };
     let _ = writeln!(out, "{} checks: {}", run.entries.len(), parts.join(", "));
     let _ = writeln!(out, "{}: {verdict}", run.target);

@@ -15,6 +15,7 @@ use netdirect_conform::{
 
 use self::args::{Conform, Format};
 use crate::errors::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::output;
 use crate::provider::{self, AdapterOptions, Backend};
 
@@ -36,12 +37,14 @@ pub(crate) fn run(args: &Conform) -> ExitCode {
 
 /// Whether everything passed or was known.
 fn check(args: &Conform) -> Result<bool> {
-    let selection = select(args)?;
+    let mut selection = select(args)?;
     if args.list {
         list(args, &selection)?;
         return Ok(true);
     }
     let target = target(args)?;
+    let interrupt = Interrupt::watch();
+    selection.stop = interrupt.flag();
     let mut shown = Shown::new(args, &selection);
     let found = netdirect_conform::run(&target, &selection, |entry| shown.entry(entry));
     let found = found.map_err(|why| {
@@ -51,6 +54,7 @@ fn check(args: &Conform) -> Result<bool> {
         )
     })?;
     shown.end(args, &found)?;
+    interrupt.end_if_came();
     Ok(found.succeeded())
 }
 
@@ -174,6 +178,7 @@ fn select(args: &Conform) -> Result<Selection> {
             .map_or_else(|| Ok(Deviations::default()), known)?,
         jobs: args.jobs.get(),
         limits: Limits::default().scaled(args.time_scale),
+        ..Selection::default()
     })
 }
 

@@ -15,6 +15,7 @@ use super::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
 use super::stats::Ratio;
 use super::sweep;
 use crate::errors::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
 use crate::units;
@@ -287,10 +288,18 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     };
     let bar = sweep::progress(rows.iter().map(|(spec, _)| spec), &plan);
     let mut lines = Vec::new();
+    let interrupt = Interrupt::watch();
+    let progress = || {
+        bar.inc(1);
+        interrupt.check()
+    };
     for (spec, promises) in &rows {
         bar.set_message(report::title(spec));
         plan.baseline = promises.iter().find_map(|promise| promise.baseline());
-        let outcome = attempt(spec, &plan, verbose, &|| bar.inc(1));
+        let outcome = attempt(spec, &plan, verbose, &progress);
+        if interrupt.came() {
+            break;
+        }
         lines.extend(promises.iter().map(|promise| Line {
             spec: *spec,
             promise: *promise,
@@ -306,6 +315,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     }
     bar.finish_and_clear();
     show(&lines)?;
+    interrupt.end_if_came();
     if let Some(path) = &args.write {
         let text = place(path, &markdown(&lines, &plan, &machine))?;
         std::fs::write(path, text)
@@ -416,7 +426,12 @@ fn markdown(lines: &[Line], plan: &Plan, machine: &str) -> String {
 }
 
 /// Measures one row in a process pair of its own, so that a row that fails does not end the others.
-fn attempt(spec: &Spec, plan: &Plan, verbose: u8, progress: &dyn Fn()) -> Result<Outcome> {
+fn attempt(
+    spec: &Spec,
+    plan: &Plan,
+    verbose: u8,
+    progress: &dyn Fn() -> Result<()>,
+) -> Result<Outcome> {
     let second = Second::start(verbose, spec.receives)?;
     let mut control = sweep::connect(&[second.address], "the second process")?;
     let (outcome, done) = measure(&mut control, spec, plan, progress);

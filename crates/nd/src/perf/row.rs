@@ -28,12 +28,12 @@ use crate::memory;
 use crate::session::Session;
 
 /// Measures a row. If an error occurs after turns were measured, both the results of the turns and the error are returned.
-/// `progress` is called for every turn.
+/// `progress` is called for every turn, and may end the row by a failure.
 pub(super) fn measure(
     control: &mut Control,
     spec: &Spec,
     plan: &Plan,
-    progress: &dyn Fn(),
+    progress: &dyn Fn() -> Result<()>,
 ) -> (Outcome, Result<()>) {
     let mut measured = Measured::new();
     let done = attempt(control, spec, plan, &mut measured, progress);
@@ -53,7 +53,7 @@ fn attempt(
     spec: &Spec,
     plan: &Plan,
     measured: &mut Measured,
-    progress: &dyn Fn(),
+    progress: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
     affinity::place(spec, ProcessRole::Client);
     if spec.is_of_connections() {
@@ -80,7 +80,7 @@ fn attempt(
         if let (Some(way), Some(compared)) = (&mut own, &mut measured.own) {
             run.measure(way, &mut compared.side)?;
         }
-        progress();
+        progress()?;
     }
     run.verify()?;
     run.control.ask("end").map(drop)

@@ -16,6 +16,7 @@ use super::report::{self, Report};
 use super::row::measure;
 use super::spec::{Placement, Spec};
 use crate::errors::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::provider::{fingerprint, own_fingerprint};
 use crate::session;
 
@@ -74,9 +75,14 @@ fn sweep(mut control: Control, args: &TestArgs, plan: &Plan, rows: &[Spec]) -> R
     let bar = progress(rows.iter(), plan);
     let mut report = Report::new(args.format);
     let mut ended = Ok(());
+    let interrupt = Interrupt::watch();
+    let progress = || {
+        bar.inc(1);
+        interrupt.check()
+    };
     for spec in rows {
         bar.set_message(report::title(spec));
-        let (outcome, done) = measure(&mut control, spec, plan, &|| bar.inc(1));
+        let (outcome, done) = measure(&mut control, spec, plan, &progress);
         bar.suspend(|| report.add(outcome))?;
         if done.is_err() {
             ended = done;
@@ -89,6 +95,7 @@ fn sweep(mut control: Control, args: &TestArgs, plan: &Plan, rows: &[Spec]) -> R
         Some(path) => draw(path, &report),
         None => Ok(()),
     };
+    interrupt.end_if_came();
     ended.and(drawn)
 }
 

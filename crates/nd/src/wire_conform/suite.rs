@@ -8,18 +8,21 @@ use iwarp_conform::{Bench, Deviations, Limits, Selection, Wants, report};
 
 use super::args::{Format, Suite, Switch};
 use crate::errors::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::output;
 use crate::session;
 use crate::stderr;
 
 /// Whether everything passed or was known.
 pub(super) fn run(args: &Suite) -> Result<bool> {
-    let selection = select(args)?;
+    let mut selection = select(args)?;
     if args.list {
         list(args, &selection)?;
         return Ok(true);
     }
     let (mut bench, target) = bench(args)?;
+    let interrupt = Interrupt::watch();
+    selection.stop = interrupt.flag();
     let paint = if output::colours_wanted() {
         report::Paint::on()
     } else {
@@ -54,6 +57,7 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
         Format::Html => write(&report::html(&found))?,
         Format::Markdown => write(&report::markdown(&found))?,
     }
+    interrupt.end_if_came();
     Ok(found.succeeded())
 }
 
@@ -94,6 +98,7 @@ fn select(args: &Suite) -> Result<Selection> {
         only: args.only.clone(),
         strict: args.strict,
         deviations,
+        ..Selection::default()
     })
 }
 

@@ -24,7 +24,7 @@ pub(in crate::perf) fn run(
     spec: &Spec,
     plan: &Plan,
     measured: &mut Measured,
-    progress: &dyn Fn(),
+    progress: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
     let destination = control.peer()?;
     // Without delay, because the other side does not wait long for unknown peers.
@@ -93,7 +93,7 @@ struct Run<'a> {
     spec: &'a Spec,
     plan: &'a Plan,
     measured: &'a mut Measured,
-    progress: &'a dyn Fn(),
+    progress: &'a dyn Fn() -> Result<()>,
     target: Target,
     times: Vec<u64>,
     /// Whether a connection was possible.
@@ -132,11 +132,11 @@ impl Run<'_> {
                 })
                 .and_then(|()| self.count(&mut one, &mut pace_of_one, " alone"))
                 .map(|elapsed| compared.side.add(elapsed.0, elapsed.1, &mut self.times));
+            let ended = ended.and_then(|()| (self.progress)());
             if ended.is_err() {
                 self.measured.best = Some(compared);
                 return ended;
             }
-            (self.progress)();
         }
         self.measured.best = Some(compared);
         self.control.ask("verify")?;
@@ -160,7 +160,7 @@ impl Run<'_> {
             let endpoint = self.target.connect(crowd, Some(sink));
             crowd.members.push(self.explain(endpoint)?);
             while shown < made * STEPS / u64::from(connections) {
-                (self.progress)();
+                (self.progress)()?;
                 shown += 1;
             }
         }
@@ -192,8 +192,7 @@ impl Run<'_> {
         let answer = self.control.expect("done")?;
         let here = watch.share();
         self.measured.costs.cpu = [here, known(&answer, "cpu")?];
-        (0..STEPS).for_each(|_| (self.progress)());
-        Ok(())
+        (0..STEPS).try_for_each(|_| (self.progress)())
     }
 
     /// One turn of messages.
@@ -237,7 +236,7 @@ impl Run<'_> {
             let elapsed = self.come_and_go(crowd, pace.count)?;
             self.measured.ours.add(pace.count, elapsed, &mut []);
             pace.learn(elapsed);
-            (self.progress)();
+            (self.progress)()?;
         }
         Ok(())
     }
