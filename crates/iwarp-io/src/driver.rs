@@ -8,7 +8,7 @@ use crate::capture::{Capture, FlowRole};
 use crate::endpoint::buffers::Buffers;
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, Faults};
-use crate::progress::background::Background;
+use crate::progress::background::{Background, DriverOwner};
 use crate::progress::domain::Domain;
 use crate::progress::parking::Parking;
 use crate::progress::polling;
@@ -72,6 +72,11 @@ impl Driver {
             .transport
             .driven_by(&driver.control, &driver.background);
         Ok(driver)
+    }
+
+    /// Sets who learns that the background thread has panicked.
+    pub fn owned_by(&self, owner: Weak<dyn DriverOwner>) {
+        self.background.owned_by(owner);
     }
 
     /// The time.

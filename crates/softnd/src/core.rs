@@ -15,6 +15,7 @@ use iwarp_io::endpoint::{ReadLimits, Role, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
 use iwarp_io::memory::{Pd, Table, TableOptions};
+use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{Stuck, Witness};
@@ -23,7 +24,7 @@ use iwarp_io::transport::{Transport, Wire};
 use netdirect::{AdapterId, Affinity, Error, Result, Simulation, Status};
 use parking_lot::Mutex;
 
-use crate::device::{Device, DeviceObject, RemovalScheduler};
+use crate::device::{self, Device, DeviceObject, RemovalScheduler};
 use crate::leniency::{Leniency, LenientCase};
 use crate::options::{Options, Profile};
 use crate::status::fail;
@@ -110,6 +111,8 @@ impl Core {
         });
         let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn RemovalScheduler>));
         core.device.removed_by(remover);
+        let owner: Weak<dyn DriverOwner> = Arc::<Self>::downgrade(&core);
+        core.driver.owned_by(owner);
         if let Some(world) = core.driver.environment.world() {
             let witness: Weak<dyn Witness> = Arc::<Self>::downgrade(&core);
             world.add_witness(witness);
@@ -189,10 +192,18 @@ impl Core {
         self.device.remove(planned)?;
         // The device no longer lists queue pairs that their client has released. A queue pair released meanwhile is in one of both places.
         let lingering: Vec<_> = self.lingering.lock().values().cloned().collect();
-        for qp in lingering {
-            qp.device_removed();
-        }
+        device::end_all(lingering.iter());
         Ok(())
+    }
+
+    /// Calls `drive`, which makes progress for connections in a thread of the client. If it panics, the device is removed: what
+    /// `drive` was at may stay undone for ever.
+    #[inline]
+    pub(crate) fn driving<T>(&self, drive: impl FnOnce() -> T) -> T {
+        let removal = RemovalByPanic(&self.device);
+        let done = drive();
+        std::mem::forget(removal);
+        done
     }
 
     pub(crate) fn speaks_revision_1_only(&self, peer: IpAddr) -> bool {
@@ -204,6 +215,23 @@ impl Core {
         if peers.len() < REMEMBERED_PEERS {
             peers.insert(peer);
         }
+    }
+}
+
+/// Removes the device when it is dropped, which only a panic brings about.
+struct RemovalByPanic<'a>(&'a Device);
+
+impl Drop for RemovalByPanic<'_> {
+    fn drop(&mut self) {
+        tracing::error!("a panic has passed through an adapter, and the adapter ends");
+        self.0.remove_by_plan();
+    }
+}
+
+impl DriverOwner for Core {
+    fn driver_panicked(&self) {
+        // Fails if the device was removed before.
+        drop(self.remove_device(true));
     }
 }
 

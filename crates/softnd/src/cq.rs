@@ -308,7 +308,7 @@ impl CompletionQueue for CqHandle {
         if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {
             return taken;
         }
-        if cq.domain.poll() {
+        if cq.core.driving(|| cq.domain.poll()) {
             cq.core.driver.notice(&cq.domain);
         }
         let taken = taken + cq.queue.take(&mut results[taken..]);

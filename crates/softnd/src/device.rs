@@ -4,6 +4,7 @@
 //! fail, and then ends the listed objects in their [`RemovalOrder`]. Connectors end before queue pairs. Otherwise a connector would
 //! take the end of its queue pair for a disconnect of the peer.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -259,9 +260,8 @@ impl Device {
         if !planned {
             self.count_fault();
         }
-        for object in objects.iter().filter_map(Weak::upgrade) {
-            object.device_removed();
-        }
+        let objects: Vec<_> = objects.iter().filter_map(Weak::upgrade).collect();
+        end_all(objects.iter());
         Ok(())
     }
 
@@ -270,6 +270,18 @@ impl Device {
         let planned: u64 = planned.map(|(_, count)| count).sum();
         let happened = self.happened.load(Ordering::Relaxed) + planned;
         counters.extend([("faults.happened", happened)]);
+    }
+}
+
+/// Ends these objects, because their device was removed. If one of them panics, the others end before the panic goes on.
+pub(crate) fn end_all<'a>(objects: impl Iterator<Item = &'a Arc<dyn DeviceObject>>) {
+    let mut first = None;
+    for object in objects {
+        let ended = catch_unwind(AssertUnwindSafe(|| object.device_removed()));
+        first = first.or(ended.err());
+    }
+    if let Some(panic) = first {
+        resume_unwind(panic);
     }
 }
 

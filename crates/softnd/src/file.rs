@@ -39,11 +39,12 @@ impl OverlappedFile for File {
     }
 
     fn progress(&self) {
-        self.parking.progress();
+        self.core.driving(|| self.parking.progress());
     }
 
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> Result<()> {
-        let parked = self.parking.park(done, deadline, polling::stop);
+        let park = || self.parking.park(done, deadline, polling::stop);
+        let parked = self.core.driving(park);
         parked.map_err(|error| self.core.cannot_wait(&error))
     }
 

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,6 @@ const HELD_TICK: Duration = Duration::from_millis(4);
 const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.
-#[derive(Debug)]
 pub struct Background<S: Readiness = Set> {
     set: S,
     waker: S::Waker,
@@ -47,6 +47,21 @@ pub struct Background<S: Readiness = Set> {
     stop: AtomicBool,
     /// The ID of the thread, once the thread runs.
     thread: OnceLock<ThreadId>,
+    owner: OnceLock<Weak<dyn DriverOwner>>,
+}
+
+impl<S: Readiness> std::fmt::Debug for Background<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Background")
+            .field("timers", &self.timers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who has to know that nobody drives connections any more on which no thread polls or waits.
+pub trait DriverOwner: Send + Sync {
+    /// The background thread has panicked and ends. Called in that thread, with no lock held.
+    fn driver_panicked(&self);
 }
 
 impl Background {
@@ -69,7 +84,11 @@ impl Background {
             .spawn(move || {
                 // No other code sets the ID.
                 let _ = shared.thread.set(cpu_placement::this_thread());
-                Thread::new(shared).run();
+                let thread = Thread::new(Arc::clone(&shared));
+                // What the panic has left half done is given up together with the connections.
+                if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
+                    shared.panicked();
+                }
             })?;
         Ok(this)
     }
@@ -79,6 +98,20 @@ impl Background {
         match self.set.simulated() {
             Some(_) => None,
             None => cpu_placement::allowed(*self.thread.wait()),
+        }
+    }
+
+    /// Sets who learns of a panic of the thread. In a simulated world the thread that waits panics itself.
+    pub fn owned_by(&self, owner: Weak<dyn DriverOwner>) {
+        // An adapter has one driver.
+        let _ = self.owner.set(owner);
+    }
+
+    #[cold]
+    fn panicked(&self) {
+        tracing::error!("the background thread of an adapter has panicked, and the adapter ends");
+        if let Some(owner) = self.owner.get().and_then(Weak::upgrade) {
+            owner.driver_panicked();
         }
     }
 
@@ -131,6 +164,7 @@ impl<S: Readiness> Background<S> {
             timers: Timers::default(),
             stop: AtomicBool::new(false),
             thread: OnceLock::new(),
+            owner: OnceLock::new(),
         }))
     }
 

@@ -71,6 +71,14 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Memory,
     ),
     (
+        "panics::gen_015_a_panic_of_a_thread_that_polls_removes_the_device",
+        Threads,
+    ),
+    (
+        "panics::gen_015_a_panic_of_the_background_thread_removes_the_device",
+        Threads,
+    ),
+    (
         "readiness::an_adapter_uses_the_interface_that_is_named",
         Sockets,
     ),
