@@ -665,3 +665,16 @@ fn two_machines_measure_over_udp_without_more_options() {
     assert!(client.stdout.contains("over UDP"), "{client}");
     server.finish().assert_success();
 }
+
+#[test]
+fn a_side_that_has_waited_in_vain_names_the_limit_and_its_option() {
+    let hold = ["--fault", "when 300th Send sent: hold", "--timeout", "0.5"];
+    for mode in ["event", "poll"] {
+        let what = [
+            "perf", "local", "--op", "send", "--test", "latency", "--mode", mode,
+        ];
+        let run = nd::run(what.iter().chain(&hold));
+        run.assert_failure("nothing has completed for 500 ms");
+        run.assert_failure("--timeout");
+    }
+}

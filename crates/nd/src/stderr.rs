@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Whether nothing more is to be written.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Writes nothing more, because a signal ends the program.
+/// Writes nothing more: a signal ends the program, or another process tells what there is to say.
 pub(crate) fn silence() {
     SILENT.store(true, Ordering::SeqCst);
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::plan::{Baseline, Plan};
 use super::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
+use crate::args::seconds;
 use crate::errors::{Failure, Result};
 use crate::units;
 
@@ -141,6 +142,11 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "SECONDS", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
 
+    /// Gives up if nothing has completed for this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(default_value = "60")]
+    pub(crate) timeout: Duration,
+
     /// How the results are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
@@ -243,6 +249,7 @@ impl TestArgs {
             idle: self.duration.unwrap_or(IDLE),
             fault: self.side.fault.clone(),
             pin: None,
+            timeout: self.timeout,
         })
     }
 

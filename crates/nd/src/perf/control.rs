@@ -42,7 +42,7 @@ use crate::errors::{Failure, Result, one_line};
 use crate::session::Deadline;
 
 /// The version of this protocol, and of how the turns work. Two sides with different numbers cannot work together.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 const NAME: &str = "nd-perf";
 
@@ -196,6 +196,13 @@ impl Control {
             self.stream.consume(part);
         }
         Ok(())
+    }
+
+    /// Has this side wait for a line at least twice as long as a turn may stand still, so that the side in whose turn nothing moves
+    /// finds it first, and tells.
+    pub(super) fn allow(&mut self, timeout: Duration) -> Result<()> {
+        self.limit = self.limit.max(2 * timeout);
+        self.limit_reads(self.limit)
     }
 
     fn limit_reads(&self, time: Duration) -> Result<()> {

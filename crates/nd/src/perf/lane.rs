@@ -16,6 +16,7 @@ use super::spec::{Mode, Op, Receives, Rings, SPARE, Spec};
 use crate::errors::{Failure, Result};
 use crate::memory;
 use crate::session::{Depths, Endpoint, Region, Session};
+use crate::{stderr, units};
 
 /// The most completions that are taken at a time.
 const BATCH: usize = 64;
@@ -286,16 +287,24 @@ impl Lane {
                     }
                 }
             }
-            match self.notify.wait_timeout(self.limit) {
-                Some(Status::SUCCESS) => {}
-                Some(status) => {
-                    return Err(Failure::status("go on with the connection", status).by_peer());
-                }
-                None => return Err(silence(self.limit)),
-            }
+            self.sleep_for_one()?;
             match self.poll() {
                 0 => {}
                 n => return Ok(n),
+            }
+        }
+    }
+
+    /// Sleeps until Notify has ended.
+    fn sleep_for_one(&self) -> Result<()> {
+        let mut patience = Patience::new(self.limit);
+        loop {
+            match self.notify.wait_timeout(patience.next()) {
+                Some(Status::SUCCESS) => return Ok(()),
+                Some(status) => {
+                    return Err(Failure::status("go on with the connection", status).by_peer());
+                }
+                None => patience.passed()?,
             }
         }
     }
@@ -382,10 +391,49 @@ impl Lane {
     }
 }
 
+/// How often a side says that it still waits.
+const NEWS: Duration = Duration::from_secs(10);
+
+/// How long nothing may complete, and how much of this time has passed.
+#[derive(Debug)]
+struct Patience {
+    limit: Duration,
+    passed: Duration,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            passed: Duration::ZERO,
+        }
+    }
+
+    /// How long to wait until [`passed`](Self::passed) is called.
+    fn next(&self) -> Duration {
+        NEWS.min(self.limit - self.passed)
+    }
+
+    /// The time that was named last has passed. Fails when it was the last of all, and otherwise says that the test goes on.
+    #[cold]
+    fn passed(&mut self) -> Result<()> {
+        self.passed += self.next();
+        if self.passed == self.limit {
+            return Err(silence(self.limit));
+        }
+        stderr::note(format_args!(
+            "nothing has completed for {}, and the other side is there: waiting for up to {} (--timeout)",
+            units::time(self.passed),
+            units::time(self.limit)
+        ));
+        Ok(())
+    }
+}
+
 /// How long nothing may happen while this side spins.
 #[derive(Debug)]
 pub(super) struct SpinLimit {
-    limit: Duration,
+    patience: Patience,
     polls: u32,
     deadline: Option<Instant>,
 }
@@ -393,7 +441,7 @@ pub(super) struct SpinLimit {
 impl SpinLimit {
     pub(super) fn new(limit: Duration) -> Self {
         Self {
-            limit,
+            patience: Patience::new(limit),
             polls: 0,
             deadline: None,
         }
@@ -413,8 +461,9 @@ impl SpinLimit {
     #[cold]
     fn look(&mut self) -> Result<()> {
         let now = Instant::now();
-        if now > *self.deadline.get_or_insert(now + self.limit) {
-            return Err(silence(self.limit));
+        if now > *self.deadline.get_or_insert(now + self.patience.next()) {
+            self.patience.passed()?;
+            self.deadline = Some(now + self.patience.next());
         }
         Ok(())
     }
@@ -423,10 +472,10 @@ impl SpinLimit {
 pub(super) fn silence(limit: Duration) -> Failure {
     Failure::peer(
         format!(
-            "cannot go on with the test: nothing has moved for {}",
-            crate::units::time(limit)
+            "cannot go on with the test: nothing has completed for {}",
+            units::time(limit)
         ),
-        "check that the other side is alive",
+        "check that the other side is alive, or allow more with --timeout",
     )
 }
 
@@ -466,4 +515,31 @@ pub(super) fn posted(call: netdirect::Result<()>) -> Result<()> {
         Status::CONNECTION_INVALID => gone(),
         _ => Failure::nd("post a request", &error),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_waits_as_long_as_it_was_told_to() {
+        let seconds = Duration::from_secs;
+        for (limit, steps) in [
+            (25, &[10, 10, 5][..]),
+            (10, &[10]),
+            (3, &[3]),
+            (60, &[10; 6]),
+        ] {
+            let mut patience = Patience::new(seconds(limit));
+            let (last, others) = steps.split_last().expect("a step");
+            for step in others {
+                assert_eq!(patience.next(), seconds(*step));
+                assert!(patience.passed().is_ok());
+            }
+            assert_eq!(patience.next(), seconds(*last));
+            let text = patience.passed().expect_err("the end").to_string();
+            assert!(text.contains(&units::time(seconds(limit))), "{text}");
+            assert!(text.contains("--timeout"), "{text}");
+        }
+    }
 }

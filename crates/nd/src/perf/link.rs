@@ -6,14 +6,19 @@ use std::time::Duration;
 use netdirect::{Listener, RemoteAddress};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::control::value;
 use super::spec::{Spec, Transport};
 use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result};
 use crate::provider::{AdapterOptions, OVER_UDP};
 use crate::session::{self, Deadline, Request, Session, Setup};
 
-/// How long nothing may move before a run is given up.
+/// How long it may take to connect.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
+
+/// The limits of what the side that runs the test may choose.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// A number that tells the connections of a row from those of other programs.
 pub(super) type Key = [u8; 8];
@@ -40,12 +45,25 @@ pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
 }
 
 /// What a side chooses for its adapters.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Choices<'a> {
     /// The fault plan, if there is one.
     pub(super) fault: Option<&'a str>,
     /// The fingerprint of the other side's certificate, for rows over UDP.
     pub(super) pin: Option<&'a str>,
+    /// How long nothing may complete before the run is given up. The side that runs the test chooses it for both.
+    pub(super) timeout: Duration,
+}
+
+/// The announcement of a row.
+pub(super) fn announcement(spec: &Spec, choices: Choices<'_>) -> String {
+    format!("row {spec} timeout={}", choices.timeout.as_millis())
+}
+
+/// The time limit in an announcement.
+pub(super) fn announced_timeout(line: &str) -> Result<Duration> {
+    let milliseconds: u64 = value(line, "timeout")?;
+    Ok(Duration::from_millis(milliseconds).clamp(SHORTEST, LONGEST))
 }
 
 /// The options of the adapter for a row.

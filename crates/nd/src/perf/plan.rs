@@ -10,6 +10,9 @@ use super::spec::{Spec, Test};
 /// Steps of progress while connections are made, and while nothing happens.
 pub(super) const STEPS: u64 = 10;
 
+/// How long nothing may complete unless the user allows more. On a slow path a whole window of messages is under way.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+
 /// What rows are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Baseline {
@@ -36,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) fault: Option<String>,
     /// The fingerprint of the other side's certificate, for rows over UDP.
     pub(crate) pin: Option<String>,
+    /// How long nothing may complete before the run is given up.
+    pub(crate) timeout: Duration,
 }
 
 impl Plan {
@@ -44,6 +49,7 @@ impl Plan {
         Choices {
             fault: self.fault.as_deref(),
             pin: self.pin.as_deref(),
+            timeout: self.timeout,
         }
     }
 

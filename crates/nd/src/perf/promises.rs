@@ -8,7 +8,7 @@ use nd::page;
 use super::args::TableArgs;
 use super::local::Second;
 use super::outcome::Outcome;
-use super::plan::{Baseline, Plan};
+use super::plan::{Baseline, Plan, TIMEOUT};
 use super::report;
 use super::row::measure;
 use super::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
@@ -285,6 +285,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         idle: Duration::from_secs(if args.quick { 1 } else { 3 }),
         fault: None,
         pin: None,
+        timeout: TIMEOUT,
     };
     let bar = sweep::progress(rows.iter().map(|(spec, _)| spec), &plan);
     let mut lines = Vec::new();
@@ -565,6 +566,7 @@ mod tests {
             idle: Duration::ZERO,
             fault: None,
             pin: None,
+            timeout: TIMEOUT,
         };
         let text = markdown(&lines, &plan, "3 cores of some kind");
         let title = "10 000 idle connections, Send latency on one, poll, CRC off";

@@ -12,8 +12,8 @@ use super::client::Client;
 use super::control::{Control, from_hex, octets_from_hex, value};
 use super::lane::{Lane, Memory};
 use super::link::{
-    Choices, Key, LIMIT, SYSTEMS_OWN, bare_socket, choose_congestion, congestion, private_data,
-    setup,
+    Choices, Key, LIMIT, SYSTEMS_OWN, announcement, bare_socket, choose_congestion, congestion,
+    private_data, setup,
 };
 use super::many;
 use super::outcome::{Compared, Comparison, Measured, Outcome};
@@ -135,8 +135,8 @@ impl<'a> Run<'a> {
         plan: &Plan,
         measured: &mut Measured,
     ) -> Result<Self> {
-        let announcement = format!("row {spec}");
         let choices = plan.choices();
+        let announcement = announcement(spec, choices);
         let (tested, answer) = connect(control, spec, choices, spec.receives, &announcement)?;
         measured.peer_receives = Some(value(&answer, "receives")?);
         let own_receives = if plan.baseline == Some(Baseline::Own) {
@@ -171,10 +171,11 @@ impl<'a> Run<'a> {
         let answer = self.control.ask("quic")?;
         let to = SocketAddr::new(ip, value(&answer, "quic")?);
         let certificate = octets_from_hex(&value::<String>(&answer, "certificate")?)?;
-        let stream = QuicStream::connect(to, key, certificate, &self.spec, LIMIT)?;
+        let timeout = self.plan.timeout;
+        let stream = QuicStream::connect(to, key, certificate, &self.spec, timeout)?;
         self.control.expect("ok")?;
         let stream = BareStream::Quic(Box::new(stream));
-        self.wires.push(Wire::new(stream, &self.spec, LIMIT)?);
+        self.wires.push(Wire::new(stream, &self.spec, timeout)?);
         Ok(())
     }
 
@@ -196,8 +197,9 @@ impl<'a> Run<'a> {
             socket.write_all(&key).map_err(explain)?;
             self.control.ask(format_args!("wire {name}"))?;
             names.push(congestion(&socket));
-            let stream = BareStream::tcp(socket, &self.spec, LIMIT)?;
-            self.wires.push(Wire::new(stream, &self.spec, LIMIT)?);
+            let timeout = self.plan.timeout;
+            let stream = BareStream::tcp(socket, &self.spec, timeout)?;
+            self.wires.push(Wire::new(stream, &self.spec, timeout)?);
         }
         Ok(())
     }
@@ -358,7 +360,7 @@ fn connect(
     let lane = join(
         &session,
         spec,
-        from,
+        (from, choices.timeout),
         &memory,
         (local, rdma),
         key_in(&answer)?,
@@ -380,12 +382,12 @@ fn key_in(answer: &str) -> Result<Key> {
 fn join(
     session: &Session,
     spec: &Spec,
-    from: Receives,
+    (from, timeout): (Receives, Duration),
     memory: &Memory,
     (local, destination): (SocketAddr, SocketAddr),
     key: Key,
 ) -> Result<Lane> {
-    let lane = Lane::new(session, spec, session.connector()?, (from, SPARE), LIMIT)?;
+    let lane = Lane::new(session, spec, session.connector()?, (from, SPARE), timeout)?;
     if spec.client_receives_data() {
         let sink = memory.sink()?.slot(0);
         (0..SPARE).try_for_each(|_| lane.receive(0, &sink))?;

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use netdirect::{Listener, RemoteAddress, Status};
 
@@ -14,7 +15,8 @@ use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
-    Choices, Key, LIMIT, bare_socket, check_plan, choose_congestion, expected, new_key, setup,
+    Choices, Key, LIMIT, announced_timeout, bare_socket, check_plan, choose_congestion, expected,
+    new_key, setup,
 };
 use super::many;
 use super::quic::QuicListener;
@@ -42,6 +44,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     if args.once {
         // The client is the process that has started this one. It is told why something fails, and tells its user. It never
         // comes if it was killed.
+        stderr::silence();
         let client = clients.next(Some(LIMIT)).map_err(Failure::told)?;
         return serve(client, args).map(drop).map_err(Failure::told);
     }
@@ -77,7 +80,9 @@ fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
         let choices = Choices {
             fault: args.side.fault.as_deref(),
             pin: pin.as_deref(),
+            timeout: announced_timeout(&line)?,
         };
+        control.allow(choices.timeout)?;
         let served = match line.strip_prefix("row ").map(str::parse) {
             Some(Ok(spec)) => row(&mut control, spec, args, choices),
             _ => Err(not_understood()),
@@ -139,6 +144,7 @@ struct Offer {
     /// The ring that the other side reads or writes.
     ring: RemoteAddress,
     receives: Receives,
+    timeout: Duration,
 }
 
 impl Offer {
@@ -163,6 +169,7 @@ impl Offer {
             port: address.port(),
             memory,
             receives,
+            timeout: choices.timeout,
         })
     }
 
@@ -176,12 +183,13 @@ impl Offer {
             listener,
             memory,
             receives,
+            timeout,
             ..
         } = self;
         let (request, ring) = expected(&session, listener.as_ref(), key)?;
         let receives = (receives, spec.server_receives());
         let connector = Arc::clone(&request.connector);
-        let lane = Lane::new(&session, spec, connector, receives, LIMIT)?;
+        let lane = Lane::new(&session, spec, connector, receives, timeout)?;
         let mut server = Server::new(lane, memory, *spec, ring);
         server.prepare()?;
         match server.lane.endpoint.accept(request.limits, &[])? {
@@ -240,9 +248,10 @@ impl Row<'_> {
                 let certificate = to_hex(listener.certificate());
                 let port = listener.port()?;
                 control.say(format_args!("ok quic={port} certificate={certificate}"))?;
-                let stream = BareStream::Quic(Box::new(listener.accept(LIMIT)?));
+                let stream = BareStream::Quic(Box::new(listener.accept(self.choices.timeout)?));
                 control.say("ok")?;
-                self.wires.push(Wire::new(stream, &self.spec, LIMIT)?);
+                let wire = Wire::new(stream, &self.spec, self.choices.timeout)?;
+                self.wires.push(wire);
                 Ok(())
             }
             ("own", _) => {
@@ -288,8 +297,9 @@ impl Row<'_> {
         let socket = socket.ok_or_else(|| silence(LIMIT))?;
         // If this process may not choose it, the other side's choice still holds for what the other side sends.
         choose_congestion(&socket, name);
-        let stream = BareStream::tcp(socket, &self.spec, LIMIT)?;
-        Wire::new(stream, &self.spec, LIMIT)
+        let timeout = self.choices.timeout;
+        let stream = BareStream::tcp(socket, &self.spec, timeout)?;
+        Wire::new(stream, &self.spec, timeout)
     }
 }
 

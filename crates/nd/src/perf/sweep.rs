@@ -29,6 +29,7 @@ pub(super) fn remote(args: &RunArgs) -> Result<()> {
     check_plan(plan.fault.as_deref())?;
     let addresses = session::resolve(&args.address)?;
     let mut control = connect(&addresses, &args.address)?;
+    control.allow(plan.timeout)?;
     plan.pin = certificates(&mut control, &args.tests)?;
     sweep(control, &args.tests, &plan, &rows)
 }
@@ -44,6 +45,7 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     check_plan(plan.fault.as_deref())?;
     let second = Second::start(verbose, args.tests.side.receives)?;
     let mut control = connect(&[second.address], "the second process")?;
+    control.allow(plan.timeout)?;
     plan.pin = certificates(&mut control, &args.tests)?;
     sweep(control, &args.tests, &plan, &rows)
 }

@@ -11,7 +11,7 @@ use crate::errors::Result;
 use crate::perf::client::Client;
 use crate::perf::control::{Control, from_hex, value};
 use crate::perf::lane::{Lane, Memory, gone};
-use crate::perf::link::{Key, LIMIT, private_data};
+use crate::perf::link::{Key, announcement, private_data};
 use crate::perf::outcome::{Compared, Comparison, Measured};
 use crate::perf::pace::{Pace, UNLIMITED};
 use crate::perf::plan::{Plan, STEPS};
@@ -28,7 +28,7 @@ pub(in crate::perf) fn run(
 ) -> Result<()> {
     let destination = control.peer()?;
     // Without delay, because the other side does not wait long for unknown peers.
-    control.say(format_args!("row {spec}"))?;
+    control.say(announcement(spec, plan.choices()))?;
     let Sites { many, alone } = Sites::new(spec, plan.choices(), spec.receives, |setup| {
         setup.towards(destination).map(|(session, _)| session)
     })?;
@@ -145,7 +145,7 @@ impl Run<'_> {
     }
 
     fn client(&self, endpoint: Endpoint, memory: Memory) -> Client {
-        let lane = Lane::over(endpoint, self.spec, LIMIT);
+        let lane = Lane::over(endpoint, self.spec, self.plan.timeout);
         Client::new(lane, memory, *self.spec, RemoteAddress::default())
     }
 

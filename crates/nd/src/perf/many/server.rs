@@ -37,6 +37,7 @@ pub(in crate::perf) fn serve(
         to_hex(&key)
     ))?;
     let mut row = Row {
+        timeout: choices.timeout,
         many,
         alone,
         member: None,
@@ -89,15 +90,17 @@ impl ListeningSite {
     }
 
     /// Gives the memory to a connection, on which messages go back and forth from now on.
-    fn serve_on(&mut self, endpoint: Endpoint, spec: Spec) -> Result<Server> {
+    fn serve_on(&mut self, endpoint: Endpoint, spec: Spec, timeout: Duration) -> Result<Server> {
         let memory = self.memory.take().ok_or_else(not_understood)?;
-        let lane = Lane::over(endpoint, &spec, LIMIT);
+        let lane = Lane::over(endpoint, &spec, timeout);
         Ok(Server::new(lane, memory, spec, RemoteAddress::default()))
     }
 }
 
 /// A row that is being served.
 struct Row {
+    /// How long nothing may complete.
+    timeout: Duration,
     many: ListeningSite,
     alone: Option<ListeningSite>,
     /// The one of the many connections on which messages go back and forth.
@@ -115,7 +118,7 @@ impl Row {
             ("alone", "") => {
                 let site = self.alone.as_mut().ok_or_else(not_understood)?;
                 let endpoint = site.accept(self.key, Some(site.sink))?;
-                self.one = Some(site.serve_on(endpoint, self.spec)?);
+                self.one = Some(site.serve_on(endpoint, self.spec, self.timeout)?);
                 control.say("ok")
             }
             ("crowd", "") => {
@@ -150,7 +153,7 @@ impl Row {
         let memory = growth.per(self.spec.connections);
         if self.spec.test == Test::Scale {
             let endpoint = self.many.crowd.take_middle()?;
-            self.member = Some(self.many.serve_on(endpoint, self.spec)?);
+            self.member = Some(self.many.serve_on(endpoint, self.spec, self.timeout)?);
         }
         Ok(memory)
     }
