@@ -51,6 +51,8 @@ mod srq;
 mod status;
 #[cfg(target_os = "linux")]
 mod sys;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

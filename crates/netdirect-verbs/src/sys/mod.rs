@@ -19,6 +19,8 @@ pub(crate) mod bindings;
 mod library;
 
 pub(crate) use library::Libraries;
+#[cfg(test)]
+pub(crate) use library::{CmLibrary, VerbsLibrary};
 
 #[cfg(test)]
 mod tests;

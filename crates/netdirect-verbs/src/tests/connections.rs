@@ -1,0 +1,303 @@
+//! Connections, from both sides.
+
+use netdirect::{LocalToken, Overlapped, ReadLimits, Sge, Started, Status};
+
+use super::{HERE, Objects, PEER, fake};
+use crate::sys::bindings as c;
+
+const SGE: Sge = Sge {
+    address: 4096,
+    length: 8,
+    token: LocalToken(1),
+};
+
+/// The place of the identifier that was made last.
+fn newest() -> usize {
+    fake::with(|world| world.ids.len() - 1)
+}
+
+#[test]
+fn siw_tells_the_limits_in_each_others_place_when_a_connection_is_established() {
+    for (vendor, found) in [(0x62_6D_74, (4, 2)), (0x1425, (2, 4))] {
+        let _turn = fake::turn();
+        fake::with(|world| world.vendor_id = vendor);
+        let objects = Objects::new();
+        let overlapped = objects.connect(b"from the caller");
+        fake::until(|world| world.calls.contains(&"connect"));
+        let told = fake::with(|world| world.told.take());
+        assert_eq!(told, Some((b"from the caller".to_vec(), 4, 2)));
+        let id = newest();
+        fake::with(|world| {
+            let data = b"from the callee";
+            world.tell_with(id, c::RDMA_CM_EVENT_ESTABLISHED, 0, data, (2, 4));
+        });
+        assert_eq!(overlapped.wait(), Status::SUCCESS);
+        assert_eq!(
+            objects.connector.get_private_data(),
+            Ok(b"from the callee".to_vec())
+        );
+        // Cut to what this side has asked for, which is 4 inbound and 2 outbound.
+        let (inbound, outbound): (u32, u32) = found;
+        let limits = ReadLimits {
+            inbound: inbound.min(4),
+            outbound: outbound.min(2),
+        };
+        assert_eq!(objects.connector.get_read_limits(), Ok(limits));
+    }
+}
+
+#[test]
+fn conn_023_a_refusal_within_the_call_is_one_like_a_refusal_by_an_event() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    let first = fake::with(|world| world.posted.back().copied()).expect("posted");
+    fake::with(|world| world.connect_returns = libc::ECONNREFUSED);
+    let overlapped = objects.connect(&[]);
+    assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
+    // The Receive waits on another queue pair of the device, and another attempt may follow.
+    let again = fake::with(|world| world.posted.back().copied()).expect("posted");
+    assert_ne!(first.pair, again.pair);
+    assert_eq!(first.id, again.id);
+    fake::with(|world| {
+        world.connect_returns = 0;
+        world.calls.clear();
+    });
+    let overlapped = objects.connect(&[]);
+    fake::until(|world| world.calls.contains(&"connect"));
+    let id = newest();
+    fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_REJECTED, -libc::ECONNREFUSED));
+    assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
+}
+
+#[test]
+fn conn_089_the_data_of_a_rejection_can_be_read() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    let overlapped = objects.connect(&[]);
+    fake::until(|world| world.calls.contains(&"connect"));
+    let id = newest();
+    fake::with(|world| {
+        let event = c::RDMA_CM_EVENT_REJECTED;
+        world.tell_with(id, event, -libc::ECONNRESET, b"no", (0, 0));
+    });
+    assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
+    assert_eq!(objects.connector.get_private_data(), Ok(b"no".to_vec()));
+}
+
+#[test]
+fn statuses_of_attempts_that_fail_are_told_by_their_events() {
+    for (event, errno, status) in [
+        (
+            c::RDMA_CM_EVENT_UNREACHABLE,
+            libc::ETIMEDOUT,
+            Status::IO_TIMEOUT,
+        ),
+        (
+            c::RDMA_CM_EVENT_ROUTE_ERROR,
+            libc::ENETUNREACH,
+            Status::NETWORK_UNREACHABLE,
+        ),
+        (
+            c::RDMA_CM_EVENT_ADDR_ERROR,
+            libc::ETIMEDOUT,
+            Status::HOST_UNREACHABLE,
+        ),
+        (
+            c::RDMA_CM_EVENT_CONNECT_ERROR,
+            libc::EINVAL,
+            Status::CONNECTION_REFUSED,
+        ),
+    ] {
+        let _turn = fake::turn();
+        let objects = Objects::new();
+        let overlapped = objects.connect(&[]);
+        fake::until(|world| world.calls.contains(&"connect"));
+        let id = newest();
+        fake::with(|world| world.tell(id, event, -errno));
+        assert_eq!(overlapped.wait(), status, "event {event}");
+    }
+}
+
+#[test]
+fn conn_017_more_private_data_than_the_device_takes_is_decided_first() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    let overlapped = Overlapped::new();
+    let refused = objects
+        .connector
+        .connect(&objects.qp, PEER, 0, 0, &[0; 249], &overlapped);
+    assert_eq!(
+        refused.map_err(|error| error.status()),
+        Err(Status::INVALID_BUFFER_SIZE)
+    );
+    assert!(!fake::with(|world| world.calls.contains(&"connect")));
+}
+
+#[test]
+fn a_cancelled_connect_ends_at_once_though_the_driver_waits() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    let overlapped = objects.connect(&[]);
+    fake::until(|world| world.calls.contains(&"connect"));
+    objects
+        .connector
+        .cancel_overlapped_requests()
+        .expect("cancelled");
+    assert_eq!(overlapped.status(), Status::CANCELED);
+    // The queue pair can be connected by another connector.
+    let other = objects.adapter.create_connector(&objects.file);
+    let other = other.expect("a connector");
+    let started = other.connect(&objects.qp, PEER, 0, 0, &[], &overlapped);
+    assert_eq!(started, Ok(Started::Pending));
+}
+
+#[test]
+fn conn_106_the_end_of_a_connection_is_told_and_cancels_requests() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    let ends = Overlapped::new();
+    let _ = objects.connector.notify_disconnect(&ends).expect("started");
+    let id = newest();
+    fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_DISCONNECTED, 0));
+    assert_eq!(ends.wait(), Status::SUCCESS);
+    let result = objects.result();
+    assert_eq!(
+        (result.request_context, result.status),
+        (1, Status::CANCELED)
+    );
+    // After the peer's end requests are cancelled as well (AMB-046).
+    objects
+        .qp
+        .send(2, &[SGE], netdirect::OpFlags::empty())
+        .expect("posted");
+    let result = objects.result();
+    assert_eq!(
+        (result.request_context, result.status),
+        (2, Status::CANCELED)
+    );
+}
+
+#[test]
+fn conn_106_flushed_requests_tell_the_end_before_the_event_does() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    let ends = Overlapped::new();
+    let _ = objects.connector.notify_disconnect(&ends).expect("started");
+    fake::with(|world| {
+        let post = *world.posted.back().expect("posted");
+        world.complete(post, c::IBV_WC_WR_FLUSH_ERR, 0);
+    });
+    let result = objects.result();
+    assert_eq!(
+        (result.request_context, result.status),
+        (1, Status::CANCELED)
+    );
+    assert_eq!(ends.status(), Status::SUCCESS);
+}
+
+/// A listener with a peer's request in the connector.
+fn requested(objects: &Objects) {
+    let listener = objects
+        .adapter
+        .create_listener(&objects.file)
+        .expect("a listener");
+    listener.bind((HERE, 0).into()).expect("bound");
+    listener.listen(4).expect("listens");
+    let id = newest();
+    let overlapped = Overlapped::new();
+    let _ = listener
+        .get_connection_request(&objects.connector, &overlapped)
+        .expect("started");
+    fake::with(|world| {
+        let event = c::RDMA_CM_EVENT_CONNECT_REQUEST;
+        world.tell_with(id, event, 0, b"hello", (3, 5));
+    });
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+}
+
+#[test]
+fn a_peers_request_is_accepted_with_the_limits_of_both() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    requested(&objects);
+    assert_eq!(objects.connector.get_private_data(), Ok(b"hello".to_vec()));
+    let limits = ReadLimits {
+        inbound: 3,
+        outbound: 5,
+    };
+    assert_eq!(objects.connector.get_read_limits(), Ok(limits));
+    let overlapped = Overlapped::new();
+    let accepted = objects
+        .connector
+        .accept(&objects.qp, 16, 1, b"welcome", &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    let told = fake::with(|world| world.told.take());
+    assert_eq!(told, Some((b"welcome".to_vec(), 3, 1)));
+    assert_eq!(overlapped.status(), Status::PENDING);
+    let id = newest();
+    fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_ESTABLISHED, 0));
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    objects
+        .qp
+        .send(1, &[SGE], netdirect::OpFlags::empty())
+        .expect("connected");
+}
+
+#[test]
+fn conn_061_a_peer_that_was_gone_at_accept_aborts_it() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    requested(&objects);
+    fake::with(|world| world.accept_returns = libc::ECONNRESET);
+    let overlapped = Overlapped::new();
+    let accepted = objects
+        .connector
+        .accept(&objects.qp, 1, 1, &[], &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    assert_eq!(overlapped.wait(), Status::CONNECTION_ABORTED);
+}
+
+#[test]
+fn a_peers_request_is_rejected_with_data() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    requested(&objects);
+    objects.connector.reject(b"no").expect("rejected");
+    let (told, rejected) = fake::with(|world| (world.told.take(), world.calls.contains(&"reject")));
+    assert!(rejected);
+    assert_eq!(told.expect("data").0, b"no");
+}
+
+#[test]
+fn infiniband_has_a_third_step() {
+    let _turn = fake::turn();
+    fake::with(|world| {
+        world.is_infiniband = true;
+        world.vendor_id = 0x02C9;
+    });
+    let objects = Objects::new();
+    let info = objects.adapter.query().expect("the limits");
+    assert_eq!((info.max_caller_data, info.max_callee_data), (56, 148));
+    let overlapped = objects.connect(&[]);
+    fake::until(|world| world.calls.contains(&"connect"));
+    let id = newest();
+    fake::with(|world| {
+        world.tell_with(id, c::RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &[], (4, 2));
+    });
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    let _ = objects
+        .connector
+        .complete_connect(&overlapped)
+        .expect("started");
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    let calls = fake::with(|world| world.calls.clone());
+    let ready = calls.iter().filter(|call| **call == "ready").count();
+    assert_eq!(
+        (ready, calls.contains(&"establish")),
+        (2, true),
+        "{calls:?}"
+    );
+}

@@ -1,0 +1,740 @@
+//! A library of our own in place of rdma-core: it makes objects, notes the calls, and tells what a test has it tell. So the tests
+//! run on machines without rdma-core and without devices.
+
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libc::sockaddr;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::sys::bindings as c;
+use crate::sys::{CmLibrary, Libraries, VerbsLibrary};
+
+/// The tables of the fake library.
+pub(super) static LIBRARIES: Libraries = Libraries {
+    verbs: VerbsLibrary {
+        ibv_get_device_list: get_device_list,
+        ibv_free_device_list: free_device_list,
+        ibv_get_device_name: get_device_name,
+        ibv_open_device: open_device,
+        ibv_close_device: close_device,
+        ibv_query_device: query_device,
+        ibv_query_port: query_port,
+        ibv_get_async_event: get_async_event,
+        ibv_ack_async_event: ack_async_event,
+        ibv_alloc_pd: alloc_pd,
+        ibv_dealloc_pd: dealloc_pd,
+        ibv_reg_mr: reg_mr,
+        ibv_dereg_mr: dereg_mr,
+        ibv_create_comp_channel: create_comp_channel,
+        ibv_destroy_comp_channel: destroy_comp_channel,
+        ibv_create_cq: create_cq,
+        ibv_resize_cq: resize_cq,
+        ibv_destroy_cq: destroy_cq,
+        ibv_get_cq_event: get_cq_event,
+        ibv_ack_cq_events: ack_cq_events,
+        ibv_create_srq: create_srq,
+        ibv_modify_srq: modify_srq,
+        ibv_destroy_srq: destroy_srq,
+        ibv_create_qp: create_qp,
+        ibv_modify_qp: modify_qp,
+        ibv_destroy_qp: destroy_qp,
+    },
+    cm: CmLibrary {
+        rdma_create_event_channel: create_event_channel,
+        rdma_destroy_event_channel: destroy_event_channel,
+        rdma_create_id: create_id,
+        rdma_destroy_id: destroy_id,
+        rdma_bind_addr: bind_addr,
+        rdma_resolve_addr: resolve_addr,
+        rdma_resolve_route: resolve_route,
+        rdma_connect: connect,
+        rdma_establish: establish,
+        rdma_listen: listen,
+        rdma_accept: accept,
+        rdma_reject: reject,
+        rdma_disconnect: disconnect,
+        rdma_init_qp_attr: init_qp_attr,
+        rdma_get_cm_event: get_cm_event,
+        rdma_ack_cm_event: ack_cm_event,
+    },
+};
+
+/// What the fake library has and does. Pointers are kept as numbers, since no thread owns them.
+#[derive(Default)]
+pub(super) struct World {
+    /// The number that the device gives as its vendor's: that of siw, unless a test wants another driver.
+    pub(super) vendor_id: u32,
+    pub(super) is_infiniband: bool,
+    next: u32,
+    context: usize,
+    channel: usize,
+    channels: Vec<(usize, OwnedFd)>,
+    cm_events: VecDeque<(usize, usize)>,
+    async_events: VecDeque<c_uint>,
+    /// Results that wait in each completion queue.
+    results: Vec<(usize, VecDeque<c::ibv_wc>)>,
+    /// Queue pairs that exist: the pointer, the number, and the completion queues of initiator and Receives.
+    pub(super) pairs: Vec<Pair>,
+    /// Identifiers that exist.
+    pub(super) ids: Vec<usize>,
+    /// What was posted and has not been looked at: the number of the queue pair, whether it is a Receive, and its identifier.
+    pub(super) posted: VecDeque<Post>,
+    /// What posts return, in order; 0 when there is nothing left.
+    pub(super) post_returns: VecDeque<c_int>,
+    pub(super) connect_returns: c_int,
+    pub(super) accept_returns: c_int,
+    pub(super) register_fails: c_int,
+    /// Private data and limits of the last Connect, Accept or Reject.
+    pub(super) told: Option<(Vec<u8>, u8, u8)>,
+    pub(super) calls: Vec<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    at: usize,
+    pub(super) number: u32,
+    send: usize,
+    receive: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Post {
+    pub(super) pair: u32,
+    pub(super) is_receive: bool,
+    pub(super) id: u64,
+    pub(super) entries: i32,
+    pub(super) flags: u32,
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A test's turn with the fake library.
+pub(super) struct Turn(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+/// Waits for a turn, and empties the world.
+pub(super) fn turn() -> Turn {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let world = World {
+        vendor_id: 0x62_6D_74,
+        next: 100,
+        ..World::default()
+    };
+    *WORLD.lock().unwrap_or_else(PoisonError::into_inner) = Some(world);
+    Turn(turn)
+}
+
+/// Looks at the world, or changes it.
+pub(super) fn with<T>(act: impl FnOnce(&mut World) -> T) -> T {
+    let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    act(world.as_mut().expect("it is somebody's turn"))
+}
+
+/// Waits until something is true of the world.
+pub(super) fn until(mut is_true: impl FnMut(&mut World) -> bool) {
+    while !with(&mut is_true) {
+        std::thread::yield_now();
+    }
+}
+
+impl World {
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    fn ring(&self, of: usize) {
+        if let Some((_, descriptor)) = self.channels.iter().find(|(at, _)| *at == of) {
+            rustix::io::write(descriptor, &1_u64.to_ne_bytes()).expect("an eventfd");
+        }
+    }
+
+    fn quiet(&self, of: usize) {
+        if let Some((_, descriptor)) = self.channels.iter().find(|(at, _)| *at == of) {
+            let _ = rustix::io::read(descriptor, &mut [0_u8; 8]);
+        }
+    }
+
+    /// The connection manager tells of the newest identifier, or of the one at a place in the list.
+    pub(super) fn tell(&mut self, id: usize, event: c_uint, status: c_int) {
+        self.tell_with(id, event, status, &[], (0, 0));
+    }
+
+    /// As [`tell`](Self::tell), with private data, and with responder resources and initiator depth.
+    pub(super) fn tell_with(
+        &mut self,
+        id: usize,
+        event: c_uint,
+        status: c_int,
+        data: &'static [u8],
+        limits: (u8, u8),
+    ) {
+        let mut id = self.ids[id] as *mut c::rdma_cm_id;
+        let mut listener = ptr::null_mut();
+        if event == c::RDMA_CM_EVENT_CONNECT_REQUEST {
+            listener = id;
+            id = self.make_id(self.channel, ptr::null_mut());
+        }
+        let event = c::rdma_cm_event {
+            id,
+            listen_id: listener,
+            event,
+            status,
+            param: c::rdma_cm_event__bindgen_ty_1 {
+                conn: c::rdma_conn_param {
+                    private_data: data.as_ptr().cast(),
+                    private_data_len: data.len().try_into().expect("a length"),
+                    responder_resources: limits.0,
+                    initiator_depth: limits.1,
+                    ..c::rdma_conn_param::default()
+                },
+            },
+        };
+        let event = Box::into_raw(Box::new(event)) as usize;
+        self.cm_events.push_back((self.channel, event));
+        self.ring(self.channel);
+    }
+
+    fn make_id(&mut self, channel: usize, context: *mut c_void) -> *mut c::rdma_cm_id {
+        // SAFETY: all zero is a value of this structure of numbers and pointers.
+        let mut id: Box<c::rdma_cm_id> = Box::new(unsafe { std::mem::zeroed() });
+        id.context = context;
+        id.channel = channel as *mut _;
+        let id = Box::into_raw(id);
+        self.ids.push(id as usize);
+        id
+    }
+
+    /// The device tells an event of its own.
+    pub(super) fn tell_of_device(&mut self, event: c_uint) {
+        self.async_events.push_back(event);
+        self.ring(self.context);
+    }
+
+    /// A request ends.
+    pub(super) fn complete(&mut self, post: Post, status: c_uint, octets: u32) {
+        let pair = self.pairs.iter().find(|pair| pair.number == post.pair);
+        let pair = *pair.expect("the queue pair exists");
+        let queue = if post.is_receive {
+            pair.receive
+        } else {
+            pair.send
+        };
+        let result = c::ibv_wc {
+            wr_id: post.id,
+            status,
+            byte_len: octets,
+            qp_num: post.pair,
+            ..c::ibv_wc::default()
+        };
+        let (_, results) = self
+            .results
+            .iter_mut()
+            .find(|(at, _)| *at == queue)
+            .expect("a queue");
+        results.push_back(result);
+    }
+
+    fn post(&mut self, at: usize, post: Post) -> c_int {
+        let returned = self.post_returns.pop_front().unwrap_or(0);
+        if returned == 0 {
+            let pair = self
+                .pairs
+                .iter()
+                .find(|pair| pair.at == at)
+                .expect("a queue pair");
+            self.posted.push_back(Post {
+                pair: pair.number,
+                ..post
+            });
+        }
+        returned
+    }
+}
+
+fn descriptor() -> OwnedFd {
+    eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("an eventfd")
+}
+
+fn fail(errno: c_int) -> c_int {
+    // SAFETY: errno belongs to the calling thread.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place = errno };
+    -1
+}
+
+// ---- libibverbs ----
+
+unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut c::ibv_device {
+    let is_infiniband = with(|world| world.is_infiniband);
+    // SAFETY: all zero is a value of this structure.
+    let mut device: Box<c::ibv_device> = Box::new(unsafe { std::mem::zeroed() });
+    device.transport_type = if is_infiniband {
+        c::IBV_TRANSPORT_IB
+    } else {
+        c::IBV_TRANSPORT_IWARP
+    };
+    let list = Box::new([Box::into_raw(device), ptr::null_mut()]);
+    // SAFETY: the caller gives a place for the number.
+    unsafe { *count = 1 };
+    Box::into_raw(list).cast()
+}
+
+unsafe extern "C" fn free_device_list(_: *mut *mut c::ibv_device) {} // the device stays for its contexts
+
+unsafe extern "C" fn get_device_name(_: *mut c::ibv_device) -> *const c_char {
+    c"fake0".as_ptr()
+}
+
+unsafe extern "C" fn open_device(device: *mut c::ibv_device) -> *mut c::ibv_context {
+    // SAFETY: all zero is a value of this structure.
+    let mut context: Box<c::ibv_context> = Box::new(unsafe { std::mem::zeroed() });
+    let own = descriptor();
+    context.device = device;
+    context.async_fd = own.as_raw_fd();
+    context.num_comp_vectors = 1;
+    context.ops.poll_cq = Some(poll_cq);
+    context.ops.req_notify_cq = Some(req_notify_cq);
+    context.ops.post_send = Some(post_send);
+    context.ops.post_recv = Some(post_recv);
+    let context = Box::into_raw(context);
+    with(|world| {
+        world.context = context as usize;
+        world.channels.push((context as usize, own));
+    });
+    context
+}
+
+unsafe extern "C" fn close_device(_: *mut c::ibv_context) -> c_int {
+    with(|world| world.calls.push("close"));
+    0
+}
+
+unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_device_attr) -> c_int {
+    let attributes = c::ibv_device_attr {
+        max_mr_size: u64::MAX,
+        vendor_id: with(|world| world.vendor_id),
+        max_qp_wr: 1024,
+        max_sge: 4,
+        max_sge_rd: 1,
+        max_cqe: 4096,
+        max_qp_rd_atom: 16,
+        max_qp_init_rd_atom: 16,
+        ..c::ibv_device_attr::default()
+    };
+    // SAFETY: the caller gives a place for the structure.
+    unsafe { *into = attributes };
+    0
+}
+
+unsafe extern "C" fn query_port(
+    _: *mut c::ibv_context,
+    _: u8,
+    _: *mut c::_compat_ibv_port_attr,
+) -> c_int {
+    0
+}
+
+unsafe extern "C" fn get_async_event(
+    context: *mut c::ibv_context,
+    into: *mut c::ibv_async_event,
+) -> c_int {
+    let event = with(|world| {
+        world.quiet(context as usize);
+        world.async_events.pop_front()
+    });
+    let Some(event) = event else {
+        return fail(libc::EAGAIN);
+    };
+    // SAFETY: the caller gives a place for the event.
+    unsafe { (*into).event_type = event };
+    0
+}
+
+unsafe extern "C" fn ack_async_event(_: *mut c::ibv_async_event) {}
+
+unsafe extern "C" fn alloc_pd(context: *mut c::ibv_context) -> *mut c::ibv_pd {
+    Box::into_raw(Box::new(c::ibv_pd { context, handle: 0 }))
+}
+
+unsafe extern "C" fn dealloc_pd(pd: *mut c::ibv_pd) -> c_int {
+    // SAFETY: made by `alloc_pd`.
+    drop(unsafe { Box::from_raw(pd) });
+    0
+}
+
+unsafe extern "C" fn reg_mr(
+    pd: *mut c::ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    _: c_int,
+) -> *mut c::ibv_mr {
+    let (fails, key) = with(|world| (world.register_fails, world.number()));
+    if fails != 0 {
+        fail(fails);
+        return ptr::null_mut();
+    }
+    Box::into_raw(Box::new(c::ibv_mr {
+        pd,
+        addr,
+        length,
+        lkey: key,
+        rkey: key,
+        ..c::ibv_mr::default()
+    }))
+}
+
+unsafe extern "C" fn dereg_mr(region: *mut c::ibv_mr) -> c_int {
+    // SAFETY: made by `reg_mr`.
+    drop(unsafe { Box::from_raw(region) });
+    0
+}
+
+unsafe extern "C" fn create_comp_channel(context: *mut c::ibv_context) -> *mut c::ibv_comp_channel {
+    let own = descriptor();
+    let channel = Box::into_raw(Box::new(c::ibv_comp_channel {
+        context,
+        fd: own.as_raw_fd(),
+        refcnt: 0,
+    }));
+    with(|world| world.channels.push((channel as usize, own)));
+    channel
+}
+
+unsafe extern "C" fn destroy_comp_channel(channel: *mut c::ibv_comp_channel) -> c_int {
+    with(|world| world.channels.retain(|(at, _)| *at != channel as usize));
+    // SAFETY: made by `create_comp_channel`.
+    drop(unsafe { Box::from_raw(channel) });
+    0
+}
+
+unsafe extern "C" fn create_cq(
+    context: *mut c::ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut c::ibv_comp_channel,
+    _: c_int,
+) -> *mut c::ibv_cq {
+    // SAFETY: all zero is a value of this structure.
+    let mut queue: Box<c::ibv_cq> = Box::new(unsafe { std::mem::zeroed() });
+    (queue.context, queue.cqe, queue.cq_context, queue.channel) =
+        (context, cqe, cq_context, channel);
+    let queue = Box::into_raw(queue);
+    with(|world| world.results.push((queue as usize, VecDeque::new())));
+    queue
+}
+
+unsafe extern "C" fn resize_cq(_: *mut c::ibv_cq, _: c_int) -> c_int {
+    -libc::EOPNOTSUPP
+}
+
+unsafe extern "C" fn destroy_cq(queue: *mut c::ibv_cq) -> c_int {
+    with(|world| world.results.retain(|(at, _)| *at != queue as usize));
+    // SAFETY: made by `create_cq`.
+    drop(unsafe { Box::from_raw(queue) });
+    0
+}
+
+unsafe extern "C" fn get_cq_event(
+    _: *mut c::ibv_comp_channel,
+    _: *mut *mut c::ibv_cq,
+    _: *mut *mut c_void,
+) -> c_int {
+    fail(libc::EAGAIN)
+}
+
+unsafe extern "C" fn ack_cq_events(_: *mut c::ibv_cq, _: c_uint) {}
+
+unsafe extern "C" fn poll_cq(queue: *mut c::ibv_cq, room: c_int, into: *mut c::ibv_wc) -> c_int {
+    with(|world| {
+        let found = world
+            .results
+            .iter_mut()
+            .find(|(at, _)| *at == queue as usize);
+        let (_, results) = found.expect("the queue exists");
+        let mut count = 0;
+        while count < room
+            && let Some(result) = results.pop_front()
+        {
+            let at = into.wrapping_add(count.try_into().expect("small"));
+            // SAFETY: the caller gives room for so many results.
+            unsafe { at.write(result) };
+            count += 1;
+        }
+        count
+    })
+}
+
+unsafe extern "C" fn req_notify_cq(_: *mut c::ibv_cq, _: c_int) -> c_int {
+    0
+}
+
+unsafe extern "C" fn create_srq(
+    _: *mut c::ibv_pd,
+    _: *mut c::ibv_srq_init_attr,
+) -> *mut c::ibv_srq {
+    fail(libc::EOPNOTSUPP);
+    ptr::null_mut()
+}
+
+unsafe extern "C" fn modify_srq(_: *mut c::ibv_srq, _: *mut c::ibv_srq_attr, _: c_int) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+unsafe extern "C" fn destroy_srq(_: *mut c::ibv_srq) -> c_int {
+    0
+}
+
+unsafe extern "C" fn create_qp(
+    pd: *mut c::ibv_pd,
+    attributes: *mut c::ibv_qp_init_attr,
+) -> *mut c::ibv_qp {
+    // SAFETY: the caller gives a whole structure.
+    let attributes = unsafe { &*attributes };
+    if attributes.cap.max_inline_data > 64 {
+        fail(libc::EINVAL);
+        return ptr::null_mut();
+    }
+    // SAFETY: all zero is a value of this structure.
+    let mut pair: Box<c::ibv_qp> = Box::new(unsafe { std::mem::zeroed() });
+    // SAFETY: the protection domain exists.
+    pair.context = unsafe { (*pd).context };
+    with(|world| {
+        pair.qp_num = world.number();
+        let number = pair.qp_num;
+        let at = Box::into_raw(pair);
+        world.pairs.push(Pair {
+            at: at as usize,
+            number,
+            send: attributes.send_cq as usize,
+            receive: attributes.recv_cq as usize,
+        });
+        at
+    })
+}
+
+unsafe extern "C" fn modify_qp(
+    _: *mut c::ibv_qp,
+    attributes: *mut c::ibv_qp_attr,
+    _: c_int,
+) -> c_int {
+    // SAFETY: the caller gives a whole structure.
+    if unsafe { (*attributes).qp_state } == c::IBV_QPS_ERR {
+        with(|world| world.calls.push("fail"));
+    }
+    0
+}
+
+unsafe extern "C" fn destroy_qp(pair: *mut c::ibv_qp) -> c_int {
+    with(|world| world.pairs.retain(|other| other.at != pair as usize));
+    // SAFETY: made by `create_qp`.
+    drop(unsafe { Box::from_raw(pair) });
+    0
+}
+
+unsafe extern "C" fn post_send(
+    pair: *mut c::ibv_qp,
+    work: *mut c::ibv_send_wr,
+    bad: *mut *mut c::ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller gives a whole request.
+    let request = unsafe { &*work };
+    let returned = with(|world| {
+        world.post(
+            pair as usize,
+            Post {
+                pair: 0,
+                is_receive: false,
+                id: request.wr_id,
+                entries: request.num_sge,
+                flags: request.send_flags,
+            },
+        )
+    });
+    if returned != 0 {
+        // SAFETY: the caller gives a place for it.
+        unsafe { *bad = work };
+    }
+    returned
+}
+
+unsafe extern "C" fn post_recv(
+    pair: *mut c::ibv_qp,
+    work: *mut c::ibv_recv_wr,
+    bad: *mut *mut c::ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the caller gives a whole request.
+    let request = unsafe { &*work };
+    let returned = with(|world| {
+        world.post(
+            pair as usize,
+            Post {
+                pair: 0,
+                is_receive: true,
+                id: request.wr_id,
+                entries: request.num_sge,
+                flags: 0,
+            },
+        )
+    });
+    if returned != 0 {
+        // SAFETY: the caller gives a place for it.
+        unsafe { *bad = work };
+    }
+    returned
+}
+
+// ---- librdmacm ----
+
+unsafe extern "C" fn create_event_channel() -> *mut c::rdma_event_channel {
+    let own = descriptor();
+    let channel = Box::into_raw(Box::new(c::rdma_event_channel {
+        fd: own.as_raw_fd(),
+    }));
+    with(|world| {
+        world.channel = channel as usize;
+        world.channels.push((channel as usize, own));
+    });
+    channel
+}
+
+unsafe extern "C" fn destroy_event_channel(channel: *mut c::rdma_event_channel) {
+    with(|world| world.channels.retain(|(at, _)| *at != channel as usize));
+    // SAFETY: made by `create_event_channel`.
+    drop(unsafe { Box::from_raw(channel) });
+}
+
+unsafe extern "C" fn create_id(
+    channel: *mut c::rdma_event_channel,
+    into: *mut *mut c::rdma_cm_id,
+    context: *mut c_void,
+    _: c::rdma_port_space,
+) -> c_int {
+    let id = with(|world| world.make_id(channel as usize, context));
+    // SAFETY: the caller gives a place for it.
+    unsafe { *into = id };
+    0
+}
+
+unsafe extern "C" fn destroy_id(id: *mut c::rdma_cm_id) -> c_int {
+    with(|world| {
+        world.calls.push("destroy id");
+        world.ids.retain(|at| *at != id as usize);
+    });
+    // SAFETY: made by `make_id`.
+    drop(unsafe { Box::from_raw(id) });
+    0
+}
+
+unsafe extern "C" fn bind_addr(_: *mut c::rdma_cm_id, _: *mut sockaddr) -> c_int {
+    0
+}
+
+unsafe extern "C" fn resolve_addr(
+    id: *mut c::rdma_cm_id,
+    _: *mut sockaddr,
+    _: *mut sockaddr,
+    _: c_int,
+) -> c_int {
+    tell_at_once(id, c::RDMA_CM_EVENT_ADDR_RESOLVED)
+}
+
+unsafe extern "C" fn resolve_route(id: *mut c::rdma_cm_id, _: c_int) -> c_int {
+    tell_at_once(id, c::RDMA_CM_EVENT_ROUTE_RESOLVED)
+}
+
+fn tell_at_once(id: *mut c::rdma_cm_id, event: c_uint) -> c_int {
+    with(|world| {
+        let at = world.ids.iter().position(|at| *at == id as usize);
+        world.tell(at.expect("the identifier exists"), event, 0);
+    });
+    0
+}
+
+/// Notes what the peer is told.
+fn note(call: &'static str, parameters: *mut c::rdma_conn_param) {
+    // SAFETY: the caller gives a whole structure.
+    let parameters = unsafe { &*parameters };
+    let length = parameters.private_data_len.into();
+    // SAFETY: the private data has so many octets.
+    let data = unsafe { std::slice::from_raw_parts(parameters.private_data.cast::<u8>(), length) };
+    with(|world| {
+        world.calls.push(call);
+        let limits = (parameters.responder_resources, parameters.initiator_depth);
+        world.told = Some((data.to_vec(), limits.0, limits.1));
+    });
+}
+
+unsafe extern "C" fn connect(_: *mut c::rdma_cm_id, parameters: *mut c::rdma_conn_param) -> c_int {
+    let returned = with(|world| world.connect_returns);
+    note("connect", parameters);
+    if returned == 0 { 0 } else { fail(returned) }
+}
+
+unsafe extern "C" fn establish(_: *mut c::rdma_cm_id) -> c_int {
+    with(|world| world.calls.push("establish"));
+    0
+}
+
+unsafe extern "C" fn listen(_: *mut c::rdma_cm_id, _: c_int) -> c_int {
+    0
+}
+
+unsafe extern "C" fn accept(_: *mut c::rdma_cm_id, parameters: *mut c::rdma_conn_param) -> c_int {
+    let returned = with(|world| world.accept_returns);
+    note("accept", parameters);
+    if returned == 0 { 0 } else { fail(returned) }
+}
+
+unsafe extern "C" fn reject(_: *mut c::rdma_cm_id, data: *const c_void, length: u8) -> c_int {
+    // SAFETY: the caller gives so many octets.
+    let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length.into()) };
+    with(|world| {
+        world.calls.push("reject");
+        world.told = Some((data.to_vec(), 0, 0));
+    });
+    0
+}
+
+unsafe extern "C" fn disconnect(_: *mut c::rdma_cm_id) -> c_int {
+    with(|world| world.calls.push("disconnect"));
+    0
+}
+
+unsafe extern "C" fn init_qp_attr(
+    _: *mut c::rdma_cm_id,
+    _: *mut c::ibv_qp_attr,
+    _: *mut c_int,
+) -> c_int {
+    with(|world| world.calls.push("ready"));
+    0
+}
+
+unsafe extern "C" fn get_cm_event(
+    channel: *mut c::rdma_event_channel,
+    into: *mut *mut c::rdma_cm_event,
+) -> c_int {
+    let event = with(|world| {
+        world.quiet(channel as usize);
+        let mut events = world.cm_events.iter();
+        let at = events.position(|(of, _)| *of == channel as usize)?;
+        world.cm_events.remove(at)
+    });
+    let Some((_, event)) = event else {
+        return fail(libc::EAGAIN);
+    };
+    // SAFETY: the caller gives a place for it.
+    unsafe { *into = event as *mut c::rdma_cm_event };
+    0
+}
+
+unsafe extern "C" fn ack_cm_event(event: *mut c::rdma_cm_event) -> c_int {
+    // SAFETY: made by `tell_with`.
+    drop(unsafe { Box::from_raw(event) });
+    0
+}

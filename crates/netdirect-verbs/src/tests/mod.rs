@@ -1,0 +1,104 @@
+//! The mapping of ND2 to verbs, over a fake library.
+
+mod connections;
+mod fake;
+mod requests;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use netdirect::{
+    Adapter, AdapterId, Affinity, CompletionQueue, CompletionResult, Connector, Overlapped,
+    OverlappedFile, QueuePair, QueuePairOptions, Started, Status,
+};
+
+use crate::adapter::AdapterHandle;
+use crate::core::Core;
+use crate::sys::bindings as c;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PEER: SocketAddr = SocketAddr::new(HERE, 7000);
+
+/// An adapter of the fake device, with one of each object.
+struct Objects {
+    adapter: Arc<dyn Adapter>,
+    file: Arc<dyn OverlappedFile>,
+    cq: Arc<dyn CompletionQueue>,
+    qp: Arc<dyn QueuePair>,
+    connector: Arc<dyn Connector>,
+}
+
+impl Objects {
+    fn new() -> Self {
+        let core = Core::open(
+            &fake::LIBRARIES,
+            AdapterId(1),
+            "fake0".to_owned(),
+            vec![HERE],
+        );
+        let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle(core.expect("the fake device")));
+        let file = adapter.create_overlapped_file().expect("a file");
+        let cq = adapter.create_completion_queue(&file, 64, Affinity::default());
+        let cq = cq.expect("a completion queue");
+        let options = QueuePairOptions::default()
+            .context(7)
+            .max_initiator_request_sge(2);
+        let qp = adapter.create_queue_pair(&cq, &cq, options);
+        let connector = adapter.create_connector(&file).expect("a connector");
+        Self {
+            qp: qp.expect("a queue pair"),
+            adapter,
+            file,
+            cq,
+            connector,
+        }
+    }
+
+    /// Starts a Connect, and waits until the driver is asked.
+    fn connect(&self, private_data: &[u8]) -> Overlapped {
+        let overlapped = Overlapped::new();
+        let started = self
+            .connector
+            .connect(&self.qp, PEER, 4, 2, private_data, &overlapped);
+        assert_eq!(started, Ok(Started::Pending));
+        overlapped
+    }
+
+    /// Connects.
+    fn connected() -> Self {
+        let objects = Self::new();
+        let overlapped = objects.connect(&[]);
+        fake::until(|world| world.calls.contains(&"connect"));
+        fake::with(|world| {
+            let id = world.ids.len() - 1;
+            world.tell_with(id, c::RDMA_CM_EVENT_ESTABLISHED, 0, &[], (2, 4));
+        });
+        assert_eq!(overlapped.wait(), Status::SUCCESS);
+        let completed = objects.connector.complete_connect(&overlapped);
+        assert_eq!(completed, Ok(Started::Pending));
+        assert_eq!(overlapped.wait(), Status::SUCCESS);
+        objects
+    }
+
+    /// The results that are there.
+    fn results(&self) -> Vec<CompletionResult> {
+        let mut results = [CompletionResult::default(); 32];
+        let count = self.cq.get_results(&mut results);
+        results[..count].to_vec()
+    }
+
+    /// The next result.
+    fn result(&self) -> CompletionResult {
+        let mut results = [CompletionResult::default(); 1];
+        let waits = netdirect::ext::Results::of(&self.cq);
+        assert_eq!(waits.get(&mut results), Ok(1));
+        results[0]
+    }
+}
+
+/// The request that was posted last.
+fn last_post() -> fake::Post {
+    *fake::with(|world| world.posted.back().copied())
+        .as_ref()
+        .expect("something was posted")
+}

@@ -1,0 +1,216 @@
+//! Requests, their results, and what drivers return for them.
+
+use netdirect::{
+    Buffer, LocalToken, MrFlags, NotifyType, OpFlags, Overlapped, RemoteAddress, RequestType, Sge,
+    Started, Status,
+};
+
+use super::{Objects, fake, last_post};
+use crate::sys::bindings as c;
+
+const SGE: Sge = Sge {
+    address: 4096,
+    length: 8,
+    token: LocalToken(1),
+};
+
+#[test]
+fn a_failed_result_has_the_kind_and_the_contexts_of_its_request() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    let receive = last_post();
+    let to = RemoteAddress::default();
+    objects
+        .qp
+        .write(2, &[SGE], to, OpFlags::SILENT_SUCCESS)
+        .expect("posted");
+    let write = last_post();
+    fake::with(|world| {
+        world.complete(receive, c::IBV_WC_LOC_LEN_ERR, 0);
+        world.complete(write, c::IBV_WC_REM_ACCESS_ERR, 0);
+    });
+    let results = objects.results();
+    let found: Vec<_> = results
+        .iter()
+        .map(|result| {
+            assert_eq!(result.queue_pair_context, 7);
+            (result.request_type, result.request_context, result.status)
+        })
+        .collect();
+    assert_eq!(found.len(), 2, "{results:?}");
+    assert!(found.contains(&(RequestType::Receive, 1, Status::BUFFER_OVERFLOW)));
+    assert!(found.contains(&(RequestType::Write, 2, Status::ACCESS_VIOLATION)));
+}
+
+#[test]
+fn cq_042_results_are_in_the_order_of_posting_though_the_driver_has_another() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    let from = RemoteAddress::default();
+    objects
+        .qp
+        .read(1, &[SGE], from, OpFlags::empty())
+        .expect("posted");
+    let read = last_post();
+    objects
+        .qp
+        .send(2, &[SGE], OpFlags::SILENT_SUCCESS)
+        .expect("posted");
+    let silent = last_post();
+    assert_eq!(silent.flags & c::IBV_SEND_SIGNALED, c::IBV_SEND_SIGNALED);
+    objects
+        .qp
+        .send(3, &[SGE], OpFlags::empty())
+        .expect("posted");
+    let send = last_post();
+    fake::with(|world| {
+        world.complete(silent, c::IBV_WC_SUCCESS, 0);
+        world.complete(send, c::IBV_WC_SUCCESS, 0);
+    });
+    assert_eq!(objects.results(), []);
+    fake::with(|world| world.complete(read, c::IBV_WC_SUCCESS, 0));
+    let contexts: Vec<_> = objects
+        .results()
+        .iter()
+        .map(|result| result.request_context)
+        .collect();
+    assert_eq!(contexts, [1, 3]);
+}
+
+#[test]
+fn silent_requests_of_other_drivers_end_with_a_later_one() {
+    let _turn = fake::turn();
+    fake::with(|world| world.vendor_id = 0x8086);
+    let objects = Objects::connected();
+    for context in 0..2 {
+        objects
+            .qp
+            .send(context, &[SGE], OpFlags::SILENT_SUCCESS)
+            .expect("posted");
+        assert_eq!(last_post().flags & c::IBV_SEND_SIGNALED, 0);
+    }
+    objects
+        .qp
+        .send(2, &[SGE], OpFlags::empty())
+        .expect("posted");
+    fake::with(|world| {
+        let last = *world.posted.back().expect("posted");
+        world.complete(last, c::IBV_WC_SUCCESS, 0);
+    });
+    let results = objects.results();
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0].request_context, 2);
+}
+
+#[test]
+fn errno_of_either_sign_is_the_same_for_posts() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    for (errno, status) in [
+        (libc::EINVAL, Status::INVALID_DEVICE_REQUEST),
+        (libc::ENOMEM, Status::NO_MORE_ENTRIES),
+        (libc::EIO, Status::DEVICE_REMOVED),
+    ] {
+        for returned in [errno, -errno] {
+            fake::with(|world| world.post_returns.push_back(returned));
+            let refused = objects.qp.send(1, &[SGE], OpFlags::empty());
+            assert_eq!(refused.map_err(|error| error.status()), Err(status));
+            fake::with(|world| world.post_returns.push_back(returned));
+            let refused = objects.qp.receive(1, &[SGE]);
+            assert_eq!(refused.map_err(|error| error.status()), Err(status));
+        }
+    }
+    // The call has failed, and the queue pair can still be used (QP-002).
+    objects
+        .qp
+        .send(9, &[SGE], OpFlags::empty())
+        .expect("posted");
+    let post = last_post();
+    fake::with(|world| world.complete(post, c::IBV_WC_SUCCESS, 0));
+    assert_eq!(objects.result().request_context, 9);
+}
+
+#[test]
+fn a_connection_that_the_driver_knows_to_be_over_cancels_requests() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    fake::with(|world| world.post_returns.push_back(-libc::ENOTCONN));
+    objects
+        .qp
+        .send(1, &[SGE], OpFlags::empty())
+        .expect("the request is cancelled instead");
+    let result = objects.result();
+    assert_eq!(
+        (result.request_context, result.status),
+        (1, Status::CANCELED)
+    );
+}
+
+#[test]
+fn what_siw_would_take_wrongly_does_not_reach_it() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    let from = RemoteAddress::default();
+    let before = fake::with(|world| world.posted.len());
+    let refused = objects.qp.read(1, &[SGE, SGE], from, OpFlags::empty());
+    assert_eq!(
+        refused.map_err(|error| error.status()),
+        Err(Status::DATA_OVERRUN)
+    );
+    let refused = objects.qp.send(1, &[SGE], OpFlags::ALLOW_READ);
+    assert_eq!(
+        refused.map_err(|error| error.status()),
+        Err(Status::INVALID_PARAMETER_4)
+    );
+    assert_eq!(fake::with(|world| world.posted.len()), before);
+    // Without entries it would refuse the Receive, and read into what it remembers.
+    objects.qp.receive(1, &[]).expect("posted");
+    assert_eq!(last_post().entries, 1);
+    objects
+        .qp
+        .read(1, &[], from, OpFlags::READ_FENCE)
+        .expect("posted");
+    assert_eq!(last_post().entries, 1);
+    assert_eq!(last_post().flags & c::IBV_SEND_FENCE, 0);
+}
+
+#[test]
+fn memory_that_cannot_be_locked_is_told_with_advice() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    let region = objects.adapter.create_memory_region(&objects.file);
+    let region = region.expect("a region");
+    fake::with(|world| world.register_fails = libc::ENOMEM);
+    let (buffer, overlapped) = (Buffer::new(64), Overlapped::new());
+    let refused = region.register(&buffer, MrFlags::empty(), &overlapped);
+    let error = refused.expect_err("the device refuses");
+    assert_eq!(error.status(), Status::INSUFFICIENT_RESOURCES);
+    assert!(error.what().contains("ulimit -l"), "{error}");
+    fake::with(|world| world.register_fails = 0);
+    let registered = region.register(&buffer, MrFlags::empty(), &overlapped);
+    assert_eq!(registered, Ok(Started::Pending));
+}
+
+#[test]
+fn gen_015_a_removed_device_ends_everything() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    let (notify, ends) = (Overlapped::new(), Overlapped::new());
+    let _ = objects
+        .cq
+        .notify(NotifyType::Errors, &notify)
+        .expect("started");
+    let _ = objects.connector.notify_disconnect(&ends).expect("started");
+    fake::with(|world| world.tell_of_device(c::IBV_EVENT_DEVICE_FATAL));
+    assert_eq!(notify.wait(), Status::DEVICE_REMOVED);
+    assert_eq!(ends.wait(), Status::DEVICE_REMOVED);
+    let removed = Err(Status::DEVICE_REMOVED);
+    let sent = objects.qp.send(2, &[SGE], OpFlags::empty());
+    assert_eq!(sent.map_err(|error| error.status()), removed);
+    let query = objects.adapter.query().map(drop);
+    assert_eq!(query.map_err(|error| error.status()), removed);
+    let file = objects.adapter.create_overlapped_file().map(drop);
+    assert_eq!(file.map_err(|error| error.status()), removed);
+}
