@@ -316,15 +316,7 @@ fn what_is_wrong_with_certificates_and_fingerprints_is_said() {
 }
 
 #[test]
-fn commands_that_need_tcp_or_one_network_say_so() {
-    let target = [
-        "wire-conform",
-        "target",
-        "softnd+udp://127.0.0.1",
-        "--listen",
-        "127.0.0.1:0",
-    ];
-    nd::run(target).assert_failure("the suite speaks iWARP over TCP");
+fn commands_that_need_one_network_say_so() {
     nd::run(["demo", "--url", "softnd+sim://seed=7"]).assert_failure("a network of its own");
 }
 

@@ -168,3 +168,38 @@ fn the_target_connects_to_a_suite_that_listens() {
     assert_eq!(found.status.code(), Some(0), "{found:?}");
     assert!(found.stdout.contains("3 checks: 3 passed"), "{found:?}");
 }
+
+/// Enough to show that both sides exchange frames, FPDUs and a Terminate.
+const SOME: [&str; 2] = ["--only", "MPA-021,MPA2-032,RDMAP-047,RDMAP-074"];
+
+#[test]
+fn a_target_is_checked_over_udp_in_both_roles() {
+    let url = "softnd+udp://127.0.0.1";
+    let listen = ["wire-conform", "target", url, "--listen", "127.0.0.1:0"];
+    let mut target = nd::start(listen);
+    let address = after(&mut target, "listening on ");
+    let pin = target.wait_for(|line| Some(line.split_once("--pin ")?.1.trim().to_owned()));
+    let suite = ["wire-conform", &address, "--udp"];
+    let run = |trust: &[&str]| nd::run(suite.iter().chain(trust).chain(&SOME));
+    for trust in [&["--pin", &pin][..], &["--insecure"]] {
+        let found = run(trust);
+        assert_eq!(found.status.code(), Some(0), "{found}");
+        assert!(found.stdout.contains("pass    RDMAP-047"), "{found}");
+        assert!(found.stdout.contains("over UDP: conforms"), "{found}");
+    }
+    let untrusted = run(&[]);
+    assert_eq!(untrusted.status.code(), Some(2), "{untrusted}");
+    untrusted.assert_failure(&format!(
+        "if that is what the target printed, add --pin {pin}"
+    ));
+
+    let listen = ["wire-conform", "--udp", "--listen", "127.0.0.1:0"];
+    let mut suite = nd::start(listen.iter().chain(&SOME));
+    let address = after(&mut suite, "waiting for a target on ");
+    let pin = after(&mut suite, "the target connects with --pin ");
+    let connect = ["wire-conform", "target", url, "--connect", &address];
+    let _target = nd::start(connect.iter().chain(&["--pin", &pin]));
+    let found = suite.finish();
+    assert_eq!(found.status.code(), Some(0), "{found}");
+    assert!(found.stdout.contains("over UDP: conforms"), "{found}");
+}

@@ -8,7 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use crate::conn::{Conn, Limits, Log, Seen, describe};
+#[cfg(feature = "ring")]
+use crate::quic::Quic;
 use crate::service::{Answer, Command, Offer, Region};
+use crate::stream::Stream;
 use crate::wire::{Enhanced, ReadRequest, Segment, StartFrame, flag, opcode};
 use conform_report::{Step, Stop, fail};
 
@@ -83,6 +86,10 @@ pub struct Facts {
 enum Source {
     Connect(SocketAddr),
     Accept(Acceptor),
+    #[cfg(feature = "ring")]
+    Open(Quic, SocketAddr),
+    #[cfg(feature = "ring")]
+    Take(Quic),
 }
 
 /// Accepts in a thread of its own, because there is no portable time limit for an accept.
@@ -156,6 +163,18 @@ impl Bench {
         Ok(Self::new(Source::Accept(Acceptor::new(listener)?), wants))
     }
 
+    /// The suite connects to a target that listens, over QUIC.
+    #[cfg(feature = "ring")]
+    pub fn active_over(quic: Quic, target: SocketAddr, wants: Wants) -> Self {
+        Self::new(Source::Open(quic, target), wants)
+    }
+
+    /// The suite listens for a target that connects over QUIC, again and again.
+    #[cfg(feature = "ring")]
+    pub fn passive_over(quic: Quic, wants: Wants) -> Self {
+        Self::new(Source::Take(quic), wants)
+    }
+
     fn new(source: Source, wants: Wants) -> Self {
         Self {
             source,
@@ -169,7 +188,14 @@ impl Bench {
 
     /// The target connects, so it is the Initiator.
     pub fn target_is_initiator(&self) -> bool {
-        matches!(self.source, Source::Accept(_))
+        match self.source {
+            Source::Connect(_) => false,
+            Source::Accept(_) => true,
+            #[cfg(feature = "ring")]
+            Source::Open(..) => false,
+            #[cfg(feature = "ring")]
+            Source::Take(_) => true,
+        }
     }
 
     /// The time limits.
@@ -195,20 +221,21 @@ impl Bench {
         }
     }
 
-    /// A TCP connection, and nothing more.
+    /// A stream, and nothing more.
     ///
     /// # Errors
     ///
     /// If there is no connection.
     pub fn dial(&mut self) -> Step<Conn> {
         let limits = self.limits();
-        let (stream, initiator) = match &self.source {
+        let initiator = self.target_is_initiator();
+        let stream: Stream = match &self.source {
             Source::Connect(target) => {
                 let stream =
                     TcpStream::connect_timeout(target, limits.answer).map_err(|error| {
                         Stop::Broken(format!("cannot connect to {target}: {error}"))
                     })?;
-                (stream, false)
+                stream.into()
             }
             Source::Accept(acceptor) => {
                 let stream = match acceptor.arrived.recv_timeout(limits.startup) {
@@ -223,14 +250,28 @@ impl Bench {
                         return Err(Stop::Broken("the listener has failed".to_owned()));
                     }
                 };
-                (stream, true)
+                stream.into()
+            }
+            #[cfg(feature = "ring")]
+            Source::Open(quic, target) => {
+                let stream = quic.open(*target, limits.answer).map_err(|error| {
+                    Stop::Broken(format!("cannot connect to {target} over UDP: {error}"))
+                })?;
+                Stream::Quic(stream)
+            }
+            #[cfg(feature = "ring")]
+            Source::Take(quic) => {
+                let stream = quic.accept(limits.startup).map_err(|error| {
+                    Stop::Broken(format!("the target has not connected over UDP: {error}"))
+                })?;
+                Stream::Quic(stream)
             }
         };
         Conn::new(stream, self.log.clone(), limits, initiator)
             .map_err(|error| Stop::Broken(format!("cannot use the connection: {error}")))
     }
 
-    /// A TCP connection, and the target's Request.
+    /// A stream, and the target's Request.
     ///
     /// # Errors
     ///

@@ -1,19 +1,19 @@
-//! One TCP connection of the raw peer: sends and receives frames, and finds faults in received ones.
+//! One connection of the raw peer: sends and receives frames, and finds faults in received ones.
 //!
 //! The connection accepts everything from the target as long as it can find the frames. Each violation becomes a [`Fault`]
 //! with the violated row, and the checks decide which faults matter to them.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::inbound::{Fault, Inbound};
 use crate::service::Offer;
+use crate::stream::Stream;
 use crate::wire::{Fpdu, Markers, Segment, StartFrame, hex, pad_length};
-use conform_report::{Step, Stop, fail};
+use conform_report::{Step, fail};
 
 /// How long the suite waits.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ pub enum Seen<T> {
 /// A connection to the target.
 #[derive(Debug)]
 pub struct Conn {
-    stream: TcpStream,
+    stream: Stream,
     log: Log,
     limits: Limits,
     buffer: Vec<u8>,
@@ -112,14 +112,19 @@ pub struct Conn {
 }
 
 impl Conn {
-    /// Takes over a TCP connection.
+    /// Takes over a stream on which nothing has been sent.
     ///
     /// # Errors
     ///
     /// If the socket does not accept its options.
-    pub fn new(stream: TcpStream, log: Log, limits: Limits, initiator: bool) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(limits.answer))?;
+    pub fn new(
+        stream: impl Into<Stream>,
+        log: Log,
+        limits: Limits,
+        initiator: bool,
+    ) -> io::Result<Self> {
+        let mut stream = stream.into();
+        stream.prepare(limits.answer)?;
         Ok(Self {
             stream,
             log,
@@ -234,16 +239,14 @@ impl Conn {
     /// Ends this side's half of the stream.
     pub fn finish(&mut self) {
         self.log.note("suite  FIN".to_owned());
-        // A stream that has ended already needs no shutdown.
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.stream.finish();
     }
 
     /// Ends both halves by a reset.
     pub fn reset(mut self) {
         self.owed = None;
         self.log.note("suite  RST".to_owned());
-        // If the option does not exist, the stream ends in the ordinary way.
-        let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        self.stream.reset();
     }
 
     // ---- in
@@ -259,10 +262,7 @@ impl Conn {
             if left.is_zero() {
                 return Ok(Some(Seen::Nothing));
             }
-            self.stream
-                .set_read_timeout(Some(left))
-                .map_err(|error| Stop::Broken(format!("set a time limit: {error}")))?;
-            match self.stream.read(&mut piece) {
+            match self.stream.read(&mut piece, left) {
                 Ok(0) => self.ended(End::Fin),
                 Ok(count) => self.buffer.extend(&piece[..count]),
                 Err(error) if is_time(&error) => {}
@@ -438,7 +438,7 @@ impl Drop for Conn {
         if let Some(ready) = self.owed.take() {
             // The check already has its verdict, so an error changes nothing.
             let _ = self.send(&ready);
-            let _ = self.stream.shutdown(Shutdown::Write);
+            self.stream.finish();
         }
     }
 }

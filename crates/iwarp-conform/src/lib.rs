@@ -1,4 +1,4 @@
-//! Conformance suite for iWARP over TCP: MPA, DDP and RDMAP (RFC 5044, 5041, 5040, 6581, 7306, 5042).
+//! Conformance suite for iWARP: MPA, DDP and RDMAP (RFC 5044, 5041, 5040, 6581, 7306, 5042), over TCP or over QUIC.
 //!
 //! A raw peer over blocking sockets, with its own encoder and decoder, drives a target and examines each octet that the
 //! target sends. The target may be any stack or adapter, in either role: [`Bench::active`] connects to a target that
@@ -28,10 +28,13 @@ mod deviations;
 mod discover;
 mod inbound;
 mod judge;
+#[cfg(feature = "ring")]
+mod quic;
 pub mod report;
 pub mod rows;
 mod run;
 pub mod service;
+mod stream;
 pub mod wire;
 
 pub use bench::{Bench, Facts, Plan, Wants};
@@ -43,4 +46,7 @@ pub use conform_report::{
 pub use conn::{Conn, End, Limits, Log, Seen};
 pub use deviations::Deviations;
 pub use inbound::{Fault, Inbound};
+#[cfg(feature = "ring")]
+pub use quic::{Quic, QuicStream, Trusts};
 pub use run::{Run, Selection, run, words};
+pub use stream::Stream;

@@ -19,6 +19,8 @@ use softnd::peer::Peer;
 use crate::args::{AdapterArgs, SecurityArgs, Stack};
 use crate::errors::{Failure, Result};
 
+#[cfg(feature = "ring")]
+pub(crate) use self::security::fingerprint_of;
 pub(crate) use self::security::{Refusals, RefusedConnect, fingerprint, own_fingerprint};
 
 /// The table. Without a URL, the first line is used.

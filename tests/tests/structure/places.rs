@@ -37,7 +37,8 @@ const RULES: &[Rule] = &[
         methods: &[],
         places: &[
             "iwarp-conform/src/bench.rs",
-            "iwarp-conform/src/conn.rs",
+            "iwarp-conform/src/quic.rs",
+            "iwarp-conform/src/stream.rs",
             "iwarp-io/src/progress/readiness",
             "iwarp-io/src/transport/quic/plain_socket.rs",
             "iwarp-io/src/transport/tcp.rs",

@@ -20,6 +20,12 @@ pub(crate) fn fingerprint(text: &str) -> Result<String, String> {
     }
 }
 
+/// The fingerprint of this certificate, which is DER.
+#[cfg(feature = "ring")]
+pub(crate) fn fingerprint_of(certificate: &[u8]) -> String {
+    Fingerprint::of(certificate).to_string()
+}
+
 /// The fingerprint of the certificate that this process shows unless it is given another one.
 pub(crate) fn own_fingerprint() -> Result<String> {
     match Credentials::of_process() {

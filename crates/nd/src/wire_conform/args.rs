@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::{AdapterArgs, seconds};
+use crate::args::{AdapterArgs, SecurityArgs, seconds};
 use crate::provider;
 
 /// Checks a target, or is one.
@@ -35,6 +35,23 @@ pub(crate) struct Suite {
     #[arg(long, value_name = "ADDR", conflicts_with = "target")]
     pub(crate) listen: Option<String>,
 
+    /// Speaks iWARP over QUIC, over UDP instead of TCP
+    #[arg(long)]
+    pub(crate) udp: bool,
+
+    /// Trusts the target over UDP if its certificate has this fingerprint, which the target prints (may be repeated)
+    #[arg(
+        long = "pin",
+        value_name = "FINGERPRINT",
+        requires = "udp",
+        conflicts_with = "listen"
+    )]
+    pub(crate) pins: Vec<String>,
+
+    /// Connects to every target over UDP, whatever its certificate
+    #[arg(long, requires = "udp", conflicts_with_all = ["pins", "listen"])]
+    pub(crate) insecure: bool,
+
     /// Only these checks, by family, row, name or beginning of a name, such as RDMAP or MPA-021 (may be repeated)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
@@ -51,9 +68,9 @@ pub(crate) struct Suite {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
-    /// Whether the suite asks for CRCs
-    #[arg(long, value_enum, default_value_t = Switch::On)]
-    pub(crate) crc: Switch,
+    /// Whether the suite asks for CRCs [default: on; over UDP off]
+    #[arg(long, value_enum)]
+    pub(crate) crc: Option<Switch>,
 
     /// Whether the suite asks for markers
     #[arg(long, value_enum, default_value_t = Switch::Off)]
@@ -104,6 +121,9 @@ pub(crate) struct TargetArgs {
 
     #[command(flatten)]
     pub(crate) adapter: AdapterArgs,
+
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
 
 use iwarp_conform::{Bench, Deviations, Limits, Selection, Wants, report};
 
@@ -20,7 +21,11 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
         list(args, &selection)?;
         return Ok(true);
     }
-    let (mut bench, target) = bench(args)?;
+    let Opened {
+        mut bench,
+        target,
+        untrusted,
+    } = bench(args)?;
     let interrupt = Interrupt::watch();
     selection.stop = interrupt.flag();
     let paint = if output::colours_wanted() {
@@ -42,6 +47,12 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
         broken = write(&text).err();
     })
     .map_err(|why| {
+        if let Some(shown) = untrusted.lock().ok().and_then(|mut shown| shown.take()) {
+            return Failure::new(
+                format!("cannot check the target: it shows the certificate {shown}, which is not trusted"),
+                format!("if that is what the target printed, add --pin {shown}"),
+            );
+        }
         Failure::new(
             format!("cannot check the target: {why}"),
             "check its address, and that it is an iWARP peer; `nd wire-conform target` makes one of any provider",
@@ -122,9 +133,31 @@ fn deviations(name: &str) -> Result<Deviations> {
     })
 }
 
-fn bench(args: &Suite) -> Result<(Bench, String)> {
+/// A bench that is ready to connect.
+struct Opened {
+    bench: Bench,
+    /// The target, in words.
+    target: String,
+    /// The fingerprint of the certificate of a target that was not trusted.
+    untrusted: Untrusted,
+}
+
+type Untrusted = Arc<Mutex<Option<String>>>;
+
+impl Opened {
+    fn new(bench: Bench, target: String) -> Self {
+        Self {
+            bench,
+            target,
+            untrusted: Untrusted::default(),
+        }
+    }
+}
+
+fn bench(args: &Suite) -> Result<Opened> {
+    let usual = if args.udp { Switch::Off } else { Switch::On };
     let wants = Wants {
-        crc: args.crc == Switch::On,
+        crc: args.crc.unwrap_or(usual) == Switch::On,
         markers: args.markers == Switch::On,
         service: !args.no_service,
         limits: Limits {
@@ -133,6 +166,9 @@ fn bench(args: &Suite) -> Result<(Bench, String)> {
             startup: args.startup,
         },
     };
+    if args.udp {
+        return over_udp(args, wants);
+    }
     if let Some(local) = &args.listen {
         let addresses = session::resolve(local)?;
         let doing = || format!("listen on {local}");
@@ -144,7 +180,8 @@ fn bench(args: &Suite) -> Result<(Bench, String)> {
         stderr::note(format_args!("waiting for a target on {address}"));
         let bench =
             Bench::passive(listener, wants).map_err(|error| Failure::socket(doing(), &error))?;
-        return Ok((bench, format!("the target that connects to {address}")));
+        let target = format!("the target that connects to {address}");
+        return Ok(Opened::new(bench, target));
     }
     let text = args.target.as_deref().unwrap_or_default();
     let addresses = session::resolve(text)?;
@@ -162,5 +199,64 @@ fn bench(args: &Suite) -> Result<(Bench, String)> {
             "check the address, and that the target runs",
         ));
     };
-    Ok((Bench::active(*address, wants), address.to_string()))
+    let bench = Bench::active(*address, wants);
+    Ok(Opened::new(bench, address.to_string()))
+}
+
+/// A bench over QUIC.
+#[cfg(feature = "ring")]
+fn over_udp(args: &Suite, wants: Wants) -> Result<Opened> {
+    use crate::provider::{fingerprint, fingerprint_of};
+    use iwarp_conform::Quic;
+
+    let listens = args.listen.is_some();
+    let text = args.listen.as_ref().or(args.target.as_ref());
+    let text = text.map_or("", String::as_str);
+    let address = session::resolve(text)?[0];
+    if listens {
+        let explain = |error| Failure::socket(format_args!("listen on {text}"), &error);
+        let quic = Quic::listening(address).map_err(explain)?;
+        let address = quic.address().map_err(explain)?;
+        let pin = fingerprint_of(&quic.certificate());
+        stderr::note(format_args!("waiting for a target on {address}"));
+        stderr::note(format_args!("the target connects with --pin {pin}"));
+        let target = format!("the target that connects to {address} over UDP");
+        return Ok(Opened::new(Bench::passive_over(quic, wants), target));
+    }
+    let mut pins = Vec::new();
+    for pin in &args.pins {
+        let pin = fingerprint(pin).map_err(|why| {
+            Failure::new(
+                format!("cannot use what --pin gives: {why}"),
+                "copy what the target prints when it listens",
+            )
+        })?;
+        pins.push(pin);
+    }
+    let insecure = args.insecure;
+    let untrusted = Untrusted::default();
+    let told = Arc::clone(&untrusted);
+    let trusts = move |certificate: &[u8]| {
+        let shown = fingerprint_of(certificate);
+        let trusted = insecure || pins.contains(&shown);
+        if !trusted && let Ok(mut told) = told.lock() {
+            *told = Some(shown);
+        }
+        trusted
+    };
+    let quic = Quic::connecting(address, Arc::new(trusts));
+    let quic = quic.map_err(|error| Failure::socket("open a UDP socket", &error))?;
+    Ok(Opened {
+        bench: Bench::active_over(quic, address, wants),
+        target: format!("{address} over UDP"),
+        untrusted,
+    })
+}
+
+#[cfg(not(feature = "ring"))]
+fn over_udp(_: &Suite, _: Wants) -> Result<Opened> {
+    Err(Failure::new(
+        "cannot speak QUIC: this program was built without the feature `ring`",
+        "check the target over TCP, or build with the feature",
+    ))
 }

@@ -20,7 +20,7 @@ use super::args::TargetArgs;
 use crate::admission::{Admission, Bounds, PendingPeer};
 use crate::errors::{Failure, Result};
 use crate::output;
-use crate::provider::{self, AdapterOptions};
+use crate::provider::AdapterOptions;
 use crate::session::{self, Depths, Endpoint, Region, Request, Session, Setup};
 
 /// How long a request of the target itself may take, and how long a target that connects waits for an answer.
@@ -44,23 +44,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Serves connection after connection until the process is ended; a target that connects also ends when the suite has
 /// gone for good.
 pub(super) fn run(args: &TargetArgs) -> Result<()> {
-    if provider::is_over_udp(&args.url)? {
-        return Err(Failure::new(
-            format!(
-                "{} cannot be a target: the suite speaks iWARP over TCP",
-                args.url
-            ),
-            format!(
-                "name an adapter over TCP, for example {}",
-                provider::EXAMPLE
-            ),
-        ));
-    }
     let options = AdapterOptions {
         markers: args.markers,
         // The suite checks the reaction to a peer that closes, and does not want a second attempt.
         revision_1_fallback: false,
-        ..AdapterOptions::from(&args.adapter)
+        ..AdapterOptions::new(&args.adapter, &args.security)
     };
     let setup = Setup::new(Some(&args.url), options, LIMIT)?;
     let done = match (&args.listen, &args.connect) {
@@ -68,7 +56,7 @@ pub(super) fn run(args: &TargetArgs) -> Result<()> {
             let local = one(local)?;
             let target = Arc::new(Target::new(setup.at(local)?)?);
             let (listener, address) = target.session.listen(local)?;
-            output::line(format_args!("listening on {address}"))?;
+            output::line(setup.listening(address))?;
             serve(&target, &listener)
         }
         (None, Some(suite)) => {

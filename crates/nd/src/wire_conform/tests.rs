@@ -12,7 +12,12 @@ use crate::session::Session;
 const URL: &str = "softnd+tcp://127.0.0.1";
 
 fn target(crc: bool, markers: bool) -> Arc<Target> {
+    target_at(URL, crc, markers)
+}
+
+fn target_at(url: &str, crc: bool, markers: bool) -> Arc<Target> {
     let options = softnd::Options::default()
+        .security(softnd::security::Security::default().insecure())
         .crc(crc)
         .markers(markers)
         .revision_1_fallback(false)
@@ -20,7 +25,7 @@ fn target(crc: bool, markers: bool) -> Arc<Target> {
             limits.request = Some(Duration::from_secs(2));
             limits.reply = Some(Duration::from_secs(3));
         });
-    let adapter = softnd::open(URL, options).unwrap();
+    let adapter = softnd::open(url, options).unwrap();
     let session = Session::new(adapter, Duration::from_secs(60)).unwrap();
     Arc::new(Target::new(session).unwrap())
 }
@@ -127,4 +132,52 @@ fn softnd_listens_with_markers() {
 #[test]
 fn softnd_connects_with_markers_and_without_crcs() {
     connecting(false, true);
+}
+
+/// Over QUIC, which makes CRCs and markers superfluous. The suite may ask for them nevertheless.
+#[cfg(feature = "ring")]
+mod over_udp {
+    use iwarp_conform::Quic;
+
+    use super::*;
+
+    const URL: &str = "softnd+udp://127.0.0.1";
+
+    fn listening(crc: bool, markers: bool) {
+        let target = target_at(URL, crc, markers);
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (listener, address) = target.session.listen(local).unwrap();
+        // It serves as long as the test process lives.
+        std::thread::spawn(move || serve(&target, &listener));
+        let quic = Quic::connecting(address, Arc::new(|_: &[u8]| true)).unwrap();
+        let mut bench = Bench::active_over(quic, address, wants(crc, markers));
+        let found = run(
+            &mut bench,
+            "softnd".to_owned(),
+            &Selection::default(),
+            |_| {},
+        );
+        verify(&found.unwrap());
+    }
+
+    #[test]
+    fn softnd_listens() {
+        listening(false, false);
+    }
+
+    #[test]
+    fn softnd_connects() {
+        let quic = Quic::listening(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let suite = quic.address().unwrap();
+        let mut bench = Bench::passive_over(quic, wants(false, false));
+        let target = target_at(URL, false, false);
+        std::thread::spawn(move || connect(&target, suite));
+        let found = run(
+            &mut bench,
+            "softnd".to_owned(),
+            &Selection::default(),
+            |_| {},
+        );
+        verify(&found.unwrap());
+    }
 }
