@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use netdirect::{AdapterId, Buffer, Capabilities, Error, Result, Status};
-use parking_lot::Mutex;
+use netdirect::{AdapterId, Buffer, Capabilities, Error, Result, Sge, Status};
+use parking_lot::{Mutex, RwLock};
 
 use crate::driver::{Driver, Source};
 use crate::handle::{
@@ -58,6 +58,17 @@ pub(crate) struct Core {
     cm_owners: Mutex<HashMap<u64, Weak<dyn CmOwner>>>,
     async_owners: Mutex<HashMap<u64, Weak<dyn AsyncOwner>>>,
     objects: Mutex<Vec<Weak<dyn DeviceObject>>>,
+    /// The registered memory by its local keys, for drivers that do not tell why they fail a request.
+    regions: RwLock<HashMap<u32, RegisteredRange>>,
+}
+
+/// Memory that is registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegisteredRange {
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+    /// Reads may place data there.
+    pub(crate) is_sink: bool,
 }
 
 /// Events that were taken from the channel and are to be told in their order.
@@ -109,6 +120,7 @@ impl Core {
             cm_owners: Mutex::default(),
             async_owners: Mutex::default(),
             objects: Mutex::default(),
+            regions: RwLock::default(),
         });
         let this: Weak<Self> = Arc::downgrade(&core);
         for (token, descriptor) in core.control() {
@@ -173,6 +185,37 @@ impl Core {
             length: 0,
             lkey: self.spare.local_key(),
         }
+    }
+
+    /// Notes memory that was registered, if the driver makes that necessary.
+    pub(crate) fn add_region(&self, key: u32, range: RegisteredRange) {
+        if self.needs.fails_vaguely {
+            self.regions.write().insert(key, range);
+        }
+    }
+
+    pub(crate) fn remove_region(&self, key: u32) {
+        if self.needs.fails_vaguely {
+            self.regions.write().remove(&key);
+        }
+    }
+
+    /// Whether all entries are inside registered memory; that of a Read inside sinks. True where the device tells by itself.
+    pub(crate) fn allows(&self, sges: &[Sge], is_read: bool) -> bool {
+        if !self.needs.fails_vaguely {
+            return true;
+        }
+        let regions = self.regions.read();
+        sges.iter().filter(|sge| sge.length > 0).all(|sge| {
+            let Some(range) = regions.get(&sge.token.0) else {
+                return false;
+            };
+            let offset = sge.address.checked_sub(range.address);
+            let is_inside = offset.is_some_and(|offset| {
+                offset <= range.length && u64::from(sge.length) <= range.length - offset
+            });
+            is_inside && (range.is_sink || !is_read)
+        })
     }
 
     /// An identifier that is bound to an address; with port 0 to a port that is picked.

@@ -348,6 +348,7 @@ impl CqHandle {
         let source: Weak<Cq> = Arc::downgrade(&cq);
         let descriptor = cq.queue.descriptor();
         let added = cq.core.driver.add(token, descriptor, source.clone());
+        let cannot = shortage("cannot watch a completion queue");
         added.map_err(&cannot)?;
         cq.file.watch(descriptor, token).map_err(&cannot)?;
         cq.core.own_object(token, source.clone());
@@ -442,7 +443,7 @@ impl CompletionQueue for CqHandle {
         drop(ring);
         cq.settle();
         if arms {
-            cq.arm(!wants_all);
+            cq.arm(!wants_all && !cq.core.needs.solicits_no_failures);
             cq.poll();
             if kind == NotifyType::Solicited {
                 // What came before the queue was armed may have been solicited.

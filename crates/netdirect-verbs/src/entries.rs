@@ -17,9 +17,18 @@ pub(crate) fn with_entries<T>(core: &Core, sges: &[Sge], post: impl FnOnce(&[Loc
         length: sge.length,
         lkey: sge.token.0,
     };
+    let wants_an_entry = core.needs.wants_an_entry;
     match sges {
-        [] if core.needs.wants_an_entry => post(&[core.empty_entry()]),
+        [] if wants_an_entry => post(&[core.empty_entry()]),
         [] => post(&[]),
+        some if wants_an_entry && some.iter().any(|sge| sge.length == 0) => {
+            let full = some.iter().filter(|sge| sge.length > 0);
+            let entries: Vec<_> = full.map(convert).collect();
+            if entries.is_empty() {
+                return post(&[core.empty_entry()]);
+            }
+            post(&entries)
+        }
         few if few.len() <= ENTRIES => {
             let mut entries = [LocalSge::default(); ENTRIES];
             for (into, sge) in entries.iter_mut().zip(few) {

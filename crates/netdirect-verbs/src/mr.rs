@@ -9,7 +9,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::core::Core;
+use crate::core::{Core, RegisteredRange};
 use crate::file::File;
 use crate::handle::{Access, Registration};
 use crate::status::{fail, shortage};
@@ -70,6 +70,14 @@ impl Region {
     }
 }
 
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.registration.get_mut().is_some() {
+            self.core.remove_region(*self.local.get_mut());
+        }
+    }
+}
+
 impl OverlappedObject for Region {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         Ok(()) // every request ends before its call returns
@@ -99,6 +107,12 @@ impl MemoryRegion for Region {
                     .store(registration.local_key(), Ordering::Release);
                 self.remote
                     .store(registration.remote_key(), Ordering::Release);
+                let range = RegisteredRange {
+                    address: buffer.address(),
+                    length: buffer.len() as u64,
+                    is_sink: flags.contains(MrFlags::RDMA_READ_SINK),
+                };
+                self.core.add_region(registration.local_key(), range);
                 *slot = Some(registration);
             }
             Err(error) => {
@@ -120,6 +134,7 @@ impl MemoryRegion for Region {
         }
         let request = overlapped.begin(&self.file())?;
         let registration = slot.take();
+        self.core.remove_region(self.local.load(Ordering::Acquire));
         drop(slot);
         drop(registration); // the device lets go of the buffer
         request.complete(Status::SUCCESS);

@@ -96,6 +96,8 @@ pub(crate) struct Posting {
     pub(crate) sges: (usize, u32),
     /// The number of octets, and the limit for it.
     pub(crate) octets: (u64, u32),
+    /// It names memory that is not registered, or not for such a request.
+    pub(crate) denied: bool,
 }
 
 impl Qp {
@@ -106,6 +108,18 @@ impl Qp {
         srq: Option<Arc<Srq>>,
         options: QueuePairOptions,
     ) -> Result<Arc<Self>> {
+        // Programs post a few more entries than they have asked for (AMB-009). No entries stay none (AMB-036).
+        let most = core.limits.sges;
+        let grant = |asked: u32| {
+            if asked == 0 {
+                0
+            } else {
+                asked.max(2).min(most)
+            }
+        };
+        let options = options
+            .max_initiator_request_sge(grant(options.max_initiator_request_sge))
+            .max_receive_request_sge(grant(options.max_receive_request_sge));
         let qp = Arc::new_cyclic(|this| Self {
             core,
             options,
@@ -188,6 +202,19 @@ impl Qp {
         }
     }
 
+    /// What an initiator request has failed of, if the driver does not tell: of its own entries, of the end that this side has
+    /// made or that is known already, or else of the peer.
+    fn vague(&self, state: &QpState, denied: bool) -> Option<Status> {
+        let status = if denied {
+            Status::ACCESS_VIOLATION
+        } else if state.phase == QpPhase::Open && !state.end_noticed {
+            Status::REMOTE_ERROR
+        } else {
+            Status::CANCELED
+        };
+        self.core.needs.fails_vaguely.then_some(status)
+    }
+
     /// Places the results that are complete.
     fn place(&self, state: &mut MutexGuard<'_, QpState>) {
         let context = self.options.context;
@@ -215,6 +242,13 @@ impl Qp {
                     Status::CONNECTION_ACTIVE,
                     "the queue pair is connected or connecting already",
                 ); // CONN-020
+            }
+            // For its connector it is connected until Disconnect (ADPT-063).
+            QpPhase::Ended if state.owner.is_some() => {
+                return fail(
+                    Status::CONNECTION_ACTIVE,
+                    "the queue pair is connected to a peer that has gone; disconnect it first",
+                );
             }
             QpPhase::Ended | QpPhase::Disconnected => {
                 return fail(
@@ -308,6 +342,14 @@ impl Qp {
         }
     }
 
+    /// This side ends the connection: what the device fails from now on is cancelled.
+    pub(crate) fn begin_end(&self, phase: QpPhase) {
+        let mut state = self.state.lock();
+        if state.phase == QpPhase::Open {
+            state.phase = phase;
+        }
+    }
+
     /// The connection has ended, or there will be none: destroys the device's queue pair, and cancels what is outstanding.
     pub(crate) fn end(&self, phase: QpPhase) {
         let raw = {
@@ -372,6 +414,7 @@ impl Qp {
             context: posting.context,
             kind: posting.kind,
             silent: posting.silent,
+            denied: posting.denied,
             entries: None,
             end: None,
         });
@@ -385,10 +428,14 @@ impl Qp {
                 return self.placed(state);
             }
         };
-        if is_read && state.outbound_reads == 0 {
-            // AMB-045
-            let end = End::of(Status::INVALID_DEVICE_REQUEST);
-            state.initiator.end(number, end, false);
+        let no_reads = is_read && state.outbound_reads == 0;
+        if no_reads || is_read && posting.denied {
+            let status = if no_reads {
+                Status::INVALID_DEVICE_REQUEST // AMB-045
+            } else {
+                Status::ACCESS_VIOLATION
+            };
+            state.initiator.end(number, End::of(status), false);
             let _ = raw.fail();
             return self.placed(state);
         }
@@ -427,6 +474,7 @@ impl Qp {
             context,
             kind: RequestType::Receive,
             silent: false,
+            denied: false,
             entries: waits.then(|| sges.into()),
             end: None,
         });
@@ -524,22 +572,28 @@ impl CqUser for Qp {
                     context,
                     kind: RequestType::Receive,
                     silent: false,
+                    denied: false,
                     entries: None,
                     end: None,
                 });
-                let end = end_of(RequestType::Receive, completion);
+                let end = end_of(RequestType::Receive, completion, self.vague(&state, false));
                 state.receives.end(slot, end, false);
             }
         } else {
             let in_order = !self.core.needs.completes_out_of_order;
-            let slots = if is_receive {
-                &mut state.receives
+            let known = if is_receive {
+                state.receives.get(number)
             } else {
-                &mut state.initiator
+                state.initiator.get(number)
             };
-            let kind = slots.get_mut(number).map(|slot| slot.kind);
-            if let Some(kind) = kind {
-                slots.end(number, end_of(kind, completion), in_order);
+            if let Some((kind, denied)) = known.map(|slot| (slot.kind, slot.denied)) {
+                let end = end_of(kind, completion, self.vague(&state, denied));
+                let slots = if is_receive {
+                    &mut state.receives
+                } else {
+                    &mut state.initiator
+                };
+                slots.end(number, end, in_order);
             }
         }
         let ends = completion.status != c::IBV_WC_SUCCESS
@@ -581,8 +635,16 @@ impl CqUser for Qp {
     }
 }
 
-fn end_of(kind: RequestType, completion: &WorkCompletion) -> End {
-    let status = completion_status(kind, completion.status);
+/// The end that a result tells. `vague` is the status of initiator requests for a driver that fails them for one and the same
+/// reason.
+fn end_of(kind: RequestType, completion: &WorkCompletion, vague: Option<Status>) -> End {
+    let status = match (vague, completion.status) {
+        (Some(status), c::IBV_WC_LOC_QP_OP_ERR) if kind.allows(status) => status,
+        (Some(_), c::IBV_WC_GENERAL_ERR) if kind.allows(Status::ACCESS_VIOLATION) => {
+            Status::ACCESS_VIOLATION
+        }
+        (_, told) => completion_status(kind, told),
+    };
     let succeeded = status == Status::SUCCESS;
     let has_immediate = succeeded && completion.wc_flags & c::IBV_WC_WITH_IMM != 0;
     End {

@@ -22,10 +22,14 @@ pub(crate) struct Needs {
     pub(crate) driver: &'static str,
     /// The event that tells of a connection has the two read limits in each other's place.
     pub(crate) swaps_limits_when_established: bool,
-    /// A request without entries gets an empty one.
+    /// A request without entries gets an empty one, and any other request gets no empty ones.
     pub(crate) wants_an_entry: bool,
     /// Requests do not complete in the order of posting, so that each has to tell its end.
     pub(crate) completes_out_of_order: bool,
+    /// A request fails with one and the same status whatever the reason, and the rights of a Read's sink are not looked at.
+    pub(crate) fails_vaguely: bool,
+    /// A failed request does not end the wait for a solicited result.
+    pub(crate) solicits_no_failures: bool,
     /// A Read must not have a fence.
     pub(crate) fences_no_reads: bool,
     /// The sink of a Read needs the right of remote writing.
@@ -47,6 +51,36 @@ pub const QUIRKS: &[Quirk] = &[
         fact: "refuses a Receive without entries, and gives a Read without entries the entry of an earlier request",
         answer: "posts one entry of no octets",
         source: "libsiw, push_recv_wqe; siw_qp.c, siw_activate_tx_from_sq",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "stops the kernel at an entry of no octets that follows others (a null pointer in siw_tx_hdt)",
+        answer: "leaves such entries away",
+        source: "siw_qp_tx.c, siw_check_sgl_tx, siw_tx_hdt; seen in the guest",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "fails every Send, Write and Read with IBV_WC_LOC_QP_OP_ERR, and every Receive with IBV_WC_GENERAL_ERR, whatever the reason",
+        answer: "keeps a table of registered memory, by which a request with a wrong entry is known; any other is cancelled, or failed by the peer",
+        source: "siw_qp_tx.c, siw_qp_sq_process; siw_qp_rx.c, siw_rdmap_complete",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "reads into memory that is no sink of Reads",
+        answer: "fails such a Read itself",
+        source: "siw_qp_rx.c, siw_proc_rresp",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "serves Reads of memory that allows no remote reading",
+        answer: "nothing: a peer that knows the token can read the memory",
+        source: "siw_qp_tx.c, siw_check_sgl_tx, which is called without rights",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "does not tell of failed requests to those that wait for solicited results",
+        answer: "has it tell of all results",
+        source: "siw_qp.c, siw_rqe_complete, siw_sqe_complete",
     },
     Quirk {
         driver: "siw",
@@ -105,6 +139,8 @@ impl Needs {
         swaps_limits_when_established: false,
         wants_an_entry: false,
         completes_out_of_order: false,
+        fails_vaguely: false,
+        solicits_no_failures: false,
         fences_no_reads: false,
         sink_is_remote_write: false,
         places_in_order: false,
@@ -124,9 +160,11 @@ impl Needs {
                 swaps_limits_when_established: true,
                 wants_an_entry: true,
                 completes_out_of_order: true,
+                fails_vaguely: true,
+                solicits_no_failures: true,
+                sink_is_remote_write: false,
                 fences_no_reads: true,
                 places_in_order: true,
-                ..any
             },
             _ => any,
         }

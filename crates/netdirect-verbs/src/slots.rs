@@ -30,6 +30,8 @@ pub(crate) struct Slot {
     pub(crate) kind: RequestType,
     /// No result if the request succeeds.
     pub(crate) silent: bool,
+    /// It names memory that is not registered, or not for such a request.
+    pub(crate) denied: bool,
     /// The entries of a Receive of a queue pair that was not connected yet, because it may have to be posted again.
     pub(crate) entries: Option<Box<[Sge]>>,
     pub(crate) end: Option<End>,
@@ -59,7 +61,12 @@ impl Slots {
         self.slots.pop_back();
     }
 
-    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Slot> {
+    pub(crate) fn get(&self, number: u64) -> Option<&Slot> {
+        let at = number.checked_sub(self.first)?;
+        self.slots.get(usize::try_from(at).ok()?)
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Slot> {
         let at = number.checked_sub(self.first)?;
         self.slots.get_mut(usize::try_from(at).ok()?)
     }

@@ -111,6 +111,9 @@ impl Connector {
         }
         state.requests.add_state_change(self.begin(overlapped)?);
         state.phase = Phase::Disconnecting;
+        if let Some(qp) = &state.qp {
+            qp.begin_end(qp::QpPhase::Disconnected);
+        }
         let has_ended = state.ended;
         let told = state.id.as_ref().map(|id| id.disconnect());
         if has_ended || !matches!(told, Some(Ok(()))) {
@@ -189,6 +192,9 @@ impl Connector {
             // The queue pair disconnects itself. For the client the connection ends here (CONN-116).
             Phase::Connected | Phase::Disconnecting => {
                 state.end_notifications(); // CONN-105
+                if let Some(qp) = &state.qp {
+                    qp.begin_end(qp::QpPhase::Disconnected);
+                }
                 if let Some(id) = &state.id {
                     let _ = id.disconnect();
                 }
@@ -209,6 +215,9 @@ impl Connector {
             Phase::Connected => {
                 state.ended = true;
                 state.end_notifications();
+                if let Some(qp) = &state.qp {
+                    qp.begin_end(qp::QpPhase::Ended);
+                }
                 if let Some(id) = &state.id {
                     let _ = id.disconnect();
                 }

@@ -8,8 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use netdirect::{
-    Adapter, AdapterId, Affinity, CompletionQueue, CompletionResult, Connector, Overlapped,
-    OverlappedFile, QueuePair, QueuePairOptions, Started, Status,
+    Adapter, AdapterId, Affinity, Buffer, CompletionQueue, CompletionResult, Connector,
+    MemoryRegion, MrFlags, Overlapped, OverlappedFile, QueuePair, QueuePairOptions, Sge, Started,
+    Status,
 };
 
 use crate::adapter::AdapterHandle;
@@ -78,6 +79,16 @@ impl Objects {
         assert_eq!(completed, Ok(Started::Pending));
         assert_eq!(overlapped.wait(), Status::SUCCESS);
         objects
+    }
+
+    /// An entry of 8 octets in memory that is registered with these flags.
+    fn registered(&self, flags: MrFlags) -> (Sge, Arc<dyn MemoryRegion>) {
+        let (buffer, overlapped) = (Buffer::new(8), Overlapped::new());
+        let region = self.adapter.create_memory_region(&self.file);
+        let region = region.expect("a region");
+        let registered = region.register(&buffer, flags, &overlapped);
+        assert_eq!(registered, Ok(Started::Pending));
+        (Sge::new(&buffer, .., region.get_local_token()), region)
     }
 
     /// The results that are there.

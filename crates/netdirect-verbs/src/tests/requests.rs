@@ -48,9 +48,10 @@ fn cq_042_results_are_in_the_order_of_posting_though_the_driver_has_another() {
     let _turn = fake::turn();
     let objects = Objects::connected();
     let from = RemoteAddress::default();
+    let (sink, _region) = objects.registered(MrFlags::RDMA_READ_SINK);
     objects
         .qp
-        .read(1, &[SGE], from, OpFlags::empty())
+        .read(1, &[sink], from, OpFlags::empty())
         .expect("posted");
     let read = last_post();
     objects
@@ -213,4 +214,59 @@ fn gen_015_a_removed_device_ends_everything() {
     assert_eq!(query.map_err(|error| error.status()), removed);
     let file = objects.adapter.create_overlapped_file().map(drop);
     assert_eq!(file.map_err(|error| error.status()), removed);
+}
+
+#[test]
+fn siws_one_status_is_told_apart_by_what_is_known_of_the_request() {
+    let _turn = fake::turn();
+    for (is_registered, ends_before, status) in [
+        (false, false, Status::ACCESS_VIOLATION),
+        (true, false, Status::REMOTE_ERROR),
+        (true, true, Status::CANCELED),
+    ] {
+        let objects = Objects::connected();
+        let (own, _region) = objects.registered(MrFlags::empty());
+        let entry = if is_registered { own } else { SGE };
+        objects
+            .qp
+            .send(1, &[entry], OpFlags::empty())
+            .expect("posted");
+        let post = last_post();
+        if ends_before {
+            let _ = objects
+                .connector
+                .disconnect(&Overlapped::new())
+                .expect("started");
+        }
+        fake::with(|world| world.complete(post, c::IBV_WC_LOC_QP_OP_ERR, 0));
+        assert_eq!(objects.result().status, status);
+    }
+}
+
+#[test]
+fn mr_017_a_read_into_memory_that_is_no_sink_is_failed_before_siw_does_it() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    let (entry, _region) = objects.registered(MrFlags::ALLOW_LOCAL_WRITE);
+    let before = fake::with(|world| world.posted.len());
+    objects
+        .qp
+        .read(1, &[entry], RemoteAddress::default(), OpFlags::empty())
+        .expect("posted");
+    assert_eq!(objects.result().status, Status::ACCESS_VIOLATION);
+    let (posted, failed) = fake::with(|world| (world.posted.len(), world.calls.contains(&"fail")));
+    assert_eq!((posted, failed), (before, true));
+}
+
+#[test]
+fn entries_of_no_octets_do_not_reach_siw() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    let (entry, _region) = objects.registered(MrFlags::empty());
+    let empty = Sge { length: 0, ..entry };
+    objects
+        .qp
+        .send(1, &[entry, empty], OpFlags::empty())
+        .expect("posted");
+    assert_eq!(last_post().entries, 1);
 }
