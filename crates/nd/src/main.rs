@@ -20,6 +20,7 @@ mod cat;
 mod cli;
 mod conform;
 mod demo;
+mod deviations;
 mod errors;
 mod info;
 mod interrupt;

@@ -27,6 +27,7 @@
 mod bench;
 mod check;
 mod checks;
+pub mod deviations;
 mod limits;
 mod link;
 mod need;
@@ -46,7 +47,7 @@ pub use conform_report::{
 pub use limits::Limits;
 pub use link::{Link, LinkEnd, LinkOptions, Listening, Queues};
 pub use need::{Need, Profile};
-pub use run::{Facts, Run, Selection, deviations, run, run_these};
+pub use run::{Facts, Run, Selection, run, run_these};
 pub use side::{Memory, Side};
 pub use steps::Steps;
 pub use target::{End, Ends, Target, Wants};

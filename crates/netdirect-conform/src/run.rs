@@ -9,9 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use conform_report::{
-    About, Deviations, Entry, Failure, Known, Outcome, Stop, Suite, Verdict, fail,
-};
+use conform_report::{Deviations, Entry, Failure, Outcome, Stop, Suite, Verdict, fail};
 use netdirect::Capabilities;
 use serde_json::{Map, Value, json as value};
 
@@ -72,21 +70,6 @@ impl Selection {
             patience: check.and_then(|check| check.patience),
         }
     }
-}
-
-/// Reads known deviations of a provider. A deviation may have the condition `profile`.
-///
-/// # Errors
-///
-/// What is wrong with the text: syntax, unknown keys, checks that do not exist.
-pub fn deviations(text: &str) -> Result<Deviations, String> {
-    let checks: Vec<About> = checks::all().map(Check::about).collect();
-    let names = [Profile::Default.name(), Profile::Strict.name()];
-    let known = Known {
-        checks: &checks,
-        conditions: &[("profile", &names)],
-    };
-    Deviations::parse(text, known)
 }
 
 /// What is known of the target of a run.

@@ -247,7 +247,7 @@ fn a_known_deviation_is_no_failure_and_a_mended_one_is_a_pass() {
     let text = "[[deviation]]\ncheck = 'ADPT-020'\nreason = 'why'\nsource = 'how'\n\
                 [[deviation]]\ncheck = 'ADPT-023.depths'\nreason = 'why'\nsource = 'how'\n";
     let selection = Selection {
-        deviations: deviations(text).unwrap(),
+        deviations: deviations::parse(text).unwrap(),
         ..Selection::default()
     };
     let found = found(&simulated(), KNOWN, &selection);

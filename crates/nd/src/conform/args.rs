@@ -49,9 +49,9 @@ pub(crate) struct Conform {
     #[arg(long, value_name = "X", default_value = "1", value_parser = scale)]
     pub(crate) time_scale: f64,
 
-    /// Known deviations of the provider
-    #[arg(long, value_name = "FILE", visible_alias = "known")]
-    pub(crate) deviations: Option<PathBuf>,
+    /// Known deviations of the provider: a file, or a name such as siw-6.1
+    #[arg(long, value_name = "FILE|NAME", visible_alias = "known")]
+    pub(crate) deviations: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

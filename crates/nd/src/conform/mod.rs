@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressStyle};
 use netdirect_conform::{
     Deviations, End, Ends, Entry, Limits, Profile, Run, Selection, Step, Stop, Target, Wants,
-    deviations, report,
+    report,
 };
 
 use self::args::{Conform, Format};
+use crate::deviations::{self, Shipped};
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -189,18 +190,13 @@ fn profile(chosen: args::Profile) -> Profile {
     }
 }
 
-fn known(path: &Path) -> Result<Deviations> {
-    let doing = || format!("read the deviations {}", path.display());
-    let text = fs::read_to_string(path).map_err(|error| Failure::io(doing(), &error))?;
-    deviations(&text).map_err(|why| {
-        Failure::new(
-            format!(
-                "the deviations {} are not well-formed: {why}",
-                path.display()
-            ),
-            "each entry needs a check or a row, a reason and a source",
-        )
-    })
+fn known(name: &str) -> Result<Deviations> {
+    let shipped = Shipped {
+        parse: netdirect_conform::deviations::parse,
+        named: netdirect_conform::deviations::shipped,
+        names: netdirect_conform::deviations::names().collect(),
+    };
+    deviations::read(name, &shipped)
 }
 
 /// The adapters are opened anew for each check. They are opened here once, so that a wrong URL is told as everywhere.

@@ -1,6 +1,5 @@
 //! The suite as a command: arguments in, report out.
 
-use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -8,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use iwarp_conform::{Bench, Deviations, Limits, Selection, Wants, report};
 
 use super::args::{Format, Suite, Switch};
+use crate::deviations::{self, Shipped};
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -103,7 +103,7 @@ fn select(args: &Suite) -> Result<Selection> {
     }
     let deviations = match &args.deviations {
         None => Deviations::default(),
-        Some(name) => deviations(name)?,
+        Some(name) => known(name)?,
     };
     Ok(Selection {
         only: args.only.clone(),
@@ -113,24 +113,13 @@ fn select(args: &Suite) -> Result<Selection> {
     })
 }
 
-fn deviations(name: &str) -> Result<Deviations> {
-    let read = match Deviations::shipped(name) {
-        Some(shipped) => shipped,
-        None => {
-            let text = fs::read_to_string(name).map_err(|error| {
-                let names: Vec<&str> = Deviations::names().collect();
-                Failure::io(format_args!("read the deviations {name}"), &error)
-                    .advise(format!("name a file, or one of: {}", names.join(", ")))
-            })?;
-            Deviations::parse(&text)
-        }
+fn known(name: &str) -> Result<Deviations> {
+    let shipped = Shipped {
+        parse: Deviations::parse,
+        named: Deviations::shipped,
+        names: Deviations::names().collect(),
     };
-    read.map_err(|why| {
-        Failure::new(
-            format!("the deviations {name} are not well-formed: {why}"),
-            "each entry needs a check or a row, a reason and a source",
-        )
-    })
+    deviations::read(name, &shipped)
 }
 
 /// A bench that is ready to connect.
