@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use netdirect::{
-    Adapter, AdapterExtensions, AdapterFlags, AdapterInfo, Affinity, Capabilities, CompletionQueue,
-    Connector, Error, Listener, MemoryRegion, MemoryWindow, OverlappedFile, QueuePair,
-    QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Adapter, AdapterExtensions, AdapterFlags, AdapterInfo, Affinity, Call, Capabilities,
+    CompletionQueue, Connector, Error, Fault, Listener, MemoryRegion, MemoryWindow, OverlappedFile,
+    QueuePair, QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 
 use crate::connect::connector::ConnectorHandle;
@@ -61,12 +61,28 @@ impl AdapterHandle {
             })
     }
 
-    fn shared_queue(&self, queue: &Arc<dyn SharedReceiveQueue>) -> Result<Arc<Srq>> {
+    /// Fails if no queue can break down with this status now.
+    fn check_break(&self, status: Status) -> Result<()> {
+        self.0.present()?;
+        if status.is_success() {
+            return fail(
+                Status::INVALID_PARAMETER,
+                "a queue breaks down with an error: give a status that is an error",
+            );
+        }
+        Ok(())
+    }
+
+    fn shared_queue(
+        &self,
+        queue: &Arc<dyn SharedReceiveQueue>,
+        else_status: Status,
+    ) -> Result<Arc<Srq>> {
         downcast::<SrqHandle>(queue.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0))
             .map(|srq| Arc::clone(&srq.0))
             .ok_or_else(|| {
                 Error::new(
-                    Status::INVALID_PARAMETER_4,
+                    else_status,
                     "the shared receive queue belongs to another adapter",
                 )
             })
@@ -104,7 +120,7 @@ impl AdapterHandle {
 
 impl Adapter for AdapterHandle {
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
-        self.0.present()?;
+        self.0.admit(Call::CreateOverlappedFile)?;
         let file = File::new(Arc::clone(&self.0));
         Ok(Arc::new(
             file.map_err(shortage("cannot create an overlapped file"))?,
@@ -167,7 +183,7 @@ impl Adapter for AdapterHandle {
                 "the depth is 0 or above MaxCompletionQueueDepth",
             ); // ADPT-023
         }
-        self.0.present()?;
+        self.0.admit(Call::CreateCompletionQueue)?;
         let core = Arc::clone(&self.0);
         Ok(Arc::new(CqHandle::new(core, file, depth, affinity)?))
     }
@@ -177,12 +193,12 @@ impl Adapter for AdapterHandle {
         file: &Arc<dyn OverlappedFile>,
     ) -> Result<Arc<dyn MemoryRegion>> {
         let file = self.file(file)?;
-        self.0.present()?;
+        self.0.admit(Call::CreateMemoryRegion)?;
         Ok(Arc::new(Region::new(Arc::clone(&self.0), file)))
     }
 
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
-        self.0.present()?;
+        self.0.admit(Call::CreateMemoryWindow)?;
         fail(
             Status::NOT_SUPPORTED,
             "this provider has no memory windows on this device",
@@ -220,6 +236,7 @@ impl Adapter for AdapterHandle {
                 "the number of SGEs of a Receive",
             ),
         ])?;
+        self.0.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let core = Arc::clone(&self.0);
         Ok(Arc::new(SrqHandle::new(core, file, options)?))
     }
@@ -265,7 +282,7 @@ impl Adapter for AdapterHandle {
                 "the inline data size",
             ),
         ])?;
-        self.0.present()?;
+        self.0.admit(Call::CreateQueuePair)?;
         self.new_queue_pair(receive_cq, initiator_cq, None, options)
     }
 
@@ -283,7 +300,7 @@ impl Adapter for AdapterHandle {
         }
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
-        let srq = self.shared_queue(srq)?; // ADPT-069
+        let srq = self.shared_queue(srq, Status::INVALID_PARAMETER_4)?; // ADPT-069
         check_limits(&[
             (
                 options.initiator_queue_depth,
@@ -304,19 +321,19 @@ impl Adapter for AdapterHandle {
                 "the inline data size",
             ),
         ])?;
-        self.0.present()?; // ADPT-073
+        self.0.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
         self.new_queue_pair(receive_cq, initiator_cq, Some(srq), options)
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
         let file = self.file(file)?;
-        self.0.present()?;
+        self.0.admit(Call::CreateConnector)?;
         Ok(Arc::new(ConnectorHandle::new(Arc::clone(&self.0), file)))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
         let file = self.file(file)?;
-        self.0.present()?;
+        self.0.admit(Call::CreateListener)?;
         Ok(Arc::new(ListenerHandle::new(Arc::clone(&self.0), file)))
     }
 
@@ -328,5 +345,36 @@ impl Adapter for AdapterHandle {
 impl AdapterExtensions for AdapterHandle {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn inject(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Call { call, nth, status }
+                if !matches!(call, Call::ResolveAddress | Call::OpenAdapter) =>
+            {
+                self.0.plan(call, nth, status)
+            }
+            Fault::RemoveDevice => {
+                self.0.present()?;
+                self.0.remove_device();
+                Ok(())
+            }
+            Fault::BreakCompletionQueue { queue, status } => {
+                let queue = self.queue(&queue, Status::INVALID_PARAMETER_1)?;
+                self.check_break(status)?;
+                queue.break_down(status);
+                Ok(())
+            }
+            Fault::BreakSharedReceiveQueue { queue, status } => {
+                let queue = self.shared_queue(&queue, Status::INVALID_PARAMETER_1)?;
+                self.check_break(status)?;
+                queue.break_down(status);
+                Ok(())
+            }
+            other => {
+                let what = format!("a device cannot have this happen: {other:?}");
+                Err(Error::new(Status::NOT_SUPPORTED, what))
+            }
+        }
     }
 }

@@ -8,10 +8,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use netdirect::{AdapterId, Buffer, Capabilities, Error, Result, Sge, Status};
+use netdirect::{AdapterId, Buffer, Call, Capabilities, Error, Result, Sge, Status};
 use parking_lot::{Mutex, RwLock};
 
 use crate::driver::{Driver, Source};
+use crate::faults::PlannedFaults;
 use crate::handle::{
     Access, AsyncEvent, CmEvent, CmId, CmNews, Context, EventChannel, LocalSge, ProtectionDomain,
     Registration,
@@ -36,8 +37,20 @@ pub(crate) trait AsyncOwner: Send + Sync {
     fn told(&self, event: AsyncEvent);
 }
 
+/// The order in which the objects of a removed device end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RemovalOrder {
+    Listener,
+    Connector,
+    CompletionQueue,
+    SharedReceiveQueue,
+    QueuePair,
+}
+
 /// An object that learns when the device is removed.
 pub(crate) trait DeviceObject: Send + Sync {
+    fn removal_order(&self) -> RemovalOrder;
+
     fn device_removed(&self);
 }
 
@@ -58,6 +71,7 @@ pub(crate) struct Core {
     cm_owners: Mutex<HashMap<u64, Weak<dyn CmOwner>>>,
     async_owners: Mutex<HashMap<u64, Weak<dyn AsyncOwner>>>,
     objects: Mutex<Vec<Weak<dyn DeviceObject>>>,
+    faults: PlannedFaults,
     /// The registered memory by its local keys, for drivers that do not tell why they fail a request.
     regions: RwLock<HashMap<u32, RegisteredRange>>,
 }
@@ -67,8 +81,6 @@ pub(crate) struct Core {
 pub(crate) struct RegisteredRange {
     pub(crate) address: u64,
     pub(crate) length: u64,
-    /// Reads may place data there.
-    pub(crate) is_sink: bool,
 }
 
 /// Events that were taken from the channel and are to be told in their order.
@@ -120,6 +132,7 @@ impl Core {
             cm_owners: Mutex::default(),
             async_owners: Mutex::default(),
             objects: Mutex::default(),
+            faults: PlannedFaults::default(),
             regions: RwLock::default(),
         });
         let this: Weak<Self> = Arc::downgrade(&core);
@@ -162,6 +175,18 @@ impl Core {
         Ok(())
     }
 
+    /// Fails if the device was removed, or if this call is to fail.
+    pub(crate) fn admit(&self, call: Call) -> Result<()> {
+        self.present()?;
+        self.faults.admit(call)
+    }
+
+    /// Makes the `nth` call of a kind from now on fail with this status.
+    pub(crate) fn plan(&self, call: Call, nth: u32, status: Status) -> Result<()> {
+        self.present()?;
+        self.faults.plan(call, nth, status)
+    }
+
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::SeqCst)
     }
@@ -200,8 +225,8 @@ impl Core {
         }
     }
 
-    /// Whether all entries are inside registered memory; that of a Read inside sinks. True where the device tells by itself.
-    pub(crate) fn allows(&self, sges: &[Sge], is_read: bool) -> bool {
+    /// Whether all entries are inside registered memory. True where the device tells by itself.
+    pub(crate) fn allows(&self, sges: &[Sge]) -> bool {
         if !self.needs.fails_vaguely {
             return true;
         }
@@ -211,10 +236,9 @@ impl Core {
                 return false;
             };
             let offset = sge.address.checked_sub(range.address);
-            let is_inside = offset.is_some_and(|offset| {
+            offset.is_some_and(|offset| {
                 offset <= range.length && u64::from(sge.length) <= range.length - offset
-            });
-            is_inside && (range.is_sink || !is_read)
+            })
         })
     }
 
@@ -363,7 +387,7 @@ impl Core {
     }
 
     /// The device is gone: every request ends, and every later call fails (GEN-015).
-    fn remove_device(&self) {
+    pub(crate) fn remove_device(&self) {
         if self.removed.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -372,10 +396,10 @@ impl Core {
             self.driver.unwatch(descriptor);
         }
         let objects = std::mem::take(&mut *self.objects.lock());
+        let mut objects: Vec<_> = objects.iter().filter_map(Weak::upgrade).collect();
+        objects.sort_by_key(|object| object.removal_order());
         for object in objects {
-            if let Some(object) = object.upgrade() {
-                object.device_removed();
-            }
+            object.device_removed();
         }
     }
 }

@@ -5,12 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    Affinity, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
+    Affinity, Call, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
     OverlappedObject, PendingOverlapped, Result, Started, Status,
 };
 use parking_lot::Mutex;
 
-use crate::core::{AsyncOwner, Core, DeviceObject};
+use crate::core::{AsyncOwner, Core, DeviceObject, RemovalOrder};
 use crate::driver::Source;
 use crate::file::File;
 use crate::handle::{AsyncEvent, CompletionChannelQueue, WorkCompletion};
@@ -233,11 +233,16 @@ impl Cq {
         self.settle();
     }
 
+    /// The queue cannot be used any more, and its queue pairs end.
+    pub(crate) fn break_down(&self, status: Status) {
+        self.ring.lock().break_down(status);
+        self.settle();
+    }
+
     fn arm(&self, solicited_only: bool) {
         if let Err(error) = self.queue.arm(solicited_only) {
             tracing::error!(%error, "the device does not tell of results");
-            self.ring.lock().break_down(Status::INTERNAL_ERROR);
-            self.settle();
+            self.break_down(Status::INTERNAL_ERROR);
         }
     }
 
@@ -278,12 +283,15 @@ impl Source for Cq {
 impl AsyncOwner for Cq {
     fn told(&self, _: AsyncEvent) {
         self.poll();
-        self.ring.lock().break_down(Status::BUFFER_OVERFLOW); // CQ-022
-        self.settle();
+        self.break_down(Status::BUFFER_OVERFLOW); // CQ-022
     }
 }
 
 impl DeviceObject for Cq {
+    fn removal_order(&self) -> RemovalOrder {
+        RemovalOrder::CompletionQueue
+    }
+
     fn device_removed(&self) {
         self.ring.lock().end_all(Status::DEVICE_REMOVED);
         self.settle();
@@ -400,6 +408,7 @@ impl CompletionQueue for CqHandle {
                 "the completion queue has broken down; create a new completion queue",
             ); // CQ-022
         }
+        cq.core.admit(Call::ResizeCompletionQueue)?;
         cq.poll();
         let mut ring = cq.ring.lock();
         let wanted = depth as usize;
@@ -419,7 +428,7 @@ impl CompletionQueue for CqHandle {
         let cq = &self.0;
         let file: Arc<dyn OverlappedFile> = cq.file.clone();
         let request = overlapped.begin(&file)?;
-        if let Err(error) = cq.core.present() {
+        if let Err(error) = cq.core.admit(Call::NotifyCompletionQueue) {
             request.abandon(error.status());
             return Err(error);
         }

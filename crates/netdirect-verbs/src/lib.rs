@@ -31,6 +31,8 @@ mod driver;
 #[cfg(target_os = "linux")]
 mod entries;
 #[cfg(target_os = "linux")]
+mod faults;
+#[cfg(target_os = "linux")]
 mod file;
 #[cfg(target_os = "linux")]
 mod handle;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use netdirect::{
-    Buffer, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile, OverlappedObject,
+    Buffer, Call, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile, OverlappedObject,
     RemoteToken, Result, Started, Status,
 };
 use parking_lot::Mutex;
@@ -101,6 +101,11 @@ impl MemoryRegion for Region {
             ); // MR-002
         }
         let request = overlapped.begin(&self.file())?;
+        if let Err(error) = self.core.admit(Call::Register) {
+            drop(slot); // unlocked first, because the end of a request wakes tasks that may call this object
+            request.abandon(error.status());
+            return Err(error);
+        }
         match Registration::new(&self.core.pd, buffer, access) {
             Ok(registration) => {
                 self.local
@@ -110,7 +115,6 @@ impl MemoryRegion for Region {
                 let range = RegisteredRange {
                     address: buffer.address(),
                     length: buffer.len() as u64,
-                    is_sink: flags.contains(MrFlags::RDMA_READ_SINK),
                 };
                 self.core.add_region(registration.local_key(), range);
                 *slot = Some(registration);

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use netdirect::{Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::core::{Core, DeviceObject};
+use crate::core::{Core, DeviceObject, RemovalOrder};
 use crate::cq::{Cq, CqUser};
 use crate::entries::{check_sizes, full, has_ended, not_posted, with_entries};
 use crate::handle::{PostFailure, QueuePairHandle, QueuePairSizes, WorkCompletion, immediate};
@@ -141,6 +141,10 @@ impl Qp {
         });
         let raw = qp.make()?;
         qp.state.lock().raw = Some(raw);
+        if let Some(srq) = &qp.srq {
+            let user: Weak<Self> = qp.this.clone();
+            srq.attach(user);
+        }
         let object: Weak<Self> = qp.this.clone();
         qp.core.add_object(object);
         Ok(qp)
@@ -190,7 +194,8 @@ impl Qp {
         std::iter::once(&self.receive_cq).chain(other)
     }
 
-    fn settle(&self) {
+    /// Ends requests for results that were placed. Called without locks.
+    pub(crate) fn settle(&self) {
         for cq in self.queues() {
             cq.settle();
         }
@@ -226,7 +231,10 @@ impl Qp {
             }
         };
         take(&mut state.initiator, &self.initiator_cq);
-        take(&mut state.receives, &self.receive_cq);
+        // What the peer sends before the client has completed the connection is seen afterwards (IW-001).
+        if state.phase != QpPhase::Claimed {
+            take(&mut state.receives, &self.receive_cq);
+        }
     }
 
     // ---- for the connector ----
@@ -332,13 +340,15 @@ impl Qp {
         self.place(state);
     }
 
-    /// The connection is there: requests may be posted.
+    /// The connection is there: requests may be posted. The caller [settles](Self::settle) the queues when it holds no lock any
+    /// more, since results may have waited for this.
     pub(crate) fn open(&self, outbound_reads: u32) {
         let mut state = self.state.lock();
         if state.phase == QpPhase::Claimed {
             state.phase = QpPhase::Open;
             state.outbound_reads = outbound_reads;
             state.receives.forget_entries();
+            self.place(&mut state);
         }
     }
 
@@ -428,14 +438,10 @@ impl Qp {
                 return self.placed(state);
             }
         };
-        let no_reads = is_read && state.outbound_reads == 0;
-        if no_reads || is_read && posting.denied {
-            let status = if no_reads {
-                Status::INVALID_DEVICE_REQUEST // AMB-045
-            } else {
-                Status::ACCESS_VIOLATION
-            };
-            state.initiator.end(number, End::of(status), false);
+        if is_read && state.outbound_reads == 0 {
+            // AMB-045
+            let end = End::of(Status::INVALID_DEVICE_REQUEST);
+            state.initiator.end(number, end, false);
             let _ = raw.fail();
             return self.placed(state);
         }
@@ -659,6 +665,10 @@ fn end_of(kind: RequestType, completion: &WorkCompletion, vague: Option<Status>)
 }
 
 impl DeviceObject for Qp {
+    fn removal_order(&self) -> RemovalOrder {
+        RemovalOrder::QueuePair
+    }
+
     fn device_removed(&self) {
         self.end(QpPhase::Ended);
     }

@@ -26,7 +26,7 @@ pub(crate) struct Needs {
     pub(crate) wants_an_entry: bool,
     /// Requests do not complete in the order of posting, so that each has to tell its end.
     pub(crate) completes_out_of_order: bool,
-    /// A request fails with one and the same status whatever the reason, and the rights of a Read's sink are not looked at.
+    /// A request fails with one and the same status whatever the reason.
     pub(crate) fails_vaguely: bool,
     /// A failed request does not end the wait for a solicited result.
     pub(crate) solicits_no_failures: bool,
@@ -63,12 +63,6 @@ pub const QUIRKS: &[Quirk] = &[
         fact: "fails every Send, Write and Read with IBV_WC_LOC_QP_OP_ERR, and every Receive with IBV_WC_GENERAL_ERR, whatever the reason",
         answer: "keeps a table of registered memory, by which a request with a wrong entry is known; any other is cancelled, or failed by the peer",
         source: "siw_qp_tx.c, siw_qp_sq_process; siw_qp_rx.c, siw_rdmap_complete",
-    },
-    Quirk {
-        driver: "siw",
-        fact: "reads into memory that is no sink of Reads",
-        answer: "fails such a Read itself",
-        source: "siw_qp_rx.c, siw_proc_rresp",
     },
     Quirk {
         driver: "siw",

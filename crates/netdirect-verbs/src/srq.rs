@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    Affinity, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Sge,
+    Affinity, Call, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Sge,
     SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
 };
 use parking_lot::Mutex;
 
-use crate::core::{AsyncOwner, Core, DeviceObject};
+use crate::core::{AsyncOwner, Core, DeviceObject, RemovalOrder};
+use crate::cq::CqUser;
 use crate::entries::{check_sizes, full, not_posted, with_entries};
 use crate::file::File;
 use crate::handle::{AsyncEvent, SharedReceivesHandle};
@@ -28,7 +29,6 @@ pub(crate) struct Srq {
     state: Mutex<SrqState>,
 }
 
-#[derive(Debug)]
 struct SrqState {
     depth: u32,
     threshold: u32,
@@ -36,7 +36,16 @@ struct SrqState {
     /// The contexts of the Receives that wait for a message, by their numbers.
     receives: HashMap<u64, u64>,
     requests: Vec<PendingOverlapped>,
-    broken: bool,
+    broken: Option<Status>,
+    users: Vec<Weak<dyn CqUser>>,
+}
+
+impl std::fmt::Debug for SrqState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SrqState")
+            .field("receives", &self.receives.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl SrqState {
@@ -59,7 +68,7 @@ impl Srq {
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.state.lock().broken
+        self.state.lock().broken.is_some()
     }
 
     /// A message, or the end of a queue pair, has used the Receive with this number. Returns its context. The caller
@@ -76,6 +85,32 @@ impl Srq {
         }
     }
 
+    /// Also ends `user` when the queue breaks down.
+    pub(crate) fn attach(&self, user: Weak<dyn CqUser>) {
+        let mut state = self.state.lock();
+        state.users.retain(|user| user.strong_count() > 0);
+        state.users.push(user);
+    }
+
+    /// The queue cannot be used any more, and its queue pairs end (AMB-051).
+    pub(crate) fn break_down(&self, status: Status) {
+        let users = {
+            let mut state = self.state.lock();
+            state.broken.get_or_insert(status);
+            std::mem::take(&mut state.users)
+        };
+        tracing::error!(
+            %status,
+            "a shared receive queue broke down, and its connections end; create the queue and its queue pairs anew"
+        );
+        for user in users {
+            if let Some(user) = user.upgrade() {
+                user.queue_broke();
+            }
+        }
+        self.end_requests(status);
+    }
+
     fn end_requests(&self, status: Status) {
         let requests = std::mem::take(&mut self.state.lock().requests);
         for request in requests {
@@ -88,8 +123,7 @@ impl AsyncOwner for Srq {
     fn told(&self, event: AsyncEvent) {
         match event {
             AsyncEvent::SharedReceivesBroke(_) => {
-                self.state.lock().broken = true;
-                self.end_requests(Status::INTERNAL_ERROR); // SRQ-019
+                self.break_down(Status::INTERNAL_ERROR); // SRQ-019
             }
             // The Receives were used, though their results may not be there yet.
             AsyncEvent::SharedReceivesLow(_) => self.end_requests(Status::SUCCESS),
@@ -99,6 +133,10 @@ impl AsyncOwner for Srq {
 }
 
 impl DeviceObject for Srq {
+    fn removal_order(&self) -> RemovalOrder {
+        RemovalOrder::SharedReceiveQueue
+    }
+
     fn device_removed(&self) {
         self.end_requests(Status::DEVICE_REMOVED);
     }
@@ -139,7 +177,8 @@ impl SrqHandle {
                 next: 0,
                 receives: HashMap::new(),
                 requests: Vec::new(),
-                broken: false,
+                broken: None,
+                users: Vec::new(),
             }),
         });
         let weak: Weak<Srq> = Arc::downgrade(&srq);
@@ -181,12 +220,13 @@ impl SharedReceiveQueue for SrqHandle {
             ); // SRQ-013
         }
         let mut state = srq.state.lock();
-        if state.broken {
+        if state.broken.is_some() {
             return fail(
                 Status::INVALID_DEVICE_STATE,
                 "the shared receive queue has broken down; create a new shared receive queue",
             );
         }
+        srq.core.admit(Call::ModifySharedReceiveQueue)?;
         if queue_depth > 0 {
             if state.receives.len() as u64 > u64::from(queue_depth) {
                 return fail(
@@ -213,7 +253,7 @@ impl SharedReceiveQueue for SrqHandle {
         let srq = &self.0;
         let file: Arc<dyn OverlappedFile> = srq.file.clone();
         let request = overlapped.begin(&file)?;
-        if let Err(error) = srq.core.present() {
+        if let Err(error) = srq.core.admit(Call::NotifySharedReceiveQueue) {
             request.abandon(error.status());
             return Err(error);
         }
@@ -221,8 +261,8 @@ impl SharedReceiveQueue for SrqHandle {
         state.requests.push(request);
         let (broken, threshold) = (state.broken, state.threshold);
         drop(state);
-        if broken {
-            srq.end_requests(Status::INTERNAL_ERROR);
+        if let Some(status) = broken {
+            srq.end_requests(status);
             return Ok(Started::Pending);
         }
         srq.look(); // AMB-052

@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status,
+    Call, Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status,
 };
 
-use crate::core::{CmOwner, Core, DeviceObject};
+use crate::core::{CmOwner, Core, DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::handle::{CmEvent, CmNews};
 use crate::qp::{self, ConnectionOwner};
@@ -71,6 +71,7 @@ impl Connector {
             let what = format!("{} is not an address of this adapter", address.ip());
             return Err(Error::new(Status::INVALID_ADDRESS, what)); // CONN-012
         }
+        self.core.admit(Call::BindConnector)?;
         state.bound = None; // The client may ask for the same port again.
         let binding = self.binding(address)?;
         state.take_binding(binding);
@@ -270,6 +271,10 @@ impl ConnectionOwner for Connector {
 }
 
 impl DeviceObject for Connector {
+    fn removal_order(&self) -> RemovalOrder {
+        RemovalOrder::Connector
+    }
+
     fn device_removed(&self) {
         let mut state = self.lock();
         if let Phase::Connecting(_) = state.phase {

@@ -5,14 +5,14 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, ReadLimits, Result,
-    Started, Status,
+    Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, ReadLimits,
+    Result, Started, Status,
 };
 use parking_lot::Mutex;
 
 use super::connector::{AwaitedListener, Connector, ConnectorHandle, PeerRequest};
 use super::requests::Done;
-use crate::core::{CmOwner, Core, DeviceObject, downcast};
+use crate::core::{CmOwner, Core, DeviceObject, RemovalOrder, downcast};
 use crate::file::File;
 use crate::handle::{CmEvent, CmId, CmNews};
 use crate::status::{bind_status, fail};
@@ -87,7 +87,9 @@ impl Listener {
         }
         let mut port = address.port();
         let mut ids = Vec::new();
-        for ip in self.covered(address)? {
+        let covered = self.covered(address)?;
+        self.core.admit(Call::BindListener)?;
+        for ip in covered {
             if port != 0 && self.core.limits.is_iwarp {
                 not_of_tcp(SocketAddr::new(ip, port))?;
             }
@@ -109,6 +111,7 @@ impl Listener {
                 "the listener is not bound, or listens already",
             ); // LSTN-017, -018
         }
+        self.core.admit(Call::Listen)?;
         state.backlog = match backlog {
             0 => LONGEST_BACKLOG,
             some => usize::try_from(some).map_or(LONGEST_BACKLOG, |some| some.min(LONGEST_BACKLOG)),
@@ -311,6 +314,10 @@ impl CmOwner for Listener {
 }
 
 impl DeviceObject for Listener {
+    fn removal_order(&self) -> RemovalOrder {
+        RemovalOrder::Listener
+    }
+
     fn device_removed(&self) {
         self.state.lock().address = None;
         self.close(Status::DEVICE_REMOVED);

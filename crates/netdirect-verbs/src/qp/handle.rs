@@ -83,14 +83,13 @@ impl QpHandle {
             asked
         };
         let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
-        let has_sink = matches!(kind, RequestType::Read | RequestType::Atomic);
         let posting = Posting {
             context,
             kind,
             silent: flags.contains(OpFlags::SILENT_SUCCESS),
             sges: (sges.len(), most),
             octets: (octets, limits.transfer_length),
-            denied: !qp.core().allows(sges, has_sink),
+            denied: !qp.core().allows(sges),
         };
         let needs = &qp.core().needs;
         let fence = flags.contains(OpFlags::READ_FENCE) && !(is_read && needs.fences_no_reads);

@@ -244,21 +244,6 @@ fn siws_one_status_is_told_apart_by_what_is_known_of_the_request() {
 }
 
 #[test]
-fn mr_017_a_read_into_memory_that_is_no_sink_is_failed_before_siw_does_it() {
-    let _turn = fake::turn();
-    let objects = Objects::connected();
-    let (entry, _region) = objects.registered(MrFlags::ALLOW_LOCAL_WRITE);
-    let before = fake::with(|world| world.posted.len());
-    objects
-        .qp
-        .read(1, &[entry], RemoteAddress::default(), OpFlags::empty())
-        .expect("posted");
-    assert_eq!(objects.result().status, Status::ACCESS_VIOLATION);
-    let (posted, failed) = fake::with(|world| (world.posted.len(), world.calls.contains(&"fail")));
-    assert_eq!((posted, failed), (before, true));
-}
-
-#[test]
 fn entries_of_no_octets_do_not_reach_siw() {
     let _turn = fake::turn();
     let objects = Objects::connected();

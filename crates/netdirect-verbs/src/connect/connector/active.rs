@@ -272,6 +272,7 @@ impl Connector {
             state.ended = true;
         }
         qp.open(state.limits.map_or(0, |limits| limits.outbound));
+        state.done.after(move || qp.settle());
         // NotifyDisconnect tells of a connection that is over already (CONN-042).
         self.finish(state, Phase::Connected, Status::SUCCESS);
         if state.ended {

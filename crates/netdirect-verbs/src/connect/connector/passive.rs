@@ -125,8 +125,9 @@ impl Connector {
     pub(super) fn acceptance_told(&self, state: &mut ConnectorState, event: &CmEvent) {
         match event.news {
             CmNews::Established => {
-                if let Some(qp) = &state.qp {
+                if let Some(qp) = state.qp.clone() {
                     qp.open(state.limits.map_or(0, |limits| limits.outbound));
+                    state.done.after(move || qp.settle());
                 }
                 self.finish(state, Phase::Connected, Status::SUCCESS);
             }
