@@ -495,6 +495,28 @@ fn two_processes_find_each_other_and_the_server_goes_on() {
 }
 
 #[test]
+fn each_side_may_name_its_adapter() {
+    let mut serve = nd::start(["perf", "serve", "--url", "softnd+tcp://127.0.0.1"]);
+    let address = serve.address().to_string();
+    let run = |url| {
+        let words = ["perf", "run", &address, "--url", url].into_iter();
+        let what = "--op send --test latency --size 8 --mode event --crc off";
+        nd::run(words.chain(TINY).chain(what.split_whitespace()))
+    };
+    run("softnd+tcp://127.0.0.1").assert_success();
+    let wrong = run("softnd+udp://127.0.0.1");
+    assert!(
+        !wrong.status.success() && wrong.stdout.is_empty(),
+        "{wrong:?}"
+    );
+    assert!(
+        wrong.stderr.contains("does not carry connections over tcp"),
+        "{wrong:?}"
+    );
+    assert!(wrong.stderr.contains("--udp"), "{wrong:?}");
+}
+
+#[test]
 fn a_server_of_another_mode_or_operation_says_so() {
     let mut serve = nd::start(["perf", "serve", "--mode", "event", "--op", "read"]);
     let address = serve.address().to_string();

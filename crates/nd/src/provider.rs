@@ -497,6 +497,11 @@ pub(crate) fn is_of_one_adapter(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, name)| scheme.place == Place::Simulation || !name.is_empty())
 }
 
+/// Whether one can choose for the adapters of the URL whether to ask for CRCs.
+pub(crate) fn chooses_crc(url: &str) -> Result<bool> {
+    find(SCHEMES, url).map(|(scheme, _)| scheme.takes.contains(&Choice::NoCrc))
+}
+
 /// Whether the URL is of adapters over UDP.
 pub(crate) fn is_over_udp(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| OVER_UDP.starts_with(scheme.name))

@@ -51,6 +51,8 @@ const OF_TESTS: &[(&str, &str)] = &[
     // The Memory of the engine's tests is copied to and from.
     ("rdma-buffer", "iwarp"),
     ("netdirect-async", "softnd"),
+    // The example runs on both.
+    ("netdirect-verbs", "softnd"),
     // With the feature that is off by default.
     ("netdirect-async", "netdirect-async"),
     // The suite is checked with a provider, whole and broken.

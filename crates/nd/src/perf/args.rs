@@ -42,6 +42,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, hide = true)]
     pub(crate) once: bool,
 
+    /// The URL of the adapter of this side; the other side chooses its own [default: the adapter that has the address, or from
+    /// which it can be reached]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+
     #[command(flatten)]
     pub(crate) side: SideArgs,
 }
@@ -65,6 +70,11 @@ pub(crate) struct RunArgs {
     /// Where `nd perf serve` listens: HOST:PORT
     #[arg(value_name = "ADDR")]
     pub(crate) address: String,
+
+    /// The URL of the adapter of this side; the other side chooses its own [default: the adapter that has the address, or from
+    /// which it can be reached]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
 
     #[command(flatten)]
     pub(crate) tests: TestArgs,
@@ -92,7 +102,7 @@ pub(crate) struct TableArgs {
 }
 
 /// What is measured, and how it is shown. Without a choice, all values are measured.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct TestArgs {
     /// The operations to measure [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -247,6 +257,7 @@ impl TestArgs {
             turns,
             length,
             idle: self.duration.unwrap_or(IDLE),
+            url: None,
             fault: self.side.fault.clone(),
             pin: None,
             timeout: self.timeout,
@@ -576,6 +587,7 @@ mod tests {
     fn a_side_that_serves_one_mode_or_operation_refuses_others() {
         let spec = super::super::spec::tests::SPEC;
         let serve = |mode, op| ServeArgs {
+            url: None,
             listen: String::new(),
             mode,
             op,

@@ -10,7 +10,7 @@ use super::control::value;
 use super::spec::{Spec, Transport};
 use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result};
-use crate::provider::{AdapterOptions, OVER_UDP};
+use crate::provider::{self, AdapterOptions, OVER_UDP};
 use crate::session::{self, Deadline, Request, Session, Setup};
 
 /// How long it may take to connect.
@@ -47,6 +47,8 @@ pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
 /// What a side chooses for its adapters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choices<'a> {
+    /// The adapter, if the command line names one.
+    pub(super) url: Option<&'a str>,
     /// The fault plan, if there is one.
     pub(super) fault: Option<&'a str>,
     /// The fingerprint of the other side's certificate, for rows over UDP.
@@ -69,6 +71,8 @@ pub(super) fn announced_timeout(line: &str) -> Result<Duration> {
 /// The options of the adapter for a row.
 pub(super) fn setup(spec: &Spec, choices: Choices<'_>) -> Result<Setup> {
     let over_udp = spec.transport == Transport::Udp;
+    let url = choices.url.or(over_udp.then_some(OVER_UDP));
+    check_transport(choices.url, spec.transport)?;
     let options = AdapterOptions {
         fault: choices.fault.map(str::to_owned),
         crc: spec.crc || over_udp,
@@ -84,16 +88,29 @@ pub(super) fn setup(spec: &Spec, choices: Choices<'_>) -> Result<Setup> {
         },
         ..AdapterOptions::default()
     };
-    Setup::new(over_udp.then_some(OVER_UDP), options, LIMIT)
+    Setup::new(url, options, LIMIT)
 }
 
-/// Checks a fault plan before a row needs it.
-pub(super) fn check_plan(fault: Option<&str>) -> Result<()> {
+/// Checks that an adapter that the command line names is one for this transport.
+pub(super) fn check_transport(url: Option<&str>, transport: Transport) -> Result<()> {
+    match url {
+        Some(url) if provider::is_over_udp(url)? != (transport == Transport::Udp) => {
+            Err(Failure::new(
+                format!("{url} does not carry connections over {transport}"),
+                "name an adapter over UDP with --udp, and any other one without",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the name of an adapter and a fault plan before a row needs them.
+pub(super) fn check_choices(url: Option<&str>, fault: Option<&str>) -> Result<()> {
     let options = AdapterOptions {
         fault: fault.map(str::to_owned),
         ..AdapterOptions::default()
     };
-    Setup::new(None, options, LIMIT).map(drop)
+    Setup::new(url, options, LIMIT).map(drop)
 }
 
 /// A socket for the comparison, not yet connected, with the row's segment size.

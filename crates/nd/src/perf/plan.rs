@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) length: Duration,
     /// How long connections are idle where the cost of idle connections is measured.
     pub(crate) idle: Duration,
+    /// The adapter of this side, where the command line names one.
+    pub(crate) url: Option<String>,
     /// The fault plan of this side's adapters.
     pub(crate) fault: Option<String>,
     /// The fingerprint of the other side's certificate, for rows over UDP.
@@ -47,6 +49,7 @@ impl Plan {
     /// What this side chooses for its adapters.
     pub(super) fn choices(&self) -> Choices<'_> {
         Choices {
+            url: self.url.as_deref(),
             fault: self.fault.as_deref(),
             pin: self.pin.as_deref(),
             timeout: self.timeout,

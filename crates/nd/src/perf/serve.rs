@@ -15,8 +15,8 @@ use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
-    Choices, Key, LIMIT, announced_timeout, bare_socket, check_plan, choose_congestion, expected,
-    new_key, setup,
+    Choices, Key, LIMIT, announced_timeout, bare_socket, check_choices, choose_congestion,
+    expected, new_key, setup,
 };
 use super::many;
 use super::quic::QuicListener;
@@ -32,7 +32,7 @@ use crate::stderr;
 
 /// Serves one client after the other, or only one.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
-    check_plan(args.side.fault.as_deref())?;
+    check_choices(args.url.as_deref(), args.side.fault.as_deref())?;
     let address = session::resolve(&args.listen)?[0];
     let doing = || format!("listen on {address}");
     let listener = TcpListener::bind(address).map_err(|error| Failure::socket(doing(), &error))?;
@@ -78,6 +78,7 @@ fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
             continue;
         }
         let choices = Choices {
+            url: args.url.as_deref(),
             fault: args.side.fault.as_deref(),
             pin: pin.as_deref(),
             timeout: announced_timeout(&line)?,

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::args::{LocalArgs, RunArgs, TestArgs};
+use super::args::{LocalArgs, RunArgs, Switch, TestArgs};
 use super::control::{Control, not_understood, value};
-use super::link::check_plan;
+use super::link::{check_choices, check_transport};
 use super::local::Second;
 use super::plan::Plan;
 use super::plot;
@@ -17,7 +17,7 @@ use super::row::measure;
 use super::spec::{Placement, Spec};
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::provider::{fingerprint, own_fingerprint};
+use crate::provider::{self, fingerprint, own_fingerprint};
 use crate::session;
 
 /// How long the other side may take for something that is not a turn, above all to check the data.
@@ -25,13 +25,24 @@ const ANSWER: Duration = Duration::from_secs(60);
 
 /// Rows between this process and one that waits elsewhere.
 pub(super) fn remote(args: &RunArgs) -> Result<()> {
-    let (mut plan, rows) = (args.tests.plan()?, args.tests.rows(Placement::Free)?);
-    check_plan(plan.fault.as_deref())?;
+    let mut tests = args.tests.clone();
+    if let Some(url) = &args.url
+        && tests.crc.is_empty()
+        && !provider::chooses_crc(url)?
+    {
+        tests.crc = vec![Switch::On];
+    }
+    let (mut plan, rows) = (tests.plan()?, tests.rows(Placement::Free)?);
+    plan.url.clone_from(&args.url);
+    check_choices(plan.url.as_deref(), plan.fault.as_deref())?;
+    for row in &rows {
+        check_transport(plan.url.as_deref(), row.transport)?;
+    }
     let addresses = session::resolve(&args.address)?;
     let mut control = connect(&addresses, &args.address)?;
     control.allow(plan.timeout)?;
-    plan.pin = certificates(&mut control, &args.tests)?;
-    sweep(control, &args.tests, &plan, &rows)
+    plan.pin = certificates(&mut control, &tests)?;
+    sweep(control, &tests, &plan, &rows)
 }
 
 /// Rows between two processes of this machine.
@@ -42,7 +53,7 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
         Placement::Apart
     };
     let (mut plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
-    check_plan(plan.fault.as_deref())?;
+    check_choices(None, plan.fault.as_deref())?;
     let second = Second::start(verbose, args.tests.side.receives)?;
     let mut control = connect(&[second.address], "the second process")?;
     control.allow(plan.timeout)?;
