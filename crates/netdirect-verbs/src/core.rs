@@ -14,8 +14,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::driver::{Driver, Source};
 use crate::faults::PlannedFaults;
 use crate::handle::{
-    Access, AsyncEvent, CmEvent, CmId, CmNews, Context, EventChannel, LocalSge, ProtectionDomain,
-    Registration,
+    Access, AsyncEvent, CmEvent, CmId, CmNews, CompletionChannelQueue, Context, EventChannel,
+    LocalSge, ProtectionDomain, Registration,
 };
 use crate::limits::Limits;
 use crate::quirks::Needs;
@@ -63,6 +63,9 @@ pub(crate) struct Core {
     pub(crate) pd: Arc<ProtectionDomain>,
     pub(crate) driver: Arc<Driver>,
     channel: Arc<EventChannel>,
+    /// Memory of a driver whose library refuses a queue at one place of it.
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    reserved: Option<CompletionChannelQueue>,
     /// Eight octets for requests that must have an entry.
     spare: Registration,
     tokens: (u64, u64),
@@ -112,6 +115,10 @@ impl Core {
         let device = context.limits().map_err(&cannot)?;
         let needs = Needs::of(device.vendor_id, context.is_iwarp());
         let limits = Limits::of(&pd, &device, needs).map_err(&cannot)?;
+        let reserved = needs
+            .reserves_results
+            .map(|depth| CompletionChannelQueue::new(&context, depth, 0, 0));
+        let reserved = reserved.transpose().map_err(&cannot)?;
         let spare = Registration::new(&pd, &Buffer::new(8), Access::default()).map_err(&cannot)?;
         let channel = EventChannel::new(libraries).map_err(&cannot)?;
         let driver = Driver::start().map_err(&cannot)?;
@@ -125,6 +132,7 @@ impl Core {
             pd,
             driver: Arc::clone(&driver),
             channel,
+            reserved,
             spare,
             tokens,
             removed: AtomicBool::new(false),

@@ -22,6 +22,8 @@ pub(crate) struct Needs {
     pub(crate) driver: &'static str,
     /// The event that tells of a connection has the two read limits in each other's place.
     pub(crate) swaps_limits_when_established: bool,
+    /// Before all others, a completion queue for so many results is made and kept.
+    pub(crate) reserves_results: Option<u32>,
     /// A request without entries gets an empty one, and any other request gets no empty ones.
     pub(crate) wants_an_entry: bool,
     /// Requests do not complete in the order of posting, so that each has to tell its end.
@@ -57,6 +59,12 @@ pub const QUIRKS: &[Quirk] = &[
         fact: "stops the kernel at an entry of no octets that follows others (a null pointer in siw_tx_hdt)",
         answer: "leaves such entries away",
         source: "siw_qp_tx.c, siw_check_sgl_tx, siw_tx_hdt; seen in the guest",
+    },
+    Quirk {
+        driver: "siw",
+        fact: "refuses the queue whose memory begins at page 144 of what a process maps, because that offset is also the mark of an invalid one",
+        answer: "makes one large completion queue first, which has this page within",
+        source: "siw-abi.h, SIW_INVAL_UOBJ_KEY; libsiw, siw_create_cq; ib_core_uverbs.c, rdma_user_mmap_entry_insert_range; seen in the guest",
     },
     Quirk {
         driver: "siw",
@@ -132,6 +140,7 @@ impl Needs {
         driver: "",
         swaps_limits_when_established: false,
         wants_an_entry: false,
+        reserves_results: None,
         completes_out_of_order: false,
         fails_vaguely: false,
         solicits_no_failures: false,
@@ -153,6 +162,8 @@ impl Needs {
                 driver: "siw",
                 swaps_limits_when_established: true,
                 wants_an_entry: true,
+                // 256 pages of 128 results each.
+                reserves_results: Some(32 * 1024),
                 completes_out_of_order: true,
                 fails_vaguely: true,
                 solicits_no_failures: true,
