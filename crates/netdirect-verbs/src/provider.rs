@@ -39,7 +39,7 @@ impl VerbsProvider {
     pub(crate) fn new(libraries: &'static Libraries) -> Result<Self> {
         let channel = EventChannel::new(libraries).map_err(|error| {
             let what = format!(
-                "the kernel's RDMA connection manager cannot be used: {error}; load the module rdma_ucm, and look at /dev/infiniband/rdma_cm"
+                "the kernel's RDMA connection manager cannot be used ({error}): load the module rdma_ucm, and look whether this user may open /dev/infiniband/rdma_cm"
             );
             Error::new(Status::DEVICE_NOT_READY, what)
         })?;

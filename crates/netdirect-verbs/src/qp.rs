@@ -397,6 +397,24 @@ impl Qp {
         self.state.lock().raw.clone()
     }
 
+    /// There will be no connection, but the device's queue pair cannot be ended yet. What is outstanding is cancelled. The caller
+    /// has to drop the device's queue pair where this may take its time.
+    pub(crate) fn give_up(&self) -> Option<Arc<QueuePairHandle>> {
+        let raw = {
+            let mut state = self.state.lock();
+            state.phase = QpPhase::Disconnected;
+            state.raw.take()
+        };
+        self.poll();
+        if let Some(raw) = &raw {
+            for cq in self.queues() {
+                cq.detach(raw.number());
+            }
+        }
+        self.end(QpPhase::Disconnected);
+        raw
+    }
+
     // ---- for the client ----
 
     /// Posts an initiator request, by `post` with the number that the device gets to know and whether it has to tell its end.

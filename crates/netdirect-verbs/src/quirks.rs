@@ -16,6 +16,7 @@ pub struct Quirk {
 }
 
 /// What is done differently for a driver.
+#[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// The driver's name; empty if it is not known.
@@ -122,6 +123,12 @@ pub const QUIRKS: &[Quirk] = &[
     },
     Quirk {
         driver: "siw",
+        fact: "stops the kernel when a queue pair fails whose peer has asked for a ready-to-receive message and not sent it yet",
+        answer: "destroys such a queue pair only after the identifier of its connection, in a thread of its own that waits for the peer",
+        source: "siw_cm.c, siw_qp_cm_drop; iwcm.c, cm_close_handler; seen in the guest",
+    },
+    Quirk {
+        driver: "siw",
         fact: "raises the limit of inbound Reads to what the peer asks for",
         answer: "reports the limit that was agreed on; a lower one cannot be had",
         source: "siw_cm.c, siw_accept",
@@ -134,6 +141,7 @@ pub const QUIRKS: &[Quirk] = &[
     },
 ];
 
+#[cfg(target_os = "linux")]
 impl Needs {
     /// For a driver that nothing is known of.
     const ANY: Self = Self {

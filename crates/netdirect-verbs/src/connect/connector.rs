@@ -277,7 +277,7 @@ impl DeviceObject for Connector {
 
     fn device_removed(&self) {
         let mut state = self.lock();
-        if let Phase::Connecting(_) = state.phase {
+        if let Phase::Connecting(_) | Phase::Accepting = state.phase {
             self.abandon(&mut state);
         }
         state.phase = Phase::Dead;

@@ -223,19 +223,22 @@ impl Connector {
         let phase = std::mem::replace(&mut state.phase, Phase::Dead);
         self.core.disown_connection(state.key);
         let (id, qp) = (state.id.take(), state.qp.take());
-        let was_connecting = matches!(phase, Phase::Connecting(_));
         state.done.before(move || {
-            if let Some(qp) = &qp {
-                if was_connecting {
-                    qp.remake();
-                } else {
+            let mut raw = None;
+            match (&phase, &qp) {
+                (Phase::Connecting(_), Some(qp)) => qp.remake(),
+                // Until the peer has completed the connection, drivers wait when it is to be ended (iw_cm_disconnect).
+                (Phase::Accepting, Some(qp)) => raw = qp.give_up(),
+                (_, Some(qp)) => {
                     if let Some(id) = &id {
                         let _ = id.disconnect();
                     }
                     qp.end(qp::QpPhase::Disconnected);
                 }
+                (_, None) => {}
             }
-            Core::bury((id, phase_parts(phase)));
+            // The identifier ends first.
+            Core::bury((id, raw, phase_parts(phase)));
         });
     }
 
