@@ -146,7 +146,7 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
             "seed=7 is one that works",
         ),
         (&["conform", "softnd+sim://seed=1,stall=2"], "a chance"),
-        (&["conform", "verbs://x"], "no provider serves"),
+        (&["conform", "carrier-pigeon://x"], "no provider serves"),
         (
             &[
                 "conform",

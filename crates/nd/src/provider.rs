@@ -400,6 +400,9 @@ impl Backend {
 
     /// A URL that names the adapter with this address.
     pub(crate) fn url(&self, address: SocketAddr) -> String {
+        if let Some(device) = netdirect_verbs::device_name(&*self.provider, address) {
+            return format!("{}://{device}", self.scheme.name);
+        }
         match address {
             SocketAddr::V4(address) => format!("{}://{}", self.scheme.name, address.ip()),
             SocketAddr::V6(address) => format!("{}://[{}]", self.scheme.name, address.ip()),

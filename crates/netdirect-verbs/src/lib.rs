@@ -83,6 +83,21 @@ pub fn provider() -> Result<Arc<dyn Provider>> {
     ))
 }
 
+/// The name of the device that has this address of the machine, such as `siw0`. `None` if no device of the provider has it.
+pub fn device_name(provider: &dyn Provider, address: SocketAddr) -> Option<String> {
+    #[cfg(target_os = "linux")]
+    {
+        let any: &dyn std::any::Any = provider;
+        let provider = any.downcast_ref::<provider::VerbsProvider>()?;
+        provider.device_of(address.ip())
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (provider, address);
+        None
+    }
+}
+
 /// An address of the device with this name, such as `siw0`, for [`Provider::resolve_address`]. The provider is one that
 /// [`provider`] has returned.
 ///

@@ -77,7 +77,7 @@ impl VerbsProvider {
         Ok(devices)
     }
 
-    fn device_of(&self, address: IpAddr) -> Option<String> {
+    pub(crate) fn device_of(&self, address: IpAddr) -> Option<String> {
         let id = CmId::new(&self.channel, 0).ok()?;
         id.bind(SocketAddr::new(address, 0)).ok()?;
         id.device()
