@@ -15,6 +15,7 @@ use crate::core::{Core, downcast};
 use crate::cq::{Cq, CqHandle};
 use crate::file::File;
 use crate::mr::Region;
+use crate::mw::Window;
 use crate::qp::{Qp, QpHandle};
 use crate::srq::{Srq, SrqHandle};
 use crate::status::{fail, shortage};
@@ -199,10 +200,13 @@ impl Adapter for AdapterHandle {
 
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
         self.0.admit(Call::CreateMemoryWindow)?;
-        fail(
-            Status::NOT_SUPPORTED,
-            "this provider has no memory windows on this device",
-        )
+        if !self.0.limits.has_windows {
+            return fail(
+                Status::NOT_SUPPORTED,
+                "the device's driver has no memory windows of type 1",
+            );
+        }
+        Ok(Arc::new(Window::new(Arc::clone(&self.0))?))
     }
 
     fn create_shared_receive_queue(

@@ -169,6 +169,9 @@ impl Core {
         if !self.limits.is_iwarp {
             capabilities |= Capabilities::IMMEDIATE_4;
         }
+        if self.limits.has_windows {
+            capabilities |= Capabilities::MEMORY_WINDOWS;
+        }
         if self.limits.device.has_atomics {
             capabilities |= Capabilities::FETCH_ADD | Capabilities::COMPARE_SWAP;
         }

@@ -41,6 +41,8 @@ mod limits;
 #[cfg(target_os = "linux")]
 mod mr;
 #[cfg(target_os = "linux")]
+mod mw;
+#[cfg(target_os = "linux")]
 mod provider;
 #[cfg(target_os = "linux")]
 mod qp;

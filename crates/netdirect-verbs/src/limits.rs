@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::handle::{
-    CompletionChannelQueue, Context, DeviceLimits, ProtectionDomain, QueuePairHandle,
-    QueuePairSizes,
+    CompletionChannelQueue, Context, DeviceLimits, MemoryWindowHandle, ProtectionDomain,
+    QueuePairHandle, QueuePairSizes,
 };
 use crate::quirks::Needs;
 
@@ -34,6 +34,7 @@ pub(crate) struct Limits {
     pub(crate) caller_data: u32,
     pub(crate) callee_data: u32,
     pub(crate) resizes_queues: bool,
+    pub(crate) has_windows: bool,
 }
 
 impl Limits {
@@ -74,6 +75,10 @@ impl Limits {
             caller_data,
             callee_data,
             resizes_queues: queue.resize(4).is_ok(),
+            // Some drivers have a limit for windows, and no windows.
+            has_windows: device.memory_windows > 0
+                && device.has_window_type_1
+                && MemoryWindowHandle::new(pd).is_ok(),
         })
     }
 }

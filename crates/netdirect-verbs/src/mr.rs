@@ -1,7 +1,7 @@
 //! Memory regions, ND2's `IND2MemoryRegion`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use netdirect::{
     Buffer, Call, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile, OverlappedObject,
@@ -18,9 +18,18 @@ use crate::status::{fail, shortage};
 pub(crate) struct Region {
     core: Arc<Core>,
     file: Arc<File>,
-    registration: Mutex<Option<Registration>>,
+    registration: Mutex<Option<Registered>>,
     local: AtomicU32,
     remote: AtomicU32,
+}
+
+/// A buffer that is registered.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) registration: Arc<Registration>,
+    pub(crate) can_be_written: bool,
+    /// How many windows are bound to it, or have Binds or Invalidates queued.
+    pub(crate) windows: Arc<AtomicUsize>,
 }
 
 impl Region {
@@ -32,6 +41,15 @@ impl Region {
             local: AtomicU32::new(0),
             remote: AtomicU32::new(0),
         }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Calls `act` with the registered buffer, if there is one.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&Registered) -> T) -> Option<T> {
+        self.registration.lock().as_ref().map(act)
     }
 
     fn file(&self) -> Arc<dyn OverlappedFile> {
@@ -64,6 +82,7 @@ impl Region {
             local_write: flags.contains(MrFlags::ALLOW_LOCAL_WRITE) || is_sink,
             remote_read: flags.contains(MrFlags::ALLOW_REMOTE_READ),
             remote_write,
+            bind: self.core.limits.has_windows,
             atomic: self.core.limits.device.has_atomics
                 && flags.contains(MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE),
         })
@@ -117,7 +136,11 @@ impl MemoryRegion for Region {
                     length: buffer.len() as u64,
                 };
                 self.core.add_region(registration.local_key(), range);
-                *slot = Some(registration);
+                *slot = Some(Registered {
+                    registration: Arc::new(registration),
+                    can_be_written: access.local_write,
+                    windows: Arc::default(),
+                });
             }
             Err(error) => {
                 drop(slot); // unlocked first, because the end of a request wakes tasks that may call this object
@@ -133,8 +156,14 @@ impl MemoryRegion for Region {
 
     fn deregister(&self, overlapped: &Overlapped) -> Result<Started> {
         let mut slot = self.registration.lock();
-        if slot.is_none() {
+        let Some(registered) = slot.as_ref() else {
             return fail(Status::INVALID_DEVICE_STATE, "the region is not registered"); // MR-027
+        };
+        if registered.windows.load(Ordering::SeqCst) > 0 {
+            return fail(
+                Status::DEVICE_BUSY,
+                "the region has bound windows, or queued Binds of windows; invalidate or release these windows first",
+            ); // MR-026
         }
         let request = overlapped.begin(&self.file())?;
         let registration = slot.take();

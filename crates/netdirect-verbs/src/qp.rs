@@ -18,7 +18,7 @@ use crate::core::{Core, DeviceObject, RemovalOrder};
 use crate::cq::{Cq, CqUser};
 use crate::entries::{check_sizes, full, has_ended, not_posted, with_entries};
 use crate::handle::{PostFailure, QueuePairHandle, QueuePairSizes, WorkCompletion, immediate};
-use crate::slots::{End, Slot, Slots};
+use crate::slots::{End, Kept, Slot, Slots};
 use crate::srq::Srq;
 use crate::status::{completion_status, fail, shortage};
 use crate::sys::bindings as c;
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Qp {
 }
 
 /// An initiator request as the client posts it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Posting {
     pub(crate) context: u64,
     pub(crate) kind: RequestType,
@@ -98,6 +98,10 @@ pub(crate) struct Posting {
     pub(crate) octets: (u64, u32),
     /// It names memory that is not registered, or not for such a request.
     pub(crate) denied: bool,
+    /// What is kept until the request has ended.
+    pub(crate) keeps: Option<Kept>,
+    /// The request fails with this status, and does not reach the device.
+    pub(crate) fails: Option<Status>,
 }
 
 impl Qp {
@@ -443,6 +447,7 @@ impl Qp {
             kind: posting.kind,
             silent: posting.silent,
             denied: posting.denied,
+            keeps: posting.keeps,
             entries: None,
             end: None,
         });
@@ -456,10 +461,13 @@ impl Qp {
                 return self.placed(state);
             }
         };
-        if is_read && state.outbound_reads == 0 {
-            // AMB-045
-            let end = End::of(Status::INVALID_DEVICE_REQUEST);
-            state.initiator.end(number, end, false);
+        let fails = if is_read && state.outbound_reads == 0 {
+            Some(Status::INVALID_DEVICE_REQUEST) // AMB-045
+        } else {
+            posting.fails
+        };
+        if let Some(status) = fails {
+            state.initiator.end(number, End::of(status), false);
             let _ = raw.fail();
             return self.placed(state);
         }
@@ -499,6 +507,7 @@ impl Qp {
             kind: RequestType::Receive,
             silent: false,
             denied: false,
+            keeps: None,
             entries: waits.then(|| sges.into()),
             end: None,
         });
@@ -597,6 +606,7 @@ impl CqUser for Qp {
                     kind: RequestType::Receive,
                     silent: false,
                     denied: false,
+                    keeps: None,
                     entries: None,
                     end: None,
                 });

@@ -1,6 +1,7 @@
 //! The outstanding requests of one queue. A failed result of the device tells neither the kind of its request nor its contexts, and
 //! some devices complete requests in another order than ND2 wants, so both are kept here.
 
+use std::any::Any;
 use std::collections::VecDeque;
 
 use netdirect::{CompletionResult, Immediate, RequestType, Sge, Status};
@@ -34,8 +35,14 @@ pub(crate) struct Slot {
     pub(crate) denied: bool,
     /// The entries of a Receive of a queue pair that was not connected yet, because it may have to be posted again.
     pub(crate) entries: Option<Box<[Sge]>>,
+    /// What is kept until the request has ended.
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    pub(crate) keeps: Option<Kept>,
     pub(crate) end: Option<End>,
 }
+
+/// Objects of the device that a request uses, and the client may have released.
+pub(crate) type Kept = Box<dyn Any + Send + Sync>;
 
 /// The requests of one queue, in the order of posting.
 #[derive(Debug, Default)]

@@ -132,6 +132,7 @@ const UNSAFE: &[&str] = &[
     "netdirect-verbs/src/handle/memory.rs",
     "netdirect-verbs/src/handle/queue_pair.rs",
     "netdirect-verbs/src/handle/shared_receives.rs",
+    "netdirect-verbs/src/handle/window.rs",
     "netdirect-verbs/src/sys/bindings.rs",
     "netdirect-verbs/src/sys/library.rs",
     "rdma-buffer/src/buffer.rs",

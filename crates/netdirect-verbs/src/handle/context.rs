@@ -36,6 +36,8 @@ pub(crate) struct DeviceLimits {
     pub(crate) shared_receive_queues: u32,
     pub(crate) shared_receives: u32,
     pub(crate) shared_receive_sges: u32,
+    pub(crate) memory_windows: u32,
+    pub(crate) has_window_type_1: bool,
     pub(crate) has_atomics: bool,
 }
 
@@ -137,6 +139,8 @@ impl Context {
             shared_receive_queues: of(attributes.max_srq),
             shared_receives: of(attributes.max_srq_wr),
             shared_receive_sges: of(attributes.max_srq_sge),
+            memory_windows: of(attributes.max_mw),
+            has_window_type_1: attributes.device_cap_flags & c::IBV_DEVICE_MEM_WINDOW != 0,
             has_atomics: attributes.atomic_cap != c::IBV_ATOMIC_NONE,
         })
     }

@@ -17,6 +17,7 @@ pub(crate) struct Access {
     pub(crate) local_write: bool,
     pub(crate) remote_read: bool,
     pub(crate) remote_write: bool,
+    pub(crate) bind: bool,
     pub(crate) atomic: bool,
 }
 
@@ -26,6 +27,7 @@ impl Access {
             (self.local_write, c::IBV_ACCESS_LOCAL_WRITE),
             (self.remote_read, c::IBV_ACCESS_REMOTE_READ),
             (self.remote_write, c::IBV_ACCESS_REMOTE_WRITE),
+            (self.bind, c::IBV_ACCESS_MW_BIND),
             (self.atomic, c::IBV_ACCESS_REMOTE_ATOMIC),
         ];
         let set = all.into_iter().filter(|(is_set, _)| *is_set);
@@ -71,6 +73,10 @@ impl Registration {
 
     pub(crate) fn buffer(&self) -> &Buffer {
         &self.buffer
+    }
+
+    pub(super) fn raw(&self) -> *mut c::ibv_mr {
+        self.raw.as_ptr()
     }
 
     pub(crate) fn local_key(&self) -> u32 {

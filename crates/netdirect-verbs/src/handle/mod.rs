@@ -7,6 +7,7 @@ mod context;
 mod memory;
 mod queue_pair;
 mod shared_receives;
+mod window;
 
 use std::ffi::c_int;
 use std::io;
@@ -17,9 +18,10 @@ pub(crate) use completion::{CompletionChannelQueue, WorkCompletion, immediate};
 pub(crate) use context::{AsyncEvent, Context, DeviceLimits, ProtectionDomain};
 pub(crate) use memory::{Access, Registration};
 pub(crate) use queue_pair::{
-    Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest,
+    Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest, WindowRange,
 };
 pub(crate) use shared_receives::SharedReceivesHandle;
+pub(crate) use window::MemoryWindowHandle;
 
 /// One local buffer of a request, with the layout of `ibv_sge`.
 pub(crate) type LocalSge = crate::sys::bindings::ibv_sge;

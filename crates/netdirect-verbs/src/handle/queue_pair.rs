@@ -5,7 +5,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::{
-    Access, CompletionChannelQueue, LocalSge, ProtectionDomain, SharedReceivesHandle, made, outcome,
+    Access, CompletionChannelQueue, LocalSge, MemoryWindowHandle, ProtectionDomain, Registration,
+    SharedReceivesHandle, made, outcome,
 };
 use crate::sys::bindings as c;
 
@@ -63,6 +64,14 @@ impl PostFailure {
             is_queued: false,
         }
     }
+}
+
+/// What a window is bound to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowRange {
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+    pub(crate) access: Access,
 }
 
 /// What a request of the send queue does.
@@ -283,6 +292,32 @@ impl QueuePairHandle {
         // SAFETY: the queue pair exists. The driver copies the entries, which it does not change.
         let posted = outcome(unsafe { post(self.raw.as_ptr(), &raw mut work, &raw mut bad) });
         posted.map_err(PostFailure::of(bad))
+    }
+
+    /// Binds a window of type 1; to no octets, it ends what it was bound to. Its new key is known when the call returns.
+    pub(crate) fn bind(
+        &self,
+        id: u64,
+        window: &MemoryWindowHandle,
+        region: &Registration,
+        range: WindowRange,
+        signaled: bool,
+    ) -> Result<(), PostFailure> {
+        let bind = self.pd.context().operations().bind_mw;
+        let bind = bind.ok_or_else(|| PostFailure::refused(io::ErrorKind::Unsupported))?;
+        let mut work = c::ibv_mw_bind {
+            wr_id: id,
+            send_flags: if signaled { c::IBV_SEND_SIGNALED } else { 0 },
+            bind_info: c::ibv_mw_bind_info {
+                mr: region.raw(),
+                addr: range.address,
+                length: range.length,
+                mw_access_flags: range.access.bits().cast_unsigned(),
+            },
+        };
+        // SAFETY: queue pair, window and region exist; the driver copies the structure.
+        let bound = outcome(unsafe { bind(self.raw.as_ptr(), window.raw(), &raw mut work) });
+        bound.map_err(PostFailure::refused)
     }
 }
 

@@ -10,7 +10,9 @@ use netdirect::{
 use super::{Posting, Qp};
 use crate::core::{Core, downcast};
 use crate::entries::with_entries;
-use crate::handle::{Operation, RemoteMemory, SendRequest};
+use crate::handle::{Access, Operation, RemoteMemory, SendRequest, WindowRange};
+use crate::mr::Region;
+use crate::mw::{Bound, Window};
 use crate::status::fail;
 
 /// The client's reference to a queue pair. Releasing it disconnects the queue pair.
@@ -64,6 +66,47 @@ impl QpHandle {
         self.0.core().capabilities()
     }
 
+    fn region(&self, region: &Arc<dyn MemoryRegion>) -> Result<Arc<Region>> {
+        downcast::<Region>(region.clone(), |region| {
+            Arc::ptr_eq(region.core(), self.0.core())
+        })
+        .ok_or_else(|| {
+            Error::new(
+                Status::INVALID_PARAMETER_2,
+                "the memory region belongs to another adapter",
+            )
+        })
+    }
+
+    fn window(&self, window: &Arc<dyn MemoryWindow>, status: Status) -> Result<Arc<Window>> {
+        downcast::<Window>(window.clone(), |window| {
+            Arc::ptr_eq(window.core(), self.0.core())
+        })
+        .ok_or_else(|| Error::new(status, "the memory window belongs to another adapter"))
+    }
+
+    /// A Bind or an Invalidate, which keeps its window and its region.
+    fn of_window(
+        &self,
+        context: u64,
+        kind: RequestType,
+        window: &Window,
+        bound: &Bound,
+        flags: OpFlags,
+        fails: bool,
+    ) -> Posting {
+        Posting {
+            context,
+            kind,
+            silent: flags.contains(OpFlags::SILENT_SUCCESS),
+            sges: (0, 0),
+            octets: (0, 0),
+            denied: false,
+            keeps: Some(Box::new((Arc::clone(&window.handle), bound.clone()))),
+            fails: fails.then_some(Status::INVALID_DEVICE_REQUEST), // QP-043
+        }
+    }
+
     /// Posts a request whose data is in registered memory.
     fn post(
         &self,
@@ -90,6 +133,8 @@ impl QpHandle {
             sges: (sges.len(), most),
             octets: (octets, limits.transfer_length),
             denied: !qp.core().allows(sges),
+            keeps: None,
+            fails: None,
         };
         let needs = &qp.core().needs;
         let fence = flags.contains(OpFlags::READ_FENCE) && !(is_read && needs.fences_no_reads);
@@ -124,6 +169,8 @@ impl QpHandle {
             sges: (0, 0),
             octets: (octets as u64, self.0.options.inline_data_size),
             denied: false,
+            keeps: None,
+            fails: None,
         };
         let whole;
         let data = match data {
@@ -171,27 +218,94 @@ impl QueuePair for QpHandle {
 
     fn bind(
         &self,
-        _: u64,
-        _: &Arc<dyn MemoryRegion>,
-        _: &Arc<dyn MemoryWindow>,
-        _: u64,
-        _: u64,
+        context: u64,
+        region: &Arc<dyn MemoryRegion>,
+        window: &Arc<dyn MemoryWindow>,
+        address: u64,
+        length: u64,
         flags: OpFlags,
     ) -> Result<()> {
         allow(flags, BIND, Status::INVALID_PARAMETER_6)?;
-        // The adapter has made no window.
-        fail(
-            Status::INVALID_PARAMETER_3,
-            "the memory window belongs to another adapter",
-        )
+        let region = self.region(region)?;
+        let window = self.window(window, Status::INVALID_PARAMETER_3)?;
+        let write = flags.contains(OpFlags::ALLOW_WRITE);
+        let bound = region.with(|registered| {
+            let buffer = registered.registration.buffer();
+            let offset = address.checked_sub(buffer.address());
+            let whole = buffer.len() as u64;
+            let is_inside =
+                offset.is_some_and(|offset| offset <= whole && length <= whole - offset);
+            (is_inside && length > 0 && (registered.can_be_written || !write))
+                .then(|| Bound::new(&registered.registration, &registered.windows))
+        });
+        let Some(bound) = bound else {
+            return fail(
+                Status::INVALID_PARAMETER_2,
+                "the memory region has no registered buffer; register a buffer first",
+            ); // AMB-011
+        };
+        let Some(new) = bound else {
+            return fail(
+                Status::ACCESS_VIOLATION,
+                "the range lies outside the memory region, or the memory region does not have these rights",
+            ); // QP-038
+        };
+        let range = WindowRange {
+            address,
+            length,
+            access: Access {
+                remote_read: flags.contains(OpFlags::ALLOW_READ),
+                remote_write: write,
+                ..Access::default()
+            },
+        };
+        let mut bound = window.bound.lock();
+        let is_bound = bound.is_some();
+        let posting = self.of_window(context, RequestType::Bind, &window, &new, flags, is_bound);
+        self.0.post(posting, |raw, id, signaled| {
+            raw.bind(id, &window.handle, &new.registration, range, signaled)
+        })?;
+        if !is_bound {
+            window.renew_token();
+            *bound = Some(new);
+        }
+        Ok(())
     }
 
-    fn invalidate(&self, _: u64, _: &Arc<dyn MemoryWindow>, flags: OpFlags) -> Result<()> {
+    fn invalidate(
+        &self,
+        context: u64,
+        window: &Arc<dyn MemoryWindow>,
+        flags: OpFlags,
+    ) -> Result<()> {
         allow(flags, ALWAYS, Status::INVALID_PARAMETER_3)?;
-        fail(
-            Status::INVALID_PARAMETER_2,
-            "the memory window belongs to another adapter",
-        )
+        let window = self.window(window, Status::INVALID_PARAMETER_2)?;
+        let mut bound = window.bound.lock();
+        let Some(old) = bound.clone() else {
+            let posting = Posting {
+                context,
+                kind: RequestType::Invalidate,
+                silent: flags.contains(OpFlags::SILENT_SUCCESS),
+                sges: (0, 0),
+                octets: (0, 0),
+                denied: false,
+                keeps: None,
+                fails: Some(Status::INVALID_DEVICE_REQUEST), // QP-048
+            };
+            return self.0.post(posting, |_, _, _| Ok(()));
+        };
+        let range = WindowRange {
+            address: old.registration.buffer().address(),
+            length: 0,
+            access: Access::default(),
+        };
+        let kind = RequestType::Invalidate;
+        let posting = self.of_window(context, kind, &window, &old, flags, false);
+        self.0.post(posting, |raw, id, signaled| {
+            raw.bind(id, &window.handle, &old.registration, range, signaled)
+        })?;
+        *bound = None;
+        Ok(())
     }
 
     fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {

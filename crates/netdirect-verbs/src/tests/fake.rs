@@ -69,6 +69,7 @@ pub(super) struct World {
     /// The number that the device gives as its vendor's: that of siw, unless a test wants another driver.
     pub(super) vendor_id: u32,
     pub(super) is_infiniband: bool,
+    pub(super) has_windows: bool,
     next: u32,
     context: usize,
     channel: usize,
@@ -302,6 +303,9 @@ unsafe extern "C" fn open_device(device: *mut c::ibv_device) -> *mut c::ibv_cont
     context.ops.req_notify_cq = Some(req_notify_cq);
     context.ops.post_send = Some(post_send);
     context.ops.post_recv = Some(post_recv);
+    context.ops.alloc_mw = Some(alloc_mw);
+    context.ops.bind_mw = Some(bind_mw);
+    context.ops.dealloc_mw = Some(dealloc_mw);
     let context = Box::into_raw(context);
     with(|world| {
         world.context = context as usize;
@@ -316,6 +320,7 @@ unsafe extern "C" fn close_device(_: *mut c::ibv_context) -> c_int {
 }
 
 unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_device_attr) -> c_int {
+    let has_windows = with(|world| world.has_windows);
     let attributes = c::ibv_device_attr {
         max_mr_size: u64::MAX,
         vendor_id: with(|world| world.vendor_id),
@@ -325,6 +330,12 @@ unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_devi
         max_cqe: 4096,
         max_qp_rd_atom: 16,
         max_qp_init_rd_atom: 16,
+        max_mw: if has_windows { 16 } else { 0 },
+        device_cap_flags: if has_windows {
+            c::IBV_DEVICE_MEM_WINDOW
+        } else {
+            0
+        },
         ..c::ibv_device_attr::default()
     };
     // SAFETY: the caller gives a place for the structure.
@@ -587,6 +598,44 @@ unsafe extern "C" fn post_recv(
         unsafe { *bad = work };
     }
     returned
+}
+
+unsafe extern "C" fn alloc_mw(pd: *mut c::ibv_pd, kind: c::ibv_mw_type) -> *mut c::ibv_mw {
+    // SAFETY: all zero is a value of this structure.
+    let mut window: Box<c::ibv_mw> = Box::new(unsafe { std::mem::zeroed() });
+    (window.pd, window.type_) = (pd, kind);
+    window.rkey = with(World::number);
+    Box::into_raw(window)
+}
+
+unsafe extern "C" fn bind_mw(
+    pair: *mut c::ibv_qp,
+    window: *mut c::ibv_mw,
+    work: *mut c::ibv_mw_bind,
+) -> c_int {
+    // SAFETY: the caller gives a whole request.
+    let request = unsafe { &*work };
+    let (key, returned) = with(|world| {
+        let post = Post {
+            pair: 0,
+            is_receive: false,
+            id: request.wr_id,
+            // In place of entries: how much is bound.
+            entries: request.bind_info.length.try_into().expect("small"),
+            flags: request.send_flags,
+        };
+        (world.number(), world.post(pair as usize, post))
+    });
+    // SAFETY: the window exists, and its owner holds the lock under which it is bound.
+    unsafe { (*window).rkey = key };
+    returned
+}
+
+unsafe extern "C" fn dealloc_mw(window: *mut c::ibv_mw) -> c_int {
+    with(|world| world.calls.push("free window"));
+    // SAFETY: made by `alloc_mw`.
+    drop(unsafe { Box::from_raw(window) });
+    0
 }
 
 // ---- librdmacm ----
