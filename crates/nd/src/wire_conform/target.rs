@@ -12,8 +12,8 @@ use iwarp_conform::service::{
 };
 use iwarp_conform::wire::crc32c;
 use netdirect::{
-    CompletionResult, Listener, MemoryWindow, MrFlags, OpFlags, ReadLimits, RemoteAddress,
-    RemoteToken, RequestType, Status,
+    Capabilities, CompletionResult, Listener, MemoryWindow, MrFlags, OpFlags, ReadLimits,
+    RemoteAddress, RemoteToken, RequestType, Status,
 };
 
 use super::args::TargetArgs;
@@ -239,6 +239,21 @@ fn attempt(target: &Arc<Target>, suite: SocketAddr) -> Result<Attempt> {
     Ok(Attempt::Served)
 }
 
+/// Whether the adapter has memory windows.
+fn has_windows(session: &Session) -> bool {
+    let capabilities = session.adapter().capabilities();
+    capabilities.contains(Capabilities::MEMORY_WINDOWS)
+}
+
+/// The rights of the memory of a window, or of the memory that stands in for a window.
+fn of_window(session: &Session) -> MrFlags {
+    if has_windows(session) {
+        MrFlags::ALLOW_LOCAL_WRITE
+    } else {
+        MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 struct TargetConnection {
@@ -262,7 +277,7 @@ impl TargetConnection {
             endpoint: session.endpoint(Target::depths(), connector)?,
             inbox: session.register(RECEIVE * RECEIVES as usize, MrFlags::ALLOW_LOCAL_WRITE)?,
             outbox: session.register(RECEIVE, MrFlags::empty())?,
-            window: session.register(WINDOW, MrFlags::ALLOW_LOCAL_WRITE)?,
+            window: session.register(WINDOW, of_window(session))?,
             bound: None,
             heard: VecDeque::new(),
             holding: false,
@@ -395,13 +410,11 @@ impl TargetConnection {
                 describe(RegionKind::Shared, region.remote(), length, *read, *write)
             })
             .collect();
+        let mut at = self.window.remote();
         if let Some(window) = &self.bound {
-            let at = RemoteAddress {
-                address: self.window.buffer.address(),
-                token: window.get_remote_token(),
-            };
-            regions.push(describe(RegionKind::Window, at, WINDOW, true, true));
+            at.token = window.get_remote_token();
         }
+        regions.push(describe(RegionKind::Window, at, WINDOW, true, true));
         let count = |reads: u32| u16::try_from(reads).unwrap_or(u16::MAX);
         Offer {
             receives: RECEIVES,
@@ -413,8 +426,11 @@ impl TargetConnection {
         }
     }
 
-    /// A window over memory of this connection, for the checks of invalidation.
+    /// A window over memory of this connection, for the checks of invalidation. Without windows the memory itself is offered.
     fn bind(&mut self) -> Result<()> {
+        if !has_windows(&self.target.session) {
+            return Ok(());
+        }
         let window = self
             .target
             .session
