@@ -329,6 +329,7 @@ impl Core {
     }
 
     fn take_connection_events(&self) {
+        let mut gone = false;
         {
             let mut events = self.events.lock();
             loop {
@@ -337,6 +338,7 @@ impl Core {
                     Ok(None) => break,
                     Err(error) => {
                         tracing::error!(%error, "the connection manager tells no events");
+                        gone = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO));
                         break;
                     }
                 }
@@ -345,6 +347,9 @@ impl Core {
                 return; // by that thread, in their order
             }
             events.telling = true;
+        }
+        if gone {
+            self.remove_device();
         }
         loop {
             let event = {
