@@ -14,6 +14,7 @@ pub mod netem;
 pub mod proxy;
 pub mod structure;
 pub mod tool;
+pub mod verbs;
 
 /// The programs in the guide are compiled and run.
 #[cfg(doctest)]

@@ -1,0 +1,267 @@
+#!/bin/bash
+# The provider over verbs on the kernel's soft-iWARP driver siw, in a guest: both suites, and every command of nd with softnd or
+# a program of rdma-core at the other end.
+#
+# Runs as root in a folder that holds `nd` and `groups`, the names of the groups of cases to run. Prints one line per case:
+#
+#     PASS|FAIL NAME [FIGURE]
+#
+# FIGURE is what the case has measured, or why it failed. What the programs said in a case that failed is printed behind it.
+# The suites leave their reports in out/NAME.json. Exit status 0 when all cases passed.
+set -u
+
+readonly v4=10.77.0.1 v6=fd00:77::1
+readonly softnd=softnd+tcp://$v4 siw=verbs://siw0
+readonly limit=120        # seconds for one program; what a good case takes is a few
+readonly suite_limit=2400 # the same for a suite
+readonly scale=2          # how much longer than usual the suite waits
+out=$PWD/out
+work=$(mktemp -d)
+cp nd groups "$work"
+cd "$work" || exit
+
+port=9200 failed=0
+# What nobody writes to.
+mkfifo quiet
+exec {quiet}<>quiet
+
+# siw_set PARAMETER VALUE: of the driver, for connections made from now on
+siw_set() { echo "$2" >"/sys/module/siw/parameters/$1"; }
+
+# siw_modes CRC P2P: of siw, P2P as the client
+siw_modes() {
+    siw_set mpa_crc_required "$([[ $1 == on ]] && echo Y || echo N)"
+    siw_set peer_to_peer "$([[ $2 == on ]] && echo Y || echo N)"
+}
+
+# nap: a fiftieth of a second, without a process for it
+nap() { read -rt 0.02 -u "$quiet"; }
+
+# listening PID: until the port is listened on (state 0A in the kernel's table); fails when PID ends before
+listening() {
+    local local_address state _ hex
+    printf -v hex ':%04X' "$port"
+    while kill -0 "$1" 2>/dev/null; do
+        while read -r _ local_address _ state _; do
+            if [[ $local_address == *"$hex" && $state == 0A ]]; then return; fi
+        done < <(cat /proc/net/tcp /proc/net/tcp6)
+        nap
+    done
+    return 1
+}
+
+# verdict NAME WHY FIGURE
+verdict() {
+    if [[ -z $2 ]]; then
+        echo "PASS $1${3:+ $3}"
+        return
+    fi
+    failed=1
+    echo "FAIL $1 $2"
+    local log
+    for log in server.log client.log; do
+        if [[ -s $log ]]; then
+            echo "== $log"
+            tail -c 3000 $log | tr -d '\0'
+        fi
+    done
+}
+
+# pair NAME: runs `server` and `client`, which both have to succeed; fails with a verdict otherwise
+pair() {
+    local why='' status=none pid
+    timeout "$limit" "${server[@]}" >server.log 2>&1 &
+    pid=$!
+    : >client.log
+    if listening "$pid"; then
+        timeout "$limit" "${client[@]}" >client.log 2>&1
+        status=$?
+    fi
+    wait "$pid"
+    server_status=$?
+    # At its end rping may close what its thread still reads from: that is no failure, though it exits with 255.
+    if [[ $server_status == 255 ]] && grep -q '^rdma_get_cm_event: Bad file descriptor' server.log; then server_status=0; fi
+    if [[ $status == 255 ]] && grep -q '^rdma_get_cm_event: Bad file descriptor' client.log; then status=0; fi
+    if [[ $server_status != 0 ]]; then why="the server ends with $server_status"; fi
+    if [[ $status != 0 ]]; then why+="${why:+, }the client ends with $status"; fi
+    if [[ -z $why ]]; then return 0; fi
+    verdict "$1" "$why"
+    return 1
+}
+
+# --- nd cat, of a file that is sent by either provider
+
+# cat_case SENDER VIA CRC P2P MIB: SENDER is verbs or softnd, and the other provider receives
+cat_case() {
+    local sender=$1 via=$2 crc=$3 p2p=$4 size=$5 from to option=()
+    local name="cat/$sender-sends/$via/${size}MiB/crc-$crc/p2p-$p2p"
+    ((port += 1))
+    siw_modes "$crc" "$p2p"
+    if [[ $crc == off ]]; then option=(--no-crc); fi
+    from=("$siw") to=("$softnd" "${option[@]}")
+    if [[ $sender == softnd ]]; then from=("$softnd" "${option[@]}") to=("$siw"); fi
+    if [[ ! -f file.$size ]]; then head -c "$((size << 20))" /dev/urandom >"file.$size"; fi
+    rm -f copy
+    server=(./nd cat recv --listen "$v4:$port" --out copy --url "${to[@]}")
+    client=(./nd cat send "file.$size" "$v4:$port" --via "$via" --url "${from[@]}")
+    pair "$name" || return
+    local why=''
+    cmp "file.$size" copy >client.log 2>&1 || why='the copy differs'
+    verdict "$name" "$why" "$(sed -n 's/^received .* in \(.*\)/\1/p' server.log)"
+}
+
+cat_some_cases() {
+    cat_case verbs send on on 1
+    cat_case verbs write off off 1
+    cat_case verbs read on off 1
+    cat_case softnd send off on 1
+    cat_case softnd write on off 1
+    cat_case softnd read off on 1
+}
+
+cat_matrix_cases() {
+    local sender via crc p2p
+    for sender in verbs softnd; do
+        for crc in on off; do
+            for p2p in on off; do
+                for via in send write read; do cat_case $sender $via $crc $p2p 1; done
+            done
+        done
+    done
+}
+
+cat_large_cases() {
+    local sender via
+    for sender in verbs softnd; do
+        for via in send write read; do cat_case $sender $via off on 100; done
+    done
+}
+
+# --- the commands for two sides, with softnd and with programs of rdma-core at the other end
+
+# both NAME: runs `server` and `client`, with what `figure` finds in a log
+both() {
+    ((port += 1))
+    server=("${server[@]//PORT/$port}")
+    client=("${client[@]//PORT/$port}")
+    pair "$1" || return
+    verdict "$1" '' "$(sed -n 's/.*pings, .* in \(.*\) (.*/\1/p' client.log server.log | head -n 1)"
+}
+
+tools_cases() {
+    local test how
+    siw_modes on on
+    server=(./nd rping -s -a "$v4" -p PORT --url "$softnd")
+    client=(./nd rping -c -a "$v4" -p PORT -S 4096 -C 100 --url "$siw")
+    both rping/verbs-to-softnd
+    server=(./nd rping -s -a "$v4" -p PORT --url "$siw")
+    client=(./nd rping -c -a "$v4" -p PORT -S 4096 -C 100 --url "$softnd")
+    both rping/softnd-to-verbs
+    server=(./nd rping -s -a "$v4" -p PORT --url "$siw")
+    client=(./nd rping -c -a "$v4" -p PORT -S 4096 -C 100 --url "$siw")
+    both rping/verbs-to-verbs
+    server=(rping -s -a "$v4" -p PORT -S 4096 -C 100)
+    client=(./nd rping -c -a "$v4" -p PORT -S 4096 -C 100 --url "$siw")
+    both rping/verbs-to-rdma-core
+    server=(./nd rping -s -a "$v4" -p PORT --url "$siw")
+    client=(rping -c -V -a "$v4" -p PORT -S 4096 -C 100)
+    both rping/rdma-core-to-verbs
+    for test in send_bw write_bw read_bw send_lat write_lat read_lat; do
+        how=(-n 100 -s 4096)
+        server=("ib_$test" -R -F -p PORT "${how[@]}")
+        client=(./nd perftest "$test" "$v4" -p PORT "${how[@]}" --url "$siw")
+        both "perftest/$test/verbs-to-rdma-core"
+        server=(./nd perftest "$test" --listen "$v4" -p PORT "${how[@]}" --url "$siw")
+        client=("ib_$test" -R -F -p PORT "${how[@]}" "$v4")
+        both "perftest/$test/rdma-core-to-verbs"
+        server=(./nd perftest "$test" --listen "$v4" -p PORT "${how[@]}" --url "$softnd")
+        client=(./nd perftest "$test" "$v4" -p PORT "${how[@]}" --url "$siw")
+        both "perftest/$test/verbs-to-softnd"
+    done
+}
+
+# perf SERVED MEASURES: nd perf, in which SERVED and MEASURES are the adapters of the two sides
+perf() {
+    local op
+    for op in send write read; do
+        server=(./nd perf serve --listen "$v4:PORT" --url "$1" --once)
+        client=(./nd perf run "$v4:PORT" --op "$op" --test latency --size 64 --mode poll --crc on --url "$2")
+        both "perf/$op/${2%%:*}-to-${1%%:*}"
+    done
+}
+
+perf_cases() {
+    siw_modes on on
+    perf "$softnd" "$siw"
+    perf "$siw" "$softnd"
+    perf "$siw" "$siw"
+}
+
+info_cases() {
+    ./nd info -v >client.log 2>&1
+    local status=$? why=''
+    : >server.log
+    if [[ $status != 0 ]]; then why="nd info ends with $status"; fi
+    if ! grep -q "$siw" client.log; then why+="${why:+, }no line names $siw"; fi
+    verdict info "$why"
+}
+
+# --- the suites
+
+# suite NAME URL OPTION...: nd conform; its report is left in out/NAME.json, and judged outside
+suite() {
+    local name=$1 status why=''
+    # As the driver comes.
+    siw_modes off off
+    : >server.log
+    timeout "$suite_limit" ./nd conform "${@:2}" --time-scale "$scale" --format json >"$out/$name.json" 2>client.log
+    status=$?
+    cp client.log "$out/$name.log"
+    # 0: nothing failed; 1: something did, which is judged outside.
+    if ((status > 1)); then why="the suite ends with $status"; fi
+    verdict "conform/$name" "$why"
+}
+
+conform_cases() { suite siw "$siw" --deviations siw-6.1; }
+
+near_cases() { suite siw-with-softnd "$siw" --peer "$softnd" --deviations siw-6.1 --only CONN --only QP; }
+
+# Without the rows of connections: a peer that leaves early stops siw's kernel (BUG in cm_work_handler).
+far_cases() { suite softnd-with-siw "$softnd" --peer "$siw" --deviations siw-6.1 --only QP; }
+
+# wire NAME CRC: nd wire-conform against a target over verbs
+wire() {
+    local name=$1 crc=$2 pid status=none why=''
+    ((port += 1))
+    siw_modes "$crc" on
+    ./nd wire-conform target "$siw" --listen "$v4:$port" >server.log 2>&1 &
+    pid=$!
+    : >client.log
+    if listening "$pid"; then
+        timeout "$suite_limit" ./nd wire-conform "$v4:$port" --crc "$crc" --deviations siw-6.1 --format json \
+            >"$out/$name.json" 2>client.log
+        status=$?
+    fi
+    if ! kill "$pid"; then why='the target has ended'; fi
+    if [[ $status != 0 ]]; then why+="${why:+, }the suite ends with $status"; fi
+    verdict "wire-conform/$name" "$why"
+}
+
+wire_cases() {
+    wire wire-crc-on on
+    wire wire-crc-off off
+}
+
+if ! ./nd --help >/dev/null; then
+    echo 'nd does not run here'
+    exit 1
+fi
+for name in $(<groups); do
+    "${name}_cases"
+done
+# Defects of siw can end in its kernel, after which nothing answers.
+if ((failed)); then
+    echo '== what the kernel says'
+    dmesg | grep -m 1 -A 40 -E 'BUG|Oops|WARNING|protection fault|blocked for more' | head -c 4000
+fi
+exit "$failed"

@@ -1,0 +1,153 @@
+//! The provider over verbs on the kernel's siw in the guest: both suites, and the commands of `nd` with softnd or a program of
+//! rdma-core at the other end.
+//!
+//! The guest's part is `tests/interop/verbs.sh`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use netdirect_conform::Deviations;
+
+use crate::conformance::Findings;
+use crate::guest::Guest;
+
+/// Groups of cases that share a guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Boot {
+    /// The guest's processors.
+    pub processors: u32,
+    /// A limit that only ends a hang.
+    pub limit: Duration,
+    /// The groups.
+    pub groups: &'static [&'static str],
+}
+
+/// One line of what the guest's script prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Whether it passed.
+    pub passed: bool,
+    /// The name of the case.
+    pub name: String,
+    /// What it has measured, or why it failed.
+    pub figure: String,
+}
+
+impl Case {
+    /// The case of a line, if the line is about one.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (verdict, rest) = line.split_once(' ')?;
+        let passed = match verdict {
+            "PASS" => true,
+            "FAIL" => false,
+            _ => return None,
+        };
+        let (name, figure) = rest.split_once(' ').unwrap_or((rest, ""));
+        Some(Self {
+            passed,
+            name: name.to_owned(),
+            figure: figure.to_owned(),
+        })
+    }
+}
+
+/// Runs groups of cases in the guest. What they leave is in the folder `out`.
+///
+/// # Panics
+/// If the guest or a case fails.
+pub fn run(guest: &Guest, program: &Path, boot: Boot, out: &Path) -> Vec<Case> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let share = folder.path();
+    fs::write(share.join("groups"), boot.groups.join(" ")).expect("the groups are named");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/verbs.sh");
+    fs::copy(script, share.join("main")).expect("the guest's script is copied");
+    fs::copy(program, share.join("nd")).expect("nd is copied");
+    // Its absence tells the script that runs the guest that a guest has failed.
+    let _ = fs::remove_file(out.join("status"));
+    let said = guest.run(boot.processors, boot.limit, share, out);
+    let cases: Vec<_> = said.text.lines().filter_map(Case::parse).collect();
+    let all = !cases.is_empty() && cases.iter().all(|case| case.passed);
+    assert!(
+        said.status.success() && all,
+        "guest: {}\n{}\n{}",
+        said.status,
+        said.text,
+        said.errors
+    );
+    cases
+}
+
+/// The page `docs/verbs-interop.md`. `versions` are programs and their versions, and `runs` the runs of the suite with their names.
+pub fn page(
+    versions: &[(&str, String)],
+    cases: &[Case],
+    runs: &[(&str, Findings)],
+    known: &Deviations,
+) -> String {
+    let mut page = String::from(INTRODUCTION);
+    for (program, version) in versions {
+        let _ = writeln!(page, "| {program} | {version} |");
+    }
+    page.push_str("\n## The NetworkDirect suite\n\n| run | checks |\n|---|---|\n");
+    for (name, findings) in runs {
+        let _ = writeln!(page, "| {name} | {} |", findings.figure());
+    }
+    page.push_str(
+        "\nThe checks that fail have to be exactly those that `crates/netdirect-conform/deviations/siw-6.1.toml` lists:\n\n\
+         | check | what siw does | source |\n|---|---|---|\n",
+    );
+    for deviation in &known.deviation {
+        let (check, reason, source) = (&deviation.check, &deviation.reason, &deviation.source);
+        let _ = writeln!(page, "| `{check}` | {reason} | {source} |");
+    }
+    page.push_str("\n## Commands of `nd`\n\n| case | figure |\n|---|---|\n");
+    for case in cases {
+        let _ = writeln!(page, "| {} | {} |", case.name, case.figure);
+    }
+    page
+}
+
+const INTRODUCTION: &str = "# `verbs://` on the kernel's siw
+
+<!-- Written by a run of the tests: SOFTND_REPORT=1 cargo make verbs -->
+
+What [the provider over verbs](guide/your-nic.md) does on siw, the soft-iWARP driver of the Linux kernel, in the guest of the tests.
+softnd, siw and programs of rdma-core are on both ends of connections. Figures are of an emulated machine, and say only that data
+moved.
+
+| program | version |
+|---|---|
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_script_are_cases_and_others_are_not() {
+        let case = |passed, name: &str, figure: &str| {
+            Some(Case {
+                passed,
+                name: name.to_owned(),
+                figure: figure.to_owned(),
+            })
+        };
+        for (line, wanted) in [
+            ("PASS info", case(true, "info", "")),
+            (
+                "PASS rping/a-to-b 132 ms",
+                case(true, "rping/a-to-b", "132 ms"),
+            ),
+            (
+                "FAIL x the suite ends with 2",
+                case(false, "x", "the suite ends with 2"),
+            ),
+            ("== client.log", None),
+            ("PASSED by", None),
+        ] {
+            assert_eq!(Case::parse(line), wanted, "{line}");
+        }
+    }
+}

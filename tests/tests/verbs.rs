@@ -1,0 +1,182 @@
+//! The provider over verbs on the kernel's siw, in the guest.
+//!
+//! `cargo make verbs` makes all transfers, those of 100 MiB included, and runs the suite. With `SOFTND_REPORT=1` it writes the
+//! page `docs/verbs-interop.md`.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use netdirect_conform::Deviations;
+use serde_json::Value;
+use softnd_tests::conformance::Findings;
+use softnd_tests::guest::Guest;
+use softnd_tests::nd;
+use softnd_tests::verbs::{self, Boot, Case};
+
+const SOME: Boot = Boot {
+    processors: 2,
+    limit: Duration::from_secs(1800),
+    groups: &["info", "cat_some", "tools", "perf"],
+};
+
+const ALL: Boot = Boot {
+    groups: &["info", "cat_matrix", "cat_large", "tools", "perf"],
+    ..SOME
+};
+
+/// The suite, alone and with softnd as either end. A peer that leaves early can stop siw's kernel, less easily on one processor.
+const SUITE: [Boot; 3] = [
+    Boot {
+        groups: &["conform"],
+        ..SOME
+    },
+    Boot {
+        processors: 1,
+        groups: &["near"],
+        ..SOME
+    },
+    Boot {
+        processors: 1,
+        groups: &["far"],
+        ..SOME
+    },
+];
+
+/// The reports that the suite leaves.
+const RUNS: [&str; 3] = ["siw", "siw-with-softnd", "softnd-with-siw"];
+
+/// How many checks of each row have passed, and how many have not, in a report of the suite.
+fn rows(report: &str) -> BTreeMap<String, (usize, usize)> {
+    let report: Value = serde_json::from_str(report).expect("a report");
+    let mut rows = BTreeMap::<String, (usize, usize)>::new();
+    for check in report["checks"].as_array().expect("checks") {
+        for row in check["rows"].as_array().expect("rows") {
+            let counts = rows
+                .entry(row.as_str().expect("a row").to_owned())
+                .or_default();
+            match check["outcome"].as_str() {
+                Some("pass") => counts.0 += 1,
+                Some("skip") => {}
+                _ => counts.1 += 1,
+            }
+        }
+    }
+    rows
+}
+
+/// The rows that some checks prove and none refutes.
+fn proven(rows: &BTreeMap<String, (usize, usize)>) -> usize {
+    let proven = rows
+        .values()
+        .filter(|(passed, failed)| *passed > 0 && *failed == 0);
+    proven.count()
+}
+
+/// What is known of siw.
+fn known() -> Deviations {
+    let known = netdirect_conform::deviations::shipped("siw-6.1").expect("shipped");
+    known.expect("and can be read")
+}
+
+/// What is wrong with the runs: failures that are not known, and what is known and shows in none of them. With softnd at the other
+/// end some of what is known does not show.
+fn judge(runs: &[(&str, Findings)], known: &Deviations) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, run) in runs {
+        for (check, outcome) in &run.outcomes {
+            let with_softnd = *name != RUNS[0];
+            match outcome.as_str() {
+                "pass" | "skip" | "known" => {}
+                "no longer deviates" if with_softnd => {}
+                _ => wrong.push(format!("{name}: {check}: {outcome}")),
+            }
+        }
+        wrong.extend(run.lost.iter().map(|why| format!("{name} was lost {why}")));
+    }
+    for deviation in &known.deviation {
+        let seen = runs.iter().any(|(_, run)| {
+            let outcome = run.outcomes.get(&deviation.check);
+            outcome.is_some_and(|outcome| outcome == "known")
+        });
+        if !seen && deviation.intermittent.is_none() {
+            wrong.push(format!("{}: known, and not seen", deviation.check));
+        }
+    }
+    wrong
+}
+
+fn write_report(guest: &Guest, cases: &[Case], runs: &[(&str, Findings)]) {
+    let version = Command::new(nd::optimized())
+        .arg("--version")
+        .output()
+        .expect("nd starts");
+    let versions = [
+        (
+            "softnd",
+            String::from_utf8_lossy(&version.stdout).trim().to_owned(),
+        ),
+        ("Linux, with siw", guest.version("linux-image-")),
+        ("rdma-core", guest.version("rdmacm-utils")),
+        ("perftest", guest.version("perftest")),
+    ];
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verbs-interop.md");
+    fs::write(path, verbs::page(&versions, cases, runs, &known())).expect("the report is written");
+}
+
+/// Runs groups of cases, and checks that there are some of each kind.
+fn run(guest: &Guest, boot: Boot, out: &Path) -> Vec<Case> {
+    let cases = verbs::run(guest, &nd::optimized(), boot, out);
+    for kind in [
+        "info",
+        "cat/verbs-sends",
+        "cat/softnd-sends",
+        "rping/",
+        "perftest/",
+        "perf/",
+    ] {
+        let found = cases.iter().any(|case| case.name.starts_with(kind));
+        assert!(found, "no case of {kind}: {cases:?}");
+    }
+    cases
+}
+
+#[test]
+fn kernel_siw_is_an_adapter_like_softnd() {
+    let Some(guest) = Guest::find() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    run(&guest, SOME, folder.path());
+}
+
+#[test]
+#[ignore = "takes seven minutes: cargo make verbs"]
+fn kernel_siw_follows_networkdirect_as_far_as_is_known() {
+    let Some(guest) = Guest::find() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path();
+    let mut cases = run(&guest, ALL, out);
+    for boot in SUITE {
+        cases.extend(verbs::run(&guest, &nd::optimized(), boot, out));
+    }
+    let runs = RUNS.map(|name| {
+        let findings = Findings::read(&out.join(name).with_extension("json"));
+        (name, findings)
+    });
+    assert_eq!(judge(&runs, &known()), Vec::<String>::new());
+
+    let on_siw = fs::read_to_string(out.join("siw.json")).expect("a report");
+    let on_softnd = nd::run(["conform", "softnd+sim://seed=1", "--format", "json"]);
+    on_softnd.assert_success();
+    let (on_siw, on_softnd) = (proven(&rows(&on_siw)), proven(&rows(&on_softnd.stdout)));
+    assert!(
+        2 * on_siw >= on_softnd,
+        "{on_siw} rows of {on_softnd} are proven on siw"
+    );
+
+    if env::var_os("SOFTND_REPORT").is_some() {
+        write_report(&guest, &cases, &runs);
+    }
+}
