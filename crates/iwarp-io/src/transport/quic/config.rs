@@ -10,8 +10,7 @@ use quinn_proto::{
     VarInt,
 };
 
-use super::closing::UntilClosed;
-use super::local_congestion::{InFlight, LocalCongestion};
+use super::congestion::{Congestion, InFlight};
 use super::security::{Security, SecurityError};
 
 /// The segment that FPDUs are cut for, in octets. Neither packets nor their lengths have anything to do with FPDUs, so that
@@ -174,15 +173,12 @@ fn transport(opener: bool, within_machine: Option<&Arc<InFlight>>) -> Arc<Transp
     let streams = VarInt::from_u32(if opener { 0 } else { FIRST_STREAMS });
     let mut congestion = CubicConfig::default();
     let mut discovery = MtuDiscoveryConfig::default();
-    if let Some(in_flight) = within_machine {
+    if within_machine.is_some() {
         congestion.initial_window(LOCAL_WINDOW);
         discovery.upper_bound(LOCAL_DATAGRAM);
-        let bounded = LocalCongestion::new(congestion, Arc::clone(in_flight));
-        config.congestion_controller_factory(Arc::new(UntilClosed::new(bounded)));
-    } else {
-        config.congestion_controller_factory(Arc::new(UntilClosed::new(congestion)));
     }
     config
+        .congestion_controller_factory(Arc::new(Congestion::new(congestion, within_machine)))
         .max_concurrent_bidi_streams(streams)
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))

@@ -25,9 +25,8 @@ use slab::Slab;
 
 use self::admission::{Admission, Admittance};
 use self::connection::{Connection, Probing, read_all};
-use super::closing;
 use super::config::{GATHERED, LONGEST_FPDU, OFFLOAD, Settings};
-use super::local_congestion::InFlight;
+use super::congestion::{self, InFlight};
 use super::loss;
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
@@ -78,8 +77,6 @@ pub(super) struct QuicEndpoint {
     owing: Vec<usize>,
     send_buffers: SendBuffers,
     in_flight: Arc<InFlight>,
-    /// The next datagram carries a small message.
-    small_is_next: bool,
     /// Connections that have sent a long train, and may have more to send.
     sending: VecDeque<usize>,
     /// The socket may have more datagrams.
@@ -173,7 +170,6 @@ impl QuicEndpoint {
             owing: Vec::new(),
             send_buffers: SendBuffers::new(GATHERED + LONGEST_FPDU),
             in_flight,
-            small_is_next: false,
             sending: VecDeque::new(),
             unread: false,
             owed_has_deadline: false,
@@ -519,10 +515,11 @@ impl QuicEndpoint {
                 return;
             }
             self.packets.clear();
-            let quic = &mut self.connections[key].quic;
+            let connection = &mut self.connections[key];
+            let quic = &mut connection.quic;
             let train = OFFLOAD / usize::from(quic.current_mtu()).max(1);
             let packets = &mut self.packets;
-            let transmit = if std::mem::take(&mut self.small_is_next) {
+            let transmit = if std::mem::take(&mut connection.small_is_next) {
                 let send = || quic.poll_transmit(outside.now, 1, packets);
                 self.in_flight.with_one_more(send)
             } else {
@@ -710,7 +707,7 @@ impl QuicEndpoint {
     fn close(&mut self, outside: Outside<'_>, key: usize) {
         let code = VarInt::from_u32(ErrorCode::Closed.number());
         let connection = &mut self.connections[key];
-        closing::exempt(&connection.quic);
+        congestion::exempt(&connection.quic);
         connection.quic.close(outside.now, code, Bytes::new());
         self.lose(key, &ConnectionError::LocallyClosed);
         self.settle(outside, key);

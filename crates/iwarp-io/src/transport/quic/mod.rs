@@ -4,11 +4,10 @@
 //! with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
 
 mod adapter_ports;
-mod closing;
 mod config;
+mod congestion;
 mod endpoint;
 mod faulted_socket;
-mod local_congestion;
 mod loss;
 mod names;
 mod plain_socket;

@@ -35,6 +35,8 @@ pub(super) struct Connection {
     permitted: u32,
     /// Streams of the peer that were accepted, and the most of them at a time.
     pub(super) accepted: (usize, usize),
+    /// The next datagram carries a small message.
+    pub(super) small_is_next: bool,
     pub(super) deadline: Option<Instant>,
     /// How long an attempt of ours goes on before another one is made in its place.
     pub(super) may_take: Duration,
@@ -65,6 +67,7 @@ impl Connection {
             arriving: 0,
             permitted: FIRST_STREAMS,
             accepted: (0, 0),
+            small_is_next: false,
             deadline: None,
             may_take: ATTEMPT,
             overdue: None,

@@ -275,7 +275,10 @@ impl QuicEndpoint {
         let received = std::mem::take(&mut flow.received);
         let before = std::mem::replace(&mut flow.urgent, urgent);
         if urgent && before && received <= URGENT {
-            self.small_is_next = true;
+            let connection = flow.connection;
+            if let Some(connection) = self.connections.get_mut(connection) {
+                connection.small_is_next = true;
+            }
             self.in_flight.small_message();
         }
         if before != urgent

@@ -7,7 +7,7 @@ use quinn_proto::coding::Codec;
 /// The packets of a datagram before its first Retry packet (RFC 9000 section 17.2.5).
 ///
 /// Only servers send Retry packets. quinn-proto ends the handshake of a client for one that comes to the server, although anybody
-/// can forge it, and two flipped bits of any first packet make one.
+/// can forge it, and one flipped bit of a Handshake packet makes one.
 pub(super) fn before_retry(datagram: &[u8]) -> &[u8] {
     let mut rest = datagram;
     while is_long(rest) {

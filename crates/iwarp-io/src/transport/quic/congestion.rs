@@ -1,15 +1,19 @@
-//! Congestion control within a machine: Cubic with a bound on what is in flight.
+//! Congestion control of a connection: Cubic, with a bound on what is in flight within a machine, until the connection is closed.
 //!
 //! Nothing is lost within a machine until the receiver's socket overflows, so that Cubic alone fills the socket, and whatever is
 //! sent next waits behind all of that.
+//!
+//! quinn-proto holds CONNECTION_CLOSE back while what is in flight fills the congestion window and streams have more to send. A
+//! connection that is closed takes in no acknowledgements, so that the window stays full, and the peer would learn of the end by its
+//! idle timeout only (quinn issue 2785). RFC 9002 section 7 exempts such packets from congestion control.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, CubicConfig};
+use quinn_proto::{Connection, RttEstimator};
 
 /// After so many long trains without a small message none is in use.
 const SMALL_IS_OVER: u32 = 64;
@@ -76,34 +80,59 @@ impl InFlight {
     }
 }
 
+/// The window of a connection that is closed, in octets: more than can be in flight, and so much that quinn-proto does not pace.
+const OPEN: u64 = 1 << 40;
+
 /// Makes the congestion control of each connection.
-pub(super) struct LocalCongestion {
+pub(super) struct Congestion {
     cubic: Arc<CubicConfig>,
-    in_flight: Arc<InFlight>,
+    /// The bound within a machine.
+    in_flight: Option<Arc<InFlight>>,
 }
 
-impl LocalCongestion {
-    pub(super) fn new(cubic: CubicConfig, in_flight: Arc<InFlight>) -> Self {
-        let cubic = Arc::new(cubic);
-        Self { cubic, in_flight }
+impl Congestion {
+    pub(super) fn new(cubic: CubicConfig, in_flight: Option<&Arc<InFlight>>) -> Self {
+        Self {
+            cubic: Arc::new(cubic),
+            in_flight: in_flight.map(Arc::clone),
+        }
     }
 }
 
-impl ControllerFactory for LocalCongestion {
+impl ControllerFactory for Congestion {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        Box::new(Bounded {
+        Box::new(Control {
             cubic: Arc::clone(&self.cubic).build(now, current_mtu),
-            in_flight: Arc::clone(&self.in_flight),
+            in_flight: self.in_flight.clone(),
+            closed: Arc::default(),
         })
     }
 }
 
-struct Bounded {
-    cubic: Box<dyn Controller>,
-    in_flight: Arc<InFlight>,
+/// Takes a connection, which is about to be closed, out of congestion control.
+pub(super) fn exempt(connection: &Connection) {
+    let control = connection.congestion_state().clone_box().into_any();
+    if let Ok(control) = control.downcast::<Control>() {
+        control.closed.store(true, Ordering::Relaxed);
+    }
 }
 
-impl Controller for Bounded {
+struct Control {
+    cubic: Box<dyn Controller>,
+    in_flight: Option<Arc<InFlight>>,
+    /// Shared with all copies.
+    closed: Arc<AtomicBool>,
+}
+
+impl Control {
+    /// A window of Cubic within its bound.
+    fn bounded(&self, window: u64) -> u64 {
+        let in_flight = self.in_flight.as_ref();
+        in_flight.map_or(window, |in_flight| window.min(in_flight.most()))
+    }
+}
+
+impl Controller for Control {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         self.cubic.on_sent(now, bytes, last_packet_number);
     }
@@ -146,18 +175,22 @@ impl Controller for Bounded {
     }
 
     fn window(&self) -> u64 {
-        self.cubic.window().min(self.in_flight.most())
+        if self.closed.load(Ordering::Relaxed) {
+            return OPEN;
+        }
+        self.bounded(self.cubic.window())
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             cubic: self.cubic.clone_box(),
-            in_flight: Arc::clone(&self.in_flight),
+            in_flight: self.in_flight.clone(),
+            closed: Arc::clone(&self.closed),
         })
     }
 
     fn initial_window(&self) -> u64 {
-        self.cubic.initial_window().min(self.in_flight.most())
+        self.bounded(self.cubic.initial_window())
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -175,7 +208,7 @@ mod tests {
         cubic.initial_window(200_000);
         let now = Instant::now();
         let in_flight = Arc::new(InFlight::new(150_000, 100_000, 10_000));
-        let factory = Arc::new(LocalCongestion::new(cubic, Arc::clone(&in_flight)));
+        let factory = Arc::new(Congestion::new(cubic, Some(&in_flight)));
         let mut control = factory.build(now, 1200);
         assert_eq!(control.initial_window(), 150_000);
         assert_eq!(control.window(), 150_000);
