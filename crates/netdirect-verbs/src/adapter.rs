@@ -28,20 +28,44 @@ pub(crate) struct AdapterHandle(pub(crate) Arc<Core>);
 const NO_SHARED_RECEIVE_QUEUES: &str =
     "the device has no shared receive queues (MaxSharedReceiveQueueDepth is 0)";
 
-/// Fails for the first size above its limit. Each entry has the requested size, the limit, the status to fail with, and the name
-/// of the size.
-fn check_limits(sizes: &[(u32, u32, Status, &str)]) -> Result<()> {
-    let above = sizes.iter().find(|(asked, limit, ..)| asked > limit);
-    match above {
-        None => Ok(()),
-        Some((asked, limit, status, what)) => Err(Error::new(
-            *status,
-            format!("{what} is {asked}, but the adapter's limit is {limit}"),
-        )),
-    }
-}
-
 impl AdapterHandle {
+    /// The identity and the limits of the adapter.
+    fn info(&self) -> AdapterInfo {
+        let limits = &self.0.limits;
+        let mut info = AdapterInfo::default();
+        // The lower half of an OUI, or of what the driver has in its place.
+        let half = |number: u32| u16::try_from(number & 0xFFFF).unwrap_or(0);
+        info.vendor_id = half(limits.device.vendor_id);
+        info.device_id = half(limits.device.vendor_part_id);
+        info.adapter_id = self.0.id;
+        info.max_registration_size = limits.registration_size;
+        info.max_window_size = limits.registration_size;
+        info.max_initiator_sge = limits.sges;
+        info.max_receive_sge = limits.sges;
+        info.max_read_sge = limits.read_sges;
+        info.max_transfer_length = limits.transfer_length;
+        info.max_inline_data_size = limits.inline;
+        info.max_inbound_read_limit = limits.inbound_reads;
+        info.max_outbound_read_limit = limits.outbound_reads;
+        info.max_receive_queue_depth = limits.queue_depth;
+        info.max_initiator_queue_depth = limits.queue_depth;
+        info.max_shared_receive_queue_depth = limits.shared_receive_depth;
+        info.max_completion_queue_depth = limits.completion_queue_depth;
+        info.inline_request_threshold = limits.inline;
+        info.large_request_threshold = 64 * 1024;
+        info.max_caller_data = limits.caller_data;
+        info.max_callee_data = limits.callee_data;
+        info.flags =
+            AdapterFlags::MULTI_ENGINE_SUPPORTED | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
+        info.flags.set(
+            AdapterFlags::IN_ORDER_DMA_SUPPORTED,
+            self.0.needs.places_in_order,
+        );
+        info.flags
+            .set(AdapterFlags::CQ_RESIZE_SUPPORTED, limits.resizes_queues);
+        info
+    }
+
     fn file(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<File>> {
         downcast::<File>(file.clone(), |file| Arc::ptr_eq(file.core(), &self.0)).ok_or_else(|| {
             Error::new(
@@ -130,39 +154,7 @@ impl Adapter for AdapterHandle {
 
     fn query(&self) -> Result<AdapterInfo> {
         self.0.present()?; // GEN-015
-        let limits = &self.0.limits;
-        let mut info = AdapterInfo::default();
-        // The lower half of an OUI, or of what the driver has in its place.
-        let half = |number: u32| u16::try_from(number & 0xFFFF).unwrap_or(0);
-        info.vendor_id = half(limits.device.vendor_id);
-        info.device_id = half(limits.device.vendor_part_id);
-        info.adapter_id = self.0.id;
-        info.max_registration_size = limits.registration_size;
-        info.max_window_size = limits.registration_size;
-        info.max_initiator_sge = limits.sges;
-        info.max_receive_sge = limits.sges;
-        info.max_read_sge = limits.read_sges;
-        info.max_transfer_length = limits.transfer_length;
-        info.max_inline_data_size = limits.inline;
-        info.max_inbound_read_limit = limits.inbound_reads;
-        info.max_outbound_read_limit = limits.outbound_reads;
-        info.max_receive_queue_depth = limits.queue_depth;
-        info.max_initiator_queue_depth = limits.queue_depth;
-        info.max_shared_receive_queue_depth = limits.shared_receive_depth;
-        info.max_completion_queue_depth = limits.completion_queue_depth;
-        info.inline_request_threshold = limits.inline;
-        info.large_request_threshold = 64 * 1024;
-        info.max_caller_data = limits.caller_data;
-        info.max_callee_data = limits.callee_data;
-        info.flags =
-            AdapterFlags::MULTI_ENGINE_SUPPORTED | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
-        info.flags.set(
-            AdapterFlags::IN_ORDER_DMA_SUPPORTED,
-            self.0.needs.places_in_order,
-        );
-        info.flags
-            .set(AdapterFlags::CQ_RESIZE_SUPPORTED, limits.resizes_queues);
-        Ok(info)
+        Ok(self.info())
     }
 
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
@@ -226,20 +218,9 @@ impl Adapter for AdapterHandle {
                 "the depth of a shared receive queue is at least 1",
             );
         }
-        check_limits(&[
-            (
-                options.queue_depth,
-                limits.shared_receive_depth,
-                Status::INVALID_PARAMETER_3, // ADPT-044
-                "the queue depth",
-            ),
-            (
-                options.max_request_sge,
-                limits.shared_receive_sges,
-                Status::INVALID_PARAMETER_4, // ADPT-045
-                "the number of SGEs of a Receive",
-            ),
-        ])?;
+        let mut info = self.info();
+        info.max_receive_sge = limits.shared_receive_sges;
+        info.check_shared_receive_queue(&options)?;
         self.0.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let core = Arc::clone(&self.0);
         Ok(Arc::new(SrqHandle::new(core, file, options)?))
@@ -253,39 +234,7 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn QueuePair>> {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
-        let most = &self.0.limits;
-        check_limits(&[
-            (
-                options.receive_queue_depth,
-                most.queue_depth,
-                Status::INVALID_PARAMETER_5,
-                "the receive queue depth",
-            ),
-            (
-                options.initiator_queue_depth,
-                most.queue_depth,
-                Status::INVALID_PARAMETER_6,
-                "the initiator queue depth",
-            ),
-            (
-                options.max_receive_request_sge,
-                most.sges,
-                Status::INVALID_PARAMETER_7,
-                "the number of SGEs of a Receive",
-            ),
-            (
-                options.max_initiator_request_sge,
-                most.sges,
-                Status::INVALID_PARAMETER_8,
-                "the number of SGEs of a request",
-            ),
-            (
-                options.inline_data_size,
-                most.inline,
-                Status::INVALID_PARAMETER_9,
-                "the inline data size",
-            ),
-        ])?;
+        self.info().check_queue_pair(&options)?;
         self.0.admit(Call::CreateQueuePair)?;
         self.new_queue_pair(receive_cq, initiator_cq, None, options)
     }
@@ -305,26 +254,7 @@ impl Adapter for AdapterHandle {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
         let srq = self.shared_queue(srq, Status::INVALID_PARAMETER_4)?; // ADPT-069
-        check_limits(&[
-            (
-                options.initiator_queue_depth,
-                most.queue_depth,
-                Status::INVALID_PARAMETER_6, // ADPT-070
-                "the initiator queue depth",
-            ),
-            (
-                options.max_initiator_request_sge,
-                most.sges,
-                Status::INVALID_PARAMETER_7, // ADPT-071
-                "the number of SGEs of a request",
-            ),
-            (
-                options.inline_data_size,
-                most.inline,
-                Status::INVALID_PARAMETER_8, // ADPT-072
-                "the inline data size",
-            ),
-        ])?;
+        self.info().check_queue_pair_with_srq(&options)?;
         self.0.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
         self.new_queue_pair(receive_cq, initiator_cq, Some(srq), options)
     }

@@ -109,6 +109,8 @@
 //! - **No lock is held while the caller's code runs,** if a method of the provider takes this lock: the end of a request wakes
 //!   tasks and calls [sinks](CompletionSink), and both may call the provider again.
 //!
+//! [`AdapterInfo::check_queue_pair`] and its siblings compare what a client asks for with the adapter's limits.
+//!
 //! ## A provider over verbs
 //!
 //! The traits can be implemented over libibverbs and librdmacm. This shows in three places:
@@ -131,6 +133,7 @@ mod event;
 pub mod ext;
 mod extension;
 mod fault;
+mod limits;
 mod memory;
 mod object;
 mod overlapped;

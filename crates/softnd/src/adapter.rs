@@ -24,6 +24,39 @@ use crate::{cq, mr, mw, qp};
 pub(crate) struct AdapterHandle(Arc<Core>);
 
 impl AdapterHandle {
+    /// The identity and the limits of the adapter.
+    fn info(&self) -> AdapterInfo {
+        let options = &self.0.options;
+        let limits = options.limits;
+        let mut info = AdapterInfo::default();
+        // The letters SN, because softnd has no OUI of its own.
+        info.vendor_id = 0x534E;
+        info.device_id = 1;
+        info.adapter_id = self.0.id;
+        info.max_registration_size = limits.registration_size;
+        info.max_window_size = limits.registration_size;
+        info.max_initiator_sge = limits.sges;
+        info.max_receive_sge = limits.sges;
+        info.max_read_sge = limits.read_sges.min(limits.sges);
+        info.max_transfer_length = limits.transfer_length;
+        info.max_inline_data_size = limits.inline_data_size;
+        info.max_inbound_read_limit = options.read_limit;
+        info.max_outbound_read_limit = options.read_limit;
+        info.max_receive_queue_depth = limits.queue_depth;
+        info.max_initiator_queue_depth = limits.queue_depth;
+        info.max_shared_receive_queue_depth = limits.shared_receive_queue_depth; // INFO-016
+        info.max_completion_queue_depth = limits.completion_queue_depth;
+        info.inline_request_threshold = limits.inline_data_size.min(256);
+        info.large_request_threshold = 64 * 1024;
+        info.max_caller_data = options.private_data;
+        info.max_callee_data = options.private_data;
+        info.flags = AdapterFlags::IN_ORDER_DMA_SUPPORTED
+            | AdapterFlags::MULTI_ENGINE_SUPPORTED
+            | AdapterFlags::CQ_RESIZE_SUPPORTED
+            | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
+        info
+    }
+
     pub(crate) fn open(
         id: AdapterId,
         addresses: Vec<IpAddr>,
@@ -135,19 +168,6 @@ impl AdapterHandle {
 const NO_SHARED_RECEIVE_QUEUES: &str =
     "this adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)";
 
-/// Fails for the first size above its limit. Each entry has the requested size, the limit, the status to fail with, and the name
-/// of the size.
-fn check_limits(sizes: &[(u32, u32, Status, &str)]) -> Result<()> {
-    let above = sizes.iter().find(|(asked, limit, ..)| asked > limit);
-    match above {
-        None => Ok(()),
-        Some((asked, limit, status, what)) => Err(Error::new(
-            *status,
-            format!("{what} is {asked}, but the adapter's limit is {limit}"),
-        )),
-    }
-}
-
 impl Adapter for AdapterHandle {
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
         self.0.device.admit(Call::CreateOverlappedFile)?;
@@ -158,35 +178,7 @@ impl Adapter for AdapterHandle {
 
     fn query(&self) -> Result<AdapterInfo> {
         self.0.device.present()?; // GEN-015
-        let options = &self.0.options;
-        let limits = options.limits;
-        let mut info = AdapterInfo::default();
-        // The letters SN, because softnd has no OUI of its own.
-        info.vendor_id = 0x534E;
-        info.device_id = 1;
-        info.adapter_id = self.0.id;
-        info.max_registration_size = limits.registration_size;
-        info.max_window_size = limits.registration_size;
-        info.max_initiator_sge = limits.sges;
-        info.max_receive_sge = limits.sges;
-        info.max_read_sge = limits.read_sges.min(limits.sges);
-        info.max_transfer_length = limits.transfer_length;
-        info.max_inline_data_size = limits.inline_data_size;
-        info.max_inbound_read_limit = options.read_limit;
-        info.max_outbound_read_limit = options.read_limit;
-        info.max_receive_queue_depth = limits.queue_depth;
-        info.max_initiator_queue_depth = limits.queue_depth;
-        info.max_shared_receive_queue_depth = limits.shared_receive_queue_depth; // INFO-016
-        info.max_completion_queue_depth = limits.completion_queue_depth;
-        info.inline_request_threshold = limits.inline_data_size.min(256);
-        info.large_request_threshold = 64 * 1024;
-        info.max_caller_data = options.private_data;
-        info.max_callee_data = options.private_data;
-        info.flags = AdapterFlags::IN_ORDER_DMA_SUPPORTED
-            | AdapterFlags::MULTI_ENGINE_SUPPORTED
-            | AdapterFlags::CQ_RESIZE_SUPPORTED
-            | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
-        Ok(info)
+        Ok(self.info())
     }
 
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
@@ -241,8 +233,7 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
         let file = self.file(file)?;
         self.0.device.present()?; // ADPT-046
-        let limits = self.0.options.limits;
-        if limits.shared_receive_queue_depth == 0 {
+        if self.0.options.limits.shared_receive_queue_depth == 0 {
             return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // SRQ-001
         }
         if options.queue_depth == 0 {
@@ -251,20 +242,7 @@ impl Adapter for AdapterHandle {
                 "the depth of a shared receive queue is at least 1",
             );
         }
-        check_limits(&[
-            (
-                options.queue_depth,
-                limits.shared_receive_queue_depth,
-                Status::INVALID_PARAMETER_3, // ADPT-044
-                "the queue depth",
-            ),
-            (
-                options.max_request_sge,
-                limits.sges,
-                Status::INVALID_PARAMETER_4, // ADPT-045
-                "the number of SGEs of a Receive",
-            ),
-        ])?;
+        self.info().check_shared_receive_queue(&options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let srq = srq::SrqHandle::new(Arc::clone(&self.0), file, options)?;
         Ok(Arc::new(srq))
@@ -278,39 +256,7 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn QueuePair>> {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
-        let most = self.0.options.limits;
-        check_limits(&[
-            (
-                options.receive_queue_depth,
-                most.queue_depth,
-                Status::INVALID_PARAMETER_5,
-                "the receive queue depth",
-            ),
-            (
-                options.initiator_queue_depth,
-                most.queue_depth,
-                Status::INVALID_PARAMETER_6,
-                "the initiator queue depth",
-            ),
-            (
-                options.max_receive_request_sge,
-                most.sges,
-                Status::INVALID_PARAMETER_7,
-                "the number of SGEs of a Receive",
-            ),
-            (
-                options.max_initiator_request_sge,
-                most.sges,
-                Status::INVALID_PARAMETER_8,
-                "the number of SGEs of a request",
-            ),
-            (
-                options.inline_data_size,
-                most.inline_data_size,
-                Status::INVALID_PARAMETER_9,
-                "the inline data size",
-            ),
-        ])?;
+        self.info().check_queue_pair(&options)?;
         self.0.device.admit(Call::CreateQueuePair)?;
         self.new_queue_pair(receive_cq, initiator_cq, None, &options)
     }
@@ -330,26 +276,7 @@ impl Adapter for AdapterHandle {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
         let srq = self.shared_queue(srq, Status::INVALID_PARAMETER_4)?; // ADPT-069
-        check_limits(&[
-            (
-                options.initiator_queue_depth,
-                most.queue_depth,
-                Status::INVALID_PARAMETER_6, // ADPT-070
-                "the initiator queue depth",
-            ),
-            (
-                options.max_initiator_request_sge,
-                most.sges,
-                Status::INVALID_PARAMETER_7, // ADPT-071
-                "the number of SGEs of a request",
-            ),
-            (
-                options.inline_data_size,
-                most.inline_data_size,
-                Status::INVALID_PARAMETER_8, // ADPT-072
-                "the inline data size",
-            ),
-        ])?;
+        self.info().check_queue_pair_with_srq(&options)?;
         self.0.device.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
         self.new_queue_pair(receive_cq, initiator_cq, Some(srq), &options)
     }
