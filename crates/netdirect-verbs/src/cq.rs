@@ -30,6 +30,9 @@ pub(crate) trait CqUser: Send + Sync {
 
     /// A queue that it uses has broken down.
     fn queue_broke(&self);
+
+    /// Has its results moved out of the device. Called without locks.
+    fn look_for_results(&self);
 }
 
 #[derive(Debug)]
@@ -320,12 +323,7 @@ impl CqHandle {
     ) -> Result<Self> {
         let cannot = shortage("cannot create a completion queue");
         let token = core.driver.next_key();
-        // With a request that tells its end in place of each silent one, the device holds more results than the client sees.
-        let asked = if core.needs.completes_out_of_order {
-            depth.saturating_mul(2).saturating_add(1024)
-        } else {
-            depth
-        };
+        let asked = device_depth(&core, depth);
         let vectors = core.context().completion_vectors().max(1);
         let vector = affinity.mask.trailing_zeros() % vectors;
         let queue = CompletionChannelQueue::new(core.context(), asked, token, vector);
@@ -363,6 +361,15 @@ impl CqHandle {
         cq.core.add_object(source);
         Ok(Self(cq))
     }
+}
+
+/// The depth of the device's queue for so many results: silent requests that tell their end are in it as well.
+fn device_depth(core: &Core, depth: u32) -> u32 {
+    if core.needs.completes_out_of_order {
+        return depth.saturating_mul(2).saturating_add(1024);
+    }
+    let most = core.limits.completion_queue_depth;
+    depth.saturating_add(1024).min(most.max(depth))
 }
 
 impl Drop for CqHandle {
@@ -418,7 +425,7 @@ impl CompletionQueue for CqHandle {
                 "more results are queued than the new depth holds; get results first",
             ); // CQ-016
         }
-        let resized = cq.queue.resize(depth);
+        let resized = cq.queue.resize(device_depth(&cq.core, depth));
         resized.map_err(shortage("cannot resize the completion queue"))?;
         ring.depth = wanted;
         Ok(())

@@ -78,6 +78,8 @@ struct QpState {
     /// A thread ends the device's queue pair.
     ending: bool,
     outbound_reads: u32,
+    /// Requests since the last one that tells its end.
+    untold: u32,
 }
 
 impl std::fmt::Debug for Qp {
@@ -140,6 +142,7 @@ impl Qp {
                 tells_end: false,
                 ending: false,
                 outbound_reads: 0,
+                untold: 0,
             }),
             this: this.clone(),
         });
@@ -421,13 +424,30 @@ impl Qp {
 
     // ---- for the client ----
 
+    /// The state. If a queue is full, what has ended is looked for first: it leaves room, whether or not the client takes results.
+    fn with_room(
+        &self,
+        is_full: impl Fn(&QpState) -> bool,
+        results: &Cq,
+    ) -> MutexGuard<'_, QpState> {
+        let state = self.state.lock();
+        if !is_full(&state) {
+            return state;
+        }
+        drop(state);
+        results.poll();
+        self.state.lock()
+    }
+
     /// Posts an initiator request, by `post` with the number that the device gets to know and whether it has to tell its end.
     pub(crate) fn post(
         &self,
         posting: Posting,
         post: impl FnOnce(&QueuePairHandle, u64, bool) -> Result<(), PostFailure>,
     ) -> Result<()> {
-        let mut state = self.state.lock();
+        let depth = self.options.initiator_queue_depth;
+        let is_full = |state: &QpState| state.initiator.len() >= depth as usize;
+        let mut state = self.with_room(is_full, &self.initiator_cq);
         self.core.present()?;
         match state.phase {
             QpPhase::Open | QpPhase::Ended => {}
@@ -439,7 +459,7 @@ impl Qp {
             }
         }
         check_sizes(posting.sges, posting.octets)?;
-        if state.initiator.len() >= self.options.initiator_queue_depth as usize {
+        if is_full(&state) {
             return Err(full());
         }
         let number = state.initiator.push(Slot {
@@ -471,9 +491,15 @@ impl Qp {
             let _ = raw.fail();
             return self.placed(state);
         }
-        let signaled = !posting.silent || self.core.needs.completes_out_of_order;
-        match post(&raw, number, signaled) {
-            Ok(()) => Ok(()),
+        let tells = !posting.silent
+            || self.core.needs.completes_out_of_order
+            // The device gives the places of others back when such a request has ended.
+            || state.untold + 1 >= depth.div_ceil(2);
+        match post(&raw, number, tells) {
+            Ok(()) => {
+                state.untold = if tells { 0 } else { state.untold + 1 };
+                Ok(())
+            }
             Err(failure) if failure.is_queued || has_ended(&failure.error) => {
                 // The end of the connection follows, and cancels the request.
                 if !failure.is_queued {
@@ -491,14 +517,16 @@ impl Qp {
 
     /// Posts a Receive.
     pub(crate) fn post_receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
-        let mut state = self.state.lock();
+        let depth = self.options.receive_queue_depth;
+        let is_full = |state: &QpState| state.receives.len() >= depth as usize;
+        let mut state = self.with_room(is_full, &self.receive_cq);
         self.core.present()?;
         let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_sizes(
             (sges.len(), self.options.max_receive_request_sge),
             (octets, self.core.limits.transfer_length),
         )?;
-        if state.receives.len() >= self.options.receive_queue_depth as usize {
+        if is_full(&state) {
             return Err(full());
         }
         let waits = matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
@@ -666,6 +694,10 @@ impl CqUser for Qp {
 
     fn queue_broke(&self) {
         self.end(QpPhase::Ended);
+    }
+
+    fn look_for_results(&self) {
+        self.poll();
     }
 }
 

@@ -85,6 +85,14 @@ impl Srq {
         }
     }
 
+    /// Has the results of all queue pairs moved out of the device: a Receive that has ended leaves room.
+    fn look_for_results(&self) {
+        let users = self.state.lock().users.clone();
+        for user in users.iter().filter_map(Weak::upgrade) {
+            user.look_for_results();
+        }
+    }
+
     /// Also ends `user` when the queue breaks down.
     pub(crate) fn attach(&self, user: Weak<dyn CqUser>) {
         let mut state = self.state.lock();
@@ -277,14 +285,20 @@ impl SharedReceiveQueue for SrqHandle {
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
         let srq = &self.0;
+        let is_full = |state: &SrqState| state.receives.len() >= state.depth as usize;
         let mut state = srq.state.lock();
+        if is_full(&state) {
+            drop(state);
+            srq.look_for_results();
+            state = srq.state.lock();
+        }
         srq.core.present()?; // GEN-015
         let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_sizes(
             (sges.len(), srq.sges),
             (octets, srq.core.limits.transfer_length),
         )?;
-        if state.receives.len() >= state.depth as usize {
+        if is_full(&state) {
             return Err(full());
         }
         let number = state.next | RECEIVE;

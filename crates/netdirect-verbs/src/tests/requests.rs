@@ -104,6 +104,49 @@ fn silent_requests_of_other_drivers_end_with_a_later_one() {
     assert_eq!(results[0].request_context, 2);
 }
 
+/// Posts until the queue is full, ends what was posted, and posts once more without taking results.
+fn full_queue_gets_room(objects: &Objects, post: impl Fn(u64) -> netdirect::Result<()>) {
+    let mut posted = Vec::new();
+    let refused = loop {
+        match post(posted.len() as u64) {
+            Ok(()) => posted.push(last_post()),
+            Err(error) => break error.status(),
+        }
+    };
+    assert_eq!(refused, Status::NO_MORE_ENTRIES);
+    let tells = |post: &fake::Post| post.is_receive || post.flags & c::IBV_SEND_SIGNALED != 0;
+    let first = posted.iter().position(tells).expect("one tells its end");
+    fake::with(|world| world.complete(posted[first], c::IBV_WC_SUCCESS, 0));
+    for context in 0..=first {
+        post(1000 + context as u64).expect("a place that has become free");
+    }
+    assert!(post(2000).is_err());
+    drop(objects.results());
+}
+
+#[test]
+fn silent_requests_that_have_ended_leave_room_though_nobody_takes_results() {
+    for vendor_id in [None, Some(0x8086)] {
+        let _turn = fake::turn();
+        if let Some(vendor_id) = vendor_id {
+            fake::with(|world| world.vendor_id = vendor_id);
+        }
+        let objects = Objects::connected();
+        full_queue_gets_room(&objects, |context| {
+            let flags = OpFlags::SILENT_SUCCESS;
+            objects.qp.send(context, &[SGE], flags)
+        });
+        assert_eq!(objects.results(), []);
+    }
+}
+
+#[test]
+fn receives_that_have_ended_leave_room_though_nobody_takes_results() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    full_queue_gets_room(&objects, |context| objects.qp.receive(context, &[SGE]));
+}
+
 #[test]
 fn errno_of_either_sign_is_the_same_for_posts() {
     let _turn = fake::turn();
