@@ -145,7 +145,6 @@ fn run(guest: &Guest, boot: Boot, out: &Path) -> Vec<Case> {
 }
 
 #[test]
-#[ignore = "has failed once in five runs, for a reason that is not known: cargo make verbs"]
 fn kernel_siw_is_an_adapter_like_softnd() {
     let Some(guest) = Guest::find() else { return };
     let folder = tempfile::tempdir().expect("a folder");
