@@ -34,6 +34,10 @@ siw_modes() {
     siw_set peer_to_peer "$([[ $2 == on ]] && echo Y || echo N)"
 }
 
+# to_siw: siw is the passive side now. It may leave a ready-to-receive message untouched until something follows it (MPA2-031), so
+# that siw as the client must not send one. softnd as the passive side needs one where it speaks first.
+to_siw() { siw_modes on off; }
+
 # nap: a fiftieth of a second, without a process for it
 nap() { read -rt 0.02 -u "$quiet"; }
 
@@ -154,6 +158,7 @@ tools_cases() {
     server=(./nd rping -s -a "$v4" -p PORT --url "$softnd")
     client=(./nd rping -c -a "$v4" -p PORT -S 4096 -C 100 --url "$siw")
     both rping/verbs-to-softnd
+    to_siw
     server=(./nd rping -s -a "$v4" -p PORT --url "$siw")
     client=(./nd rping -c -a "$v4" -p PORT -S 4096 -C 100 --url "$softnd")
     both rping/softnd-to-verbs
@@ -168,12 +173,14 @@ tools_cases() {
     both rping/rdma-core-to-verbs
     for test in send_bw write_bw read_bw send_lat write_lat read_lat; do
         how=(-n 100 -s 4096)
+        to_siw
         server=("ib_$test" -R -F -p PORT "${how[@]}")
         client=(./nd perftest "$test" "$v4" -p PORT "${how[@]}" --url "$siw")
         both "perftest/$test/verbs-to-rdma-core"
         server=(./nd perftest "$test" --listen "$v4" -p PORT "${how[@]}" --url "$siw")
         client=("ib_$test" -R -F -p PORT "${how[@]}" "$v4")
         both "perftest/$test/rdma-core-to-verbs"
+        siw_modes on on
         server=(./nd perftest "$test" --listen "$v4" -p PORT "${how[@]}" --url "$softnd")
         client=(./nd perftest "$test" "$v4" -p PORT "${how[@]}" --url "$siw")
         both "perftest/$test/verbs-to-softnd"
@@ -193,6 +200,7 @@ perf() {
 perf_cases() {
     siw_modes on on
     perf "$softnd" "$siw"
+    to_siw
     perf "$siw" "$softnd"
     perf "$siw" "$siw"
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -271,6 +271,9 @@ impl Core {
             })?;
             let port = FIRST_PORT | u16::from_ne_bytes(random);
             let picked = SocketAddr::new(address.ip(), port);
+            if self.not_of_tcp(picked).is_err() {
+                continue;
+            }
             // An identifier whose Bind has failed cannot be bound to another address.
             let id = CmId::new(&self.channel, key).map_err(&cannot)?;
             match id.bind(picked) {
@@ -281,6 +284,21 @@ impl Core {
         }
         let what = format!("all ports of {} that were tried are in use", address.ip());
         Err(Error::new(Status::TOO_MANY_ADDRESSES, what))
+    }
+
+    /// Fails if a program uses this address for TCP, whose ports software iWARP shares. The driver would tell at Listen, or at
+    /// Connect.
+    pub(crate) fn not_of_tcp(&self, address: SocketAddr) -> Result<()> {
+        if !self.limits.is_iwarp {
+            return Ok(());
+        }
+        match TcpListener::bind(address) {
+            Err(error) if bind_status(&error) == Status::SHARING_VIOLATION => Err(Error::new(
+                Status::SHARING_VIOLATION,
+                format!("{address} is in use by a program over TCP"),
+            )), // AMB-029
+            _ => Ok(()),
+        }
     }
 
     /// Tells `owner` of the events of the identifier with this key.

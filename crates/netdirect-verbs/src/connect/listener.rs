@@ -1,7 +1,7 @@
 //! Listeners, ND2's `IND2Listener`: the backlog of peers' requests, and the connectors that wait for one.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use netdirect::{
@@ -90,8 +90,8 @@ impl Listener {
         let covered = self.covered(address)?;
         self.core.admit(Call::BindListener)?;
         for ip in covered {
-            if port != 0 && self.core.limits.is_iwarp {
-                not_of_tcp(SocketAddr::new(ip, port))?;
+            if port != 0 {
+                self.core.not_of_tcp(SocketAddr::new(ip, port))?;
             }
             let (id, key, bound) = self.core.bind(SocketAddr::new(ip, port))?;
             port = bound.port();
@@ -242,17 +242,6 @@ impl Listener {
             reject(request);
         }
         self.end_requests(status);
-    }
-}
-
-/// Fails if a program listens at this address over TCP, whose ports software iWARP shares. The driver would tell at Listen.
-fn not_of_tcp(address: SocketAddr) -> Result<()> {
-    match TcpListener::bind(address) {
-        Err(error) if bind_status(&error) == Status::SHARING_VIOLATION => Err(Error::new(
-            Status::SHARING_VIOLATION,
-            format!("{address} is in use by a program that listens over TCP"),
-        )), // AMB-029
-        _ => Ok(()),
     }
 }
 
