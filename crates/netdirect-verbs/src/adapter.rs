@@ -192,13 +192,13 @@ impl Adapter for AdapterHandle {
 
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
         self.0.admit(Call::CreateMemoryWindow)?;
-        if !self.0.limits.has_windows {
+        let Some(kind) = self.0.limits.windows else {
             return fail(
                 Status::NOT_SUPPORTED,
-                "the device's driver has no memory windows of type 1",
+                "the device, or its driver, has no memory windows",
             );
-        }
-        Ok(Arc::new(Window::new(Arc::clone(&self.0))?))
+        };
+        Ok(Arc::new(Window::new(Arc::clone(&self.0), kind)?))
     }
 
     fn create_shared_receive_queue(

@@ -169,7 +169,7 @@ impl Core {
         if !self.limits.is_iwarp {
             capabilities |= Capabilities::IMMEDIATE_4;
         }
-        if self.limits.has_windows {
+        if self.limits.windows.is_some() {
             capabilities |= Capabilities::MEMORY_WINDOWS;
         }
         if self.limits.device.has_atomics {

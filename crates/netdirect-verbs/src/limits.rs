@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::handle::{
     CompletionChannelQueue, Context, DeviceLimits, MemoryWindowHandle, ProtectionDomain,
-    QueuePairHandle, QueuePairSizes,
+    QueuePairHandle, QueuePairSizes, WindowKind,
 };
 use crate::quirks::Needs;
 
@@ -34,7 +34,7 @@ pub(crate) struct Limits {
     pub(crate) caller_data: u32,
     pub(crate) callee_data: u32,
     pub(crate) resizes_queues: bool,
-    pub(crate) has_windows: bool,
+    pub(crate) windows: Option<WindowKind>,
 }
 
 impl Limits {
@@ -75,12 +75,24 @@ impl Limits {
             caller_data,
             callee_data,
             resizes_queues: queue.resize(4).is_ok(),
-            // Some drivers have a limit for windows, and no windows.
-            has_windows: device.memory_windows > 0
-                && device.has_window_type_1
-                && MemoryWindowHandle::new(pd).is_ok(),
+            windows: best_windows(pd, device),
         })
     }
+}
+
+/// The windows that the device is used with. ND2's are those of type 2: they belong to one queue pair (MW-010).
+fn best_windows(pd: &Arc<ProtectionDomain>, device: &DeviceLimits) -> Option<WindowKind> {
+    let kinds = [
+        (WindowKind::Type2, device.has_window_type_2),
+        (WindowKind::Type1, device.has_window_type_1),
+    ];
+    let told = kinds.into_iter().filter(|(_, told)| *told);
+    let mut told = told.map(|(kind, _)| kind);
+    if device.memory_windows == 0 {
+        return None;
+    }
+    // Some drivers have a limit for windows, and no windows.
+    told.find(|kind| MemoryWindowHandle::new(pd, *kind).is_ok())
 }
 
 /// The depth of the longest queue. A driver that has every request tell its end needs room for silent ones too.

@@ -82,7 +82,7 @@ impl Region {
             local_write: flags.contains(MrFlags::ALLOW_LOCAL_WRITE) || is_sink,
             remote_read: flags.contains(MrFlags::ALLOW_REMOTE_READ),
             remote_write,
-            bind: self.core.limits.has_windows,
+            bind: self.core.limits.windows.is_some(),
             atomic: self.core.limits.device.has_atomics
                 && flags.contains(MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE),
         })

@@ -1,60 +1,219 @@
-//! Memory windows, ND2's `IND2MemoryWindow`, by windows of type 1 of the device.
+//! Memory windows, ND2's `IND2MemoryWindow`, by windows of type 2 of the device, or by windows of type 1 where it has no others.
+//!
+//! A window remembers its [`WindowBinding`]s. A request tells its binding how it has ended while the queue pair is locked, so a binding
+//! is a few flags. The window looks at them when it is used next.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use netdirect::{MemoryWindow, RemoteToken, Result};
+use netdirect::{MemoryWindow, RemoteToken, Result, Status};
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::handle::{MemoryWindowHandle, Registration};
+use crate::handle::{MemoryWindowHandle, Registration, WindowKind};
+use crate::slots::{Keeps, Kept};
 use crate::status::shortage;
 
 #[derive(Debug)]
 pub(crate) struct Window {
     core: Arc<Core>,
-    pub(crate) handle: Arc<MemoryWindowHandle>,
-    /// What the window is bound to. The lock is held while a Bind or an Invalidate is posted.
-    pub(crate) bound: Mutex<Option<Bound>>,
+    kind: WindowKind,
+    /// The lock is held while a Bind or an Invalidate is posted, under the lock of the queue pair.
+    pub(crate) state: Mutex<WindowState>,
     token: AtomicU32,
 }
 
-/// The region that a window is bound to, which counts the window until this is dropped.
-#[derive(Clone, Debug)]
-pub(crate) struct Bound {
-    pub(crate) registration: Arc<Registration>,
-    #[expect(dead_code, reason = "kept until it is dropped")]
-    count: Arc<WindowCount>,
+#[derive(Debug)]
+pub(crate) struct WindowState {
+    // The device's window ends before the regions that it is bound to.
+    handle: Arc<MemoryWindowHandle>,
+    /// Bindings that were posted and may be in force, the newest last.
+    bindings: Vec<Arc<WindowBinding>>,
 }
 
-/// A place in a region's count of windows.
+/// A Bind that was posted. Its region counts it until it has failed, is invalidated, or is dropped.
 #[derive(Debug)]
-struct WindowCount(Arc<AtomicUsize>);
+pub(crate) struct WindowBinding {
+    registration: Arc<Registration>,
+    windows: Arc<AtomicUsize>,
+    /// The queue pair on which it was posted.
+    owner: u64,
+    /// The window's key by it. Known when the Bind was posted.
+    key: AtomicU32,
+    /// An Invalidate is queued.
+    invalidating: AtomicBool,
+    /// It gives no rights any more, or never did.
+    over: AtomicBool,
+    /// The Bind has failed.
+    failed: AtomicBool,
+    /// The peer has invalidated it. The Invalidate of the owner succeeds once all the same.
+    lapsed: AtomicBool,
+}
 
-impl Drop for WindowCount {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+impl WindowBinding {
+    pub(crate) fn new(
+        registration: &Arc<Registration>,
+        windows: &Arc<AtomicUsize>,
+        owner: u64,
+    ) -> Arc<Self> {
+        windows.fetch_add(1, Ordering::SeqCst);
+        Arc::new(Self {
+            registration: Arc::clone(registration),
+            windows: Arc::clone(windows),
+            owner,
+            key: AtomicU32::new(0),
+            invalidating: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            lapsed: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    pub(crate) fn key(&self) -> u32 {
+        self.key.load(Ordering::SeqCst)
+    }
+
+    /// The peer has invalidated it.
+    pub(crate) fn lapse(&self) {
+        self.lapsed.store(true, Ordering::SeqCst);
+        self.end();
+    }
+
+    fn end(&self) {
+        if !self.over.swap(true, Ordering::SeqCst) {
+            self.windows.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    /// An Invalidate is queued, or was not.
+    pub(crate) fn invalidates(&self, is_queued: bool) {
+        self.invalidating.store(is_queued, Ordering::SeqCst);
+    }
+
+    fn is_invalidating(&self) -> bool {
+        self.invalidating.load(Ordering::SeqCst)
     }
 }
 
-impl Bound {
-    pub(crate) fn new(registration: &Arc<Registration>, windows: &Arc<AtomicUsize>) -> Self {
-        windows.fetch_add(1, Ordering::SeqCst);
-        Self {
-            registration: Arc::clone(registration),
-            count: Arc::new(WindowCount(Arc::clone(windows))),
+impl Drop for WindowBinding {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What a Bind or an Invalidate keeps until it has ended.
+#[derive(Debug)]
+struct WindowRequest {
+    // The device's window ends before the region.
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    handle: Arc<MemoryWindowHandle>,
+    binding: Arc<WindowBinding>,
+    is_bind: bool,
+}
+
+impl Keeps for WindowRequest {
+    fn ended(&self, status: Status) {
+        match (self.is_bind, status.is_success()) {
+            (true, true) => {}
+            (true, false) => {
+                self.binding.failed.store(true, Ordering::SeqCst);
+                self.binding.end();
+            }
+            (false, true) => self.binding.end(),
+            (false, false) => self.binding.invalidates(false),
+        }
+    }
+}
+
+/// What an Invalidate finds.
+pub(crate) enum ToInvalidate {
+    Nothing,
+    /// The peer has invalidated the window already.
+    Lapsed,
+    Bound(Arc<WindowBinding>),
+}
+
+impl WindowState {
+    pub(crate) fn handle(&self) -> &Arc<MemoryWindowHandle> {
+        &self.handle
+    }
+
+    /// Whether a Bind on this queue pair finds the window bound. The order of requests counts within one queue pair only.
+    pub(crate) fn is_bound_for(&self, owner: u64) -> bool {
+        let mut in_force = self.bindings.iter().filter(|binding| !binding.is_over());
+        in_force.any(|binding| !(binding.owner == owner && binding.is_invalidating()))
+    }
+
+    /// Makes the device's window one that can be bound. After a Bind that has failed nobody knows the state of the window and of
+    /// its key, so another window takes its place.
+    pub(crate) fn make_bindable(&mut self, window: &Window) -> Result<()> {
+        let failed = |binding: &Arc<WindowBinding>| binding.failed.load(Ordering::SeqCst);
+        if self.bindings.iter().any(failed) {
+            self.handle = window.allocate()?;
+        }
+        self.bindings.retain(|binding| !binding.is_over());
+        Ok(())
+    }
+
+    /// The Bind was posted. Returns what it keeps.
+    pub(crate) fn bound(&mut self, window: &Window, binding: &Arc<WindowBinding>) -> Kept {
+        let key = self.handle.key();
+        binding.key.store(key, Ordering::SeqCst);
+        self.bindings.push(Arc::clone(binding));
+        window.token.store(key, Ordering::Release);
+        Box::new(WindowRequest {
+            handle: Arc::clone(&self.handle),
+            binding: Arc::clone(binding),
+            is_bind: true,
+        })
+    }
+
+    /// The Invalidate was posted. Returns what it keeps.
+    pub(crate) fn invalidates(&self, binding: Arc<WindowBinding>) -> Kept {
+        binding.invalidates(true);
+        Box::new(WindowRequest {
+            handle: Arc::clone(&self.handle),
+            binding,
+            is_bind: false,
+        })
+    }
+
+    /// What an Invalidate on this queue pair is about.
+    pub(crate) fn to_invalidate(&self, owner: u64) -> ToInvalidate {
+        let own = |binding: &&Arc<WindowBinding>| binding.owner == owner;
+        let mut newest = self.bindings.iter().rev().filter(own);
+        let binding = newest.find(|binding| !binding.is_over() && !binding.is_invalidating());
+        if let Some(binding) = binding {
+            return ToInvalidate::Bound(Arc::clone(binding));
+        }
+        let lapsed = |binding: &Arc<WindowBinding>| {
+            binding.owner == owner && binding.lapsed.swap(false, Ordering::SeqCst)
+        };
+        match self.bindings.iter().any(lapsed) {
+            true => ToInvalidate::Lapsed,
+            false => ToInvalidate::Nothing,
         }
     }
 }
 
 impl Window {
-    pub(crate) fn new(core: Arc<Core>) -> Result<Self> {
-        let handle = MemoryWindowHandle::new(&core.pd);
-        let handle = handle.map_err(shortage("cannot create a memory window"))?;
+    pub(crate) fn new(core: Arc<Core>, kind: WindowKind) -> Result<Self> {
+        let handle = allocate(&core, kind)?;
         Ok(Self {
             token: AtomicU32::new(handle.key()),
-            handle: Arc::new(handle),
-            bound: Mutex::new(None),
+            state: Mutex::new(WindowState {
+                handle,
+                bindings: Vec::new(),
+            }),
+            kind,
             core,
         })
     }
@@ -63,10 +222,15 @@ impl Window {
         &self.core
     }
 
-    /// Takes over the key that a Bind has made. The caller holds the lock of `bound`.
-    pub(crate) fn renew_token(&self) {
-        self.token.store(self.handle.key(), Ordering::Release);
+    fn allocate(&self) -> Result<Arc<MemoryWindowHandle>> {
+        allocate(&self.core, self.kind)
     }
+}
+
+fn allocate(core: &Core, kind: WindowKind) -> Result<Arc<MemoryWindowHandle>> {
+    let handle = MemoryWindowHandle::new(&core.pd, kind);
+    let handle = handle.map_err(shortage("cannot create a memory window"))?;
+    Ok(Arc::new(handle))
 }
 
 impl MemoryWindow for Window {

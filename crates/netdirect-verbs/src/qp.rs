@@ -11,13 +11,16 @@ mod handle;
 
 use std::sync::{Arc, Weak};
 
-use netdirect::{Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
+use netdirect::{Error, Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::{Core, DeviceObject, RemovalOrder};
 use crate::cq::{Cq, CqUser};
 use crate::entries::{check_sizes, full, has_ended, not_posted, with_entries};
-use crate::handle::{PostFailure, QueuePairHandle, QueuePairSizes, WorkCompletion, immediate};
+use crate::handle::{
+    PostFailure, QueuePairHandle, QueuePairSizes, WorkCompletion, immediate, invalidated_key,
+};
+use crate::mw::WindowBinding;
 use crate::slots::{End, Kept, Slot, Slots};
 use crate::srq::Srq;
 use crate::status::{completion_status, fail, shortage};
@@ -57,6 +60,7 @@ pub(crate) enum QpPhase {
 
 pub(crate) struct Qp {
     core: Arc<Core>,
+    number: u64,
     pub(crate) options: QueuePairOptions,
     receive_cq: Arc<Cq>,
     initiator_cq: Arc<Cq>,
@@ -80,6 +84,22 @@ struct QpState {
     outbound_reads: u32,
     /// Requests since the last one that tells its end.
     untold: u32,
+    /// Windows that the peer may invalidate.
+    windows: Vec<Weak<WindowBinding>>,
+}
+
+impl QpState {
+    /// The peer has invalidated the window with this key (IW-058).
+    fn peer_has_invalidated(&mut self, key: u32) {
+        self.windows.retain(|window| match window.upgrade() {
+            Some(window) if window.key() == key => {
+                window.lapse();
+                false
+            }
+            Some(_) => true,
+            None => false,
+        });
+    }
 }
 
 impl std::fmt::Debug for Qp {
@@ -100,10 +120,29 @@ pub(crate) struct Posting {
     pub(crate) octets: (u64, u32),
     /// It names memory that is not registered, or not for such a request.
     pub(crate) denied: bool,
-    /// What is kept until the request has ended.
-    pub(crate) keeps: Option<Kept>,
-    /// The request fails with this status, and does not reach the device.
-    pub(crate) fails: Option<Status>,
+}
+
+/// Why a request that was to be posted does not reach the device.
+#[derive(Debug)]
+pub(crate) enum NotPosted {
+    /// The driver has refused it.
+    Refused(PostFailure),
+    /// It ends with this status. A failure ends the connection.
+    Ends(Status),
+    /// The client's call fails.
+    Fails(Error),
+}
+
+impl From<PostFailure> for NotPosted {
+    fn from(failure: PostFailure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+impl From<Error> for NotPosted {
+    fn from(error: Error) -> Self {
+        Self::Fails(error)
+    }
 }
 
 impl Qp {
@@ -127,6 +166,7 @@ impl Qp {
             .max_initiator_request_sge(grant(options.max_initiator_request_sge))
             .max_receive_request_sge(grant(options.max_receive_request_sge));
         let qp = Arc::new_cyclic(|this| Self {
+            number: core.driver.next_key(),
             core,
             options,
             receive_cq,
@@ -143,6 +183,7 @@ impl Qp {
                 ending: false,
                 outbound_reads: 0,
                 untold: 0,
+                windows: Vec::new(),
             }),
             this: this.clone(),
         });
@@ -445,6 +486,19 @@ impl Qp {
         posting: Posting,
         post: impl FnOnce(&QueuePairHandle, u64, bool) -> Result<(), PostFailure>,
     ) -> Result<()> {
+        self.post_keeping(posting, |raw, number, tells| {
+            post(raw, number, tells)?;
+            Ok(None)
+        })
+    }
+
+    /// As [`post`](Self::post). What `post` returns is kept until the request has ended. `post` is called under the lock of the queue
+    /// pair, in the order of requests.
+    pub(crate) fn post_keeping(
+        &self,
+        posting: Posting,
+        post: impl FnOnce(&QueuePairHandle, u64, bool) -> Result<Option<Kept>, NotPosted>,
+    ) -> Result<()> {
         let depth = self.options.initiator_queue_depth;
         let is_full = |state: &QpState| state.initiator.len() >= depth as usize;
         let mut state = self.with_room(is_full, &self.initiator_cq);
@@ -467,7 +521,7 @@ impl Qp {
             kind: posting.kind,
             silent: posting.silent,
             denied: posting.denied,
-            keeps: posting.keeps,
+            keeps: None,
             entries: None,
             end: None,
         });
@@ -481,26 +535,33 @@ impl Qp {
                 return self.placed(state);
             }
         };
-        let fails = if is_read && state.outbound_reads == 0 {
-            Some(Status::INVALID_DEVICE_REQUEST) // AMB-045
-        } else {
-            posting.fails
-        };
-        if let Some(status) = fails {
-            state.initiator.end(number, End::of(status), false);
-            let _ = raw.fail();
-            return self.placed(state);
-        }
         let tells = !posting.silent
             || self.core.needs.completes_out_of_order
             // The device gives the places of others back when such a request has ended.
             || state.untold + 1 >= depth.div_ceil(2);
-        match post(&raw, number, tells) {
-            Ok(()) => {
+        let posted = if is_read && state.outbound_reads == 0 {
+            Err(NotPosted::Ends(Status::INVALID_DEVICE_REQUEST)) // AMB-045
+        } else {
+            post(&raw, number, tells)
+        };
+        match posted {
+            Ok(kept) => {
+                state.initiator.keep(number, kept);
                 state.untold = if tells { 0 } else { state.untold + 1 };
                 Ok(())
             }
-            Err(failure) if failure.is_queued || has_ended(&failure.error) => {
+            Err(NotPosted::Ends(status)) => {
+                state.initiator.end(number, End::of(status), false);
+                if !status.is_success() {
+                    let _ = raw.fail();
+                }
+                self.placed(state)
+            }
+            Err(NotPosted::Fails(error)) => {
+                state.initiator.pop_last();
+                Err(error)
+            }
+            Err(NotPosted::Refused(failure)) if failure.is_queued || has_ended(&failure.error) => {
                 // The end of the connection follows, and cancels the request.
                 if !failure.is_queued {
                     let end = End::of(Status::CANCELED);
@@ -508,11 +569,26 @@ impl Qp {
                 }
                 self.placed(state)
             }
-            Err(failure) => {
+            Err(NotPosted::Refused(failure)) => {
                 state.initiator.pop_last();
                 Err(not_posted(&failure.error))
             }
         }
+    }
+
+    /// A number that tells the queue pair from others.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// From now on the peer may invalidate a window with a Send.
+    pub(crate) fn add_window(&self, binding: &Arc<WindowBinding>) {
+        let mut state = self.state.lock();
+        let windows = &mut state.windows;
+        if windows.len() == windows.capacity() {
+            windows.retain(|window| window.strong_count() > 0);
+        }
+        windows.push(Arc::downgrade(binding));
     }
 
     /// Posts a Receive.
@@ -621,6 +697,12 @@ impl CqUser for Qp {
         let is_receive = completion.wr_id & RECEIVE != 0;
         let number = completion.wr_id & !RECEIVE;
         let mut state = self.state.lock();
+        if is_receive
+            && completion.status == c::IBV_WC_SUCCESS
+            && let Some(key) = invalidated_key(completion)
+        {
+            state.peer_has_invalidated(key);
+        }
         let was_flushed = completion.status == c::IBV_WC_WR_FLUSH_ERR;
         if was_flushed && matches!(state.phase, QpPhase::Idle | QpPhase::Claimed) {
             // After an attempt that failed the Receives are posted again.

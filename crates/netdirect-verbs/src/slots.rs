@@ -1,8 +1,8 @@
 //! The outstanding requests of one queue. A failed result of the device tells neither the kind of its request nor its contexts, and
 //! some devices complete requests in another order than ND2 wants, so both are kept here.
 
-use std::any::Any;
 use std::collections::VecDeque;
+use std::fmt;
 
 use netdirect::{CompletionResult, Immediate, RequestType, Sge, Status};
 
@@ -36,13 +36,17 @@ pub(crate) struct Slot {
     /// The entries of a Receive of a queue pair that was not connected yet, because it may have to be posted again.
     pub(crate) entries: Option<Box<[Sge]>>,
     /// What is kept until the request has ended.
-    #[expect(dead_code, reason = "kept until it is dropped")]
     pub(crate) keeps: Option<Kept>,
     pub(crate) end: Option<End>,
 }
 
 /// Objects of the device that a request uses, and the client may have released.
-pub(crate) type Kept = Box<dyn Any + Send + Sync>;
+pub(crate) trait Keeps: fmt::Debug + Send + Sync {
+    /// The request has ended. Called under the lock of the queue pair, before the client sees the result.
+    fn ended(&self, status: Status);
+}
+
+pub(crate) type Kept = Box<dyn Keeps>;
 
 /// The requests of one queue, in the order of posting.
 #[derive(Debug, Default)]
@@ -66,6 +70,13 @@ impl Slots {
     /// Takes back the request that was added last, because the driver has refused it.
     pub(crate) fn pop_last(&mut self) {
         self.slots.pop_back();
+    }
+
+    /// Keeps something until the request has ended.
+    pub(crate) fn keep(&mut self, number: u64, kept: Option<Kept>) {
+        if let Some(slot) = self.get_mut(number) {
+            slot.keeps = kept;
+        }
     }
 
     pub(crate) fn get(&self, number: u64) -> Option<&Slot> {
@@ -128,6 +139,9 @@ impl Slots {
                 return;
             };
             self.first += 1;
+            if let Some(kept) = &slot.keeps {
+                kept.ended(end.status);
+            }
             if slot.silent && end.status == Status::SUCCESS {
                 continue;
             }

@@ -19,6 +19,13 @@ pub(crate) fn immediate(completion: &WorkCompletion) -> [u8; 4] {
     number.to_ne_bytes()
 }
 
+/// The key that the peer has invalidated with the message of a Receive.
+pub(crate) fn invalidated_key(completion: &WorkCompletion) -> Option<u32> {
+    // SAFETY: as above.
+    let key = unsafe { completion.__bindgen_anon_1.invalidated_rkey };
+    (completion.wc_flags & c::IBV_WC_WITH_INV != 0).then_some(key)
+}
+
 /// A completion queue, and the channel that tells when it has results.
 #[derive(Debug)]
 pub(crate) struct CompletionChannelQueue {

@@ -38,6 +38,7 @@ pub(crate) struct DeviceLimits {
     pub(crate) shared_receive_sges: u32,
     pub(crate) memory_windows: u32,
     pub(crate) has_window_type_1: bool,
+    pub(crate) has_window_type_2: bool,
     pub(crate) has_atomics: bool,
 }
 
@@ -126,6 +127,7 @@ impl Context {
             (self.libraries.verbs.ibv_query_device)(self.raw.as_ptr(), &raw mut attributes)
         })?;
         let of = |number: i32| u32::try_from(number).unwrap_or(0);
+        let has = |capability| attributes.device_cap_flags & capability != 0;
         Ok(DeviceLimits {
             vendor_id: attributes.vendor_id,
             vendor_part_id: attributes.vendor_part_id,
@@ -140,7 +142,9 @@ impl Context {
             shared_receives: of(attributes.max_srq_wr),
             shared_receive_sges: of(attributes.max_srq_sge),
             memory_windows: of(attributes.max_mw),
-            has_window_type_1: attributes.device_cap_flags & c::IBV_DEVICE_MEM_WINDOW != 0,
+            has_window_type_1: has(c::IBV_DEVICE_MEM_WINDOW),
+            has_window_type_2: has(c::IBV_DEVICE_MEM_WINDOW_TYPE_2A)
+                || has(c::IBV_DEVICE_MEM_WINDOW_TYPE_2B),
             has_atomics: attributes.atomic_cap != c::IBV_ATOMIC_NONE,
         })
     }

@@ -14,14 +14,15 @@ use std::io;
 use std::ptr::NonNull;
 
 pub(crate) use cm::{CmEvent, CmId, CmNews, ConnectionParameters, EventChannel};
-pub(crate) use completion::{CompletionChannelQueue, WorkCompletion, immediate};
+pub(crate) use completion::{CompletionChannelQueue, WorkCompletion, immediate, invalidated_key};
 pub(crate) use context::{AsyncEvent, Context, DeviceLimits, ProtectionDomain};
 pub(crate) use memory::{Access, Registration};
 pub(crate) use queue_pair::{
-    Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest, WindowRange,
+    Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest, WindowBind,
+    WindowRange,
 };
 pub(crate) use shared_receives::SharedReceivesHandle;
-pub(crate) use window::MemoryWindowHandle;
+pub(crate) use window::{MemoryWindowHandle, WindowKind};
 
 /// One local buffer of a request, with the layout of `ibv_sge`.
 pub(crate) type LocalSge = crate::sys::bindings::ibv_sge;

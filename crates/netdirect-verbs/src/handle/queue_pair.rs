@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     Access, CompletionChannelQueue, LocalSge, MemoryWindowHandle, ProtectionDomain, Registration,
-    SharedReceivesHandle, made, outcome,
+    SharedReceivesHandle, WindowKind, made, outcome,
 };
 use crate::sys::bindings as c;
 
@@ -66,6 +66,40 @@ impl PostFailure {
     }
 }
 
+/// A Bind of a window, or, to no octets, the end of a binding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowBind<'a> {
+    pub(crate) id: u64,
+    pub(crate) window: &'a MemoryWindowHandle,
+    pub(crate) region: &'a Registration,
+    pub(crate) range: WindowRange,
+    pub(crate) signaled: bool,
+    pub(crate) fence: bool,
+}
+
+impl WindowBind<'_> {
+    fn info(&self) -> c::ibv_mw_bind_info {
+        c::ibv_mw_bind_info {
+            mr: self.region.raw(),
+            addr: self.range.address,
+            length: self.range.length,
+            mw_access_flags: self.range.access.bits().cast_unsigned(),
+        }
+    }
+
+    /// As a request of the send queue.
+    fn request<'a>(&self, operation: Operation<'a>) -> SendRequest<'a> {
+        SendRequest {
+            id: self.id,
+            operation,
+            sges: &[],
+            signaled: self.signaled,
+            fence: self.fence,
+            solicited: false,
+        }
+    }
+}
+
 /// What a window is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowRange {
@@ -76,7 +110,7 @@ pub(crate) struct WindowRange {
 
 /// What a request of the send queue does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Operation {
+pub(crate) enum Operation<'a> {
     Send,
     /// With four octets that the peer finds in its result.
     SendImmediate([u8; 4]),
@@ -91,13 +125,17 @@ pub(crate) enum Operation {
         compare: u64,
         swap: u64,
     },
+    /// Binds a window of type 2, which gets this key.
+    Bind(&'a WindowBind<'a>, u32),
+    /// Invalidates the window of type 2 that has this key.
+    Invalidate(u32),
 }
 
 /// A request of the send queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendRequest<'a> {
     pub(crate) id: u64,
-    pub(crate) operation: Operation,
+    pub(crate) operation: Operation<'a>,
     pub(crate) sges: &'a [LocalSge],
     pub(crate) signaled: bool,
     pub(crate) fence: bool,
@@ -272,6 +310,22 @@ impl QueuePairHandle {
                 work.opcode = c::IBV_WR_ATOMIC_CMP_AND_SWP;
                 work.wr = atomic(target, compare, swap);
             }
+            Operation::Bind(bind, key) => {
+                work.opcode = c::IBV_WR_BIND_MW;
+                work.__bindgen_anon_2 = c::ibv_send_wr__bindgen_ty_4 {
+                    bind_mw: c::ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
+                        mw: bind.window.raw(),
+                        rkey: key,
+                        bind_info: bind.info(),
+                    },
+                };
+            }
+            Operation::Invalidate(key) => {
+                work.opcode = c::IBV_WR_LOCAL_INV;
+                work.__bindgen_anon_1 = c::ibv_send_wr__bindgen_ty_1 {
+                    invalidate_rkey: key,
+                };
+            }
         }
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair exists. The driver copies the request, its entries, and inline data, and changes none of them.
@@ -294,29 +348,51 @@ impl QueuePairHandle {
         posted.map_err(PostFailure::of(bad))
     }
 
-    /// Binds a window of type 1; to no octets, it ends what it was bound to. Its new key is known when the call returns.
-    pub(crate) fn bind(
-        &self,
-        id: u64,
-        window: &MemoryWindowHandle,
-        region: &Registration,
-        range: WindowRange,
-        signaled: bool,
-    ) -> Result<(), PostFailure> {
-        let bind = self.pd.context().operations().bind_mw;
-        let bind = bind.ok_or_else(|| PostFailure::refused(io::ErrorKind::Unsupported))?;
+    /// Binds a window. Its new key is known when the call returns. The caller holds the lock under which the window is bound.
+    pub(crate) fn bind(&self, bind: &WindowBind<'_>) -> Result<(), PostFailure> {
+        match bind.window.kind() {
+            WindowKind::Type1 => self.bind_by_call(bind),
+            WindowKind::Type2 => {
+                let key = bind.window.next_key();
+                let posted = self.post(&bind.request(Operation::Bind(bind, key)));
+                if posted
+                    .as_ref()
+                    .map_or_else(|failure| failure.is_queued, |()| true)
+                {
+                    bind.window.set_key(key);
+                }
+                posted
+            }
+        }
+    }
+
+    /// Ends the binding of a window, which has had this key since it was bound. The caller holds the lock under which the window is
+    /// bound.
+    pub(crate) fn unbind(&self, bind: &WindowBind<'_>, key: u32) -> Result<(), PostFailure> {
+        match bind.window.kind() {
+            WindowKind::Type1 => self.bind_by_call(bind),
+            WindowKind::Type2 => self.post(&bind.request(Operation::Invalidate(key))),
+        }
+    }
+
+    /// Binds a window of type 1.
+    fn bind_by_call(&self, bind: &WindowBind<'_>) -> Result<(), PostFailure> {
+        let call = self.pd.context().operations().bind_mw;
+        let call = call.ok_or_else(|| PostFailure::refused(io::ErrorKind::Unsupported))?;
+        let mut flags = 0;
+        if bind.signaled {
+            flags |= c::IBV_SEND_SIGNALED;
+        }
+        if bind.fence {
+            flags |= c::IBV_SEND_FENCE;
+        }
         let mut work = c::ibv_mw_bind {
-            wr_id: id,
-            send_flags: if signaled { c::IBV_SEND_SIGNALED } else { 0 },
-            bind_info: c::ibv_mw_bind_info {
-                mr: region.raw(),
-                addr: range.address,
-                length: range.length,
-                mw_access_flags: range.access.bits().cast_unsigned(),
-            },
+            wr_id: bind.id,
+            send_flags: flags,
+            bind_info: bind.info(),
         };
         // SAFETY: queue pair, window and region exist; the driver copies the structure.
-        let bound = outcome(unsafe { bind(self.raw.as_ptr(), window.raw(), &raw mut work) });
+        let bound = outcome(unsafe { call(self.raw.as_ptr(), bind.window.raw(), &raw mut work) });
         bound.map_err(PostFailure::refused)
     }
 }

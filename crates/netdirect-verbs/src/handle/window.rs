@@ -1,4 +1,4 @@
-//! Memory windows of type 1.
+//! Memory windows of both types.
 
 use std::io;
 use std::ptr::NonNull;
@@ -7,11 +7,31 @@ use std::sync::Arc;
 use super::{ProtectionDomain, made};
 use crate::sys::bindings as c;
 
+/// What a device has of windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WindowKind {
+    /// A window of the protection domain. A call of its own binds it, and makes its key. A bind to no octets unbinds it.
+    Type1,
+    /// A window of the queue pair that it is bound on. A work request binds it, with a key whose lowest octet is the client's
+    /// choice, and another one invalidates it. The peer can invalidate it as well.
+    Type2,
+}
+
+impl WindowKind {
+    fn raw(self) -> c::ibv_mw_type {
+        match self {
+            Self::Type1 => c::IBV_MW_TYPE_1,
+            Self::Type2 => c::IBV_MW_TYPE_2,
+        }
+    }
+}
+
 /// A memory window.
 #[derive(Debug)]
 pub(crate) struct MemoryWindowHandle {
     pd: Arc<ProtectionDomain>,
     raw: NonNull<c::ibv_mw>,
+    kind: WindowKind,
 }
 
 // SAFETY: libibverbs allows any thread to use a window.
@@ -20,23 +40,40 @@ unsafe impl Send for MemoryWindowHandle {}
 unsafe impl Sync for MemoryWindowHandle {}
 
 impl MemoryWindowHandle {
-    /// A window of type 1, which Bind binds. `Unsupported` if the driver has none.
-    pub(crate) fn new(pd: &Arc<ProtectionDomain>) -> io::Result<Self> {
+    /// A window that is not bound. `Unsupported` if the driver has none.
+    pub(crate) fn new(pd: &Arc<ProtectionDomain>, kind: WindowKind) -> io::Result<Self> {
         let allocate = pd.context().operations().alloc_mw;
         let allocate = allocate.ok_or(io::ErrorKind::Unsupported)?;
         // SAFETY: the protection domain exists.
-        let raw = unsafe { allocate(pd.raw(), c::IBV_MW_TYPE_1) };
+        let raw = unsafe { allocate(pd.raw(), kind.raw()) };
         Ok(Self {
             raw: made(raw)?,
             pd: Arc::clone(pd),
+            kind,
         })
     }
 
-    /// The key, which each Bind changes.
+    pub(crate) fn kind(&self) -> WindowKind {
+        self.kind
+    }
+
+    /// The key, which each Bind changes. The caller holds the lock under which the window is bound.
     pub(crate) fn key(&self) -> u32 {
-        // SAFETY: the window exists as long as `self`. Bind writes the key; the caller holds the lock under which it binds.
-        let window = unsafe { self.raw.as_ref() };
-        window.rkey
+        // SAFETY: the window exists as long as `self`, and the caller's lock keeps others from writing the key.
+        unsafe { (*self.raw.as_ptr()).rkey }
+    }
+
+    /// The key for the next Bind of a window of type 2: its lowest octet is another one.
+    pub(super) fn next_key(&self) -> u32 {
+        let key = self.key();
+        key & !0xFF | key.wrapping_add(1) & 0xFF
+    }
+
+    /// Notes the key of a Bind that was posted: drivers expect it there at the next Bind. The caller holds the lock under which
+    /// the window is bound.
+    pub(super) fn set_key(&self, key: u32) {
+        // SAFETY: the window exists as long as `self`, and the caller's lock keeps others from the key.
+        unsafe { (*self.raw.as_ptr()).rkey = key };
     }
 
     pub(super) fn raw(&self) -> *mut c::ibv_mw {
@@ -48,7 +85,10 @@ impl Drop for MemoryWindowHandle {
     fn drop(&mut self) {
         if let Some(free) = self.pd.context().operations().dealloc_mw {
             // SAFETY: the window is freed once.
-            let _ = unsafe { free(self.raw.as_ptr()) };
+            let freed = super::outcome(unsafe { free(self.raw.as_ptr()) });
+            if let Err(error) = freed {
+                tracing::error!(%error, "the device does not free a memory window");
+            }
         }
     }
 }

@@ -7,12 +7,14 @@ use netdirect::{
     QueuePairExtensions, RemoteAddress, RequestType, Result, Sge, Status,
 };
 
-use super::{Posting, Qp};
+use super::{NotPosted, Posting, Qp};
 use crate::core::{Core, downcast};
 use crate::entries::with_entries;
-use crate::handle::{Access, Operation, RemoteMemory, SendRequest, WindowRange};
+use crate::handle::{
+    Access, Operation, PostFailure, RemoteMemory, SendRequest, WindowBind, WindowRange,
+};
 use crate::mr::Region;
-use crate::mw::{Bound, Window};
+use crate::mw::{ToInvalidate, Window, WindowBinding};
 use crate::status::fail;
 
 /// The client's reference to a queue pair. Releasing it disconnects the queue pair.
@@ -61,6 +63,14 @@ fn remote(address: RemoteAddress) -> RemoteMemory {
     }
 }
 
+/// A request that the driver has, although it could not tell the device, ends with the connection.
+fn queued(posted: Result<(), PostFailure>) -> Result<(), PostFailure> {
+    posted.or_else(|failure| match failure.is_queued {
+        true => Ok(()),
+        false => Err(failure),
+    })
+}
+
 impl QpHandle {
     fn capabilities(&self) -> Capabilities {
         self.0.core().capabilities()
@@ -85,16 +95,8 @@ impl QpHandle {
         .ok_or_else(|| Error::new(status, "the memory window belongs to another adapter"))
     }
 
-    /// A Bind or an Invalidate, which keeps its window and its region.
-    fn of_window(
-        &self,
-        context: u64,
-        kind: RequestType,
-        window: &Window,
-        bound: &Bound,
-        flags: OpFlags,
-        fails: bool,
-    ) -> Posting {
+    /// A Bind or an Invalidate.
+    fn of_window(context: u64, kind: RequestType, flags: OpFlags) -> Posting {
         Posting {
             context,
             kind,
@@ -102,8 +104,6 @@ impl QpHandle {
             sges: (0, 0),
             octets: (0, 0),
             denied: false,
-            keeps: Some(Box::new((Arc::clone(&window.handle), bound.clone()))),
-            fails: fails.then_some(Status::INVALID_DEVICE_REQUEST), // QP-043
         }
     }
 
@@ -112,7 +112,7 @@ impl QpHandle {
         &self,
         context: u64,
         kind: RequestType,
-        operation: Operation,
+        operation: Operation<'_>,
         sges: &[Sge],
         flags: OpFlags,
     ) -> Result<()> {
@@ -133,8 +133,6 @@ impl QpHandle {
             sges: (sges.len(), most),
             octets: (octets, limits.transfer_length),
             denied: !qp.core().allows(sges),
-            keeps: None,
-            fails: None,
         };
         let needs = &qp.core().needs;
         let fence = flags.contains(OpFlags::READ_FENCE) && !(is_read && needs.fences_no_reads);
@@ -157,7 +155,7 @@ impl QpHandle {
         &self,
         context: u64,
         kind: RequestType,
-        operation: Operation,
+        operation: Operation<'_>,
         data: &[&[u8]],
         flags: OpFlags,
     ) -> Result<()> {
@@ -169,8 +167,6 @@ impl QpHandle {
             sges: (0, 0),
             octets: (octets as u64, self.0.options.inline_data_size),
             denied: false,
-            keeps: None,
-            fails: None,
         };
         let whole;
         let data = match data {
@@ -235,8 +231,13 @@ impl QueuePair for QpHandle {
             let whole = buffer.len() as u64;
             let is_inside =
                 offset.is_some_and(|offset| offset <= whole && length <= whole - offset);
-            (is_inside && length > 0 && (registered.can_be_written || !write))
-                .then(|| Bound::new(&registered.registration, &registered.windows))
+            (is_inside && length > 0 && (registered.can_be_written || !write)).then(|| {
+                WindowBinding::new(
+                    &registered.registration,
+                    &registered.windows,
+                    self.0.number(),
+                )
+            })
         });
         let Some(bound) = bound else {
             return fail(
@@ -244,7 +245,7 @@ impl QueuePair for QpHandle {
                 "the memory region has no registered buffer; register a buffer first",
             ); // AMB-011
         };
-        let Some(new) = bound else {
+        let Some(binding) = bound else {
             return fail(
                 Status::ACCESS_VIOLATION,
                 "the range lies outside the memory region, or the memory region does not have these rights",
@@ -259,16 +260,25 @@ impl QueuePair for QpHandle {
                 ..Access::default()
             },
         };
-        let mut bound = window.bound.lock();
-        let is_bound = bound.is_some();
-        let posting = self.of_window(context, RequestType::Bind, &window, &new, flags, is_bound);
-        self.0.post(posting, |raw, id, signaled| {
-            raw.bind(id, &window.handle, &new.registration, range, signaled)
+        let posting = Self::of_window(context, RequestType::Bind, flags);
+        self.0.post_keeping(posting, |raw, id, signaled| {
+            let mut state = window.state.lock();
+            if state.is_bound_for(self.0.number()) {
+                return Err(NotPosted::Ends(Status::INVALID_DEVICE_REQUEST)); // QP-043
+            }
+            state.make_bindable(&window)?;
+            let bind = WindowBind {
+                id,
+                window: state.handle(),
+                region: binding.registration(),
+                range,
+                signaled,
+                fence: flags.contains(OpFlags::READ_FENCE),
+            };
+            queued(raw.bind(&bind))?;
+            Ok(Some(state.bound(&window, &binding)))
         })?;
-        if !is_bound {
-            window.renew_token();
-            *bound = Some(new);
-        }
+        self.0.add_window(&binding);
         Ok(())
     }
 
@@ -280,32 +290,31 @@ impl QueuePair for QpHandle {
     ) -> Result<()> {
         allow(flags, ALWAYS, Status::INVALID_PARAMETER_3)?;
         let window = self.window(window, Status::INVALID_PARAMETER_2)?;
-        let mut bound = window.bound.lock();
-        let Some(old) = bound.clone() else {
-            let posting = Posting {
-                context,
-                kind: RequestType::Invalidate,
-                silent: flags.contains(OpFlags::SILENT_SUCCESS),
-                sges: (0, 0),
-                octets: (0, 0),
-                denied: false,
-                keeps: None,
-                fails: Some(Status::INVALID_DEVICE_REQUEST), // QP-048
+        let posting = Self::of_window(context, RequestType::Invalidate, flags);
+        self.0.post_keeping(posting, |raw, id, signaled| {
+            let state = window.state.lock();
+            let binding = match state.to_invalidate(self.0.number()) {
+                ToInvalidate::Bound(binding) => binding,
+                ToInvalidate::Lapsed => return Err(NotPosted::Ends(Status::SUCCESS)), // IW-058
+                ToInvalidate::Nothing => {
+                    return Err(NotPosted::Ends(Status::INVALID_DEVICE_REQUEST)); // QP-050
+                }
             };
-            return self.0.post(posting, |_, _, _| Ok(()));
-        };
-        let range = WindowRange {
-            address: old.registration.buffer().address(),
-            length: 0,
-            access: Access::default(),
-        };
-        let kind = RequestType::Invalidate;
-        let posting = self.of_window(context, kind, &window, &old, flags, false);
-        self.0.post(posting, |raw, id, signaled| {
-            raw.bind(id, &window.handle, &old.registration, range, signaled)
-        })?;
-        *bound = None;
-        Ok(())
+            let bind = WindowBind {
+                id,
+                window: state.handle(),
+                region: binding.registration(),
+                range: WindowRange {
+                    address: binding.registration().buffer().address(),
+                    length: 0,
+                    access: Access::default(),
+                },
+                signaled,
+                fence: flags.contains(OpFlags::READ_FENCE),
+            };
+            queued(raw.unbind(&bind, binding.key()))?;
+            Ok(Some(state.invalidates(binding)))
+        })
     }
 
     fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {

@@ -69,7 +69,10 @@ pub(super) struct World {
     /// The number that the device gives as its vendor's: that of siw, unless a test wants another driver.
     pub(super) vendor_id: u32,
     pub(super) is_infiniband: bool,
-    pub(super) has_windows: bool,
+    /// What the device says of windows: bits of `device_cap_flags`.
+    pub(super) windows: u32,
+    /// The driver has no windows of type 2, whatever the device says.
+    pub(super) lacks_windows_2: bool,
     next: u32,
     context: usize,
     channel: usize,
@@ -102,13 +105,17 @@ pub(super) struct Pair {
     receive: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Post {
     pub(super) pair: u32,
     pub(super) is_receive: bool,
     pub(super) id: u64,
     pub(super) entries: i32,
     pub(super) flags: u32,
+    pub(super) opcode: u32,
+    /// The key of a Bind or an Invalidate, and how much is bound.
+    pub(super) key: u32,
+    pub(super) bound: u64,
 }
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
@@ -218,6 +225,16 @@ impl World {
 
     /// A request ends.
     pub(super) fn complete(&mut self, post: Post, status: c_uint, octets: u32) {
+        self.complete_as(post, status, |result| result.byte_len = octets);
+    }
+
+    /// A request ends, with a result that `finish` completes.
+    pub(super) fn complete_as(
+        &mut self,
+        post: Post,
+        status: c_uint,
+        finish: impl FnOnce(&mut c::ibv_wc),
+    ) {
         let pair = self.pairs.iter().find(|pair| pair.number == post.pair);
         let pair = *pair.expect("the queue pair exists");
         let queue = if post.is_receive {
@@ -225,13 +242,13 @@ impl World {
         } else {
             pair.send
         };
-        let result = c::ibv_wc {
+        let mut result = c::ibv_wc {
             wr_id: post.id,
             status,
-            byte_len: octets,
             qp_num: post.pair,
             ..c::ibv_wc::default()
         };
+        finish(&mut result);
         let (_, results) = self
             .results
             .iter_mut()
@@ -320,7 +337,7 @@ unsafe extern "C" fn close_device(_: *mut c::ibv_context) -> c_int {
 }
 
 unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_device_attr) -> c_int {
-    let has_windows = with(|world| world.has_windows);
+    let windows = with(|world| world.windows);
     let attributes = c::ibv_device_attr {
         max_mr_size: u64::MAX,
         vendor_id: with(|world| world.vendor_id),
@@ -330,12 +347,8 @@ unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_devi
         max_cqe: 4096,
         max_qp_rd_atom: 16,
         max_qp_init_rd_atom: 16,
-        max_mw: if has_windows { 16 } else { 0 },
-        device_cap_flags: if has_windows {
-            c::IBV_DEVICE_MEM_WINDOW
-        } else {
-            0
-        },
+        max_mw: if windows == 0 { 0 } else { 16 },
+        device_cap_flags: windows,
         ..c::ibv_device_attr::default()
     };
     // SAFETY: the caller gives a place for the structure.
@@ -401,6 +414,7 @@ unsafe extern "C" fn reg_mr(
 }
 
 unsafe extern "C" fn dereg_mr(region: *mut c::ibv_mr) -> c_int {
+    with(|world| world.calls.push("deregister"));
     // SAFETY: made by `reg_mr`.
     drop(unsafe { Box::from_raw(region) });
     0
@@ -555,18 +569,26 @@ unsafe extern "C" fn post_send(
 ) -> c_int {
     // SAFETY: the caller gives a whole request.
     let request = unsafe { &*work };
-    let returned = with(|world| {
-        world.post(
-            pair as usize,
-            Post {
-                pair: 0,
-                is_receive: false,
-                id: request.wr_id,
-                entries: request.num_sge,
-                flags: request.send_flags,
-            },
-        )
-    });
+    let (key, bound) = match request.opcode {
+        c::IBV_WR_BIND_MW => {
+            // SAFETY: a Bind has this member of the union.
+            let bind = unsafe { request.__bindgen_anon_2.bind_mw };
+            (bind.rkey, bind.bind_info.length)
+        }
+        // SAFETY: an Invalidate has this member of the union.
+        c::IBV_WR_LOCAL_INV => (unsafe { request.__bindgen_anon_1.invalidate_rkey }, 0),
+        _ => (0, 0),
+    };
+    let post = Post {
+        id: request.wr_id,
+        entries: request.num_sge,
+        flags: request.send_flags,
+        opcode: request.opcode,
+        key,
+        bound,
+        ..Post::default()
+    };
+    let returned = with(|world| world.post(pair as usize, post));
     if returned != 0 {
         // SAFETY: the caller gives a place for it.
         unsafe { *bad = work };
@@ -585,11 +607,10 @@ unsafe extern "C" fn post_recv(
         world.post(
             pair as usize,
             Post {
-                pair: 0,
                 is_receive: true,
                 id: request.wr_id,
                 entries: request.num_sge,
-                flags: 0,
+                ..Post::default()
             },
         )
     });
@@ -601,10 +622,14 @@ unsafe extern "C" fn post_recv(
 }
 
 unsafe extern "C" fn alloc_mw(pd: *mut c::ibv_pd, kind: c::ibv_mw_type) -> *mut c::ibv_mw {
+    if kind == c::IBV_MW_TYPE_2 && with(|world| world.lacks_windows_2) {
+        fail(libc::EOPNOTSUPP);
+        return ptr::null_mut();
+    }
     // SAFETY: all zero is a value of this structure.
     let mut window: Box<c::ibv_mw> = Box::new(unsafe { std::mem::zeroed() });
     (window.pd, window.type_) = (pd, kind);
-    window.rkey = with(World::number);
+    window.rkey = with(World::number) << 8;
     Box::into_raw(window)
 }
 
@@ -616,18 +641,20 @@ unsafe extern "C" fn bind_mw(
     // SAFETY: the caller gives a whole request.
     let request = unsafe { &*work };
     let (key, returned) = with(|world| {
+        let key = world.number();
         let post = Post {
-            pair: 0,
-            is_receive: false,
             id: request.wr_id,
-            // In place of entries: how much is bound.
-            entries: request.bind_info.length.try_into().expect("small"),
             flags: request.send_flags,
+            key,
+            bound: request.bind_info.length,
+            ..Post::default()
         };
-        (world.number(), world.post(pair as usize, post))
+        (key, world.post(pair as usize, post))
     });
     // SAFETY: the window exists, and its owner holds the lock under which it is bound.
-    unsafe { (*window).rkey = key };
+    let window = unsafe { &mut *window };
+    assert_eq!(window.type_, c::IBV_MW_TYPE_1, "libibverbs refuses others");
+    window.rkey = key;
     returned
 }
 

@@ -3,6 +3,7 @@
 mod connections;
 mod fake;
 mod requests;
+mod windows;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -69,16 +70,27 @@ impl Objects {
     fn connected() -> Self {
         let objects = Self::new();
         let overlapped = objects.connect(&[]);
-        fake::until(|world| world.calls.contains(&"connect"));
-        fake::with(|world| {
-            let id = world.ids.len() - 1;
-            world.tell_with(id, c::RDMA_CM_EVENT_ESTABLISHED, 0, &[], (2, 4));
-        });
-        assert_eq!(overlapped.wait(), Status::SUCCESS);
-        let completed = objects.connector.complete_connect(&overlapped);
-        assert_eq!(completed, Ok(Started::Pending));
-        assert_eq!(overlapped.wait(), Status::SUCCESS);
+        complete_connect(&*objects.connector, &overlapped);
         objects
+    }
+
+    /// Connects another queue pair, and returns it with its connector.
+    fn another(&self) -> (Arc<dyn QueuePair>, Arc<dyn Connector>) {
+        let qp = self
+            .adapter
+            .create_queue_pair(&self.cq, &self.cq, QueuePairOptions::default());
+        let (qp, connector) = (
+            qp.expect("a queue pair"),
+            self.adapter
+                .create_connector(&self.file)
+                .expect("a connector"),
+        );
+        fake::with(|world| world.calls.clear());
+        let overlapped = Overlapped::new();
+        let started = connector.connect(&qp, PEER, 4, 2, &[], &overlapped);
+        assert_eq!(started, Ok(Started::Pending));
+        complete_connect(&*connector, &overlapped);
+        (qp, connector)
     }
 
     /// An entry of 8 octets in memory that is registered with these flags.
@@ -105,6 +117,19 @@ impl Objects {
         assert_eq!(waits.get(&mut results), Ok(1));
         results[0]
     }
+}
+
+/// Has the peer accept, and completes the connection.
+fn complete_connect(connector: &dyn Connector, overlapped: &Overlapped) {
+    fake::until(|world| world.calls.contains(&"connect"));
+    fake::with(|world| {
+        let id = world.ids.len() - 1;
+        world.tell_with(id, c::RDMA_CM_EVENT_ESTABLISHED, 0, &[], (2, 4));
+    });
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    let completed = connector.complete_connect(overlapped);
+    assert_eq!(completed, Ok(Started::Pending));
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
 }
 
 /// The request that was posted last.

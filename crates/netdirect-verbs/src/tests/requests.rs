@@ -1,8 +1,8 @@
 //! Requests, their results, and what drivers return for them.
 
 use netdirect::{
-    Buffer, Capabilities, LocalToken, MrFlags, NotifyType, OpFlags, Overlapped, RemoteAddress,
-    RequestType, Sge, Started, Status,
+    Buffer, LocalToken, MrFlags, NotifyType, OpFlags, Overlapped, RemoteAddress, RequestType, Sge,
+    Started, Status,
 };
 
 use super::{Objects, fake, last_post};
@@ -297,92 +297,4 @@ fn entries_of_no_octets_do_not_reach_siw() {
         .send(1, &[entry, empty], OpFlags::empty())
         .expect("posted");
     assert_eq!(last_post().entries, 1);
-}
-
-#[test]
-fn windows_are_bound_and_invalidated_by_the_device() {
-    let _turn = fake::turn();
-    fake::with(|world| world.has_windows = true);
-    let objects = Objects::connected();
-    assert!(
-        objects
-            .adapter
-            .capabilities()
-            .contains(Capabilities::MEMORY_WINDOWS)
-    );
-    let (entry, region) = objects.registered(MrFlags::ALLOW_LOCAL_WRITE);
-    let window = objects.adapter.create_memory_window().expect("a window");
-    let token = window.get_remote_token();
-    let bind = |context, length| {
-        let flags = OpFlags::ALLOW_WRITE;
-        objects
-            .qp
-            .bind(context, &region, &window, entry.address, length, flags)
-    };
-    let outside = bind(1, 9).map_err(|error| error.status());
-    assert_eq!(outside, Err(Status::ACCESS_VIOLATION)); // QP-038
-    bind(1, 8).expect("posted");
-    assert_ne!(window.get_remote_token(), token); // MW-008
-    fake::with(|world| {
-        let post = *world.posted.back().expect("posted");
-        world.complete(post, c::IBV_WC_SUCCESS, 0);
-    });
-    assert_eq!(objects.result().request_type, RequestType::Bind);
-    let overlapped = Overlapped::new();
-    let busy = region
-        .deregister(&overlapped)
-        .map_err(|error| error.status());
-    assert_eq!(busy, Err(Status::DEVICE_BUSY)); // MR-026
-    objects
-        .qp
-        .invalidate(2, &window, OpFlags::empty())
-        .expect("posted");
-    assert_eq!(last_post().entries, 0);
-    let busy = region
-        .deregister(&overlapped)
-        .map_err(|error| error.status());
-    assert_eq!(busy, Err(Status::DEVICE_BUSY));
-    let post = last_post();
-    fake::with(|world| world.complete(post, c::IBV_WC_SUCCESS, 0));
-    assert_eq!(objects.result().request_type, RequestType::Invalidate);
-    assert_eq!(region.deregister(&overlapped), Ok(Started::Pending));
-}
-
-#[test]
-fn qp_043_a_window_that_is_bound_cannot_be_bound_again() {
-    let _turn = fake::turn();
-    fake::with(|world| world.has_windows = true);
-    let objects = Objects::connected();
-    let (entry, region) = objects.registered(MrFlags::ALLOW_LOCAL_WRITE);
-    let window = objects.adapter.create_memory_window().expect("a window");
-    for context in 1..=2 {
-        let flags = OpFlags::ALLOW_READ;
-        objects
-            .qp
-            .bind(context, &region, &window, entry.address, 8, flags)
-            .expect("posted");
-        if context == 1 {
-            let post = last_post();
-            fake::with(|world| world.complete(post, c::IBV_WC_SUCCESS, 0));
-        }
-    }
-    let results = [objects.result(), objects.result()].map(|result| result.status);
-    assert_eq!(results, [Status::SUCCESS, Status::INVALID_DEVICE_REQUEST]);
-}
-
-#[test]
-fn a_device_without_windows_says_so() {
-    let _turn = fake::turn();
-    let objects = Objects::new();
-    assert!(
-        !objects
-            .adapter
-            .capabilities()
-            .contains(Capabilities::MEMORY_WINDOWS)
-    );
-    let refused = objects.adapter.create_memory_window().map(drop);
-    assert_eq!(
-        refused.map_err(|error| error.status()),
-        Err(Status::NOT_SUPPORTED)
-    );
 }
