@@ -23,10 +23,23 @@ macro_rules! layouts {
     };
 }
 
+/// Versions of rdma-core have added to the end of this structure, and the function that fills it writes its first version.
+fn layout_that_grows() -> (&'static str, String) {
+    let offsets = [
+        offset_of!(c::ibv_port_attr, state),
+        offset_of!(c::ibv_port_attr, max_msg_sz),
+        offset_of!(c::ibv_port_attr, link_layer),
+    ];
+    (
+        "printf(\"%zu %zu %zu\\n\", offsetof(struct ibv_port_attr, state), offsetof(struct ibv_port_attr, max_msg_sz), \
+         offsetof(struct ibv_port_attr, link_layer));",
+        offsets.map(|number| number.to_string()).join(" "),
+    )
+}
+
 fn layouts() -> impl IntoIterator<Item = (&'static str, String)> {
-    layouts! {
+    let fixed = layouts! {
         ibv_device_attr: fw_ver, max_mr_size, vendor_id, max_qp_wr, max_sge_rd, max_mw, max_srq_sge, phys_port_cnt;
-        ibv_port_attr: state, max_msg_sz, link_layer;
         ibv_context: device, ops, cmd_fd, async_fd, num_comp_vectors;
         ibv_context_ops: alloc_mw, bind_mw, dealloc_mw, poll_cq, req_notify_cq, post_srq_recv, post_send, post_recv;
         ibv_device: node_type, transport_type, name;
@@ -44,6 +57,7 @@ fn layouts() -> impl IntoIterator<Item = (&'static str, String)> {
         ibv_send_wr: wr_id, next, sg_list, num_sge, opcode, send_flags, wr;
         ibv_recv_wr: wr_id, next, sg_list, num_sge;
         ibv_mw_bind: wr_id, send_flags, bind_info;
+        ibv_mw_bind_info: mr, addr, length, mw_access_flags;
         ibv_wc: wr_id, status, opcode, vendor_err, byte_len, qp_num, wc_flags;
         ibv_async_event: element, event_type;
         rdma_event_channel: fd;
@@ -51,7 +65,8 @@ fn layouts() -> impl IntoIterator<Item = (&'static str, String)> {
         rdma_conn_param: private_data, private_data_len, responder_resources, initiator_depth, flow_control, retry_count,
             rnr_retry_count, srq, qp_num;
         rdma_cm_event: id, listen_id, event, status, param;
-    }
+    };
+    fixed.into_iter().chain([layout_that_grows()])
 }
 
 /// Compiles the program against the headers in `include`, or against those of the system, and compares what it prints.
