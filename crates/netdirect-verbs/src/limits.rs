@@ -113,6 +113,7 @@ fn most_inline(pd: &Arc<ProtectionDomain>, queue: &Arc<CompletionChannelQueue>) 
             send_sges: 1,
             receive_sges: 1,
             inline,
+            serves_atomics: false,
         };
         QueuePairHandle::new(pd, queue, queue, None, sizes).is_ok()
     };

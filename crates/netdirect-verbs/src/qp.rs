@@ -217,6 +217,7 @@ impl Qp {
             send_sges: options.max_initiator_request_sge.max(1),
             receive_sges: options.max_receive_request_sge.max(1),
             inline: options.inline_data_size,
+            serves_atomics: self.core.limits.device.has_atomics,
         };
         let raw = QueuePairHandle::new(
             &self.core.pd,

@@ -14,6 +14,7 @@ use netdirect::{
     Call, Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status,
 };
 
+use super::private_data::CmMessage;
 use crate::core::{CmOwner, Core, DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::handle::{CmEvent, CmNews};
@@ -21,7 +22,7 @@ use crate::qp::{self, ConnectionOwner};
 use crate::status::fail;
 
 use state::Phase;
-pub(crate) use state::{AwaitedListener, Connector, PeerRequest};
+pub(crate) use state::{AwaitedListener, Connector, PeerRequest, received};
 
 impl Connector {
     // ---- called by the listener ----
@@ -86,7 +87,8 @@ impl Connector {
             Phase::Offered(_) => {
                 state.phase = Phase::Dead;
                 let id = state.id.take();
-                let rejected = id.as_ref().map(|id| id.reject(private_data));
+                let field = self.field(private_data, CmMessage::Rejection);
+                let rejected = id.as_ref().map(|id| id.reject(&field));
                 state.done.after(move || drop(id));
                 if let Some(Err(error)) = rejected {
                     tracing::debug!(%error, "the peer was gone at Reject");
@@ -243,8 +245,14 @@ impl CmOwner for Connector {
                 let id = state.id.take();
                 state.done.after(move || drop(id));
             }
-            Phase::Answered => state.ended = true,
-            Phase::Connected => self.connection_over(&mut state),
+            Phase::Answered => {
+                self.answer_disconnect(&state);
+                state.ended = true;
+            }
+            Phase::Connected => {
+                self.answer_disconnect(&state);
+                self.connection_over(&mut state);
+            }
             Phase::Disconnecting => self.disconnected(&mut state),
             _ => {}
         }

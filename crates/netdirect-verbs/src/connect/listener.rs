@@ -10,7 +10,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use super::connector::{AwaitedListener, Connector, ConnectorHandle, PeerRequest};
+use super::connector::{AwaitedListener, Connector, ConnectorHandle, PeerRequest, received};
 use super::requests::Done;
 use crate::core::{CmOwner, Core, DeviceObject, RemovalOrder, downcast};
 use crate::file::File;
@@ -269,7 +269,7 @@ impl CmOwner for Listener {
                 let request = PeerRequest {
                     id,
                     key: event.new_key,
-                    private_data: event.private_data,
+                    private_data: received(&self.core, event.private_data),
                     limits: ReadLimits {
                         inbound: u32::from(event.responder_resources).min(limits.inbound_reads),
                         outbound: u32::from(event.initiator_depth).min(limits.outbound_reads),

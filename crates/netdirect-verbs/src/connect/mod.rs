@@ -2,4 +2,5 @@
 
 pub(crate) mod connector;
 pub(crate) mod listener;
+mod private_data;
 mod requests;

@@ -7,6 +7,8 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use netdirect::ReadLimits;
+
 use super::{QueuePairHandle, is_empty, made, never_block, outcome};
 use crate::sys::{Libraries, bindings as c};
 
@@ -274,9 +276,15 @@ impl CmId {
         outcome(unsafe { establish(self.raw.as_ptr()) })
     }
 
-    /// Moves the queue pair to the states in which it receives, and then sends. On iWARP the driver does so.
-    pub(crate) fn make_ready(&self, pair: &QueuePairHandle) -> io::Result<()> {
-        for state in [c::IBV_QPS_RTR, c::IBV_QPS_RTS] {
+    /// Moves the queue pair to the states in which it receives, and then sends. On iWARP the driver does so. The port and the
+    /// partition key of the route are set first. Without `limits` those hold that both sides have told each other; before Accept
+    /// these are only what the peer has asked for.
+    pub(crate) fn make_ready(
+        &self,
+        pair: &QueuePairHandle,
+        limits: Option<ReadLimits>,
+    ) -> io::Result<()> {
+        for state in [c::IBV_QPS_INIT, c::IBV_QPS_RTR, c::IBV_QPS_RTS] {
             let mut attributes = c::ibv_qp_attr {
                 qp_state: state,
                 ..c::ibv_qp_attr::default()
@@ -285,6 +293,13 @@ impl CmId {
             let prepare = self.channel.libraries.cm.rdma_init_qp_attr;
             // SAFETY: the identifier exists, and both may be written.
             outcome(unsafe { prepare(self.raw.as_ptr(), &raw mut attributes, &raw mut mask) })?;
+            if let Some(limits) = limits {
+                attributes.max_dest_rd_atomic = u8::try_from(limits.inbound).unwrap_or(u8::MAX);
+                attributes.max_rd_atomic = u8::try_from(limits.outbound).unwrap_or(u8::MAX);
+            }
+            if state == c::IBV_QPS_INIT {
+                attributes.qp_access_flags = pair.access();
+            }
             pair.modify(&mut attributes, mask.cast_unsigned())?;
         }
         Ok(())

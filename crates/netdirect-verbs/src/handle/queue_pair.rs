@@ -18,6 +18,8 @@ pub(crate) struct QueuePairSizes {
     pub(crate) send_sges: u32,
     pub(crate) receive_sges: u32,
     pub(crate) inline: u32,
+    /// The peer may make Atomics.
+    pub(crate) serves_atomics: bool,
 }
 
 /// A queue pair of the device.
@@ -25,6 +27,7 @@ pub(crate) struct QueuePairSizes {
 pub(crate) struct QueuePairHandle {
     pd: Arc<ProtectionDomain>,
     raw: NonNull<c::ibv_qp>,
+    serves_atomics: bool,
     _queues: [Arc<CompletionChannelQueue>; 2],
     _shared: Option<Arc<SharedReceivesHandle>>,
 }
@@ -171,6 +174,7 @@ impl QueuePairHandle {
         Ok(Arc::new(Self {
             raw: made(raw)?,
             pd: Arc::clone(pd),
+            serves_atomics: sizes.serves_atomics,
             _queues: [Arc::clone(send), Arc::clone(receive)],
             _shared: shared.cloned(),
         }))
@@ -188,13 +192,7 @@ impl QueuePairHandle {
         let mut attributes = c::ibv_qp_attr {
             qp_state: c::IBV_QPS_INIT,
             port_num: 1,
-            qp_access_flags: Access {
-                remote_read: true,
-                remote_write: true,
-                ..Access::default()
-            }
-            .bits()
-            .cast_unsigned(),
+            qp_access_flags: self.access(),
             ..c::ibv_qp_attr::default()
         };
         let mut mask = c::IBV_QP_STATE | c::IBV_QP_ACCESS_FLAGS;
@@ -202,6 +200,17 @@ impl QueuePairHandle {
             mask |= c::IBV_QP_PORT | c::IBV_QP_PKEY_INDEX;
         }
         self.modify(&mut attributes, mask)
+    }
+
+    /// What the peer may do, as far as memory allows it.
+    pub(super) fn access(&self) -> u32 {
+        let access = Access {
+            remote_read: true,
+            remote_write: true,
+            atomic: self.serves_atomics,
+            ..Access::default()
+        };
+        access.bits().cast_unsigned()
     }
 
     /// Ends everything: outstanding requests are flushed, and so is the connection.

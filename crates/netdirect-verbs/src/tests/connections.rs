@@ -12,7 +12,7 @@ const SGE: Sge = Sge {
 };
 
 /// The place of the identifier that was made last.
-fn newest() -> usize {
+pub(super) fn newest() -> usize {
     fake::with(|world| world.ids.len() - 1)
 }
 
@@ -200,6 +200,11 @@ fn conn_106_flushed_requests_tell_the_end_before_the_event_does() {
 
 /// A listener with a peer's request in the connector.
 fn requested(objects: &Objects) {
+    requested_with(objects, b"hello");
+}
+
+/// As [`requested`], with this private data.
+pub(super) fn requested_with(objects: &Objects, data: &'static [u8]) {
     let listener = objects
         .adapter
         .create_listener(&objects.file)
@@ -213,7 +218,7 @@ fn requested(objects: &Objects) {
         .expect("started");
     fake::with(|world| {
         let event = c::RDMA_CM_EVENT_CONNECT_REQUEST;
-        world.tell_with(id, event, 0, b"hello", (3, 5));
+        world.tell_with(id, event, 0, data, (3, 5));
     });
     assert_eq!(overlapped.wait(), Status::SUCCESS);
 }
@@ -269,35 +274,4 @@ fn a_peers_request_is_rejected_with_data() {
     let (told, rejected) = fake::with(|world| (world.told.take(), world.calls.contains(&"reject")));
     assert!(rejected);
     assert_eq!(told.expect("data").0, b"no");
-}
-
-#[test]
-fn infiniband_has_a_third_step() {
-    let _turn = fake::turn();
-    fake::with(|world| {
-        world.is_infiniband = true;
-        world.vendor_id = 0x02C9;
-    });
-    let objects = Objects::new();
-    let info = objects.adapter.query().expect("the limits");
-    assert_eq!((info.max_caller_data, info.max_callee_data), (56, 148));
-    let overlapped = objects.connect(&[]);
-    fake::until(|world| world.calls.contains(&"connect"));
-    let id = newest();
-    fake::with(|world| {
-        world.tell_with(id, c::RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &[], (4, 2));
-    });
-    assert_eq!(overlapped.wait(), Status::SUCCESS);
-    let _ = objects
-        .connector
-        .complete_connect(&overlapped)
-        .expect("started");
-    assert_eq!(overlapped.wait(), Status::SUCCESS);
-    let calls = fake::with(|world| world.calls.clone());
-    let ready = calls.iter().filter(|call| **call == "ready").count();
-    assert_eq!(
-        (ready, calls.contains(&"establish")),
-        (2, true),
-        "{calls:?}"
-    );
 }

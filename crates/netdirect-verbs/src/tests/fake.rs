@@ -69,6 +69,7 @@ pub(super) struct World {
     /// The number that the device gives as its vendor's: that of siw, unless a test wants another driver.
     pub(super) vendor_id: u32,
     pub(super) is_infiniband: bool,
+    pub(super) has_atomics: bool,
     /// What the device says of windows: bits of `device_cap_flags`.
     pub(super) windows: u32,
     /// The driver has no windows of type 2, whatever the device says.
@@ -95,7 +96,12 @@ pub(super) struct World {
     /// Private data and limits of the last Connect, Accept or Reject.
     pub(super) told: Option<(Vec<u8>, u8, u8)>,
     pub(super) calls: Vec<&'static str>,
+    /// How queue pairs were changed.
+    pub(super) changes: Vec<Change>,
 }
+
+/// A change of a queue pair: its state, what the peer may do, and how many inbound and outbound Reads there may be.
+pub(super) type Change = (u32, u32, u8, u8);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
@@ -347,6 +353,11 @@ unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_devi
         max_cqe: 4096,
         max_qp_rd_atom: 16,
         max_qp_init_rd_atom: 16,
+        atomic_cap: if with(|world| world.has_atomics) {
+            c::IBV_ATOMIC_HCA
+        } else {
+            c::IBV_ATOMIC_NONE
+        },
         max_mw: if windows == 0 { 0 } else { 16 },
         device_cap_flags: windows,
         ..c::ibv_device_attr::default()
@@ -549,9 +560,18 @@ unsafe extern "C" fn modify_qp(
     _: c_int,
 ) -> c_int {
     // SAFETY: the caller gives a whole structure.
-    if unsafe { (*attributes).qp_state } == c::IBV_QPS_ERR {
-        with(|world| world.calls.push("fail"));
-    }
+    let attributes = unsafe { &*attributes };
+    with(|world| {
+        if attributes.qp_state == c::IBV_QPS_ERR {
+            world.calls.push("fail");
+        }
+        world.changes.push((
+            attributes.qp_state,
+            attributes.qp_access_flags,
+            attributes.max_dest_rd_atomic,
+            attributes.max_rd_atomic,
+        ));
+    });
     0
 }
 
@@ -784,10 +804,14 @@ unsafe extern "C" fn disconnect(_: *mut c::rdma_cm_id) -> c_int {
 
 unsafe extern "C" fn init_qp_attr(
     _: *mut c::rdma_cm_id,
-    _: *mut c::ibv_qp_attr,
+    attributes: *mut c::ibv_qp_attr,
     _: *mut c_int,
 ) -> c_int {
-    with(|world| world.calls.push("ready"));
+    // SAFETY: the caller gives a whole structure.
+    let attributes = unsafe { &mut *attributes };
+    // What both sides have told each other, or the peer alone.
+    (attributes.max_dest_rd_atomic, attributes.max_rd_atomic) = (16, 16);
+    attributes.qp_access_flags = c::IBV_ACCESS_REMOTE_WRITE;
     0
 }
 

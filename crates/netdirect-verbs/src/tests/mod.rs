@@ -2,6 +2,7 @@
 
 mod connections;
 mod fake;
+mod infiniband;
 mod requests;
 mod windows;
 

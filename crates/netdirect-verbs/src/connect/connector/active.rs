@@ -7,6 +7,7 @@ use std::thread;
 use netdirect::{Error, Overlapped, ReadLimits, Result, Started, Status};
 
 use super::state::{Attempt, Binding, Connector, ConnectorState, Phase};
+use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
 use crate::handle::{CmEvent, CmNews, ConnectionParameters, QueuePairHandle};
 use crate::qp::{ConnectionOwner, Qp};
@@ -14,6 +15,9 @@ use crate::status::{connect_status, fail};
 
 /// How long an address or route may take to be resolved, in milliseconds.
 const RESOLVE: i32 = 5000;
+
+/// The reason of a rejection on InfiniBand that an application has made (`IB_CM_REJ_CONSUMER_DEFINED`).
+const REJECTED_BY_CLIENT: i32 = 28;
 
 /// The local address of a Connect was taken by somebody else since an earlier attempt (AMB-026).
 fn local_address_taken(error: Error) -> Error {
@@ -157,7 +161,10 @@ impl Connector {
             CmNews::RouteResolved => self.start_connecting(state),
             CmNews::Established | CmNews::Response => self.answered(state, event),
             CmNews::Rejected => {
-                state.private_data = Some(event.private_data); // CONN-089
+                // The connection manager itself rejects peers as well, without private data.
+                let by_client = self.core.limits.is_iwarp || event.status == REJECTED_BY_CLIENT;
+                let field = by_client.then(|| self.received(event.private_data));
+                state.private_data = Some(field.unwrap_or_default()); // CONN-089
                 self.attempt_failed(state, Status::CONNECTION_REFUSED);
             }
             CmNews::Unresolved => {
@@ -183,7 +190,8 @@ impl Connector {
         };
         let (id, key, connector) = (Arc::clone(id), state.key, self.this.clone());
         let raw = Arc::clone(&attempt.raw);
-        let (limits, private_data) = (attempt.limits, attempt.private_data.clone());
+        let limits = attempt.limits;
+        let private_data = self.field(&attempt.private_data, CmMessage::Request);
         let work = move || {
             let parameters = parameters(&raw, limits, &private_data);
             let asked = id.connect(&raw, &parameters);
@@ -225,7 +233,7 @@ impl Connector {
             inbound: attempt.limits.inbound.min(inbound.into()),
             outbound: attempt.limits.outbound.min(outbound.into()),
         });
-        state.private_data = Some(event.private_data);
+        state.private_data = Some(self.received(event.private_data));
         if let Some(id) = &state.id {
             state.local = id.local().or(state.local);
             state.peer = id.peer().or(state.peer);
@@ -284,7 +292,8 @@ impl Connector {
     /// The third step of a connection, which iWARP does not have.
     fn establish(&self, state: &ConnectorState, qp: &Qp) -> std::io::Result<()> {
         if let (Some(id), Some(raw)) = (&state.id, qp.raw()) {
-            id.make_ready(&raw)?;
+            // The limits are those of the peer's reply, which the connection manager knows.
+            id.make_ready(&raw, None)?;
             id.establish()?;
         }
         Ok(())

@@ -6,6 +6,7 @@ use netdirect::{Overlapped, ReadLimits, Result, Started, Status};
 
 use super::active::parameters;
 use super::state::{AwaitedListener, Connector, ConnectorState, PeerRequest, Phase};
+use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
 use crate::handle::{CmEvent, CmNews};
 use crate::qp::{self, Qp};
@@ -109,9 +110,10 @@ impl Connector {
                 let ready = if self.core.limits.is_iwarp {
                     Ok(())
                 } else {
-                    id.make_ready(&raw)
+                    id.make_ready(&raw, Some(limits))
                 };
-                ready.and_then(|()| id.accept(&raw, &parameters(&raw, limits, private_data)))
+                let field = self.field(private_data, CmMessage::Reply);
+                ready.and_then(|()| id.accept(&raw, &parameters(&raw, limits, &field)))
             }
         };
         if let Err(error) = accepted {

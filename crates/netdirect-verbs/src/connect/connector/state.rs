@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use netdirect::{Error, Overlapped, OverlappedFile, PendingOverlapped, ReadLimits, Result, Status};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::connect::private_data::{self, CmMessage};
 use crate::connect::requests::{Done, Requests};
 use crate::core::Core;
 use crate::file::File;
@@ -189,6 +190,30 @@ impl Connector {
         Err(Error::new(Status::INVALID_BUFFER_SIZE, what)) // CONN-017, CONN-058, CONN-073
     }
 
+    /// What a message carries for the client's private data.
+    pub(super) fn field(&self, data: &[u8], message: CmMessage) -> Vec<u8> {
+        if self.core.limits.is_iwarp {
+            return data.to_vec();
+        }
+        private_data::with_length(data, message)
+    }
+
+    /// The private data in what the peer's message carries.
+    pub(super) fn received(&self, field: Vec<u8>) -> Vec<u8> {
+        received(&self.core, field)
+    }
+
+    /// The peer ends the connection, or has given up. On InfiniBand the peer waits for the answer to that, which is given by a
+    /// Disconnect, or by the end of the identifier.
+    pub(super) fn answer_disconnect(&self, state: &ConnectorState) {
+        if !self.core.limits.is_iwarp
+            && let Some(id) = &state.id
+            && let Err(error) = id.disconnect()
+        {
+            tracing::debug!(%error, "the peer does not wait for the end of the connection");
+        }
+    }
+
     /// The connection was ended by the peer or by an error.
     pub(super) fn connection_over(&self, state: &mut ConnectorState) {
         state.ended = true;
@@ -256,6 +281,14 @@ impl Connector {
             ),
         }
     }
+}
+
+/// The private data in what a peer's message carries.
+pub(crate) fn received(core: &Core, field: Vec<u8>) -> Vec<u8> {
+    if core.limits.is_iwarp {
+        return field;
+    }
+    private_data::cut(field)
 }
 
 /// The locked state of a connector. Dropping it unlocks the connector, and then does what the change of state entails.

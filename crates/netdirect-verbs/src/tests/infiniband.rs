@@ -1,0 +1,203 @@
+//! Connections over InfiniBand and RoCE.
+
+use netdirect::{Overlapped, Started, Status};
+
+use super::connections::{newest, requested_with};
+use super::{Objects, fake};
+use crate::sys::bindings as c;
+
+/// Objects of an adapter that does not speak iWARP.
+fn objects() -> Objects {
+    fake::with(|world| {
+        world.is_infiniband = true;
+        world.vendor_id = 0x02C9;
+    });
+    Objects::new()
+}
+
+/// Data in a field of so many octets, which ends with the mark of its length.
+fn field<const SIZE: usize>(data: &[u8]) -> [u8; SIZE] {
+    let mut field = [0; SIZE];
+    field[..data.len()].copy_from_slice(data);
+    let length = u8::try_from(data.len()).expect("short");
+    field[SIZE - 4..].copy_from_slice(&[0xD2, 0x4E, length, !length]);
+    field
+}
+
+/// The field of a message, with no mark.
+fn unmarked<const SIZE: usize>(data: &[u8]) -> [u8; SIZE] {
+    let mut field = [0; SIZE];
+    field[..data.len()].copy_from_slice(data);
+    field
+}
+
+fn told() -> Vec<u8> {
+    let told = fake::with(|world| world.told.take());
+    told.expect("private data").0
+}
+
+fn leaked(data: Vec<u8>) -> &'static [u8] {
+    Box::leak(data.into_boxed_slice())
+}
+
+/// Connects, and has the peer answer with this field.
+fn answered(objects: &Objects, reply: &'static [u8]) -> Overlapped {
+    let overlapped = objects.connect(b"from the caller");
+    fake::until(|world| world.calls.contains(&"connect"));
+    let id = newest();
+    fake::with(|world| {
+        let event = c::RDMA_CM_EVENT_CONNECT_RESPONSE;
+        world.tell_with(id, event, 0, reply, (4, 2));
+    });
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    overlapped
+}
+
+/// Connects, and completes the connection.
+fn connected() -> Objects {
+    let objects = objects();
+    let overlapped = answered(&objects, &[]);
+    let completed = objects.connector.complete_connect(&overlapped);
+    assert_eq!(completed, Ok(Started::Pending));
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    objects
+}
+
+const REMOTE: u32 = c::IBV_ACCESS_REMOTE_READ | c::IBV_ACCESS_REMOTE_WRITE;
+
+#[test]
+fn infiniband_has_a_third_step() {
+    let _turn = fake::turn();
+    let objects = objects();
+    let info = objects.adapter.query().expect("the limits");
+    assert_eq!((info.max_caller_data, info.max_callee_data), (56, 148));
+    let overlapped = answered(&objects, &[]);
+    fake::with(|world| world.changes.clear());
+    let _ = objects
+        .connector
+        .complete_connect(&overlapped)
+        .expect("started");
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    // The port and the partition key of the route come first.
+    let wanted = [
+        (c::IBV_QPS_INIT, REMOTE, 16, 16),
+        (c::IBV_QPS_RTR, c::IBV_ACCESS_REMOTE_WRITE, 16, 16),
+        (c::IBV_QPS_RTS, c::IBV_ACCESS_REMOTE_WRITE, 16, 16),
+    ];
+    fake::with(|world| {
+        assert_eq!(world.changes, wanted);
+        assert!(world.calls.contains(&"establish"));
+    });
+}
+
+#[test]
+fn a_queue_pair_that_accepts_has_the_limits_of_the_accept() {
+    let _turn = fake::turn();
+    let objects = objects();
+    requested_with(&objects, b"hello");
+    fake::with(|world| world.changes.clear());
+    let overlapped = Overlapped::new();
+    let accepted = objects
+        .connector
+        .accept(&objects.qp, 2, 1, &[], &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    let changes = fake::with(|world| world.changes.clone());
+    let found: Vec<_> = changes
+        .iter()
+        .map(|(state, _, inbound, outbound)| (*state, *inbound, *outbound))
+        .collect();
+    let states = [c::IBV_QPS_INIT, c::IBV_QPS_RTR, c::IBV_QPS_RTS];
+    assert_eq!(found, states.map(|state| (state, 2, 1)));
+}
+
+#[test]
+fn a_peer_may_make_atomics_where_the_device_has_them() {
+    for has_atomics in [false, true] {
+        let _turn = fake::turn();
+        fake::with(|world| world.has_atomics = has_atomics);
+        let _objects = connected();
+        let changes = fake::with(|world| world.changes.clone());
+        let mut inits = changes.iter().filter(|change| change.0 == c::IBV_QPS_INIT);
+        let atomic = c::IBV_ACCESS_REMOTE_ATOMIC;
+        assert!(inits.clone().count() > 1);
+        let last = inits.next_back().expect("one");
+        assert_eq!(last.1 & atomic != 0, has_atomics, "{changes:?}");
+    }
+}
+
+#[test]
+fn the_length_of_private_data_is_told_to_the_passive_side_and_back() {
+    let _turn = fake::turn();
+    let objects = objects();
+    let overlapped = answered(&objects, leaked(field::<196>(b"from the callee").into()));
+    assert_eq!(told(), field::<56>(b"from the caller"));
+    let found = objects.connector.get_private_data();
+    assert_eq!(found, Ok(b"from the callee".to_vec()));
+    drop(overlapped);
+}
+
+#[test]
+fn the_length_of_private_data_is_told_to_the_active_side_and_back() {
+    let _turn = fake::turn();
+    let objects = objects();
+    requested_with(&objects, leaked(field::<56>(b"hello").into()));
+    assert_eq!(objects.connector.get_private_data(), Ok(b"hello".to_vec()));
+    let overlapped = Overlapped::new();
+    let accepted = objects
+        .connector
+        .accept(&objects.qp, 1, 1, b"welcome", &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    assert_eq!(told(), field::<196>(b"welcome"));
+}
+
+#[test]
+fn the_length_of_a_rejections_data_is_told() {
+    let _turn = fake::turn();
+    let objects = objects();
+    requested_with(&objects, &[]);
+    objects.connector.reject(b"no").expect("rejected");
+    assert_eq!(told(), field::<148>(b"no"));
+}
+
+/// Has the peer reject a Connect, for this reason and with this field. Returns the private data.
+fn rejected(reason: i32, data: &'static [u8]) -> Vec<u8> {
+    let objects = objects();
+    let overlapped = objects.connect(&[]);
+    fake::until(|world| world.calls.contains(&"connect"));
+    let id = newest();
+    fake::with(|world| {
+        world.tell_with(id, c::RDMA_CM_EVENT_REJECTED, reason, data, (0, 0));
+    });
+    assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
+    let data = objects.connector.get_private_data();
+    data.expect("something has come from the peer")
+}
+
+#[test]
+fn only_a_rejection_by_a_program_has_private_data() {
+    let _turn = fake::turn();
+    assert_eq!(rejected(28, leaked(field::<148>(b"no").into())), b"no");
+    let other = unmarked::<148>(b"no");
+    assert_eq!(rejected(28, leaked(other.into())), other);
+    // Nobody listens.
+    assert_eq!(rejected(8, leaked(unmarked::<148>(&[]).into())), []);
+}
+
+#[test]
+fn the_end_of_a_connection_is_answered_because_the_peer_waits_for_that() {
+    let end = |objects: &Objects| {
+        let ends = Overlapped::new();
+        let _ = objects.connector.notify_disconnect(&ends).expect("started");
+        let id = newest();
+        fake::with(|world| {
+            world.calls.clear();
+            world.tell(id, c::RDMA_CM_EVENT_DISCONNECTED, 0);
+        });
+        assert_eq!(ends.wait(), Status::SUCCESS);
+        fake::with(|world| world.calls.contains(&"disconnect"))
+    };
+    let _turn = fake::turn();
+    assert!(end(&connected()));
+    fake::with(|world| (world.is_infiniband, world.vendor_id) = (false, 0x62_6D_74));
+    assert!(!end(&Objects::connected()));
+}
