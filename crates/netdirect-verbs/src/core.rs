@@ -114,6 +114,7 @@ impl Core {
         let pd = ProtectionDomain::new(&context).map_err(&cannot)?;
         let device = context.limits().map_err(&cannot)?;
         let needs = Needs::of(device.vendor_id, context.is_iwarp());
+        tracing::debug!(device = name, driver = needs.driver, "opening a device");
         let limits = Limits::of(&pd, &device, needs).map_err(&cannot)?;
         let reserved = needs
             .reserves_results

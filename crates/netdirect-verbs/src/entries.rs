@@ -66,11 +66,12 @@ pub(crate) fn full() -> Error {
 }
 
 /// Whether the driver has refused a request because the connection has ended.
-pub(crate) fn has_ended(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ENOTCONN | libc::ECONNRESET | libc::EPIPE)
-    )
+pub(crate) fn has_ended(error: &io::Error, core: &Core) -> bool {
+    match error.raw_os_error() {
+        Some(libc::ENOTCONN | libc::ECONNRESET | libc::EPIPE) => true,
+        Some(libc::EINVAL) => core.needs.refuses_when_failed,
+        _ => false,
+    }
 }
 
 /// The error of a request that the driver has refused.

@@ -562,7 +562,9 @@ impl Qp {
                 state.initiator.pop_last();
                 Err(error)
             }
-            Err(NotPosted::Refused(failure)) if failure.is_queued || has_ended(&failure.error) => {
+            Err(NotPosted::Refused(failure))
+                if failure.is_queued || has_ended(&failure.error, &self.core) =>
+            {
                 // The end of the connection follows, and cancels the request.
                 if !failure.is_queued {
                     let end = End::of(Status::CANCELED);
@@ -625,7 +627,7 @@ impl Qp {
         };
         match self.post_receive_to(&raw, number, sges) {
             Ok(()) => Ok(()),
-            Err(failure) if failure.is_queued || has_ended(&failure.error) => {
+            Err(failure) if failure.is_queued || has_ended(&failure.error, &self.core) => {
                 if !failure.is_queued {
                     state.receives.end(number, End::of(Status::CANCELED), false);
                 }

@@ -19,8 +19,10 @@ pub struct Quirk {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// The driver's name; empty if it is not known.
+    /// The driver, by the name of its folder in Linux; empty if it is not known.
     pub(crate) driver: &'static str,
+    /// Instead of taking requests and flushing them, a queue pair that has failed refuses them as invalid.
+    pub(crate) refuses_when_failed: bool,
     /// The event that tells of a connection has the two read limits in each other's place.
     pub(crate) swaps_limits_when_established: bool,
     /// Before all others, a completion queue for so many results is made and kept.
@@ -41,8 +43,51 @@ pub(crate) struct Needs {
     pub(crate) places_in_order: bool,
 }
 
-/// The table of quirks, ordered by driver.
+/// The table of quirks, ordered by driver. Of no driver but siw is it known that data becomes visible in the order of addresses, so
+/// [`IN_ORDER_DMA_SUPPORTED`](netdirect::AdapterFlags::IN_ORDER_DMA_SUPPORTED) is not reported for others.
 pub const QUIRKS: &[Quirk] = &[
+    Quirk {
+        driver: "cxgb4",
+        fact: "refuses requests with EINVAL when the queue pair has failed, instead of taking and flushing them",
+        answer: "cancels such a request; what else is invalid is refused before the driver sees it",
+        source: "libcxgb4, c4iw_post_send, c4iw_post_receive",
+    },
+    Quirk {
+        driver: "cxgb4",
+        fact: "looks at the first entry of a Read without entries, unless the pointer to the entries is null",
+        answer: "gives a null pointer with requests without entries, on all devices",
+        source: "libcxgb4, c4iw_post_send",
+    },
+    Quirk {
+        driver: "cxgb4",
+        fact: "obeys a fence with Sends only: a Write with a fence may overtake an earlier Read",
+        answer: "nothing: a program waits for the result of the Read before it posts such a Write",
+        source: "libcxgb4, c4iw_post_send",
+    },
+    Quirk {
+        driver: "cxgb4",
+        fact: "has no windows, and says that it has some",
+        answer: "goes by the number of windows, which is 0",
+        source: "cxgb4/provider.c, c4iw_query_device, c4iw_register_device",
+    },
+    Quirk {
+        driver: "irdma",
+        fact: "has windows of type 1 only, except on the newest generation of devices",
+        answer: "uses what the device tells; any queue pair of the adapter, and so any peer, can use a window of type 1",
+        source: "irdma/verbs.c, irdma_query_device",
+    },
+    Quirk {
+        driver: "qedr",
+        fact: "tells the larger one of the limits of the two queues of a queue pair as the limit of both",
+        answer: "nothing: creating a queue pair that the device cannot make fails with ND_INSUFFICIENT_RESOURCES",
+        source: "qedr/verbs.c, qedr_query_device",
+    },
+    Quirk {
+        driver: "rxe",
+        fact: "refuses the Bind of a window whose key in the library's structure is not the newest one",
+        answer: "writes the key of each Bind there, and takes a new window after a Bind that has failed",
+        source: "rxe_mw.c, rxe_bind_mw; librxe, convert_send_wr",
+    },
     Quirk {
         driver: "siw",
         fact: "tells the limits of Reads in each other's place when a connection is established, but not when a peer asks for one",
@@ -146,6 +191,7 @@ impl Needs {
     /// For a driver that nothing is known of.
     const ANY: Self = Self {
         driver: "",
+        refuses_when_failed: false,
         swaps_limits_when_established: false,
         wants_an_entry: false,
         reserves_results: None,
@@ -157,29 +203,85 @@ impl Needs {
         places_in_order: false,
     };
 
-    /// For the driver of the device with these numbers. Drivers cannot be asked for their names.
+    const SIW: Self = Self {
+        driver: "siw",
+        swaps_limits_when_established: true,
+        wants_an_entry: true,
+        // 256 pages of 128 results each.
+        reserves_results: Some(32 * 1024),
+        completes_out_of_order: true,
+        fails_vaguely: true,
+        solicits_no_failures: true,
+        fences_no_reads: true,
+        places_in_order: true,
+        ..Self::ANY
+    };
+
+    const CXGB4: Self = Self {
+        driver: "cxgb4",
+        refuses_when_failed: true,
+        ..Self::ANY
+    };
+
+    /// For the driver of the device with these numbers. Drivers cannot be asked for their names. Those of cards give the number
+    /// that their vendor has on the PCI bus, except mlx4 and mlx5, which give one and the same other number.
     pub(crate) fn of(vendor_id: u32, is_iwarp: bool) -> Self {
-        /// The number that siw gives itself.
-        const SIW: u32 = 0x62_6D_74;
-        let any = Self {
-            sink_is_remote_write: is_iwarp,
+        let named = |driver| Self {
+            driver,
             ..Self::ANY
         };
-        match vendor_id {
-            SIW if is_iwarp => Self {
-                driver: "siw",
-                swaps_limits_when_established: true,
-                wants_an_entry: true,
-                // 256 pages of 128 results each.
-                reserves_results: Some(32 * 1024),
-                completes_out_of_order: true,
-                fails_vaguely: true,
-                solicits_no_failures: true,
-                sink_is_remote_write: false,
-                fences_no_reads: true,
-                places_in_order: true,
-            },
-            _ => any,
+        let known = match (vendor_id, is_iwarp) {
+            (0x62_6D_74, true) => return Self::SIW,
+            (0x1425, true) => Self::CXGB4,
+            (0x8086, _) => named("irdma"),
+            (0x1077, _) => named("qedr"),
+            (0x14E4, false) => named("bnxt_re"),
+            (0xFF_FFFF, false) => named("rxe"),
+            _ => Self::ANY,
+        };
+        Self {
+            // A Read Response is a tagged message to the sink (RFC 5040 §5.2).
+            sink_is_remote_write: is_iwarp,
+            ..known
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_is_known_by_its_number_and_transport() {
+        for (vendor_id, is_iwarp, driver) in [
+            (0x62_6D_74, true, "siw"),
+            (0x1425, true, "cxgb4"),
+            (0x8086, true, "irdma"),
+            (0x8086, false, "irdma"),
+            (0x1077, true, "qedr"),
+            (0x1077, false, "qedr"),
+            (0x14E4, false, "bnxt_re"),
+            (0x02C9, false, ""),
+            (0xFF_FFFF, false, "rxe"),
+            (0x62_6D_74, false, ""),
+            (0xFF_FFFF, true, ""),
+            (0, true, ""),
+        ] {
+            let needs = Needs::of(vendor_id, is_iwarp);
+            assert_eq!(needs.driver, driver, "{vendor_id:#x}");
+            let is_siw = driver == "siw";
+            assert_eq!(needs.sink_is_remote_write, is_iwarp && !is_siw);
+            assert_eq!(needs.places_in_order, is_siw);
+            assert_eq!(needs.refuses_when_failed, driver == "cxgb4");
+        }
+    }
+
+    #[test]
+    fn quirks_are_ordered_by_driver_and_have_sources() {
+        assert!(QUIRKS.is_sorted_by_key(|quirk| quirk.driver));
+        for quirk in QUIRKS {
+            let all = [quirk.driver, quirk.fact, quirk.answer, quirk.source];
+            assert!(all.iter().all(|text| !text.is_empty()), "{quirk:?}");
         }
     }
 }

@@ -27,6 +27,15 @@ pub(crate) use window::{MemoryWindowHandle, WindowKind};
 /// One local buffer of a request, with the layout of `ibv_sge`.
 pub(crate) type LocalSge = crate::sys::bindings::ibv_sge;
 
+/// The entries of a request as the libraries take them. Without entries, there is nothing to point to: libcxgb4 looks at the first
+/// entry of a Read wherever the pointer is not null.
+fn entries(sges: &[LocalSge]) -> *mut LocalSge {
+    if sges.is_empty() {
+        return std::ptr::null_mut();
+    }
+    sges.as_ptr().cast_mut()
+}
+
 /// The outcome of a function that returns 0, or an errno. Some drivers return the errno as a negative number, and some
 /// functions return -1 and set errno.
 fn outcome(returned: c_int) -> io::Result<()> {

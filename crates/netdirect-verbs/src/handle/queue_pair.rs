@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     Access, CompletionChannelQueue, LocalSge, MemoryWindowHandle, ProtectionDomain, Registration,
-    SharedReceivesHandle, WindowKind, made, outcome,
+    SharedReceivesHandle, WindowKind, entries, made, outcome,
 };
 use crate::sys::bindings as c;
 
@@ -272,7 +272,7 @@ impl QueuePairHandle {
         }
         let mut work = c::ibv_send_wr {
             wr_id: request.id,
-            sg_list: request.sges.as_ptr().cast_mut(),
+            sg_list: entries(request.sges),
             num_sge: i32::try_from(request.sges.len()).unwrap_or(i32::MAX),
             send_flags: flags,
             ..c::ibv_send_wr::default()
@@ -348,7 +348,7 @@ impl QueuePairHandle {
         let mut work = c::ibv_recv_wr {
             wr_id: id,
             next: ptr::null_mut(),
-            sg_list: sges.as_ptr().cast_mut(),
+            sg_list: entries(sges),
             num_sge: i32::try_from(sges.len()).unwrap_or(i32::MAX),
         };
         let mut bad = ptr::null_mut();

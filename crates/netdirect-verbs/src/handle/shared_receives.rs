@@ -5,7 +5,7 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::{LocalSge, ProtectionDomain, made, outcome};
+use super::{LocalSge, ProtectionDomain, entries, made, outcome};
 use crate::sys::bindings as c;
 
 /// A shared receive queue of the device.
@@ -55,7 +55,7 @@ impl SharedReceivesHandle {
         let mut request = c::ibv_recv_wr {
             wr_id: id,
             next: ptr::null_mut(),
-            sg_list: sges.as_ptr().cast_mut(),
+            sg_list: entries(sges),
             num_sge: i32::try_from(sges.len()).unwrap_or(i32::MAX),
         };
         let mut bad = ptr::null_mut();

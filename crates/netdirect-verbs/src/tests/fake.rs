@@ -117,6 +117,8 @@ pub(super) struct Post {
     pub(super) is_receive: bool,
     pub(super) id: u64,
     pub(super) entries: i32,
+    /// The pointer to the entries is not null.
+    pub(super) points: bool,
     pub(super) flags: u32,
     pub(super) opcode: u32,
     /// The key of a Bind or an Invalidate, and how much is bound.
@@ -602,6 +604,7 @@ unsafe extern "C" fn post_send(
     let post = Post {
         id: request.wr_id,
         entries: request.num_sge,
+        points: !request.sg_list.is_null(),
         flags: request.send_flags,
         opcode: request.opcode,
         key,
@@ -630,6 +633,7 @@ unsafe extern "C" fn post_recv(
                 is_receive: true,
                 id: request.wr_id,
                 entries: request.num_sge,
+                points: !request.sg_list.is_null(),
                 ..Post::default()
             },
         )

@@ -298,3 +298,51 @@ fn entries_of_no_octets_do_not_reach_siw() {
         .expect("posted");
     assert_eq!(last_post().entries, 1);
 }
+
+#[test]
+fn requests_without_entries_point_to_none() {
+    let _turn = fake::turn();
+    fake::with(|world| world.vendor_id = 0x1425);
+    let objects = Objects::connected();
+    let from = RemoteAddress::default();
+    let check = |is_empty: bool| {
+        let found = last_post();
+        assert_eq!(found.entries, i32::from(!is_empty));
+        assert_eq!(found.points, !is_empty);
+    };
+    for is_empty in [true, false] {
+        let sges: &[Sge] = if is_empty { &[] } else { &[SGE] };
+        let qp = &objects.qp;
+        qp.read(1, sges, from, OpFlags::empty()).expect("posted");
+        check(is_empty);
+        qp.receive(2, sges).expect("posted");
+        check(is_empty);
+    }
+}
+
+#[test]
+fn cxgb4_refuses_what_others_flush() {
+    for (vendor_id, status) in [
+        (0x1425, Ok(())),
+        (0x8086, Err(Status::INVALID_DEVICE_REQUEST)),
+    ] {
+        let _turn = fake::turn();
+        fake::with(|world| world.vendor_id = vendor_id);
+        let objects = Objects::connected();
+        for context in 1..=2 {
+            fake::with(|world| world.post_returns.push_back(-libc::EINVAL));
+            let posted = match context {
+                1 => objects.qp.send(context, &[SGE], OpFlags::empty()),
+                _ => objects.qp.receive(context, &[SGE]),
+            };
+            assert_eq!(posted.map_err(|error| error.status()), status);
+        }
+        let results = objects.results();
+        let found: Vec<_> = results
+            .iter()
+            .map(|result| (result.request_context, result.status))
+            .collect();
+        let cancelled = [(1, Status::CANCELED), (2, Status::CANCELED)];
+        assert_eq!(found, if status.is_ok() { &cancelled[..] } else { &[] });
+    }
+}
