@@ -587,14 +587,8 @@ fn softnd_sim(options: &AdapterOptions, name: Option<&str>) -> Result<Started> {
 
 fn verbs(_: &AdapterOptions, _: Option<&str>) -> Result<Started> {
     let provider = netdirect_verbs::provider().map_err(|error| {
-        let what = error.what();
-        let (what, advice) = what
-            .rsplit_once(": ")
-            .unwrap_or((what, "use another adapter"));
-        Failure::new(
-            format!("cannot use RDMA devices: {what}"),
-            advice.to_owned(),
-        )
+        let what = format!("cannot use RDMA devices: {}", error.reason());
+        Failure::new(what, error.advice())
     })?;
     Ok(Started {
         provider,

@@ -61,6 +61,7 @@ mod status;
 mod sys;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
+mod unavailable;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,25 +69,21 @@ use std::sync::Arc;
 use netdirect::{Error, Provider, Result, Status};
 
 pub use quirks::{QUIRKS, Quirk};
+pub use unavailable::Unavailable;
 
 /// Loads the libraries, and returns the provider of this machine's RDMA devices.
 ///
 /// # Errors
 ///
-/// [`DEVICE_NOT_READY`](Status::DEVICE_NOT_READY): a library is missing or too old, the kernel has no RDMA connection manager, or
-/// the system is not Linux. The text says which, and what to do.
-pub fn provider() -> Result<Arc<dyn Provider>> {
+/// A library is missing or too old, the kernel has no RDMA connection manager, or the system is not Linux.
+pub fn provider() -> Result<Arc<dyn Provider>, Unavailable> {
     #[cfg(target_os = "linux")]
     {
-        let libraries = sys::Libraries::load();
-        let libraries = libraries.map_err(|what| Error::new(Status::DEVICE_NOT_READY, what))?;
+        let libraries = sys::Libraries::load()?;
         Ok(Arc::new(provider::VerbsProvider::new(libraries)?))
     }
     #[cfg(not(target_os = "linux"))]
-    Err(Error::new(
-        Status::DEVICE_NOT_READY,
-        "RDMA devices are reached by rdma-core, which only Linux has",
-    ))
+    Err(Unavailable::OtherSystem)
 }
 
 /// The name of the device that has this address of the machine, such as `siw0`. `None` if no device of the provider has it.

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::handle::{CmId, Context, EventChannel};
 use crate::status::shortage;
 use crate::sys::Libraries;
+use crate::unavailable::Unavailable;
 
 /// The RDMA devices of this machine.
 #[derive(Debug)]
@@ -36,12 +37,10 @@ impl Device {
 }
 
 impl VerbsProvider {
-    pub(crate) fn new(libraries: &'static Libraries) -> Result<Self> {
-        let channel = EventChannel::new(libraries).map_err(|error| {
-            let what = format!(
-                "the kernel's RDMA connection manager cannot be used ({error}): load the module rdma_ucm, and look whether this user may open /dev/infiniband/rdma_cm"
-            );
-            Error::new(Status::DEVICE_NOT_READY, what)
+    pub(crate) fn new(libraries: &'static Libraries) -> Result<Self, Unavailable> {
+        let channel = EventChannel::new(libraries);
+        let channel = channel.map_err(|error| Unavailable::NoConnectionManager {
+            error: error.to_string(),
         })?;
         Ok(Self { libraries, channel })
     }

@@ -10,6 +10,7 @@ use libc::sockaddr;
 use libloading::Library;
 
 use super::bindings as c;
+use crate::unavailable::Unavailable;
 
 /// Defines a table with one field for each function, and how it is loaded. The compiler compares the types of the fields with
 /// the declarations that bindgen has made of the headers.
@@ -109,9 +110,9 @@ impl fmt::Debug for Libraries {
 }
 
 impl Libraries {
-    /// The libraries of this machine, which are loaded by the first call and stay. The error is a sentence for people.
-    pub(crate) fn load() -> Result<&'static Self, String> {
-        static LOADED: OnceLock<Result<Libraries, String>> = OnceLock::new();
+    /// The libraries of this machine, which are loaded by the first call and stay.
+    pub(crate) fn load() -> Result<&'static Self, Unavailable> {
+        static LOADED: OnceLock<Result<Libraries, Unavailable>> = OnceLock::new();
         let loaded = LOADED.get_or_init(|| {
             let verbs = open("libibverbs.so.1", "libibverbs1", VerbsLibrary::load)?;
             let cm = open("librdmacm.so.1", "librdmacm1", CmLibrary::load)?;
@@ -123,17 +124,21 @@ impl Libraries {
 
 /// Loads one library and fills its table.
 fn open<T>(
-    file: &str,
-    package: &str,
+    file: &'static str,
+    package: &'static str,
     load: impl FnOnce(&Library) -> Result<T, libloading::Error>,
-) -> Result<T, String> {
+) -> Result<T, Unavailable> {
     // SAFETY: the library's constructors only prepare its own data, as in every program that is linked with it.
     let library = unsafe { Library::new(file) };
-    let library = library.map_err(|error| {
-        format!("{file} of rdma-core cannot be loaded ({error}): install the package {package}")
+    let library = library.map_err(|error| Unavailable::LibraryMissing {
+        file,
+        package,
+        error: error.to_string(),
     })?;
-    let table = load(&library).map_err(|error| {
-        format!("{file} of rdma-core is too old ({error}): install a newer package {package}")
+    let table = load(&library).map_err(|error| Unavailable::LibraryTooOld {
+        file,
+        package,
+        error: error.to_string(),
     })?;
     // The table points into the library, which therefore stays for good.
     std::mem::forget(library);

@@ -139,7 +139,8 @@ fn the_bindings_have_the_layouts_of_the_headers() {
 fn a_library_that_is_not_there_is_told_with_its_package() {
     match Libraries::load() {
         Ok(libraries) => assert!(format!("{libraries:?}").contains("Libraries")),
-        Err(what) => {
+        Err(unavailable) => {
+            let what = unavailable.to_string();
             let names = what.contains("libibverbs1") || what.contains("librdmacm1");
             assert!(names && what.contains("install"), "{what}");
         }
