@@ -52,6 +52,11 @@ pub(crate) trait DeviceObject: Send + Sync {
     fn removal_order(&self) -> RemovalOrder;
 
     fn device_removed(&self);
+
+    /// The device tells that the queue pair with this number has failed.
+    fn queue_pair_failed(&self, number: u32) {
+        let _ = number;
+    }
 }
 
 pub(crate) struct Core {
@@ -415,10 +420,19 @@ impl Core {
                         owner.told(event);
                     }
                 }
-                // The end of the connection follows.
-                AsyncEvent::QueuePairBroke(_) | AsyncEvent::Other(_) => {}
+                AsyncEvent::QueuePairBroke(number) => {
+                    for object in self.device_objects() {
+                        object.queue_pair_failed(number);
+                    }
+                }
+                AsyncEvent::Other(_) => {}
             }
         }
+    }
+
+    fn device_objects(&self) -> Vec<Arc<dyn DeviceObject>> {
+        let objects = self.objects.lock();
+        objects.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The device is gone: every request ends, and every later call fails (GEN-015).

@@ -817,4 +817,25 @@ impl DeviceObject for Qp {
     fn device_removed(&self) {
         self.end(QpPhase::Ended);
     }
+
+    /// On iWARP the driver ends the connection then, and the connection manager tells so. On InfiniBand nobody does, and if no
+    /// request is outstanding, no result tells of the failure.
+    fn queue_pair_failed(&self, number: u32) {
+        if self.core.limits.is_iwarp {
+            return;
+        }
+        self.poll();
+        let owner = {
+            let mut state = self.state.lock();
+            let is_this = state.raw.as_ref().is_some_and(|raw| raw.number() == number);
+            if !is_this || state.phase != QpPhase::Open || state.end_noticed {
+                return;
+            }
+            state.end_noticed = true;
+            state.owner.clone()
+        };
+        if let Some(owner) = owner {
+            owner.connection_ended();
+        }
+    }
 }

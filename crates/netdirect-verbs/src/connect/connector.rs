@@ -246,11 +246,11 @@ impl CmOwner for Connector {
                 state.done.after(move || drop(id));
             }
             Phase::Answered => {
-                self.answer_disconnect(&state);
+                self.disconnect_peer(&state);
                 state.ended = true;
             }
             Phase::Connected => {
-                self.answer_disconnect(&state);
+                self.disconnect_peer(&state);
                 self.connection_over(&mut state);
             }
             Phase::Disconnecting => self.disconnected(&mut state),
@@ -266,6 +266,9 @@ impl ConnectionOwner for Connector {
         if matches!(state.phase, Phase::Connected | Phase::Disconnecting) {
             state.end_notifications();
             state.noticed = true;
+        }
+        if matches!(state.phase, Phase::Connected) {
+            self.disconnect_peer(&state);
         }
     }
 

@@ -337,8 +337,9 @@ impl CmId {
     }
 
     fn addresses(&self) -> &c::rdma_addr {
-        // SAFETY: the identifier exists as long as `self`. librdmacm writes the addresses in calls of this type, and before it
-        // returns an event; both are under the lock of the identifier's owner.
+        // SAFETY: the identifier exists as long as `self`. librdmacm writes the addresses in Bind, in Listen, when an address is
+        // to be resolved, and while it takes the event that tells of this address, or of a new identifier. Callers look at them
+        // after a later event of the identifier only, or at those of a new identifier.
         let id = unsafe { self.raw.as_ref() };
         &id.route.addr
     }

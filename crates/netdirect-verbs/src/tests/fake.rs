@@ -79,7 +79,8 @@ pub(super) struct World {
     channel: usize,
     channels: Vec<(usize, OwnedFd)>,
     cm_events: VecDeque<(usize, usize)>,
-    async_events: VecDeque<c_uint>,
+    /// With the queue pair that they are about, or 0.
+    async_events: VecDeque<(c_uint, usize)>,
     /// Results that wait in each completion queue.
     results: Vec<(usize, VecDeque<c::ibv_wc>)>,
     /// Queue pairs that exist: the pointer, the number, and the completion queues of initiator and Receives.
@@ -227,7 +228,14 @@ impl World {
 
     /// The device tells an event of its own.
     pub(super) fn tell_of_device(&mut self, event: c_uint) {
-        self.async_events.push_back(event);
+        self.async_events.push_back((event, 0));
+        self.ring(self.context);
+    }
+
+    /// The device tells an event of the queue pair that was made last.
+    pub(super) fn tell_of_pair(&mut self, event: c_uint) {
+        let pair = self.pairs.last().expect("a queue pair");
+        self.async_events.push_back((event, pair.at));
         self.ring(self.context);
     }
 
@@ -385,11 +393,13 @@ unsafe extern "C" fn get_async_event(
         world.quiet(context as usize);
         world.async_events.pop_front()
     });
-    let Some(event) = event else {
+    let Some((event, pair)) = event else {
         return fail(libc::EAGAIN);
     };
     // SAFETY: the caller gives a place for the event.
-    unsafe { (*into).event_type = event };
+    let into = unsafe { &mut *into };
+    into.event_type = event;
+    into.element.qp = pair as *mut c::ibv_qp;
     0
 }
 

@@ -201,3 +201,34 @@ fn the_end_of_a_connection_is_answered_because_the_peer_waits_for_that() {
     fake::with(|world| (world.is_infiniband, world.vendor_id) = (false, 0x62_6D_74));
     assert!(!end(&Objects::connected()));
 }
+
+/// Has the queue pair of a connection fail, by `fail`. The client and the peer are told.
+fn peer_is_told(objects: &Objects, fail: impl FnOnce(&mut fake::World)) {
+    let ends = Overlapped::new();
+    let _ = objects.connector.notify_disconnect(&ends).expect("started");
+    fake::with(|world| {
+        world.calls.clear();
+        fail(world);
+    });
+    let _ = objects.results();
+    assert_eq!(ends.wait(), Status::SUCCESS);
+    assert!(fake::with(|world| world.calls.contains(&"disconnect")));
+}
+
+#[test]
+fn the_peer_is_told_when_a_queue_pair_fails() {
+    let _turn = fake::turn();
+    // A request tells it.
+    let objects = connected();
+    objects.qp.receive(1, &[]).expect("posted");
+    let post = super::last_post();
+    peer_is_told(&objects, |world| {
+        world.complete(post, c::IBV_WC_LOC_PROT_ERR, 0);
+    });
+    drop(objects);
+    // The device tells it, where no request is outstanding.
+    let objects = connected();
+    peer_is_told(&objects, |world| {
+        world.tell_of_pair(c::IBV_EVENT_QP_ACCESS_ERR);
+    });
+}

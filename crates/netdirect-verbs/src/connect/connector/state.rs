@@ -203,9 +203,9 @@ impl Connector {
         received(&self.core, field)
     }
 
-    /// The peer ends the connection, or has given up. On InfiniBand the peer waits for the answer to that, which is given by a
-    /// Disconnect, or by the end of the identifier.
-    pub(super) fn answer_disconnect(&self, state: &ConnectorState) {
+    /// Tells the peer of the end of the connection, which on iWARP the driver does. On InfiniBand the peer learns of a queue pair
+    /// that has failed by this alone, and a peer that disconnects waits for it as the answer.
+    pub(super) fn disconnect_peer(&self, state: &ConnectorState) {
         if !self.core.limits.is_iwarp
             && let Some(id) = &state.id
             && let Err(error) = id.disconnect()
