@@ -22,7 +22,7 @@ use crate::qp::{self, ConnectionOwner};
 use crate::status::fail;
 
 use state::Phase;
-pub(crate) use state::{AwaitedListener, Connector, PeerRequest, received};
+pub(crate) use state::{AwaitedListener, Connector, PeerRequest, received, reject};
 
 impl Connector {
     // ---- called by the listener ----
@@ -168,8 +168,13 @@ impl Connector {
             Phase::Connecting(_) | Phase::Accepting | Phase::Answered => self.abandon(&mut state),
             Phase::Offered(_) => {
                 state.phase = Phase::Dead;
-                let id = state.id.take(); // its end rejects the peer
-                state.done.after(move || drop(id));
+                let id = state.id.take();
+                let core = Arc::clone(&self.core);
+                state.done.after(move || {
+                    if let Some(id) = id {
+                        reject(&core, &id);
+                    }
+                });
             }
             Phase::Disconnecting => self.disconnected(&mut state),
             Phase::Waiting(_) => state.phase = Phase::Dead,

@@ -10,7 +10,9 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use super::connector::{AwaitedListener, Connector, ConnectorHandle, PeerRequest, received};
+use super::connector::{
+    AwaitedListener, Connector, ConnectorHandle, PeerRequest, received, reject,
+};
 use super::requests::Done;
 use crate::core::{CmOwner, Core, DeviceObject, RemovalOrder, downcast};
 use crate::file::File;
@@ -239,16 +241,9 @@ impl Listener {
             drop(id);
         }
         for request in queue {
-            reject(request);
+            reject(&self.core, &request.id);
         }
         self.end_requests(status);
-    }
-}
-
-/// Rejects a peer for which there is no place.
-fn reject(request: PeerRequest) {
-    if let Err(error) = request.id.reject(&[]) {
-        tracing::debug!(%error, "a peer was gone before it was rejected");
     }
 }
 
@@ -279,7 +274,7 @@ impl CmOwner for Listener {
                 let is_full = state.waiting.is_empty() && state.queue.len() >= state.backlog;
                 if state.closed || is_full {
                     drop(state);
-                    reject(request);
+                    reject(&self.core, &request.id);
                 } else {
                     // The peer may give up while its request waits.
                     let this: Weak<dyn CmOwner> = self.this.clone();

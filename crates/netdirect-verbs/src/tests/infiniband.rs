@@ -159,6 +159,17 @@ fn the_length_of_a_rejections_data_is_told() {
     assert_eq!(told(), field::<148>(b"no"));
 }
 
+#[test]
+fn a_peer_without_a_place_gets_no_private_data_at_all() {
+    let _turn = fake::turn();
+    // The client releases the connector.
+    let objects = objects();
+    requested_with(&objects, &[]);
+    let Objects { connector, .. } = objects;
+    drop(connector);
+    assert_eq!(told(), field::<148>(&[]));
+}
+
 /// Has the peer reject a Connect, for this reason and with this field. Returns the private data.
 fn rejected(reason: i32, data: &'static [u8]) -> Vec<u8> {
     let objects = objects();

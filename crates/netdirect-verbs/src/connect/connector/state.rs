@@ -192,10 +192,7 @@ impl Connector {
 
     /// What a message carries for the client's private data.
     pub(super) fn field(&self, data: &[u8], message: CmMessage) -> Vec<u8> {
-        if self.core.limits.is_iwarp {
-            return data.to_vec();
-        }
-        private_data::with_length(data, message)
+        field(&self.core, data, message)
     }
 
     /// The private data in what the peer's message carries.
@@ -280,6 +277,22 @@ impl Connector {
                 "the connector is connected or connecting",
             ),
         }
+    }
+}
+
+/// What a message carries for private data.
+fn field(core: &Core, data: &[u8], message: CmMessage) -> Vec<u8> {
+    if core.limits.is_iwarp {
+        return data.to_vec();
+    }
+    private_data::with_length(data, message)
+}
+
+/// Rejects a peer for which there is no place, or no connector any more.
+pub(crate) fn reject(core: &Core, id: &CmId) {
+    let field = field(core, &[], CmMessage::Rejection);
+    if let Err(error) = id.reject(&field) {
+        tracing::debug!(%error, "a peer was gone before it was rejected");
     }
 }
 
