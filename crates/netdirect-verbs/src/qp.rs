@@ -81,6 +81,8 @@ struct QpState {
     tells_end: bool,
     /// A thread ends the device's queue pair.
     ending: bool,
+    /// What that thread does afterwards.
+    when_ended: Vec<Box<dyn FnOnce() + Send>>,
     outbound_reads: u32,
     /// Requests since the last one that tells its end.
     untold: u32,
@@ -181,6 +183,7 @@ impl Qp {
                 end_noticed: false,
                 tells_end: false,
                 ending: false,
+                when_ended: Vec::new(),
                 outbound_reads: 0,
                 untold: 0,
                 windows: Vec::new(),
@@ -411,9 +414,16 @@ impl Qp {
 
     /// The connection has ended, or there will be none: destroys the device's queue pair, and cancels what is outstanding.
     pub(crate) fn end(&self, phase: QpPhase) {
+        self.end_then(phase, || {});
+    }
+
+    /// As [`end`](Self::end), and does something when what was outstanding has been cancelled. If another thread ends the queue
+    /// pair at the moment, that thread does it.
+    pub(crate) fn end_then(&self, phase: QpPhase, then: impl FnOnce() + Send + 'static) {
         let raw = {
             let mut state = self.state.lock();
             state.phase = phase;
+            state.when_ended.push(Box::new(then));
             if state.ending {
                 return;
             }
@@ -437,8 +447,12 @@ impl Qp {
         state.initiator.end_all(Status::CANCELED);
         state.receives.end_all(Status::CANCELED);
         self.place(&mut state);
+        let when_ended = std::mem::take(&mut state.when_ended);
         drop(state);
         self.settle();
+        for then in when_ended {
+            then();
+        }
     }
 
     /// The device's queue pair.

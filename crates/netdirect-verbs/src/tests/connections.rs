@@ -275,3 +275,25 @@ fn a_peers_request_is_rejected_with_data() {
     assert!(rejected);
     assert_eq!(told.expect("data").0, b"no");
 }
+
+#[test]
+fn a_disconnect_ends_after_the_results_though_another_thread_ends_the_queue_pair() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    let id = newest();
+    fake::with(|world| {
+        world.calls.clear();
+        world.holds_pairs = true;
+        world.tell(id, c::RDMA_CM_EVENT_DISCONNECTED, 0);
+    });
+    fake::until(|world| world.calls.contains(&"destroy pair"));
+    let overlapped = Overlapped::new();
+    let _ = objects.connector.disconnect(&overlapped).expect("started");
+    assert_eq!(overlapped.status(), Status::PENDING);
+    fake::with(|world| world.holds_pairs = false);
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    let results = objects.results();
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0].status, Status::CANCELED);
+}

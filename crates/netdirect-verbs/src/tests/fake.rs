@@ -94,6 +94,8 @@ pub(super) struct World {
     pub(super) connect_returns: c_int,
     pub(super) accept_returns: c_int,
     pub(super) register_fails: c_int,
+    /// Destroying a queue pair takes as long as this is set.
+    pub(super) holds_pairs: bool,
     /// Private data and limits of the last Connect, Accept or Reject.
     pub(super) told: Option<(Vec<u8>, u8, u8)>,
     pub(super) calls: Vec<&'static str>,
@@ -588,6 +590,8 @@ unsafe extern "C" fn modify_qp(
 }
 
 unsafe extern "C" fn destroy_qp(pair: *mut c::ibv_qp) -> c_int {
+    with(|world| world.calls.push("destroy pair"));
+    until(|world| !world.holds_pairs);
     with(|world| world.pairs.retain(|other| other.at != pair as usize));
     // SAFETY: made by `create_qp`.
     drop(unsafe { Box::from_raw(pair) });

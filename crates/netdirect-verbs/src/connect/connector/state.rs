@@ -232,11 +232,16 @@ impl Connector {
             for request in notifications {
                 request.complete(Status::SUCCESS);
             }
-            if let Some(qp) = qp {
-                qp.end(qp::QpPhase::Disconnected);
+            let disconnected = move || {
+                for request in requests {
+                    request.complete(Status::SUCCESS);
+                }
+            };
+            match qp {
+                Some(qp) => qp.end_then(qp::QpPhase::Disconnected, disconnected),
+                None => disconnected(),
             }
         });
-        state.done.push(requests, Status::SUCCESS);
     }
 
     /// Gives up a Connect or Accept that is under way, or an answer that was not completed. A thread of the driver may be blocked
