@@ -148,8 +148,10 @@ fn a_cancelled_connect_ends_at_once_though_the_driver_waits() {
     // The queue pair can be connected by another connector.
     let other = objects.adapter.create_connector(&objects.file);
     let other = other.expect("a connector");
+    fake::with(|world| world.calls.clear());
     let started = other.connect(&objects.qp, PEER, 0, 0, &[], &overlapped);
     assert_eq!(started, Ok(Started::Pending));
+    fake::until(|world| world.calls.contains(&"connect"));
 }
 
 #[test]

@@ -75,6 +75,7 @@ pub(super) struct World {
     /// The driver has no windows of type 2, whatever the device says.
     pub(super) lacks_windows_2: bool,
     next: u32,
+    open_devices: u32,
     context: usize,
     channel: usize,
     channels: Vec<(usize, OwnedFd)>,
@@ -132,8 +133,16 @@ pub(super) struct Post {
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A test's turn with the fake library.
+/// A test's turn with the fake library. It ends when all devices are closed, which is when no thread works for the test any more.
 pub(super) struct Turn(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            until(|world| world.open_devices == 0);
+        }
+    }
+}
 
 /// Waits for a turn, and empties the world.
 pub(super) fn turn() -> Turn {
@@ -343,6 +352,7 @@ unsafe extern "C" fn open_device(device: *mut c::ibv_device) -> *mut c::ibv_cont
     context.ops.dealloc_mw = Some(dealloc_mw);
     let context = Box::into_raw(context);
     with(|world| {
+        world.open_devices += 1;
         world.context = context as usize;
         world.channels.push((context as usize, own));
     });
@@ -350,7 +360,10 @@ unsafe extern "C" fn open_device(device: *mut c::ibv_device) -> *mut c::ibv_cont
 }
 
 unsafe extern "C" fn close_device(_: *mut c::ibv_context) -> c_int {
-    with(|world| world.calls.push("close"));
+    with(|world| {
+        world.calls.push("close");
+        world.open_devices -= 1;
+    });
     0
 }
 

@@ -57,8 +57,10 @@ impl Objects {
         }
     }
 
-    /// Starts a Connect, and waits until the driver is asked.
+    /// Starts a Connect. The driver is asked, in another thread, when "connect" is among the calls. Each test waits for that, so
+    /// that no call falls into another test's turn.
     fn connect(&self, private_data: &[u8]) -> Overlapped {
+        fake::with(|world| world.calls.retain(|call| *call != "connect"));
         let overlapped = Overlapped::new();
         let started = self
             .connector
