@@ -260,7 +260,8 @@ impl Options {
     }
 
     /// Whether Connect asks for the peer-to-peer mode of RFC 6581, with its ready-to-receive message. Default: true. With
-    /// false, the passive side cannot send first, and the passive side's Accept does not wait for our CompleteConnect.
+    /// false, the passive side cannot send first, and the passive side's Accept does not wait for our CompleteConnect. A stated
+    /// [`peer`](Self::peer) may need one or the other.
     #[must_use]
     pub fn peer_to_peer(mut self, ask: bool) -> Self {
         self.peer_to_peer = ask;
@@ -357,7 +358,7 @@ impl Options {
         let hold_ready = self.timeouts.hold_ready;
         PeerOptions {
             private_data: self.private_data.min(needs.private_data),
-            peer_to_peer: self.peer_to_peer || needs.peer_to_peer,
+            peer_to_peer: needs.peer_to_peer.unwrap_or(self.peer_to_peer),
             markers: self.markers && needs.markers,
             revision_1_fallback: self.revision_1_fallback && needs.revision_1_fallback,
             hold_ready: match (hold_ready, needs.hold_ready) {

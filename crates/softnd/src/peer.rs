@@ -47,8 +47,8 @@ pub enum Peer {
 pub struct Needs {
     /// The longest private data that the peer takes, in octets. Calls with longer private data fail.
     pub private_data: u32,
-    /// A Request has to ask for peer-to-peer mode, even if [`Options::peer_to_peer`](crate::Options::peer_to_peer) is off.
-    pub peer_to_peer: bool,
+    /// Whether a Request asks for peer-to-peer mode. `None`: as [`Options::peer_to_peer`](crate::Options::peer_to_peer) says.
+    pub peer_to_peer: Option<bool>,
     /// The peer accepts a request for markers, which [`Options::markers`](crate::Options::markers) switches on.
     pub markers: bool,
     /// A peer that closes on revision 2 may speak revision 1 only, so that one more attempt makes sense.
@@ -66,7 +66,7 @@ impl Peer {
     pub const fn needs(self) -> Needs {
         let any = Needs {
             private_data: crate::limits::LONGEST_PRIVATE_DATA,
-            peer_to_peer: false,
+            peer_to_peer: None,
             markers: true,
             revision_1_fallback: true,
             hold_ready: None,
@@ -77,6 +77,7 @@ impl Peer {
             Self::Any | Self::Qed => any,
             Self::Siw => Needs {
                 private_data: SHORT,        // PEER-004
+                peer_to_peer: Some(false),  // PEER-090
                 markers: false,             // PEER-006
                 revision_1_fallback: false, // siw speaks revision 2, and closes for other reasons
                 ..any
@@ -87,7 +88,7 @@ impl Peer {
             },
             Self::Irdma => Needs {
                 private_data: SHORT,                       // PEER-059
-                peer_to_peer: true,                        // PEER-050
+                peer_to_peer: Some(true),                  // PEER-050
                 hold_ready: Some(Duration::from_secs(10)), // PEER-085
                 ..any
             },

@@ -384,7 +384,7 @@ fn request_by_hand_rejected() -> Frame {
     }
 }
 
-/// PEER-006, PEER-038, PEER-050: stating a peer's stack changes what is sent to this peer, and to no other peer.
+/// PEER-006, PEER-038, PEER-050, PEER-090: stating a peer's stack changes what is sent to this peer, and to no other peer.
 #[test]
 fn a_peer_that_is_known_gets_what_it_needs() {
     let loopback = [127, 0, 0, 0].into();
@@ -393,6 +393,8 @@ fn a_peer_that_is_known_gets_what_it_needs() {
     assert_eq!((frame[16] & 0x80, frame[20] & 0x80), (0x80, 0), "M and A");
     let frame = request_towards(options().peer_at(loopback, 8, Peer::Siw));
     assert_eq!((frame[16] & 0x80, frame[20] & 0x80), (0, 0), "PEER-006");
+    let frame = request_towards(options().peer_to_peer(true).peer(Peer::Siw));
+    assert_eq!(frame[20] & 0x80, 0, "PEER-090");
     let frame = request_towards(options().peer(Peer::Irdma));
     assert_eq!(
         (frame[16] & 0x80, frame[20] & 0x80),

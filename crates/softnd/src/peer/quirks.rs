@@ -204,6 +204,13 @@ pub const QUIRKS: &[Quirk] = &[
         source: "iwarp.h, siw_send_terminate",
     },
     Quirk {
+        id: "PEER-090",
+        peer: Peer::Siw,
+        fact: "as Responder stops its host's kernel (BUG in iw_cm) when a peer that sent A = 1 ends before its first FPDU",
+        answer: "sends A = 0 to a known siw, whose Accept then does not wait for CompleteConnect; a client that is killed between the two is no danger to the host",
+        source: "siw_accept, siw_cm_work_handler; iwcm.c, cm_close_handler",
+    },
+    Quirk {
         id: "PEER-031",
         peer: Peer::Cxgb4,
         fact: "as Initiator ends the connection on a type of ready-to-receive message that it did not offer, and on A = 0",

@@ -30,7 +30,10 @@ fn the_defaults_suit_all_of_them() {
     for peer in Peer::KNOWN {
         let needs = peer.needs();
         assert!(options.private_data <= needs.private_data, "{peer}");
-        assert!(options.peer_to_peer || !needs.peer_to_peer, "{peer}");
+        assert!(
+            options.peer_to_peer || needs.peer_to_peer != Some(true),
+            "{peer}"
+        );
         assert!(!options.markers || needs.markers, "{peer}");
         if let Some(most) = needs.hold_ready {
             assert!(options.timeouts.hold_ready.is_some_and(|held| held <= most));
