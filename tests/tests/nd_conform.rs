@@ -51,6 +51,18 @@ fn softnd_conforms_with_itself_as_the_other_provider() {
     );
 }
 
+/// Towards siw softnd does not ask for a ready-to-receive message (PEER-090), so that Accept ends before CompleteConnect.
+#[test]
+fn softnd_is_told_which_stack_the_other_end_has() {
+    let check = "CONN-016.pending";
+    let (url, peer) = ("softnd+tcp://127.0.0.1", "softnd+tcp://127.0.0.2");
+    let line = ["conform", url, "--peer", peer, "--only", check];
+    nd::run(line).assert_success();
+    let told = nd::run(line.iter().chain(&["--stack", "siw"]));
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    assert!(told.stdout.contains(check), "{told:?}");
+}
+
 #[test]
 fn softnd_conforms_in_the_strict_profile() {
     passes("softnd+tcp://127.0.0.1", &["--profile", "strict"]);
@@ -155,6 +167,17 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
                 "softnd+sim://seed=2",
             ],
             "--peer",
+        ),
+        (
+            &[
+                "conform",
+                "verbs://siw0",
+                "--peer",
+                "verbs://siw1",
+                "--stack",
+                "siw",
+            ],
+            "--stack",
         ),
         (
             &["conform", "softnd+sim://seed=1", "--only", "XYZ-1"],

@@ -495,6 +495,11 @@ pub(crate) fn is_simulated(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| scheme.place == Place::Simulation)
 }
 
+/// Whether the adapters of the URL can be told which stack the other side has.
+pub(crate) fn knows_stacks(url: &str) -> bool {
+    find(SCHEMES, url).is_ok_and(|(scheme, _)| scheme.takes.contains(&Choice::Peer))
+}
+
 /// Whether the URL names one adapter, and not only the scheme of whichever adapter has or reaches an address.
 pub(crate) fn is_of_one_adapter(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, name)| scheme.place == Place::Simulation || !name.is_empty())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::args::Stack;
 use crate::provider;
 
 /// Checks a provider.
@@ -16,6 +17,10 @@ pub(crate) struct Conform {
     /// The adapter at the other end, which may be of another provider [default: a second one of the same provider]
     #[arg(long, value_name = "URL")]
     pub(crate) peer: Option<String>,
+
+    /// Tells an adapter, at either end, that the other end runs this stack [default: works with all]
+    #[arg(long, value_enum, value_name = "STACK", requires = "peer")]
+    pub(crate) stack: Option<Stack>,
 
     /// Uses one adapter for both ends
     #[arg(long, conflicts_with = "peer")]

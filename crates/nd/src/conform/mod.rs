@@ -14,6 +14,7 @@ use netdirect_conform::{
 };
 
 use self::args::{Conform, Format};
+use crate::args::Stack;
 use crate::deviations::{self, Shipped};
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -217,28 +218,41 @@ fn target(args: &Conform) -> Result<Target> {
         profile: profile(args.profile),
         ..Wants::default()
     };
-    let _ = ends(&url, peer.as_deref(), &wants)?;
+    let stack = args.stack;
+    let is_told =
+        provider::knows_stacks(&url) || peer.as_deref().is_some_and(provider::knows_stacks);
+    if stack.is_some() && !is_told {
+        return Err(Failure::new(
+            "the adapters at both ends treat all stacks alike",
+            "leave out --stack",
+        ));
+    }
+    let _ = ends(&url, peer.as_deref(), stack, &wants)?;
     let own = peer.clone();
     Ok(Target::new(
         url.clone(),
         peer,
         move |wants: &Wants| -> Step<Ends> {
-            let ends = ends(&url, own.as_deref(), wants);
+            let ends = ends(&url, own.as_deref(), stack, wants);
             ends.map_err(|failure| Stop::Broken(failure.to_string()))
         },
     ))
 }
 
-/// The adapters of a check.
-fn ends(url: &str, peer: Option<&str>, wants: &Wants) -> Result<Ends> {
-    let options = AdapterOptions {
-        strict: wants.profile == Profile::Strict,
-        time_limits: wants.time_limits,
-        largest_registration: wants.largest_registration,
-        patience: wants.patience,
-        ..AdapterOptions::default()
+/// The adapters of a check. `stack` is what the other end of each runs, where an adapter can be told.
+fn ends(url: &str, peer: Option<&str>, stack: Option<Stack>, wants: &Wants) -> Result<Ends> {
+    let open = |url: &str| {
+        let options = AdapterOptions {
+            peer: stack.filter(|_| provider::knows_stacks(url)),
+            strict: wants.profile == Profile::Strict,
+            time_limits: wants.time_limits,
+            largest_registration: wants.largest_registration,
+            patience: wants.patience,
+            ..AdapterOptions::default()
+        };
+        Backend::new(Some(url), &options)
     };
-    let backend = Backend::new(Some(url), &options)?;
+    let backend = open(url)?;
     let address = backend.address(url)?;
     let far = match peer {
         None => End {
@@ -246,7 +260,7 @@ fn ends(url: &str, peer: Option<&str>, wants: &Wants) -> Result<Ends> {
             address: backend.other_end(address),
         },
         Some(peer) => {
-            let backend = Backend::new(Some(peer), &options)?;
+            let backend = open(peer)?;
             End {
                 address: backend.address(peer)?,
                 provider: backend.shared(),
