@@ -366,7 +366,7 @@ impl Session {
 }
 
 /// Registered memory with the buffer behind it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Region {
     pub(crate) region: Arc<dyn MemoryRegion>,
     pub(crate) buffer: Buffer,

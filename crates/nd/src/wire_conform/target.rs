@@ -81,7 +81,8 @@ fn one(text: &str) -> Result<SocketAddr> {
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) session: Arc<Session>,
-    regions: Vec<(Region, bool, bool)>,
+    /// The memory that is offered, with its rights.
+    regions: Vec<(Region, MrFlags)>,
     source: Region,
     sink: Region,
 }
@@ -90,24 +91,14 @@ impl Target {
     /// Registers the memory that is offered.
     pub(super) fn new(session: Session) -> Result<Self> {
         let both = MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE;
-        let regions = vec![
-            (
-                session.register(128 * 1024, MrFlags::ALLOW_REMOTE_WRITE)?,
-                false,
-                true,
-            ),
-            (
-                session.register(256 * 1024, MrFlags::ALLOW_REMOTE_READ)?,
-                true,
-                false,
-            ),
-            (
-                session.register(4096, MrFlags::ALLOW_LOCAL_WRITE)?,
-                false,
-                false,
-            ),
-            (session.register(8192, both)?, true, true),
+        let regions = [
+            (128 * 1024, MrFlags::ALLOW_REMOTE_WRITE),
+            (256 * 1024, MrFlags::ALLOW_REMOTE_READ),
+            (4096, MrFlags::ALLOW_LOCAL_WRITE),
+            (8192, both),
         ];
+        let registered = |(length, rights)| Ok((session.register(length, rights)?, rights));
+        let regions = regions.into_iter().map(registered).collect::<Result<_>>()?;
         let source = session.register(LONGEST, MrFlags::empty())?;
         source.buffer.write(0, &pattern_of(LONGEST));
         let sink = session.register(
@@ -128,6 +119,22 @@ impl Target {
             initiator: REQUESTS,
             initiator_sges: 1,
         }
+    }
+
+    /// The memory that a connection offers. Adapters without windows may let a peer revoke it by a Send with Invalidate, as
+    /// siw does. Each of their connections therefore registers the memory for itself.
+    fn regions(&self) -> Result<Vec<(Region, MrFlags)>> {
+        let regions = self.regions.iter();
+        let offered = regions.map(|(region, rights)| {
+            let region = if has_windows(&self.session) {
+                region.clone()
+            } else {
+                let buffer = region.buffer.clone();
+                self.session.register_buffer(buffer, *rights)?
+            };
+            Ok((region, *rights))
+        });
+        offered.collect()
     }
 
     fn limits(offered: ReadLimits) -> ReadLimits {
@@ -245,15 +252,6 @@ fn has_windows(session: &Session) -> bool {
     capabilities.contains(Capabilities::MEMORY_WINDOWS)
 }
 
-/// The rights of the memory of a window, or of the memory that stands in for a window.
-fn of_window(session: &Session) -> MrFlags {
-    if has_windows(session) {
-        MrFlags::ALLOW_LOCAL_WRITE
-    } else {
-        MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE
-    }
-}
-
 /// One connection.
 #[derive(Debug)]
 struct TargetConnection {
@@ -261,7 +259,10 @@ struct TargetConnection {
     endpoint: Endpoint,
     inbox: Region,
     outbox: Region,
-    window: Region,
+    /// What the peer is offered.
+    regions: Vec<(Region, MrFlags)>,
+    /// The memory of the window.
+    windowed: Region,
     bound: Option<Arc<dyn MemoryWindow>>,
     /// Receives that ended while something else was waited for.
     heard: VecDeque<CompletionResult>,
@@ -277,7 +278,8 @@ impl TargetConnection {
             endpoint: session.endpoint(Target::depths(), connector)?,
             inbox: session.register(RECEIVE * RECEIVES as usize, MrFlags::ALLOW_LOCAL_WRITE)?,
             outbox: session.register(RECEIVE, MrFlags::empty())?,
-            window: session.register(WINDOW, of_window(session))?,
+            regions: target.regions()?,
+            windowed: session.register(WINDOW, MrFlags::ALLOW_LOCAL_WRITE)?,
             bound: None,
             heard: VecDeque::new(),
             holding: false,
@@ -367,7 +369,7 @@ impl TargetConnection {
                 count,
             } => self.read(remote(stag, to), cut(length), count)?,
             Command::Fill { region, octet } => {
-                if let Some((region, ..)) = self.target.regions.get(usize::from(region)) {
+                if let Some((region, _)) = self.regions.get(usize::from(region)) {
                     region.buffer.fill(octet);
                 }
                 self.done(0)?;
@@ -402,19 +404,22 @@ impl TargetConnection {
                 length: length as u64,
             };
         let mut regions: Vec<_> = self
-            .target
             .regions
             .iter()
-            .map(|(region, read, write)| {
+            .map(|(region, rights)| {
                 let length = region.buffer.len();
-                describe(RegionKind::Shared, region.remote(), length, *read, *write)
+                let read = rights.contains(MrFlags::ALLOW_REMOTE_READ);
+                let write = rights.contains(MrFlags::ALLOW_REMOTE_WRITE);
+                describe(RegionKind::Shared, region.remote(), length, read, write)
             })
             .collect();
-        let mut at = self.window.remote();
         if let Some(window) = &self.bound {
-            at.token = window.get_remote_token();
+            let at = RemoteAddress {
+                token: window.get_remote_token(),
+                ..self.windowed.remote()
+            };
+            regions.push(describe(RegionKind::Window, at, WINDOW, true, true));
         }
-        regions.push(describe(RegionKind::Window, at, WINDOW, true, true));
         let count = |reads: u32| u16::try_from(reads).unwrap_or(u16::MAX);
         Offer {
             receives: RECEIVES,
@@ -426,7 +431,7 @@ impl TargetConnection {
         }
     }
 
-    /// A window over memory of this connection, for the checks of invalidation. Without windows the memory itself is offered.
+    /// A window over memory of this connection, for the checks of invalidation, where the adapter has windows.
     fn bind(&mut self) -> Result<()> {
         if !has_windows(&self.target.session) {
             return Ok(());
@@ -437,9 +442,9 @@ impl TargetConnection {
             .adapter()
             .create_memory_window()
             .map_err(|error| Failure::nd("create a memory window", &error))?;
-        let (address, length) = (self.window.buffer.address(), WINDOW as u64);
+        let (address, length) = (self.windowed.buffer.address(), WINDOW as u64);
         let rights = OpFlags::ALLOW_READ | OpFlags::ALLOW_WRITE;
-        let region = &self.window.region;
+        let region = &self.windowed.region;
         posted(
             self.endpoint
                 .qp
@@ -489,7 +494,7 @@ impl TargetConnection {
 
     fn peek(&mut self, region: u16, offset: u64, length: u16) -> Result<()> {
         let mut octets = Vec::new();
-        if let Some((region, ..)) = self.target.regions.get(usize::from(region)) {
+        if let Some((region, _)) = self.regions.get(usize::from(region)) {
             let at = usize::try_from(offset).unwrap_or(usize::MAX);
             let left = region.buffer.len().saturating_sub(at);
             octets.resize(left.min(usize::from(length.min(LONGEST_PEEK))), 0);
