@@ -39,6 +39,8 @@ pub(crate) struct Needs {
     pub(crate) fences_no_reads: bool,
     /// The sink of a Read needs the right of remote writing.
     pub(crate) sink_is_remote_write: bool,
+    /// The passive side needs a place for an inbound Read, because the ready-to-receive message may be one.
+    pub(crate) accepts_a_read: bool,
     /// Data becomes visible in the order of addresses.
     pub(crate) places_in_order: bool,
 }
@@ -174,6 +176,12 @@ pub const QUIRKS: &[Quirk] = &[
     },
     Quirk {
         driver: "siw",
+        fact: "stops the kernel when the ready-to-receive message is a Read and the inbound limit is 0: the Read is refused, which ends the connection before it is established",
+        answer: "accepts with an inbound limit of 1 at least; the limit that clients see stays 0",
+        source: "siw_qp_rx.c, siw_init_rresp; iwcm.c, cm_close_handler; seen in the guest",
+    },
+    Quirk {
+        driver: "siw",
         fact: "raises the limit of inbound Reads to what the peer asks for",
         answer: "reports the limit that was agreed on; a lower one cannot be had",
         source: "siw_cm.c, siw_accept",
@@ -200,6 +208,7 @@ impl Needs {
         solicits_no_failures: false,
         fences_no_reads: false,
         sink_is_remote_write: false,
+        accepts_a_read: false,
         places_in_order: false,
     };
 
@@ -213,6 +222,7 @@ impl Needs {
         fails_vaguely: true,
         solicits_no_failures: true,
         fences_no_reads: true,
+        accepts_a_read: true,
         places_in_order: true,
         ..Self::ANY
     };

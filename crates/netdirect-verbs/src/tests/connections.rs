@@ -254,6 +254,27 @@ fn a_peers_request_is_accepted_with_the_limits_of_both() {
 }
 
 #[test]
+fn siw_always_has_a_place_for_the_ready_to_receive_read() {
+    for (vendor_id, inbound) in [(None, 1), (Some(0x8086), 0)] {
+        let _turn = fake::turn();
+        if let Some(vendor_id) = vendor_id {
+            fake::with(|world| world.vendor_id = vendor_id);
+        }
+        let objects = Objects::new();
+        requested(&objects);
+        let overlapped = Overlapped::new();
+        let accepted = objects
+            .connector
+            .accept(&objects.qp, 0, 1, &[], &overlapped);
+        assert_eq!(accepted, Ok(Started::Pending));
+        let told = fake::with(|world| world.told.take());
+        assert_eq!(told, Some((Vec::new(), inbound, 1)));
+        let limits = objects.connector.get_read_limits();
+        assert_eq!(limits.map(|limits| limits.inbound), Ok(0));
+    }
+}
+
+#[test]
 fn conn_061_a_peer_that_was_gone_at_accept_aborts_it() {
     let _turn = fake::turn();
     let objects = Objects::new();

@@ -104,6 +104,12 @@ impl Connector {
         state.limits = Some(limits);
         state.qp = Some(Arc::clone(qp));
         state.phase = Phase::Accepting;
+        let asked = ReadLimits {
+            inbound: limits
+                .inbound
+                .max(u32::from(self.core.needs.accepts_a_read)),
+            ..limits
+        };
         let accepted = match &state.id {
             None => Err(std::io::ErrorKind::NotConnected.into()),
             Some(id) => {
@@ -113,7 +119,7 @@ impl Connector {
                     id.make_ready(&raw, Some(limits))
                 };
                 let field = self.field(private_data, CmMessage::Reply);
-                ready.and_then(|()| id.accept(&raw, &parameters(&raw, limits, &field)))
+                ready.and_then(|()| id.accept(&raw, &parameters(&raw, asked, &field)))
             }
         };
         if let Err(error) = accepted {
