@@ -9,6 +9,7 @@ use netdirect::{
 };
 
 use super::common::{above, pattern, remove, shortage, sink, source};
+use super::setup::notification;
 use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
 use crate::link::{Link, LinkOptions, Queues};
@@ -310,12 +311,14 @@ fn waits_for_receive(bench: &Bench) -> Verdict {
     let queue = srq(&bench.near, 0)?;
     let link = link(bench, &queue)?;
     let (into, from) = (sink(&bench.near, 64)?, source(&bench.far, 64)?);
+    let notified = notification(&bench.near, &link.near.connector)?;
     link.far.send(1, &[from.sge(..)], OpFlags::empty())?;
     link.far.send(2, &[from.sge(..32)], OpFlags::empty())?;
     let receives = &link.near.queues.receives;
     bench
         .near
         .no_result("the shared queue is empty", receives)?;
+    bench.near.stays("NotifyDisconnect", &notified)?;
     for (context, length) in [(3, 64), (4, 32)] {
         post(&bench.near, &queue, context, &into)?;
         let result = link.near.takes()?;
