@@ -100,6 +100,18 @@ impl Transport {
             Self::Pipe(pipes) => Bound::Pipe(pipes.bind(address)?),
         })
     }
+
+    /// As [`bind`](Self::bind), but refuses a port that connections which have ended still hold.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, and those of the transport.
+    pub fn bind_fresh(&self, address: SocketAddr, purpose: Purpose) -> io::Result<Bound> {
+        match self {
+            Self::Tcp(tcp) => Ok(Bound::Tcp(tcp.bind_fresh(address)?)),
+            _ => self.bind(address, purpose),
+        }
+    }
 }
 
 /// A local address that is reserved until this is dropped or used.

@@ -13,6 +13,13 @@ use super::{Bound, Transport};
 /// The range from which a port is picked for port 0 (IW-052).
 pub const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 
+/// So many ports are tried as [fresh](Transport::bind_fresh) ones before old connections on a port are no matter. Where most ports have
+/// old connections, the search for a fresh one would take long.
+const FRESH: u64 = 2;
+
+/// A function that binds to one address.
+type Bind = fn(&Transport, SocketAddr, Purpose) -> io::Result<Bound>;
+
 /// Why no address could be bound.
 #[derive(Debug)]
 pub enum BindError {
@@ -82,16 +89,20 @@ fn find(
     start: u64,
 ) -> Result<(Vec<Bound>, u16), BindError> {
     if port != 0 {
-        let bound = bind_each(transport, addresses, port, purpose)
+        let bound = bind_each(transport, addresses, port, purpose, Transport::bind)
             .map_err(|(address, error)| BindError::Refused(address, error))?;
         return Ok((bound, port));
     }
     let count = u64::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
-    for step in 0..count {
+    for step in 0..count + FRESH {
+        let bind: Bind = match step {
+            0..FRESH => Transport::bind_fresh,
+            _ => Transport::bind,
+        };
         let offset = (start % count + step) % count;
         let offset = u16::try_from(offset).expect("below the size of a range of u16");
         let port = EPHEMERAL.start() + offset;
-        match bind_each(transport, addresses, port, purpose) {
+        match bind_each(transport, addresses, port, purpose, bind) {
             Ok(bound) => return Ok((bound, port)),
             // LSTN-009: the port has to be free on all addresses.
             Err((_, error)) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {}
@@ -110,11 +121,12 @@ fn bind_each(
     addresses: &[IpAddr],
     port: u16,
     purpose: Purpose,
+    bind: Bind,
 ) -> Result<Vec<Bound>, (SocketAddr, io::Error)> {
     let addresses = addresses.iter().map(|ip| SocketAddr::new(*ip, port));
     addresses
         .map(|address| {
-            let bound = transport.bind(address, purpose);
+            let bound = bind(transport, address, purpose);
             bound.map_err(|error| (address, error))
         })
         .collect()
@@ -194,5 +206,32 @@ mod tests {
             drop(first);
             bind(&transport, taken, Purpose::Listening).unwrap();
         }
+    }
+    /// A port that old connections hold is not picked while there are others, but a client that names it can have it.
+    #[test]
+    fn conn_008_a_port_in_time_wait_is_not_picked() {
+        let transport = Transport::Tcp(Tcp::default());
+        let ip = own_address(14);
+        let listener = std::net::TcpListener::bind((ip, 0)).unwrap();
+        let free = bind(&transport, SocketAddr::new(ip, 0), Purpose::Connecting).unwrap();
+        let held = free.local().unwrap();
+        drop(free);
+        // As siw connects.
+        let other =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        other.set_reuse_address(true).unwrap();
+        other.bind(&held.into()).unwrap();
+        other
+            .connect(&listener.local_addr().unwrap().into())
+            .unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        // The side that closes first keeps the port.
+        drop(other);
+        drop(accepted);
+        let held = held.port();
+        let at_it = u64::from(held - EPHEMERAL.start());
+        let (_, port) = find(&transport, &[ip], 0, Purpose::Connecting, at_it).unwrap();
+        assert_ne!(port, held);
+        bind(&transport, SocketAddr::new(ip, held), Purpose::Connecting).unwrap();
     }
 }

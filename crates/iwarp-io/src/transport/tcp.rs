@@ -46,6 +46,18 @@ impl Tcp {
             }
             other => other?,
         }
+        self.bound(socket)
+    }
+
+    /// As [`bind`](Self::bind), but refuses a port that old connections hold. Where a program has bound such a port with address reuse
+    /// before it connected, as siw does, Linux before 6.8 lets later binds with reuse have the port too, whoever holds it.
+    pub(super) fn bind_fresh(&self, address: SocketAddr) -> io::Result<Bound> {
+        let socket = socket(address)?;
+        socket.bind(&address.into())?;
+        self.bound(socket)
+    }
+
+    fn bound(&self, socket: Socket) -> io::Result<Bound> {
         if let Some(segment) = self.segment {
             socket.set_tcp_mss(segment.into()).map_err(|error| {
                 let what = format!("TCP does not take segments of {segment} octets: {error}");
