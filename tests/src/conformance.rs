@@ -1,10 +1,11 @@
 //! Compares what `nd wire-conform` finds with a peer's known deviations: it has to find all of them, and no others.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use iwarp_conform::Deviations;
+use netdirect_conform::Deviations;
 use serde_json::Value;
 
 /// A run of the suite, read from its report in JSON.
@@ -67,9 +68,9 @@ impl Findings {
 ///
 /// # Errors
 /// The differences.
-pub fn judge(runs: &[Findings], known: &Deviations) -> Result<(), Vec<String>> {
+pub fn judge<R: Borrow<Findings>>(runs: &[R], known: &Deviations) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
-    for run in runs {
+    for run in runs.iter().map(Borrow::borrow) {
         for (name, outcome) in &run.outcomes {
             if !matches!(outcome.as_str(), "pass" | "weak" | "known" | "skip") {
                 faults.push(format!("{name}: {outcome}"));
@@ -86,7 +87,7 @@ pub fn judge(runs: &[Findings], known: &Deviations) -> Result<(), Vec<String>> {
     }
     for deviation in &known.deviation {
         let check = &deviation.check;
-        let mut outcomes = runs.iter().flat_map(|run| run.of(check));
+        let mut outcomes = runs.iter().flat_map(|run| run.borrow().of(check));
         let seen = if deviation.intermittent.is_some() {
             outcomes.any(|outcome| outcome != "skip")
         } else {
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn all_that_is_known_has_to_be_seen_and_nothing_else() {
-        let known = Deviations::parse(KNOWN).expect("known");
+        let known = iwarp_conform::Deviations::parse(KNOWN).expect("known");
         let whole = [("MPA-033.wanted", "known"), ("MPA2-032.read", "pass")];
         let fatal = [("SEC-031.half-open", "known")];
         let judged = |whole: &[(&str, &str)], lost, fatal: &[(&str, &str)], gone| {

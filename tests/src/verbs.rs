@@ -79,21 +79,37 @@ pub fn run(guest: &Guest, program: &Path, boot: Boot, out: &Path) -> Vec<Case> {
     cases
 }
 
-/// The page `docs/verbs-interop.md`. `versions` are programs and their versions, and `runs` the runs of the suite with their names.
+/// The runs of both suites, with their names.
+#[derive(Debug)]
+pub struct Suites {
+    /// Of the NetworkDirect suite.
+    pub networkdirect: Vec<(&'static str, Findings)>,
+    /// Of the wire suite.
+    pub wire: Vec<(&'static str, Findings)>,
+}
+
+fn table_of_runs(runs: &[(&str, Findings)]) -> String {
+    let mut table = String::from("| run | checks |\n|---|---|\n");
+    for (name, findings) in runs {
+        let _ = writeln!(table, "| {name} | {} |", findings.figure());
+    }
+    table
+}
+
+/// The page `docs/verbs-interop.md`. `versions` are programs and their versions, and `known` is what the NetworkDirect suite is known
+/// to find.
 pub fn page(
     versions: &[(&str, String)],
     cases: &[Case],
-    runs: &[(&str, Findings)],
+    runs: &Suites,
     known: &Deviations,
 ) -> String {
     let mut page = String::from(INTRODUCTION);
     for (program, version) in versions {
         let _ = writeln!(page, "| {program} | {version} |");
     }
-    page.push_str("\n## The NetworkDirect suite\n\n| run | checks |\n|---|---|\n");
-    for (name, findings) in runs {
-        let _ = writeln!(page, "| {name} | {} |", findings.figure());
-    }
+    page.push_str("\n## The NetworkDirect suite\n\n");
+    page.push_str(&table_of_runs(&runs.networkdirect));
     page.push_str(
         "\nThe checks that fail have to be exactly those that `crates/netdirect-conform/deviations/siw-6.1.toml` lists:\n\n\
          | check | what siw does | source |\n|---|---|---|\n",
@@ -102,12 +118,21 @@ pub fn page(
         let (check, reason, source) = (&deviation.check, &deviation.reason, &deviation.source);
         let _ = writeln!(page, "| `{check}` | {reason} | {source} |");
     }
+    page.push_str("\n## The wire suite\n\n");
+    page.push_str(WIRE);
+    page.push_str(&table_of_runs(&runs.wire));
     page.push_str("\n## Commands of `nd`\n\n| case | figure |\n|---|---|\n");
     for case in cases {
         let _ = writeln!(page, "| {} | {} |", case.name, case.figure);
     }
     page
 }
+
+const WIRE: &str = "`nd wire-conform` against `nd wire-conform target verbs://siw0`. What fails is known of siw, and
+[listed](wire-conformance.md) in `crates/iwarp-conform/deviations/siw-6.1.toml`. siw has no memory windows, so that the checks of
+invalidation are skipped.
+
+";
 
 const INTRODUCTION: &str = "# `verbs://` on the kernel's siw
 
