@@ -13,6 +13,8 @@ use serde_json::Value;
 pub struct Findings {
     /// The outcome of each check, in the words of the report.
     pub outcomes: BTreeMap<String, String>,
+    /// The reports of the checks that have failed.
+    pub failures: BTreeMap<String, Value>,
     /// Why the run broke off.
     pub lost: Option<String>,
 }
@@ -35,6 +37,11 @@ impl Findings {
             outcomes: checks
                 .iter()
                 .map(|check| (word(&check["name"]), word(&check["outcome"])))
+                .collect(),
+            failures: checks
+                .iter()
+                .filter(|check| check["outcome"] == "fail")
+                .map(|check| (word(&check["name"]), check.clone()))
                 .collect(),
             lost: report["lost"].as_str().map(str::to_owned),
         }

@@ -8,6 +8,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use netdirect_conform::Deviations;
@@ -40,6 +41,16 @@ const WIRE: Boot = Boot {
     groups: &["wire"],
     ..SOME
 };
+
+/// Guests run one after another, because the driver's races show more where processors are few.
+static GUEST: Mutex<()> = Mutex::new(());
+
+/// The guest, if there is one, while nothing else runs in it.
+fn alone() -> Option<(Guest, MutexGuard<'static, ()>)> {
+    let guest = Guest::find()?;
+    let alone = GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+    Some((guest, alone))
+}
 
 /// The reports that the NetworkDirect suite leaves.
 const RUNS: [&str; 3] = ["siw", "siw-with-softnd", "softnd-with-siw"];
@@ -90,7 +101,12 @@ fn judge(runs: &[(&str, Findings)], known: &Deviations) -> Vec<String> {
             match outcome.as_str() {
                 "pass" | "skip" | "known" => {}
                 "no longer deviates" if with_softnd => {}
-                _ => wrong.push(format!("{name}: {check}: {outcome}")),
+                _ => {
+                    let report = run.failures.get(check);
+                    let report = report.map(|report| format!("{report:#}"));
+                    let report = report.unwrap_or_default();
+                    wrong.push(format!("{name}: {check}: {outcome} {report}"));
+                }
             }
         }
         wrong.extend(run.lost.iter().map(|why| format!("{name} was lost {why}")));
@@ -181,14 +197,18 @@ fn run(guest: &Guest, boot: Boot, out: &Path) -> Vec<Case> {
 
 #[test]
 fn kernel_siw_is_an_adapter_like_softnd() {
-    let Some(guest) = Guest::find() else { return };
+    let Some((guest, _alone)) = alone() else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     run(&guest, SOME, folder.path());
 }
 
 #[test]
 fn kernel_siw_follows_networkdirect_as_far_as_is_known() {
-    let Some(guest) = Guest::find() else { return };
+    let Some((guest, _alone)) = alone() else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     suite(&guest, folder.path());
 }
@@ -196,7 +216,9 @@ fn kernel_siw_follows_networkdirect_as_far_as_is_known() {
 #[test]
 #[ignore = "takes ten minutes: cargo make verbs"]
 fn kernel_siw_moves_all_data_and_follows_both_suites() {
-    let Some(guest) = Guest::find() else { return };
+    let Some((guest, _alone)) = alone() else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path();
     let mut cases = run(&guest, ALL, out);
