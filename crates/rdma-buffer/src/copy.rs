@@ -16,16 +16,20 @@
 //!   copied the value out. A copy with a CRC is one pass if the processor allows it (`one_pass`).
 //!
 //! **Last octet last.** An application may spin on the last octet of a message (ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED) and
-//! must then see all the rest. The copy by words stores each word with `Release`, the last one last. The bulk copy ends in
-//! `rep movsb`, whose stores have no order among themselves, but no later store overtakes them. So it leaves out the last
+//! must then see all the rest. The copy by words stores each word with `Release`, the last one last. The bulk copy ends in, or
+//! is, `rep movsb`, whose stores have no order among themselves, but no later store overtakes them. So it leaves out the last
 //! word of a message and then stores this word separately.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+mod bulk;
 mod one_pass;
 mod sum;
 
+pub use bulk::prefers_strings;
 pub use sum::Sum;
+
+use bulk::bulk;
 
 use crate::extent::{Extent, WORD};
 
@@ -133,55 +137,6 @@ pub unsafe fn copy_out_summed(
         src = src.wrapping_add(block.len());
         sum.update(block);
     }
-}
-
-/// A loop of 16-octet moves, and `rep movsb` for the rest. To the compiler this is an operation that may read and write any
-/// memory that the compiler does not own alone. `rep movsb` alone is slower by a third if the target is not in a cache.
-///
-/// # Safety
-///
-/// `src` is valid for reads and `dst` for writes of `len` octets, and they do not overlap.
-#[cfg(target_arch = "x86_64")]
-unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for both ranges, of which the loop moves `len / 64` times 64 octets and `rep movsb` the
-    // rest; the direction flag is clear between Rust statements; nothing else than the registers named and that memory
-    // is changed.
-    unsafe {
-        std::arch::asm!(
-            "test {blocks}, {blocks}",
-            "jz 3f",
-            "2:",
-            "movups {a}, [rsi]",
-            "movups {b}, [rsi + 16]",
-            "movups {c}, [rsi + 32]",
-            "movups {d}, [rsi + 48]",
-            "movups [rdi], {a}",
-            "movups [rdi + 16], {b}",
-            "movups [rdi + 32], {c}",
-            "movups [rdi + 48], {d}",
-            "add rsi, 64",
-            "add rdi, 64",
-            "dec {blocks}",
-            "jnz 2b",
-            "3:",
-            "rep movsb",
-            blocks = inout(reg) len / 64 => _,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            inout("rcx") len % 64 => _,
-            inout("rdi") dst => _,
-            inout("rsi") src => _,
-            options(nostack)
-        );
-    }
-}
-
-/// Never called, because the callers check the architecture first.
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn bulk(_: *mut u8, _: *const u8, _: usize) {
-    unreachable!("bulk copies exist on x86-64 only");
 }
 
 /// Replaces the word at `at` by `change` of it, indivisibly for all code that uses the same atomic. Returns the old value.

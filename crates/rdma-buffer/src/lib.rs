@@ -11,6 +11,8 @@ mod error;
 mod extent;
 
 pub use buffer::Buffer;
-pub use copy::{BULK_MIN, Backend, Part, Sum, change_word, copy_in, copy_out, copy_out_summed};
+pub use copy::{
+    BULK_MIN, Backend, Part, Sum, change_word, copy_in, copy_out, copy_out_summed, prefers_strings,
+};
 pub use error::NoMemory;
 pub use extent::Extent;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use iwarp::{Connection, DirectPlacement, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::io::Sent;
+use rdma_buffer::prefers_strings;
 
 use super::buffers::{Buffers, COPIED};
 use super::mulpdu::Mulpdu;
@@ -41,18 +42,18 @@ const LONG: usize = 8 * 1024;
 /// FPDUs of at least this length are placed while they arrive, where there are no CRCs (`StreamConfig::early`).
 pub const EARLY: usize = LONG;
 
-/// Payload of at least [`DIRECT`] octets is read straight to its place, for the first [`DIRECT_MOST`] octets after the stream was
+/// Payload of at least [`DIRECT`] octets is read straight to its place, for the first [`SHORT_STREAM`] octets after the stream was
 /// quiet. That saves a copy, which matters while one message goes at a time. A long stream always has more octets to take in
-/// meanwhile, and there the kernel's copy, to memory that is in no cache, is slower than ours.
+/// meanwhile. There the copy is saved as well if the kernel's copy to memory that is in no cache is as fast as ours.
 const DIRECT: usize = 16 * 1024;
-const DIRECT_MOST: usize = 512 * 1024;
+const SHORT_STREAM: usize = 512 * 1024;
 
 /// Octets read behind such payload into the staging buffer: the header of the next FPDU, so that its place is known, and short
 /// FPDUs.
 const BEHIND: usize = 16 * 1024;
 
-/// As [`BEHIND`], where a read costs little: the end of the FPDU and the header of the next one, whose payload then goes straight to
-/// its place as well.
+/// As [`BEHIND`], in long streams and where a read costs little: the end of the FPDU and the header of the next one, whose payload
+/// then goes straight to its place as well.
 const HEADER: usize = 64;
 
 /// The most octets that a batch holds. So many octets are worth a call, however many requests they belong to.
@@ -435,7 +436,7 @@ impl StreamIo {
         if let Some(direct) = self.direct_placement(*have, connection) {
             let (place, len) = (direct.place(), direct.place().len() as usize);
             self.directly = true;
-            let space = if self.stream.holds_octets() {
+            let space = if self.stream.holds_octets() || self.is_long() {
                 HEADER
             } else {
                 BEHIND
@@ -472,11 +473,16 @@ impl StreamIo {
         if self.stream.holds_octets() {
             return connection.direct_placement();
         }
-        if self.since_quiet > DIRECT_MOST {
+        if self.is_long() && !prefers_strings() {
             return None;
         }
         let direct = connection.direct_placement()?;
         (self.directly || direct.place().len() as usize >= DIRECT).then_some(direct)
+    }
+
+    /// Whether so much has come since the stream was quiet that more is to be expected.
+    fn is_long(&self) -> bool {
+        self.since_quiet > SHORT_STREAM
     }
 
     /// Drops what has not begun to leave.
