@@ -201,7 +201,7 @@ fn without_a_baseline_there_is_nothing_to_compare_with() {
 
 #[test]
 fn shared_receives_are_measured_beside_own_ones() {
-    let what = "--receives shared --baseline own --size 64 --depth 4 --crc off";
+    let what = "--receives shared --baseline plain --size 64 --depth 4 --crc off";
     let run = local_tiny(&format!("{what} --format json"));
     run.assert_success();
     let rows = rows(&run.stdout);
@@ -214,7 +214,7 @@ fn shared_receives_are_measured_beside_own_ones() {
             &[
                 ("receives", "shared"),
                 ("peer_receives", "shared"),
-                ("baseline", "own"),
+                ("baseline", "plain"),
                 ("baseline_congestion", "null"),
                 ("default_p50_ns", "null"),
                 ("turns", "3"),
@@ -232,7 +232,7 @@ fn shared_receives_are_measured_beside_own_ones() {
     run.assert_success();
     for words in [
         "Send latency, poll, CRC off, shared Receives",
-        "own Receives t_typical[usec]",
+        "plain t_typical[usec]",
     ] {
         assert!(run.stdout.contains(words), "{words}: {run}");
     }
@@ -255,7 +255,7 @@ fn each_side_chooses_where_it_takes_its_receives_from() {
             run.assert_success();
             run
         };
-        let measured = run("--baseline own --format csv");
+        let measured = run("--baseline plain --format csv");
         let mut lines = measured.stdout.lines().map(|line| line.split(','));
         let heads: Vec<_> = lines.next().expect("a head").collect();
         let at = |name| heads.iter().position(|head| *head == name).expect(name);
@@ -263,11 +263,46 @@ fn each_side_chooses_where_it_takes_its_receives_from() {
             let values: Vec<_> = line.collect();
             let named = ["receives", "peer_receives", "baseline", "complete"];
             let values = named.map(|name| values[at(name)]);
-            assert_eq!(values, [ours, theirs, "own", "true"], "{measured}");
+            assert_eq!(values, [ours, theirs, "plain", "true"], "{measured}");
         }
         let table = run("");
         assert!(table.stdout.contains(heading), "{table}");
     }
+}
+
+#[test]
+fn memory_at_any_place_of_a_page_is_measured_beside_memory_at_the_best() {
+    for offset in ["0", "1", "16", "4095"] {
+        let what = "--op send,write,read --test latency,bandwidth --mode poll --crc on";
+        let run = local_tiny(&format!(
+            "{what} --size 5000 --depth 3 --page-offset {offset} --baseline plain --format json"
+        ));
+        run.assert_success();
+        let rows = rows(&run.stdout);
+        assert_eq!(rows.len(), 6, "{run}");
+        for row in &rows {
+            let fields = [
+                ("page_offset", offset),
+                ("baseline", "plain"),
+                ("complete", "true"),
+            ];
+            assert_fields(row, &run, &fields);
+            assert_measured(row, &run, &["ratio"]);
+        }
+    }
+}
+
+#[test]
+fn set_ups_take_turns_with_bare_connections() {
+    let run = local_tiny("--test setup --crc off --baseline tcp --format json");
+    run.assert_success();
+    let rows = rows(&run.stdout);
+    let fields = [("baseline", "tcp"), ("turns", "3"), ("complete", "true")];
+    assert_fields(&rows[0], &run, &fields);
+    assert_measured(&rows[0], &run, &["connections_per_s", "ratio"]);
+    let run = local_tiny("--test setup --crc off --baseline tcp");
+    run.assert_success();
+    assert!(run.stdout.contains("TCP connections/s"), "{run}");
 }
 
 #[test]
@@ -447,7 +482,8 @@ fn what_measures_nothing_is_refused_by_name() {
         ("--test scale --op read", "--test scale"),
         ("--test scale --size 2G --connections 1", "message size"),
         ("--test scale --baseline tcp", "--baseline"),
-        ("--test scale --baseline own", "--baseline"),
+        ("--test scale --baseline plain", "--baseline"),
+        ("--page-offset 4096", "--page-offset"),
         ("--test setup --baseline quic", "--baseline"),
         ("--test setup --depth 4", "--depth"),
         ("--connections 7", "--connections"),
@@ -472,10 +508,10 @@ fn a_page_that_cannot_be_written_is_named_before_anything_is_measured() {
     let path = folder.path().join("page.md");
     let table = || nd::run(args!["perf", "table", "--write", &path]);
     table().assert_failure("cannot read");
-    for text in ["", "<!-- numbers: end -->\n<!-- numbers: begin -->\n"] {
+    for text in ["", "<!-- table: end -->\n<!-- table: begin -->\n"] {
         std::fs::write(&path, text).unwrap();
         let run = table();
-        run.assert_failure("<!-- numbers: begin --> followed by one <!-- numbers: end -->");
+        run.assert_failure("<!-- table: begin --> followed by one <!-- table: end -->");
         assert!(run.stdout.is_empty(), "{run}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }

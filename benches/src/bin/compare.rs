@@ -10,14 +10,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use softnd_benches::compare::congestion::{self, Chosen};
 use softnd_benches::compare::nd::Nd;
-use softnd_benches::compare::page::Findings;
+use softnd_benches::compare::page::{Findings, Round};
 use softnd_benches::compare::peers::{Fabric, Ucx};
-use softnd_benches::compare::turns::{Measurement, Peers};
+use softnd_benches::compare::turns::{Measurement, Peers, Size};
 use softnd_benches::compare::{Failure, calls, machine, page, process};
 use softnd_benches::octets;
 
 /// Compares softnd with raw TCP, UCX (ucx_perftest) and libfabric (fi_pingpong); prints Markdown.
+///
+/// All programs have the same congestion control: first the system's default, then, where this process may change the default for the
+/// length of the run, cubic.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Octets per message [default: all powers of two from 8 to 1 MiB]
@@ -64,6 +68,7 @@ impl Arguments {
                 program: program.clone(),
                 crc: self.crc,
                 turn,
+                systems_congestion: false,
             }),
             None => Nd::beside_this(self.crc, turn),
         }
@@ -104,13 +109,26 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     for skipped in &findings.skipped {
         eprintln!("skipped: {skipped}");
     }
-    for size in arguments.sizes() {
-        let (mut turn, all) = (0, arguments.turns);
-        let measured = Measurement::new(&nd, &peers, size).turns(all.into(), &mut || {
-            eprintln!("{}: turn {turn} of {all}", octets(size));
-            turn += 1;
-        })?;
-        findings.sizes.push(measured);
+    let default = congestion::default().unwrap_or_else(|| "the system's".to_owned());
+    let systems = Nd {
+        systems_congestion: true,
+        ..nd.clone()
+    };
+    findings.rounds.push(Round {
+        congestion: format!("{default}, the system's default"),
+        sizes: measure(arguments, &systems, &peers)?,
+    });
+    if default != UNPACED {
+        match Chosen::system_wide(UNPACED) {
+            Ok(_chosen) => findings.rounds.push(Round {
+                congestion: format!("{UNPACED}, the system's default meanwhile"),
+                sizes: measure(arguments, &nd, &peers)?,
+            }),
+            Err(failure) => {
+                eprintln!("skipped: {failure}");
+                findings.skipped.push(failure.to_string());
+            }
+        }
     }
     if let Some(strace) = strace.filter(|_| !arguments.no_calls) {
         for traffic in calls::TRAFFIC {
@@ -135,6 +153,21 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// All sizes, with the congestion control that all programs have now.
+fn measure(arguments: &Arguments, nd: &Nd, peers: &Peers) -> Result<Vec<Size>, Failure> {
+    let measure = |size| {
+        let (mut turn, all) = (0, arguments.turns);
+        Measurement::new(nd, peers, size).turns(all.into(), &mut || {
+            eprintln!("{}: turn {turn} of {all}", octets(size));
+            turn += 1;
+        })
+    };
+    arguments.sizes().into_iter().map(measure).collect()
+}
+
+/// The congestion control that softnd chooses within a machine.
+const UNPACED: &str = "cubic";
 
 fn read(path: &PathBuf) -> Result<String, Failure> {
     fs::read_to_string(path)

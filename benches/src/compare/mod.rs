@@ -7,6 +7,7 @@
 //! A program that is not installed is left out by name.
 
 pub mod calls;
+pub mod congestion;
 pub mod machine;
 pub mod nd;
 pub mod page;

@@ -34,6 +34,8 @@ pub struct Nd {
     pub crc: bool,
     /// The length of a turn.
     pub turn: Duration,
+    /// softnd and raw TCP have the system's default congestion control as well, and not the best that they may choose.
+    pub systems_congestion: bool,
 }
 
 impl Nd {
@@ -49,7 +51,12 @@ impl Nd {
             .and_then(Path::parent)
             .map(|at| at.join("nd"));
         match program.filter(|program| program.is_file()) {
-            Some(program) => Ok(Self { program, crc, turn }),
+            Some(program) => Ok(Self {
+                program,
+                crc,
+                turn,
+                systems_congestion: false,
+            }),
             None => Err(Failure::new(
                 "nd is not built; run `cargo build --release` first, or name it with --nd",
             )),
@@ -71,6 +78,9 @@ impl Nd {
         command
             .args(["perf", "local", "--mode", "poll", "--format", "json"])
             .args(["--turns", "1", "--duration", &seconds, "--crc", crc]);
+        if self.systems_congestion {
+            command.env("SOFTND_CONGESTION", "system");
+        }
     }
 
     fn rows(&self, op: &str, test: &str, size: usize) -> Result<Vec<Value>, Failure> {
@@ -84,13 +94,25 @@ impl Nd {
         rows(&process::run(command)?)
     }
 
+    /// How the names of raw TCP's figures begin.
+    fn bare(&self) -> &'static str {
+        if self.systems_congestion {
+            "default_"
+        } else {
+            "baseline_"
+        }
+    }
+
     /// One turn of Send ping-pong.
     ///
     /// # Errors
     ///
     /// When `nd` fails, or prints something else than its rows.
     pub fn ping_pong(&self, size: usize) -> Result<Row<Times>, Failure> {
-        times(&one(&self.rows("send", "latency", size)?, "send")?)
+        times(
+            &one(&self.rows("send", "latency", size)?, "send")?,
+            self.bare(),
+        )
     }
 
     /// One turn of Send and one of Write, one way, in octets per second.
@@ -100,7 +122,8 @@ impl Nd {
     /// When `nd` fails, or prints something else than its rows.
     pub fn one_way(&self, size: usize) -> Result<(Row<f64>, Row<f64>), Failure> {
         let rows = self.rows("send,write", "bandwidth", size)?;
-        Ok((rate(&one(&rows, "send")?)?, rate(&one(&rows, "write")?)?))
+        let rate = |op| rate(&one(&rows, op)?, self.bare());
+        Ok((rate("send")?, rate("write")?))
     }
 }
 
@@ -132,7 +155,7 @@ fn number(row: &Value, name: &str) -> Result<f64, Failure> {
         .ok_or_else(|| Failure::new(format!("nd printed no {name}: {row}")))
 }
 
-fn times(row: &Value) -> Result<Row<Times>, Failure> {
+fn times(row: &Value, bare: &str) -> Result<Row<Times>, Failure> {
     let side = |prefix: &str| {
         Ok(Times {
             p50: Some(number(row, &format!("{prefix}p50_ns"))?),
@@ -141,14 +164,14 @@ fn times(row: &Value) -> Result<Row<Times>, Failure> {
     };
     Ok(Row {
         ours: side("")?,
-        tcp: side("baseline_")?,
+        tcp: side(bare)?,
     })
 }
 
-fn rate(row: &Value) -> Result<Row<f64>, Failure> {
+fn rate(row: &Value, bare: &str) -> Result<Row<f64>, Failure> {
     Ok(Row {
         ours: number(row, "bytes_per_s")?,
-        tcp: number(row, "baseline_bytes_per_s")?,
+        tcp: number(row, &format!("{bare}bytes_per_s"))?,
     })
 }
 
@@ -162,9 +185,9 @@ mod tests {
     #[test]
     fn rows_are_read_by_name() {
         let all = rows(&format!("{LATENCY}\n{BANDWIDTH}\n")).unwrap();
-        let send = times(&one(&all, "send").unwrap()).unwrap();
+        let send = times(&one(&all, "send").unwrap(), "baseline_").unwrap();
         assert_eq!((send.ours.p50, send.tcp.mean), (Some(4100.5), 4200.0));
-        let write = rate(&one(&all, "write").unwrap()).unwrap();
+        let write = rate(&one(&all, "write").unwrap(), "baseline_").unwrap();
         assert_eq!((write.ours, write.tcp), (9e9, 1e10));
         assert!(one(&all, "read").is_err());
     }
@@ -175,7 +198,7 @@ mod tests {
         assert!(one(&rows(&cut).unwrap(), "send").is_err());
         let without = rows(BANDWIDTH).unwrap();
         assert!(
-            times(&without[0])
+            times(&without[0], "baseline_")
                 .unwrap_err()
                 .to_string()
                 .contains("p50_ns")

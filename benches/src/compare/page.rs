@@ -21,12 +21,21 @@ pub struct Findings {
     pub crc: bool,
     /// Milliseconds of a turn.
     pub turn_ms: u128,
-    /// All sizes, in order.
-    pub sizes: Vec<Size>,
+    /// The rounds, each with another congestion control.
+    pub rounds: Vec<Round>,
     /// FPDUs per system call.
     pub calls: Vec<(Traffic, Histogram)>,
     /// What was left out, and why.
     pub skipped: Vec<String>,
+}
+
+/// A round of all programs, which all have the same congestion control.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// The congestion control.
+    pub congestion: String,
+    /// All sizes, in order.
+    pub sizes: Vec<Size>,
 }
 
 impl Findings {
@@ -39,26 +48,32 @@ impl Findings {
         for skipped in &self.skipped {
             line(&mut text, format_args!("Skipped: {skipped}.\n"));
         }
-        let turns = self.sizes.iter().map(|size| size.turns.len()).min();
-        if let Some(turns) = turns {
+        let sizes = self.rounds.iter().flat_map(|round| &round.sizes);
+        if let Some(turns) = sizes.map(|size| size.turns.len()).min() {
             line(
                 &mut text,
                 format_args!(
-                    "Medians of {turns} turns of {} ms each; shares are medians of the shares within each turn, above 1 softnd is faster.\n",
+                    "Medians of {turns} turns of {} ms each; shares are medians of the shares within each turn, above 1 softnd is faster. \
+                     In brackets is what half of the turns lie between.\n",
                     self.turn_ms
                 ),
             );
+        }
+        for round in &self.rounds {
+            let Round { congestion, sizes } = round;
             line(
                 &mut text,
-                format_args!("### Half a round trip, µs, both sides polling, {setting}\n"),
+                format_args!(
+                    "### Half a round trip, µs, {congestion}\n\nBoth sides poll, {setting}.\n"
+                ),
             );
-            self.table(&mut text, &PING_PONG, 1e-3, &PING_PONG_SHARES);
+            table(&mut text, sizes, &PING_PONG, 1e-3, &PING_PONG_SHARES);
             line(
                 &mut text,
-                format_args!("### One way, GB/s, both sides polling, {setting}\n"),
+                format_args!("### One way, GB/s, {congestion}\n\nBoth sides poll, {setting}.\n"),
             );
-            self.table(&mut text, &ONE_WAY, 1e-9, &ONE_WAY_SHARES);
-            self.verdicts(&mut text);
+            table(&mut text, sizes, &ONE_WAY, 1e-9, &ONE_WAY_SHARES);
+            verdicts(&mut text, round);
         }
         self.histogram(&mut text);
         text
@@ -68,66 +83,6 @@ impl Findings {
         line(text, format_args!("| machine | |\n|---|---|"));
         for (name, value) in &self.machine {
             line(text, format_args!("| {name} | {} |", nd::page::cell(value)));
-        }
-        text.push('\n');
-    }
-
-    fn table(
-        &self,
-        text: &mut String,
-        figures: &[(&str, Figure)],
-        unit: f64,
-        shares: &[(&str, Figure)],
-    ) {
-        let heads = figures.iter().chain(shares).map(|(head, _)| *head);
-        let heads: Vec<_> = std::iter::once("size").chain(heads).collect();
-        line(text, format_args!("| {} |", heads.join(" | ")));
-        line(text, format_args!("|{}", "--:|".repeat(heads.len())));
-        for size in &self.sizes {
-            let figures = figures
-                .iter()
-                .map(|(_, figure)| number(size.median(*figure).map(|figure| figure * unit)));
-            let shares = shares.iter().map(|(_, share)| number(size.median(*share)));
-            let cells: Vec<_> = std::iter::once(octets(size.octets))
-                .chain(figures)
-                .chain(shares)
-                .collect();
-            line(text, format_args!("| {} |", cells.join(" | ")));
-        }
-        text.push('\n');
-    }
-
-    /// What the comparison with peers comes to.
-    fn verdicts(&self, text: &mut String) {
-        let all = [
-            ("Send ping-pong", PING_PONG_SHARES[1].1),
-            ("Send one way", ONE_WAY_SHARES[2].1),
-            ("Write one way", ONE_WAY_SHARES[3].1),
-        ];
-        let known: Vec<_> = all
-            .into_iter()
-            .filter_map(|(name, share)| Some((name, Overall::of(&self.sizes, share)?)))
-            .collect();
-        if known.is_empty() {
-            return;
-        }
-        line(
-            text,
-            format_args!(
-                "### Against the better peer\n\n| what | required | lowest | at | median of all sizes | holds |\n|---|---|--:|--:|--:|---|"
-            ),
-        );
-        for (name, overall) in known {
-            line(
-                text,
-                format_args!(
-                    "| {name} | {LEAST} at every size, median above {AHEAD} | {:.2} | {} | {:.2} | {} |",
-                    overall.worst,
-                    octets(overall.worst_size),
-                    overall.median,
-                    if overall.holds() { "yes" } else { "missed" }
-                ),
-            );
         }
         text.push('\n');
     }
@@ -187,6 +142,77 @@ impl Findings {
     }
 }
 
+fn table(
+    text: &mut String,
+    sizes: &[Size],
+    figures: &[(&str, Figure)],
+    unit: f64,
+    shares: &[(&str, Figure)],
+) {
+    let heads = figures.iter().chain(shares).map(|(head, _)| *head);
+    let heads: Vec<_> = std::iter::once("size").chain(heads).collect();
+    line(text, format_args!("| {} |", heads.join(" | ")));
+    line(text, format_args!("|{}", "--:|".repeat(heads.len())));
+    for size in sizes {
+        let figures = figures
+            .iter()
+            .map(|(_, figure)| number(size.median(*figure).map(|figure| figure * unit)));
+        let shares = shares.iter().map(|(_, share)| share_of(size, *share));
+        let cells: Vec<_> = std::iter::once(octets(size.octets))
+            .chain(figures)
+            .chain(shares)
+            .collect();
+        line(text, format_args!("| {} |", cells.join(" | ")));
+    }
+    text.push('\n');
+}
+
+/// What the comparison with peers comes to.
+fn verdicts(text: &mut String, round: &Round) {
+    let all = [
+        ("Send ping-pong", PING_PONG_SHARES[1].1),
+        ("Send one way", ONE_WAY_SHARES[2].1),
+        ("Write one way", ONE_WAY_SHARES[3].1),
+    ];
+    let known: Vec<_> = all
+        .into_iter()
+        .filter_map(|(name, share)| Some((name, Overall::of(&round.sizes, share)?)))
+        .collect();
+    if known.is_empty() {
+        return;
+    }
+    line(
+        text,
+        format_args!(
+            "### Against the better peer, {}\n\nA row holds if the worse quartile does, at every size.\n\n| what | required | lowest | at | median of all sizes | holds |\n|---|---|--:|--:|--:|---|",
+            round.congestion
+        ),
+    );
+    for (name, overall) in known {
+        line(
+            text,
+            format_args!(
+                "| {name} | {LEAST} at every size, median above {AHEAD} | {:.2} ({:.2}–{:.2}) | {} | {:.2} | {} |",
+                overall.worst,
+                overall.quartiles.0,
+                overall.quartiles.1,
+                octets(overall.worst_size),
+                overall.median,
+                if overall.holds() { "yes" } else { "missed" }
+            ),
+        );
+    }
+    text.push('\n');
+}
+
+/// A share with its quartiles.
+fn share_of(size: &Size, share: Figure) -> String {
+    match (size.median(share), size.quartiles(share)) {
+        (Some(median), Some((low, high))) => format!("{median:.2} ({low:.2}–{high:.2})"),
+        _ => number(None),
+    }
+}
+
 fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{arguments}");
@@ -227,7 +253,10 @@ mod tests {
             machine: vec![("processor", "one | two".to_owned())],
             crc: false,
             turn_ms: 100,
-            sizes: sizes(),
+            rounds: vec![Round {
+                congestion: "cubic".to_owned(),
+                sizes: sizes(),
+            }],
             calls: vec![(TRAFFIC[1], histogram)],
             skipped: vec!["fi_pingpong is not installed".to_owned()],
         }
@@ -248,11 +277,11 @@ mod tests {
     fn figures_have_their_units_and_settings() {
         let text = findings().print();
         for part in [
-            "µs, both sides polling, CRC off",
-            "| 8 B | 4.00 | 5.00 | 10.0 | 6.60 | 0.80 | 1.10 |",
-            "| 1 MiB | 10.0 | 8.00 | 9.00 | 10.0 | 1.00 | 0.80 | 0.90 | 0.80 | 0.90 |",
-            "| Send ping-pong | 0.95 at every size, median above 1 | 1.10 | 8 B | 1.10 | yes |",
-            "| Send one way | 0.95 at every size, median above 1 | 0.80 | 8 B | 0.80 | missed |",
+            "### Half a round trip, µs, cubic\n\nBoth sides poll, CRC off.",
+            "| 8 B | 4.00 | 5.00 | 10.0 | 6.60 | 0.80 (0.80–0.80) | 1.10 (1.10–1.10) |",
+            "| 1 MiB | 10.0 | 8.00 | 9.00 | 10.0 | 1.00 | 0.80 (0.80–0.80) | 0.90 (0.90–0.90) |",
+            "| Send ping-pong | 0.95 at every size, median above 1 | 1.10 (1.10–1.10) | 8 B | 1.10 | yes |",
+            "| Send one way | 0.95 at every size, median above 1 | 0.80 (0.80–0.80) | 8 B | 0.80 | missed |",
             "| send rate, 64 B | 128 | 25.0 | 25.0 % |  |  |  |  | 75.0 % |  |  |",
             "Skipped: fi_pingpong is not installed.",
             "one \\| two",
@@ -264,14 +293,18 @@ mod tests {
     #[test]
     fn without_peers_there_is_no_verdict() {
         let mut findings = findings();
-        for turn in findings.sizes.iter_mut().flat_map(|size| &mut size.turns) {
+        let sizes = findings
+            .rounds
+            .iter_mut()
+            .flat_map(|round| &mut round.sizes);
+        for turn in sizes.flat_map(|size| &mut size.turns) {
             turn.ucx_ping_pong = None;
             turn.fabric_ping_pong = None;
             turn.ucx_tag = None;
             turn.ucx_put = None;
         }
         let text = findings.print();
-        assert!(!text.contains("better peer\n"), "{text}");
+        assert!(!text.contains("Against the better peer"), "{text}");
         assert!(text.contains("| – |"), "{text}");
     }
 

@@ -30,7 +30,7 @@ pub fn describe() -> Vec<(&'static str, String)> {
     ])
 }
 
-/// The same in a few words: `2 cores of Some CPU, virtual machine, Linux 6.1`.
+/// The same in a few words: `2 cores of Some CPU, with AVX-512, virtual machine, Linux 6.1`.
 #[must_use]
 pub fn summary() -> String {
     let cores = match cores() {
@@ -38,14 +38,32 @@ pub fn summary() -> String {
         cores => format!("{cores} cores"),
     };
     let of = processor().map_or_else(String::new, |name| format!(" of {name}"));
+    let wide = has_avx512().map(|has| {
+        if has {
+            "with AVX-512"
+        } else {
+            "without AVX-512"
+        }
+    });
     let guest = is_virtual().filter(|guest| *guest);
-    let more = [guest.map(|_| "virtual machine".to_owned()), system()];
+    let more = [
+        wide.map(str::to_owned),
+        guest.map(|_| "virtual machine".to_owned()),
+        system(),
+    ];
     let more: String = more
         .iter()
         .flatten()
         .map(|text| format!(", {text}"))
         .collect();
     format!("{cores}{of}{more}")
+}
+
+/// The date in UTC: `2026-01-31`.
+#[must_use]
+pub fn date() -> String {
+    let now = jiff::Timestamp::now();
+    now.to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
 }
 
 /// The pairs whose value is known.
@@ -66,6 +84,13 @@ pub fn cores() -> usize {
 fn processor() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     field(&text, "model name").map(str::to_owned)
+}
+
+/// Whether the processor has AVX-512. `None` where the system does not tell.
+fn has_avx512() -> Option<bool> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let flags = field(&text, "flags")?;
+    Some(has_word(flags, "avx512f"))
 }
 
 fn is_virtual() -> Option<bool> {

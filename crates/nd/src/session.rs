@@ -256,14 +256,20 @@ impl Session {
 
     /// A new buffer of `len` octets, zeroed, in a region with these rights.
     pub(crate) fn register(&self, len: usize, flags: MrFlags) -> Result<Region> {
-        let buffer = Buffer::try_new(len).map_err(|error| {
-            Failure::nd(
-                format_args!("get {} of memory", units::bytes(len as u64)),
-                &error.into(),
-            )
-        })?;
+        let buffer = memory_of(len)?;
         memory::check_spare(len)?;
         self.register_buffer(buffer, flags)
+    }
+
+    /// The same at this offset in a page of [`Buffer::PAGE`] octets.
+    pub(crate) fn register_at(&self, len: usize, offset: usize, flags: MrFlags) -> Result<Region> {
+        let room = len.saturating_add(Buffer::PAGE);
+        let buffer = memory_of(room)?;
+        memory::check_spare(room)?;
+        let skip = (Buffer::to_page_offset(buffer.as_ptr().addr()) + Buffer::PAGE + offset
+            - Buffer::PAGE_OFFSET)
+            % Buffer::PAGE;
+        self.register_buffer(buffer.slice(skip..skip + len), flags)
     }
 
     /// The same for a buffer, or part of one, that exists.
@@ -656,6 +662,16 @@ impl Endpoint {
         let started = started.map_err(|error| Failure::nd("wait for completions", &error))?;
         Ok(started == Started::Done)
     }
+}
+
+/// A new buffer, zeroed.
+fn memory_of(len: usize) -> Result<Buffer> {
+    Buffer::try_new(len).map_err(|error| {
+        Failure::nd(
+            format_args!("get {} of memory", units::bytes(len as u64)),
+            &error.into(),
+        )
+    })
 }
 
 /// Waits for an overlapped request to end by the deadline.

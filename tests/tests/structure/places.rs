@@ -137,6 +137,7 @@ const UNSAFE: &[&str] = &[
     "netdirect-verbs/src/sys/library.rs",
     "rdma-buffer/src/buffer.rs",
     "rdma-buffer/src/copy.rs",
+    "rdma-buffer/src/copy/bulk.rs",
     "rdma-buffer/src/copy/one_pass.rs",
 ];
 

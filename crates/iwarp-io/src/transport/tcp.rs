@@ -305,10 +305,20 @@ fn tune(tcp: &TcpStream, peer: IpAddr) -> io::Result<()> {
     Ok(())
 }
 
+/// The environment variable that leaves connections within this machine the system's default congestion control when it is `system`,
+/// for comparisons with programs that use the default.
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
+const CONGESTION: &str = "SOFTND_CONGESTION";
+
 /// Switches a connection within this machine to a congestion control that does not pace, as bbr does, because nothing can
 /// be congested there. If the system refuses both or has neither, the connection works nevertheless.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 fn do_not_pace(socket: &SockRef<'_>) {
+    static SYSTEMS_OWN: std::sync::LazyLock<bool> =
+        std::sync::LazyLock::new(|| std::env::var(CONGESTION).is_ok_and(|value| value == "system"));
+    if *SYSTEMS_OWN {
+        return;
+    }
     let _ = socket
         .set_tcp_congestion(b"cubic")
         .or_else(|_| socket.set_tcp_congestion(b"reno"));

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::plan::{Baseline, Plan};
 use super::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
+use super::table::Question;
 use crate::args::seconds;
 use crate::errors::{Failure, Result};
 use crate::units;
@@ -96,7 +97,11 @@ pub(crate) struct TableArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Also writes the table into a page, such as docs/performance.md, between the two marks in it
+    /// Answers only these questions [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) question: Vec<Question>,
+
+    /// Also writes the tables into a page, such as docs/performance.md, each between its two marks
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
 }
@@ -121,8 +126,8 @@ pub(crate) struct TestArgs {
     pub(crate) depth: Option<u32>,
 
     /// Idle connections, for --test scale [default: 10000] and --test setup [default: 0]
-    #[arg(long, value_name = "N")]
-    pub(crate) connections: Option<u32>,
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub(crate) connections: Vec<u32>,
 
     /// How both sides wait [default: poll and event; for scale poll]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -139,6 +144,11 @@ pub(crate) struct TestArgs {
     /// Limits the TCP segments of the adapter, and the segments or datagrams of the baseline, to this many octets
     #[arg(long, value_name = "N")]
     pub(crate) segment: Option<u16>,
+
+    /// Where in a page of 4,096 octets the memory for messages begins, at both sides [default: at the place that is best for the
+    /// kernel's copies]
+    #[arg(long, value_name = "N")]
+    pub(crate) page_offset: Option<u16>,
 
     /// Compares each row with the same exchange over another connection; the two take turns
     #[arg(long, value_enum)]
@@ -273,14 +283,15 @@ impl TestArgs {
                 format!("leave out {option}, or choose another --test"),
             ))
         };
-        if self.connections.is_some() && !self.test.iter().any(of_connections) {
+        if !self.connections.is_empty() && !self.test.iter().any(of_connections) {
             return pointless("--connections", "latency, bandwidth and rate");
         }
         if self.test.is_empty() || !self.test.iter().all(of_connections) {
             return Ok(());
         }
-        if self.baseline.is_some() {
-            return pointless("--baseline", "scale and setup");
+        let compared = self.test.contains(&Test::Setup) && self.baseline == Some(Baseline::Tcp);
+        if self.baseline.is_some() && !compared {
+            return pointless("--baseline", "scale, and only tcp about setup");
         }
         let of_messages = [
             ("--op", !self.op.is_empty()),
@@ -313,19 +324,21 @@ impl TestArgs {
             for op in or_if(messages, &self.op, ops(*test)) {
                 for mode in or_if(messages, &self.mode, modes(*test)) {
                     for crc in or(&self.crc, crcs) {
-                        for size in or_if(messages, &self.size, sizes(*test)) {
+                        let sizes = or_if(messages, &self.size, sizes(*test));
+                        for (size, connections) in self.sizes_beside(*test, sizes) {
                             let spec = Spec {
                                 op: *op,
                                 test: *test,
-                                size: *size,
+                                size,
                                 depth: self.depth(*op, *test),
                                 mode: *mode,
                                 crc: *crc == Switch::On,
                                 segment: self.segment,
                                 placement,
-                                connections: self.connections(*test),
+                                connections,
                                 receives: self.side.receives,
                                 transport,
+                                page_offset: self.page_offset,
                             };
                             spec.check_numbers()?;
                             match spec.check_sense() {
@@ -343,12 +356,18 @@ impl TestArgs {
         }
     }
 
-    fn connections(&self, test: Test) -> u32 {
-        match test {
-            Test::Latency | Test::Bandwidth | Test::Rate => 0,
-            Test::Scale => self.connections.unwrap_or(CONNECTIONS),
-            Test::Setup => self.connections.unwrap_or(0),
-        }
+    /// Each size beside each number of idle connections.
+    fn sizes_beside(&self, test: Test, sizes: &[u32]) -> Vec<(u32, u32)> {
+        let connections: &[u32] = match test {
+            Test::Latency | Test::Bandwidth | Test::Rate => &[0],
+            Test::Scale => or(&self.connections, &[CONNECTIONS]),
+            Test::Setup => or(&self.connections, &[0]),
+        };
+        let beside = |size: &u32| {
+            let size = *size;
+            connections.iter().map(move |number| (size, *number))
+        };
+        sizes.iter().flat_map(beside).collect()
     }
 
     fn depth(&self, op: Op, test: Test) -> u32 {
@@ -553,7 +572,7 @@ mod tests {
             ("--test scale --op write", "--op"),
             ("--test scale --depth 0", "--depth"),
             ("--test scale --mode memory", "--mode memory"),
-            ("--test scale,setup --baseline tcp", "--baseline"),
+            ("--test scale --baseline tcp", "--baseline"),
             ("--test setup --size 8", "--size"),
             ("--test setup --mode poll", "--mode"),
         ] {

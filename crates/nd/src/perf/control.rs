@@ -7,12 +7,12 @@
 //! |---|---|---|
 //! | `certificate FINGERPRINT` | `ok certificate=FINGERPRINT` | before rows over UDP: the certificate of each side |
 //! | `row SPEC` | `ok rdma=PORT tcp=PORT key=HEX remote=HEX receives=FROM` | a row begins: the other side has its adapter open, listens, and takes its Receives from there |
-//! | `own` | `ok rdma=PORT key=HEX remote=HEX` | the same for another RDMA connection, with Receives of each queue pair's own |
+//! | `plain` | `ok rdma=PORT key=HEX remote=HEX` | the same for another RDMA connection, with Receives of each queue pair's own and memory at the best place |
 //! | `join` | `ok` | the RDMA connection is being made, and stands |
 //! | `quic` | `ok quic=PORT certificate=HEX`, then `ok` | a bare QUIC connection is being made, and stands |
 //! | `wire CC` | `ok CC` | a bare connection is being made; with this congestion control, or `-` for the system's own |
 //! | `turn COUNT` | `go`, then `done` | a turn over RDMA |
-//! | `turn COUNT own` | `go`, then `done` | a turn over the other RDMA connection |
+//! | `turn COUNT plain` | `go`, then `done` | a turn over the other RDMA connection |
 //! | `turn COUNT wire=I write=W` | `go`, then `done` | a turn over a bare connection |
 //! | `verify` | `ok` | what the turns since the last time have brought is what it should be |
 //! | `end` | `ok` | the row is over |
@@ -21,12 +21,13 @@
 //!
 //! | asks | answers | |
 //! |---|---|---|
-//! | `row SPEC` | `ok many=PORT alone=PORT key=HEX receives=FROM` | the row begins |
+//! | `row SPEC` | `ok many=PORT alone=PORT bare=PORT key=HEX receives=FROM` | the row begins |
 //! | `alone` | `ok` | the connection that is alone is being made, on its own adapter, and stands |
 //! | `crowd` | `ok memory=OCTETS` | the idle connections are being made, and stand; what each has cost, `-` if unknown |
 //! | `idle MILLISECONDS` | `go`, then `done cpu=SHARE` | for so long nothing happens; the processor time that this took |
 //! | `turn COUNT` | `go`, then `done` | messages on one of many, or connections that come and go |
 //! | `turn COUNT alone` | `go`, then `done` | messages on the connection that is alone |
+//! | `turn COUNT bare` | `go`, then `done` | bare connections that come and go |
 //! | `verify`, `end` | `ok` | as above |
 //!
 //! Instead of any answer may come `failed WHY`, and the connection ends.
@@ -42,7 +43,7 @@ use crate::errors::{Failure, Result, one_line};
 use crate::session::Deadline;
 
 /// The version of this protocol, and of how the turns work. Two sides with different numbers cannot work together.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 const NAME: &str = "nd-perf";
 

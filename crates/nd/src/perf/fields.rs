@@ -47,6 +47,11 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
             "peer_receives",
             outcome.peer_receives.map_or(Value::Nothing, text),
         ),
+        (
+            "page_offset",
+            spec.page_offset
+                .map_or(Value::Nothing, |offset| Value::Integer(offset.into())),
+        ),
         ("turns", Value::Integer(outcome.turns as u64)),
         ("complete", Value::Truth(outcome.complete)),
         ("iterations", Value::Integer(outcome.figures.messages)),
@@ -283,6 +288,7 @@ mod tests {
             "ratio_p99",
             "receives",
             "peer_receives",
+            "page_offset",
             "turns",
             "complete",
         ] {
@@ -332,12 +338,12 @@ mod tests {
     }
 
     #[test]
-    fn own_receives_are_no_bare_connection() {
+    fn a_plain_connection_is_no_bare_one() {
         let fields = of(&shared());
         for (name, value) in [
             ("receives", Value::Text("shared".to_owned())),
             ("peer_receives", Value::Text("shared".to_owned())),
-            ("baseline", Value::Text("own".to_owned())),
+            ("baseline", Value::Text("plain".to_owned())),
             ("baseline_congestion", Value::Nothing),
             ("default_p50_ns", Value::Nothing),
         ] {

@@ -35,7 +35,11 @@ pub(super) struct Ring {
 impl Ring {
     fn new(session: &Session, spec: &Spec, flags: MrFlags) -> Result<Self> {
         let size = spec.size as usize;
-        let region = session.register(size * spec.slots() as usize, flags)?;
+        let len = size * spec.slots() as usize;
+        let region = match spec.page_offset {
+            None => session.register(len, flags)?,
+            Some(offset) => session.register_at(len, offset.into(), flags)?,
+        };
         let slots = (0..spec.slots() as usize)
             .map(|slot| region.sge(size * slot..size * (slot + 1)))
             .collect();

@@ -1,6 +1,6 @@
 //! How both sides get connected: adapter, memory, listener, and bare sockets to compare with.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use netdirect::{Listener, RemoteAddress};
@@ -128,6 +128,23 @@ pub(super) fn bare_socket(address: SocketAddr, spec: &Spec) -> Result<Socket> {
         })?;
     }
     Ok(socket)
+}
+
+/// A listener for the sockets to compare with, on any port.
+pub(super) fn bare_listener(local: SocketAddr, spec: &Spec) -> Result<TcpListener> {
+    let socket = bare_socket(local, spec)?;
+    let explain = |error| Failure::socket(format_args!("listen on {local}"), &error);
+    socket.bind(&local.into()).map_err(explain)?;
+    socket.listen(8).map_err(explain)?;
+    Ok(socket.into())
+}
+
+/// The port of that listener.
+pub(super) fn bare_port(listener: &TcpListener) -> Result<u16> {
+    match listener.local_addr() {
+        Ok(address) => Ok(address.port()),
+        Err(error) => Err(Failure::socket("see the listener's address", &error)),
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -22,7 +22,6 @@ mod pace;
 mod pattern;
 mod plan;
 mod plot;
-mod promises;
 mod quic;
 mod report;
 mod row;
@@ -33,6 +32,7 @@ mod server;
 mod spec;
 mod stats;
 mod sweep;
+mod table;
 mod wire;
 
 use args::Perf;
@@ -45,6 +45,6 @@ pub(crate) fn run(command: &Perf, verbose: u8) -> Result<()> {
         Perf::Serve(args) => serve::run(args),
         Perf::Run(args) => sweep::remote(args),
         Perf::Local(args) => sweep::local(args, verbose),
-        Perf::Table(args) => promises::run(args, verbose),
+        Perf::Table(args) => table::run(args, verbose),
     }
 }

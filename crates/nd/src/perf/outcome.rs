@@ -21,8 +21,8 @@ pub(super) enum Comparison {
     Tcp,
     /// A bare QUIC stream.
     Quic,
-    /// A connection of the same kind whose queue pairs have Receives of their own.
-    OwnReceives,
+    /// A connection of the same kind whose queue pairs have Receives of their own, and whose memory begins at the best place.
+    Plain,
     /// A single connection of the same kind, for the cost of many.
     Alone,
 }
@@ -33,7 +33,7 @@ impl Comparison {
         match self {
             Self::Tcp => Some("TCP"),
             Self::Quic => Some("QUIC"),
-            Self::OwnReceives | Self::Alone => None,
+            Self::Plain | Self::Alone => None,
         }
     }
 }
@@ -43,7 +43,7 @@ impl Display for Comparison {
         f.write_str(match self {
             Self::Tcp => "tcp",
             Self::Quic => "quic",
-            Self::OwnReceives => "own",
+            Self::Plain => "plain",
             Self::Alone => "alone",
         })
     }
@@ -106,6 +106,16 @@ impl Compared {
             with,
             congestion: Some(congestion),
             write,
+        }
+    }
+
+    /// Bare connections that come and go.
+    pub(super) fn connections() -> Self {
+        Self {
+            side: SideTurns::new(),
+            with: Comparison::Tcp,
+            congestion: None,
+            write: None,
         }
     }
 

@@ -20,8 +20,9 @@ pub(crate) enum Baseline {
     Tcp,
     /// A bare QUIC stream over UDP
     Quic,
-    /// The same adapter with Receives of each queue pair's own at both sides, for --receives shared
-    Own,
+    /// The same adapter with Receives of each queue pair's own and memory at the best place of a page, at both sides, for
+    /// --receives shared and --page-offset
+    Plain,
 }
 
 /// How rows are measured.

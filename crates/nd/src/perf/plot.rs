@@ -1,4 +1,4 @@
-//! Latency and bandwidth over message size as an SVG, for light and dark pages.
+//! Latency and bandwidth over message size, and what idle connections cost over their number, as an SVG for light and dark pages.
 //!
 //! The colour shows the operation, and the marker's shape the way of waiting. A hollow marker means CRC. Bare streams are
 //! dashed, and shared Receives are dotted.
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::outcome::{BaselineFigures, Comparison, Outcome};
 use super::scale::Scale;
-use super::spec::{Mode, Op, Receives, Test, Transport};
+use super::spec::{Mode, Op, Receives, Spec, Test, Transport};
 use super::stats::{Figures, median};
 
 /// Of a panel, in pixels.
@@ -30,6 +30,8 @@ enum Line {
     },
     /// The bare stream, with this way of waiting. A Read is compared with a short request and a long answer.
     Bare { quic: bool, mode: Mode, read: bool },
+    /// A connection without others beside it.
+    Alone { mode: Mode },
 }
 
 impl Line {
@@ -63,6 +65,7 @@ impl Line {
                 let reads = if read { " for Reads" } else { "" };
                 format!("bare {bare}{reads}, {mode}")
             }
+            Self::Alone { mode } => format!("a connection alone, {mode}"),
         }
     }
 
@@ -78,30 +81,34 @@ impl Line {
             },
             Self::Bare { read: false, .. } => "bare",
             Self::Bare { read: true, .. } => "bare far",
+            Self::Alone { .. } => "bare",
         }
     }
 
     fn mode(self) -> Mode {
         match self {
-            Self::Ours { mode, .. } | Self::Bare { mode, .. } => mode,
+            Self::Ours { mode, .. } | Self::Bare { mode, .. } | Self::Alone { mode } => mode,
         }
     }
 
     fn is_hollow(self) -> bool {
         match self {
             Self::Ours { crc, .. } => crc,
-            Self::Bare { .. } => false,
+            Self::Bare { .. } | Self::Alone { .. } => false,
         }
     }
 }
 
-/// Values over sizes.
+/// Values over sizes, or over numbers of connections.
 type Points = BTreeMap<u32, f64>;
 
 /// One panel: its title, and its lines.
 struct Panel {
     title: &'static str,
     unit: fn(f64) -> String,
+    /// What the values stand over, and how that is written.
+    over: &'static str,
+    tick: fn(f64) -> String,
     lines: BTreeMap<Line, Points>,
 }
 
@@ -110,6 +117,8 @@ pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let latency = Panel {
         title: "Latency (half a round trip; a whole Read), median",
         unit: time,
+        over: SIZE,
+        tick: size,
         lines: lines(outcomes, Test::Latency, |figures| {
             figures.latency.map(|latency| latency.p50)
         }),
@@ -117,15 +126,64 @@ pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let bandwidth = Panel {
         title: "Bandwidth, one way",
         unit: rate,
+        over: SIZE,
+        tick: size,
         lines: lines(outcomes, Test::Bandwidth, |figures| {
             Some(figures.bytes_per_s)
         }),
     };
-    let panels: Vec<Panel> = [latency, bandwidth]
+    let of_many = Panel {
+        title: "Send latency on one of many connections, median",
+        unit: time,
+        over: IDLE,
+        tick: count,
+        lines: lines(outcomes, Test::Scale, |figures| {
+            figures.latency.map(|latency| latency.p50)
+        }),
+    };
+    let memory = Panel {
+        title: "Memory of an idle connection, the dearer side",
+        unit: octets,
+        over: IDLE,
+        tick: count,
+        lines: memory_lines(outcomes),
+    };
+    let panels: Vec<Panel> = [latency, bandwidth, of_many, memory]
         .into_iter()
         .filter(|panel| !panel.lines.is_empty())
         .collect();
     (!panels.is_empty()).then(|| draw(&panels))
+}
+
+const SIZE: &str = "message size";
+const IDLE: &str = "idle connections";
+
+/// What a value stands over.
+fn place(spec: &Spec) -> u32 {
+    match spec.test {
+        Test::Latency | Test::Bandwidth | Test::Rate => spec.size,
+        Test::Scale | Test::Setup => spec.connections,
+    }
+}
+
+fn memory_lines(outcomes: &[Outcome]) -> BTreeMap<Line, Points> {
+    let mut lines = BTreeMap::<Line, Points>::new();
+    for Outcome { spec, costs, .. } in outcomes {
+        if let [Some(here), Some(there)] = costs.memory {
+            let line = Line::Ours {
+                op: spec.op,
+                mode: spec.mode,
+                crc: spec.crc,
+                receives: spec.receives,
+                transport: spec.transport,
+            };
+            let dearer = here.max(there);
+            if dearer.is_finite() && dearer > 0.0 {
+                lines.entry(line).or_default().insert(place(spec), dearer);
+            }
+        }
+    }
+    lines
 }
 
 fn lines(
@@ -151,7 +209,7 @@ fn lines(
             receives,
             transport: spec.transport,
         };
-        add(ours(spec.receives), spec.size, &outcome.figures);
+        add(ours(spec.receives), place(spec), &outcome.figures);
         if let Some(BaselineFigures { with, figures, .. }) = &outcome.baseline {
             let line = match with {
                 Comparison::Tcp | Comparison::Quic => Line::Bare {
@@ -159,9 +217,10 @@ fn lines(
                     mode,
                     read: test == Test::Latency && op == Op::Read,
                 },
-                Comparison::OwnReceives | Comparison::Alone => ours(Receives::Own),
+                Comparison::Plain => ours(Receives::Own),
+                Comparison::Alone => Line::Alone { mode },
             };
-            add(line, spec.size, figures);
+            add(line, place(spec), figures);
         }
     }
     values
@@ -190,13 +249,15 @@ fn draw(panels: &[Panel]) -> String {
     let legend_lines = (legend.len() as f64 / columns).ceil();
     let legend_top = top + PANEL.1 + bottom;
     let height = legend_top + legend_lines * LEGEND_LINE + 18.0;
+    let titles: Vec<_> = panels.iter().map(|panel| panel.title).collect();
+    let title = titles.join("; ");
     let mut out = String::with_capacity(16 << 10);
     // Writing to a string does not fail, here and below.
     let _ = write!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\">\n\
-         <title>Latency and bandwidth over message size</title>\n\
+         <title>{title}</title>\n\
          <style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n"
     );
@@ -242,7 +303,7 @@ fn draw_panel(out: &mut String, panel: &Panel) {
             "<path class=\"grid\" d=\"M{at:.1} 0V{height:.0}\"/>\
              <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             height + 18.0,
-            size(tick)
+            (panel.tick)(tick)
         );
     }
     for (tick, at) in y.ticks() {
@@ -258,9 +319,10 @@ fn draw_panel(out: &mut String, panel: &Panel) {
     let _ = writeln!(
         out,
         "<path class=\"axis\" d=\"M0 0V{height:.0}H{width:.0}\"/>\
-         <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">message size</text>",
+         <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
         width / 2.0,
-        height + 38.0
+        height + 38.0,
+        panel.over
     );
     // The bare stream comes first, so that it hides none of our lines.
     for (line, points) in panel.lines.iter().rev() {
@@ -309,6 +371,18 @@ fn size(octets: f64) -> String {
         n if n >= f64::from(1 << 20) => format!("{:.0} MiB", n / f64::from(1 << 20)),
         n if n >= 1024.0 => format!("{:.0} KiB", n / 1024.0),
         n => format!("{n:.0} B"),
+    }
+}
+
+fn count(number: f64) -> String {
+    format!("{number:.0}")
+}
+
+fn octets(octets: f64) -> String {
+    match octets {
+        n if n >= 1e6 => format!("{} MB", n / 1e6),
+        n if n >= 1e3 => format!("{} kB", n / 1e3),
+        n => format!("{n} B"),
     }
 }
 

@@ -112,6 +112,12 @@ pub(super) fn title(spec: &Spec) -> String {
     if spec.receives == Receives::Shared {
         title += ", shared Receives";
     }
+    if let Some(offset) = spec.page_offset {
+        title += &match offset {
+            0 => ", page-aligned memory".to_owned(),
+            offset => format!(", memory at {offset} of a page"),
+        };
+    }
     title
 }
 
@@ -159,7 +165,7 @@ fn table_of_messages(rows: &[Outcome]) -> Table {
     if let Some(with) = with {
         let unit = if timed { "t_typical[usec]" } else { "MB/s" };
         let bare = with.bare_name();
-        heads.push(format!("{} {unit}", bare.unwrap_or("own Receives")));
+        heads.push(format!("{} {unit}", bare.unwrap_or("plain")));
         heads.extend(bare.map(|bare| format!("{bare} by")));
         heads.push("ratio".into());
         if timed {
@@ -315,7 +321,7 @@ pub(super) mod tests {
         let mut outcome = outcome(spec, &[8000, 9000]);
         if let Some(own) = &mut outcome.baseline {
             (own.congestion, own.write) = (None, None);
-            own.with = Comparison::OwnReceives;
+            own.with = Comparison::Plain;
         }
         Outcome {
             systems_own: None,
@@ -414,10 +420,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn own_receives_stand_beside_shared_ones() {
+    fn a_plain_connection_stands_beside_shared_receives() {
         let text = table(&[shared()]).to_string();
         let heads = text.lines().next().expect("heads");
-        assert!(heads.contains("own Receives t_typical[usec]"), "{text}");
+        assert!(heads.contains("plain t_typical[usec]"), "{text}");
         assert!(
             heads.contains("ratio p99") && !heads.contains("TCP"),
             "{text}"

@@ -64,7 +64,7 @@ fn attempt(
     let mut ours = run.turn_taker(Way::Tested)?;
     let best = match plan.baseline {
         Some(Baseline::Tcp | Baseline::Quic) => run.best()?.map(Way::Bare),
-        Some(Baseline::Own) => Some(Way::OwnReceives),
+        Some(Baseline::Plain) => Some(Way::Plain),
         None => None,
     };
     measured.best = best.map(|best| run.compared(best));
@@ -98,8 +98,8 @@ struct BareConnection {
 enum Way {
     /// The connection under test.
     Tested,
-    /// A connection with Receives of each queue pair's own.
-    OwnReceives,
+    /// A connection with Receives of each queue pair's own and memory at the best place.
+    Plain,
     /// A bare connection.
     Bare(BareConnection),
 }
@@ -119,7 +119,7 @@ struct Connected {
 /// A row that is connected.
 struct Run<'a> {
     tested: Connected,
-    own_receives: Option<Connected>,
+    plain: Option<Connected>,
     control: &'a mut Control,
     wires: Vec<Wire>,
     plan: Plan,
@@ -139,15 +139,16 @@ impl<'a> Run<'a> {
         let announcement = announcement(spec, choices);
         let (tested, answer) = connect(control, spec, choices, spec.receives, &announcement)?;
         measured.peer_receives = Some(value(&answer, "receives")?);
-        let own_receives = if plan.baseline == Some(Baseline::Own) {
-            let (own, _) = connect(control, spec, choices, Receives::Own, "own")?;
-            Some(own)
+        let plain = if plan.baseline == Some(Baseline::Plain) {
+            let plain = spec.plain();
+            let (plain, _) = connect(control, &plain, choices, plain.receives, "plain")?;
+            Some(plain)
         } else {
             None
         };
         let mut run = Self {
             tested,
-            own_receives,
+            plain,
             control,
             wires: Vec::new(),
             plan: plan.clone(),
@@ -161,7 +162,7 @@ impl<'a> Run<'a> {
                 run.connect_wires(tcp, key_in(&answer)?)?;
             }
             Some(Baseline::Quic) => run.connect_quic(ip, key_in(&answer)?)?,
-            Some(Baseline::Own) | None => {}
+            Some(Baseline::Plain) | None => {}
         }
         Ok(run)
     }
@@ -207,8 +208,8 @@ impl<'a> Run<'a> {
     /// Moves every message once over each side of the comparison, and lets both sides check the data.
     fn check(&mut self) -> Result<()> {
         self.turn(Way::Tested, self.spec.slots().into())?;
-        if self.own_receives.is_some() {
-            self.turn(Way::OwnReceives, self.spec.slots().into())?;
+        if self.plain.is_some() {
+            self.turn(Way::Plain, self.spec.slots().into())?;
         }
         for wire in 0..self.wires.len() {
             let whole = self.wires[wire].whole();
@@ -222,7 +223,7 @@ impl<'a> Run<'a> {
     fn verify(&mut self) -> Result<()> {
         self.control.ask("verify")?;
         self.wires.iter().try_for_each(Wire::verify)?;
-        let mut connected = std::iter::once(&mut self.tested).chain(&mut self.own_receives);
+        let mut connected = std::iter::once(&mut self.tested).chain(&mut self.plain);
         connected.try_for_each(|connected| connected.client.verify())
     }
 
@@ -233,22 +234,20 @@ impl<'a> Run<'a> {
         memory::reserve(&mut self.times, times)?;
         match way {
             Way::Tested => self.control.say(format_args!("turn {count}"))?,
-            Way::OwnReceives => self.control.say(format_args!("turn {count} own"))?,
+            Way::Plain => self.control.say(format_args!("turn {count} plain"))?,
             Way::Bare(BareConnection { wire, write }) => self
                 .control
                 .say(format_args!("turn {count} wire={wire} write={write}"))?,
         }
         self.control.expect("go")?;
-        let elapsed = match (way, &mut self.own_receives) {
+        let elapsed = match (way, &mut self.plain) {
             (Way::Bare(BareConnection { wire, write }), _) => {
                 let elapsed = self.wires[wire].run(count, write, &mut self.times)?;
                 self.wires[wire].attend(|| self.control.has_something())?;
                 elapsed
             }
-            (Way::OwnReceives, Some(own)) => own.client.turn(count, &mut self.times)?,
-            (Way::Tested | Way::OwnReceives, _) => {
-                self.tested.client.turn(count, &mut self.times)?
-            }
+            (Way::Plain, Some(plain)) => plain.client.turn(count, &mut self.times)?,
+            (Way::Tested | Way::Plain, _) => self.tested.client.turn(count, &mut self.times)?,
         };
         self.control.expect("done")?;
         Ok(elapsed)
@@ -281,7 +280,7 @@ impl<'a> Run<'a> {
     /// A connection that takes turns with the row.
     fn compared(&self, way: Way) -> Compared {
         let Way::Bare(choice) = way else {
-            return Compared::rdma(Comparison::OwnReceives);
+            return Compared::rdma(Comparison::Plain);
         };
         let wire = &self.wires[choice.wire];
         let write = Some(choice.write).filter(|write| *write != WHOLE);
@@ -309,7 +308,7 @@ impl<'a> Run<'a> {
     fn best_of(&mut self, wires: std::ops::Range<usize>) -> Result<Option<BareConnection>> {
         const ROUNDS: usize = 3;
         let writes: &[usize] = match Exchange::of(&self.spec) {
-            Exchange::Stream { .. } => &[64 << 10, 256 << 10, 1 << 20],
+            Exchange::Stream { .. } => &[64 << 10, 256 << 10, 1 << 20, 2 << 20],
             Exchange::PingPong { .. } | Exchange::Credits => &[WHOLE],
         };
         let mut choices: Vec<(BareConnection, Pace, Vec<f64>)> = Vec::new();

@@ -15,8 +15,8 @@ use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
 use super::link::{
-    Choices, Key, LIMIT, announced_timeout, bare_socket, check_choices, choose_congestion,
-    expected, new_key, setup,
+    Choices, Key, LIMIT, announced_timeout, bare_listener, bare_port, check_choices,
+    choose_congestion, expected, new_key, setup,
 };
 use super::many;
 use super::quic::QuicListener;
@@ -119,7 +119,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>
     ))?;
     let mut row = Row {
         tested: offer.join(control, &spec, key)?,
-        own_receives: None,
+        plain: None,
         wires: Vec::new(),
         bare,
         spec,
@@ -224,7 +224,7 @@ struct Connected {
 struct Row<'a> {
     tested: Connected,
     /// The connection with which it is compared, if the other side has asked for one.
-    own_receives: Option<Connected>,
+    plain: Option<Connected>,
     wires: Vec<Wire>,
     bare: Admission<TcpStream>,
     spec: Spec,
@@ -255,14 +255,15 @@ impl Row<'_> {
                 self.wires.push(wire);
                 Ok(())
             }
-            ("own", _) => {
-                let offer = Offer::new(&self.spec, self.choices, Receives::Own, self.local)?;
+            ("plain", _) => {
+                let spec = self.spec.plain();
+                let offer = Offer::new(&spec, self.choices, spec.receives, self.local)?;
                 control.say(format_args!("ok {offer} key={}", to_hex(&self.key)))?;
-                self.own_receives = Some(offer.join(control, &self.spec, self.key)?);
+                self.plain = Some(offer.join(control, &spec, self.key)?);
                 Ok(())
             }
             ("verify", _) => {
-                let mut connected = std::iter::once(&mut self.tested).chain(&mut self.own_receives);
+                let mut connected = std::iter::once(&mut self.tested).chain(&mut self.plain);
                 connected.try_for_each(|connected| connected.server.verify())?;
                 self.wires.iter().try_for_each(Wire::verify)?;
                 control.say("ok")
@@ -277,7 +278,7 @@ impl Row<'_> {
         let count = count.parse().map_err(|_| not_understood())?;
         let connected = match way {
             "" => Some(&mut self.tested),
-            "own" => Some(self.own_receives.as_mut().ok_or_else(not_understood)?),
+            "plain" => Some(self.plain.as_mut().ok_or_else(not_understood)?),
             _ => None,
         };
         if let Some(connected) = connected {
@@ -330,22 +331,6 @@ fn expect_wires(listener: TcpListener, key: Key, bounds: Bounds) -> Result<Admis
         pending.admit(socket);
         Ok(())
     })
-}
-
-/// A listener for the sockets to compare with, on any port.
-fn bare_listener(local: SocketAddr, spec: &Spec) -> Result<TcpListener> {
-    let socket = bare_socket(local, spec)?;
-    let explain = |error| Failure::socket(format_args!("listen on {local}"), &error);
-    socket.bind(&local.into()).map_err(explain)?;
-    socket.listen(8).map_err(explain)?;
-    Ok(socket.into())
-}
-
-fn bare_port(listener: &TcpListener) -> Result<u16> {
-    match listener.local_addr() {
-        Ok(address) => Ok(address.port()),
-        Err(error) => Err(Failure::socket("see the listener's address", &error)),
-    }
 }
 
 #[cfg(test)]

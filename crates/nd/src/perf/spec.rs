@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use netdirect::AdapterInfo;
+use netdirect::{AdapterInfo, Buffer};
 
 use crate::errors::{Failure, Result};
 use crate::units;
@@ -136,6 +136,8 @@ pub(crate) struct Spec {
     /// Where the side that runs the test takes its Receives from. The side that serves the test chooses for itself.
     pub(crate) receives: Receives,
     pub(crate) transport: Transport,
+    /// Where in a page of 4,096 octets the memory for messages begins, at both sides. `None`: at the best place.
+    pub(crate) page_offset: Option<u16>,
 }
 
 /// Which of a side's two rings a row needs.
@@ -160,10 +162,22 @@ pub(super) const QUIET: u32 = 512;
 /// Round trips of a turn in memory mode, at most.
 pub(super) const MAX_QUIET: u64 = QUIET as u64 * QUIET as u64;
 
+/// What stands for the best place in the text of a row.
+const BEST: &str = "best";
+
 /// The smallest segment size that systems take for TCP over IPv4.
 const MIN_SEGMENT: u16 = 88;
 
 impl Spec {
+    /// The row with Receives of each queue pair's own and memory at the best place.
+    pub(crate) fn plain(&self) -> Self {
+        Self {
+            receives: Receives::Own,
+            page_offset: None,
+            ..*self
+        }
+    }
+
     /// How many messages the ring holds: one for each request that may be outstanding.
     pub(crate) fn slots(&self) -> u32 {
         self.depth
@@ -178,6 +192,12 @@ impl Spec {
     /// needed.
     pub(crate) fn window(&self) -> u32 {
         self.depth.saturating_mul(2)
+    }
+
+    /// The octets that a message has on its stream, if it is a Send that is short enough for one FPDU: length, header of an untagged
+    /// segment, payload, padding and CRC field (RFC 5044 section 4, RFC 5041 section 4).
+    pub(crate) fn octets_of_send(&self) -> usize {
+        (2 + 18 + self.size as usize).next_multiple_of(4) + 4
     }
 
     /// Messages for which one credit message is sent.
@@ -280,6 +300,18 @@ impl Spec {
             return Err(Failure::new(
                 "the cost of 0 connections cannot be measured",
                 "choose --connections of 1 or more",
+            ));
+        }
+        if let Some(offset) = self
+            .page_offset
+            .filter(|offset| usize::from(*offset) >= Buffer::PAGE)
+        {
+            return Err(Failure::new(
+                format!(
+                    "an offset of {offset} is not in a page of {} bytes",
+                    Buffer::PAGE
+                ),
+                format!("choose a --page-offset below {}", Buffer::PAGE),
             ));
         }
         if let Some(segment) = self.segment.filter(|segment| *segment < MIN_SEGMENT) {
@@ -404,7 +436,7 @@ impl Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={} connections={} receives={} transport={}",
+            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={} connections={} receives={} transport={} page_offset={}",
             self.op,
             self.test,
             self.size,
@@ -415,7 +447,9 @@ impl Display for Spec {
             self.placement,
             self.connections,
             self.receives,
-            self.transport
+            self.transport,
+            self.page_offset
+                .map_or_else(|| BEST.to_owned(), |offset| offset.to_string())
         )
     }
 }
@@ -449,6 +483,10 @@ impl FromStr for Spec {
             connections: value(text, "connections")?,
             receives: value(text, "receives")?,
             transport: value(text, "transport")?,
+            page_offset: match value::<String>(text, "page_offset")?.as_str() {
+                BEST => None,
+                offset => Some(offset.parse().map_err(|_| ())?),
+            },
         })
     }
 }
@@ -469,6 +507,7 @@ pub(super) mod tests {
         connections: 0,
         receives: Receives::Own,
         transport: Transport::Tcp,
+        page_offset: None,
     };
 
     fn info() -> AdapterInfo {
@@ -498,6 +537,7 @@ pub(super) mod tests {
                 placement: Placement::Together,
                 receives: Receives::Shared,
                 transport: Transport::Udp,
+                page_offset: Some(16),
                 ..SPEC
             },
             Spec {

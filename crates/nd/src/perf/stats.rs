@@ -67,16 +67,19 @@ pub(super) struct Ratio {
     pub(super) quartiles: (f64, f64),
     /// Of latency at the 99th percentile.
     pub(super) p99: Option<f64>,
+    /// Half of the turns lie between these two at the 99th percentile.
+    pub(super) p99_quartiles: Option<(f64, f64)>,
 }
 
 impl Ratio {
     /// The ratio of the other side to this one.
     pub(super) fn inverted(self) -> Self {
-        let (low, high) = self.quartiles;
+        let invert = |(low, high): (f64, f64)| (high.recip(), low.recip());
         Self {
             typical: self.typical.recip(),
-            quartiles: (high.recip(), low.recip()),
+            quartiles: invert(self.quartiles),
             p99: self.p99.map(f64::recip),
+            p99_quartiles: self.p99_quartiles.map(invert),
         }
     }
 }
@@ -163,7 +166,8 @@ impl SideTurns {
         Some(Ratio {
             typical: median(&ratios),
             quartiles: quartiles(&ratios),
-            p99: p99.map(|ratios| median(&ratios)),
+            p99: p99.as_deref().map(median),
+            p99_quartiles: p99.as_deref().map(quartiles),
         })
     }
 }

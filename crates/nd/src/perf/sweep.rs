@@ -41,7 +41,7 @@ pub(super) fn remote(args: &RunArgs) -> Result<()> {
     let addresses = session::resolve(&args.address)?;
     let mut control = connect(&addresses, &args.address)?;
     control.allow(plan.timeout)?;
-    plan.pin = certificates(&mut control, &tests)?;
+    plan.pin = certificates(&mut control, tests.udp)?;
     sweep(control, &tests, &plan, &rows)
 }
 
@@ -57,14 +57,14 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     let second = Second::start(verbose, args.tests.side.receives)?;
     let mut control = connect(&[second.address], "the second process")?;
     control.allow(plan.timeout)?;
-    plan.pin = certificates(&mut control, &args.tests)?;
+    plan.pin = certificates(&mut control, args.tests.udp)?;
     sweep(control, &args.tests, &plan, &rows)
 }
 
 /// Tells each side the fingerprint of the other one's certificate, for rows over UDP. Returns that of the other side. The control
 /// connection proves nothing, and what is measured is no secret.
-fn certificates(control: &mut Control, args: &TestArgs) -> Result<Option<String>> {
-    if !args.udp {
+pub(super) fn certificates(control: &mut Control, over_udp: bool) -> Result<Option<String>> {
+    if !over_udp {
         return Ok(None);
     }
     let answer = control.ask(format_args!("certificate {}", own_fingerprint()?))?;

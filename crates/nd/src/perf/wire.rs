@@ -24,7 +24,8 @@ pub(super) enum Exchange {
     PingPong { request: usize, answer: usize },
     /// One way, from the side that runs the test or to it.
     Stream { towards_server: bool },
-    /// As many small messages as the receiver has given credit for, with credits flowing back.
+    /// Small messages for which the receiver has given credit, with credits flowing back. Each has as many octets as an FPDU, and a
+    /// write has as many messages as a call of the adapter usually gathers.
     Credits,
 }
 
@@ -32,7 +33,7 @@ pub(super) enum Exchange {
 const READ_REQUEST: usize = 52;
 
 /// The least memory of a stream, so that even with small messages the best write size can be used.
-const MIN_RING: usize = 1 << 20;
+const MIN_RING: usize = 2 << 20;
 
 /// The most that is read at once.
 const READ: usize = 1 << 20;
@@ -128,7 +129,10 @@ impl Wire {
     pub(super) fn new(stream: BareStream, spec: &Spec, limit: Duration) -> Result<Self> {
         let spins = spec.mode != Mode::Event;
         let exchange = Exchange::of(spec);
-        let size = spec.size as usize;
+        let size = match exchange {
+            Exchange::Credits => spec.octets_of_send(),
+            Exchange::PingPong { .. } | Exchange::Stream { .. } => spec.size as usize,
+        };
         let slots = spec.slots() as usize;
         let len = match exchange {
             Exchange::PingPong { request, answer } => request.max(answer),
@@ -302,6 +306,7 @@ impl Wire {
     fn send_on_credit(&mut self, count: u64) -> Result<()> {
         let total = self.octets(count)?;
         let marks = count / self.batch + 1;
+        let gathered = usize::try_from(self.octets(self.batch)?).unwrap_or(usize::MAX);
         let (mut sent, mut heard) = (0_u64, 0_u64);
         let mut patience = SpinLimit::new(self.limit);
         while heard < marks {
@@ -309,7 +314,7 @@ impl Wire {
             let allowed = self.octets(messages)?.min(total);
             while sent < allowed {
                 let room = usize::try_from(allowed - sent).unwrap_or(usize::MAX);
-                let part = room.min(self.source.len() - self.at);
+                let part = room.min(self.source.len() - self.at).min(gathered);
                 self.put(self.at, part)?;
                 sent += part as u64;
                 self.at = (self.at + part) % self.source.len();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use netdirect::{RemoteAddress, Sge};
 
 use super::vitals::{Growth, Stopwatch};
-use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, succeed};
+use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, bare, succeed};
 use crate::errors::Result;
 use crate::perf::client::Client;
 use crate::perf::control::{Control, from_hex, value};
@@ -14,7 +14,7 @@ use crate::perf::lane::{Lane, Memory, gone};
 use crate::perf::link::{Key, announcement, private_data};
 use crate::perf::outcome::{Compared, Comparison, Measured};
 use crate::perf::pace::{Pace, UNLIMITED};
-use crate::perf::plan::{Plan, STEPS};
+use crate::perf::plan::{Baseline, Plan, STEPS};
 use crate::perf::spec::Spec;
 use crate::session::Endpoint;
 
@@ -36,6 +36,7 @@ pub(in crate::perf) fn run(
     measured.peer_receives = Some(value(&answer, "receives")?);
     let at = |port| SocketAddr::new(destination.ip(), port);
     let key: Key = from_hex(&value::<String>(&answer, "key")?)?;
+    let bare = at(value(&answer, "bare")?);
     let mut run = Run {
         target: Target {
             address: at(value(&answer, "many")?),
@@ -58,7 +59,7 @@ pub(in crate::perf) fn run(
             };
             run.scale(&mut crowd, memory, alone, target)?;
         }
-        None => run.setup(&mut crowd, &memory)?,
+        None => run.setup(&mut crowd, &memory, bare)?,
     }
     // The other side's connections end together with these, and not while that side waits for a line.
     run.control.ask("end").map(drop)
@@ -224,21 +225,41 @@ impl Run<'_> {
         Ok((count, elapsed))
     }
 
-    /// How fast connections come and go.
-    fn setup(&mut self, crowd: &mut Crowd, memory: &Memory) -> Result<()> {
+    /// How fast connections come and go, in turns with bare ones at that address if they are to be compared.
+    fn setup(&mut self, crowd: &mut Crowd, memory: &Memory, bare: SocketAddr) -> Result<()> {
         if self.spec.connections > 0 {
             self.gather(crowd, memory)?;
         }
-        let mut pace = Pace::find(self.plan.length, 1, 1..=UNLIMITED, |count| {
-            self.come_and_go(crowd, count)
-        })?;
+        let mut pace = self.pace_of_setup(|run, count| run.come_and_go(crowd, count))?;
+        let mut compared = None;
+        if self.plan.baseline == Some(Baseline::Tcp) {
+            let pace = self.pace_of_setup(|run, count| run.come_and_go_bare(bare, count))?;
+            self.measured.best = Some(Compared::connections());
+            compared = Some(pace);
+        }
         for _ in 0..self.plan.turns {
             let elapsed = self.come_and_go(crowd, pace.count)?;
             self.measured.ours.add(pace.count, elapsed, &mut []);
             pace.learn(elapsed);
+            if let Some(pace) = &mut compared {
+                let elapsed = self.come_and_go_bare(bare, pace.count)?;
+                if let Some(best) = &mut self.measured.best {
+                    best.side.add(pace.count, elapsed, &mut []);
+                }
+                pace.learn(elapsed);
+            }
             (self.progress)()?;
         }
         Ok(())
+    }
+
+    fn pace_of_setup(
+        &mut self,
+        mut turn: impl FnMut(&mut Self, u64) -> Result<Duration>,
+    ) -> Result<Pace> {
+        Pace::find(self.plan.length, 1, 1..=UNLIMITED, |count| {
+            turn(self, count)
+        })
     }
 
     /// Connects and disconnects so many times, until the last connection is gone at both sides.
@@ -251,6 +272,16 @@ impl Run<'_> {
             let done = connected.and_then(|endpoint| succeed("disconnect", endpoint.disconnect()?));
             self.explain(done)?;
         }
+        self.control.expect("done")?;
+        Ok(begun.elapsed())
+    }
+
+    /// The same on bare sockets.
+    fn come_and_go_bare(&mut self, address: SocketAddr, count: u64) -> Result<Duration> {
+        self.control.say(format_args!("turn {count} bare"))?;
+        self.control.expect("go")?;
+        let begun = Instant::now();
+        (0..count).try_for_each(|_| bare::come_and_go(address, self.target.key))?;
         self.control.expect("done")?;
         Ok(begun.elapsed())
     }

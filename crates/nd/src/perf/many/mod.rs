@@ -1,9 +1,12 @@
 //! Many connections: what idle ones cost (`--test scale`), and how fast they come and go (`--test setup`).
 //!
+//! With a baseline, set-ups take turns with the same work on bare sockets ([`bare`]).
+//!
 //! All connections of a row report to one completion queue at each side and are made by one thread, one after the other.
 //! For `scale` each side has a second adapter, with a completion queue and a background thread of its own, and one
 //! connection. This connection takes turns with one of the many, and is not affected by the others.
 
+mod bare;
 mod client;
 pub(super) mod report;
 mod server;
@@ -13,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netdirect::{
-    CompletionQueue, CompletionResult, Connector, ReadLimits, Sge, SharedReceiveQueue, Status,
+    CompletionQueue, CompletionResult, Connector, ReadLimits, RemoteAddress, Sge,
+    SharedReceiveQueue, Status,
 };
 
 pub(super) use client::run;
@@ -21,7 +25,7 @@ pub(super) use server::serve;
 
 use super::control::not_understood;
 use super::lane::{Memory, posted};
-use super::link::{Choices, setup};
+use super::link::{Choices, Key, setup};
 use super::spec::{Receives, Rings, SPARE, Spec, Test};
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Session, Setup};
@@ -38,6 +42,9 @@ const LIMITS: ReadLimits = ReadLimits {
     inbound: 1,
     outbound: 1,
 };
+
+/// Octets of the private data of a connection request.
+const REQUEST_DATA: usize = size_of::<Key>() + RemoteAddress::LEN;
 
 /// The rings for messages.
 const RINGS: Rings = Rings {

@@ -79,13 +79,23 @@ fn scale_cells(row: &Outcome) -> Vec<String> {
     cells
 }
 
-const SETUP_HEADS: &[&str] = &["#iterations", "idle", "connections/s", ""];
+const SETUP_HEADS: &[&str] = &[
+    "#iterations",
+    "idle",
+    "connections/s",
+    "TCP connections/s",
+    "ratio",
+    "",
+];
 
 fn setup_cells(row: &Outcome) -> Vec<String> {
+    let bare = row.baseline.as_ref();
     vec![
         row.figures.messages.to_string(),
         row.spec.connections.to_string(),
         fixed(row.figures.msgs_per_s, 0),
+        fixed(bare.map_or(f64::NAN, |bare| bare.figures.msgs_per_s), 0),
+        times(bare.and_then(|bare| bare.ratio).map(|ratio| ratio.typical)),
     ]
 }
 
@@ -122,7 +132,7 @@ mod tests {
         assert!(heads.contains("connections/s"), "{heads}");
         assert_eq!(
             cells.split_whitespace().collect::<Vec<_>>(),
-            ["1000", "50", "10000"]
+            ["1000", "50", "10000", "-", "-"]
         );
     }
 

@@ -1,17 +1,17 @@
 //! The side that serves the test: it accepts.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use netdirect::{Listener, RemoteAddress, Sge};
 
 use super::vitals::{Growth, Stopwatch};
-use super::{Crowd, LONGEST_IDLE, Site, Sites, succeed};
+use super::{Crowd, LONGEST_IDLE, Site, Sites, bare, succeed};
 use crate::errors::Result;
 use crate::perf::control::{Control, not_understood, to_hex};
 use crate::perf::lane::{Lane, Memory, gone, silence};
-use crate::perf::link::{Choices, Key, LIMIT, expected, new_key};
+use crate::perf::link::{Choices, Key, LIMIT, bare_listener, bare_port, expected, new_key};
 use crate::perf::server::Server;
 use crate::perf::spec::{Receives, Spec, Test};
 use crate::session::Endpoint;
@@ -31,9 +31,11 @@ pub(in crate::perf) fn serve(
         .map(|alone| ListeningSite::new(alone, local))
         .transpose()?;
     let key = new_key()?;
+    let bare = bare_listener(local, &spec)?;
+    let bare_port = bare_port(&bare)?;
     let (alone, port_of_one) = alone.map_or((None, 0), |(site, port)| (Some(site), port));
     control.say(format_args!(
-        "ok many={port} alone={port_of_one} key={} receives={receives}",
+        "ok many={port} alone={port_of_one} bare={bare_port} key={} receives={receives}",
         to_hex(&key)
     ))?;
     let mut row = Row {
@@ -42,6 +44,7 @@ pub(in crate::perf) fn serve(
         alone,
         member: None,
         one: None,
+        bare,
         key,
         spec,
     };
@@ -107,6 +110,8 @@ struct Row {
     member: Option<Server>,
     /// The single connection.
     one: Option<Server>,
+    /// Where bare connections come in.
+    bare: TcpListener,
     key: Key,
     spec: Spec,
 }
@@ -161,6 +166,9 @@ impl Row {
     fn turn(&mut self, count: u64, which: &str) -> Result<()> {
         match (self.spec.test, which) {
             (Test::Setup, "") => self.come_and_go(count),
+            (Test::Setup, "bare") => {
+                (0..count).try_for_each(|_| bare::see_come_and_go(&self.bare, self.key))
+            }
             (_, "") => self.member.as_mut().ok_or_else(not_understood)?.turn(count),
             (_, "alone") => self.one.as_mut().ok_or_else(not_understood)?.turn(count),
             _ => Err(not_understood()),

@@ -1,0 +1,304 @@
+//! What a row has to reach, and whether it has.
+
+use crate::perf::outcome::Outcome;
+use crate::perf::plan::Baseline;
+use crate::perf::spec::{Spec, Transport};
+use crate::perf::stats::Ratio;
+use crate::units;
+
+/// What a row has to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Promise {
+    /// Throughput, at least so much of the bare stream's.
+    Share(f64),
+    /// Messages, at least so many of those of a bare stream that sends the same octets, gathered alike.
+    Gathered(f64),
+    /// Latency, at most so many times the bare stream's: at the median, and at the 99th percentile.
+    Times(f64, Option<f64>),
+    /// At least so many times as fast as the plain connection: with Receives of each queue pair's own, and memory at the best place.
+    Plain(f64),
+    /// At most so many octets of each idle connection, at either side.
+    Memory(f64),
+    /// Less than so much of a core while nothing happens, at either side.
+    Idle(f64),
+    /// Latency on one of many connections, at most so many times that of a single connection.
+    OneOfMany(f64),
+    /// Connections set up and torn down, at least so many of those of bare sockets that connect, make one exchange and close.
+    SetUps(f64),
+}
+
+/// What was reached.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) measured: String,
+    /// What half of the turns lie between.
+    pub(super) spread: String,
+    /// How far the measurement is from what is promised: below 1 it is better. Of a ratio that was measured in turns, the worse
+    /// quartile counts. Not a number without a measurement.
+    pub(super) margin: f64,
+    pub(super) holds: bool,
+}
+
+impl Verdict {
+    fn new(measured: String, spread: String, margin: f64, complete: bool) -> Self {
+        Self {
+            measured,
+            spread,
+            margin,
+            // What is not a number does not hold.
+            holds: margin <= 1.0 && complete,
+        }
+    }
+
+    /// The verdict of a measurement that failed, which says why.
+    pub(super) fn failed(why: String) -> Self {
+        Self::new(why, String::new(), f64::NAN, false)
+    }
+
+    /// Whether this is further from what is promised than the other one.
+    pub(super) fn is_worse_than(&self, other: &Self) -> bool {
+        other.holds && !self.holds
+            || self.holds == other.holds && !(self.margin <= other.margin || other.margin.is_nan())
+    }
+}
+
+/// The ratio of a row that has none.
+const NOTHING: Ratio = Ratio {
+    typical: f64::NAN,
+    quartiles: (f64::NAN, f64::NAN),
+    p99: None,
+    p99_quartiles: None,
+};
+
+fn between((low, high): (f64, f64)) -> String {
+    format!("{}–{}", units::decimal(low, 2), units::decimal(high, 2))
+}
+
+impl Promise {
+    pub(super) fn judge(self, outcome: &Outcome) -> Verdict {
+        let ratio = outcome.baseline.as_ref().and_then(|best| best.ratio);
+        let ratio = match self {
+            // Of speeds, not of times.
+            Self::Plain(_) if outcome.spec.is_timed() => ratio.map(Ratio::inverted),
+            _ => ratio,
+        };
+        let spread = ratio
+            .map(|ratio| between(ratio.quartiles))
+            .unwrap_or_default();
+        let ratio = ratio.unwrap_or(NOTHING);
+        let (low, high) = ratio.quartiles;
+        let typical = ratio.typical;
+        let (measured, margin, spread) = match self {
+            Self::Share(least)
+            | Self::Gathered(least)
+            | Self::Plain(least)
+            | Self::SetUps(least) => (units::decimal(typical, 2), least / low, spread),
+            Self::Times(most, None) | Self::OneOfMany(most) => {
+                (format!("p50 {typical:.2}"), high / most, spread)
+            }
+            Self::Times(most, Some(most_p99)) => {
+                let p99 = ratio.p99.unwrap_or(f64::NAN);
+                let p99_high = ratio.p99_quartiles.map_or(f64::NAN, |(_, high)| high);
+                let p99_spread = ratio.p99_quartiles.map(between).unwrap_or_default();
+                (
+                    format!("p50 {typical:.2}, p99 {p99:.2}"),
+                    worse(high / most, p99_high / most_p99),
+                    format!("{spread}, {p99_spread}"),
+                )
+            }
+            Self::Memory(most) => {
+                let each = worse_of(outcome.costs.memory);
+                let measured = format!("{:.1} KiB", each / 1024.0);
+                (measured, each / most, String::new())
+            }
+            Self::Idle(limit) => {
+                let share = worse_of(outcome.costs.cpu);
+                let measured = format!("{:.2} %", share * 100.0);
+                // Less than, not at most.
+                let margin = if share < limit {
+                    share / limit
+                } else {
+                    f64::INFINITY
+                };
+                (measured, margin, String::new())
+            }
+        };
+        Verdict::new(measured, spread, margin, outcome.complete)
+    }
+
+    pub(super) fn wanted(self, spec: &Spec) -> String {
+        let bare = match spec.transport {
+            Transport::Tcp => "raw TCP",
+            Transport::Udp => "a bare QUIC stream",
+        };
+        match self {
+            Self::Share(least) => format!("at least {least:.2} of {bare}"),
+            Self::Gathered(least) => {
+                format!("at least {least:.2} of {bare} with the same octets gathered alike")
+            }
+            Self::Times(most, None) => format!("p50 at most {most:.2} of {bare}"),
+            Self::Times(most, Some(p99)) => {
+                format!("p50 at most {most:.2} of {bare}, p99 {p99:.2}")
+            }
+            Self::Plain(least) => format!(
+                "at least {least:.2} times as fast as with {}",
+                if spec.page_offset.is_some() {
+                    "memory at the best place"
+                } else {
+                    "own Receives"
+                }
+            ),
+            Self::Memory(most) => format!("at most {:.0} KiB each", most / 1024.0),
+            Self::Idle(limit) => format!("below {:.0} % of a core", limit * 100.0),
+            Self::OneOfMany(most) => format!("p50 at most {most:.2} of one alone"),
+            Self::SetUps(least) => {
+                format!("at least {least:.2} of bare sockets: connect, one exchange, close")
+            }
+        }
+    }
+
+    /// The part of a row that the promise is about, if a row has several.
+    pub(super) fn part(self) -> Option<&'static str> {
+        match self {
+            Self::Share(_)
+            | Self::Gathered(_)
+            | Self::Times(..)
+            | Self::Plain(_)
+            | Self::SetUps(_) => None,
+            Self::Memory(_) => Some("memory beyond posted buffers and kernel sockets"),
+            Self::Idle(_) => Some("background CPU"),
+            Self::OneOfMany(_) => Some("ping-pong on one"),
+        }
+    }
+
+    /// What has to take turns with the row.
+    pub(super) fn baseline(self, spec: &Spec) -> Option<Baseline> {
+        match self {
+            Self::Share(_) | Self::Gathered(_) | Self::Times(..) | Self::SetUps(_) => {
+                Some(match spec.transport {
+                    Transport::Tcp => Baseline::Tcp,
+                    Transport::Udp => Baseline::Quic,
+                })
+            }
+            Self::Plain(_) => Some(Baseline::Plain),
+            Self::Memory(_) | Self::Idle(_) | Self::OneOfMany(_) => None,
+        }
+    }
+}
+
+/// The higher of two figures. Not a number if one of them is none, which might be anything.
+fn worse(one: f64, other: f64) -> f64 {
+    if one.is_nan() || other.is_nan() {
+        f64::NAN
+    } else {
+        one.max(other)
+    }
+}
+
+/// The higher figure of both sides.
+fn worse_of(sides: [Option<f64>; 2]) -> f64 {
+    let [here, there] = sides.map(|side| side.unwrap_or(f64::NAN));
+    worse(here, there)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::perf::report::tests::{bandwidth, latency, scale, setup, shared};
+    use crate::perf::spec::Test;
+
+    use super::*;
+
+    /// With these ratios in its quartiles, at the median and at the 99th percentile.
+    fn with(mut outcome: Outcome, quartiles: (f64, f64), p99: (f64, f64)) -> Outcome {
+        let ratio = Ratio {
+            typical: f64::midpoint(quartiles.0, quartiles.1),
+            quartiles,
+            p99: Some(f64::midpoint(p99.0, p99.1)),
+            p99_quartiles: Some(p99),
+        };
+        if let Some(best) = &mut outcome.baseline {
+            best.ratio = Some(ratio);
+        }
+        outcome
+    }
+
+    #[test]
+    fn the_worse_quartile_decides() {
+        let share = with(bandwidth(), (0.9, 1.1), (1.0, 1.0));
+        assert!(Promise::Share(0.9).judge(&share).holds);
+        let verdict = Promise::Share(0.95).judge(&share);
+        assert!(!verdict.holds);
+        assert_eq!(
+            (&*verdict.measured, &*verdict.spread),
+            ("1.00", "0.90–1.10")
+        );
+        let times = with(latency(), (1.0, 1.2), (1.0, 1.6));
+        assert!(Promise::Times(1.2, None).judge(&times).holds);
+        assert!(!Promise::Times(1.19, None).judge(&times).holds);
+        assert!(Promise::Times(1.2, Some(1.6)).judge(&times).holds);
+        let verdict = Promise::Times(1.2, Some(1.5)).judge(&times);
+        assert!(!verdict.holds);
+        assert_eq!(verdict.measured, "p50 1.10, p99 1.30");
+        assert_eq!(verdict.spread, "1.00–1.20, 1.00–1.60");
+    }
+
+    #[test]
+    fn shared_receives_are_judged_by_their_speed() {
+        let mut slower = with(shared(), (1.0, 1.25), (1.0, 1.0));
+        assert!(Promise::Plain(0.8).judge(&slower).holds);
+        assert!(!Promise::Plain(0.81).judge(&slower).holds);
+        // A ratio of rates is one of speeds already.
+        slower.spec.test = Test::Rate;
+        assert!(Promise::Plain(1.0).judge(&slower).holds);
+        assert!(!Promise::Plain(1.01).judge(&slower).holds);
+    }
+
+    #[test]
+    fn the_dearer_side_of_a_connection_counts() {
+        assert!(Promise::Memory(6144.0).judge(&scale()).holds);
+        assert!(!Promise::Memory(6143.0).judge(&scale()).holds);
+        assert!(Promise::Idle(0.0021).judge(&scale()).holds);
+        assert!(!Promise::Idle(0.002).judge(&scale()).holds);
+        assert!(Promise::OneOfMany(1.0).judge(&scale()).holds);
+        assert!(!Promise::OneOfMany(0.99).judge(&scale()).holds);
+        // What one side cannot tell might be anything.
+        let mut half = scale();
+        half.costs.memory[1] = None;
+        half.costs.cpu[0] = None;
+        assert!(!Promise::Memory(f64::MAX).judge(&half).holds);
+        assert!(!Promise::Idle(1.0).judge(&half).holds);
+    }
+
+    #[test]
+    fn what_was_not_measured_holds_nothing() {
+        let without = Outcome {
+            baseline: None,
+            ..bandwidth()
+        };
+        assert!(!Promise::Share(0.0).judge(&without).holds);
+        assert!(!Promise::Times(9.0, None).judge(&without).holds);
+        assert!(!Promise::SetUps(0.0).judge(&setup()).holds);
+        let cut = Outcome {
+            complete: false,
+            ..bandwidth()
+        };
+        assert!(!Promise::Share(0.95).judge(&cut).holds);
+    }
+
+    #[test]
+    fn of_several_sizes_the_worst_counts() {
+        let verdict = |low| Promise::Share(0.9).judge(&with(bandwidth(), (low, 2.0), (1.0, 1.0)));
+        let cut = Outcome {
+            complete: false,
+            ..bandwidth()
+        };
+        let failed = Verdict::failed("no".to_owned());
+        assert!(verdict(0.8).is_worse_than(&verdict(0.85)));
+        assert!(!verdict(0.85).is_worse_than(&verdict(0.8)));
+        assert!(verdict(1.0).is_worse_than(&verdict(1.1)));
+        assert!(Promise::Share(0.9).judge(&cut).is_worse_than(&verdict(1.0)));
+        assert!(failed.is_worse_than(&verdict(0.1)));
+        assert!(!verdict(0.1).is_worse_than(&failed));
+        assert!(!failed.is_worse_than(&failed));
+    }
+}

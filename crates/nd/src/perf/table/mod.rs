@@ -1,0 +1,231 @@
+//! `nd perf table`: measures and judges, row by row, what the project promises about its speed.
+
+mod judge;
+mod line;
+mod page;
+mod rows;
+
+use std::time::Duration;
+
+use judge::{Promise, Verdict};
+use line::Line;
+use rows::PromisedRow;
+pub(super) use rows::Question;
+
+use super::args::TableArgs;
+use super::local::Second;
+use super::outcome::Outcome;
+use super::plan::{Plan, TIMEOUT};
+use super::report;
+use super::row::measure;
+use super::spec::{Spec, Transport};
+use super::sweep;
+use crate::errors::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::output::{self, Paint};
+use crate::table::{Align, Table};
+
+/// The remark about what this command cannot measure.
+const ELSEWHERE: &str = "Not measured here: other programs.";
+
+/// Measures all promises, prints which hold, and fails if one does not.
+pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
+    let questions = if args.question.is_empty() {
+        &Question::ALL[..]
+    } else {
+        &args.question
+    };
+    if let Some(path) = &args.write {
+        // Checked before anything is measured.
+        page::filled(path, questions, &[], "")?;
+    }
+    // Done now, because this process is later bound to one of its cores.
+    let machine = nd::machine::summary();
+    let mut rows = rows::rows();
+    rows.retain(|row| questions.contains(&row.question));
+    let plan = Plan {
+        baseline: None,
+        turns: if args.quick { 9 } else { 31 },
+        length: Duration::from_millis(if args.quick { 30 } else { 60 }),
+        idle: Duration::from_secs(if args.quick { 1 } else { 3 }),
+        url: None,
+        fault: None,
+        pin: None,
+        timeout: TIMEOUT,
+    };
+    let bar = sweep::progress(rows.iter().flat_map(|row| &row.specs), &plan);
+    let mut lines = Vec::new();
+    let interrupt = Interrupt::watch();
+    let progress = || {
+        bar.inc(1);
+        interrupt.check()
+    };
+    for row in &rows {
+        let mut outcomes = Vec::new();
+        for spec in &row.specs {
+            bar.set_message(report::title(spec));
+            outcomes.push((*spec, attempt(spec, row, &plan, verbose, &progress)));
+            if interrupt.came() {
+                break;
+            }
+        }
+        if interrupt.came() {
+            break;
+        }
+        lines.extend(judged(row, &outcomes));
+    }
+    bar.finish_and_clear();
+    show(&lines)?;
+    interrupt.end_if_came();
+    if let Some(path) = &args.write {
+        let text = page::filled(path, questions, &lines, &page::remark(&plan, &machine))?;
+        std::fs::write(path, text)
+            .map_err(|error| Failure::io(format_args!("write {}", path.display()), &error))?;
+    }
+    let (all, broken) = (lines.len(), count_broken(&lines));
+    if broken == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("{broken} of {all} promises do not hold"),
+        "measure on a machine that does nothing else, with a release build",
+    ))
+}
+
+/// A line for each promise of a row: of several sizes the worst.
+fn judged(row: &PromisedRow, outcomes: &[(Spec, Result<Outcome>)]) -> Vec<Line> {
+    let sizes = match &*row.specs {
+        [first, .., last] => Some([first.size, last.size]),
+        _ => None,
+    };
+    let line = |promise: &Promise| {
+        let mut worst: Option<Line> = None;
+        for (spec, outcome) in outcomes {
+            let verdict = match outcome {
+                Ok(outcome) => promise.judge(outcome),
+                Err(failure) => Verdict::failed(failure.what()),
+            };
+            let is_worse = worst
+                .as_ref()
+                .is_none_or(|worst| verdict.is_worse_than(&worst.verdict));
+            if is_worse {
+                worst = Some(Line {
+                    question: row.question,
+                    spec: *spec,
+                    sizes,
+                    promise: *promise,
+                    verdict,
+                });
+            }
+        }
+        worst
+    };
+    row.promises.iter().filter_map(line).collect()
+}
+
+fn count_broken(lines: &[Line]) -> usize {
+    lines.iter().filter(|line| !line.verdict.holds).count()
+}
+
+fn show(lines: &[Line]) -> Result<()> {
+    for question in Question::ALL {
+        let columns = [
+            ("what", Align::Left),
+            ("size", Align::Right),
+            ("measured", Align::Left),
+            ("half of the turns", Align::Left),
+            ("promised", Align::Left),
+            ("", Align::Left),
+        ];
+        let mut table = Table::new(columns);
+        let mut any = false;
+        for line in lines.iter().filter(|line| line.question == question) {
+            any = true;
+            table.row([
+                line.title(),
+                line.sizes(),
+                line.measured(),
+                line.verdict.spread.clone(),
+                line.promise.wanted(&line.spec),
+                if line.verdict.holds {
+                    "holds"
+                } else {
+                    "MISSED"
+                }
+                .to_owned(),
+            ]);
+        }
+        if any {
+            output::line(Paint::for_stdout().bold(question.text()))?;
+            output::line(table.to_string().trim_end())?;
+            output::line("")?;
+        }
+    }
+    output::line("A row holds if the worse quartile of its turns does.")?;
+    output::line(ELSEWHERE)?;
+    let (all, broken) = (lines.len(), count_broken(lines));
+    output::line(Paint::for_stdout().bold(format_args!("{} of {all} hold", all - broken)))
+}
+
+/// Measures one size of a row in a process pair of its own, so that one that fails does not end the others.
+fn attempt(
+    spec: &Spec,
+    row: &PromisedRow,
+    plan: &Plan,
+    verbose: u8,
+    progress: &dyn Fn() -> Result<()>,
+) -> Result<Outcome> {
+    let second = Second::start(verbose, spec.receives)?;
+    let mut control = sweep::connect(&[second.address], "the second process")?;
+    let over_udp = spec.transport == Transport::Udp;
+    let plan = Plan {
+        baseline: row
+            .promises
+            .iter()
+            .find_map(|promise| promise.baseline(spec)),
+        pin: sweep::certificates(&mut control, over_udp)?,
+        ..plan.clone()
+    };
+    let (outcome, done) = measure(&mut control, spec, &plan, progress);
+    done.map(|()| outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::bandwidth;
+    use super::*;
+
+    #[test]
+    fn of_several_sizes_the_worst_is_shown() {
+        let outcome = |size, complete| {
+            let outcome = bandwidth();
+            let spec = Spec {
+                size,
+                ..outcome.spec
+            };
+            (
+                spec,
+                Ok(Outcome {
+                    spec,
+                    complete,
+                    ..outcome
+                }),
+            )
+        };
+        let outcomes = [outcome(8, true), outcome(16, false), outcome(32, true)];
+        let row = PromisedRow {
+            question: Question::Through,
+            specs: outcomes.iter().map(|(spec, _)| *spec).collect(),
+            promises: vec![Promise::Share(0.9)],
+        };
+        let lines = judged(&row, &outcomes);
+        let [line] = &*lines else {
+            panic!("one promise, {} lines", lines.len())
+        };
+        assert!(!line.verdict.holds);
+        assert_eq!(
+            (&*line.sizes(), &*line.measured()),
+            ("8 B to 32 B", "1.00 at 16 B")
+        );
+    }
+}
