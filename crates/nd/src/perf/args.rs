@@ -104,6 +104,10 @@ pub(crate) struct TableArgs {
     /// Also writes the tables into a page, such as docs/performance.md, each between its two marks
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
+
+    /// Writes into the parts of the page whose names end with this text, for tables of the same machine used in another way
+    #[arg(long, value_name = "TEXT", requires = "write")]
+    pub(crate) variant: Option<String>,
 }
 
 /// What is measured, and how it is shown. Without a choice, all values are measured.

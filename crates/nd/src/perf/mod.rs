@@ -20,6 +20,7 @@ mod many;
 mod outcome;
 mod pace;
 mod pattern;
+mod placed;
 mod plan;
 mod plot;
 mod quic;

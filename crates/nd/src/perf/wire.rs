@@ -4,18 +4,17 @@
 //! control, the same amount of memory used in the same order, and the same way of waiting as the row under test.
 
 use std::io::ErrorKind;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use netdirect::Buffer;
 
 use super::bare::BareStream;
 use super::lane::{SpinLimit, gone, silence};
 use super::pattern;
+use super::placed::PlacedMemory;
 use super::spec::{Mode, Op, Spec, Test};
 use crate::errors::{Failure, Result};
-use crate::memory;
 
 /// What moves in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,46 +64,6 @@ impl Exchange {
     }
 }
 
-/// Memory that begins at the same offset in a page as the adapter's memory, so that the place that an allocator chooses
-/// makes no difference.
-#[derive(Debug)]
-struct Memory {
-    octets: Vec<u8>,
-    /// The first octet that is used.
-    from: usize,
-}
-
-impl Memory {
-    fn new(len: usize) -> Result<Self> {
-        let mut octets = memory::zeroed(len + Buffer::PAGE - 1)?;
-        let from = Buffer::to_page_offset(octets.as_ptr().addr());
-        octets.truncate(from + len);
-        Ok(Self { octets, from })
-    }
-}
-
-impl Deref for Memory {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        &self.octets[self.from..]
-    }
-}
-
-impl DerefMut for Memory {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.octets[self.from..]
-    }
-}
-
-impl AsRef<[u8]> for Memory {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
 /// One bare connection, at either side.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -118,7 +77,7 @@ pub(super) struct Wire {
     /// The memory from which data is sent.
     source: Bytes,
     /// The memory into which data is received.
-    sink: Memory,
+    sink: PlacedMemory,
     at: usize,
     /// How far the sink has been filled.
     seen: usize,
@@ -140,12 +99,12 @@ impl Wire {
             Exchange::Stream { .. } => size * slots.max(MIN_RING.div_ceil(size)),
             Exchange::Credits => size * slots,
         };
-        let mut source = Memory::new(len)?;
+        let mut source = PlacedMemory::new(len)?;
         for (slot, octets) in source.chunks_mut(size).enumerate() {
             pattern::fill(slot, octets);
         }
         // The memory is written to now, so that the system does not zero it on first use, in the middle of a turn.
-        let mut sink = Memory::new(len)?;
+        let mut sink = PlacedMemory::new(len)?;
         sink.fill(0xFF);
         Ok(Self {
             stream,
@@ -456,6 +415,8 @@ fn waits(error: &std::io::Error, spins: bool, limit: Duration) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+
+    use netdirect::Buffer;
 
     use super::super::spec::tests::SPEC;
     use super::*;

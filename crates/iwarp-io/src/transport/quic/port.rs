@@ -26,6 +26,7 @@ use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::set::SourceId;
 use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Readiness, Set, Watch};
+use crate::socket_buffer::SocketBuffer;
 
 /// How many times a driver receives, so that a flood keeps it from nothing else for long.
 const VISITS: usize = 32;
@@ -35,7 +36,15 @@ const LOOK: Duration = Duration::from_millis(5);
 
 thread_local! {
     /// Belongs to the driving thread and not to the socket.
-    static RECEIVED: RefCell<(Vec<u8>, Vec<Train>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+    static RECEIVED: RefCell<(Option<SocketBuffer>, Vec<Train>)> = const { RefCell::new((None, Vec::new())) };
+}
+
+/// Runs `act` with memory for a batch of trains, and a list for what arrives.
+fn with_memory<T>(act: impl FnOnce(&mut [u8], &mut Vec<Train>) -> T) -> T {
+    RECEIVED.with_borrow_mut(|(buffers, received)| {
+        let buffers = buffers.get_or_insert_with(|| SocketBuffer::zeroed(BATCH * LONGEST_TRAIN));
+        act(buffers.octets_mut(), received)
+    })
 }
 
 /// What a socket needs to know of its adapter.
@@ -273,8 +282,7 @@ impl Port {
     }
 
     fn receive(&self, state: &mut QuicEndpoint, outside: Outside<'_>) {
-        RECEIVED.with_borrow_mut(|(buffers, received)| {
-            buffers.resize(BATCH * LONGEST_TRAIN, 0);
+        with_memory(|buffers, received| {
             match self.socket.receive(buffers, received) {
                 Ok(()) => state.unread = received.len() == BATCH,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -524,5 +532,23 @@ struct WatchedProbe {
 impl Drop for WatchedProbe {
     fn drop(&mut self) {
         self.control.remove(&self.probe.probe, self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_buffer::Buffer;
+
+    use super::*;
+
+    #[test]
+    fn memory_for_datagrams_begins_at_the_best_place_of_a_page() {
+        with_memory(|buffers, _| {
+            let trains: Vec<_> = buffers.chunks(LONGEST_TRAIN).collect();
+            assert_eq!(trains.len(), BATCH);
+            for train in trains {
+                assert_eq!(train.as_ptr().addr() % Buffer::PAGE, Buffer::PAGE_OFFSET);
+            }
+        });
     }
 }

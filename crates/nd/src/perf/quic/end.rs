@@ -15,6 +15,7 @@ use quinn_proto::{
 use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::super::placed::PlacedMemory;
 use super::security::NAME;
 use super::settings::{LONGEST, bind, segments};
 
@@ -36,7 +37,7 @@ pub(super) struct QuicEnd {
     connection: Option<(ConnectionHandle, Connection)>,
     is_connected: bool,
     /// Where datagrams are received.
-    staging: Vec<u8>,
+    staging: PlacedMemory,
     /// Where the connection gets them from. Its memory is used again as soon as the data in it has been read. An allocator that
     /// gives memory back to the system after each datagram costs up to half of the rate.
     arrived: BytesMut,
@@ -71,7 +72,8 @@ impl QuicEnd {
             state,
             connection: None,
             is_connected: false,
-            staging: vec![0; BATCH * BUFFER],
+            staging: PlacedMemory::new(BATCH * BUFFER)
+                .map_err(|_| Error::from(ErrorKind::OutOfMemory))?,
             arrived: BytesMut::with_capacity(2 * BATCH * BUFFER),
             outgoing: Vec::new(),
             held: None,

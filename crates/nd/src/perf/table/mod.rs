@@ -37,7 +37,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     };
     if let Some(path) = &args.write {
         // Checked before anything is measured.
-        page::filled(path, questions, &[], "")?;
+        page::filled(path, args.variant.as_deref(), questions, &[], "")?;
     }
     // Done now, because this process is later bound to one of its cores.
     let machine = nd::machine::summary();
@@ -78,7 +78,13 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     show(&lines)?;
     interrupt.end_if_came();
     if let Some(path) = &args.write {
-        let text = page::filled(path, questions, &lines, &page::remark(&plan, &machine))?;
+        let text = page::filled(
+            path,
+            args.variant.as_deref(),
+            questions,
+            &lines,
+            &page::remark(&plan, &machine),
+        )?;
         std::fs::write(path, text)
             .map_err(|error| Failure::io(format_args!("write {}", path.display()), &error))?;
     }
