@@ -142,14 +142,26 @@ impl Cq {
         self.ring.lock().broken.is_some()
     }
 
-    /// Has results of the queue pair with this number go to `user`.
+    /// Has results of the queue pair with this number go to `user`. Its requests are posted afterwards. The number may have been that
+    /// of a queue pair that was destroyed: results that are in the queue are of that one.
     pub(crate) fn attach(&self, number: u32, user: Arc<dyn CqUser>) {
-        self.poller.lock().users.insert(number, user);
+        let (former, tells) = {
+            let mut poller = self.poller.lock();
+            let tells = self.take_all(&mut poller);
+            (poller.users.insert(number, user), tells)
+        };
+        self.tell(tells);
+        drop(former);
     }
 
-    pub(crate) fn detach(&self, number: u32) {
-        let user = self.poller.lock().users.remove(&number);
-        drop(user); // outside the lock
+    /// Ends what [`attach`](Self::attach) has begun, unless another user has the number by now.
+    pub(crate) fn detach(&self, number: u32, user: &dyn CqUser) {
+        let mut poller = self.poller.lock();
+        let is_this = |other: &Arc<dyn CqUser>| std::ptr::addr_eq(Arc::as_ptr(other), user);
+        let former = poller.users.get(&number).is_some_and(is_this);
+        let former = former.then(|| poller.users.remove(&number));
+        drop(poller);
+        drop(former);
     }
 
     /// Places results. The caller [settles](Self::settle) the queue when it holds no lock any more.
@@ -204,33 +216,40 @@ impl Cq {
 
     /// Moves the device's results into the ring. Called without locks.
     pub(crate) fn poll(&self) {
-        let mut tells = Vec::<Arc<dyn CqUser>>::new();
-        {
-            let mut poller = self.poller.lock();
-            let Poller { users, completions } = &mut *poller;
-            loop {
-                let count = match self.queue.poll(&mut completions[..]) {
-                    Ok(count) => count,
-                    Err(error) => {
-                        tracing::error!(%error, "the device tells no results");
-                        self.ring.lock().break_down(Status::INTERNAL_ERROR);
-                        0
-                    }
-                };
-                for completion in &completions[..count] {
-                    // A result of a queue pair that was destroyed belongs to nobody.
-                    if let Some(user) = users.get(&completion.qp_num)
-                        && user.completed(completion)
-                    {
-                        tells.push(Arc::clone(user));
-                    }
+        let tells = self.take_all(&mut self.poller.lock());
+        self.tell(tells);
+    }
+
+    /// Moves the device's results into the ring. Returns the users that want to [tell](CqUser::tell) others.
+    fn take_all(&self, poller: &mut Poller) -> Vec<Arc<dyn CqUser>> {
+        let mut tells = Vec::new();
+        let Poller { users, completions } = poller;
+        loop {
+            let count = match self.queue.poll(&mut completions[..]) {
+                Ok(count) => count,
+                Err(error) => {
+                    tracing::error!(%error, "the device tells no results");
+                    self.ring.lock().break_down(Status::INTERNAL_ERROR);
+                    0
                 }
-                if count < BATCH {
-                    break;
+            };
+            for completion in &completions[..count] {
+                // A result of a queue pair that was destroyed belongs to nobody.
+                if let Some(user) = users.get(&completion.qp_num)
+                    && user.completed(completion)
+                {
+                    tells.push(Arc::clone(user));
                 }
             }
+            if count < BATCH {
+                return tells;
+            }
         }
-        for user in tells {
+    }
+
+    /// Has users tell others of what has happened. Called without locks.
+    fn tell(&self, users: Vec<Arc<dyn CqUser>>) {
+        for user in users {
             user.tell();
         }
         self.settle();

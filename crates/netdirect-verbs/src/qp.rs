@@ -363,7 +363,7 @@ impl Qp {
         drop(owner);
         if let Some(old) = old {
             for cq in self.queues() {
-                cq.detach(old.number());
+                cq.detach(old.number(), self);
             }
             // It may be in use by a thread that still connects; then that thread destroys it.
             drop(old);
@@ -439,7 +439,7 @@ impl Qp {
             drop(raw);
             self.poll();
             for cq in self.queues() {
-                cq.detach(number);
+                cq.detach(number, self);
             }
         }
         let mut state = self.state.lock();
@@ -471,7 +471,7 @@ impl Qp {
         self.poll();
         if let Some(raw) = &raw {
             for cq in self.queues() {
-                cq.detach(raw.number());
+                cq.detach(raw.number(), self);
             }
         }
         self.end(QpPhase::Disconnected);

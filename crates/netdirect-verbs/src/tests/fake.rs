@@ -95,6 +95,8 @@ pub(super) struct World {
     pub(super) connect_returns: c_int,
     pub(super) accept_returns: c_int,
     pub(super) register_fails: c_int,
+    /// The number of the next queue pair, where a test wants it to be one that was used before.
+    pub(super) next_pair: Option<u32>,
     /// Destroying a queue pair takes as long as this is set.
     pub(super) holds_pairs: bool,
     /// Private data and limits of the last Connect, Accept or Reject.
@@ -568,7 +570,7 @@ unsafe extern "C" fn create_qp(
     // SAFETY: the protection domain exists.
     pair.context = unsafe { (*pd).context };
     with(|world| {
-        pair.qp_num = world.number();
+        pair.qp_num = world.next_pair.take().unwrap_or_else(|| world.number());
         let number = pair.qp_num;
         let at = Box::into_raw(pair);
         world.pairs.push(Pair {

@@ -1,8 +1,8 @@
 //! Requests, their results, and what drivers return for them.
 
 use netdirect::{
-    Buffer, LocalToken, MrFlags, NotifyType, OpFlags, Overlapped, RemoteAddress, RequestType, Sge,
-    Started, Status,
+    Buffer, CompletionResult, LocalToken, MrFlags, NotifyType, OpFlags, Overlapped,
+    QueuePairOptions, RemoteAddress, RequestType, Sge, Started, Status,
 };
 
 use super::{Objects, fake, last_post};
@@ -345,4 +345,45 @@ fn cxgb4_refuses_what_others_flush() {
         let cancelled = [(1, Status::CANCELED), (2, Status::CANCELED)];
         assert_eq!(found, if status.is_ok() { &cancelled[..] } else { &[] });
     }
+}
+
+#[test]
+fn a_queue_pair_with_the_number_of_a_former_one_has_its_own_results() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    let former = last_post();
+    fake::with(|world| {
+        world.calls.clear();
+        world.holds_pairs = true;
+    });
+    let (adapter, cq, former_pair) = (&objects.adapter, &objects.cq, objects.qp);
+    std::thread::scope(|scope| {
+        let ends = scope.spawn(move || drop(former_pair));
+        // The device has the number free again, while the queue pair is still known here, and a result of it is there.
+        fake::until(|world| world.calls.contains(&"destroy pair"));
+        fake::with(|world| {
+            world.complete(former, c::IBV_WC_SUCCESS, 8);
+            world.next_pair = Some(former.pair);
+        });
+        let qp = adapter.create_queue_pair(cq, cq, QueuePairOptions::default());
+        let qp = qp.expect("a queue pair");
+        qp.receive(2, &[SGE]).expect("posted");
+        let own = last_post();
+        assert_eq!((own.pair, own.id), (former.pair, former.id));
+        let contexts = || {
+            let mut results = [CompletionResult::default(); 4];
+            let count = cq.get_results(&mut results);
+            let found = results[..count].iter();
+            found
+                .map(|result| result.request_context)
+                .collect::<Vec<_>>()
+        };
+        let at_first = contexts();
+        fake::with(|world| world.holds_pairs = false);
+        ends.join().expect("ended");
+        assert_eq!(at_first, [1]);
+        fake::with(|world| world.complete(own, c::IBV_WC_SUCCESS, 8));
+        assert_eq!(contexts(), [2]);
+    });
 }
