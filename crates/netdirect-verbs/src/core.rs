@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use netdirect::{AdapterId, Buffer, Call, Capabilities, Error, Result, Sge, Status};
 use parking_lot::{Mutex, RwLock};
@@ -74,6 +75,8 @@ pub(crate) struct Core {
     /// Eight octets for requests that must have an entry.
     spare: Registration,
     tokens: (u64, u64),
+    /// How long Accept waits for a peer that has asked for a ready-to-receive message and does not send it.
+    pub(crate) patience: Duration,
     removed: AtomicBool,
     events: Mutex<Events>,
     cm_owners: Mutex<HashMap<u64, Weak<dyn CmOwner>>>,
@@ -113,6 +116,7 @@ impl Core {
         id: AdapterId,
         name: String,
         addresses: Vec<IpAddr>,
+        patience: Duration,
     ) -> Result<Arc<Self>> {
         let cannot = shortage("cannot open the device");
         let context = Context::open(libraries, &name).map_err(&cannot)?;
@@ -141,6 +145,7 @@ impl Core {
             reserved,
             spare,
             tokens,
+            patience,
             removed: AtomicBool::new(false),
             events: Mutex::default(),
             cm_owners: Mutex::default(),

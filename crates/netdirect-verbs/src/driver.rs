@@ -1,12 +1,14 @@
-//! Readiness of descriptors: what is watched, and the thread that does the work when nobody waits.
+//! Readiness of descriptors: what is watched, and the thread that does the work when nobody waits. The same thread tells when a time
+//! has come.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -17,6 +19,15 @@ pub(crate) trait Source: Send + Sync {
     /// Does what is to be done, and never blocks.
     fn ready(&self);
 }
+
+/// Something that does not wait for ever.
+pub(crate) trait Timed: Send + Sync {
+    /// The time has come that was set with this key. Called without locks, by the adapter's thread.
+    fn time_is_up(&self, key: u64);
+}
+
+/// A time for which something waits, and the key that it has given. No two are equal.
+pub(crate) type Deadline = (Instant, u64);
 
 /// The token of the descriptor that only wakes up.
 const WAKE: u64 = 0;
@@ -98,6 +109,7 @@ impl fmt::Debug for WatchSet {
 pub(crate) struct Driver {
     set: WatchSet,
     sources: Mutex<HashMap<u64, Weak<dyn Source>>>,
+    deadlines: Mutex<BTreeMap<Deadline, Weak<dyn Timed>>>,
     next: AtomicU64,
     stopped: AtomicBool,
 }
@@ -114,6 +126,7 @@ impl Driver {
         let driver = Arc::new(Self {
             set: WatchSet::new()?,
             sources: Mutex::default(),
+            deadlines: Mutex::default(),
             next: AtomicU64::new(WAKE + 1),
             stopped: AtomicBool::new(false),
         });
@@ -159,6 +172,47 @@ impl Driver {
         self.set.unwatch(descriptor);
     }
 
+    /// Tells `who` when so much time has passed. The key is a [number](Self::next_key) that nothing else of this adapter has.
+    pub(crate) fn remind(&self, after: Duration, key: u64, who: Weak<dyn Timed>) -> Deadline {
+        let deadline = (Instant::now() + after, key);
+        let mut deadlines = self.deadlines.lock();
+        deadlines.insert(deadline, who);
+        let is_first = deadlines.keys().next() == Some(&deadline);
+        drop(deadlines);
+        if is_first {
+            self.set.wake();
+        }
+        deadline
+    }
+
+    pub(crate) fn forget(&self, deadline: Deadline) {
+        self.deadlines.lock().remove(&deadline);
+    }
+
+    /// How long it is until the next time, if there is one.
+    fn rest(&self) -> Option<Timespec> {
+        let deadlines = self.deadlines.lock();
+        let (first, _) = deadlines.keys().next()?;
+        let rest = first.saturating_duration_since(Instant::now());
+        Timespec::try_from(rest).ok()
+    }
+
+    fn tell_times(&self) {
+        let now = Instant::now();
+        loop {
+            let first = {
+                let mut deadlines = self.deadlines.lock();
+                let first = deadlines.first_entry();
+                let first = first.filter(|first| first.key().0 <= now);
+                first.map(|first| first.remove_entry())
+            };
+            let Some(((_, key), who)) = first else { return };
+            if let Some(who) = who.upgrade() {
+                who.time_is_up(key);
+            }
+        }
+    }
+
     /// Ends the thread.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
@@ -167,7 +221,11 @@ impl Driver {
 
     fn run(&self) {
         while !self.stopped.load(Ordering::SeqCst) {
-            self.set.wait(None, |token| self.dispatch(token));
+            let rest = self.rest();
+            self.set.wait(rest.as_ref(), |token| self.dispatch(token));
+            // Before `stopped` is looked at, and the times: neither changes unnoticed.
+            self.set.reset();
+            self.tell_times();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use netdirect::{Adapter, AdapterId, Error, Provider, Result, Status};
 
@@ -11,6 +12,9 @@ use crate::handle::{CmId, Context, EventChannel};
 use crate::status::shortage;
 use crate::sys::Libraries;
 use crate::unavailable::Unavailable;
+
+/// How long Accept waits for the peer's ready-to-receive message (IW-068).
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The RDMA devices of this machine.
 #[derive(Debug)]
@@ -138,7 +142,7 @@ impl Provider for VerbsProvider {
                 "no adapter has this id; get an id by resolving an address",
             )
         })?;
-        let core = Core::open(self.libraries, id, device.name, device.addresses)?;
+        let core = Core::open(self.libraries, id, device.name, device.addresses, PATIENCE)?;
         Ok(Arc::new(AdapterHandle(core)))
     }
 }

@@ -297,6 +297,7 @@ impl DeviceObject for Connector {
             self.abandon(&mut state);
         }
         state.phase = Phase::Dead;
+        self.forget_deadline(&mut state);
         (state.local, state.peer) = (None, None);
         (state.private_data, state.limits) = (None, None);
         let (bound, id, qp) = (state.bound.take(), state.id.take(), state.qp.take());

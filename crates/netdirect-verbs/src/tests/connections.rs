@@ -1,5 +1,7 @@
 //! Connections, from both sides.
 
+use std::time::Duration;
+
 use netdirect::{LocalToken, Overlapped, ReadLimits, Sge, Started, Status};
 
 use super::{HERE, Objects, PEER, fake};
@@ -272,6 +274,30 @@ fn siw_always_has_a_place_for_the_ready_to_receive_read() {
         let limits = objects.connector.get_read_limits();
         assert_eq!(limits.map(|limits| limits.inbound), Ok(0));
     }
+}
+
+#[test]
+fn conn_059_accept_does_not_wait_for_ever() {
+    let _turn = fake::turn();
+    let objects = Objects::patient(Duration::ZERO);
+    requested(&objects);
+    fake::with(|world| world.calls.clear());
+    let overlapped = Overlapped::new();
+    let (connector, qp) = (&objects.connector, &objects.qp);
+    let accepted = connector.accept(qp, 1, 1, &[], &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    assert_eq!(overlapped.wait(), Status::IO_TIMEOUT);
+    let refused = connector.notify_disconnect(&Overlapped::new());
+    assert_eq!(
+        refused.map_err(|error| error.status()),
+        Err(Status::CONNECTION_INVALID)
+    );
+    // siw stops the kernel if the queue pair fails before the connection is established: the identifier ends first.
+    fake::until(|world| world.calls.contains(&"destroy pair"));
+    let calls = fake::with(|world| world.calls.clone());
+    let of_end = ["fail", "destroy id", "destroy pair"];
+    let of_end = calls.into_iter().filter(|call| of_end.contains(call));
+    assert_eq!(of_end.collect::<Vec<_>>(), ["destroy id", "destroy pair"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod windows;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use netdirect::{
     Adapter, AdapterId, Affinity, Buffer, CompletionQueue, CompletionResult, Connector,
@@ -33,11 +34,17 @@ struct Objects {
 
 impl Objects {
     fn new() -> Self {
+        Self::patient(Duration::from_secs(3600))
+    }
+
+    /// Of an adapter whose Accept waits so long for the peer.
+    fn patient(patience: Duration) -> Self {
         let core = Core::open(
             &fake::LIBRARIES,
             AdapterId(1),
             "fake0".to_owned(),
             vec![HERE],
+            patience,
         );
         let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle(core.expect("the fake device")));
         let file = adapter.create_overlapped_file().expect("a file");

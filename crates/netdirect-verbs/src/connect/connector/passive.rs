@@ -8,6 +8,7 @@ use super::active::parameters;
 use super::state::{AwaitedListener, Connector, ConnectorState, PeerRequest, Phase};
 use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
+use crate::driver::Timed;
 use crate::handle::{CmEvent, CmNews};
 use crate::qp::{self, Qp};
 use crate::status::fail;
@@ -122,11 +123,25 @@ impl Connector {
                 ready.and_then(|()| id.accept(&raw, &parameters(&raw, asked, &field)))
             }
         };
-        if let Err(error) = accepted {
-            tracing::debug!(%error, "the peer was gone at Accept");
-            self.acceptance_failed(state, Status::CONNECTION_ABORTED); // CONN-061
+        match accepted {
+            Ok(()) => self.begin_to_wait(state),
+            Err(error) => {
+                tracing::debug!(%error, "the peer was gone at Accept");
+                self.acceptance_failed(state, Status::CONNECTION_ABORTED); // CONN-061
+            }
         }
         Ok(Started::Pending)
+    }
+
+    /// Limits the wait for a peer that never completes the connection (CONN-059, IW-068). On InfiniBand the connection manager has a
+    /// limit of its own.
+    fn begin_to_wait(&self, state: &mut ConnectorState) {
+        if !self.core.limits.is_iwarp {
+            return;
+        }
+        let this: Weak<dyn Timed> = self.this.clone();
+        let (driver, patience) = (&self.core.driver, self.core.patience);
+        state.deadline = Some(driver.remind(patience, state.key, this));
     }
 
     /// The connection manager tells of the Accept.
@@ -158,5 +173,17 @@ impl Connector {
             drop(id);
         });
         self.finish(state, Phase::Dead, status);
+    }
+}
+
+impl Timed for Connector {
+    fn time_is_up(&self, key: u64) {
+        let mut state = self.lock();
+        if state.key != key || !matches!(state.phase, Phase::Accepting) {
+            return;
+        }
+        let requests = state.requests.take_state_change();
+        self.abandon(&mut state);
+        state.done.push(requests, Status::IO_TIMEOUT);
     }
 }

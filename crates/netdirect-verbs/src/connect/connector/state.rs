@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::connect::private_data::{self, CmMessage};
 use crate::connect::requests::{Done, Requests};
 use crate::core::Core;
+use crate::driver::Deadline;
 use crate::file::File;
 use crate::handle::{CmId, QueuePairHandle};
 use crate::qp::{self, Qp};
@@ -99,6 +100,8 @@ pub(super) struct ConnectorState {
     pub(super) ended: bool,
     /// The end was noticed by flushed requests.
     pub(super) noticed: bool,
+    /// When Accept gives up.
+    pub(super) deadline: Option<Deadline>,
     pub(super) done: Done,
 }
 
@@ -170,8 +173,15 @@ impl Connector {
     /// Enters a phase, and ends the request that has led there.
     pub(super) fn finish(&self, state: &mut ConnectorState, phase: Phase, status: Status) {
         state.phase = phase;
+        self.forget_deadline(state);
         let requests = state.requests.take_state_change();
         state.done.push(requests, status);
+    }
+
+    pub(super) fn forget_deadline(&self, state: &mut ConnectorState) {
+        if let Some(deadline) = state.deadline.take() {
+            self.core.driver.forget(deadline);
+        }
     }
 
     pub(super) fn check_private_data(
@@ -248,6 +258,7 @@ impl Connector {
     /// with the identifier and with the device's queue pair, so they end elsewhere.
     pub(super) fn abandon(&self, state: &mut ConnectorState) {
         let phase = std::mem::replace(&mut state.phase, Phase::Dead);
+        self.forget_deadline(state);
         self.core.disown_connection(state.key);
         let (id, qp) = (state.id.take(), state.qp.take());
         state.done.before(move || {
