@@ -54,6 +54,8 @@ mod quirks;
 #[cfg(target_os = "linux")]
 mod slots;
 #[cfg(target_os = "linux")]
+mod sockets;
+#[cfg(target_os = "linux")]
 mod srq;
 #[cfg(target_os = "linux")]
 mod status;

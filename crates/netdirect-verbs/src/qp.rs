@@ -18,7 +18,8 @@ use crate::core::{Core, DeviceObject, RemovalOrder};
 use crate::cq::{Cq, CqUser};
 use crate::entries::{check_sizes, full, has_ended, not_posted, with_entries};
 use crate::handle::{
-    PostFailure, QueuePairHandle, QueuePairSizes, WorkCompletion, immediate, invalidated_key,
+    Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest,
+    WorkCompletion, immediate, invalidated_key,
 };
 use crate::mw::WindowBinding;
 use crate::slots::{End, Kept, Slot, Slots};
@@ -30,6 +31,12 @@ pub(crate) use handle::{QpHandle, of};
 
 /// The bit that tells Receives from other requests in the numbers that the device knows.
 const RECEIVE: u64 = 1 << 63;
+
+/// The number of the provider's own Read, which no request of the client has.
+const OWN_READ: u64 = RECEIVE - 1;
+
+/// The key that a Read of no octets names, which no peer looks at. Some cards take 0 for something else.
+const ANY_KEY: u32 = 1;
 
 /// The connector of a queue pair. Called without locks.
 pub(crate) trait ConnectionOwner: Send + Sync {
@@ -209,9 +216,14 @@ impl Qp {
     fn make(&self) -> Result<Arc<QueuePairHandle>> {
         let cannot = shortage("cannot create a queue pair");
         let options = &self.options;
+        let own_reads = u32::from(self.core.needs.leaves_first_octets);
         let sizes = QueuePairSizes {
             // Drivers make no queues of nothing. What the client may post is checked here.
-            send_depth: options.initiator_queue_depth.max(1),
+            send_depth: options
+                .initiator_queue_depth
+                .max(1)
+                .saturating_add(own_reads)
+                .min(self.core.limits.queue_depth),
             receive_depth: if self.srq.is_some() {
                 0
             } else {
@@ -390,6 +402,26 @@ impl Qp {
             receives.end(number, End::of(Status::INTERNAL_ERROR), false);
         }
         self.place(state);
+    }
+
+    /// Has the peer send something: a Response to a Read of no octets. The client sees nothing of it.
+    pub(crate) fn ask_for_response(&self, raw: &QueuePairHandle) {
+        let request = SendRequest {
+            id: OWN_READ,
+            operation: Operation::Read(RemoteMemory {
+                address: 0,
+                key: ANY_KEY,
+            }),
+            sges: &[self.core.empty_entry()],
+            signaled: false,
+            fence: false,
+            solicited: false,
+        };
+        let _state = self.state.lock(); // Posts have an order.
+        if let Err(failure) = raw.post(&request) {
+            let error = failure.error;
+            tracing::debug!(%error, "the peer is not asked for a response");
+        }
     }
 
     /// The connection is there: requests may be posted. The caller [settles](Self::settle) the queues when it holds no lock any

@@ -41,6 +41,8 @@ pub(crate) struct Needs {
     pub(crate) sink_is_remote_write: bool,
     /// The passive side needs a place for an inbound Read, because the ready-to-receive message may be one.
     pub(crate) accepts_a_read: bool,
+    /// The passive side may leave the peer's first octets untouched until others arrive.
+    pub(crate) leaves_first_octets: bool,
     /// Data becomes visible in the order of addresses.
     pub(crate) places_in_order: bool,
 }
@@ -182,6 +184,12 @@ pub const QUIRKS: &[Quirk] = &[
     },
     Quirk {
         driver: "siw",
+        fact: "as the passive side sends its answer before it attends to the connection: what the peer sends in between stays unread until more arrives, for which a peer that waits for an answer waits for ever",
+        answer: "looks after Accept whether TCP holds octets that nobody has read; if so, sends a Read of no octets, whose response has siw read. It cannot do so if the peer takes no Reads, or if the client wants none",
+        source: "siw_cm.c, siw_accept, siw_cm_llp_data_ready; seen in the guest",
+    },
+    Quirk {
+        driver: "siw",
         fact: "raises the limit of inbound Reads to what the peer asks for",
         answer: "reports the limit that was agreed on; a lower one cannot be had",
         source: "siw_cm.c, siw_accept",
@@ -209,6 +217,7 @@ impl Needs {
         fences_no_reads: false,
         sink_is_remote_write: false,
         accepts_a_read: false,
+        leaves_first_octets: false,
         places_in_order: false,
     };
 
@@ -223,6 +232,7 @@ impl Needs {
         solicits_no_failures: true,
         fences_no_reads: true,
         accepts_a_read: true,
+        leaves_first_octets: true,
         places_in_order: true,
         ..Self::ANY
     };

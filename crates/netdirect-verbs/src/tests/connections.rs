@@ -1,5 +1,7 @@
 //! Connections, from both sides.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use netdirect::{LocalToken, Overlapped, ReadLimits, Sge, Started, Status};
@@ -273,6 +275,82 @@ fn siw_always_has_a_place_for_the_ready_to_receive_read() {
         assert_eq!(told, Some((Vec::new(), inbound, 1)));
         let limits = objects.connector.get_read_limits();
         assert_eq!(limits.map(|limits| limits.inbound), Ok(0));
+    }
+}
+
+/// A connection of TCP on which the peer has sent something that nobody has read.
+fn with_unread_octets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((HERE, 0)).expect("a listener");
+    let mut there = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+    let (here, _) = listener.accept().expect("a connection");
+    there.write_all(b"a first message").expect("sent");
+    here.peek(&mut [0]).expect("received");
+    (here, there)
+}
+
+/// Accepts the peer of this connection, and returns the requests that are posted by that.
+fn posted_by_accept(objects: &Objects, tcp: &TcpStream, outbound: u32) -> Vec<fake::Post> {
+    let v4 = |address| match address {
+        Ok(SocketAddr::V4(address)) => address,
+        other => panic!("an address of IPv4, not {other:?}"),
+    };
+    let addresses = (v4(tcp.local_addr()), v4(tcp.peer_addr()));
+    fake::with(|world| world.addresses = Some(addresses));
+    requested(objects);
+    let overlapped = Overlapped::new();
+    let (connector, qp) = (&objects.connector, &objects.qp);
+    let accepted = connector.accept(qp, 1, outbound, &[], &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    let id = newest();
+    fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_ESTABLISHED, 0));
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    fake::with(|world| world.posted.drain(..).collect())
+}
+
+#[test]
+fn siw_is_made_to_read_what_it_has_left_untouched() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    let (here, _there) = with_unread_octets();
+    let posted = posted_by_accept(&objects, &here, 1);
+    let [read] = posted[..] else {
+        panic!("one request, not {posted:?}");
+    };
+    assert_eq!((read.opcode, read.entries), (c::IBV_WR_RDMA_READ, 1));
+    assert_eq!(read.flags & c::IBV_SEND_SIGNALED, 0);
+    // The client sees its own requests alone, whatever becomes of this one.
+    let flags = netdirect::OpFlags::empty();
+    objects.qp.send(9, &[SGE], flags).expect("posted");
+    let send = super::last_post();
+    fake::with(|world| {
+        world.complete(read, c::IBV_WC_WR_FLUSH_ERR, 0);
+        world.complete(send, c::IBV_WC_WR_FLUSH_ERR, 0);
+    });
+    let result = objects.result();
+    assert_eq!(
+        (result.request_context, result.status),
+        (9, Status::CANCELED)
+    );
+    assert_eq!(objects.results(), []);
+}
+
+#[test]
+fn nothing_is_read_where_nothing_was_left_or_no_read_is_allowed() {
+    for (vendor_id, is_read, outbound) in [
+        (None, true, 1),          // Everything was read.
+        (None, false, 0),         // The client wants no Reads.
+        (Some(0x1425), false, 1), // The driver reads by itself.
+    ] {
+        let _turn = fake::turn();
+        if let Some(vendor_id) = vendor_id {
+            fake::with(|world| world.vendor_id = vendor_id);
+        }
+        let objects = Objects::new();
+        let (mut here, _there) = with_unread_octets();
+        if is_read {
+            here.read_exact(&mut [0; 15]).expect("received");
+        }
+        assert_eq!(posted_by_accept(&objects, &here, outbound), []);
     }
 }
 

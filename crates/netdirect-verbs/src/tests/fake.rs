@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -102,6 +103,8 @@ pub(super) struct World {
     /// Private data and limits of the last Connect, Accept or Reject.
     pub(super) told: Option<(Vec<u8>, u8, u8)>,
     pub(super) calls: Vec<&'static str>,
+    /// The addresses of peers' requests, of this side and of the peer.
+    pub(super) addresses: Option<(SocketAddrV4, SocketAddrV4)>,
     /// How queue pairs were changed.
     pub(super) changes: Vec<Change>,
 }
@@ -208,6 +211,20 @@ impl World {
         if event == c::RDMA_CM_EVENT_CONNECT_REQUEST {
             listener = id;
             id = self.make_id(self.channel, ptr::null_mut());
+            if let Some((local, peer)) = self.addresses {
+                // SAFETY: just made, and nobody else knows it.
+                let addresses = unsafe { &raw mut (*id).route.addr };
+                // SAFETY: the identifier has places for two addresses of any kind.
+                unsafe {
+                    addresses
+                        .cast::<libc::sockaddr_in>()
+                        .write(raw_address(local))
+                };
+                // SAFETY: as above.
+                let second = unsafe { &raw mut (*addresses).__bindgen_anon_2 };
+                // SAFETY: as above.
+                unsafe { second.cast::<libc::sockaddr_in>().write(raw_address(peer)) };
+            }
         }
         let event = c::rdma_cm_event {
             id,
@@ -301,6 +318,15 @@ impl World {
         }
         returned
     }
+}
+
+fn raw_address(address: SocketAddrV4) -> libc::sockaddr_in {
+    // SAFETY: all zero is a value of this structure of numbers.
+    let mut raw: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+    raw.sin_family = libc::AF_INET.try_into().expect("small");
+    raw.sin_port = address.port().to_be();
+    raw.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
+    raw
 }
 
 fn descriptor() -> OwnedFd {

@@ -9,8 +9,9 @@ use super::state::{AwaitedListener, Connector, ConnectorState, PeerRequest, Phas
 use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
 use crate::driver::Timed;
-use crate::handle::{CmEvent, CmNews};
+use crate::handle::{CmEvent, CmNews, QueuePairHandle};
 use crate::qp::{self, Qp};
+use crate::sockets;
 use crate::status::fail;
 
 impl Connector {
@@ -124,7 +125,10 @@ impl Connector {
             }
         };
         match accepted {
-            Ok(()) => self.begin_to_wait(state),
+            Ok(()) => {
+                self.begin_to_wait(state);
+                self.look_for_octets(state, qp, raw, limits);
+            }
             Err(error) => {
                 tracing::debug!(%error, "the peer was gone at Accept");
                 self.acceptance_failed(state, Status::CONNECTION_ABORTED); // CONN-061
@@ -142,6 +146,30 @@ impl Connector {
         let this: Weak<dyn Timed> = self.this.clone();
         let (driver, patience) = (&self.core.driver, self.core.patience);
         state.deadline = Some(driver.remind(patience, state.key, this));
+    }
+
+    /// Has the driver read what it may have left untouched. What arrives from now on, it reads by itself. That there are octets of the
+    /// peer also says that the peer knows the answer, and so may be sent something (RFC 5044 §7.1.2).
+    fn look_for_octets(
+        &self,
+        state: &mut ConnectorState,
+        qp: &Arc<Qp>,
+        raw: Arc<QueuePairHandle>,
+        limits: ReadLimits,
+    ) {
+        let (Some(local), Some(peer)) = (state.local, state.peer) else {
+            return;
+        };
+        if !self.core.needs.leaves_first_octets || limits.outbound == 0 {
+            return;
+        }
+        let qp = Arc::clone(qp);
+        state.done.after(move || {
+            if sockets::unread(local, peer).is_some_and(|octets| octets > 0) {
+                tracing::debug!(%peer, "the driver is made to read the peer's first octets");
+                qp.ask_for_response(&raw);
+            }
+        });
     }
 
     /// The connection manager tells of the Accept.
