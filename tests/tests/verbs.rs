@@ -25,7 +25,7 @@ const SOME: Boot = Boot {
 };
 
 const ALL: Boot = Boot {
-    groups: &["info", "cat_matrix", "cat_large", "tools", "perf"],
+    groups: &["info", "cat_matrix", "cat_large", "tools", "perf", "speed"],
     ..SOME
 };
 
