@@ -230,7 +230,7 @@ fn unsafe_stands_where_it_may_be() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The compiler refuses `unsafe` in every crate except the two that have some, tests included.
+/// The compiler refuses `unsafe` in every crate except those that have some, tests included.
 #[test]
 fn a_crate_without_unsafe_forbids_it() {
     let mut seen = 0;

@@ -109,18 +109,8 @@ impl Compared {
         }
     }
 
-    /// Bare connections that come and go.
-    pub(super) fn connections() -> Self {
-        Self {
-            side: SideTurns::new(),
-            with: Comparison::Tcp,
-            congestion: None,
-            write: None,
-        }
-    }
-
-    /// A connection of the same kind.
-    pub(super) fn rdma(with: Comparison) -> Self {
+    /// Connections for which nothing was chosen.
+    pub(super) fn of(with: Comparison) -> Self {
         Self {
             side: SideTurns::new(),
             with,

@@ -106,9 +106,7 @@ type Points = BTreeMap<u32, f64>;
 struct Panel {
     title: &'static str,
     unit: fn(f64) -> String,
-    /// What the values stand over, and how that is written.
-    over: &'static str,
-    tick: fn(f64) -> String,
+    over: Axis,
     lines: BTreeMap<Line, Points>,
 }
 
@@ -117,8 +115,7 @@ pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let latency = Panel {
         title: "Latency (half a round trip; a whole Read), median",
         unit: time,
-        over: SIZE,
-        tick: size,
+        over: SIZES,
         lines: lines(outcomes, Test::Latency, |figures| {
             figures.latency.map(|latency| latency.p50)
         }),
@@ -126,8 +123,7 @@ pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let bandwidth = Panel {
         title: "Bandwidth, one way",
         unit: rate,
-        over: SIZE,
-        tick: size,
+        over: SIZES,
         lines: lines(outcomes, Test::Bandwidth, |figures| {
             Some(figures.bytes_per_s)
         }),
@@ -135,8 +131,7 @@ pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let of_many = Panel {
         title: "Send latency on one of many connections, median",
         unit: time,
-        over: IDLE,
-        tick: count,
+        over: CONNECTIONS,
         lines: lines(outcomes, Test::Scale, |figures| {
             figures.latency.map(|latency| latency.p50)
         }),
@@ -144,8 +139,7 @@ pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let memory = Panel {
         title: "Memory of an idle connection, the dearer side",
         unit: octets,
-        over: IDLE,
-        tick: count,
+        over: CONNECTIONS,
         lines: memory_lines(outcomes),
     };
     let panels: Vec<Panel> = [latency, bandwidth, of_many, memory]
@@ -155,8 +149,33 @@ pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     (!panels.is_empty()).then(|| draw(&panels))
 }
 
-const SIZE: &str = "message size";
-const IDLE: &str = "idle connections";
+/// What values stand over, and how that is written.
+#[derive(Clone, Copy)]
+struct Axis {
+    name: &'static str,
+    tick: fn(f64) -> String,
+}
+
+const SIZES: Axis = Axis {
+    name: "message size",
+    tick: size,
+};
+
+const CONNECTIONS: Axis = Axis {
+    name: "idle connections",
+    tick: count,
+};
+
+/// The line of a row, if its Receives were these.
+fn ours(spec: &Spec, receives: Receives) -> Line {
+    Line::Ours {
+        op: spec.op,
+        mode: spec.mode,
+        crc: spec.crc,
+        receives,
+        transport: spec.transport,
+    }
+}
 
 /// What a value stands over.
 fn place(spec: &Spec) -> u32 {
@@ -170,13 +189,7 @@ fn memory_lines(outcomes: &[Outcome]) -> BTreeMap<Line, Points> {
     let mut lines = BTreeMap::<Line, Points>::new();
     for Outcome { spec, costs, .. } in outcomes {
         if let [Some(here), Some(there)] = costs.memory {
-            let line = Line::Ours {
-                op: spec.op,
-                mode: spec.mode,
-                crc: spec.crc,
-                receives: spec.receives,
-                transport: spec.transport,
-            };
+            let line = ours(spec, spec.receives);
             let dearer = here.max(there);
             if dearer.is_finite() && dearer > 0.0 {
                 lines.entry(line).or_default().insert(place(spec), dearer);
@@ -201,15 +214,8 @@ fn lines(
     };
     for outcome in outcomes.iter().filter(|outcome| outcome.spec.test == test) {
         let spec = &outcome.spec;
-        let (op, mode, crc) = (spec.op, spec.mode, spec.crc);
-        let ours = |receives| Line::Ours {
-            op,
-            mode,
-            crc,
-            receives,
-            transport: spec.transport,
-        };
-        add(ours(spec.receives), place(spec), &outcome.figures);
+        let (op, mode) = (spec.op, spec.mode);
+        add(ours(spec, spec.receives), place(spec), &outcome.figures);
         if let Some(BaselineFigures { with, figures, .. }) = &outcome.baseline {
             let line = match with {
                 Comparison::Tcp | Comparison::Quic => Line::Bare {
@@ -217,7 +223,7 @@ fn lines(
                     mode,
                     read: test == Test::Latency && op == Op::Read,
                 },
-                Comparison::Plain => ours(Receives::Own),
+                Comparison::Plain => ours(spec, Receives::Own),
                 Comparison::Alone => Line::Alone { mode },
             };
             add(line, place(spec), figures);
@@ -303,7 +309,7 @@ fn draw_panel(out: &mut String, panel: &Panel) {
             "<path class=\"grid\" d=\"M{at:.1} 0V{height:.0}\"/>\
              <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             height + 18.0,
-            (panel.tick)(tick)
+            (panel.over.tick)(tick)
         );
     }
     for (tick, at) in y.ticks() {
@@ -322,7 +328,7 @@ fn draw_panel(out: &mut String, panel: &Panel) {
          <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
         width / 2.0,
         height + 38.0,
-        panel.over
+        panel.over.name
     );
     // The bare stream comes first, so that it hides none of our lines.
     for (line, points) in panel.lines.iter().rev() {

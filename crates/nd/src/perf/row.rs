@@ -280,7 +280,7 @@ impl<'a> Run<'a> {
     /// A connection that takes turns with the row.
     fn compared(&self, way: Way) -> Compared {
         let Way::Bare(choice) = way else {
-            return Compared::rdma(Comparison::Plain);
+            return Compared::of(Comparison::Plain);
         };
         let wire = &self.wires[choice.wire];
         let write = Some(choice.write).filter(|write| *write != WHOLE);
