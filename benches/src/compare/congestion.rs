@@ -3,6 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
 use super::Failure;
 
 /// Where Linux has the default of new connections.
@@ -19,7 +23,8 @@ fn read(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// A default of the whole system that this process has chosen. The old one comes back when this is dropped.
+/// A default of the whole system that this process has chosen. The old one comes back when this is dropped, and when a
+/// signal ends the process.
 #[derive(Debug)]
 pub struct Chosen {
     path: PathBuf,
@@ -33,7 +38,19 @@ impl Chosen {
     ///
     /// When this process may not, or the system does not have it.
     pub fn system_wide(name: &str) -> Result<Self, Failure> {
-        Self::at(Path::new(DEFAULT), name)
+        let chosen = Self::at(Path::new(DEFAULT), name)?;
+        let (path, before) = (chosen.path.clone(), chosen.before.clone());
+        let signals = Signals::new([SIGINT, SIGTERM]);
+        let mut signals =
+            signals.map_err(|error| Failure::new(format!("watch for Ctrl-C: {error}")))?;
+        // A signal ends the process without dropping anything.
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                restore(&path, &before);
+                let _ = emulate_default_handler(signal);
+            }
+        });
+        Ok(chosen)
     }
 
     fn at(path: &Path, name: &str) -> Result<Self, Failure> {
@@ -54,13 +71,16 @@ impl Chosen {
 
 impl Drop for Chosen {
     fn drop(&mut self) {
-        if let Err(error) = fs::write(&self.path, &self.before) {
-            eprintln!(
-                "compare: the system still has another congestion control; to undo it, write {} to {}: {error}",
-                self.before,
-                self.path.display()
-            );
-        }
+        restore(&self.path, &self.before);
+    }
+}
+
+fn restore(path: &Path, before: &str) {
+    if let Err(error) = fs::write(path, before) {
+        eprintln!(
+            "compare: the system still has another congestion control; to undo it, write {before} to {}: {error}",
+            path.display()
+        );
     }
 }
 
