@@ -1,5 +1,6 @@
 //! The arguments of `nd perf`, and the rows that they stand for.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -96,6 +97,10 @@ pub(crate) struct TableArgs {
     /// Takes fewer and shorter turns; repeat a row that does not hold without --quick
     #[arg(long)]
     pub(crate) quick: bool,
+
+    /// Measures everything so many times, one run after the other; each row shows its worst run, and holds if it held in all
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) runs: NonZeroU32,
 
     /// Answers only these questions [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]

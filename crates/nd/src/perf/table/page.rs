@@ -43,14 +43,21 @@ pub(super) fn filled(
 }
 
 /// How and where the tables were measured.
-pub(super) fn remark(plan: &Plan, machine: &str) -> String {
+pub(super) fn remark(plan: &Plan, runs: u32, machine: &str) -> String {
     let build = if cfg!(debug_assertions) {
         ", a build without optimisation"
     } else {
         ""
     };
+    let runs = if runs == 1 {
+        String::new()
+    } else {
+        format!(
+            " The table shows the worst of {runs} runs, and a row holds if it held in all of them."
+        )
+    };
     format!(
-        "Filled by `nd perf table` of nd {}{build} on {}, with {} turns of {} for each side of a comparison, on {machine}, loopback.\n",
+        "Filled by `nd perf table` of nd {}{build} on {}, with {} turns of {} for each side of a comparison, on {machine}, loopback.{runs}\n",
         env!("CARGO_PKG_VERSION"),
         nd::machine::date(),
         plan.turns,
@@ -61,14 +68,13 @@ pub(super) fn remark(plan: &Plan, machine: &str) -> String {
 fn table(question: Question, lines: &[Line]) -> String {
     let mut text = "| what | size | required | measured | half of the turns | holds |\n|---|--:|---|---|---|---|\n".to_owned();
     for line in lines.iter().filter(|line| line.question == question) {
-        let holds = if line.verdict.holds { "yes" } else { "missed" };
         let cells = [
             line.title(),
             line.sizes(),
             line.promise.wanted(&line.spec),
             line.measured(),
             line.verdict.spread.clone(),
-            holds.to_owned(),
+            line.runs.told("yes", "missed"),
         ];
         text += &format!("| {} |\n", cells.map(|text| page::cell(&text)).join(" | "));
     }
@@ -78,6 +84,7 @@ fn table(question: Question, lines: &[Line]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::judge::{Promise, Verdict};
+    use super::super::line::Runs;
     use super::*;
     use crate::perf::outcome::Outcome;
     use crate::perf::report::tests::{bandwidth, latency, scale, shared};
@@ -88,6 +95,7 @@ mod tests {
             spec: outcome.spec,
             sizes: None,
             promise,
+            runs: Runs::one(&promise.judge(outcome)),
             verdict: promise.judge(outcome),
         }
     }
@@ -101,6 +109,7 @@ mod tests {
             line(&shared(), Promise::Plain(0.95)),
             Line {
                 verdict: Verdict::failed("cannot a | b".to_owned()),
+                runs: Runs { held: 0, all: 2 },
                 ..line(&scale(), Promise::OneOfMany(1.2))
             },
             Line {
