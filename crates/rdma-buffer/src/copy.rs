@@ -24,9 +24,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 mod bulk;
 mod one_pass;
+mod page_offsets;
+mod processor;
 mod sum;
 
 pub use bulk::prefers_strings;
+pub use page_offsets::{is_slow_copy, page_offsets_matter};
 pub use sum::Sum;
 
 use bulk::bulk;

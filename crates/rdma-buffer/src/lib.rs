@@ -12,7 +12,8 @@ mod extent;
 
 pub use buffer::Buffer;
 pub use copy::{
-    BULK_MIN, Backend, Part, Sum, change_word, copy_in, copy_out, copy_out_summed, prefers_strings,
+    BULK_MIN, Backend, Part, Sum, change_word, copy_in, copy_out, copy_out_summed, is_slow_copy,
+    page_offsets_matter, prefers_strings,
 };
 pub use error::NoMemory;
 pub use extent::Extent;

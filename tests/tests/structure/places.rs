@@ -141,6 +141,7 @@ const UNSAFE: &[&str] = &[
     "rdma-buffer/src/copy.rs",
     "rdma-buffer/src/copy/bulk.rs",
     "rdma-buffer/src/copy/one_pass.rs",
+    "rdma-buffer/src/copy/processor.rs",
 ];
 
 impl Rule {

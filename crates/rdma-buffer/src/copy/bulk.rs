@@ -3,6 +3,8 @@
 use std::env;
 use std::sync::LazyLock;
 
+use super::processor::{Processor, Vendor};
+
 /// The environment variable that chooses, so that the tests can run with both on one machine: `strings` or `loop`. With anything
 /// else the processor decides.
 const SWITCH: &str = "SOFTND_COPIES";
@@ -37,36 +39,9 @@ fn decide(chosen: &str, is_fastest: bool) -> bool {
 }
 
 /// Whether the processor is one of Intel that reports fast short `rep movsb`.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[allow(
-    unused_unsafe,
-    reason = "the two functions are unsafe in older compilers"
-)]
 fn is_intel_with_fsrm() -> bool {
-    use std::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
-
-    /// The leaf of further features, and the bit of FSRM in its EDX.
-    const FEATURES: u32 = 7;
-    const FSRM: u32 = 1 << 4;
-    // SAFETY: every x86-64 processor has the instruction, and leaf 0.
-    let CpuidResult {
-        eax: highest,
-        ebx,
-        ecx,
-        edx,
-    } = unsafe { __cpuid(0) };
-    let vendor = [ebx, edx, ecx].map(u32::to_le_bytes);
-    if vendor.as_flattened() != b"GenuineIntel" || highest < FEATURES {
-        return false;
-    }
-    // SAFETY: as above, and the processor has this leaf.
-    let features = unsafe { __cpuid_count(FEATURES, 0) };
-    features.edx & FSRM != 0
-}
-
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn is_intel_with_fsrm() -> bool {
-    false
+    let processor = Processor::here();
+    processor.vendor == Vendor::Intel && processor.fsrm
 }
 
 /// Copies by the faster way. To the compiler this is an operation that may read and write any memory that the compiler does not own
