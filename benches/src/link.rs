@@ -89,6 +89,7 @@ fn end(role: Role, crc: bool) -> Connection {
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
         private_payload: false,
+        page_offsets_matter: false,
         confirm_writes: false,
         early: usize::MAX,
     });

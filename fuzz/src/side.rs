@@ -210,6 +210,7 @@ fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
         },
         receive_wait: Duration::from_millis(u64::from(wait) * 10),
         private_payload: flags & 8 != 0,
+        page_offsets_matter: false,
         confirm_writes: flags & 0x40 != 0,
         early: if wait & 1 == 0 { 32 } else { usize::MAX },
     }

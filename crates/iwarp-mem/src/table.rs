@@ -9,7 +9,7 @@ use iwarp::{
     Access, AccessError, AtomicError, AtomicOp, BindError, Crc, InvalidateError, LocalAccess,
     Memory, MessageEnd, Pd, RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
 };
-use rdma_buffer::{Backend, Buffer, Part, Sum};
+use rdma_buffer::{Backend, Buffer, Part, Sum, is_slow_copy};
 
 use crate::{
     error::RegisterError,
@@ -20,6 +20,14 @@ use crate::{
     slot::{Backing, Kind, Pin, Use, View},
     window::Window,
 };
+
+/// How far the kernel may put what is sent behind the place that is expected: the thread may have sent a little on other sockets
+/// before, which has not been read yet.
+const SINK_FURTHER: usize = 64;
+
+/// By how many octets the place may be wrong, either way, from which the kernel takes what is received. It is less certain than the
+/// other one, because the peer may have its octets read in place. And a needless copy costs less here than in sending.
+const SOURCE_MARGIN: usize = 256;
 
 /// Registered memory of one adapter. Clones are the same table, which lives as long as a clone, a [`Registration`] or a
 /// [`Window`].
@@ -138,6 +146,25 @@ impl Table {
     /// Always zero with [`TableOptions::strict_sinks`].
     pub fn lenient_sinks(&self) -> u64 {
         self.shared.lenient_sinks.load(Ordering::Relaxed)
+    }
+
+    /// Whether a read of the socket straight to `at` is slow where page offsets matter. `arrived` octets have come since nothing
+    /// was left to read.
+    ///
+    /// The octets of a peer on the same machine lie where the kernel has put them, which begins at the front of a page when all
+    /// octets before have been read. Where the octets of other peers lie is not known.
+    pub fn is_slow_target(&self, at: Span, arrived: usize) -> bool {
+        let address = self.address_of(at);
+        address.is_some_and(|to| {
+            let first = to.wrapping_sub(SOURCE_MARGIN);
+            is_slow_copy(arrived, first, 2 * SOURCE_MARGIN)
+        })
+    }
+
+    /// Where `at` lies, if its memory is not revoked. Only a number, which nobody may access memory by.
+    fn address_of(&self, at: Span) -> Option<usize> {
+        let address = self.pin(at).ok()?.address(at).ok()?;
+        Some(address.addr())
     }
 
     /// Pins the memory of a span for one copy or one system call.
@@ -343,6 +370,12 @@ impl Memory for Table {
 
     fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked> {
         self.pin(at)?.copy_out(at, dst, crc)
+    }
+
+    fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {
+        // If the memory is gone, whoever reads it finds out.
+        let address = self.address_of(at);
+        address.is_some_and(|from| is_slow_copy(from, ahead, SINK_FURTHER))
     }
 
     fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {

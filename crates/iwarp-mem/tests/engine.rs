@@ -11,8 +11,8 @@ use std::{
 
 use iwarp::{
     Completion, Connection, Event, InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd,
-    QueueSizes, ReadLimits, Ready, RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId,
-    TxBatch, TxLimit, WqeStatus,
+    PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, Role, Scope, Sge, StreamConfig,
+    StreamId, TxBatch, TxLimit, WqeStatus,
 };
 use iwarp_mem::{
     Registration, Rights, Table,
@@ -36,6 +36,11 @@ struct Side {
 
 impl Side {
     fn new(role: Role, crc: bool, socket: UnixStream) -> Self {
+        Self::on(role, (crc, false), socket)
+    }
+
+    /// With CRCs or without, and over a transport for which page offsets matter or not.
+    fn on(role: Role, (crc, page_offsets_matter): (bool, bool), socket: UnixStream) -> Self {
         // As little as the system allows at a time, so that writes are cut at many places.
         SockRef::from(&socket).set_send_buffer_size(1).unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -64,6 +69,7 @@ impl Side {
             ready: Some(Ready::Write),
             receive_wait: Duration::ZERO,
             private_payload: false,
+            page_offsets_matter,
             confirm_writes: false,
             early: 40,
         });
@@ -232,6 +238,101 @@ fn octets_arrive() {
         );
         for region in [source, sink] {
             region.deregister().unwrap();
+        }
+    }
+}
+
+/// The payload of one batch as the socket would get it: for each FPDU with payload whether it is read in place, and if so, how far
+/// the kernel's copy lies behind it, modulo a page. The kernel is expected to begin at the front of a page.
+fn in_place(batch: &TxBatch, memory: &Buffer) -> Vec<Option<usize>> {
+    let (mut found, mut ahead) = (Vec::new(), 0_usize);
+    for (piece, _) in batch.pieces() {
+        ahead += match piece {
+            PieceRef::Payload(span) => {
+                let from = memory.as_ptr().addr() + usize::try_from(span.offset()).unwrap();
+                found.push(Some(ahead.wrapping_sub(from) % Buffer::PAGE));
+                span.len() as usize
+            }
+            PieceRef::Bytes(octets) => {
+                if octets.len() > 100 {
+                    found.push(None);
+                }
+                octets.len()
+            }
+        };
+    }
+    found
+}
+
+/// Where page offsets matter, no payload is left to a copy of the kernel that would be slow; elsewhere all of it is left to the kernel.
+/// By Write and by Read Response, from each of these offsets of a page.
+#[test]
+fn payload_is_read_in_place_where_the_kernel_copies_fast() {
+    let room = Buffer::new(LEN + 2 * Buffer::PAGE);
+    let front = room.as_ptr().addr().wrapping_neg() % Buffer::PAGE;
+    for (offset, is_slow) in [(0, true), (16, true), (1024, false), (4080, true)] {
+        for len in [4095, 4096, 4097, 10_000, 65_536, 600_000] {
+            for page_offsets_matter in [false, true] {
+                let (one, two) = UnixStream::pair().unwrap();
+                let (three, _) = UnixStream::pair().unwrap();
+                let how = (false, page_offsets_matter);
+                let mut a = Side::on(Role::Initiator, how, one);
+                let mut b = Side::on(Role::Responder, how, two);
+                let memory = room.slice(front + offset..front + offset + len);
+                let rights = Rights::LOCAL_WRITE | Rights::REMOTE_READ | Rights::REMOTE_WRITE;
+                let ours = a.table.register(&memory, rights, PD).unwrap();
+                let theirs = b.table.register(&memory, rights, PD).unwrap();
+                let limit = TxLimit {
+                    octets: 1 << 20,
+                    fpdus: 16,
+                    mulpdu: 64_768,
+                };
+                let large = || TxBatch::with_capacity(1 << 20, 16);
+
+                let mut written = large();
+                let whole = [sge(&ours, 0, len)];
+                let data = Payload::Sges(&whole);
+                let remote_at = remote(&theirs, 0);
+                let write = Operation::Write {
+                    data,
+                    remote: remote_at,
+                };
+                a.post(1, write);
+                a.conn.poll_transmit(&a.table, limit, &mut written);
+
+                // The ready-to-receive message and a Read Request, which the other side answers.
+                let mut asking = Side::on(Role::Initiator, how, three);
+                let (_, sink) = asking.register(&vec![0; len], Rights::READ_SINK);
+                asking.conn.send_ready();
+                let sink = [sge(&sink, 0, len)];
+                asking.post(
+                    2,
+                    Operation::Read {
+                        sink: Payload::Sges(&sink),
+                        remote: remote_at,
+                    },
+                );
+                let mut asked = large();
+                asking.conn.poll_transmit(&asking.table, limit, &mut asked);
+                let request = asked.octets().unwrap();
+                let used = b.conn.handle_bytes(request, &b.table, OwnQueue);
+                assert_eq!(used, request.len());
+                let mut answered = large();
+                b.conn.poll_transmit(&b.table, limit, &mut answered);
+
+                for batch in [&written, &answered] {
+                    let found = in_place(batch, &memory);
+                    let what = format!("{len} octets at {offset}: {found:?}");
+                    let long = len >= 4096;
+                    if page_offsets_matter {
+                        let slow = found.iter().flatten().any(|behind| *behind < 64);
+                        assert!(!slow, "{what}");
+                        assert_eq!(found[0].is_some(), long && !is_slow, "{what}");
+                    } else {
+                        assert!(found.iter().all(|found| found.is_some() == long), "{what}");
+                    }
+                }
+            }
         }
     }
 }

@@ -822,3 +822,29 @@ fn foreign_memory() {
     expected[8..14].copy_from_slice(b"inside");
     assert_eq!(memory, expected);
 }
+
+/// Where a copy would be slow is said of the memory's own address, and of no memory that is gone.
+#[test]
+fn slow_places_are_known_by_their_address() {
+    let table = Table::new();
+    let buffer = Buffer::new(3 * Buffer::PAGE);
+    let front = buffer.as_ptr().addr().wrapping_neg() % Buffer::PAGE;
+    for offset in [0, 16, 1024, 4080] {
+        let memory = buffer.slice(front + offset..front + offset + Buffer::PAGE);
+        let region = table.register(&memory, Rights::all(), PD).unwrap();
+        let at = local(&region, 0, 4096);
+        let span = table.check_local(at, LocalAccess::Read, PD).unwrap();
+        for further in [0, 100, 3000] {
+            let place = offset + further;
+            let span = span.slice(u32::try_from(further).unwrap(), 1000);
+            // From the place to one that is 20 octets behind it, and to one that is half a page away; and the other way round.
+            assert!(table.is_slow_in_place(span, place + 20));
+            assert!(!table.is_slow_in_place(span, place + 2048));
+            assert!(table.is_slow_target(span, place + 4096 - 20));
+            assert!(!table.is_slow_target(span, place + 2048));
+        }
+        region.deregister().unwrap();
+        assert!(!table.is_slow_in_place(span, offset + 20));
+        assert!(!table.is_slow_target(span, offset));
+    }
+}

@@ -220,6 +220,14 @@ pub trait Memory {
     /// private copy, so that a writer in between cannot make the two differ.
     fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked>;
 
+    /// Whether the transport's copy of `at` would be slow if it read the memory in place, `ahead` octets of a batch behind the
+    /// batch's first octet. Asked only of streams where
+    /// [page offsets matter](crate::StreamConfig::page_offsets_matter). Memory without such places has nothing to say.
+    fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {
+        let _ = (at, ahead);
+        false
+    }
+
     /// Carries out an Atomic on the word of 8 octets at `at`, indivisibly for every other Atomic (RDMAPX-015). Returns the
     /// previous value of the word.
     fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError>;

@@ -43,6 +43,7 @@ fn config(role: Role) -> StreamConfig {
         ready: Some(Ready::Write),
         receive_wait: Duration::MAX,
         private_payload: false,
+        page_offsets_matter: false,
         confirm_writes: false,
         early: EARLY,
     }

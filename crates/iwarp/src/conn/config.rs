@@ -116,6 +116,9 @@ pub struct StreamConfig {
     pub receive_wait: Duration,
     /// Payload is always copied into the batch, so that it can be captured.
     pub private_payload: bool,
+    /// The transport copies payload, and does so slowly at some offsets in a page. Payload at such a place is copied into the batch
+    /// ([`Memory::is_slow_in_place`](crate::Memory::is_slow_in_place)).
+    pub page_offsets_matter: bool,
     /// A Write completes when the peer has answered a Read of no octets behind it, instead of when the transport has taken
     /// the Write (RDMAP-093). The peer answers after it has placed the Write. Off where the outbound read limit is 0.
     pub confirm_writes: bool,

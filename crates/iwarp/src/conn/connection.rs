@@ -44,6 +44,7 @@ const NOT_STARTED: StreamConfig = StreamConfig {
     ready: None,
     receive_wait: Duration::ZERO,
     private_payload: false,
+    page_offsets_matter: false,
     confirm_writes: false,
     early: usize::MAX,
 };
@@ -116,6 +117,11 @@ impl Connection {
     /// All payload is copied into the batch, however long it is, because it has a CRC, is captured or has markers inside.
     pub const fn copies(&self) -> bool {
         self.tx.copies
+    }
+
+    /// Whether the transport copies slowly at some offsets in a page ([`StreamConfig::page_offsets_matter`]).
+    pub const fn page_offsets_matter(&self) -> bool {
+        self.config.page_offsets_matter
     }
 
     /// Queues the Initiator's ready-to-receive message ahead of everything that has not been sent. If start-up agreed on

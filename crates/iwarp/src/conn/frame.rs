@@ -47,6 +47,11 @@ impl Budget {
         self.fpdus
     }
 
+    /// Octets of the FPDUs made.
+    pub(super) const fn octets(&self) -> usize {
+        self.octets
+    }
+
     /// The longest ULPDU (DDP-040, MPA-081, MPA-083).
     fn mulpdu(&self) -> u32 {
         let range = fpdu::MULPDU_RANGE;

@@ -153,7 +153,9 @@ impl Connection {
                 [_] => 1,
                 spans => pieces(spans, current, most).count(),
             };
-            (parts <= MAX_PARTS - 2).then_some(parts)
+            let spans = || pieces(&self.tx.spans, current, most);
+            let fits = parts <= MAX_PARTS - 2;
+            (fits && !self.is_slow_in_place(mem, budget, header_len, spans)).then_some(parts)
         };
         let len = match in_place {
             Some(_) => most,
@@ -435,7 +437,15 @@ impl Connection {
         };
         let left = size - response.made;
         let most = budget.payload(TaggedHeader::LEN, left);
-        let in_place = !self.must_copy() && most >= COPIED_BELOW;
+        let source = response.inbound.span;
+        let spans = |len| {
+            source
+                .map(|span| span.slice(response.made, len))
+                .into_iter()
+        };
+        let in_place = !self.must_copy()
+            && most >= COPIED_BELOW
+            && !self.is_slow_in_place(mem, budget, TaggedHeader::LEN, || spans(most));
         let copied = budget.copied_at_most(TaggedHeader::LEN);
         let len = if in_place { most } else { most.min(copied) };
         if !budget.admits(TaggedHeader::LEN, len)
@@ -447,9 +457,7 @@ impl Connection {
         // RDMAP-035: the sink is copied, not interpreted.
         let to = sink.to.wrapping_add(u64::from(response.made));
         let header = TaggedHeader::new(last, control(Opcode::ReadResponse), sink.stag, to);
-        let span = response
-            .inbound
-            .span
+        let span = source
             .filter(|_| len > 0)
             .map(|span| span.slice(response.made, len));
         let result = if in_place {
@@ -549,6 +557,23 @@ impl Connection {
         self.tx.copies
     }
 
+    /// Whether the transport's copy of the next payload would be slow if it read one of these parts in place.
+    #[inline]
+    fn is_slow_in_place<S: Iterator<Item = Span>>(
+        &self,
+        mem: &impl Memory,
+        budget: &Budget,
+        header_len: usize,
+        spans: impl FnOnce() -> S,
+    ) -> bool {
+        self.config.page_offsets_matter
+            && has_slow(
+                mem,
+                budget.octets() + fpdu::HEADER_LEN + header_len,
+                spans(),
+            )
+    }
+
     /// The framing of the next FPDU.
     fn framing(&self) -> Framing {
         Framing {
@@ -600,6 +625,16 @@ fn pieces(spans: &[Span], current: RequestProgress, len: u32) -> impl Iterator<I
             left -= here;
             (here > 0).then_some(piece)
         })
+}
+
+/// Whether one of these pieces, which lie one behind the other in the stream, is slow in place.
+#[inline(never)]
+fn has_slow(mem: &impl Memory, mut ahead: usize, mut pieces: impl Iterator<Item = Span>) -> bool {
+    pieces.any(|piece| {
+        let slow = mem.is_slow_in_place(piece, ahead);
+        ahead += piece.len() as usize;
+        slow
+    })
 }
 
 /// Copies all pieces, one behind the other, and adds them to the CRC.

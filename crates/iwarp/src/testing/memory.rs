@@ -315,6 +315,17 @@ impl Memory for VecMemory {
         Ok(())
     }
 
+    /// As if the transport put the first octet of a batch at the front of a page, and copied slowly to places up to 64 octets
+    /// behind the source. The source is where its address says.
+    fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {
+        let inner = self.0.borrow();
+        let Ok((region, offset)) = inner.resolve(at) else {
+            return false; // the fetch, or the transport, finds out
+        };
+        let address = inner.regions[region].base + offset as u64;
+        (ahead as u64).wrapping_sub(address) % 4096 < 64
+    }
+
     fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {
         assert_eq!(at.len(), AtomicOp::LEN, "an Atomic fits its span");
         let mut inner = self.0.borrow_mut();

@@ -35,6 +35,7 @@ pub const fn stream(role: Role) -> StreamConfig {
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
         private_payload: false,
+        page_offsets_matter: false,
         confirm_writes: false,
         early: 40,
     }

@@ -256,6 +256,84 @@ fn small_payload_is_copied_and_large_payload_is_not() {
     }
 }
 
+/// The pieces of one message of `len` octets at `base`, in FPDUs of at most `mulpdu`: whether each is read in place, and its
+/// length.
+fn pieces_of(base: u64, len: usize, mulpdu: u32, page_offsets_matter: bool) -> Vec<(bool, usize)> {
+    let config = StreamConfig {
+        crc: false,
+        page_offsets_matter,
+        ..stream(Role::Initiator)
+    };
+    let mut raw = Raw::with(config);
+    raw.knobs.limit.mulpdu = mulpdu;
+    let token = STag(77);
+    let data = pattern(len, 5);
+    raw.end
+        .mem
+        .register_as(token, base, data.clone(), Rights::NONE, PD);
+    let source = Sge {
+        token,
+        address: base,
+        length: u32::try_from(len).unwrap(),
+    };
+    raw.end.post(1, sends(Payload::Sges(&[source]))).unwrap();
+    let limit = raw.knobs.limit;
+    raw.end
+        .conn
+        .poll_transmit(&raw.end.mem, limit, &mut raw.end.batch);
+    // Whatever the way, the same payload is sent.
+    let (mut pieces, mut payload) = (Vec::new(), Vec::new());
+    let mut rest: &[u8] = &data;
+    for (piece, ends) in raw.end.batch.pieces() {
+        match piece {
+            PieceRef::Payload(span) => {
+                let (here, behind) = rest.split_at(span.len() as usize);
+                (payload, rest) = ([payload, here.to_vec()].concat(), behind);
+                pieces.push((true, here.len()));
+            }
+            PieceRef::Bytes(octets) if octets.len() > 24 && ends => {
+                let (here, behind) = rest.split_at(octets.len() - 24);
+                assert_eq!(octets[20..][..here.len()], *here);
+                (payload, rest) = ([payload, here.to_vec()].concat(), behind);
+                pieces.push((false, here.len()));
+            }
+            PieceRef::Bytes(_) => {}
+        }
+    }
+    assert_eq!(payload, data);
+    pieces
+}
+
+#[test]
+fn payload_at_a_slow_place_is_copied_where_page_offsets_matter() {
+    // One FPDU: its payload begins behind 20 octets of header, and so is slow from 0 to 20 of a page, and from 4,053 on.
+    for (at, slow) in [
+        (0, true),
+        (16, true),
+        (20, true),
+        (21, false),
+        (1024, false),
+        (4052, false),
+        (4053, true),
+        (4080, true),
+    ] {
+        for base in [at, at + 4096, at + (1 << 40)] {
+            for len in [4096, 8192, 9980] {
+                assert_eq!(pieces_of(base, len, 10_000, true), [(!slow, len)], "{base}");
+                assert_eq!(pieces_of(base, len, 10_000, false), [(true, len)], "{base}");
+            }
+            // Short payload is always copied.
+            assert_eq!(pieces_of(base, 4092, 10_000, true), [(false, 4092)]);
+        }
+    }
+    // Each FPDU moves the place by the 24 octets around its payload, so that the third one is far enough from the source.
+    let len = 8212 - 20;
+    let of_three = |base| pieces_of(base, 3 * len, 8210, true);
+    assert_eq!(of_three(0), [(false, len), (false, len), (true, len)]);
+    assert_eq!(of_three(40), [(true, len), (false, len), (false, len)]);
+    assert_eq!(of_three(1024), [(true, len); 3]);
+}
+
 #[test]
 fn reads_grow_with_the_limit_and_no_further() {
     let limits = ReadLimits { ird: 128, ord: 128 };

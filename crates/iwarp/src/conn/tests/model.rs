@@ -204,6 +204,7 @@ impl Run {
             ready: setting.ready,
             receive_wait: Duration::from_secs(3600),
             private_payload: setting.private,
+            page_offsets_matter: true,
             confirm_writes: setting.confirm[0],
             early: 40,
         };

@@ -119,6 +119,7 @@ fn data_moves_by_send_write_and_read_with_and_without_crc() {
         let a = StreamConfig {
             crc,
             private_payload,
+            page_offsets_matter: mulpdu > 60_000,
             ..stream(Role::Initiator)
         };
         let b = StreamConfig {
