@@ -433,7 +433,7 @@ impl StreamIo {
         connection: &mut Connection,
         buffers: &Buffers,
     ) -> io::Result<(usize, usize)> {
-        if let Some(direct) = self.direct_placement(*have, connection) {
+        if let Some(direct) = self.direct_placement(*have, connection, buffers) {
             let (place, len) = (direct.place(), direct.place().len() as usize);
             self.directly = true;
             let space = if self.stream.holds_octets() || self.is_long() {
@@ -466,6 +466,7 @@ impl StreamIo {
         &self,
         have: usize,
         connection: &'a mut Connection,
+        buffers: &Buffers,
     ) -> Option<DirectPlacement<'a>> {
         if have > 0 || self.stream.copies() {
             return None;
@@ -476,7 +477,15 @@ impl StreamIo {
         if self.is_long() && !prefers_strings() {
             return None;
         }
+        let slow = connection.page_offsets_matter();
         let direct = connection.direct_placement()?;
+        if slow
+            && buffers
+                .table()
+                .is_slow_target(direct.place(), self.since_quiet)
+        {
+            return None;
+        }
         (self.directly || direct.place().len() as usize >= DIRECT).then_some(direct)
     }
 
@@ -526,25 +535,4 @@ impl StreamIo {
 }
 
 #[cfg(test)]
-mod tests {
-    use rdma_buffer::Buffer;
-
-    use super::*;
-
-    #[test]
-    fn staging_begins_where_the_kernel_copies_fast() {
-        let (address, len) = with_staging(|staging| (staging.as_ptr().addr(), staging.len()));
-        assert_eq!(address % Buffer::PAGE, Buffer::PAGE_OFFSET);
-        assert_eq!(len, STAGING);
-    }
-
-    #[test]
-    fn reads_end_where_fpdus_of_the_same_length_end() {
-        assert_eq!(worth_reading(0, 20, 0, 1000), 1000);
-        assert_eq!(worth_reading(0, 20, 300, 1000), 900);
-        assert_eq!(worth_reading(5, 300, 0, 1000), 895);
-        assert_eq!(worth_reading(5, 2, 300, 1000), 995);
-        assert_eq!(worth_reading(400, 2000, 0, 1000), 600);
-        assert_eq!(worth_reading(999, 1000, 0, 1000), 1);
-    }
-}
+mod tests;

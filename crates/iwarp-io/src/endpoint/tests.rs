@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 
 use iwarp::{Markers, Ready};
-use rdma_buffer::Buffer;
+use rdma_buffer::{Buffer, page_offsets_matter};
 
 use super::buffers::Buffers;
 use super::*;
@@ -43,7 +43,7 @@ fn config(role: Role) -> StreamConfig {
         ready: Some(Ready::Write),
         receive_wait: Duration::MAX,
         private_payload: false,
-        page_offsets_matter: false,
+        page_offsets_matter: page_offsets_matter(),
         confirm_writes: false,
         early: EARLY,
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use iwarp::{PieceRef, Span, TxBatch};
 use iwarp_mem::{Table, io::Sent};
+use rdma_buffer::page_offsets_matter;
 
 use super::Wire;
 use super::faulted::{Faulted, RecordedWire};
@@ -148,6 +149,12 @@ impl Stream {
     /// Whether payload is best read straight to its place whenever that is known.
     pub fn holds_octets(&self) -> bool {
         self.wire.holds_octets()
+    }
+
+    /// Whether the speed at which payload moves between registered memory and the wire depends on where in a page the memory lies.
+    /// It does where a kernel copies ([`rdma_buffer::page_offsets_matter`]), and not where copies of ours do.
+    pub fn page_offsets_matter(&self) -> bool {
+        !self.copies && !self.holds_octets() && page_offsets_matter()
     }
 
     /// The peer wants markers in everything that is sent from here on.

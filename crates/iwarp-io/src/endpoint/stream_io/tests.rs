@@ -1,0 +1,164 @@
+//! The stream by itself: what is read where, over a pair of connected sockets.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use iwarp::{
+    InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd, QueueSizes, ReadLimits, Ready,
+    RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId,
+};
+use iwarp_mem::{Rights, Table};
+use rdma_buffer::Buffer;
+
+use super::*;
+use crate::capture::FlowRole;
+use crate::transport::Transport;
+use crate::transport::pipe::Pipes;
+use crate::transport::ports::bind;
+use crate::transport::purpose::Purpose;
+
+const PD: Pd = Pd(1);
+
+#[test]
+fn staging_begins_where_the_kernel_copies_fast() {
+    let (address, len) = with_staging(|staging| (staging.as_ptr().addr(), staging.len()));
+    assert_eq!(address % Buffer::PAGE, Buffer::PAGE_OFFSET);
+    assert_eq!(len, STAGING);
+}
+
+#[test]
+fn reads_end_where_fpdus_of_the_same_length_end() {
+    assert_eq!(worth_reading(0, 20, 0, 1000), 1000);
+    assert_eq!(worth_reading(0, 20, 300, 1000), 900);
+    assert_eq!(worth_reading(5, 300, 0, 1000), 895);
+    assert_eq!(worth_reading(5, 2, 300, 1000), 995);
+    assert_eq!(worth_reading(400, 2000, 0, 1000), 600);
+    assert_eq!(worth_reading(999, 1000, 0, 1000), 1);
+}
+
+/// A connection that has begun. Payload is copied into its batches.
+fn begun(role: Role, page_offsets_matter: bool) -> Connection {
+    let sizes = QueueSizes {
+        initiator_depth: 4,
+        receive_depth: 4,
+        initiator_sges: 1,
+        receive_sges: 1,
+        read_sges: 1,
+        inline: 0,
+        max_transfer: 1 << 20,
+    };
+    let scope = Scope {
+        pd: PD,
+        stream: StreamId(1),
+    };
+    let mut connection = Connection::new(sizes, scope).unwrap();
+    connection.start(StreamConfig {
+        role,
+        crc: false,
+        markers: Markers::NONE,
+        limits: ReadLimits { ird: 4, ord: 4 },
+        ready: Some(Ready::Write),
+        receive_wait: Duration::MAX,
+        private_payload: true,
+        page_offsets_matter,
+        confirm_writes: false,
+        early: EARLY,
+    });
+    connection
+}
+
+/// Both ends of a stream, the first one as a wire.
+fn streams() -> (Stream, Stream) {
+    let transport = Transport::Pipe(Pipes::default());
+    let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let bound = bind(&transport, local, Purpose::Listening).unwrap();
+    let at = bound.local().unwrap();
+    let listener = bound.listen().unwrap();
+    let from = bind(&transport, local, Purpose::Connecting).unwrap();
+    let dialer = from.connect(at).unwrap();
+    let passive = listener.accept().unwrap();
+    let active = dialer.into_wire().unwrap();
+    (
+        Stream::new(active, FlowRole::Active, None),
+        Stream::new(passive, FlowRole::Passive, None),
+    )
+}
+
+/// Where page offsets matter, the kernel does not read payload to memory at a place to which its copy may be slow.
+#[test]
+fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
+    const LEN: usize = 40_000;
+    /// Octets of a message and of the front of a long FPDU, which tell where the rest belongs.
+    const FIRST: usize = 100;
+    let room = Buffer::new(LEN + 2 * Buffer::PAGE);
+    let front = room.as_ptr().addr().wrapping_neg() % Buffer::PAGE;
+    let octets: Vec<u8> = (0..251).cycle().take(LEN).collect();
+    for (offset, is_slow) in [
+        (0, true),
+        (16, true),
+        (1024, false),
+        (2048, false),
+        (4080, true),
+    ] {
+        for page_offsets_matter in [false, true] {
+            let buffers = Buffers::new(Arc::new(Table::new()));
+            let memory = room.slice(front + offset..front + offset + LEN);
+            memory.write(0, &[0; LEN]);
+            let rights = Rights::LOCAL_WRITE | Rights::REMOTE_WRITE;
+            let target = buffers.table().register(&memory, rights, PD).unwrap();
+            let source = Buffer::new(LEN);
+            source.write(0, &octets);
+            let source_region = buffers.table().register(&source, rights, PD).unwrap();
+
+            let mut peer = begun(Role::Initiator, false);
+            peer.send_ready();
+            let data = Sge {
+                token: source_region.stag(),
+                address: source_region.base(),
+                length: LEN.try_into().unwrap(),
+            };
+            let remote = RemoteAddress {
+                stag: target.stag(),
+                to: target.base(),
+            };
+            let operation = Operation::Write {
+                data: Payload::Sges(&[data]),
+                remote,
+            };
+            let request = InitiatorWqe {
+                context: 1,
+                operation,
+                silent: false,
+                fence: false,
+            };
+            peer.post_initiator(request).unwrap();
+            let mut batch = TxBatch::with_capacity(2 * LEN, 4);
+            let limit = TxLimit {
+                octets: 2 * LEN,
+                fpdus: 4,
+                mulpdu: 64_768,
+            };
+            peer.poll_transmit(buffers.table(), limit, &mut batch);
+            let (first, rest) = batch.octets().unwrap().split_at(FIRST);
+
+            let (active, passive) = streams();
+            let mut connection = begun(Role::Responder, page_offsets_matter);
+            let mut io = StreamIo::new(passive, true, &buffers);
+            let mut arrives = |octets: &[u8]| {
+                active.send_frame(octets).unwrap();
+                io.note(Edges::READ);
+                let visit = io.receive(&mut connection, &buffers, OwnQueue);
+                assert_eq!(visit.unwrap(), Visit::Finished);
+                (io.directly, connection.next_place().is_some())
+            };
+            assert_eq!(arrives(first), (false, true), "the place is known");
+            // One octet is missing, so that the read is the last one.
+            let (most, last) = rest.split_at(rest.len() - 1);
+            let (directly, _) = arrives(most);
+            let is_fast = !(page_offsets_matter && is_slow);
+            assert_eq!(directly, is_fast, "at {offset}, {page_offsets_matter}");
+            arrives(last);
+            assert_eq!(memory.to_vec(), octets);
+        }
+    }
+}
