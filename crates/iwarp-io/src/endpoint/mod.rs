@@ -193,7 +193,8 @@ impl<O: Owner> Endpoint<O> {
         Arc::new(FlushGuard(self.this.clone()))
     }
 
-    /// Starts full operation on a stream. As Initiator the endpoint sends its ready-to-receive message first.
+    /// Starts full operation on a stream. As Initiator the endpoint sends its ready-to-receive message first. Whether page offsets
+    /// matter is what the stream says, not `config`.
     ///
     /// # Errors
     ///
@@ -214,7 +215,11 @@ impl<O: Owner> Endpoint<O> {
             );
         }
         let initiator = config.role == Role::Initiator;
-        state.connection.start(config);
+        let page_offsets_matter = stream.page_offsets_matter();
+        state.connection.start(StreamConfig {
+            page_offsets_matter,
+            ..config
+        });
         if initiator {
             state.connection.send_ready(); // MPA2-028: before anything can be posted
         }

@@ -300,7 +300,7 @@ impl Connector {
             ready: agreed.ready,
             receive_wait: qp.owner().receive_wait(),
             private_payload: stream.copies(),
-            page_offsets_matter: stream.page_offsets_matter(),
+            page_offsets_matter: false, // the endpoint asks the stream
             confirm_writes: options.confirm_writes,
             early: EARLY,
         }
