@@ -222,6 +222,38 @@ info_cases() {
     if ! grep -q "$siw" client.log; then why+="${why:+, }no line names $siw"; fi
     verdict info "$why"
 }
+    ip link add dummy1 type dummy
+    rdma link add siw1 type siw netdev dummy1
+    unusable address-and-port siw1 'the RDMA device siw1 has no address, and its port is down'
+    ip link set dummy1 up
+    unusable address siw1 'the RDMA device siw1 has no address'
+    ip addr add 10.78.0.1/24 dev dummy1
+    ./nd info verbs://siw1 >client.log 2>&1
+    status=$? why=''
+    if [[ $status != 0 ]] || ! grep -q 10.78.0.1 client.log; then why="nd info verbs://siw1 ends with $status"; fi
+    verdict info/usable "$why"
+    ip link set dummy1 down
+    unusable port siw1 'the port of the RDMA device siw1 is down'
+    rdma link delete siw1
+    ip link delete dummy1
+    unusable name siw1 'this machine has no RDMA device siw1, but siw0'
+    rdma link delete siw0
+    unusable device siw0 'this machine has no RDMA device'
+    rdma link add siw0 type siw netdev dummy0
+}
+
+# unusable NAME DEVICE SENTENCE: nd says, of the device and among all adapters, why the device cannot be used. What is not there at all
+# is told of the device, and in the log.
+unusable() {
+    local name=$1 device=$2 sentence=$3 why='' status
+    ./nd info "verbs://$device" >client.log 2>&1
+    status=$?
+    if [[ $status == 0 ]]; then why="verbs://$device can be used"; fi
+    if ! grep -qF -e "$sentence)" -e "$sentence:" -e "$sentence;" client.log; then why+="${why:+, }its error is another"; fi
+    ./nd info -v >server.log 2>&1
+    if grep -q "^ *[0-9].*verbs://$device" server.log; then why+="${why:+, }it is listed"; fi
+    if [[ $name != name ]] && ! grep -qF -e "$sentence: " -e "$sentence; " server.log; then why+="${why:+, }the list does not say why"; fi
+    verdict "info/no-$name" "$why"
 
 # --- the cost of this provider: perftest as nd runs it over verbs, beside rdma-core's own, both ends on siw
 

@@ -348,7 +348,7 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::DEVICE_NOT_READY,
-        "the provider cannot be loaded",
+        "the device cannot be used now",
         "check the adapter's URL and its driver",
     ),
     row(

@@ -2,7 +2,8 @@
 //!
 //! The first table has a row per adapter. One network interface with the same limits over several protocols is one row, with a URL
 //! for each protocol. A second table has the limits, with a column per adapter. Adapters with the same
-//! limits share a column, as the addresses of one software provider mostly do.
+//! limits share a column, as the addresses of one software provider mostly do. Devices that cannot be used now are named on standard
+//! error, with the reason.
 
 use std::net::SocketAddr;
 
@@ -11,10 +12,11 @@ use netdirect::{Adapter, AdapterFlags, AdapterId, AdapterInfo};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::provider::{AdapterOptions, Backend};
+use crate::stderr;
 use crate::table::{Align, Table};
 use crate::units;
 
-/// Prints the adapter at `url`, or all adapters.
+/// Prints the adapter at `url`, or all adapters and why devices are none.
 pub(crate) fn run(url: Option<&str>) -> Result<()> {
     let options = AdapterOptions::default();
     let found = match url {
@@ -46,6 +48,9 @@ fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
         let addresses = provider
             .query_address_list()
             .map_err(|error| Failure::nd("list the adapters", &error))?;
+        for (url, why) in backend.unlisted()? {
+            stderr::note(format_args!("{url} is no adapter: {why}"));
+        }
         let mut seen: Vec<AdapterId> = Vec::new();
         for address in addresses {
             // An address may have gone since the list was made (PROV-010).

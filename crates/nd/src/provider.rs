@@ -409,6 +409,22 @@ impl Backend {
         }
     }
 
+    /// Devices of this machine that the provider does not list: the URL of each, and why. Without any device, a line of the log says
+    /// so.
+    pub(crate) fn unlisted(&self) -> Result<Vec<(String, String)>> {
+        let unlisted = netdirect_verbs::unlisted_devices(&*self.provider);
+        let unlisted = unlisted.map_err(|error| Failure::nd("list the devices", &error))?;
+        let scheme = self.scheme.name;
+        let named = unlisted.into_iter().filter_map(|device| {
+            let Some(name) = device.name else {
+                tracing::info!("no adapters of {scheme}://: {}", device.why);
+                return None;
+            };
+            Some((format!("{scheme}://{name}"), device.why))
+        });
+        Ok(named.collect())
+    }
+
     /// Writes out what the capture still holds. A capture that could not be written whole is an error.
     pub(crate) fn finish(&self) -> Result<()> {
         let Some((path, capture)) = &self.capture else {
@@ -420,12 +436,17 @@ impl Backend {
     }
 }
 
-/// An adapter that could not be opened. An invalid argument is then an environment variable, which the provider's text names.
+/// An adapter that could not be opened. An invalid argument is then an environment variable, which the provider's text names. The text
+/// about a device that cannot be used now ends with what to do.
 fn not_opened(doing: impl Display, error: &Error) -> Failure {
     let (status, what) = (error.status(), error.what());
     let failure = |what: &str| Failure::nd(doing, &Error::new(status, what.to_owned()));
     match status {
         Status::INVALID_PARAMETER => match what.rsplit_once("; ") {
+            Some((what, advice)) => failure(what).advise(advice.to_owned()),
+            None => failure(what),
+        },
+        Status::DEVICE_NOT_READY => match what.rsplit_once(": ") {
             Some((what, advice)) => failure(what).advise(advice.to_owned()),
             None => failure(what),
         },
@@ -590,8 +611,15 @@ fn softnd_sim(options: &AdapterOptions, name: Option<&str>) -> Result<Started> {
     })
 }
 
-fn verbs(_: &AdapterOptions, _: Option<&str>) -> Result<Started> {
-    let provider = netdirect_verbs::provider().map_err(|error| {
+fn verbs(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
+    let mut chosen = netdirect_verbs::Options::default();
+    if let Some(limit) = options.time_limits {
+        chosen = chosen.timeouts(|limits| limits.ready = Some(limit));
+    }
+    if let Some(octets) = options.largest_registration {
+        chosen = chosen.registration_limit(octets);
+    }
+    let provider = netdirect_verbs::provider(chosen).map_err(|error| {
         let what = format!("cannot use RDMA devices: {}", error.reason());
         Failure::new(what, error.advice())
     })?;
@@ -800,6 +828,17 @@ mod tests {
     fn every_peer_that_is_known_can_be_named() {
         let stacks = Stack::value_variants().iter().copied().map(known_peer);
         assert!(stacks.eq(Peer::KNOWN));
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_used_is_told_with_what_to_do() {
+        let what = "the port of the RDMA device x is down: bring its network interface up";
+        let error = Error::new(Status::DEVICE_NOT_READY, what);
+        assert_eq!(
+            not_opened("open verbs://x", &error).to_string(),
+            "cannot open verbs://x: the device cannot be used now (ND_DEVICE_NOT_READY: \
+             the port of the RDMA device x is down); bring its network interface up"
+        );
     }
 
     #[test]

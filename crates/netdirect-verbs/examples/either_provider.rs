@@ -22,7 +22,7 @@ const LENGTH: usize = 1024;
 fn open(url: &str) -> Result<Arc<dyn Adapter>> {
     match url.strip_prefix("verbs://") {
         Some(device) => {
-            let provider = netdirect_verbs::provider()?;
+            let provider = netdirect_verbs::provider(netdirect_verbs::Options::default())?;
             let address = netdirect_verbs::device_address(&*provider, device)?;
             provider.open_adapter(provider.resolve_address(address)?)
         }

@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use netdirect::{AdapterId, Buffer, Call, Capabilities, Error, Result, Sge, Status};
 use parking_lot::{Mutex, RwLock};
@@ -19,6 +18,7 @@ use crate::handle::{
     LocalSge, ProtectionDomain, Registration,
 };
 use crate::limits::Limits;
+use crate::options::{Options, Timeouts};
 use crate::quirks::Needs;
 use crate::status::{bind_status, removed, shortage};
 use crate::sys::Libraries;
@@ -75,8 +75,7 @@ pub(crate) struct Core {
     /// Eight octets for requests that must have an entry.
     spare: Registration,
     tokens: (u64, u64),
-    /// How long Accept waits for a peer that has asked for a ready-to-receive message and does not send it.
-    pub(crate) patience: Duration,
+    pub(crate) timeouts: Timeouts,
     removed: AtomicBool,
     events: Mutex<Events>,
     cm_owners: Mutex<HashMap<u64, Weak<dyn CmOwner>>>,
@@ -116,7 +115,7 @@ impl Core {
         id: AdapterId,
         name: String,
         addresses: Vec<IpAddr>,
-        patience: Duration,
+        options: &Options,
     ) -> Result<Arc<Self>> {
         let cannot = shortage("cannot open the device");
         let context = Context::open(libraries, &name).map_err(&cannot)?;
@@ -124,7 +123,7 @@ impl Core {
         let device = context.limits().map_err(&cannot)?;
         let needs = Needs::of(device.vendor_id, context.is_iwarp());
         tracing::debug!(device = name, driver = needs.driver, "opening a device");
-        let limits = Limits::of(&pd, &device, needs).map_err(&cannot)?;
+        let limits = Limits::of(&pd, &device, needs, options).map_err(&cannot)?;
         let reserved = needs
             .reserves_results
             .map(|depth| CompletionChannelQueue::new(&context, depth, 0, 0));
@@ -145,7 +144,7 @@ impl Core {
             reserved,
             spare,
             tokens,
-            patience,
+            timeouts: options.timeouts,
             removed: AtomicBool::new(false),
             events: Mutex::default(),
             cm_owners: Mutex::default(),

@@ -5,7 +5,7 @@
 //! sentence that names the missing package.
 //!
 //! ```no_run
-//! let provider = netdirect_verbs::provider()?;
+//! let provider = netdirect_verbs::provider(netdirect_verbs::Options::default())?;
 //! let address = netdirect_verbs::device_address(&*provider, "siw0")?;
 //! let adapter = provider.open_adapter(provider.resolve_address(address)?)?;
 //! println!("{:?}", adapter.query()?);
@@ -46,6 +46,7 @@ mod limits;
 mod mr;
 #[cfg(target_os = "linux")]
 mod mw;
+mod options;
 #[cfg(target_os = "linux")]
 mod provider;
 #[cfg(target_os = "linux")]
@@ -64,28 +65,53 @@ mod sys;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
 mod unavailable;
+mod unlisted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use netdirect::{Error, Provider, Result, Status};
 
+pub use options::{Options, Timeouts};
 pub use quirks::{QUIRKS, Quirk};
 pub use unavailable::Unavailable;
+pub use unlisted::UnlistedDevice;
 
 /// Loads the libraries, and returns the provider of this machine's RDMA devices.
 ///
 /// # Errors
 ///
-/// A library is missing or too old, the kernel has no RDMA connection manager, or the system is not Linux.
-pub fn provider() -> Result<Arc<dyn Provider>, Unavailable> {
+/// A library is missing or too old, the machine has no RDMA device, the kernel has no RDMA connection manager, or the system is not
+/// Linux.
+pub fn provider(options: Options) -> Result<Arc<dyn Provider>, Unavailable> {
     #[cfg(target_os = "linux")]
     {
         let libraries = sys::Libraries::load()?;
-        Ok(Arc::new(provider::VerbsProvider::new(libraries)?))
+        Ok(Arc::new(provider::VerbsProvider::new(libraries, options)?))
     }
     #[cfg(not(target_os = "linux"))]
-    Err(Unavailable::OtherSystem)
+    {
+        let _ = options;
+        Err(Unavailable::OtherSystem)
+    }
+}
+
+/// The devices of this machine that are no adapters now, and why: a device without an address, or one whose port is down. Where the
+/// machine has no device, one entry says so. The provider is one that [`provider`] has returned; of others, there are none.
+///
+/// # Errors
+///
+/// [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES) and others: the devices cannot be listed.
+pub fn unlisted_devices(provider: &dyn Provider) -> Result<Vec<UnlistedDevice>> {
+    #[cfg(target_os = "linux")]
+    {
+        let any: &dyn std::any::Any = provider;
+        if let Some(provider) = any.downcast_ref::<provider::VerbsProvider>() {
+            return provider.unlisted();
+        }
+    }
+    let _ = provider;
+    Ok(Vec::new())
 }
 
 /// The name of the device that has this address of the machine, such as `siw0`. `None` if no device of the provider has it.
@@ -108,7 +134,8 @@ pub fn device_name(provider: &dyn Provider, address: SocketAddr) -> Option<Strin
 ///
 /// # Errors
 ///
-/// - [`INVALID_ADDRESS`](Status::INVALID_ADDRESS): there is no such device, or it has no address.
+/// - [`INVALID_ADDRESS`](Status::INVALID_ADDRESS): there is no such device.
+/// - [`DEVICE_NOT_READY`](Status::DEVICE_NOT_READY): the device has no address, or its port is down.
 /// - [`INVALID_PARAMETER_1`](Status::INVALID_PARAMETER_1): another provider.
 pub fn device_address(provider: &dyn Provider, name: &str) -> Result<SocketAddr> {
     #[cfg(target_os = "linux")]

@@ -7,9 +7,10 @@ use crate::handle::{
     CompletionChannelQueue, Context, DeviceLimits, MemoryWindowHandle, ProtectionDomain,
     QueuePairHandle, QueuePairSizes, WindowKind,
 };
+use crate::options::Options;
 use crate::quirks::Needs;
 
-/// No program has more memory.
+/// No program has more memory, in octets.
 const LARGEST_REGISTRATION: u64 = 1 << 47;
 /// The most inline data that is tried.
 const MOST_INLINE: u32 = 1024;
@@ -43,10 +44,11 @@ impl Limits {
         pd: &Arc<ProtectionDomain>,
         device: &DeviceLimits,
         needs: Needs,
+        options: &Options,
     ) -> io::Result<Self> {
         let context = pd.context();
         let is_iwarp = context.is_iwarp();
-        let (_, longest) = context.port()?;
+        let longest = context.port(1)?.longest;
         let queue = Arc::new(CompletionChannelQueue::new(context, 2, 0, 0)?);
         let (caller_data, callee_data) = if is_iwarp {
             (IWARP_PRIVATE_DATA, IWARP_PRIVATE_DATA)
@@ -56,7 +58,10 @@ impl Limits {
         Ok(Self {
             device: *device,
             is_iwarp,
-            registration_size: device.registration_size.min(LARGEST_REGISTRATION),
+            registration_size: device
+                .registration_size
+                .min(options.registration_limit.unwrap_or(LARGEST_REGISTRATION))
+                .min(LARGEST_REGISTRATION),
             transfer_length: longest.clamp(1 << 20, i32::MAX.cast_unsigned()),
             queue_depth: device.queue_depth,
             sges: device.sges,

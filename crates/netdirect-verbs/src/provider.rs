@@ -2,31 +2,37 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
-use netdirect::{Adapter, AdapterId, Error, Provider, Result, Status};
+use netdirect::{
+    Adapter, AdapterId, Call, Error, Fault, Provider, ProviderExtensions, Result, Status,
+};
 
+use crate::UnlistedDevice;
 use crate::adapter::AdapterHandle;
 use crate::core::Core;
+use crate::faults::PlannedFaults;
 use crate::handle::{CmId, Context, EventChannel};
+use crate::options::Options;
 use crate::status::shortage;
 use crate::sys::Libraries;
 use crate::unavailable::Unavailable;
-
-/// How long Accept waits for the peer's ready-to-receive message (IW-068).
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The RDMA devices of this machine.
 #[derive(Debug)]
 pub(crate) struct VerbsProvider {
     libraries: &'static Libraries,
     channel: Arc<EventChannel>,
+    options: Options,
+    faults: PlannedFaults,
 }
 
 /// A device with addresses.
 struct Device {
     name: String,
+    /// Those on ports that are up. A device without such addresses is no adapter.
     addresses: Vec<IpAddr>,
+    /// Those on ports that are down.
+    cut_off: Vec<IpAddr>,
 }
 
 impl Device {
@@ -38,15 +44,39 @@ impl Device {
         });
         AdapterId(hash)
     }
+
+    fn is_adapter(&self) -> bool {
+        !self.addresses.is_empty()
+    }
+}
+
+/// Why a device is no adapter, with what to do.
+fn port_is_down(name: &str) -> String {
+    format!(
+        "the port of the RDMA device {name} is down: bring its network interface up, and look at the cable and at `rdma link`"
+    )
 }
 
 impl VerbsProvider {
-    pub(crate) fn new(libraries: &'static Libraries) -> Result<Self, Unavailable> {
-        let channel = EventChannel::new(libraries);
-        let channel = channel.map_err(|error| Unavailable::NoConnectionManager {
-            error: error.to_string(),
+    pub(crate) fn new(
+        libraries: &'static Libraries,
+        options: Options,
+    ) -> Result<Self, Unavailable> {
+        let channel = EventChannel::new(libraries).map_err(|error| {
+            // Without a device librdmacm makes no channel.
+            match Context::names(libraries) {
+                Ok(names) if names.is_empty() => Unavailable::NoDevice,
+                _ => Unavailable::NoConnectionManager {
+                    error: error.to_string(),
+                },
+            }
         })?;
-        Ok(Self { libraries, channel })
+        Ok(Self {
+            libraries,
+            channel,
+            options,
+            faults: PlannedFaults::default(),
+        })
     }
 
     /// The names of all devices, with or without addresses.
@@ -66,39 +96,53 @@ impl VerbsProvider {
             if matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
                 continue; // it needs a scope (DLL-014)
             }
-            let Some(name) = self.device_of(address) else {
+            let Some((name, is_down)) = self.owner(address) else {
                 continue;
             };
-            match devices.iter_mut().find(|device| device.name == name) {
-                Some(device) => device.addresses.push(address),
-                None => devices.push(Device {
+            let known = devices.iter().position(|device| device.name == name);
+            let at = known.unwrap_or_else(|| {
+                devices.push(Device {
                     name,
-                    addresses: vec![address],
-                }),
+                    addresses: Vec::new(),
+                    cut_off: Vec::new(),
+                });
+                devices.len() - 1
+            });
+            let device = &mut devices[at];
+            if is_down {
+                device.cut_off.push(address);
+            } else {
+                device.addresses.push(address);
             }
         }
         Ok(devices)
     }
 
-    pub(crate) fn device_of(&self, address: IpAddr) -> Option<String> {
+    /// The device that has an address, and whether the address's port is down.
+    fn owner(&self, address: IpAddr) -> Option<(String, bool)> {
         let id = CmId::new(&self.channel, 0).ok()?;
         id.bind(SocketAddr::new(address, 0)).ok()?;
-        id.device()
+        Some((id.device()?, id.is_port_down()))
+    }
+
+    pub(crate) fn device_of(&self, address: IpAddr) -> Option<String> {
+        self.owner(address).map(|(name, _)| name)
     }
 
     /// An address of the device with this name, for [`resolve_address`](Provider::resolve_address).
     pub(crate) fn address_of(&self, name: &str) -> Result<SocketAddr> {
         let devices = self.devices()?;
-        if let Some(device) = devices.iter().find(|device| device.name == name) {
-            return Ok(SocketAddr::new(device.addresses[0], 0));
+        let device = devices.iter().find(|device| device.name == name);
+        if let Some(address) = device.and_then(|device| device.addresses.first()) {
+            return Ok(SocketAddr::new(*address, 0));
         }
         let names = self.names()?;
-        let what = if names.iter().any(|other| other == name) {
-            format!(
-                "the RDMA device {name} has no address: give its network interface one, and look at `rdma link` for the state of its port"
-            )
-        } else if names.is_empty() {
-            "this machine has no RDMA device: `rdma link add siw0 type siw netdev …` makes one in software".to_owned()
+        if names.iter().any(|other| other == name) {
+            let what = self.why_no_adapter(name, device);
+            return Err(Error::new(Status::DEVICE_NOT_READY, what));
+        }
+        let what = if names.is_empty() {
+            Unavailable::NoDevice.to_string()
         } else {
             format!(
                 "this machine has no RDMA device {name}, but {}",
@@ -106,6 +150,50 @@ impl VerbsProvider {
             )
         };
         Err(Error::new(Status::INVALID_ADDRESS, what))
+    }
+
+    /// Why a device of this machine is no adapter. `device` has its addresses, if it has some, all of them on ports that are down.
+    fn why_no_adapter(&self, name: &str, device: Option<&Device>) -> String {
+        if device.is_some() {
+            return port_is_down(name);
+        }
+        if self.is_down(name) {
+            return format!(
+                "the RDMA device {name} has no address, and its port is down: bring its network interface up, and give it an address"
+            );
+        }
+        format!("the RDMA device {name} has no address: give its network interface one")
+    }
+
+    /// Whether all ports of a device are down. False where that cannot be known.
+    fn is_down(&self, name: &str) -> bool {
+        let Ok(context) = Context::open(self.libraries, name) else {
+            return false;
+        };
+        let ports = context.limits().map_or(1, |limits| limits.ports.max(1));
+        (1..=ports).all(|port| context.port(port).is_ok_and(|port| port.is_down))
+    }
+
+    /// The devices that are no adapters, and why.
+    pub(crate) fn unlisted(&self) -> Result<Vec<UnlistedDevice>> {
+        let (names, devices) = (self.names()?, self.devices()?);
+        if names.is_empty() {
+            return Ok(vec![UnlistedDevice {
+                name: None,
+                why: Unavailable::NoDevice.to_string(),
+            }]);
+        }
+        let mut unlisted = Vec::new();
+        for name in names {
+            let device = devices.iter().find(|device| device.name == name);
+            if device.is_none_or(|device| !device.is_adapter()) {
+                unlisted.push(UnlistedDevice {
+                    why: self.why_no_adapter(&name, device),
+                    name: Some(name),
+                });
+            }
+        }
+        Ok(unlisted)
     }
 }
 
@@ -121,19 +209,24 @@ impl Provider for VerbsProvider {
     }
 
     fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId> {
-        let devices = self.devices()?;
-        let mut devices = devices.iter();
-        let owner = devices.find(|device| device.addresses.contains(&address.ip()));
-        owner.map(Device::id).ok_or_else(|| {
-            let what = format!(
-                "{} is not an address of an RDMA device of this machine; query the address list for the addresses",
-                address.ip()
-            );
-            Error::new(Status::INVALID_ADDRESS, what)
-        })
+        self.faults.admit(Call::ResolveAddress)?; // PROV-013
+        let (devices, ip) = (self.devices()?, address.ip());
+        let mut all = devices.iter();
+        if let Some(owner) = all.find(|device| device.addresses.contains(&ip)) {
+            return Ok(owner.id());
+        }
+        if let Some(owner) = devices.iter().find(|device| device.cut_off.contains(&ip)) {
+            let what = port_is_down(&owner.name);
+            return Err(Error::new(Status::DEVICE_NOT_READY, what));
+        }
+        let what = format!(
+            "{ip} is not an address of an RDMA device of this machine; query the address list for the addresses"
+        );
+        Err(Error::new(Status::INVALID_ADDRESS, what))
     }
 
     fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>> {
+        self.faults.admit(Call::OpenAdapter)?; // PROV-018
         let devices = self.devices()?;
         let device = devices.into_iter().find(|device| device.id() == id);
         let device = device.ok_or_else(|| {
@@ -142,7 +235,32 @@ impl Provider for VerbsProvider {
                 "no adapter has this id; get an id by resolving an address",
             )
         })?;
-        let core = Core::open(self.libraries, id, device.name, device.addresses, PATIENCE)?;
+        if !device.is_adapter() {
+            let what = port_is_down(&device.name);
+            return Err(Error::new(Status::DEVICE_NOT_READY, what));
+        }
+        let (name, addresses) = (device.name, device.addresses);
+        let core = Core::open(self.libraries, id, name, addresses, &self.options)?;
         Ok(Arc::new(AdapterHandle(core)))
+    }
+
+    fn extensions(&self) -> Option<&dyn ProviderExtensions> {
+        Some(self)
+    }
+}
+
+impl ProviderExtensions for VerbsProvider {
+    fn inject(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Call { call, nth, status }
+                if matches!(call, Call::ResolveAddress | Call::OpenAdapter) =>
+            {
+                self.faults.plan(call, nth, status)
+            }
+            other => {
+                let what = format!("a call of the provider cannot have this happen: {other:?}");
+                Err(Error::new(Status::NOT_SUPPORTED, what))
+            }
+        }
     }
 }

@@ -32,6 +32,8 @@ pub enum Unavailable {
         /// What the system says.
         error: String,
     },
+    /// The machine has no RDMA device.
+    NoDevice,
     /// The kernel's RDMA connection manager cannot be used.
     #[non_exhaustive]
     NoConnectionManager {
@@ -39,6 +41,11 @@ pub enum Unavailable {
         error: String,
     },
 }
+
+/// What is missing on a machine without devices.
+const NO_DEVICE: &str = "this machine has no RDMA device";
+/// What to do there.
+const MAKE_DEVICE: &str = "`rdma link add siw0 type siw netdev …` makes one in software";
 
 impl Unavailable {
     /// What is missing.
@@ -53,6 +60,7 @@ impl Unavailable {
             Self::LibraryTooOld { file, error, .. } => {
                 format!("{file} of rdma-core is too old ({error})")
             }
+            Self::NoDevice => NO_DEVICE.to_owned(),
             Self::NoConnectionManager { error } => {
                 format!("the kernel's RDMA connection manager cannot be used ({error})")
             }
@@ -65,6 +73,7 @@ impl Unavailable {
             Self::OtherSystem => "use another provider".to_owned(),
             Self::LibraryMissing { package, .. } => format!("install the package {package}"),
             Self::LibraryTooOld { package, .. } => format!("install a newer package {package}"),
+            Self::NoDevice => MAKE_DEVICE.to_owned(),
             Self::NoConnectionManager { .. } => {
                 "load the module rdma_ucm, and look whether this user may open /dev/infiniband/rdma_cm".to_owned()
             }
@@ -113,6 +122,7 @@ mod tests {
                 package: "librdmacm1",
                 error: "no symbol".to_owned(),
             },
+            Unavailable::NoDevice,
             Unavailable::NoConnectionManager {
                 error: "no such file".to_owned(),
             },

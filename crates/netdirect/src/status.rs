@@ -125,7 +125,7 @@ statuses! {
     SHARING_VIOLATION = 0xC000_0043, "ND_SHARING_VIOLATION";
     /// `ND_INSUFFICIENT_RESOURCES`: the adapter's resources are exhausted.
     INSUFFICIENT_RESOURCES = 0xC000_009A, "ND_INSUFFICIENT_RESOURCES";
-    /// `ND_DEVICE_NOT_READY`: ND2's helper library was not started, or the provider cannot be loaded.
+    /// `ND_DEVICE_NOT_READY`: ND2's helper library was not started, the provider cannot be loaded, or the device cannot be used now.
     DEVICE_NOT_READY = 0xC000_00A3, "ND_DEVICE_NOT_READY";
     /// `ND_IO_TIMEOUT`: the peer has not answered in time.
     IO_TIMEOUT = 0xC000_00B5, "ND_IO_TIMEOUT";

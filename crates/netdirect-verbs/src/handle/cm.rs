@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use netdirect::ReadLimits;
 
-use super::{QueuePairHandle, is_empty, made, never_block, outcome};
+use super::{QueuePairHandle, context, is_empty, made, never_block, outcome};
 use crate::sys::{Libraries, bindings as c};
 
 /// The channel on which the events of identifiers arrive.
@@ -356,6 +356,20 @@ impl CmId {
         // SAFETY: the name ends with a zero, and lives as long as the device.
         let name = unsafe { CStr::from_ptr(name) };
         Some(name.to_string_lossy().into_owned())
+    }
+
+    /// Whether the port is down to which the address of the identifier belongs. False where that cannot be known.
+    pub(crate) fn is_port_down(&self) -> bool {
+        // SAFETY: the identifier exists.
+        let number = unsafe { (*self.raw.as_ptr()).port_num };
+        // SAFETY: as above.
+        let context = unsafe { (*self.raw.as_ptr()).verbs };
+        let Some(context) = NonNull::new(context).filter(|_| number != 0) else {
+            return false;
+        };
+        // SAFETY: librdmacm keeps the contexts of identifiers open.
+        let port = unsafe { context::port(self.channel.libraries, context, number) };
+        port.is_ok_and(|port| port.is_down)
     }
 }
 

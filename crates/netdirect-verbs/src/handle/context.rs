@@ -37,9 +37,19 @@ pub(crate) struct DeviceLimits {
     pub(crate) shared_receives: u32,
     pub(crate) shared_receive_sges: u32,
     pub(crate) memory_windows: u32,
+    pub(crate) ports: u8,
     pub(crate) has_window_type_1: bool,
     pub(crate) has_window_type_2: bool,
     pub(crate) has_atomics: bool,
+}
+
+/// A port of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Port {
+    /// The link is down, or is not ready for connections yet.
+    pub(crate) is_down: bool,
+    /// The longest message, in octets.
+    pub(crate) longest: u32,
 }
 
 /// Something that a device tells unasked. An object is named by the key that it was made with.
@@ -142,6 +152,7 @@ impl Context {
             shared_receives: of(attributes.max_srq_wr),
             shared_receive_sges: of(attributes.max_srq_sge),
             memory_windows: of(attributes.max_mw),
+            ports: attributes.phys_port_cnt,
             has_window_type_1: has(c::IBV_DEVICE_MEM_WINDOW),
             has_window_type_2: has(c::IBV_DEVICE_MEM_WINDOW_TYPE_2A)
                 || has(c::IBV_DEVICE_MEM_WINDOW_TYPE_2B),
@@ -149,19 +160,10 @@ impl Context {
         })
     }
 
-    /// The state of the first port, and the longest message.
-    pub(crate) fn port(&self) -> io::Result<(bool, u32)> {
-        let mut attributes = c::ibv_port_attr::default();
-        // SAFETY: the context is open. The function writes the part of the structure that its first version had.
-        outcome(unsafe {
-            (self.libraries.verbs.ibv_query_port)(
-                self.raw.as_ptr(),
-                1,
-                (&raw mut attributes).cast(),
-            )
-        })?;
-        let active = attributes.state == c::IBV_PORT_ACTIVE;
-        Ok((active, attributes.max_msg_sz))
+    /// A port. The first one has the number 1.
+    pub(crate) fn port(&self, number: u8) -> io::Result<Port> {
+        // SAFETY: the context is open as long as `self` exists.
+        unsafe { port(self.libraries, self.raw, number) }
     }
 
     /// The next asynchronous event; `None` if there is none.
@@ -188,6 +190,28 @@ impl Drop for Context {
         // SAFETY: all objects of the context hold it, so none is left; nobody uses the context after its last owner.
         let _ = unsafe { (self.libraries.verbs.ibv_close_device)(self.raw.as_ptr()) };
     }
+}
+
+/// A port of an open device.
+///
+/// # Safety
+///
+/// The context is open.
+pub(super) unsafe fn port(
+    libraries: &'static Libraries,
+    context: NonNull<c::ibv_context>,
+    number: u8,
+) -> io::Result<Port> {
+    let mut attributes = c::ibv_port_attr::default();
+    let query = libraries.verbs.ibv_query_port;
+    let into = (&raw mut attributes).cast();
+    // SAFETY: the caller promises that the context is open. The function writes the part of the structure that its first version had.
+    outcome(unsafe { query(context.as_ptr(), number, into) })?;
+    let down = [c::IBV_PORT_DOWN, c::IBV_PORT_INIT, c::IBV_PORT_ARMED];
+    Ok(Port {
+        is_down: down.contains(&attributes.state),
+        longest: attributes.max_msg_sz,
+    })
 }
 
 /// Calls `visit` for each device with its name.

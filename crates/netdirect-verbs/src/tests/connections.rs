@@ -7,6 +7,7 @@ use std::time::Duration;
 use netdirect::{LocalToken, Overlapped, ReadLimits, Sge, Started, Status};
 
 use super::{HERE, Objects, PEER, fake};
+use crate::options::Options;
 use crate::sys::bindings as c;
 
 const SGE: Sge = Sge {
@@ -357,7 +358,8 @@ fn nothing_is_read_where_nothing_was_left_or_no_read_is_allowed() {
 #[test]
 fn conn_059_accept_does_not_wait_for_ever() {
     let _turn = fake::turn();
-    let objects = Objects::patient(Duration::ZERO);
+    let options = Options::default().timeouts(|limits| limits.ready = Some(Duration::ZERO));
+    let objects = Objects::with(&options);
     requested(&objects);
     fake::with(|world| world.calls.clear());
     let overlapped = Overlapped::new();
@@ -376,6 +378,26 @@ fn conn_059_accept_does_not_wait_for_ever() {
     let of_end = ["fail", "destroy id", "destroy pair"];
     let of_end = calls.into_iter().filter(|call| of_end.contains(call));
     assert_eq!(of_end.collect::<Vec<_>>(), ["destroy id", "destroy pair"]);
+}
+
+#[test]
+fn conn_059_accept_waits_for_ever_where_the_user_says_so() {
+    let _turn = fake::turn();
+    let objects = Objects::with(&Options::default().timeouts(|limits| limits.ready = None));
+    requested(&objects);
+    let overlapped = Overlapped::new();
+    let (connector, qp) = (&objects.connector, &objects.qp);
+    let accepted = connector.accept(qp, 1, 1, &[], &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    // When the adapter's thread takes the second event, it has looked whether a time has come.
+    for _ in 0..2 {
+        fake::with(|world| world.tell_of_device(c::IBV_EVENT_PORT_ACTIVE));
+        fake::until(|world| !world.has_device_events());
+    }
+    assert_eq!(overlapped.status(), Status::PENDING);
+    let id = newest();
+    fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_ESTABLISHED, 0));
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
 }
 
 #[test]

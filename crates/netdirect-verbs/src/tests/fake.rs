@@ -75,6 +75,12 @@ pub(super) struct World {
     pub(super) windows: u32,
     /// The driver has no windows of type 2, whatever the device says.
     pub(super) lacks_windows_2: bool,
+    /// The machine has no device.
+    pub(super) lacks_device: bool,
+    /// The device has no address. Otherwise it has 127.0.0.1, and no other.
+    pub(super) lacks_address: bool,
+    /// The state of the device's port.
+    pub(super) port_state: c_uint,
     next: u32,
     open_devices: u32,
     context: usize,
@@ -154,6 +160,7 @@ pub(super) fn turn() -> Turn {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let world = World {
         vendor_id: 0x62_6D_74,
+        port_state: c::IBV_PORT_ACTIVE,
         next: 100,
         ..World::default()
     };
@@ -262,6 +269,11 @@ impl World {
         self.ring(self.context);
     }
 
+    /// Whether somebody still has to take an event of the device.
+    pub(super) fn has_device_events(&self) -> bool {
+        !self.async_events.is_empty()
+    }
+
     /// The device tells an event of the queue pair that was made last.
     pub(super) fn tell_of_pair(&mut self, event: c_uint) {
         let pair = self.pairs.last().expect("a queue pair");
@@ -352,9 +364,15 @@ unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut c::ibv_devi
     } else {
         c::IBV_TRANSPORT_IWARP
     };
-    let list = Box::new([Box::into_raw(device), ptr::null_mut()]);
+    let lacks_device = with(|world| world.lacks_device);
+    let first = if lacks_device {
+        ptr::null_mut()
+    } else {
+        Box::into_raw(device)
+    };
+    let list = Box::new([first, ptr::null_mut()]);
     // SAFETY: the caller gives a place for the number.
-    unsafe { *count = 1 };
+    unsafe { *count = (!lacks_device).into() };
     Box::into_raw(list).cast()
 }
 
@@ -413,6 +431,7 @@ unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_devi
         },
         max_mw: if windows == 0 { 0 } else { 16 },
         device_cap_flags: windows,
+        phys_port_cnt: 1,
         ..c::ibv_device_attr::default()
     };
     // SAFETY: the caller gives a place for the structure.
@@ -422,9 +441,15 @@ unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_devi
 
 unsafe extern "C" fn query_port(
     _: *mut c::ibv_context,
-    _: u8,
-    _: *mut c::_compat_ibv_port_attr,
+    port: u8,
+    into: *mut c::_compat_ibv_port_attr,
 ) -> c_int {
+    if port != 1 {
+        return libc::EINVAL;
+    }
+    let attributes = into.cast::<c::ibv_port_attr>();
+    // SAFETY: the caller gives a place for the structure.
+    unsafe { (*attributes).state = with(|world| world.port_state) };
     0
 }
 
@@ -747,6 +772,10 @@ unsafe extern "C" fn dealloc_mw(window: *mut c::ibv_mw) -> c_int {
 // ---- librdmacm ----
 
 unsafe extern "C" fn create_event_channel() -> *mut c::rdma_event_channel {
+    if with(|world| world.lacks_device) {
+        fail(libc::ENODEV);
+        return ptr::null_mut();
+    }
     let own = descriptor();
     let channel = Box::into_raw(Box::new(c::rdma_event_channel {
         fd: own.as_raw_fd(),
@@ -786,7 +815,30 @@ unsafe extern "C" fn destroy_id(id: *mut c::rdma_cm_id) -> c_int {
     0
 }
 
-unsafe extern "C" fn bind_addr(_: *mut c::rdma_cm_id, _: *mut sockaddr) -> c_int {
+unsafe extern "C" fn bind_addr(id: *mut c::rdma_cm_id, address: *mut sockaddr) -> c_int {
+    // SAFETY: the caller gives a whole address.
+    let family = unsafe { (*address).sa_family };
+    if libc::c_int::from(family) != libc::AF_INET {
+        return 0;
+    }
+    // SAFETY: an address of this family has this type.
+    let raw = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+    let is_of_device = raw.sin_addr.s_addr == u32::from_ne_bytes([127, 0, 0, 1]);
+    if is_of_device && with(|world| !world.lacks_device && !world.lacks_address) {
+        let mut count = 0;
+        // SAFETY: the count may be written.
+        let list = unsafe { get_device_list(&raw mut count) };
+        // SAFETY: all zero is a value of this structure.
+        let mut context: Box<c::ibv_context> = Box::new(unsafe { std::mem::zeroed() });
+        // SAFETY: the list has a device.
+        context.device = unsafe { *list };
+        // As librdmacm does, which never closes the devices that it opens.
+        let context = Box::into_raw(context);
+        // SAFETY: the identifier exists.
+        unsafe { (*id).verbs = context };
+        // SAFETY: as above.
+        unsafe { (*id).port_num = 1 };
+    }
     0
 }
 

@@ -3,6 +3,7 @@
 mod connections;
 mod fake;
 mod infiniband;
+mod provider;
 mod requests;
 mod windows;
 
@@ -18,6 +19,7 @@ use netdirect::{
 
 use crate::adapter::AdapterHandle;
 use crate::core::Core;
+use crate::options::Options;
 use crate::sys::bindings as c;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -34,17 +36,18 @@ struct Objects {
 
 impl Objects {
     fn new() -> Self {
-        Self::patient(Duration::from_secs(3600))
+        let hour = Duration::from_secs(3600);
+        Self::with(&Options::default().timeouts(|limits| limits.ready = Some(hour)))
     }
 
-    /// Of an adapter whose Accept waits so long for the peer.
-    fn patient(patience: Duration) -> Self {
+    /// Of an adapter with these options.
+    fn with(options: &Options) -> Self {
         let core = Core::open(
             &fake::LIBRARIES,
             AdapterId(1),
             "fake0".to_owned(),
             vec![HERE],
-            patience,
+            options,
         );
         let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle(core.expect("the fake device")));
         let file = adapter.create_overlapped_file().expect("a file");

@@ -140,12 +140,13 @@ impl Connector {
     /// Limits the wait for a peer that never completes the connection (CONN-059, IW-068). On InfiniBand the connection manager has a
     /// limit of its own.
     fn begin_to_wait(&self, state: &mut ConnectorState) {
-        if !self.core.limits.is_iwarp {
+        let Some(limit) = self.core.timeouts.ready else {
             return;
+        };
+        if self.core.limits.is_iwarp {
+            let this: Weak<dyn Timed> = self.this.clone();
+            state.deadline = Some(self.core.driver.remind(limit, state.key, this));
         }
-        let this: Weak<dyn Timed> = self.this.clone();
-        let (driver, patience) = (&self.core.driver, self.core.patience);
-        state.deadline = Some(driver.remind(patience, state.key, this));
     }
 
     /// Has the driver read what it may have left untouched. What arrives from now on, it reads by itself. That there are octets of the
