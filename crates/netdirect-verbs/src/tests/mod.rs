@@ -2,6 +2,7 @@
 
 mod connections;
 mod fake;
+mod files;
 mod infiniband;
 mod provider;
 mod requests;
