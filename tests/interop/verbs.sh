@@ -11,6 +11,7 @@
 set -u
 
 readonly v4=10.77.0.1 v6=fd00:77::1
+readonly nobody=192.0.2.77 # an address that the network says nobody has
 readonly softnd=softnd+tcp://$v4 siw=verbs://siw0
 readonly limit=120        # seconds for one program; what a good case takes is a few
 readonly suite_limit=2400 # the same for a suite
@@ -221,7 +222,6 @@ info_cases() {
     if [[ $status != 0 ]]; then why="nd info ends with $status"; fi
     if ! grep -q "$siw" client.log; then why+="${why:+, }no line names $siw"; fi
     verdict info "$why"
-}
     ip link add dummy1 type dummy
     rdma link add siw1 type siw netdev dummy1
     unusable address-and-port siw1 'the RDMA device siw1 has no address, and its port is down'
@@ -254,6 +254,7 @@ unusable() {
     if grep -q "^ *[0-9].*verbs://$device" server.log; then why+="${why:+, }it is listed"; fi
     if [[ $name != name ]] && ! grep -qF -e "$sentence: " -e "$sentence; " server.log; then why+="${why:+, }the list does not say why"; fi
     verdict "info/no-$name" "$why"
+}
 
 # --- the cost of this provider: perftest as nd runs it over verbs, beside rdma-core's own, both ends on siw
 
@@ -307,7 +308,8 @@ suite() {
     # As the driver comes.
     siw_modes off off
     : >server.log
-    timeout "$suite_limit" ./nd conform "${@:2}" --time-scale "$scale" --format json >"$out/$name.json" 2>client.log
+    timeout "$suite_limit" ./nd conform "${@:2}" --time-scale "$scale" --unreachable-host "$nobody" --format json \
+        >"$out/$name.json" 2>client.log
     status=$?
     cp client.log "$out/$name.log"
     # 0: nothing failed; 1: something did, which is judged outside.
@@ -348,6 +350,7 @@ wire_cases() {
     wire wire-crc-off off
 }
 
+ip route add unreachable "$nobody"
 if ! ./nd --help >/dev/null; then
     echo 'nd does not run here'
     exit 1

@@ -111,6 +111,15 @@ pub fn page(
     page.push_str("\n## The NetworkDirect suite\n\n");
     page.push_str(&table_of_runs(&runs.networkdirect));
     page.push_str(
+        "\nA skip names a capability that siw lacks. These checks are not part of a run, for reasons that are not siw's:\n\n\
+         | run | check | why |\n|---|---|---|\n",
+    );
+    for (name, findings) in &runs.networkdirect {
+        for (check, why) in &findings.left_out {
+            let _ = writeln!(page, "| {name} | `{check}` | {why} |");
+        }
+    }
+    page.push_str(
         "\nThe checks that fail have to be exactly those that `crates/netdirect-conform/deviations/siw-6.1.toml` lists:\n\n\
          | check | what siw does | source |\n|---|---|---|\n",
     );

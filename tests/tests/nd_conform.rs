@@ -3,10 +3,10 @@
 use std::fs;
 
 use serde_json::Value;
-use softnd_tests::{args, nd, tool};
+use softnd_tests::{args, conformance, nd, tool};
 
-/// Runs the suite, which has to pass, and returns the words of the outcomes with their numbers.
-fn passes(url: &str, more: &[&str]) -> Vec<Value> {
+/// Runs the suite, which has to pass, and returns the checks that it made, and those that are not part of the run.
+fn passes(url: &str, more: &[&str]) -> (Vec<Value>, Vec<Value>) {
     let line = ["conform", url, "--format", "json", "--jobs", "4"];
     let found = nd::run(line.iter().chain(more));
     let report: Value = serde_json::from_str(&found.stdout).unwrap_or_else(|_| panic!("{found:?}"));
@@ -23,7 +23,9 @@ fn passes(url: &str, more: &[&str]) -> Vec<Value> {
         .filter(|check| check["outcome"] == "pass")
         .count();
     assert!(passed >= 120, "{passed} of {}", checks.len());
-    checks
+    assert_eq!(conformance::vague_skips(&report), Vec::<String>::new());
+    let left_out = report["left_out"].as_array().unwrap().clone();
+    (checks, left_out)
 }
 
 #[test]
@@ -72,8 +74,17 @@ fn softnd_conforms_in_the_strict_profile() {
 fn softnd_conforms_in_simulated_networks() {
     for seed in 1..=4 {
         let url = format!("softnd+sim://seed={seed}");
-        let checks = passes(&url, &[]);
-        assert_eq!(checks.len(), passes(&url, &["--profile", "strict"]).len());
+        let (checks, left_out) = passes(&url, &[]);
+        let strict = passes(&url, &["--profile", "strict"]);
+        assert_eq!(
+            checks.len() + left_out.len(),
+            strict.0.len() + strict.1.len()
+        );
+        // Each profile has checks of its own.
+        let why = |left_out: &[Value]| left_out.iter().map(|check| check["why"].clone()).collect();
+        let (why, of_strict): (Vec<Value>, Vec<Value>) = (why(&left_out), why(&strict.1));
+        assert!(why.contains(&"the run is not of the strict profile".into()));
+        assert!(of_strict.contains(&"the run is not of the default profile".into()));
     }
     passes("softnd+sim://seed=5", &["--one-adapter"]);
 }

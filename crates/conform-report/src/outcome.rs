@@ -25,8 +25,10 @@ pub enum Stop {
         /// What the target did.
         seen: String,
     },
-    /// The check cannot be made on this target.
+    /// The check cannot be made on this target, for a reason of the target's: what it lacks.
     Skip(String),
+    /// The check is not part of this run, for a reason that is not the target's.
+    LeftOut(String),
     /// The suite's own side broke.
     Broken(String),
 }
@@ -65,8 +67,11 @@ pub enum Outcome {
     Known(Failure, String),
     /// As it has to be, though this peer is known for something else.
     Mended(String),
-    /// It could not be made.
+    /// It could not be made, because of what the target lacks.
     Skip(String),
+    /// It is not part of this run, for a reason that is not the target's: the options of the run, the machine, or the provider's aids
+    /// for tests. Reports list it apart, and count it nowhere.
+    LeftOut(String),
 }
 
 /// What was expected, what was seen instead, and what happened before.
@@ -85,7 +90,7 @@ impl Failure {
     pub fn of(stop: Stop, wanted: &str, trace: Vec<String>) -> Self {
         let (expected, seen) = match stop {
             Stop::Fail { expected, seen } => (expected, seen),
-            Stop::Broken(why) | Stop::Skip(why) => (wanted.to_owned(), why),
+            Stop::Broken(why) | Stop::Skip(why) | Stop::LeftOut(why) => (wanted.to_owned(), why),
         };
         Self {
             expected,

@@ -68,7 +68,11 @@ impl Entry {
         match self.outcome {
             Outcome::Fail(_) => strict || self.check.level == Level::Must,
             Outcome::Weak(_) => strict,
-            Outcome::Pass | Outcome::Known(..) | Outcome::Mended(_) | Outcome::Skip(_) => false,
+            Outcome::Pass
+            | Outcome::Known(..)
+            | Outcome::Mended(_)
+            | Outcome::Skip(_)
+            | Outcome::LeftOut(_) => false,
         }
     }
 }
@@ -81,6 +85,7 @@ impl Outcome {
         failure: impl FnOnce(Stop) -> Failure,
     ) -> Self {
         match (verdict, known) {
+            (Err(Stop::LeftOut(why)), _) => Self::LeftOut(why),
             (Ok(_), Some(known)) if known.intermittent.is_none() => Self::Mended(known.words()),
             (Ok(Pass::Right), _) => Self::Pass,
             (Ok(Pass::Weak(why)), _) => Self::Weak(why),
@@ -121,6 +126,23 @@ impl<F> Run<F> {
                 "the run was interrupted; {count} {checks} not made"
             ))
         })
+    }
+
+    /// The checks that were made, or skipped because of what the target lacks.
+    pub fn made(&self) -> impl Iterator<Item = &Entry> {
+        self.entries
+            .iter()
+            .filter(|entry| !matches!(entry.outcome, Outcome::LeftOut(_)))
+    }
+
+    /// The checks that are not part of the run, each with the reason.
+    pub fn left_out(&self) -> impl Iterator<Item = (&Entry, &str)> {
+        self.entries
+            .iter()
+            .filter_map(|entry| match &entry.outcome {
+                Outcome::LeftOut(why) => Some((entry, why.as_str())),
+                _ => None,
+            })
     }
 
     /// How many entries have an outcome that satisfies `wanted`.

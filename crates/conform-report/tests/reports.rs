@@ -88,6 +88,12 @@ fn run() -> Run<Facts> {
                 "Queues",
                 Outcome::Mended("why (how)".into()),
             ),
+            entry(
+                "OUT-001.a",
+                &["RG-001"],
+                "Queues",
+                Outcome::LeftOut("the run is not of the profile".into()),
+            ),
         ],
         lost: None,
         interrupted: None,
@@ -113,6 +119,41 @@ fn json_has_rows_outcome_detail_and_seconds_of_each_check() {
     assert_eq!(checks[1]["detail"], "expected one; saw two");
     assert_eq!(checks[1]["steps"][0], "a step");
     assert_eq!(checks[2]["detail"], "no capability MEMORY_WINDOWS");
+}
+
+#[test]
+fn a_check_that_is_not_part_of_the_run_stands_apart_and_counts_nowhere() {
+    let run = run();
+    let report: Value = serde_json::from_str(&report::json(&run)).unwrap();
+    let names = report["checks"].as_array().unwrap().iter();
+    assert!(names.clone().all(|check| check["name"] != "OUT-001.a"));
+    let left_out = serde_json::json!([{
+        "name": "OUT-001.a",
+        "rows": ["OUT-001", "RG-001"],
+        "title": "a | b < c",
+        "why": "the run is not of the profile",
+    }]);
+    assert_eq!(report["left_out"], left_out);
+    let heading = "Not part of this run";
+    for (text, name) in [
+        (report::text(&run, Paint::off()), "  OUT-001.a "),
+        (report::html(&run), "<code>OUT-001.a</code>"),
+        (report::markdown(&run), "| `OUT-001.a` | a \\| b < c |"),
+        (report::junit(&run), "name=\"OUT-001.a: "),
+    ] {
+        let (before, apart) = text.split_once(heading).expect(heading);
+        assert!(!before.contains("OUT-001"), "{text}");
+        assert_eq!(text.matches("OUT-001.a").count(), 1, "{text}");
+        assert!(apart.contains(name), "{text}");
+        assert!(apart.contains("the run is not of the profile"), "{text}");
+    }
+    let page = report::html(&run);
+    assert!(
+        page.contains("<b>5</b>checks") && page.contains("<b>1</b>skipped"),
+        "{page}"
+    );
+    let summary = report::summary(&run, Paint::off());
+    assert!(summary.contains("\n5 checks: "), "{summary}");
 }
 
 #[test]
@@ -155,7 +196,7 @@ fn markdown_has_a_table_for_each_section() {
 fn junit_counts_by_section() {
     let xml = report::junit(&run());
     assert!(
-        xml.contains("name=\"conformance of x\" tests=\"5\" failures=\"1\""),
+        xml.contains("name=\"conformance of x\" tests=\"6\" failures=\"1\""),
         "{xml}"
     );
     assert!(

@@ -102,7 +102,7 @@ pub fn run(
 ) -> Result<Run, String> {
     bench.forgetful = selection.deviations.forgetful();
     bench.discover().map_err(|stop| match stop {
-        Stop::Broken(why) | Stop::Skip(why) => why,
+        Stop::Broken(why) | Stop::Skip(why) | Stop::LeftOut(why) => why,
         Stop::Fail { expected, seen } => {
             format!("no connection can be made: expected {expected}, saw {seen}")
         }
@@ -192,7 +192,7 @@ fn probe(bench: &mut Bench) -> Result<(), String> {
             Err(Stop::Fail { expected, seen }) => {
                 format!("the target does not live: expected {expected}, saw {seen}")
             }
-            Err(Stop::Broken(why) | Stop::Skip(why)) => why,
+            Err(Stop::Broken(why) | Stop::Skip(why) | Stop::LeftOut(why)) => why,
         };
         if Instant::now() > deadline {
             return Err(why);

@@ -1,9 +1,10 @@
 //! What a check works with: the two sides, and what the run expects.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use conform_report::Step;
-use netdirect::{AdapterFlags, Capabilities};
+use conform_report::{Step, Stop};
+use netdirect::{AdapterFlags, Capabilities, Fault};
 
 use crate::limits::{Limits, hang};
 use crate::need::{Need, Profile};
@@ -22,6 +23,7 @@ pub struct Bench {
     wants: Wants,
     one_adapter: bool,
     limits: Limits,
+    unreachable_host: Option<IpAddr>,
     steps: Steps,
 }
 
@@ -53,7 +55,43 @@ impl Bench {
             wants: *wants,
             one_adapter,
             limits,
+            unreachable_host: None,
             steps: steps.clone(),
+        })
+    }
+
+    /// Knows an address that nobody has, in a network that the near adapter reaches.
+    #[must_use]
+    pub fn with_unreachable_host(mut self, host: Option<IpAddr>) -> Self {
+        self.unreachable_host = host;
+        self
+    }
+
+    /// A host that cannot be reached from the near adapter: the one that the run knows, or one for which the provider pretends this.
+    ///
+    /// # Errors
+    ///
+    /// The check is not part of the run if there is neither; a failure if the provider refuses to pretend.
+    pub fn unreachable_host(&self) -> Step<IpAddr> {
+        let own = self.near.address;
+        if let Some(host) = self.unreachable_host {
+            if host.is_ipv4() == own.is_ipv4() {
+                return Ok(host);
+            }
+            let why = format!("{host} is no address of the family of {}", own.ip());
+            return Err(Stop::LeftOut(why));
+        }
+        // Addresses for documentation (RFC 5737, RFC 3849).
+        let address = match own {
+            SocketAddr::V4(_) => IpAddr::from([192, 0, 2, 77]),
+            SocketAddr::V6(_) => IpAddr::from([0x2001, 0xDB8, 0, 0, 0, 0, 0, 0x77]),
+        };
+        let injected = self.near.inject(Fault::UnreachableHost { address });
+        injected.map(|()| address).map_err(|stop| match stop {
+            Stop::LeftOut(why) => Stop::LeftOut(format!(
+                "{why}, and the run names no host that cannot be reached (--unreachable-host)"
+            )),
+            other => other,
         })
     }
 
@@ -66,6 +104,7 @@ impl Bench {
             wants: self.wants,
             one_adapter: true,
             limits: self.limits,
+            unreachable_host: self.unreachable_host,
             steps: self.steps.clone(),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use conform_report::Stop;
+
 /// How much a provider lets its clients get away with. Some expectations differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
@@ -22,7 +24,8 @@ impl Profile {
     }
 }
 
-/// What a check needs. A provider that lacks it is not checked, and the report says what it lacks.
+/// What a check needs. Where an adapter lacks it, the check is skipped, and the report says what is lacking. Some needs are not up to
+/// the adapter: a check without these is [not part of the run](Self::is_of_run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The near adapter has memory windows.
@@ -57,6 +60,40 @@ pub enum Need {
     DefaultProfile,
     /// The run uses the strict profile.
     StrictProfile,
+}
+
+impl Need {
+    /// Whether the run is to provide this, by its options and by the provider's aids for tests. All else depends on what the adapter
+    /// can do.
+    pub fn is_of_run(self) -> bool {
+        match self {
+            Self::Faults
+            | Self::Threads
+            | Self::TwoOfOneProvider
+            | Self::TwoAdapters
+            | Self::DefaultProfile
+            | Self::StrictProfile => true,
+            Self::Windows
+            | Self::FarWindows
+            | Self::Solicited
+            | Self::SharedReceiveQueues
+            | Self::FarSharedReceiveQueues
+            | Self::NoSharedReceiveQueues
+            | Self::Resize
+            | Self::NoResize
+            | Self::Inline
+            | Self::Connections => false,
+        }
+    }
+
+    /// Why a check without this is not made.
+    pub(crate) fn stop(self) -> Stop {
+        if self.is_of_run() {
+            Stop::LeftOut(self.to_string())
+        } else {
+            Stop::Skip(self.to_string())
+        }
+    }
 }
 
 impl fmt::Display for Need {

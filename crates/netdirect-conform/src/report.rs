@@ -13,7 +13,7 @@ use crate::run::Run;
 pub fn text(run: &Run, paint: Paint) -> String {
     let mut out = String::new();
     let mut section = None;
-    for entry in &run.entries {
+    for entry in run.made() {
         if section.replace(entry.check.section) != Some(entry.check.section) {
             out.push_str(&header(entry.check.section, paint));
         }

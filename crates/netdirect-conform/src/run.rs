@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,6 +38,9 @@ pub struct Selection {
     pub jobs: usize,
     /// How long to wait.
     pub limits: Limits,
+    /// An address that nobody has, in a network that the adapter reaches. Without it, the check of unreachable hosts is made with
+    /// providers that can pretend there was one.
+    pub unreachable_host: Option<IpAddr>,
     /// Somebody sets it to end the run early. Checks that are under way then are left behind and not reported.
     pub stop: Arc<AtomicBool>,
 }
@@ -50,6 +54,7 @@ impl Default for Selection {
             deviations: Deviations::default(),
             jobs: 1,
             limits: Limits::default(),
+            unreachable_host: None,
             stop: Arc::default(),
         }
     }
@@ -225,7 +230,7 @@ fn discover(target: &Target, selection: &Selection) -> Result<Facts, String> {
         let bench = Bench::open(&target, &wants, one_adapter, limits, &Steps::default());
         let bench = bench.map_err(|stop| match stop {
             Stop::Fail { expected, seen } => format!("expected {expected}, saw {seen}"),
-            Stop::Skip(why) | Stop::Broken(why) => why,
+            Stop::Skip(why) | Stop::LeftOut(why) | Stop::Broken(why) => why,
         })?;
         let capabilities = bench.near.adapter.capabilities();
         Ok(Facts {
@@ -289,12 +294,14 @@ fn make(
 ) -> Option<Verdict> {
     let wants = selection.wants(Some(check));
     let (one_adapter, limits) = (selection.one_adapter, selection.limits);
+    let unreachable_host = selection.unreachable_host;
     let (target, own) = (target.clone(), steps.clone());
     let stop = &selection.stop;
     let within = within((limits.check, stop), check.name, move || {
         let bench = Bench::open(&target, &wants, one_adapter, limits, &own)?;
+        let bench = bench.with_unreachable_host(unreachable_host);
         if let Some(need) = bench.lacks(check.needs) {
-            return Err(Stop::Skip(need.to_string()));
+            return Err(need.stop());
         }
         let verdict = (check.run)(&bench);
         if verdict.is_ok() {

@@ -416,16 +416,16 @@ impl Side {
     ///
     /// # Errors
     ///
-    /// A skip if the provider cannot produce this fault; a failure if it refuses in another way.
+    /// The check is not part of the run if the provider cannot produce this fault; a failure if it refuses in another way.
     pub fn inject(&self, fault: Fault) -> Step {
         self.step(format_args!("inject {fault:?}"));
         let lacking = format!("the provider cannot produce the fault {fault:?}");
         let Some(extensions) = self.adapter.extensions() else {
-            return Err(Stop::Skip(lacking));
+            return Err(Stop::LeftOut(lacking));
         };
         match extensions.inject(fault) {
             Ok(()) => Ok(()),
-            Err(error) if error.status() == Status::NOT_SUPPORTED => Err(Stop::Skip(lacking)),
+            Err(error) if error.status() == Status::NOT_SUPPORTED => Err(Stop::LeftOut(lacking)),
             Err(error) => Err(fail("the fault to be injected", error.to_string())),
         }
     }

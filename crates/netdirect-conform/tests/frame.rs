@@ -1,6 +1,6 @@
 //! How checks are run: what hangs, panics, is missing or is known is told as what it is.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -169,6 +169,66 @@ fn a_skip_names_the_capability_that_is_missing() {
     };
     assert!(why.contains("CQ_RESIZE_SUPPORTED"), "{why}");
     assert!(found.succeeded());
+}
+
+const OF_ANOTHER_RUN: &[Check] = &[
+    Check {
+        needs: &[Need::StrictProfile],
+        ..check("ADPT-001.strict", |_| panic!("it must not run"))
+    },
+    check("ADPT-002.fault", |bench| {
+        bench.near.inject(netdirect::Fault::UnreachableHost {
+            address: "192.0.2.1".parse().expect("an address"),
+        })?;
+        panic!("a network of the system has no such fault")
+    }),
+];
+
+#[test]
+fn what_the_run_does_not_provide_is_no_skip_of_the_adapter() {
+    let found = found(&tcp(), OF_ANOTHER_RUN, &Selection::default());
+    let left_out: Vec<_> = found
+        .left_out()
+        .map(|(entry, why)| (entry.check.name, why))
+        .collect();
+    assert_eq!(left_out.len(), 2, "{left_out:?}");
+    assert_eq!(
+        left_out[0],
+        ("ADPT-001.strict", "the run is not of the strict profile")
+    );
+    assert!(left_out[1].1.contains("UnreachableHost"), "{left_out:?}");
+    assert_eq!(found.made().count(), 0);
+    assert!(found.succeeded());
+}
+
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
+
+const UNREACHABLE: &[Check] = &[check("ADPT-001.host", |bench| {
+    let host = bench.unreachable_host()?;
+    bench.near.equal("the host", host, HOST)?;
+    Ok(Pass::Right)
+})];
+
+#[test]
+fn the_host_that_the_run_names_is_taken_if_it_is_of_the_family_of_the_adapter() {
+    let of = |host: Option<&str>| {
+        let selection = Selection {
+            unreachable_host: host.map(|host| host.parse().unwrap()),
+            ..Selection::default()
+        };
+        let mut found = found(&tcp(), UNREACHABLE, &selection);
+        found.entries.remove(0).outcome
+    };
+    assert_eq!(of(Some("192.0.2.9")), Outcome::Pass);
+    for (host, wanted) in [
+        (Some("2001:db8::9"), "no address of the family"),
+        (None, "--unreachable-host"),
+    ] {
+        match of(host) {
+            Outcome::LeftOut(why) => assert!(why.contains(wanted), "{why}"),
+            other => panic!("{host:?}: {other:?}"),
+        }
+    }
 }
 
 const JOBS: &[Check] = &[

@@ -1,12 +1,12 @@
 //! One page with everything in it, no other file needed.
 //!
 //! Below the totals stands a matrix: a line for each family of rows, a square for each row. The square leads to the row's
-//! details, which are folded, except where a check has failed.
+//! details, which are folded, except where a check has failed. At the end stand the checks that are not part of the run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::words::{escaped, remark, word};
+use super::words::{LEFT_OUT, escaped, remark, word};
 use crate::outcome::Outcome;
 use crate::run::{Entry, Run, Suite};
 
@@ -37,7 +37,7 @@ pub fn html<F: Suite>(run: &Run<F>) -> String {
     );
     totals(&mut out, run);
     let mut families: BTreeMap<&'static str, Family<'_>> = BTreeMap::new();
-    for entry in &run.entries {
+    for entry in run.made() {
         for row in entry.check.rows() {
             let family = row.split_once('-').map_or(row, |(family, _)| family);
             let rows = families.entry(family).or_default();
@@ -51,8 +51,26 @@ pub fn html<F: Suite>(run: &Run<F>) -> String {
             details(&mut out, row, entries, run);
         }
     }
+    left_out(&mut out, run);
     out.push_str("</body></html>\n");
     out
+}
+
+fn left_out<F>(out: &mut String, run: &Run<F>) {
+    if run.left_out().next().is_none() {
+        return;
+    }
+    // Writing to a String cannot fail, here and below.
+    let _ = writeln!(out, "<h2>{LEFT_OUT}</h2>");
+    for (entry, why) in run.left_out() {
+        let _ = writeln!(
+            out,
+            "<p><code>{}</code> {}<br><small>{}</small></p>",
+            entry.check.name,
+            escaped(entry.check.title),
+            escaped(why)
+        );
+    }
 }
 
 fn totals<F: Suite>(out: &mut String, run: &Run<F>) {
@@ -69,7 +87,7 @@ fn totals<F: Suite>(out: &mut String, run: &Run<F>) {
     };
     out.push_str("<ul class=\"totals\">");
     for (class, count, what) in [
-        ("", run.entries.len(), "checks"),
+        ("", run.made().count(), "checks"),
         ("pass", run.count(is_passed), "passed"),
         ("fail", run.failures().count(), "failed"),
         (
@@ -173,6 +191,6 @@ fn class_of(entry: &Entry, strict: bool) -> &'static str {
         Outcome::Fail(_) => "should",
         Outcome::Known(..) => "known",
         Outcome::Mended(_) => "mended",
-        Outcome::Skip(_) => "skip",
+        Outcome::Skip(_) | Outcome::LeftOut(_) => "skip",
     }
 }

@@ -8,13 +8,26 @@ use crate::run::{Entry, Run, Suite};
 
 /// The whole report as one JSON object.
 pub fn json<F: Suite>(run: &Run<F>) -> String {
-    let checks: Vec<Value> = run.entries.iter().map(|entry| one(entry, run)).collect();
+    let checks: Vec<Value> = run.made().map(|entry| one(entry, run)).collect();
     let mut report = Map::new();
     report.insert("strict".into(), value!(run.strict));
     report.insert("succeeded".into(), value!(run.succeeded()));
     report.insert("lost".into(), value!(run.lost));
     report.insert("interrupted".into(), value!(run.interrupted));
     report.insert("checks".into(), Value::Array(checks));
+    let left_out: Vec<Value> = run
+        .left_out()
+        .map(|(entry, why)| {
+            let rows: Vec<&str> = entry.check.rows().collect();
+            value!({
+                "name": entry.check.name,
+                "rows": rows,
+                "title": entry.check.title,
+                "why": why,
+            })
+        })
+        .collect();
+    report.insert("left_out".into(), Value::Array(left_out));
     run.facts.head(&run.target, &mut report);
     format!("{:#}\n", Value::Object(report))
 }

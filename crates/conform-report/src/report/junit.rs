@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::words::{escaped, remark};
+use super::words::{LEFT_OUT, escaped, remark};
 use crate::outcome::Outcome;
 use crate::run::{Entry, Run, Suite};
 
-/// The whole report: one test suite for each section.
+/// The whole report: one test suite for each section, and one for the checks that are not part of the run.
 pub fn junit<F: Suite>(run: &Run<F>) -> String {
     let failures = run.failures().count();
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -18,10 +18,8 @@ pub fn junit<F: Suite>(run: &Run<F>) -> String {
         run.entries.len(),
         u8::from(run.ended_early().is_some()),
     );
-    for group in run
-        .entries
-        .chunk_by(|a, b| a.check.section == b.check.section)
-    {
+    let made: Vec<&Entry> = run.made().collect();
+    for group in made.chunk_by(|a, b| a.check.section == b.check.section) {
         let counts = group
             .iter()
             .filter(|entry| entry.counts(run.strict))
@@ -41,6 +39,7 @@ pub fn junit<F: Suite>(run: &Run<F>) -> String {
         }
         out.push_str("  </testsuite>\n");
     }
+    left_out(&mut out, run);
     let early = run.ended_early();
     if let Some(why) = early {
         let why = escaped(&why);
@@ -58,6 +57,22 @@ pub fn junit<F: Suite>(run: &Run<F>) -> String {
     out
 }
 
+fn left_out<F>(out: &mut String, run: &Run<F>) {
+    let count = run.left_out().count();
+    if count == 0 {
+        return;
+    }
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "  <testsuite name=\"{LEFT_OUT}\" tests=\"{count}\" failures=\"0\" skipped=\"{count}\">"
+    );
+    for (entry, _) in run.left_out() {
+        case(out, entry, run.strict);
+    }
+    out.push_str("  </testsuite>\n");
+}
+
 fn case(out: &mut String, entry: &Entry, strict: bool) {
     // Writing to a String cannot fail, here and below.
     let _ = write!(
@@ -70,7 +85,7 @@ fn case(out: &mut String, entry: &Entry, strict: bool) {
     let remark = escaped(&remark(&entry.outcome));
     match &entry.outcome {
         Outcome::Pass => out.push_str("/>\n"),
-        Outcome::Skip(_) => {
+        Outcome::Skip(_) | Outcome::LeftOut(_) => {
             let _ = writeln!(out, "><skipped message=\"{remark}\"/></testcase>");
         }
         Outcome::Fail(failure) if entry.counts(strict) => {

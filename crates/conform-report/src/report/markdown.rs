@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::words::{remark, word};
+use super::words::{LEFT_OUT, remark, word};
 use crate::outcome::Outcome;
 use crate::rows::cell;
-use crate::run::{Run, Suite};
+use crate::run::{Entry, Run, Suite};
 
-/// The whole report: totals, then a table for each section.
+/// The whole report: totals, then a table for each section, and one of the checks that are not part of the run.
 pub fn markdown<F: Suite>(run: &Run<F>) -> String {
     let mut out = format!("# {} {}\n\n", F::TITLE, run.target);
     let preface = run.facts.preface();
@@ -29,10 +29,8 @@ pub fn markdown<F: Suite>(run: &Run<F>) -> String {
     for note in run.facts.notes().iter().chain(&run.ended_early()) {
         let _ = writeln!(out, "\n{note}");
     }
-    for group in run
-        .entries
-        .chunk_by(|a, b| a.check.section == b.check.section)
-    {
+    let made: Vec<&Entry> = run.made().collect();
+    for group in made.chunk_by(|a, b| a.check.section == b.check.section) {
         let _ = write!(
             out,
             "\n## {}\n\n| outcome | check | also shows | what is checked | remark |\n|---|---|---|---|---|\n",
@@ -53,6 +51,16 @@ pub fn markdown<F: Suite>(run: &Run<F>) -> String {
                 cell(&remark(&entry.outcome)),
             );
         }
+    }
+    if run.left_out().next().is_some() {
+        let _ = write!(
+            out,
+            "\n## {LEFT_OUT}\n\n| check | what is checked | why |\n|---|---|---|\n"
+        );
+    }
+    for (entry, why) in run.left_out() {
+        let (name, title) = (entry.check.name, cell(entry.check.title));
+        let _ = writeln!(out, "| `{name}` | {title} | {} |", cell(why));
     }
     out
 }

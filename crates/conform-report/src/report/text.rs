@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::{remark, word};
+use super::words::{LEFT_OUT, remark, word};
 use crate::about::Level;
 use crate::outcome::Outcome;
 use crate::run::{Entry, Run, Suite};
@@ -48,6 +48,7 @@ pub fn line(entry: &Entry, paint: Paint) -> String {
         (Outcome::Known(..), _) => ("known", "36"),
         (Outcome::Mended(_), _) => ("mended", "35"),
         (Outcome::Skip(_), _) => ("skip", "2"),
+        (Outcome::LeftOut(_), _) => ("out", "2"),
     };
     let mark = paint.code(code, &format!("{mark:<6}"));
     let mut out = format!(
@@ -76,7 +77,7 @@ pub fn line(entry: &Entry, paint: Paint) -> String {
 pub fn matrix<F>(run: &Run<F>, paint: Paint) -> String {
     let heads = ["checks", "passed", "failed", "known", "skipped"];
     let mut sections: Vec<(&str, [usize; 5])> = Vec::new();
-    for entry in &run.entries {
+    for entry in run.made() {
         let section = entry.check.section;
         let at = sections.iter().position(|(name, _)| *name == section);
         let at = at.unwrap_or_else(|| {
@@ -87,7 +88,7 @@ pub fn matrix<F>(run: &Run<F>, paint: Paint) -> String {
             Outcome::Fail(_) => 2,
             Outcome::Known(..) => 3,
             Outcome::Skip(_) => 4,
-            Outcome::Pass | Outcome::Weak(_) | Outcome::Mended(_) => 1,
+            Outcome::Pass | Outcome::Weak(_) | Outcome::Mended(_) | Outcome::LeftOut(_) => 1,
         };
         sections[at].1[0] += 1;
         sections[at].1[column] += 1;
@@ -126,8 +127,14 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
     if let Some(why) = run.ended_early() {
         let _ = writeln!(out, "{}", paint.code("31;1", &why));
     }
+    if run.left_out().next().is_some() {
+        let _ = writeln!(out, "{}:", paint.code("1", LEFT_OUT));
+    }
+    for (entry, why) in run.left_out() {
+        let _ = writeln!(out, "  {:<24}  {}", entry.check.name, paint.code("2", why));
+    }
     let mut counts: Vec<(&'static str, usize)> = Vec::new();
-    for entry in &run.entries {
+    for entry in run.made() {
         let counted = match (&entry.outcome, entry.check.level) {
             (Outcome::Fail(_), Level::Should) => "failed SHOULD",
             (Outcome::Fail(_), Level::Must) => "failed",
@@ -155,7 +162,7 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
         };
         paint.code("31;1", &format!("{failed} checks failed{early}"))
     };
-    let _ = writeln!(out, "{} checks: {}", run.entries.len(), parts.join(", "));
+    let _ = writeln!(out, "{} checks: {}", run.made().count(), parts.join(", "));
     let _ = writeln!(out, "{}: {verdict}", run.target);
     out
 }
@@ -164,7 +171,7 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
 pub fn text<F: Suite>(run: &Run<F>, paint: Paint) -> String {
     let mut out = String::new();
     let mut section = None;
-    for entry in &run.entries {
+    for entry in run.made() {
         if section.replace(entry.check.section) != Some(entry.check.section) {
             out.push_str(&header(entry.check.section, paint));
         }

@@ -12,6 +12,7 @@ pub(super) fn word<F: Suite>(outcome: &Outcome) -> &'static str {
         Outcome::Known(..) => "known",
         Outcome::Mended(_) => F::MENDED,
         Outcome::Skip(_) => "skip",
+        Outcome::LeftOut(_) => "left out",
     }
 }
 
@@ -19,7 +20,7 @@ pub(super) fn word<F: Suite>(outcome: &Outcome) -> &'static str {
 pub(super) fn remark(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Pass => String::new(),
-        Outcome::Weak(why) | Outcome::Skip(why) => why.clone(),
+        Outcome::Weak(why) | Outcome::Skip(why) | Outcome::LeftOut(why) => why.clone(),
         Outcome::Fail(failure) => {
             format!("expected {}; saw {}", failure.expected, failure.seen)
         }
@@ -27,6 +28,9 @@ pub(super) fn remark(outcome: &Outcome) -> String {
         Outcome::Mended(reason) => format!("was known for: {reason}"),
     }
 }
+
+/// The heading over the checks that are not part of a run.
+pub(super) const LEFT_OUT: &str = "Not part of this run";
 
 /// Text inside XML and HTML.
 pub(super) fn escaped(text: &str) -> String {

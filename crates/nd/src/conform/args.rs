@@ -1,5 +1,6 @@
 //! The arguments of `nd conform`.
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -53,6 +54,11 @@ pub(crate) struct Conform {
     /// Makes the suite wait so many times as long, for slow peers
     #[arg(long, value_name = "X", default_value = "1", value_parser = scale)]
     pub(crate) time_scale: f64,
+
+    /// An address that nobody has, in a network that the adapter reaches, for the check of unreachable hosts [default: only providers
+    /// that can pretend are checked]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) unreachable_host: Option<IpAddr>,
 
     /// Known deviations of the provider: a file, or a name such as siw-6.1
     #[arg(long, value_name = "FILE|NAME", visible_alias = "known")]

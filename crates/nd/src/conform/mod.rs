@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use netdirect_conform::{
-    Deviations, End, Ends, Entry, Limits, Profile, Run, Selection, Step, Stop, Target, Wants,
-    report,
+    Deviations, End, Ends, Entry, Limits, Outcome, Profile, Run, Selection, Step, Stop, Target,
+    Wants, report,
 };
 
 use self::args::{Conform, Format};
@@ -92,7 +92,9 @@ impl Shown {
     }
 
     fn entry(&mut self, entry: &Entry) {
-        if self.lines && self.broken.is_none() {
+        // Those stand together at the end.
+        let is_left_out = matches!(entry.outcome, Outcome::LeftOut(_));
+        if self.lines && !is_left_out && self.broken.is_none() {
             let mut text = String::new();
             if self.section.replace(entry.check.section) != Some(entry.check.section) {
                 text.push_str(&report::header(entry.check.section, self.paint));
@@ -180,6 +182,7 @@ fn select(args: &Conform) -> Result<Selection> {
             .map_or_else(|| Ok(Deviations::default()), known)?,
         jobs: args.jobs.get(),
         limits: Limits::default().scaled(args.time_scale),
+        unreachable_host: args.unreachable_host,
         ..Selection::default()
     })
 }

@@ -285,8 +285,9 @@ fn lenient(bench: &Bench) -> Verdict {
             .any(|(name, _)| name.starts_with("lenient."))
     };
     let Some(before) = before.filter(counts) else {
-        let lacking = "the adapter has no counters of the group `lenient`";
-        return Err(Stop::Skip(lacking.to_owned()));
+        let why =
+            "the provider counts no leniency (counters of the group `lenient`): it has one profile";
+        return Err(Stop::LeftOut(why.to_owned()));
     };
     let link = bench.link()?;
     exchange(&link)?;

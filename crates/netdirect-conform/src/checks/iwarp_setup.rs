@@ -384,7 +384,7 @@ fn host_ports(bench: &Bench) -> Verdict {
     let program = of_host(bench, 0).and_then(|socket| Ok((socket.local_addr()?, socket)));
     let Ok((address, program)) = program else {
         let why = "no program of this host can listen at the adapter's address";
-        return Err(Stop::Skip(why.to_owned()));
+        return Err(Stop::LeftOut(why.to_owned()));
     };
     let port = SocketAddr::new(side.address.ip(), address.port());
     let mut setup = Setup::near_accepts(bench)?;

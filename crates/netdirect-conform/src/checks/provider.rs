@@ -152,13 +152,13 @@ fn short<T>(side: &Side, call: Call, make: impl Fn() -> netdirect::Result<T>) ->
     };
     let lacking = "the provider lacks fault injection (ProviderExtensions::inject)";
     let Some(extensions) = side.provider.extensions() else {
-        return Err(Stop::Skip(lacking.to_owned()));
+        return Err(Stop::LeftOut(lacking.to_owned()));
     };
     side.step(format_args!("inject {fault:?}"));
     match extensions.inject(fault) {
         Ok(()) => {}
         Err(error) if error.status() == Status::NOT_SUPPORTED => {
-            return Err(Stop::Skip(lacking.to_owned()));
+            return Err(Stop::LeftOut(lacking.to_owned()));
         }
         Err(error) => return Err(fail("the fault to be injected", error.to_string())),
     }

@@ -350,7 +350,7 @@ fn too_large(bench: &Bench) -> Verdict {
     let length = largest.checked_add(1).and_then(|n| usize::try_from(n).ok());
     let buffer = length.and_then(|length| Buffer::try_new(length).ok());
     let Some(buffer) = buffer else {
-        return Err(Stop::Skip(format!(
+        return Err(Stop::LeftOut(format!(
             "this machine has no buffer above MaxRegistrationSize ({largest} octets)"
         )));
     };

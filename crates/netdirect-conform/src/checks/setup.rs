@@ -19,9 +19,6 @@ pub(super) const LIMITS: ReadLimits = ReadLimits {
 /// An address that is nobody's: it is kept for documentation.
 pub(super) const NOBODY: &str = "192.0.2.77:4791";
 
-/// The same for IPv6.
-pub(super) const NOBODY_V6: &str = "[2001:db8::77]:4791";
-
 /// Two sides that are about to connect, as far as the check has come.
 #[derive(Debug)]
 pub(super) struct Setup<'a> {

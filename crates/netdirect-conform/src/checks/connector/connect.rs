@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use conform_report::{Pass, Step, Stop, Verdict, ensure, fail};
-use netdirect::{CompletionResult, Fault, NotifyType, OpFlags, RequestType, Started, Status};
+use netdirect::{CompletionResult, NotifyType, OpFlags, RequestType, Started, Status};
 
 use super::bind::local;
 use super::of;
@@ -12,7 +12,7 @@ use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::common::{pattern, sink, source};
 use crate::checks::setup::{
-    LIMITS, NOBODY, NOBODY_V6, Setup, disconnect, ends, notification, quiet, round, thinks,
+    LIMITS, NOBODY, Setup, disconnect, ends, notification, quiet, round, thinks,
 };
 use crate::link::Listening;
 use crate::need::Need;
@@ -108,7 +108,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         "connects to a host that cannot be reached, and then to a listener",
         unreachable_host,
     )
-    .needs(&[Need::Connections, Need::Faults]),
+    .needs(&[Need::Connections]),
     of(
         "CONN-023.nobody",
         "connects to the port of a listener that was released",
@@ -243,7 +243,7 @@ fn exists(bench: &Bench) -> Verdict {
         Ok(()) => {}
         Err(error) if error.status() == Status::SHARING_VIOLATION => {
             let why = "the provider refuses the port of a connection to Bind already";
-            return Err(Stop::Skip(why.to_owned()));
+            return Err(Stop::LeftOut(why.to_owned()));
         }
         Err(error) => return Err(fail("Bind to the listener's port", error.to_string())),
     }
@@ -335,17 +335,10 @@ fn unreachable(bench: &Bench) -> Verdict {
 }
 
 fn unreachable_host(bench: &Bench) -> Verdict {
-    let host = match bench.near.address {
-        SocketAddr::V4(_) => NOBODY,
-        SocketAddr::V6(_) => NOBODY_V6,
-    };
-    let Ok(host) = host.parse::<SocketAddr>() else {
-        return Err(fail("an address", host));
-    };
     let setup = Setup::near_connects(bench)?;
-    let address = host.ip();
-    bench.near.inject(Fault::UnreachableHost { address })?;
-    fails(&setup, host, &[Status::HOST_UNREACHABLE])?;
+    let host = bench.unreachable_host()?;
+    let address = SocketAddr::new(host, 4791);
+    fails(&setup, address, &[Status::HOST_UNREACHABLE])?;
     setup.answer()?;
     setup.complete()?;
     setup.works()?;
