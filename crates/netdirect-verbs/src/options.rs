@@ -29,10 +29,6 @@ impl Default for Timeouts {
 /// # let _ = options;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(
-    not(target_os = "linux"),
-    expect(dead_code, reason = "there is no provider")
-)]
 pub struct Options {
     pub(crate) timeouts: Timeouts,
     pub(crate) registration_limit: Option<u64>,
