@@ -107,13 +107,16 @@ impl Ring {
         }
     }
 
-    /// Ends the requests that wait for results (CQ-033, CQ-035).
+    /// Ends the requests that wait for results (CQ-033, CQ-035). Results for which none waits end the next one (CQ-037).
     fn end_for_results(&mut self) {
-        self.notified = self.placed;
         let for_results = |(kind, _): &mut (NotifyType, _)| *kind != NotifyType::Errors;
         let ended = self.waiting.extract_if(.., for_results);
+        let before = self.ending.len();
         self.ending
             .extend(ended.map(|(_, request)| (request, Status::SUCCESS)));
+        if self.ending.len() > before {
+            self.notified = self.placed;
+        }
     }
 
     fn end_all(&mut self, status: Status) {

@@ -89,8 +89,9 @@ pub(super) struct World {
     cm_events: VecDeque<(usize, usize)>,
     /// With the queue pair that they are about, or 0.
     async_events: VecDeque<(c_uint, usize)>,
-    /// Results that wait in each completion queue.
-    results: Vec<(usize, VecDeque<c::ibv_wc>)>,
+    queues: Vec<Queue>,
+    /// Completion queues tell of results, but nobody is woken up by that.
+    pub(super) holds_events: bool,
     /// Queue pairs that exist: the pointer, the number, and the completion queues of initiator and Receives.
     pub(super) pairs: Vec<Pair>,
     /// Identifiers that exist.
@@ -117,6 +118,18 @@ pub(super) struct World {
 
 /// A change of a queue pair: its state, what the peer may do, and how many inbound and outbound Reads there may be.
 pub(super) type Change = (u32, u32, u8, u8);
+
+/// A completion queue.
+struct Queue {
+    at: usize,
+    channel: usize,
+    depth: usize,
+    results: VecDeque<c::ibv_wc>,
+    /// The channel tells of the next result; with `true` of the next one that has failed. No result of this library is solicited.
+    armed: Option<bool>,
+    /// What the channel has told and nobody has taken.
+    events: u32,
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
@@ -307,12 +320,31 @@ impl World {
             ..c::ibv_wc::default()
         };
         finish(&mut result);
-        let (_, results) = self
-            .results
-            .iter_mut()
-            .find(|(at, _)| *at == queue)
-            .expect("a queue");
-        results.push_back(result);
+        let holds_events = self.holds_events;
+        let queue = self.queue(queue);
+        if queue.results.len() == queue.depth {
+            let event = (c::IBV_EVENT_CQ_ERR, queue.at);
+            self.async_events.push_back(event);
+            return self.ring(self.context);
+        }
+        queue.results.push_back(result);
+        let tells = match queue.armed {
+            Some(failures_only) => !failures_only || status != c::IBV_WC_SUCCESS,
+            None => false,
+        };
+        if tells {
+            queue.armed = None;
+            queue.events += 1;
+            let channel = queue.channel;
+            if !holds_events {
+                self.ring(channel);
+            }
+        }
+    }
+
+    fn queue(&mut self, at: usize) -> &mut Queue {
+        let mut queues = self.queues.iter_mut();
+        queues.find(|queue| queue.at == at).expect("a queue")
     }
 
     fn post(&mut self, at: usize, post: Post) -> c_int {
@@ -541,7 +573,16 @@ unsafe extern "C" fn create_cq(
     (queue.context, queue.cqe, queue.cq_context, queue.channel) =
         (context, cqe, cq_context, channel);
     let queue = Box::into_raw(queue);
-    with(|world| world.results.push((queue as usize, VecDeque::new())));
+    with(|world| {
+        world.queues.push(Queue {
+            at: queue as usize,
+            channel: channel as usize,
+            depth: cqe.try_into().expect("a depth"),
+            results: VecDeque::new(),
+            armed: None,
+            events: 0,
+        });
+    });
     queue
 }
 
@@ -550,29 +591,37 @@ unsafe extern "C" fn resize_cq(_: *mut c::ibv_cq, _: c_int) -> c_int {
 }
 
 unsafe extern "C" fn destroy_cq(queue: *mut c::ibv_cq) -> c_int {
-    with(|world| world.results.retain(|(at, _)| *at != queue as usize));
+    with(|world| world.queues.retain(|other| other.at != queue as usize));
     // SAFETY: made by `create_cq`.
     drop(unsafe { Box::from_raw(queue) });
     0
 }
 
 unsafe extern "C" fn get_cq_event(
-    _: *mut c::ibv_comp_channel,
-    _: *mut *mut c::ibv_cq,
+    channel: *mut c::ibv_comp_channel,
+    into: *mut *mut c::ibv_cq,
     _: *mut *mut c_void,
 ) -> c_int {
-    fail(libc::EAGAIN)
+    let told = with(|world| {
+        world.quiet(channel as usize);
+        let mut queues = world.queues.iter_mut();
+        let told = queues.find(|queue| queue.channel == channel as usize && queue.events > 0)?;
+        told.events -= 1;
+        Some(told.at)
+    });
+    let Some(queue) = told else {
+        return fail(libc::EAGAIN);
+    };
+    // SAFETY: the caller gives a place for it.
+    unsafe { *into = queue as *mut c::ibv_cq };
+    0
 }
 
 unsafe extern "C" fn ack_cq_events(_: *mut c::ibv_cq, _: c_uint) {}
 
 unsafe extern "C" fn poll_cq(queue: *mut c::ibv_cq, room: c_int, into: *mut c::ibv_wc) -> c_int {
     with(|world| {
-        let found = world
-            .results
-            .iter_mut()
-            .find(|(at, _)| *at == queue as usize);
-        let (_, results) = found.expect("the queue exists");
+        let results = &mut world.queue(queue as usize).results;
         let mut count = 0;
         while count < room
             && let Some(result) = results.pop_front()
@@ -586,7 +635,12 @@ unsafe extern "C" fn poll_cq(queue: *mut c::ibv_cq, room: c_int, into: *mut c::i
     })
 }
 
-unsafe extern "C" fn req_notify_cq(_: *mut c::ibv_cq, _: c_int) -> c_int {
+unsafe extern "C" fn req_notify_cq(queue: *mut c::ibv_cq, solicited_only: c_int) -> c_int {
+    with(|world| {
+        let armed = &mut world.queue(queue as usize).armed;
+        // What was asked for before is not taken back.
+        *armed = Some(solicited_only != 0 && *armed != Some(false));
+    });
     0
 }
 

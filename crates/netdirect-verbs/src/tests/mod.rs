@@ -4,6 +4,7 @@ mod connections;
 mod fake;
 mod files;
 mod infiniband;
+mod notifications;
 mod provider;
 mod requests;
 mod windows;
