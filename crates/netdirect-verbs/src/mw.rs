@@ -1,10 +1,11 @@
 //! Memory windows, ND2's `IND2MemoryWindow`, by windows of type 2 of the device, or by windows of type 1 where it has no others.
 //!
 //! A window remembers its [`WindowBinding`]s. A request tells its binding how it has ended while the queue pair is locked, so a binding
-//! is a few flags. The window looks at them when it is used next.
+//! is a few flags. The window looks at them when it is used next. A binding that is over holds the memory no longer: a region without
+//! bindings in force can be deregistered.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use netdirect::{MemoryWindow, RemoteToken, Result, Status};
 use parking_lot::Mutex;
@@ -18,15 +19,16 @@ use crate::status::shortage;
 pub(crate) struct Window {
     core: Arc<Core>,
     kind: WindowKind,
-    /// The lock is held while a Bind or an Invalidate is posted, under the lock of the queue pair.
-    pub(crate) state: Mutex<WindowState>,
+    /// The lock is held while a Bind or an Invalidate is posted or has failed, under the lock of the queue pair.
+    pub(crate) state: Arc<Mutex<WindowState>>,
     token: AtomicU32,
 }
 
 #[derive(Debug)]
 pub(crate) struct WindowState {
     // The device's window ends before the regions that it is bound to.
-    handle: Arc<MemoryWindowHandle>,
+    /// `None` after a Bind that has failed.
+    handle: Option<Arc<MemoryWindowHandle>>,
     /// Bindings that were posted and may be in force, the newest last.
     bindings: Vec<Arc<WindowBinding>>,
 }
@@ -34,7 +36,8 @@ pub(crate) struct WindowState {
 /// A Bind that was posted. Its region counts it until it has failed, is invalidated, or is dropped.
 #[derive(Debug)]
 pub(crate) struct WindowBinding {
-    registration: Arc<Registration>,
+    /// `None` when it is over.
+    registration: Mutex<Option<Arc<Registration>>>,
     windows: Arc<AtomicUsize>,
     /// The queue pair on which it was posted.
     owner: u64,
@@ -44,8 +47,6 @@ pub(crate) struct WindowBinding {
     invalidating: AtomicBool,
     /// It gives no rights any more, or never did.
     over: AtomicBool,
-    /// The Bind has failed.
-    failed: AtomicBool,
     /// The peer has invalidated it. The Invalidate of the owner succeeds once all the same.
     lapsed: AtomicBool,
 }
@@ -58,19 +59,20 @@ impl WindowBinding {
     ) -> Arc<Self> {
         windows.fetch_add(1, Ordering::SeqCst);
         Arc::new(Self {
-            registration: Arc::clone(registration),
+            registration: Mutex::new(Some(Arc::clone(registration))),
             windows: Arc::clone(windows),
             owner,
             key: AtomicU32::new(0),
             invalidating: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
             lapsed: AtomicBool::new(false),
         })
     }
 
-    pub(crate) fn registration(&self) -> &Registration {
-        &self.registration
+    /// The region; `None` when the binding is over. The caller lets go of it under the lock of the queue pair, under which bindings
+    /// end.
+    pub(crate) fn registration(&self) -> Option<Arc<Registration>> {
+        self.registration.lock().clone()
     }
 
     pub(crate) fn key(&self) -> u32 {
@@ -85,6 +87,9 @@ impl WindowBinding {
 
     fn end(&self) {
         if !self.over.swap(true, Ordering::SeqCst) {
+            // Before the region may be deregistered, by which the device has to let go of the memory (MR-034).
+            let registration = self.registration.lock().take();
+            drop(registration);
             self.windows.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -113,19 +118,26 @@ impl Drop for WindowBinding {
 #[derive(Debug)]
 struct WindowRequest {
     // The device's window ends before the region.
-    #[expect(dead_code, reason = "kept until it is dropped")]
     handle: Arc<MemoryWindowHandle>,
+    window: Weak<Mutex<WindowState>>,
     binding: Arc<WindowBinding>,
     is_bind: bool,
 }
 
 impl Keeps for WindowRequest {
-    fn ended(&self, status: Status) {
+    fn ended(self: Box<Self>, status: Status) {
         match (self.is_bind, status.is_success()) {
             (true, true) => {}
             (true, false) => {
-                self.binding.failed.store(true, Ordering::SeqCst);
-                self.binding.end();
+                // Nobody knows whether the device's window is bound, so it ends before the region may.
+                let Self {
+                    handle, binding, ..
+                } = *self;
+                if let Some(window) = self.window.upgrade() {
+                    window.lock().lose(&handle);
+                }
+                drop(handle);
+                binding.end();
             }
             (false, true) => self.binding.end(),
             (false, false) => self.binding.invalidates(false),
@@ -142,8 +154,15 @@ pub(crate) enum ToInvalidate {
 }
 
 impl WindowState {
-    pub(crate) fn handle(&self) -> &Arc<MemoryWindowHandle> {
-        &self.handle
+    /// The device's window; `None` after a Bind that has failed.
+    pub(crate) fn handle(&self) -> Option<Arc<MemoryWindowHandle>> {
+        self.handle.clone()
+    }
+
+    /// A Bind of this window of the device has failed.
+    fn lose(&mut self, lost: &Arc<MemoryWindowHandle>) {
+        let handle = self.handle.take();
+        self.handle = handle.filter(|handle| !Arc::ptr_eq(handle, lost));
     }
 
     /// Whether a Bind on this queue pair finds the window bound. The order of requests counts within one queue pair only.
@@ -152,35 +171,46 @@ impl WindowState {
         in_force.any(|binding| !(binding.owner == owner && binding.is_invalidating()))
     }
 
-    /// Makes the device's window one that can be bound. After a Bind that has failed nobody knows the state of the window and of
-    /// its key, so another window takes its place.
-    pub(crate) fn make_bindable(&mut self, window: &Window) -> Result<()> {
-        let failed = |binding: &Arc<WindowBinding>| binding.failed.load(Ordering::SeqCst);
-        if self.bindings.iter().any(failed) {
-            self.handle = window.allocate()?;
-        }
+    /// The device's window, for a Bind. After a Bind that has failed another window takes the place of the one that was lost.
+    pub(crate) fn bindable(&mut self, window: &Window) -> Result<Arc<MemoryWindowHandle>> {
         self.bindings.retain(|binding| !binding.is_over());
-        Ok(())
+        if let Some(handle) = &self.handle {
+            return Ok(Arc::clone(handle));
+        }
+        let handle = window.allocate()?;
+        self.handle = Some(Arc::clone(&handle));
+        Ok(handle)
     }
 
     /// The Bind was posted. Returns what it keeps.
-    pub(crate) fn bound(&mut self, window: &Window, binding: &Arc<WindowBinding>) -> Kept {
-        let key = self.handle.key();
+    pub(crate) fn bound(
+        &mut self,
+        window: &Window,
+        handle: Arc<MemoryWindowHandle>,
+        binding: &Arc<WindowBinding>,
+    ) -> Kept {
+        let key = handle.key();
         binding.key.store(key, Ordering::SeqCst);
         self.bindings.push(Arc::clone(binding));
         window.token.store(key, Ordering::Release);
         Box::new(WindowRequest {
-            handle: Arc::clone(&self.handle),
+            handle,
+            window: Arc::downgrade(&window.state),
             binding: Arc::clone(binding),
             is_bind: true,
         })
     }
 
     /// The Invalidate was posted. Returns what it keeps.
-    pub(crate) fn invalidates(&self, binding: Arc<WindowBinding>) -> Kept {
+    pub(crate) fn invalidates(
+        window: &Window,
+        handle: Arc<MemoryWindowHandle>,
+        binding: Arc<WindowBinding>,
+    ) -> Kept {
         binding.invalidates(true);
         Box::new(WindowRequest {
-            handle: Arc::clone(&self.handle),
+            handle,
+            window: Arc::downgrade(&window.state),
             binding,
             is_bind: false,
         })
@@ -209,10 +239,10 @@ impl Window {
         let handle = allocate(&core, kind)?;
         Ok(Self {
             token: AtomicU32::new(handle.key()),
-            state: Mutex::new(WindowState {
-                handle,
+            state: Arc::new(Mutex::new(WindowState {
+                handle: Some(handle),
                 bindings: Vec::new(),
-            }),
+            })),
             kind,
             core,
         })

@@ -42,8 +42,8 @@ pub(crate) struct Slot {
 
 /// Objects of the device that a request uses, and the client may have released.
 pub(crate) trait Keeps: fmt::Debug + Send + Sync {
-    /// The request has ended. Called under the lock of the queue pair, before the client sees the result.
-    fn ended(&self, status: Status);
+    /// The request has ended, and the objects are let go. Called under the lock of the queue pair, before the client sees the result.
+    fn ended(self: Box<Self>, status: Status);
 }
 
 pub(crate) type Kept = Box<dyn Keeps>;
@@ -139,7 +139,7 @@ impl Slots {
                 return;
             };
             self.first += 1;
-            if let Some(kept) = &slot.keeps {
+            if let Some(kept) = slot.keeps {
                 kept.ended(end.status);
             }
             if slot.silent && end.status == Status::SUCCESS {

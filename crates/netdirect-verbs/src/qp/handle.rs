@@ -14,7 +14,7 @@ use crate::handle::{
     Access, Operation, PostFailure, RemoteMemory, SendRequest, WindowBind, WindowRange,
 };
 use crate::mr::Region;
-use crate::mw::{ToInvalidate, Window, WindowBinding};
+use crate::mw::{ToInvalidate, Window, WindowBinding, WindowState};
 use crate::status::fail;
 
 /// The client's reference to a queue pair. Releasing it disconnects the queue pair.
@@ -266,17 +266,20 @@ impl QueuePair for QpHandle {
             if state.is_bound_for(self.0.number()) {
                 return Err(NotPosted::Ends(Status::INVALID_DEVICE_REQUEST)); // QP-043
             }
-            state.make_bindable(&window)?;
+            let handle = state.bindable(&window)?;
+            let Some(region) = binding.registration() else {
+                return Err(NotPosted::Ends(Status::CANCELED));
+            };
             let bind = WindowBind {
                 id,
-                window: state.handle(),
-                region: binding.registration(),
+                window: &handle,
+                region: &region,
                 range,
                 signaled,
                 fence: flags.contains(OpFlags::READ_FENCE),
             };
             queued(raw.bind(&bind))?;
-            Ok(Some(state.bound(&window, &binding)))
+            Ok(Some(state.bound(&window, handle, &binding)))
         })?;
         self.0.add_window(&binding);
         Ok(())
@@ -300,12 +303,15 @@ impl QueuePair for QpHandle {
                     return Err(NotPosted::Ends(Status::INVALID_DEVICE_REQUEST)); // QP-050
                 }
             };
+            let (Some(handle), Some(region)) = (state.handle(), binding.registration()) else {
+                return Err(NotPosted::Ends(Status::CANCELED)); // A Bind behind it has failed, and so has the queue pair.
+            };
             let bind = WindowBind {
                 id,
-                window: state.handle(),
-                region: binding.registration(),
+                window: &handle,
+                region: &region,
                 range: WindowRange {
-                    address: binding.registration().buffer().address(),
+                    address: region.buffer().address(),
                     length: 0,
                     access: Access::default(),
                 },
@@ -313,7 +319,7 @@ impl QueuePair for QpHandle {
                 fence: flags.contains(OpFlags::READ_FENCE),
             };
             queued(raw.unbind(&bind, binding.key()))?;
-            Ok(Some(state.invalidates(binding)))
+            Ok(Some(WindowState::invalidates(&window, handle, binding)))
         })
     }
 
