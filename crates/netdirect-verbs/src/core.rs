@@ -320,6 +320,12 @@ impl Core {
         self.cm_owners.lock().remove(&key);
     }
 
+    /// How many identifiers have owners.
+    #[cfg(test)]
+    pub(crate) fn owned_connections(&self) -> usize {
+        self.cm_owners.lock().len()
+    }
+
     /// Tells `owner` of the events of the object with this key.
     pub(crate) fn own_object(&self, key: u64, owner: Weak<dyn AsyncOwner>) {
         self.async_owners.lock().insert(key, owner);

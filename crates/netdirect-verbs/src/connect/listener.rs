@@ -241,6 +241,7 @@ impl Listener {
             drop(id);
         }
         for request in queue {
+            self.core.disown_connection(request.key);
             reject(&self.core, &request.id);
         }
         self.end_requests(status);
@@ -290,6 +291,9 @@ impl CmOwner for Listener {
                 let at = queue.position(|request| request.key == event.key);
                 let gone = at.and_then(|at| state.queue.remove(at));
                 drop(state);
+                if let Some(gone) = &gone {
+                    self.core.disown_connection(gone.key);
+                }
                 drop(gone);
             }
             _ => {}

@@ -206,7 +206,7 @@ fn conn_106_flushed_requests_tell_the_end_before_the_event_does() {
 }
 
 /// A listener with a peer's request in the connector.
-fn requested(objects: &Objects) {
+pub(super) fn requested(objects: &Objects) {
     requested_with(objects, b"hello");
 }
 

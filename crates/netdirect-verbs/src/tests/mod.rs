@@ -4,14 +4,16 @@ mod connections;
 mod fake;
 mod files;
 mod infiniband;
+mod listeners;
 mod notifications;
 mod provider;
 mod requests;
 mod windows;
 
+use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netdirect::{
     Adapter, AdapterId, Affinity, Buffer, CompletionQueue, CompletionResult, Connector,
@@ -67,6 +69,13 @@ impl Objects {
             cq,
             connector,
         }
+    }
+
+    /// The parts of the adapter that its objects share.
+    fn core(&self) -> Arc<Core> {
+        let any: Arc<dyn Any + Send + Sync> = self.adapter.clone();
+        let adapter = any.downcast::<AdapterHandle>();
+        Arc::clone(&adapter.expect("one of this provider").0)
     }
 
     /// Starts a Connect. The driver is asked, in another thread, when "connect" is among the calls. Each test waits for that, so
@@ -145,6 +154,18 @@ fn complete_connect(connector: &dyn Connector, overlapped: &Overlapped) {
     let completed = connector.complete_connect(overlapped);
     assert_eq!(completed, Ok(Started::Pending));
     assert_eq!(overlapped.wait(), Status::SUCCESS);
+}
+
+/// Whether something becomes true that another thread does.
+fn eventually(is_true: impl Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    while !is_true() {
+        if begin.elapsed() > Duration::from_secs(60) {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }
 
 /// The request that was posted last.

@@ -64,7 +64,7 @@ impl Connector {
         let id = id.and_then(|id| Arc::try_unwrap(id).ok());
         Ok(id.map(|id| PeerRequest {
             id,
-            key: state.key,
+            key: std::mem::take(&mut state.key), // the listener's again
             private_data: data.unwrap_or_default(),
             limits: limits.unwrap_or_default(),
         }))

@@ -92,7 +92,7 @@ pub(super) struct ConnectorState {
     pub(super) private_data: Option<Vec<u8>>,
     pub(super) limits: Option<ReadLimits>,
     pub(super) qp: Option<Arc<Qp>>,
-    /// The identifier of the connection, and its key.
+    /// The identifier of the connection, and its key. Without one the key is 0, or that of the last identifier.
     pub(super) id: Option<Arc<CmId>>,
     pub(super) key: u64,
     pub(super) requests: Requests,
@@ -120,6 +120,12 @@ impl ConnectorState {
 
     pub(super) fn cancel_requests(&mut self) {
         self.done.push(self.requests.take_all(), Status::CANCELED);
+    }
+}
+
+impl Drop for Connector {
+    fn drop(&mut self) {
+        self.core.disown_connection(self.state.get_mut().key);
     }
 }
 

@@ -1,0 +1,127 @@
+//! Listeners, and what is left of connections.
+
+use std::sync::Arc;
+
+use netdirect::{Fault, Listener, Overlapped, Status};
+
+use super::connections::{newest, requested};
+use super::{HERE, Objects, eventually, fake};
+use crate::sys::bindings as c;
+
+/// A listener that listens, with the place of its identifier.
+fn listener(objects: &Objects) -> (Arc<dyn Listener>, usize) {
+    let listener = objects.adapter.create_listener(&objects.file);
+    let listener = listener.expect("a listener");
+    listener.bind((HERE, 0).into()).expect("bound");
+    listener.listen(4).expect("listens");
+    (listener, newest())
+}
+
+fn ask(listener: usize) {
+    let event = c::RDMA_CM_EVENT_CONNECT_REQUEST;
+    fake::with(|world| world.tell(listener, event, 0));
+}
+
+#[test]
+fn nothing_is_left_of_connections_that_are_over() {
+    type Case = (&'static str, fn(&Objects));
+    let cases: [Case; 6] = [
+        ("a Connect that has failed", |objects| {
+            let overlapped = objects.connect(&[]);
+            fake::until(|world| world.calls.contains(&"connect"));
+            let id = newest();
+            fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_REJECTED, -libc::ECONNREFUSED));
+            assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
+        }),
+        ("a Connect under way", |objects| {
+            let _ = objects.connect(&[]);
+            fake::until(|world| world.calls.contains(&"connect"));
+        }),
+        ("a connection", |objects| {
+            let overlapped = objects.connect(&[]);
+            super::complete_connect(&*objects.connector, &overlapped);
+        }),
+        ("a peer's request that nobody has answered", requested),
+        ("a peer's request that was rejected", |objects| {
+            requested(objects);
+            objects.connector.reject(&[]).expect("rejected");
+        }),
+        ("the removal of the device", |objects| {
+            let overlapped = objects.connect(&[]);
+            super::complete_connect(&*objects.connector, &overlapped);
+            let extensions = objects.adapter.extensions().expect("some");
+            extensions.inject(Fault::RemoveDevice).expect("removed");
+        }),
+    ];
+    for (what, case) in cases {
+        let _turn = fake::turn();
+        let objects = Objects::new();
+        let core = objects.core();
+        case(&objects);
+        let Objects { qp, connector, .. } = objects;
+        drop((connector, qp));
+        // The adapter's thread may still hold the connector.
+        assert!(eventually(|| core.owned_connections() == 0), "{what}");
+    }
+}
+
+#[test]
+fn nothing_is_left_of_requests_that_leave_the_backlog() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    let core = objects.core();
+    let (listener, id) = listener(&objects);
+    ask(id);
+    let first = newest();
+    ask(id);
+    assert!(eventually(|| core.owned_connections() == 3));
+    // The first peer gives up, the second one is rejected with the listener.
+    fake::with(|world| {
+        world.calls.clear();
+        world.tell(first, c::RDMA_CM_EVENT_DISCONNECTED, 0);
+    });
+    fake::until(|world| world.calls.contains(&"destroy id"));
+    assert_eq!(core.owned_connections(), 2);
+    drop(listener);
+    assert_eq!(core.owned_connections(), 0);
+}
+
+#[test]
+fn a_request_that_is_taken_back_stays_the_listeners_when_the_connector_goes() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    let (listener, id) = listener(&objects);
+    let asked = |connector| {
+        let overlapped = Overlapped::new();
+        let _ = listener
+            .get_connection_request(connector, &overlapped)
+            .expect("started");
+        overlapped
+    };
+    let first = asked(&objects.connector);
+    ask(id);
+    assert_eq!(first.wait(), Status::SUCCESS);
+    let request = newest();
+    listener.withdraw(&objects.connector).expect("taken back");
+    let core = objects.core();
+    let Objects {
+        adapter,
+        file,
+        connector,
+        ..
+    } = objects;
+    drop(connector);
+    // The peer gives up, of which the listener is told.
+    fake::with(|world| {
+        world.calls.clear();
+        world.tell(request, c::RDMA_CM_EVENT_DISCONNECTED, 0);
+    });
+    fake::until(|world| world.calls.contains(&"destroy id"));
+    let next = adapter.create_connector(&file).expect("a connector");
+    let second = Overlapped::new();
+    let _ = listener
+        .get_connection_request(&next, &second)
+        .expect("started");
+    assert_eq!(second.status(), Status::PENDING);
+    drop((next, core));
+}
