@@ -2,6 +2,7 @@
 //! them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use netdirect::{
@@ -43,6 +44,25 @@ pub(crate) struct Cq {
     queue: Arc<CompletionChannelQueue>,
     poller: Mutex<Poller>,
     ring: Mutex<Ring>,
+    silent: SilentRequests,
+}
+
+/// Silent requests whose end the device tells. Their results need room in the device's queue, and do not concern the client.
+#[derive(Debug)]
+struct SilentRequests {
+    /// How many results are still to come, or are in the device's queue.
+    count: AtomicUsize,
+    /// The places of the device's queue beyond those for the client's results.
+    room: AtomicUsize,
+    /// The queue was armed because of them.
+    watched: AtomicBool,
+}
+
+impl SilentRequests {
+    /// Whether so many results may come that half the room is used.
+    fn are_many(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > self.room.load(Ordering::SeqCst) / 2
+    }
 }
 
 /// What moves results out of the device.
@@ -71,6 +91,8 @@ struct Ring {
     placed: u64,
     taken: u64,
     notified: u64,
+    /// The results that had been placed at the last event of the channel.
+    heard: u64,
     waiting: Vec<(NotifyType, PendingOverlapped)>,
     ending: Vec<(PendingOverlapped, Status)>,
     broken: Option<Status>,
@@ -258,6 +280,29 @@ impl Cq {
         self.settle();
     }
 
+    /// A queue pair had so many silent requests whose end the device tells, and now has so many.
+    pub(crate) fn count_silent(&self, former: usize, now: usize) {
+        let count = &self.silent.count;
+        if now > former {
+            count.fetch_add(now - former, Ordering::SeqCst);
+        } else {
+            count.fetch_sub(former - now, Ordering::SeqCst);
+        }
+    }
+
+    /// Keeps the results of silent requests from filling the device's queue. What is there is taken out. If more than half the room
+    /// may be needed for what comes, the adapter's thread takes it out. Called without locks.
+    pub(crate) fn make_room(&self) {
+        if !self.silent.are_many() {
+            return;
+        }
+        self.poll();
+        if self.silent.are_many() && !self.silent.watched.swap(true, Ordering::SeqCst) {
+            self.arm(false);
+            self.poll();
+        }
+    }
+
     /// The queue cannot be used any more, and its queue pairs end.
     pub(crate) fn break_down(&self, status: Status) {
         self.ring.lock().break_down(status);
@@ -287,17 +332,24 @@ impl Source for Cq {
         if !told {
             return;
         }
+        let was_watched = self.silent.watched.swap(false, Ordering::SeqCst);
         self.poll();
         let mut ring = self.ring.lock();
         let only = |kind| move |(waits, _): &(NotifyType, PendingOverlapped)| *waits == kind;
         let for_any = ring.waiting.iter().any(only(NotifyType::Any));
-        if ring.has_news() || !for_any {
+        let of_silent = was_watched && ring.heard == ring.placed;
+        ring.heard = ring.placed;
+        if ring.has_news() || !for_any && !of_silent {
             ring.end_for_results();
         }
         let still_waits = !ring.waiting.is_empty();
         drop(ring);
         self.settle();
-        if still_waits {
+        let are_many = self.silent.are_many();
+        if are_many {
+            self.silent.watched.store(true, Ordering::SeqCst);
+        }
+        if still_waits || are_many {
             // For an event of results that the client has taken meanwhile, and for the end of the queue.
             self.arm(false);
             self.poll();
@@ -367,11 +419,17 @@ impl CqHandle {
                 placed: 0,
                 taken: 0,
                 notified: 0,
+                heard: 0,
                 waiting: Vec::new(),
                 ending: Vec::new(),
                 broken: None,
                 told: false,
             }),
+            silent: SilentRequests {
+                count: AtomicUsize::new(0),
+                room: AtomicUsize::new((asked - depth) as usize),
+                watched: AtomicBool::new(false),
+            },
         });
         let source: Weak<Cq> = Arc::downgrade(&cq);
         let descriptor = cq.queue.descriptor();
@@ -385,7 +443,8 @@ impl CqHandle {
     }
 }
 
-/// The depth of the device's queue for so many results: silent requests that tell their end are in it as well.
+/// The depth of the device's queue for so many results: silent requests that tell their end are in it as well. For more of these than
+/// it has room for, [`make_room`](Cq::make_room) sees to it that results are taken out.
 fn device_depth(core: &Core, depth: u32) -> u32 {
     if core.needs.completes_out_of_order {
         return depth.saturating_mul(2).saturating_add(1024);
@@ -447,8 +506,11 @@ impl CompletionQueue for CqHandle {
                 "more results are queued than the new depth holds; get results first",
             ); // CQ-016
         }
-        let resized = cq.queue.resize(device_depth(&cq.core, depth));
+        let asked = device_depth(&cq.core, depth);
+        let resized = cq.queue.resize(asked);
         resized.map_err(shortage("cannot resize the completion queue"))?;
+        let room = (asked - depth) as usize;
+        cq.silent.room.store(room, Ordering::SeqCst);
         ring.depth = wanted;
         Ok(())
     }

@@ -93,6 +93,8 @@ struct QpState {
     outbound_reads: u32,
     /// Requests since the last one that tells its end.
     untold: u32,
+    /// The silent requests that the completion queue counts for this queue pair.
+    counted: usize,
     /// Windows that the peer may invalidate.
     windows: Vec<Weak<WindowBinding>>,
 }
@@ -193,6 +195,7 @@ impl Qp {
                 when_ended: Vec::new(),
                 outbound_reads: 0,
                 untold: 0,
+                counted: 0,
                 windows: Vec::new(),
             }),
             this: this.clone(),
@@ -284,6 +287,15 @@ impl Qp {
         self.core.needs.fails_vaguely.then_some(status)
     }
 
+    /// Tells the completion queue how many silent requests still come to it.
+    fn count_silent(&self, state: &mut QpState) {
+        let telling = state.initiator.telling();
+        let former = std::mem::replace(&mut state.counted, telling);
+        if telling != former {
+            self.initiator_cq.count_silent(former, telling);
+        }
+    }
+
     /// Places the results that are complete.
     fn place(&self, state: &mut MutexGuard<'_, QpState>) {
         let context = self.options.context;
@@ -295,6 +307,7 @@ impl Qp {
             }
         };
         take(&mut state.initiator, &self.initiator_cq);
+        self.count_silent(state);
         // What the peer sends before the client has completed the connection is seen afterwards (IW-001).
         if state.phase != QpPhase::Claimed {
             take(&mut state.receives, &self.receive_cq);
@@ -564,13 +577,9 @@ impl Qp {
             return Err(full());
         }
         let number = state.initiator.push(Slot {
-            context: posting.context,
-            kind: posting.kind,
             silent: posting.silent,
             denied: posting.denied,
-            keeps: None,
-            entries: None,
-            end: None,
+            ..Slot::new(posting.kind, posting.context)
         });
         let is_read = matches!(posting.kind, RequestType::Read | RequestType::Atomic);
         let raw = match &state.raw {
@@ -595,6 +604,12 @@ impl Qp {
             Ok(kept) => {
                 state.initiator.keep(number, kept);
                 state.untold = if tells { 0 } else { state.untold + 1 };
+                if posting.silent && tells {
+                    state.initiator.tells(number);
+                    self.count_silent(&mut state);
+                    drop(state);
+                    self.initiator_cq.make_room();
+                }
                 Ok(())
             }
             Err(NotPosted::Ends(status)) => {
@@ -656,13 +671,8 @@ impl Qp {
         }
         let waits = matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
         let number = state.receives.push(Slot {
-            context,
-            kind: RequestType::Receive,
-            silent: false,
-            denied: false,
-            keeps: None,
             entries: waits.then(|| sges.into()),
-            end: None,
+            ..Slot::new(RequestType::Receive, context)
         });
         let raw = match &state.raw {
             Some(raw) if waits || state.phase == QpPhase::Open => Arc::clone(raw),
@@ -760,15 +770,9 @@ impl CqUser for Qp {
         if let Some(srq) = self.srq.as_ref().filter(|_| is_receive) {
             // Its number is one of the shared queue, whose slot moves here.
             if let Some(context) = srq.take(completion.wr_id) {
-                let slot = state.receives.push(Slot {
-                    context,
-                    kind: RequestType::Receive,
-                    silent: false,
-                    denied: false,
-                    keeps: None,
-                    entries: None,
-                    end: None,
-                });
+                let slot = state
+                    .receives
+                    .push(Slot::new(RequestType::Receive, context));
                 let end = end_of(RequestType::Receive, completion, self.vague(&state, false));
                 state.receives.end(slot, end, false);
             }

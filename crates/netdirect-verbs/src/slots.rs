@@ -31,6 +31,8 @@ pub(crate) struct Slot {
     pub(crate) kind: RequestType,
     /// No result if the request succeeds.
     pub(crate) silent: bool,
+    /// It is silent, and the device tells its end nevertheless.
+    pub(crate) tells: bool,
     /// It names memory that is not registered, or not for such a request.
     pub(crate) denied: bool,
     /// The entries of a Receive of a queue pair that was not connected yet, because it may have to be posted again.
@@ -38,6 +40,22 @@ pub(crate) struct Slot {
     /// What is kept until the request has ended.
     pub(crate) keeps: Option<Kept>,
     pub(crate) end: Option<End>,
+}
+
+impl Slot {
+    /// A request that has just been posted.
+    pub(crate) fn new(kind: RequestType, context: u64) -> Self {
+        Self {
+            context,
+            kind,
+            silent: false,
+            tells: false,
+            denied: false,
+            entries: None,
+            keeps: None,
+            end: None,
+        }
+    }
 }
 
 /// Objects of the device that a request uses, and the client may have released.
@@ -54,6 +72,16 @@ pub(crate) struct Slots {
     /// The number of the first slot.
     first: u64,
     slots: VecDeque<Slot>,
+    /// How many silent ones the device has yet to tell of.
+    telling: usize,
+}
+
+/// Notes the end of a request that has none yet.
+fn finish(slot: &mut Slot, end: End, telling: &mut usize) {
+    if slot.end.is_none() {
+        slot.end = Some(end);
+        *telling -= usize::from(std::mem::take(&mut slot.tells));
+    }
 }
 
 impl Slots {
@@ -79,6 +107,21 @@ impl Slots {
         }
     }
 
+    /// The device tells the end of this silent request.
+    pub(crate) fn tells(&mut self, number: u64) {
+        if let Some(slot) = self.get_mut(number)
+            && slot.end.is_none()
+        {
+            slot.tells = true;
+            self.telling += 1;
+        }
+    }
+
+    /// How many silent requests the device has yet to tell of.
+    pub(crate) fn telling(&self) -> usize {
+        self.telling
+    }
+
     pub(crate) fn get(&self, number: u64) -> Option<&Slot> {
         let at = number.checked_sub(self.first)?;
         self.slots.get(usize::try_from(at).ok()?)
@@ -92,17 +135,15 @@ impl Slots {
     /// Notes the end of a request. On devices that complete in order, the end of a request is the end of all silent ones before
     /// it.
     pub(crate) fn end(&mut self, number: u64, end: End, in_order: bool) {
-        let Some(slot) = self.get_mut(number) else {
+        if self.get(number).is_none_or(|slot| slot.end.is_some()) {
             return; // the result of a queue pair that was destroyed
-        };
-        if slot.end.is_some() {
-            return;
         }
-        slot.end = Some(end);
+        let before = usize::try_from(number - self.first).unwrap_or(0);
+        let Self { slots, telling, .. } = self;
+        finish(&mut slots[before], end, telling);
         if in_order {
-            let before = usize::try_from(number - self.first).unwrap_or(0);
-            for earlier in self.slots.iter_mut().take(before) {
-                earlier.end.get_or_insert(End::of(Status::SUCCESS));
+            for earlier in slots.iter_mut().take(before) {
+                finish(earlier, End::of(Status::SUCCESS), telling);
             }
         }
     }
@@ -117,7 +158,7 @@ impl Slots {
     /// Ends everything that has not ended.
     pub(crate) fn end_all(&mut self, status: Status) {
         for slot in &mut self.slots {
-            slot.end.get_or_insert(End::of(status));
+            finish(slot, End::of(status), &mut self.telling);
         }
     }
 

@@ -325,6 +325,7 @@ impl World {
         if queue.results.len() == queue.depth {
             let event = (c::IBV_EVENT_CQ_ERR, queue.at);
             self.async_events.push_back(event);
+            self.calls.push("overflow");
             return self.ring(self.context);
         }
         queue.results.push_back(result);
@@ -340,6 +341,12 @@ impl World {
                 self.ring(channel);
             }
         }
+    }
+
+    /// How many results wait in completion queues.
+    pub(super) fn waiting_results(&self) -> usize {
+        let queues = self.queues.iter();
+        queues.map(|queue| queue.results.len()).sum()
     }
 
     fn queue(&mut self, at: usize) -> &mut Queue {
