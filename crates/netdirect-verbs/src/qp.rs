@@ -368,32 +368,47 @@ impl Qp {
     /// Ends the reservation after an attempt that failed: another queue pair of the device takes the Receives. The old one is
     /// dropped by whoever still uses it.
     pub(crate) fn remake(&self) {
+        self.replace(QpPhase::Claimed);
+    }
+
+    /// Another queue pair of the device takes the place of the one that was claimed, with its Receives, or of an idle one, whose
+    /// Receives are cancelled. Whether the queue pair still was in this phase; otherwise nothing is changed.
+    fn replace(&self, expected: QpPhase) -> bool {
         let made = self.make();
-        let (old, owner) = {
-            let mut state = self.state.lock();
-            let (raw, phase) = match made {
-                Ok(raw) => (Some(raw), QpPhase::Idle),
-                Err(error) => {
-                    tracing::error!(%error, "a queue pair is lost");
-                    (None, QpPhase::Ended)
-                }
-            };
-            let old = std::mem::replace(&mut state.raw, raw);
-            if state.phase == QpPhase::Claimed {
-                state.phase = phase;
+        let mut state = self.state.lock();
+        if state.phase != expected {
+            drop(state);
+            if let Ok(raw) = made {
+                self.let_go(raw);
             }
-            self.post_again(&mut state);
-            (old, state.owner.take())
-        };
+            return false;
+        }
+        let raw = made.inspect_err(|error| tracing::error!(%error, "a queue pair is lost"));
+        if expected == QpPhase::Idle {
+            state.receives.end_all(Status::CANCELED);
+        } else if raw.is_ok() {
+            state.phase = QpPhase::Idle;
+        } else {
+            state.phase = QpPhase::Ended;
+        }
+        let old = std::mem::replace(&mut state.raw, raw.ok());
+        self.post_again(&mut state);
+        let owner = state.owner.take();
+        drop(state);
         drop(owner);
         if let Some(old) = old {
-            for cq in self.queues() {
-                cq.detach(old.number(), self);
-            }
-            // It may be in use by a thread that still connects; then that thread destroys it.
-            drop(old);
+            self.let_go(old);
         }
         self.settle();
+        true
+    }
+
+    /// Wants no results of this queue pair of the device any more. It may be in use by a thread that still connects; then that thread
+    /// destroys it.
+    fn let_go(&self, raw: Arc<QueuePairHandle>) {
+        for cq in self.queues() {
+            cq.detach(raw.number(), self);
+        }
     }
 
     /// Posts the Receives that wait to a new queue pair of the device.
@@ -716,26 +731,23 @@ impl Qp {
         Ok(())
     }
 
-    /// The client flushes the queue pair (QP-004). A connection ends by that.
+    /// The client flushes the queue pair (QP-004). A connection, or an attempt to make one, ends by that.
     pub(crate) fn flush(&self) {
-        let (phase, owner) = {
-            let state = self.state.lock();
-            (state.phase, state.owner.clone())
-        };
-        if let Some(owner) = owner {
-            owner.queue_pair_flushed();
-        }
-        match phase {
-            QpPhase::Idle => {
-                {
-                    let mut state = self.state.lock();
-                    state.receives.end_all(Status::CANCELED);
-                }
-                self.remake();
+        loop {
+            let (phase, owner) = {
+                let state = self.state.lock();
+                (state.phase, state.owner.clone())
+            };
+            if let Some(owner) = owner {
+                owner.queue_pair_flushed();
             }
-            QpPhase::Claimed => {}
-            QpPhase::Open => self.end(QpPhase::Ended),
-            QpPhase::Ended | QpPhase::Disconnected => {}
+            match phase {
+                // If a connector claims the queue pair meanwhile, the attempt ends as well.
+                QpPhase::Idle if !self.replace(QpPhase::Idle) => {}
+                QpPhase::Claimed if self.state.lock().phase == QpPhase::Idle => {}
+                QpPhase::Open => return self.end(QpPhase::Ended),
+                _ => return,
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use netdirect::{LocalToken, Overlapped, ReadLimits, Sge, Started, Status};
 
-use super::{HERE, Objects, PEER, fake};
+use super::{HERE, Objects, PEER, eventually, fake};
 use crate::options::Options;
 use crate::sys::bindings as c;
 
@@ -445,4 +445,58 @@ fn a_disconnect_ends_after_the_results_though_another_thread_ends_the_queue_pair
     let results = objects.results();
     assert_eq!(results.len(), 1);
     assert_eq!(results[0].status, Status::CANCELED);
+}
+
+#[test]
+fn nothing_is_left_of_a_queue_pair_that_is_released_while_an_attempt_fails() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    let overlapped = objects.connect(&[]);
+    fake::until(|world| world.calls.contains(&"connect"));
+    let id = newest();
+    fake::with(|world| {
+        world.calls.clear();
+        world.holds_new_pairs = true;
+        world.tell(id, c::RDMA_CM_EVENT_REJECTED, -libc::ECONNREFUSED);
+    });
+    fake::until(|world| world.calls.contains(&"create pair"));
+    let Objects { qp, cq, .. } = objects;
+    drop(qp);
+    fake::with(|world| world.holds_new_pairs = false);
+    assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
+    assert!(eventually(|| fake::with(|world| world.pairs.is_empty())));
+    drop(cq);
+}
+
+#[test]
+fn a_flush_beside_a_connect_ends_this_connect_and_no_later_one() {
+    let _turn = fake::turn();
+    let objects = Objects::new();
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    fake::with(|world| {
+        world.calls.clear();
+        world.holds_new_pairs = true;
+    });
+    let first = std::thread::scope(|scope| {
+        let flush = scope.spawn(|| objects.qp.flush());
+        fake::until(|world| world.calls.contains(&"create pair"));
+        let first = objects.connect(&[]);
+        fake::until(|world| world.calls.contains(&"connect"));
+        fake::with(|world| world.holds_new_pairs = false);
+        flush.join().expect("ended").expect("flushed");
+        first
+    });
+    assert_eq!(first.status(), Status::CANCELED);
+    let result = objects.result();
+    assert_eq!(
+        (result.request_context, result.status),
+        (1, Status::CANCELED)
+    );
+    let connector = objects.adapter.create_connector(&objects.file);
+    let connector = connector.expect("a connector");
+    fake::with(|world| world.calls.clear());
+    let second = Overlapped::new();
+    let started = connector.connect(&objects.qp, PEER, 0, 0, &[], &second);
+    assert_eq!(started, Ok(Started::Pending));
+    super::complete_connect(&*connector, &second);
 }

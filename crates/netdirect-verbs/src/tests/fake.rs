@@ -107,6 +107,8 @@ pub(super) struct World {
     pub(super) next_pair: Option<u32>,
     /// Destroying a queue pair takes as long as this is set.
     pub(super) holds_pairs: bool,
+    /// Making a queue pair takes as long as this is set.
+    pub(super) holds_new_pairs: bool,
     /// Private data and limits of the last Connect, Accept or Reject.
     pub(super) told: Option<(Vec<u8>, u8, u8)>,
     pub(super) calls: Vec<&'static str>,
@@ -677,6 +679,8 @@ unsafe extern "C" fn create_qp(
         fail(libc::EINVAL);
         return ptr::null_mut();
     }
+    with(|world| world.calls.push("create pair"));
+    until(|world| !world.holds_new_pairs);
     // SAFETY: all zero is a value of this structure.
     let mut pair: Box<c::ibv_qp> = Box::new(unsafe { std::mem::zeroed() });
     // SAFETY: the protection domain exists.
