@@ -21,6 +21,8 @@ use crate::status::{bind_status, fail};
 
 /// The longest backlog.
 const LONGEST_BACKLOG: usize = 4096;
+/// How many ports are picked that are free on one address and not on all.
+const PICKS: u32 = 16;
 /// Requests that the device holds until they are taken, which is at once.
 const DEVICE_BACKLOG: i32 = 256;
 
@@ -87,21 +89,38 @@ impl Listener {
                 "the listener is bound already",
             ); // LSTN-011
         }
-        let mut port = address.port();
-        let mut ids = Vec::new();
         let covered = self.covered(address)?;
         self.core.admit(Call::BindListener)?;
-        for ip in covered {
-            if port != 0 {
-                self.core.not_of_tcp(SocketAddr::new(ip, port))?;
+        let mut bound = self.bind_all(&covered, address.port());
+        for _ in 1..PICKS {
+            match &bound {
+                Err(error)
+                    if address.port() == 0 && error.status() == Status::SHARING_VIOLATION =>
+                {
+                    bound = self.bind_all(&covered, 0);
+                }
+                _ => break,
             }
-            let (id, key, bound) = self.core.bind(SocketAddr::new(ip, port))?;
-            port = bound.port();
-            ids.push((id, key));
         }
+        let (ids, port) = bound?;
         state.ids = ids;
         state.address = Some(SocketAddr::new(address.ip(), port));
         Ok(())
+    }
+
+    /// Identifiers that are bound to one port of all these addresses; to one that is picked if the port is 0.
+    fn bind_all(&self, addresses: &[IpAddr], port: u16) -> Result<(Vec<(CmId, u64)>, u16)> {
+        let mut port = port;
+        let mut ids = Vec::new();
+        for ip in addresses {
+            if port != 0 {
+                self.core.not_of_tcp(SocketAddr::new(*ip, port))?;
+            }
+            let (id, key, bound) = self.core.bind(SocketAddr::new(*ip, port))?;
+            port = bound.port();
+            ids.push((id, key));
+        }
+        Ok((ids, port))
     }
 
     fn listen(&self, backlog: u32) -> Result<()> {
@@ -118,22 +137,46 @@ impl Listener {
             0 => LONGEST_BACKLOG,
             some => usize::try_from(some).map_or(LONGEST_BACKLOG, |some| some.min(LONGEST_BACKLOG)),
         };
-        for (id, key) in &state.ids {
+        let listening = state.ids.iter().try_for_each(|(id, key)| {
             let this: Weak<dyn CmOwner> = self.this.clone();
             self.core.own_connection(*key, this);
-            id.listen(DEVICE_BACKLOG).map_err(|error| {
-                let status = bind_status(&error);
-                let advice = match status {
-                    Status::SHARING_VIOLATION => {
-                        ": another program, or the system's TCP, uses the port"
-                    }
-                    _ => "",
-                };
-                Error::new(status, format!("cannot listen: {error}{advice}"))
-            })?;
+            id.listen(DEVICE_BACKLOG)
+        });
+        if let Err(error) = listening {
+            self.stop_listening(&mut state);
+            let status = bind_status(&error);
+            let advice = match status {
+                Status::SHARING_VIOLATION => {
+                    ": another program, or the system's TCP, uses the port"
+                }
+                _ => "",
+            };
+            return Err(Error::new(
+                status,
+                format!("cannot listen: {error}{advice}"),
+            ));
         }
         state.listens = true;
         Ok(())
+    }
+
+    /// Listen has failed, maybe for one address of several. The listener is bound as before; if it cannot be, it is not bound.
+    fn stop_listening(&self, state: &mut ListenerState) {
+        for (id, key) in std::mem::take(&mut state.ids) {
+            self.core.disown_connection(key);
+            drop(id);
+        }
+        let Some(address) = state.address.take() else {
+            return;
+        };
+        let covered = self.covered(address);
+        match covered.and_then(|covered| self.bind_all(&covered, address.port())) {
+            Ok((ids, _)) => {
+                state.ids = ids;
+                state.address = Some(address);
+            }
+            Err(error) => tracing::warn!(%error, "a listener has lost its address"),
+        }
     }
 
     fn get_connection_request(
@@ -273,7 +316,7 @@ impl CmOwner for Listener {
                 };
                 let mut state = self.state.lock();
                 let is_full = state.waiting.is_empty() && state.queue.len() >= state.backlog;
-                if state.closed || is_full {
+                if state.closed || !state.listens || is_full {
                     drop(state);
                     reject(&self.core, &request.id);
                 } else {

@@ -100,6 +100,9 @@ pub(super) struct World {
     pub(super) posted: VecDeque<Post>,
     /// What posts return, in order; 0 when there is nothing left.
     pub(super) post_returns: VecDeque<c_int>,
+    /// What Binds and Listens of identifiers return, in order; 0 when there is nothing left.
+    pub(super) bind_returns: VecDeque<c_int>,
+    pub(super) listen_returns: VecDeque<c_int>,
     pub(super) connect_returns: c_int,
     pub(super) accept_returns: c_int,
     pub(super) register_fails: c_int,
@@ -881,6 +884,10 @@ unsafe extern "C" fn destroy_id(id: *mut c::rdma_cm_id) -> c_int {
 }
 
 unsafe extern "C" fn bind_addr(id: *mut c::rdma_cm_id, address: *mut sockaddr) -> c_int {
+    let returned = with(|world| world.bind_returns.pop_front().unwrap_or(0));
+    if returned != 0 {
+        return fail(returned);
+    }
     // SAFETY: the caller gives a whole address.
     let family = unsafe { (*address).sa_family };
     if libc::c_int::from(family) != libc::AF_INET {
@@ -954,7 +961,8 @@ unsafe extern "C" fn establish(_: *mut c::rdma_cm_id) -> c_int {
 }
 
 unsafe extern "C" fn listen(_: *mut c::rdma_cm_id, _: c_int) -> c_int {
-    0
+    let returned = with(|world| world.listen_returns.pop_front().unwrap_or(0));
+    if returned == 0 { 0 } else { fail(returned) }
 }
 
 unsafe extern "C" fn accept(_: *mut c::rdma_cm_id, parameters: *mut c::rdma_conn_param) -> c_int {

@@ -1,11 +1,13 @@
 //! Listeners, and what is left of connections.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use netdirect::{Fault, Listener, Overlapped, Status};
 
 use super::connections::{newest, requested};
-use super::{HERE, Objects, eventually, fake};
+use super::{HERE, Objects, eventually, fake, open};
+use crate::options::Options;
 use crate::sys::bindings as c;
 
 /// A listener that listens, with the place of its identifier.
@@ -124,4 +126,67 @@ fn a_request_that_is_taken_back_stays_the_listeners_when_the_connector_goes() {
         .expect("started");
     assert_eq!(second.status(), Status::PENDING);
     drop((next, core));
+}
+
+const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// A listener of an adapter with two addresses.
+fn of_two_addresses() -> (Objects, Arc<dyn Listener>) {
+    let second = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+    let objects = Objects::of(open(vec![HERE, second], &Options::default()));
+    let listener = objects.adapter.create_listener(&objects.file);
+    (objects, listener.expect("a listener"))
+}
+
+#[test]
+fn a_listen_that_fails_can_be_tried_again() {
+    let _turn = fake::turn();
+    let (objects, listener) = of_two_addresses();
+    listener.bind(UNSPECIFIED).expect("bound");
+    let bound = listener.get_local_address();
+    fake::with(|world| {
+        world.calls.clear();
+        world.listen_returns.extend([0, libc::EADDRINUSE]);
+    });
+    let refused = listener.listen(4).map_err(|error| error.status());
+    assert_eq!(refused, Err(Status::SHARING_VIOLATION));
+    // Nobody listens on the first address either, and none of its requests waits for an answer.
+    let calls = fake::with(|world| world.calls.clone());
+    assert_eq!(calls, ["destroy id", "destroy id"]);
+    assert_eq!(objects.core().owned_connections(), 0);
+    assert_eq!(listener.get_local_address(), bound);
+    listener.listen(4).expect("listens");
+    let overlapped = Overlapped::new();
+    let _ = listener
+        .get_connection_request(&objects.connector, &overlapped)
+        .expect("started");
+    ask(newest());
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+}
+
+#[test]
+fn a_listener_whose_address_was_lost_by_a_listen_can_be_bound_again() {
+    let _turn = fake::turn();
+    let (_objects, listener) = of_two_addresses();
+    listener.bind(UNSPECIFIED).expect("bound");
+    fake::with(|world| {
+        world.listen_returns.push_back(libc::EADDRINUSE);
+        world.bind_returns.push_back(libc::EADDRINUSE);
+    });
+    let refused = listener.listen(4).map_err(|error| error.status());
+    assert_eq!(refused, Err(Status::SHARING_VIOLATION));
+    let unbound = listener.get_local_address().map_err(|error| error.status());
+    assert_eq!(unbound, Err(Status::INVALID_DEVICE_STATE));
+    listener.bind(UNSPECIFIED).expect("bound");
+    listener.listen(4).expect("listens");
+}
+
+#[test]
+fn a_port_that_is_picked_is_free_on_all_addresses() {
+    let _turn = fake::turn();
+    let (_objects, listener) = of_two_addresses();
+    fake::with(|world| world.bind_returns.extend([0, libc::EADDRINUSE]));
+    listener.bind(UNSPECIFIED).expect("another port");
+    assert_eq!(fake::with(|world| world.ids.len()), 2);
+    listener.listen(4).expect("listens");
 }

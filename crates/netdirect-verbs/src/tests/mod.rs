@@ -39,6 +39,13 @@ struct Objects {
     connector: Arc<dyn Connector>,
 }
 
+/// Opens the fake device, which has these addresses.
+fn open(addresses: Vec<IpAddr>, options: &Options) -> Arc<Core> {
+    let name = "fake0".to_owned();
+    let core = Core::open(&fake::LIBRARIES, AdapterId(1), name, addresses, options);
+    core.expect("the fake device")
+}
+
 impl Objects {
     fn new() -> Self {
         let hour = Duration::from_secs(3600);
@@ -47,14 +54,12 @@ impl Objects {
 
     /// Of an adapter with these options.
     fn with(options: &Options) -> Self {
-        let core = Core::open(
-            &fake::LIBRARIES,
-            AdapterId(1),
-            "fake0".to_owned(),
-            vec![HERE],
-            options,
-        );
-        let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle(core.expect("the fake device")));
+        Self::of(open(vec![HERE], options))
+    }
+
+    /// Of this adapter.
+    fn of(core: Arc<Core>) -> Self {
+        let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle(core));
         let file = adapter.create_overlapped_file().expect("a file");
         let cq = adapter.create_completion_queue(&file, 64, Affinity::default());
         let cq = cq.expect("a completion queue");
