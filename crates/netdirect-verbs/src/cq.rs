@@ -2,6 +2,7 @@
 //! them.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -316,6 +317,26 @@ impl Cq {
         }
     }
 
+    /// Wants no word of the channel any more. That of a device that was removed stays readable, and says nothing more.
+    fn unwatch(&self) {
+        let descriptor = self.queue.descriptor();
+        self.file.unwatch(descriptor);
+        self.core.driver.unwatch(descriptor);
+    }
+
+    /// The channel has failed, which it does when the device was pulled out.
+    fn lose_channel(&self, error: &io::Error) {
+        self.unwatch();
+        if self.core.is_removed() {
+            return;
+        }
+        tracing::error!(%error, "the device tells of no results any more");
+        match error.raw_os_error() {
+            Some(libc::EIO | libc::ENODEV) => self.core.remove_device(),
+            _ => self.break_down(Status::INTERNAL_ERROR),
+        }
+    }
+
     fn cancel(&self) {
         self.ring.lock().end_all(Status::CANCELED);
         self.settle();
@@ -326,8 +347,12 @@ impl Source for Cq {
     /// The channel has told of a result.
     fn ready(&self) {
         let mut told = false;
-        while let Ok(true) = self.queue.take_event() {
-            told = true;
+        loop {
+            match self.queue.take_event() {
+                Ok(true) => told = true,
+                Ok(false) => break,
+                Err(error) => return self.lose_channel(&error),
+            }
         }
         if !told {
             return;
@@ -370,6 +395,7 @@ impl DeviceObject for Cq {
     }
 
     fn device_removed(&self) {
+        self.unwatch();
         self.ring.lock().end_all(Status::DEVICE_REMOVED);
         self.settle();
     }

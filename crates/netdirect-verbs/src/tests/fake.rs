@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::net::SocketAddrV4;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -90,6 +90,8 @@ pub(super) struct World {
     /// With the queue pair that they are about, or 0.
     async_events: VecDeque<(c_uint, usize)>,
     queues: Vec<Queue>,
+    /// The device was pulled out: completion channels fail, and stay readable.
+    has_gone: bool,
     /// Completion queues tell of results, but nobody is woken up by that.
     pub(super) holds_events: bool,
     /// Queue pairs that exist: the pointer, the number, and the completion queues of initiator and Receives.
@@ -346,6 +348,21 @@ impl World {
                 self.ring(channel);
             }
         }
+    }
+
+    /// The device is pulled out, of which its completion channels tell first.
+    pub(super) fn pull_out(&mut self) {
+        self.has_gone = true;
+        for queue in &self.queues {
+            self.ring(queue.channel);
+        }
+    }
+
+    /// The descriptors of the completion channels.
+    pub(super) fn completion_channels(&self) -> Vec<RawFd> {
+        let of_queue = |at: usize| self.queues.iter().any(|queue| queue.channel == at);
+        let channels = self.channels.iter().filter(|(at, _)| of_queue(*at));
+        channels.map(|(_, own)| own.as_raw_fd()).collect()
     }
 
     /// How many results wait in completion queues.
@@ -614,6 +631,9 @@ unsafe extern "C" fn get_cq_event(
     into: *mut *mut c::ibv_cq,
     _: *mut *mut c_void,
 ) -> c_int {
+    if with(|world| world.has_gone) {
+        return fail(libc::EIO);
+    }
     let told = with(|world| {
         world.quiet(channel as usize);
         let mut queues = world.queues.iter_mut();

@@ -7,6 +7,7 @@ mod infiniband;
 mod listeners;
 mod notifications;
 mod provider;
+mod removal;
 mod requests;
 mod silent;
 mod windows;
