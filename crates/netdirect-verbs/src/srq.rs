@@ -119,6 +119,32 @@ impl Srq {
         self.end_requests(status);
     }
 
+    /// Adds a request of Notify, which may end at once.
+    pub(crate) fn add_notify(&self, request: PendingOverlapped) {
+        let mut state = self.state.lock();
+        state.requests.push(request);
+        let (broken, threshold) = (state.broken, state.threshold);
+        drop(state);
+        if let Some(status) = broken {
+            return self.end_requests(status);
+        }
+        self.look(); // AMB-052
+        self.arm(threshold);
+        if self.core.is_removed() {
+            DeviceObject::device_removed(self); // The call was admitted before.
+        }
+    }
+
+    /// Has the device tell when fewer Receives than the threshold are left.
+    fn arm(&self, threshold: u32) {
+        if threshold > 0
+            && let Err(error) = self.handle.arm(threshold)
+        {
+            // Then the results of Receives tell it, as the client takes them.
+            tracing::debug!(%error, "the device does not tell of the limit of a shared receive queue");
+        }
+    }
+
     fn end_requests(&self, status: Status) {
         let requests = std::mem::take(&mut self.state.lock().requests);
         for request in requests {
@@ -265,21 +291,7 @@ impl SharedReceiveQueue for SrqHandle {
             request.abandon(error.status());
             return Err(error);
         }
-        let mut state = srq.state.lock();
-        state.requests.push(request);
-        let (broken, threshold) = (state.broken, state.threshold);
-        drop(state);
-        if let Some(status) = broken {
-            srq.end_requests(status);
-            return Ok(Started::Pending);
-        }
-        srq.look(); // AMB-052
-        if threshold > 0
-            && let Err(error) = srq.handle.arm(threshold)
-        {
-            // Then the results of Receives tell it, as the client takes them.
-            tracing::debug!(%error, "the device does not tell of the limit of a shared receive queue");
-        }
+        srq.add_notify(request);
         Ok(Started::Pending)
     }
 

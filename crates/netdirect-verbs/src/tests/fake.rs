@@ -71,6 +71,8 @@ pub(super) struct World {
     pub(super) vendor_id: u32,
     pub(super) is_infiniband: bool,
     pub(super) has_atomics: bool,
+    /// The device has shared receive queues.
+    pub(super) has_shared_receives: bool,
     /// What the device says of windows: bits of `device_cap_flags`.
     pub(super) windows: u32,
     /// The driver has no windows of type 2, whatever the device says.
@@ -119,6 +121,11 @@ pub(super) struct World {
     pub(super) calls: Vec<&'static str>,
     /// The addresses of peers' requests, of this side and of the peer.
     pub(super) addresses: Option<(SocketAddrV4, SocketAddrV4)>,
+    /// What enlarging a shared receive queue returns.
+    pub(super) enlarge_returns: c_int,
+    /// The depths that shared receive queues were enlarged to, and the limits that they were armed with.
+    pub(super) enlarged: Vec<u32>,
+    pub(super) armed: Vec<u32>,
     /// How queue pairs were changed.
     pub(super) changes: Vec<Change>,
 }
@@ -454,6 +461,7 @@ unsafe extern "C" fn open_device(device: *mut c::ibv_device) -> *mut c::ibv_cont
     context.ops.req_notify_cq = Some(req_notify_cq);
     context.ops.post_send = Some(post_send);
     context.ops.post_recv = Some(post_recv);
+    context.ops.post_srq_recv = Some(post_srq_recv);
     context.ops.alloc_mw = Some(alloc_mw);
     context.ops.bind_mw = Some(bind_mw);
     context.ops.dealloc_mw = Some(dealloc_mw);
@@ -476,6 +484,7 @@ unsafe extern "C" fn close_device(_: *mut c::ibv_context) -> c_int {
 
 unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_device_attr) -> c_int {
     let windows = with(|world| world.windows);
+    let shared = with(|world| i32::from(world.has_shared_receives));
     let attributes = c::ibv_device_attr {
         max_mr_size: u64::MAX,
         vendor_id: with(|world| world.vendor_id),
@@ -490,6 +499,9 @@ unsafe extern "C" fn query_device(_: *mut c::ibv_context, into: *mut c::ibv_devi
         } else {
             c::IBV_ATOMIC_NONE
         },
+        max_srq: shared * 4,
+        max_srq_wr: shared * 64,
+        max_srq_sge: shared * 4,
         max_mw: if windows == 0 { 0 } else { 16 },
         device_cap_flags: windows,
         phys_port_cnt: 1,
@@ -677,18 +689,56 @@ unsafe extern "C" fn req_notify_cq(queue: *mut c::ibv_cq, solicited_only: c_int)
 }
 
 unsafe extern "C" fn create_srq(
-    _: *mut c::ibv_pd,
-    _: *mut c::ibv_srq_init_attr,
+    pd: *mut c::ibv_pd,
+    attributes: *mut c::ibv_srq_init_attr,
 ) -> *mut c::ibv_srq {
-    fail(libc::EOPNOTSUPP);
-    ptr::null_mut()
+    // SAFETY: all zero is a value of this structure.
+    let mut queue: Box<c::ibv_srq> = Box::new(unsafe { std::mem::zeroed() });
+    // SAFETY: the protection domain exists.
+    queue.context = unsafe { (*pd).context };
+    // SAFETY: the caller gives a whole structure.
+    queue.srq_context = unsafe { (*attributes).srq_context };
+    Box::into_raw(queue)
 }
 
-unsafe extern "C" fn modify_srq(_: *mut c::ibv_srq, _: *mut c::ibv_srq_attr, _: c_int) -> c_int {
-    libc::EOPNOTSUPP
+unsafe extern "C" fn modify_srq(
+    _: *mut c::ibv_srq,
+    attributes: *mut c::ibv_srq_attr,
+    mask: c_int,
+) -> c_int {
+    // SAFETY: the caller gives a whole structure.
+    let attributes = unsafe { &*attributes };
+    with(|world| {
+        if mask.cast_unsigned() == c::IBV_SRQ_LIMIT {
+            world.armed.push(attributes.srq_limit);
+            return 0;
+        }
+        world.enlarged.push(attributes.max_wr);
+        world.enlarge_returns
+    })
 }
 
-unsafe extern "C" fn destroy_srq(_: *mut c::ibv_srq) -> c_int {
+unsafe extern "C" fn destroy_srq(queue: *mut c::ibv_srq) -> c_int {
+    // SAFETY: made by `create_srq`.
+    drop(unsafe { Box::from_raw(queue) });
+    0
+}
+
+unsafe extern "C" fn post_srq_recv(
+    _: *mut c::ibv_srq,
+    work: *mut c::ibv_recv_wr,
+    _: *mut *mut c::ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the caller gives a whole request.
+    let request = unsafe { &*work };
+    with(|world| {
+        world.posted.push_back(Post {
+            is_receive: true,
+            id: request.wr_id,
+            entries: request.num_sge,
+            ..Post::default()
+        });
+    });
     0
 }
 

@@ -9,6 +9,7 @@ mod notifications;
 mod provider;
 mod removal;
 mod requests;
+mod shared;
 mod silent;
 mod windows;
 
