@@ -31,6 +31,8 @@ pub(crate) struct Srq {
 
 struct SrqState {
     depth: u32,
+    /// How many Receives the device has places for.
+    places: u32,
     threshold: u32,
     next: u64,
     /// The contexts of the Receives that wait for a message, by their numbers.
@@ -207,6 +209,7 @@ impl SrqHandle {
             sges: options.max_request_sge,
             state: Mutex::new(SrqState {
                 depth: options.queue_depth,
+                places: options.queue_depth,
                 threshold: options.notify_threshold,
                 next: 0,
                 receives: HashMap::new(),
@@ -268,18 +271,23 @@ impl SharedReceiveQueue for SrqHandle {
                     "more Receives are outstanding than the new depth holds",
                 ); // SRQ-014
             }
-            if queue_depth > state.depth {
+            if queue_depth > state.places {
                 srq.handle
                     .resize(queue_depth)
                     .map_err(shortage("cannot enlarge the shared receive queue"))?; // SRQ-012
+                state.places = queue_depth;
             }
             state.depth = queue_depth; // SRQ-010
         }
+        let former = state.threshold;
         if notify_threshold > 0 {
             state.threshold = notify_threshold; // SRQ-011
         }
         drop(state);
         srq.look();
+        if notify_threshold > former && !srq.state.lock().requests.is_empty() {
+            srq.arm(notify_threshold);
+        }
         Ok(())
     }
 
