@@ -287,6 +287,35 @@ impl Qp {
         self.core.needs.fails_vaguely.then_some(status)
     }
 
+    /// A request has failed, and so has the connection. Results stay invisible until the connector [was told](CqUser::tell). Whether
+    /// it has to be.
+    fn notice_end(&self, state: &mut QpState) -> bool {
+        if state.phase != QpPhase::Open || state.end_noticed {
+            return false;
+        }
+        state.end_noticed = true;
+        state.tells_end = true;
+        for cq in self.queues() {
+            cq.hold();
+        }
+        true
+    }
+
+    /// The connection ends, though no request tells so: the connector is told if `is_so`.
+    fn tell_of_end(&self, is_so: impl FnOnce(&QpState) -> bool) {
+        let owner = {
+            let mut state = self.state.lock();
+            if state.phase != QpPhase::Open || state.end_noticed || !is_so(&state) {
+                return;
+            }
+            state.end_noticed = true;
+            state.owner.clone()
+        };
+        if let Some(owner) = owner {
+            owner.connection_ended();
+        }
+    }
+
     /// Tells the completion queue how many silent requests still come to it.
     fn count_silent(&self, state: &mut QpState) {
         let telling = state.initiator.telling();
@@ -630,9 +659,12 @@ impl Qp {
             Err(NotPosted::Ends(status)) => {
                 state.initiator.end(number, End::of(status), false);
                 if !status.is_success() {
+                    self.notice_end(&mut state);
                     let _ = raw.fail();
                 }
-                self.placed(state)
+                self.placed(state)?;
+                self.tell();
+                Ok(())
             }
             Err(NotPosted::Fails(error)) => {
                 state.initiator.pop_last();
@@ -805,16 +837,7 @@ impl CqUser for Qp {
                 slots.end(number, end, in_order);
             }
         }
-        let ends = completion.status != c::IBV_WC_SUCCESS
-            && state.phase == QpPhase::Open
-            && !state.end_noticed;
-        if ends {
-            state.end_noticed = true;
-            state.tells_end = true;
-            for cq in self.queues() {
-                cq.hold();
-            }
-        }
+        let ends = completion.status != c::IBV_WC_SUCCESS && self.notice_end(&mut state);
         self.place(&mut state);
         ends || is_receive && self.srq.is_some()
     }
@@ -840,6 +863,7 @@ impl CqUser for Qp {
     }
 
     fn queue_broke(&self) {
+        self.tell_of_end(|_| true);
         self.end(QpPhase::Ended);
     }
 
@@ -887,17 +911,9 @@ impl DeviceObject for Qp {
             return;
         }
         self.poll();
-        let owner = {
-            let mut state = self.state.lock();
-            let is_this = state.raw.as_ref().is_some_and(|raw| raw.number() == number);
-            if !is_this || state.phase != QpPhase::Open || state.end_noticed {
-                return;
-            }
-            state.end_noticed = true;
-            state.owner.clone()
-        };
-        if let Some(owner) = owner {
-            owner.connection_ended();
-        }
+        self.tell_of_end(|state| {
+            let raw = state.raw.as_ref();
+            raw.is_some_and(|raw| raw.number() == number)
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! Connections over InfiniBand and RoCE.
 
-use netdirect::{Overlapped, Started, Status};
+use netdirect::{Fault, OpFlags, Overlapped, RemoteAddress, Started, Status};
 
 use super::connections::{newest, requested_with};
 use super::{Objects, fake};
@@ -242,4 +242,46 @@ fn the_peer_is_told_when_a_queue_pair_fails() {
     peer_is_told(&objects, |world| {
         world.tell_of_pair(c::IBV_EVENT_QP_ACCESS_ERR);
     });
+}
+
+#[test]
+fn the_peer_is_told_when_this_side_fails_the_queue_pair() {
+    let _turn = fake::turn();
+    // A completion queue breaks down.
+    let objects = connected();
+    let ends = Overlapped::new();
+    let _ = objects.connector.notify_disconnect(&ends).expect("started");
+    fake::with(|world| world.calls.clear());
+    let fault = Fault::BreakCompletionQueue {
+        queue: objects.cq.clone(),
+        status: Status::INTERNAL_ERROR,
+    };
+    let extensions = objects.adapter.extensions().expect("some");
+    extensions.inject(fault).expect("broken");
+    assert_eq!(ends.status(), Status::SUCCESS);
+    assert!(fake::with(|world| world.calls.contains(&"disconnect")));
+    drop(objects);
+    // A request fails before the driver sees it: no Reads were agreed on.
+    let objects = self::objects();
+    let overlapped = objects.connect(&[]);
+    fake::until(|world| world.calls.contains(&"connect"));
+    let id = newest();
+    fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_CONNECT_RESPONSE, 0));
+    assert_eq!(overlapped.wait(), Status::SUCCESS);
+    let _ = objects
+        .connector
+        .complete_connect(&overlapped)
+        .expect("started");
+    let ends = Overlapped::new();
+    let _ = objects.connector.notify_disconnect(&ends).expect("started");
+    fake::with(|world| world.calls.clear());
+    let from = RemoteAddress::default();
+    let posted = objects.qp.read(1, &[], from, OpFlags::empty());
+    posted.expect("posted");
+    assert_eq!(ends.status(), Status::SUCCESS);
+    let result = objects.result();
+    let found = (result.request_context, result.status);
+    assert_eq!(found, (1, Status::INVALID_DEVICE_REQUEST)); // AMB-045
+    let calls = fake::with(|world| world.calls.clone());
+    assert_eq!(calls, ["fail", "disconnect"]);
 }
