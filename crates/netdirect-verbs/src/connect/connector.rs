@@ -17,7 +17,7 @@ use netdirect::{
 use super::private_data::CmMessage;
 use crate::core::{CmOwner, Core, DeviceObject, RemovalOrder};
 use crate::file::File;
-use crate::handle::{CmEvent, CmNews};
+use crate::handle::CmEvent;
 use crate::qp::{self, ConnectionOwner};
 use crate::status::fail;
 
@@ -244,7 +244,7 @@ impl CmOwner for Connector {
         match state.phase {
             Phase::Connecting(_) => self.attempt_told(&mut state, event),
             Phase::Accepting => self.acceptance_told(&mut state, &event),
-            _ if !matches!(event.news, CmNews::Disconnected) => {}
+            _ if !event.news.has_lost_peer() => {}
             Phase::Offered(_) => {
                 state.phase = Phase::Gone;
                 let id = state.id.take();

@@ -328,7 +328,7 @@ impl CmOwner for Listener {
                     self.match_up();
                 }
             }
-            CmNews::Disconnected => {
+            news if news.has_lost_peer() => {
                 let mut state = self.state.lock();
                 let mut queue = state.queue.iter();
                 let at = queue.position(|request| request.key == event.key);

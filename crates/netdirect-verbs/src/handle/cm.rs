@@ -45,6 +45,17 @@ pub(crate) enum CmNews {
     Other,
 }
 
+impl CmNews {
+    /// Whether there is no peer any more. On InfiniBand one that gives up tells so by a rejection, also after it has asked for a
+    /// connection or was answered.
+    pub(crate) fn has_lost_peer(&self) -> bool {
+        matches!(
+            self,
+            Self::Disconnected | Self::Rejected | Self::Unreachable | Self::Failed
+        )
+    }
+}
+
 /// An event of the connection manager.
 #[derive(Debug)]
 pub(crate) struct CmEvent {

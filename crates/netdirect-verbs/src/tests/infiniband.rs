@@ -3,7 +3,7 @@
 use netdirect::{Fault, OpFlags, Overlapped, RemoteAddress, Started, Status};
 
 use super::connections::{newest, requested_with};
-use super::{Objects, fake};
+use super::{Objects, eventually, fake};
 use crate::sys::bindings as c;
 
 /// Objects of an adapter that does not speak iWARP.
@@ -284,4 +284,70 @@ fn the_peer_is_told_when_this_side_fails_the_queue_pair() {
     assert_eq!(found, (1, Status::INVALID_DEVICE_REQUEST)); // AMB-045
     let calls = fake::with(|world| world.calls.clone());
     assert_eq!(calls, ["fail", "disconnect"]);
+}
+
+/// The events of a peer that gives up after its request.
+const GIVES_UP: [u32; 4] = [
+    c::RDMA_CM_EVENT_DISCONNECTED,
+    c::RDMA_CM_EVENT_REJECTED,
+    c::RDMA_CM_EVENT_UNREACHABLE,
+    c::RDMA_CM_EVENT_CONNECT_ERROR,
+];
+
+#[test]
+fn conn_055_a_peer_that_has_given_up_cannot_be_accepted() {
+    for event in GIVES_UP {
+        let _turn = fake::turn();
+        let objects = objects();
+        requested_with(&objects, &[]);
+        let id = newest();
+        fake::with(|world| {
+            world.calls.clear();
+            world.tell(id, event, 0);
+        });
+        let has_gone = || fake::with(|world| world.calls.contains(&"destroy id"));
+        assert!(eventually(has_gone), "event {event}");
+        let overlapped = Overlapped::new();
+        let (connector, qp) = (&objects.connector, &objects.qp);
+        let refused = connector.accept(qp, 1, 1, &[], &overlapped);
+        let refused = refused.map_err(|error| error.status());
+        assert_eq!(refused, Err(Status::CONNECTION_ABORTED));
+    }
+}
+
+#[test]
+fn a_peer_that_has_given_up_leaves_the_backlog() {
+    for event in GIVES_UP {
+        let _turn = fake::turn();
+        let objects = objects();
+        let listener = objects.adapter.create_listener(&objects.file);
+        let listener = listener.expect("a listener");
+        listener.bind((super::HERE, 0).into()).expect("bound");
+        listener.listen(1).expect("listens");
+        let id = newest();
+        let core = objects.core();
+        fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_CONNECT_REQUEST, 0));
+        assert!(eventually(|| core.owned_connections() == 2));
+        let request = newest();
+        fake::with(|world| world.tell(request, event, 0));
+        assert!(
+            eventually(|| core.owned_connections() == 1),
+            "event {event}"
+        );
+    }
+}
+
+#[test]
+fn a_connection_whose_peer_gives_up_at_last_has_ended() {
+    for event in GIVES_UP {
+        let _turn = fake::turn();
+        let objects = connected();
+        let ends = Overlapped::new();
+        let _ = objects.connector.notify_disconnect(&ends).expect("started");
+        let id = newest();
+        fake::with(|world| world.tell(id, event, 0));
+        let has_ended = || ends.status() != Status::PENDING;
+        assert!(eventually(has_ended), "event {event}");
+        assert_eq!(ends.status(), Status::SUCCESS);
+    }
 }
