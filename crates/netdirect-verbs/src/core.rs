@@ -54,6 +54,11 @@ pub(crate) trait DeviceObject: Send + Sync {
 
     fn device_removed(&self);
 
+    /// The device tells that the queue pair with this number, which has failed, has no more results.
+    fn last_receive_ended(&self, number: u32) {
+        let _ = number;
+    }
+
     /// The device tells that the queue pair with this number has failed.
     fn queue_pair_failed(&self, number: u32) {
         let _ = number;
@@ -433,6 +438,11 @@ impl Core {
                 AsyncEvent::QueuePairBroke(number) => {
                     for object in self.device_objects() {
                         object.queue_pair_failed(number);
+                    }
+                }
+                AsyncEvent::LastReceiveEnded(number) => {
+                    for object in self.device_objects() {
+                        object.last_receive_ended(number);
                     }
                 }
                 AsyncEvent::Other(_) => {}

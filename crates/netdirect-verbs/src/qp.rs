@@ -10,12 +10,14 @@
 mod handle;
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use netdirect::{Error, Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::{Core, DeviceObject, RemovalOrder};
 use crate::cq::{Cq, CqUser};
+use crate::driver::{Deadline, Timed};
 use crate::entries::{check_sizes, full, has_ended, not_posted, with_entries};
 use crate::handle::{
     Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest,
@@ -34,6 +36,9 @@ const RECEIVE: u64 = 1 << 63;
 
 /// The number of the provider's own Read, which no request of the client has.
 const OWN_READ: u64 = RECEIVE - 1;
+
+/// How long the device may take to tell that a queue pair takes no more from a shared receive queue. Not all drivers tell it.
+const LAST_RECEIVE: Duration = Duration::from_secs(1);
 
 /// The key that a Read of no octets names, which no peer looks at. Some cards take 0 for something else.
 const ANY_KEY: u32 = 1;
@@ -86,9 +91,11 @@ struct QpState {
     end_noticed: bool,
     /// The connector has to be told of it, after which the queues are released.
     tells_end: bool,
-    /// A thread ends the device's queue pair.
+    /// A thread ends the device's queue pair, or its last Receive is awaited.
     ending: bool,
-    /// What that thread does afterwards.
+    /// The device's queue pair that has failed, and has taken Receives from a shared queue of which the device tells yet.
+    draining: Option<Draining>,
+    /// What is done afterwards.
     when_ended: Vec<Box<dyn FnOnce() + Send>>,
     outbound_reads: u32,
     /// Requests since the last one that tells its end.
@@ -97,6 +104,12 @@ struct QpState {
     counted: usize,
     /// Windows that the peer may invalidate.
     windows: Vec<Weak<WindowBinding>>,
+}
+
+/// A queue pair of the device whose last Receive is awaited, and how long.
+struct Draining {
+    raw: Arc<QueuePairHandle>,
+    deadline: Deadline,
 }
 
 impl QpState {
@@ -192,6 +205,7 @@ impl Qp {
                 end_noticed: false,
                 tells_end: false,
                 ending: false,
+                draining: None,
                 when_ended: Vec::new(),
                 outbound_reads: 0,
                 untold: 0,
@@ -507,23 +521,72 @@ impl Qp {
     }
 
     /// As [`end`](Self::end), and does something when what was outstanding has been cancelled. If another thread ends the queue
-    /// pair at the moment, that thread does it.
+    /// pair at the moment, that thread does it. With a shared receive queue this may be later, so that no Receive of it is lost.
     pub(crate) fn end_then(&self, phase: QpPhase, then: impl FnOnce() + Send + 'static) {
-        let raw = {
+        let (raw, drains) = {
             let mut state = self.state.lock();
+            let drains = self.drains(&state);
             state.phase = phase;
             state.when_ended.push(Box::new(then));
             if state.ending {
+                drop(state);
+                if self.core.is_removed() {
+                    self.drained(|_| true);
+                }
                 return;
             }
             state.ending = true;
-            state.raw.take()
+            let raw = state.raw.take();
+            // Before the device may tell.
+            state.draining = raw.clone().filter(|_| drains).map(|raw| {
+                let this: Weak<dyn Timed> = self.this.clone();
+                let driver = &self.core.driver;
+                Draining {
+                    raw,
+                    deadline: driver.remind(LAST_RECEIVE, driver.next_key(), this),
+                }
+            });
+            (raw, drains)
         };
+        let failed = raw.as_ref().map(|raw| raw.fail());
+        if let Some(Err(error)) = &failed {
+            tracing::debug!(%error, "the device does not flush a queue pair");
+        }
+        if !drains {
+            return self.destroy(raw);
+        }
+        drop(raw);
+        self.poll();
+        // The device may have been removed before it was waited for.
+        if !matches!(failed, Some(Ok(()))) || self.core.is_removed() {
+            self.drained(|_| true);
+        }
+    }
+
+    /// Whether the device may have results of Receives of a shared queue that it only tells of later.
+    fn drains(&self, state: &QpState) -> bool {
+        let was_open = !matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
+        let can_wait = !self.core.needs.flushes_at_once && !self.core.is_removed();
+        self.srq.is_some() && state.raw.is_some() && was_open && can_wait
+    }
+
+    /// The last Receive of a shared queue has ended, or is waited for no longer, if `is_so` of what is awaited.
+    fn drained(&self, is_so: impl FnOnce(&Draining) -> bool) {
+        let draining = {
+            let mut state = self.state.lock();
+            match state.draining.take() {
+                Some(draining) if is_so(&draining) => draining,
+                other => return state.draining = other,
+            }
+        };
+        self.core.driver.forget(draining.deadline);
+        self.destroy(Some(draining.raw));
+    }
+
+    /// Destroys the device's queue pair, which has failed, and cancels what is outstanding.
+    fn destroy(&self, raw: Option<Arc<QueuePairHandle>>) {
         if let Some(raw) = raw {
             let number = raw.number();
-            if let Err(error) = raw.fail() {
-                tracing::debug!(%error, "the device does not flush a queue pair");
-            }
             self.poll();
             drop(raw);
             self.poll();
@@ -807,11 +870,13 @@ impl CqUser for Qp {
             state.peer_has_invalidated(key);
         }
         let was_flushed = completion.status == c::IBV_WC_WR_FLUSH_ERR;
-        if was_flushed && matches!(state.phase, QpPhase::Idle | QpPhase::Claimed) {
+        let srq = self.srq.as_ref().filter(|_| is_receive);
+        let waits = matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
+        if was_flushed && waits && srq.is_none() {
             // After an attempt that failed the Receives are posted again.
             return false;
         }
-        if let Some(srq) = self.srq.as_ref().filter(|_| is_receive) {
+        if let Some(srq) = srq {
             // Its number is one of the shared queue, whose slot moves here.
             if let Some(context) = srq.take(completion.wr_id) {
                 let slot = state
@@ -904,6 +969,10 @@ impl DeviceObject for Qp {
         self.end(QpPhase::Ended);
     }
 
+    fn last_receive_ended(&self, number: u32) {
+        self.drained(|draining| draining.raw.number() == number);
+    }
+
     /// On iWARP the driver ends the connection then, and the connection manager tells so. On InfiniBand nobody does, and if no
     /// request is outstanding, no result tells of the failure.
     fn queue_pair_failed(&self, number: u32) {
@@ -915,5 +984,11 @@ impl DeviceObject for Qp {
             let raw = state.raw.as_ref();
             raw.is_some_and(|raw| raw.number() == number)
         });
+    }
+}
+
+impl Timed for Qp {
+    fn time_is_up(&self, key: u64) {
+        self.drained(|draining| draining.deadline.1 == key);
     }
 }

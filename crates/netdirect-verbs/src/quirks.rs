@@ -33,6 +33,8 @@ pub(crate) struct Needs {
     pub(crate) completes_out_of_order: bool,
     /// A request fails with one and the same status whatever the reason.
     pub(crate) fails_vaguely: bool,
+    /// A queue pair that is made to fail has all its results when the call returns.
+    pub(crate) flushes_at_once: bool,
     /// A failed request does not end the wait for a solicited result.
     pub(crate) solicits_no_failures: bool,
     /// A Read must not have a fence.
@@ -196,6 +198,12 @@ pub const QUIRKS: &[Quirk] = &[
     },
     Quirk {
         driver: "siw",
+        fact: "completes what a queue pair has taken from a shared receive queue within the call that makes the queue pair fail, and tells no IBV_EVENT_QP_LAST_WQE_REACHED",
+        answer: "does not wait for this event before it destroys the queue pair",
+        source: "siw_qp.c, siw_qp_modify, siw_rq_flush",
+    },
+    Quirk {
+        driver: "siw",
         fact: "places the octets of each segment in the order of addresses, as they come from TCP",
         answer: "reports in-order placement",
         source: "siw_qp_rx.c, siw_rx_umem",
@@ -213,6 +221,7 @@ impl Needs {
         reserves_results: None,
         completes_out_of_order: false,
         fails_vaguely: false,
+        flushes_at_once: false,
         solicits_no_failures: false,
         fences_no_reads: false,
         sink_is_remote_write: false,
@@ -229,6 +238,7 @@ impl Needs {
         reserves_results: Some(32 * 1024),
         completes_out_of_order: true,
         fails_vaguely: true,
+        flushes_at_once: true,
         solicits_no_failures: true,
         fences_no_reads: true,
         accepts_a_read: true,

@@ -57,6 +57,8 @@ pub(crate) struct Port {
 pub(crate) enum AsyncEvent {
     CompletionQueueBroke(u64),
     QueuePairBroke(u32),
+    /// A queue pair that has failed takes no more from its shared receive queue, and its results are all there.
+    LastReceiveEnded(u32),
     SharedReceivesBroke(u64),
     SharedReceivesLow(u64),
     DeviceGone,
@@ -255,12 +257,19 @@ fn read_event(event: &c::ibv_async_event) -> AsyncEvent {
             let key = unsafe { (*queue).cq_context };
             AsyncEvent::CompletionQueueBroke(key as u64)
         }
-        c::IBV_EVENT_QP_FATAL | c::IBV_EVENT_QP_REQ_ERR | c::IBV_EVENT_QP_ACCESS_ERR => {
+        c::IBV_EVENT_QP_FATAL
+        | c::IBV_EVENT_QP_REQ_ERR
+        | c::IBV_EVENT_QP_ACCESS_ERR
+        | c::IBV_EVENT_QP_LAST_WQE_REACHED => {
             // SAFETY: as above, for an event of a queue pair.
             let pair = unsafe { event.element.qp };
             // SAFETY: as above.
             let number = unsafe { (*pair).qp_num };
-            AsyncEvent::QueuePairBroke(number)
+            if event.event_type == c::IBV_EVENT_QP_LAST_WQE_REACHED {
+                AsyncEvent::LastReceiveEnded(number)
+            } else {
+                AsyncEvent::QueuePairBroke(number)
+            }
         }
         c::IBV_EVENT_SRQ_ERR | c::IBV_EVENT_SRQ_LIMIT_REACHED => {
             // SAFETY: as above, for an event of a shared receive queue.
