@@ -25,6 +25,8 @@ pub(crate) struct Needs {
     pub(crate) refuses_when_failed: bool,
     /// The event that tells of a connection has the two read limits in each other's place.
     pub(crate) swaps_limits_when_established: bool,
+    /// The event of a peer's request does not have the peer's read limits.
+    pub(crate) requests_lack_limits: bool,
     /// Before all others, a completion queue for so many results is made and kept.
     pub(crate) reserves_results: Option<u32>,
     /// A request without entries gets an empty one, and any other request gets no empty ones.
@@ -81,6 +83,24 @@ pub const QUIRKS: &[Quirk] = &[
         fact: "has windows of type 1 only, except on the newest generation of devices",
         answer: "uses what the device tells; any queue pair of the adapter, and so any peer, can use a window of type 1",
         source: "irdma/verbs.c, irdma_query_device",
+    },
+    Quirk {
+        driver: "irdma",
+        fact: "over iWARP tells its own limit of Reads with a peer's request, and 0 for the other limit",
+        answer: "takes both as not told, and offers the client the limits of the adapter",
+        source: "irdma/cm.c, irdma_send_cm_event, and i40iw_cm.c, i40iw_send_cm_event; cma.c, iw_conn_req_handler",
+    },
+    Quirk {
+        driver: "irdma",
+        fact: "over iWARP tells its own limits of Reads when a connection is established, where others tell those of the peer",
+        answer: "exchanges the two in that event",
+        source: "irdma/cm.c, irdma_get_cmevent_info, and i40iw_cm.c, i40iw_get_cmevent_info; cma.c, cma_iw_handler",
+    },
+    Quirk {
+        driver: "qedr",
+        fact: "over iWARP tells the limits of Reads in each other's place when a connection is established, but not when a peer asks for one",
+        answer: "exchanges the two in that event",
+        source: "qed_iwarp.c, qed_iwarp_parse_private_data, qed_iwarp_mpa_received; qedr_iw_cm.c, qedr_iw_issue_event, qedr_iw_mpa_request",
     },
     Quirk {
         driver: "qedr",
@@ -217,6 +237,7 @@ impl Needs {
         driver: "",
         refuses_when_failed: false,
         swaps_limits_when_established: false,
+        requests_lack_limits: false,
         wants_an_entry: false,
         reserves_results: None,
         completes_out_of_order: false,
@@ -253,6 +274,19 @@ impl Needs {
         ..Self::ANY
     };
 
+    const IRDMA: Self = Self {
+        driver: "irdma",
+        swaps_limits_when_established: true,
+        requests_lack_limits: true,
+        ..Self::ANY
+    };
+
+    const QEDR: Self = Self {
+        driver: "qedr",
+        swaps_limits_when_established: true,
+        ..Self::ANY
+    };
+
     /// For the driver of the device with these numbers. Drivers cannot be asked for their names. Those of cards give the number
     /// that their vendor has on the PCI bus, except mlx4 and mlx5, which give one and the same other number.
     pub(crate) fn of(vendor_id: u32, is_iwarp: bool) -> Self {
@@ -263,8 +297,10 @@ impl Needs {
         let known = match (vendor_id, is_iwarp) {
             (0x62_6D_74, true) => return Self::SIW,
             (0x1425, true) => Self::CXGB4,
-            (0x8086, _) => named("irdma"),
-            (0x1077, _) => named("qedr"),
+            (0x8086, true) => Self::IRDMA,
+            (0x8086, false) => named("irdma"),
+            (0x1077, true) => Self::QEDR,
+            (0x1077, false) => named("qedr"),
             (0x14E4, false) => named("bnxt_re"),
             (0xFF_FFFF, false) => named("rxe"),
             _ => Self::ANY,

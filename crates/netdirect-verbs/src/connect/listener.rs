@@ -302,16 +302,23 @@ impl AwaitedListener for Listener {
 
 impl CmOwner for Listener {
     fn told(&self, event: CmEvent) {
-        let limits = &self.core.limits;
+        let most = ReadLimits {
+            inbound: self.core.limits.inbound_reads,
+            outbound: self.core.limits.outbound_reads,
+        };
         match event.news {
             CmNews::Request(id) => {
                 let request = PeerRequest {
                     id,
                     key: event.new_key,
                     private_data: received(&self.core, event.private_data),
-                    limits: ReadLimits {
-                        inbound: u32::from(event.responder_resources).min(limits.inbound_reads),
-                        outbound: u32::from(event.initiator_depth).min(limits.outbound_reads),
+                    limits: if self.core.needs.requests_lack_limits {
+                        most
+                    } else {
+                        ReadLimits {
+                            inbound: u32::from(event.responder_resources).min(most.inbound),
+                            outbound: u32::from(event.initiator_depth).min(most.outbound),
+                        }
                     },
                 };
                 let mut state = self.state.lock();

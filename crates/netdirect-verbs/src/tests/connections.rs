@@ -22,8 +22,13 @@ pub(super) fn newest() -> usize {
 }
 
 #[test]
-fn siw_tells_the_limits_in_each_others_place_when_a_connection_is_established() {
-    for (vendor, found) in [(0x62_6D_74, (4, 2)), (0x1425, (2, 4))] {
+fn some_drivers_tell_the_limits_in_each_others_place_when_a_connection_is_established() {
+    for (vendor, found) in [
+        (0x62_6D_74, (4, 2)),
+        (0x8086, (4, 2)),
+        (0x1077, (4, 2)),
+        (0x1425, (2, 4)),
+    ] {
         let _turn = fake::turn();
         fake::with(|world| world.vendor_id = vendor);
         let objects = Objects::new();
@@ -256,6 +261,29 @@ fn a_peers_request_is_accepted_with_the_limits_of_both() {
         .qp
         .send(1, &[SGE], netdirect::OpFlags::empty())
         .expect("connected");
+}
+
+#[test]
+fn limits_that_irdma_does_not_tell_with_a_request_are_the_adapters() {
+    for (vendor_id, found) in [(0x8086, (16, 16)), (0x1077, (3, 5)), (0x1425, (3, 5))] {
+        let _turn = fake::turn();
+        fake::with(|world| world.vendor_id = vendor_id);
+        let objects = Objects::new();
+        requested(&objects);
+        let limits = ReadLimits {
+            inbound: found.0,
+            outbound: found.1,
+        };
+        assert_eq!(objects.connector.get_read_limits(), Ok(limits));
+        let overlapped = Overlapped::new();
+        let (connector, qp) = (&objects.connector, &objects.qp);
+        let accepted = connector.accept(qp, 2, 1, &[], &overlapped);
+        assert_eq!(accepted, Ok(Started::Pending));
+        assert_eq!(
+            fake::with(|world| world.told.take()),
+            Some((Vec::new(), 2, 1))
+        );
+    }
 }
 
 #[test]

@@ -351,3 +351,13 @@ fn a_connection_whose_peer_gives_up_at_last_has_ended() {
         assert_eq!(ends.status(), Status::SUCCESS);
     }
 }
+
+#[test]
+fn irdma_tells_the_limits_as_they_are_over_roce() {
+    let _turn = fake::turn();
+    fake::with(|world| (world.is_infiniband, world.vendor_id) = (true, 0x8086));
+    let objects = Objects::new();
+    requested_with(&objects, &[]);
+    let found = objects.connector.get_read_limits().expect("limits");
+    assert_eq!((found.inbound, found.outbound), (3, 5));
+}
