@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirk {
-    /// The driver, by the name of its folder in Linux.
+    /// The driver, by the name of its folder in Linux; `core` for the connection manager, which all share.
     pub driver: &'static str,
     /// What the driver does.
     pub fact: &'static str,
@@ -54,6 +54,12 @@ pub(crate) struct Needs {
 /// The table of quirks, ordered by driver. Of no driver but siw is it known that data becomes visible in the order of addresses, so
 /// [`IN_ORDER_DMA_SUPPORTED`](netdirect::AdapterFlags::IN_ORDER_DMA_SUPPORTED) is not reported for others.
 pub const QUIRKS: &[Quirk] = &[
+    Quirk {
+        driver: "core",
+        fact: "over InfiniBand and RoCE, for all drivers, prepares queue pairs to have a peer wait 655.36 ms before it sends a message again for which there was no Receive",
+        answer: "sets 327.68 ms, and tells the peer to do so 6 times, so that the message fails with ND_IO_TIMEOUT after about 2 s",
+        source: "cm.c, cm_init_qp_rtr_attr, cm_init_qp_rts_attr; ib_verbs.h, enum ib_rnr_timeout",
+    },
     Quirk {
         driver: "cxgb4",
         fact: "refuses requests with EINVAL when the queue pair has failed, instead of taking and flushing them",

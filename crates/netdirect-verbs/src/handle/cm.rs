@@ -169,6 +169,11 @@ impl Drop for EventChannel {
     }
 }
 
+/// How often a peer sends a message again for which there was no Receive, and the code of the 327.68 ms that it waits each time. Then
+/// its request fails with ND_IO_TIMEOUT, after about 2 s (AMB-008). The highest number of times, 7, would mean without end.
+const RECEIVE_RETRIES: u8 = 6;
+const RECEIVE_TIMER: u8 = 30;
+
 /// What both sides tell each other during connection set-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionParameters<'a> {
@@ -187,7 +192,7 @@ impl ConnectionParameters<'_> {
             responder_resources: self.inbound_reads,
             initiator_depth: self.outbound_reads,
             retry_count: 7,
-            rnr_retry_count: 7,
+            rnr_retry_count: RECEIVE_RETRIES,
             qp_num: self.queue_pair,
             ..c::rdma_conn_param::default()
         })
@@ -308,8 +313,10 @@ impl CmId {
                 attributes.max_dest_rd_atomic = u8::try_from(limits.inbound).unwrap_or(u8::MAX);
                 attributes.max_rd_atomic = u8::try_from(limits.outbound).unwrap_or(u8::MAX);
             }
-            if state == c::IBV_QPS_INIT {
-                attributes.qp_access_flags = pair.access();
+            match state {
+                c::IBV_QPS_INIT => attributes.qp_access_flags = pair.access(),
+                c::IBV_QPS_RTR => attributes.min_rnr_timer = RECEIVE_TIMER,
+                _ => {}
             }
             pair.modify(&mut attributes, mask.cast_unsigned())?;
         }

@@ -118,6 +118,8 @@ pub(super) struct World {
     pub(super) holds_new_pairs: bool,
     /// Private data and limits of the last Connect, Accept or Reject.
     pub(super) told: Option<(Vec<u8>, u8, u8)>,
+    /// How often the peer is to send again what has found no Receive here, and whether Receives are shared.
+    pub(super) told_of_receives: Option<(u8, bool)>,
     pub(super) calls: Vec<&'static str>,
     /// The addresses of peers' requests, of this side and of the peer.
     pub(super) addresses: Option<(SocketAddrV4, SocketAddrV4)>,
@@ -126,6 +128,8 @@ pub(super) struct World {
     /// The depths that shared receive queues were enlarged to, and the limits that they were armed with.
     pub(super) enlarged: Vec<u32>,
     pub(super) armed: Vec<u32>,
+    /// How long peers wait before they send again what has found no Receive, as queue pairs were made ready to receive.
+    pub(super) receive_timers: Vec<u8>,
     /// How queue pairs were changed.
     pub(super) changes: Vec<Change>,
 }
@@ -783,6 +787,9 @@ unsafe extern "C" fn modify_qp(
         if attributes.qp_state == c::IBV_QPS_ERR {
             world.calls.push("fail");
         }
+        if attributes.qp_state == c::IBV_QPS_RTR {
+            world.receive_timers.push(attributes.min_rnr_timer);
+        }
         world.changes.push((
             attributes.qp_state,
             attributes.qp_access_flags,
@@ -1016,6 +1023,7 @@ fn note(call: &'static str, parameters: *mut c::rdma_conn_param) {
         world.calls.push(call);
         let limits = (parameters.responder_resources, parameters.initiator_depth);
         world.told = Some((data.to_vec(), limits.0, limits.1));
+        world.told_of_receives = Some((parameters.rnr_retry_count, parameters.srq != 0));
     });
 }
 

@@ -361,3 +361,27 @@ fn irdma_tells_the_limits_as_they_are_over_roce() {
     let found = objects.connector.get_read_limits().expect("limits");
     assert_eq!((found.inbound, found.outbound), (3, 5));
 }
+
+#[test]
+fn amb_008_a_message_waits_two_seconds_for_a_receive() {
+    let waits = || {
+        let (timers, told) = fake::with(|world| {
+            let timers = std::mem::take(&mut world.receive_timers);
+            (timers, world.told_of_receives.take())
+        });
+        // The code of 327.68 ms.
+        assert_eq!(timers, [30]);
+        assert_eq!(told, Some((6, false)));
+    };
+    let _turn = fake::turn();
+    let objects = connected();
+    waits();
+    drop(objects);
+    let objects = self::objects();
+    requested_with(&objects, &[]);
+    let overlapped = Overlapped::new();
+    let (connector, qp) = (&objects.connector, &objects.qp);
+    let accepted = connector.accept(qp, 1, 1, &[], &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    waits();
+}
