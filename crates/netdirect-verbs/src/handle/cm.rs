@@ -268,6 +268,7 @@ impl CmId {
     ) -> io::Result<()> {
         let mut raw = parameters.raw()?;
         raw.qp_num = pair.number();
+        raw.srq = pair.shares_receives().into();
         let connect = self.channel.libraries.cm.rdma_connect;
         // SAFETY: the identifier exists, and the structure and its private data live through the call.
         outcome(unsafe { connect(self.raw.as_ptr(), &raw mut raw) })
@@ -280,6 +281,7 @@ impl CmId {
     ) -> io::Result<()> {
         let mut raw = parameters.raw()?;
         raw.qp_num = pair.number();
+        raw.srq = pair.shares_receives().into();
         let accept = self.channel.libraries.cm.rdma_accept;
         // SAFETY: the identifier exists, and the structure and its private data live through the call.
         outcome(unsafe { accept(self.raw.as_ptr(), &raw mut raw) })

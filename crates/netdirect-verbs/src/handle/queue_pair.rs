@@ -29,7 +29,7 @@ pub(crate) struct QueuePairHandle {
     raw: NonNull<c::ibv_qp>,
     serves_atomics: bool,
     _queues: [Arc<CompletionChannelQueue>; 2],
-    _shared: Option<Arc<SharedReceivesHandle>>,
+    shared: Option<Arc<SharedReceivesHandle>>,
 }
 
 // SAFETY: libibverbs allows any thread to use a queue pair.
@@ -176,7 +176,7 @@ impl QueuePairHandle {
             pd: Arc::clone(pd),
             serves_atomics: sizes.serves_atomics,
             _queues: [Arc::clone(send), Arc::clone(receive)],
-            _shared: shared.cloned(),
+            shared: shared.cloned(),
         }))
     }
 
@@ -185,6 +185,11 @@ impl QueuePairHandle {
         // SAFETY: the queue pair exists as long as `self`.
         let pair = unsafe { self.raw.as_ref() };
         pair.qp_num
+    }
+
+    /// Whether it takes Receives from a shared queue.
+    pub(super) fn shares_receives(&self) -> bool {
+        self.shared.is_some()
     }
 
     /// Lets Receives be posted, and says what the peer may do.

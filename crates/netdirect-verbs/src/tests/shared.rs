@@ -217,3 +217,12 @@ fn a_receive_that_an_attempt_has_used_comes_back() {
     assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
     bench.has_receive_back();
 }
+
+#[test]
+fn the_peer_is_told_that_receives_are_shared() {
+    let _turn = fake::turn();
+    let bench = Bench::new(0x1425, true);
+    let told = fake::with(|world| world.told_of_receives);
+    assert_eq!(told.map(|(_, is_shared)| is_shared), Some(true));
+    drop(bench);
+}
