@@ -57,7 +57,7 @@ pub const QUIRKS: &[Quirk] = &[
     Quirk {
         driver: "core",
         fact: "over InfiniBand and RoCE, for all drivers, prepares queue pairs to have a peer wait 655.36 ms before it sends a message again for which there was no Receive",
-        answer: "sets 327.68 ms, and tells the peer to do so 6 times, so that the message fails with ND_IO_TIMEOUT after about 2 s",
+        answer: "sets 327.68 ms, and tells the peer to do so 6 times, so that the message fails with ND_IO_TIMEOUT after about 2 s; without end where Receives are shared",
         source: "cm.c, cm_init_qp_rtr_attr, cm_init_qp_rts_attr; ib_verbs.h, enum ib_rnr_timeout",
     },
     Quirk {

@@ -170,21 +170,24 @@ impl Drop for EventChannel {
 }
 
 /// How often a peer sends a message again for which there was no Receive, and the code of the 327.68 ms that it waits each time. Then
-/// its request fails with ND_IO_TIMEOUT, after about 2 s (AMB-008). The highest number of times, 7, would mean without end.
+/// its request fails with ND_IO_TIMEOUT, after about 2 s (AMB-008). The highest number of times means without end: a shared receive
+/// queue may be empty for a while, and this must not end the connection (ADPT-076).
 const RECEIVE_RETRIES: u8 = 6;
+const SHARED_RECEIVE_RETRIES: u8 = 7;
 const RECEIVE_TIMER: u8 = 30;
 
 /// What both sides tell each other during connection set-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionParameters<'a> {
-    pub(crate) queue_pair: u32,
     pub(crate) private_data: &'a [u8],
     pub(crate) inbound_reads: u8,
     pub(crate) outbound_reads: u8,
 }
 
 impl ConnectionParameters<'_> {
-    fn raw(&self) -> io::Result<c::rdma_conn_param> {
+    /// For the connection of this queue pair.
+    fn raw(&self, pair: &QueuePairHandle) -> io::Result<c::rdma_conn_param> {
+        let is_shared = pair.shares_receives();
         Ok(c::rdma_conn_param {
             private_data: self.private_data.as_ptr().cast(),
             private_data_len: u8::try_from(self.private_data.len())
@@ -192,8 +195,13 @@ impl ConnectionParameters<'_> {
             responder_resources: self.inbound_reads,
             initiator_depth: self.outbound_reads,
             retry_count: 7,
-            rnr_retry_count: RECEIVE_RETRIES,
-            qp_num: self.queue_pair,
+            rnr_retry_count: if is_shared {
+                SHARED_RECEIVE_RETRIES
+            } else {
+                RECEIVE_RETRIES
+            },
+            srq: is_shared.into(),
+            qp_num: pair.number(),
             ..c::rdma_conn_param::default()
         })
     }
@@ -266,9 +274,7 @@ impl CmId {
         pair: &QueuePairHandle,
         parameters: &ConnectionParameters<'_>,
     ) -> io::Result<()> {
-        let mut raw = parameters.raw()?;
-        raw.qp_num = pair.number();
-        raw.srq = pair.shares_receives().into();
+        let mut raw = parameters.raw(pair)?;
         let connect = self.channel.libraries.cm.rdma_connect;
         // SAFETY: the identifier exists, and the structure and its private data live through the call.
         outcome(unsafe { connect(self.raw.as_ptr(), &raw mut raw) })
@@ -279,9 +285,7 @@ impl CmId {
         pair: &QueuePairHandle,
         parameters: &ConnectionParameters<'_>,
     ) -> io::Result<()> {
-        let mut raw = parameters.raw()?;
-        raw.qp_num = pair.number();
-        raw.srq = pair.shares_receives().into();
+        let mut raw = parameters.raw(pair)?;
         let accept = self.channel.libraries.cm.rdma_accept;
         // SAFETY: the identifier exists, and the structure and its private data live through the call.
         outcome(unsafe { accept(self.raw.as_ptr(), &raw mut raw) })

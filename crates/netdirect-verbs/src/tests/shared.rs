@@ -219,10 +219,11 @@ fn a_receive_that_an_attempt_has_used_comes_back() {
 }
 
 #[test]
-fn the_peer_is_told_that_receives_are_shared() {
+fn adpt_076_the_peer_is_told_to_wait_for_shared_receives() {
     let _turn = fake::turn();
     let bench = Bench::new(0x1425, true);
+    // 7 times is without end.
     let told = fake::with(|world| world.told_of_receives);
-    assert_eq!(told.map(|(_, is_shared)| is_shared), Some(true));
+    assert_eq!(told, Some((7, true)));
     drop(bench);
 }

@@ -9,7 +9,7 @@ use netdirect::{Error, Overlapped, ReadLimits, Result, Started, Status};
 use super::state::{Attempt, Binding, Connector, ConnectorState, Phase};
 use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
-use crate::handle::{CmEvent, CmNews, ConnectionParameters, QueuePairHandle};
+use crate::handle::{CmEvent, CmNews, ConnectionParameters};
 use crate::qp::{ConnectionOwner, Qp};
 use crate::status::{connect_status, fail};
 
@@ -193,7 +193,7 @@ impl Connector {
         let limits = attempt.limits;
         let private_data = self.field(&attempt.private_data, CmMessage::Request);
         let work = move || {
-            let parameters = parameters(&raw, limits, &private_data);
+            let parameters = parameters(limits, &private_data);
             let asked = id.connect(&raw, &parameters);
             // If the attempt was given up, they end here.
             drop(id);
@@ -301,13 +301,8 @@ impl Connector {
 }
 
 /// What is told to the peer. The adapter's limits are such that both numbers fit.
-pub(super) fn parameters<'a>(
-    raw: &QueuePairHandle,
-    limits: ReadLimits,
-    private_data: &'a [u8],
-) -> ConnectionParameters<'a> {
+pub(super) fn parameters(limits: ReadLimits, private_data: &[u8]) -> ConnectionParameters<'_> {
     ConnectionParameters {
-        queue_pair: raw.number(),
         private_data,
         inbound_reads: u8::try_from(limits.inbound).unwrap_or(u8::MAX),
         outbound_reads: u8::try_from(limits.outbound).unwrap_or(u8::MAX),

@@ -121,7 +121,7 @@ impl Connector {
                     id.make_ready(&raw, Some(limits))
                 };
                 let field = self.field(private_data, CmMessage::Reply);
-                ready.and_then(|()| id.accept(&raw, &parameters(&raw, asked, &field)))
+                ready.and_then(|()| id.accept(&raw, &parameters(asked, &field)))
             }
         };
         match accepted {
