@@ -1,12 +1,49 @@
-//! Entries of requests, and why requests are refused.
+//! Requests on their way to the device: their entries, and why they are refused.
 
 use std::io;
 
-use netdirect::{Error, Result, Sge, Status};
+use netdirect::{Error, RequestType, Result, Sge, Status};
 
 use crate::core::Core;
-use crate::handle::LocalSge;
+use crate::handle::{LocalSge, PostFailure};
 use crate::status::{fail, removed};
+
+/// An initiator request as the client posts it.
+#[derive(Debug)]
+pub(crate) struct Posting {
+    pub(crate) context: u64,
+    pub(crate) kind: RequestType,
+    pub(crate) silent: bool,
+    /// The number of its entries, and the limit for it.
+    pub(crate) sges: (usize, u32),
+    /// The number of octets, and the limit for it.
+    pub(crate) octets: (u64, u32),
+    /// It names memory that is not registered, or not for such a request.
+    pub(crate) denied: bool,
+}
+
+/// Why a request that was to be posted does not reach the device.
+#[derive(Debug)]
+pub(crate) enum NotPosted {
+    /// The driver has refused it.
+    Refused(PostFailure),
+    /// It ends with this status. A failure ends the connection.
+    Ends(Status),
+    /// The client's call fails.
+    Fails(Error),
+}
+
+impl From<PostFailure> for NotPosted {
+    fn from(failure: PostFailure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+impl From<Error> for NotPosted {
+    fn from(error: Error) -> Self {
+        Self::Fails(error)
+    }
+}
 
 /// Calls `post` with the entries as the device wants them.
 pub(crate) fn with_entries<T>(core: &Core, sges: &[Sge], post: impl FnOnce(&[LocalSge]) -> T) -> T {

@@ -12,13 +12,13 @@ mod handle;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use netdirect::{Error, Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
+use netdirect::{Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::{Core, DeviceObject, RemovalOrder};
 use crate::cq::{Cq, CqUser};
 use crate::driver::{Deadline, Timed};
-use crate::entries::{check_sizes, full, has_ended, not_posted, with_entries};
+use crate::entries::{NotPosted, Posting, check_sizes, full, has_ended, not_posted, with_entries};
 use crate::handle::{
     Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest,
     WorkCompletion, immediate, invalidated_key,
@@ -129,43 +129,6 @@ impl QpState {
 impl std::fmt::Debug for Qp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Qp").finish_non_exhaustive()
-    }
-}
-
-/// An initiator request as the client posts it.
-#[derive(Debug)]
-pub(crate) struct Posting {
-    pub(crate) context: u64,
-    pub(crate) kind: RequestType,
-    pub(crate) silent: bool,
-    /// The number of its entries, and the limit for it.
-    pub(crate) sges: (usize, u32),
-    /// The number of octets, and the limit for it.
-    pub(crate) octets: (u64, u32),
-    /// It names memory that is not registered, or not for such a request.
-    pub(crate) denied: bool,
-}
-
-/// Why a request that was to be posted does not reach the device.
-#[derive(Debug)]
-pub(crate) enum NotPosted {
-    /// The driver has refused it.
-    Refused(PostFailure),
-    /// It ends with this status. A failure ends the connection.
-    Ends(Status),
-    /// The client's call fails.
-    Fails(Error),
-}
-
-impl From<PostFailure> for NotPosted {
-    fn from(failure: PostFailure) -> Self {
-        Self::Refused(failure)
-    }
-}
-
-impl From<Error> for NotPosted {
-    fn from(error: Error) -> Self {
-        Self::Fails(error)
     }
 }
 
@@ -733,9 +696,7 @@ impl Qp {
                 state.initiator.pop_last();
                 Err(error)
             }
-            Err(NotPosted::Refused(failure))
-                if failure.is_queued || has_ended(&failure.error, &self.core) =>
-            {
+            Err(NotPosted::Refused(failure)) if self.has_ended(&state, &failure) => {
                 // The end of the connection follows, and cancels the request.
                 if !failure.is_queued {
                     let end = End::of(Status::CANCELED);
@@ -793,7 +754,7 @@ impl Qp {
         };
         match self.post_receive_to(&raw, number, sges) {
             Ok(()) => Ok(()),
-            Err(failure) if failure.is_queued || has_ended(&failure.error, &self.core) => {
+            Err(failure) if self.has_ended(&state, &failure) => {
                 if !failure.is_queued {
                     state.receives.end(number, End::of(Status::CANCELED), false);
                 }
@@ -804,6 +765,12 @@ impl Qp {
                 Err(not_posted(&failure.error))
             }
         }
+    }
+
+    /// Whether the driver has taken a request with a connection that is over, or has refused it for that reason. After a failure that
+    /// is known it may refuse anything (AMB-046).
+    fn has_ended(&self, state: &QpState, failure: &PostFailure) -> bool {
+        failure.is_queued || state.end_noticed || has_ended(&failure.error, &self.core)
     }
 
     fn post_receive_to(
@@ -951,7 +918,11 @@ fn end_of(kind: RequestType, completion: &WorkCompletion, vague: Option<Status>)
     let has_immediate = succeeded && completion.wc_flags & c::IBV_WC_WITH_IMM != 0;
     End {
         status,
-        octets: if succeeded && kind == RequestType::Receive {
+        // Those of a Write with Immediate Data are elsewhere.
+        octets: if succeeded
+            && kind == RequestType::Receive
+            && completion.opcode != c::IBV_WC_RECV_RDMA_WITH_IMM
+        {
             completion.byte_len
         } else {
             0

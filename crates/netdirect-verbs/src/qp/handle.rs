@@ -7,9 +7,9 @@ use netdirect::{
     QueuePairExtensions, RemoteAddress, RequestType, Result, Sge, Status,
 };
 
-use super::{NotPosted, Posting, Qp};
+use super::Qp;
 use crate::core::{Core, downcast};
-use crate::entries::with_entries;
+use crate::entries::{NotPosted, Posting, with_entries};
 use crate::handle::{
     Access, Operation, PostFailure, RemoteMemory, SendRequest, WindowBind, WindowRange,
 };

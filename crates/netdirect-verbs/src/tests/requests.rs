@@ -348,6 +348,49 @@ fn cxgb4_refuses_what_others_flush() {
 }
 
 #[test]
+fn qp_076_whatever_a_driver_refuses_after_a_known_failure_is_cancelled() {
+    for errno in [libc::EINVAL, libc::ENOMEM] {
+        let _turn = fake::turn();
+        fake::with(|world| world.vendor_id = 0x8086);
+        let objects = Objects::connected();
+        let qp = &objects.qp;
+        qp.send(1, &[SGE], OpFlags::empty()).expect("posted");
+        let failed = last_post();
+        fake::with(|world| world.complete(failed, c::IBV_WC_RETRY_EXC_ERR, 0));
+        assert_eq!(objects.result().status, Status::IO_TIMEOUT);
+        fake::with(|world| world.post_returns.extend([errno, errno]));
+        qp.send(2, &[SGE], OpFlags::empty()).expect("accepted");
+        qp.receive(3, &[SGE]).expect("accepted");
+        for context in [2, 3] {
+            let result = objects.result();
+            let found = (result.request_context, result.status);
+            assert_eq!(found, (context, Status::CANCELED)); // AMB-046
+        }
+    }
+}
+
+#[test]
+fn the_octets_of_a_write_with_immediate_data_are_not_those_of_the_receive() {
+    let _turn = fake::turn();
+    fake::with(|world| world.vendor_id = 0x8086);
+    let objects = Objects::connected();
+    for (opcode, octets) in [(c::IBV_WC_RECV_RDMA_WITH_IMM, 0), (c::IBV_WC_RECV, 4096)] {
+        objects.qp.receive(1, &[SGE]).expect("posted");
+        let post = last_post();
+        fake::with(|world| {
+            world.complete_as(post, c::IBV_WC_SUCCESS, |result| {
+                result.opcode = opcode;
+                result.wc_flags = c::IBV_WC_WITH_IMM;
+                result.byte_len = 4096;
+            });
+        });
+        let result = objects.result();
+        assert_eq!(result.bytes_transferred, octets);
+        assert!(result.immediate.is_some());
+    }
+}
+
+#[test]
 fn a_queue_pair_with_the_number_of_a_former_one_has_its_own_results() {
     let _turn = fake::turn();
     let objects = Objects::new();
