@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use netdirect::ReadLimits;
+use netdirect::{ReadLimits, Status};
 
 use super::{QueuePairHandle, context, is_empty, made, never_block, outcome};
 use crate::sys::{Libraries, bindings as c};
@@ -207,6 +207,31 @@ impl ConnectionParameters<'_> {
     }
 }
 
+/// Why a connection is not made at its last step.
+#[derive(Debug)]
+pub(crate) enum NotReady {
+    /// The connection manager has the connection no more: the peer is gone.
+    Gone(io::Error),
+    /// The device refuses to change the queue pair.
+    Refused(io::Error),
+}
+
+impl NotReady {
+    /// Tells it to the log. Returns the status of the call.
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Gone(error) => {
+                tracing::debug!(%error, "the peer was gone at the last step of a connection");
+                Status::CONNECTION_ABORTED
+            }
+            Self::Refused(error) => {
+                tracing::error!(%error, "the device does not make a queue pair ready");
+                Status::INSUFFICIENT_RESOURCES
+            }
+        }
+    }
+}
+
 /// An identifier of a connection or a listener.
 #[derive(Debug)]
 pub(crate) struct CmId {
@@ -305,7 +330,7 @@ impl CmId {
         &self,
         pair: &QueuePairHandle,
         limits: Option<ReadLimits>,
-    ) -> io::Result<()> {
+    ) -> Result<(), NotReady> {
         for state in [c::IBV_QPS_INIT, c::IBV_QPS_RTR, c::IBV_QPS_RTS] {
             let mut attributes = c::ibv_qp_attr {
                 qp_state: state,
@@ -314,7 +339,9 @@ impl CmId {
             let mut mask = 0;
             let prepare = self.channel.libraries.cm.rdma_init_qp_attr;
             // SAFETY: the identifier exists, and both may be written.
-            outcome(unsafe { prepare(self.raw.as_ptr(), &raw mut attributes, &raw mut mask) })?;
+            let prepared =
+                unsafe { prepare(self.raw.as_ptr(), &raw mut attributes, &raw mut mask) };
+            outcome(prepared).map_err(NotReady::Gone)?;
             if let Some(limits) = limits {
                 attributes.max_dest_rd_atomic = u8::try_from(limits.inbound).unwrap_or(u8::MAX);
                 attributes.max_rd_atomic = u8::try_from(limits.outbound).unwrap_or(u8::MAX);
@@ -324,7 +351,8 @@ impl CmId {
                 c::IBV_QPS_RTR => attributes.min_rnr_timer = RECEIVE_TIMER,
                 _ => {}
             }
-            pair.modify(&mut attributes, mask.cast_unsigned())?;
+            let modified = pair.modify(&mut attributes, mask.cast_unsigned());
+            modified.map_err(NotReady::Refused)?;
         }
         Ok(())
     }

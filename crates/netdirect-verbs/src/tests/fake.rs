@@ -109,6 +109,8 @@ pub(super) struct World {
     pub(super) listen_returns: VecDeque<c_int>,
     pub(super) connect_returns: c_int,
     pub(super) accept_returns: c_int,
+    /// What making a queue pair ready to receive returns.
+    pub(super) ready_returns: c_int,
     pub(super) register_fails: c_int,
     /// The number of the next queue pair, where a test wants it to be one that was used before.
     pub(super) next_pair: Option<u32>,
@@ -796,8 +798,11 @@ unsafe extern "C" fn modify_qp(
             attributes.max_dest_rd_atomic,
             attributes.max_rd_atomic,
         ));
-    });
-    0
+        match attributes.qp_state {
+            c::IBV_QPS_RTR => world.ready_returns,
+            _ => 0,
+        }
+    })
 }
 
 unsafe extern "C" fn destroy_qp(pair: *mut c::ibv_qp) -> c_int {

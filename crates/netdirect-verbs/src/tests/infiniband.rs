@@ -385,3 +385,30 @@ fn amb_008_a_message_waits_two_seconds_for_a_receive() {
     assert_eq!(accepted, Ok(Started::Pending));
     waits();
 }
+
+#[test]
+fn a_queue_pair_that_the_device_does_not_make_ready_is_no_peer_that_is_gone() {
+    let _turn = fake::turn();
+    let objects = objects();
+    let overlapped = answered(&objects, &[]);
+    fake::with(|world| {
+        world.ready_returns = libc::ENOMEM;
+        world.calls.clear();
+    });
+    let connector = &objects.connector;
+    let _ = connector.complete_connect(&overlapped).expect("started");
+    assert_eq!(overlapped.status(), Status::INSUFFICIENT_RESOURCES);
+    assert!(fake::with(|world| world.calls.contains(&"disconnect")));
+    // The connector is finished (CONN-047).
+    let ends = connector.notify_disconnect(&Overlapped::new());
+    let ends = ends.map_err(|error| error.status());
+    assert_eq!(ends, Err(Status::CONNECTION_INVALID));
+    drop(objects);
+    let objects = self::objects();
+    requested_with(&objects, &[]);
+    let overlapped = Overlapped::new();
+    let (connector, qp) = (&objects.connector, &objects.qp);
+    let accepted = connector.accept(qp, 1, 1, &[], &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    assert_eq!(overlapped.status(), Status::INSUFFICIENT_RESOURCES);
+}

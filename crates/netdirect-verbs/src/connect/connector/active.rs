@@ -9,7 +9,7 @@ use netdirect::{Error, Overlapped, ReadLimits, Result, Started, Status};
 use super::state::{Attempt, Binding, Connector, ConnectorState, Phase};
 use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
-use crate::handle::{CmEvent, CmNews, ConnectionParameters};
+use crate::handle::{CmEvent, CmNews, ConnectionParameters, NotReady};
 use crate::qp::{ConnectionOwner, Qp};
 use crate::status::{connect_status, fail};
 
@@ -276,7 +276,13 @@ impl Connector {
         if !self.core.limits.is_iwarp
             && let Err(error) = self.establish(state, &qp)
         {
-            tracing::debug!(%error, "the peer was gone at CompleteConnect");
+            let status = error.status();
+            if let NotReady::Refused(_) = error {
+                let requests = state.requests.take_state_change();
+                self.abandon(state); // CONN-047
+                state.done.push(requests, status);
+                return Ok(Started::Pending);
+            }
             state.ended = true;
         }
         qp.open(state.limits.map_or(0, |limits| limits.outbound));
@@ -290,11 +296,11 @@ impl Connector {
     }
 
     /// The third step of a connection, which iWARP does not have.
-    fn establish(&self, state: &ConnectorState, qp: &Qp) -> std::io::Result<()> {
+    fn establish(&self, state: &ConnectorState, qp: &Qp) -> Result<(), NotReady> {
         if let (Some(id), Some(raw)) = (&state.id, qp.raw()) {
             // The limits are those of the peer's reply, which the connection manager knows.
             id.make_ready(&raw, None)?;
-            id.establish()?;
+            id.establish().map_err(NotReady::Gone)?;
         }
         Ok(())
     }

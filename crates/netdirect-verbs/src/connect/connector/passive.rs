@@ -9,7 +9,7 @@ use super::state::{AwaitedListener, Connector, ConnectorState, PeerRequest, Phas
 use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
 use crate::driver::Timed;
-use crate::handle::{CmEvent, CmNews, QueuePairHandle};
+use crate::handle::{CmEvent, CmNews, NotReady, QueuePairHandle};
 use crate::qp::{self, Qp};
 use crate::sockets;
 use crate::status::fail;
@@ -113,7 +113,7 @@ impl Connector {
             ..limits
         };
         let accepted = match &state.id {
-            None => Err(std::io::ErrorKind::NotConnected.into()),
+            None => Err(NotReady::Gone(std::io::ErrorKind::NotConnected.into())),
             Some(id) => {
                 let ready = if self.core.limits.is_iwarp {
                     Ok(())
@@ -121,7 +121,8 @@ impl Connector {
                     id.make_ready(&raw, Some(limits))
                 };
                 let field = self.field(private_data, CmMessage::Reply);
-                ready.and_then(|()| id.accept(&raw, &parameters(asked, &field)))
+                let accept = || id.accept(&raw, &parameters(asked, &field));
+                ready.and_then(|()| accept().map_err(NotReady::Gone))
             }
         };
         match accepted {
@@ -129,10 +130,7 @@ impl Connector {
                 self.begin_to_wait(state);
                 self.look_for_octets(state, qp, raw, limits);
             }
-            Err(error) => {
-                tracing::debug!(%error, "the peer was gone at Accept");
-                self.acceptance_failed(state, Status::CONNECTION_ABORTED); // CONN-061
-            }
+            Err(error) => self.acceptance_failed(state, error.status()), // CONN-061
         }
         Ok(Started::Pending)
     }
