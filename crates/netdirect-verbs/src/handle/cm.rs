@@ -377,23 +377,26 @@ impl CmId {
     }
 
     pub(crate) fn local(&self) -> Option<SocketAddr> {
-        let storage = (&raw const self.addresses().__bindgen_anon_1).cast();
+        // SAFETY: the identifier exists as long as `self`.
+        let storage = unsafe { &raw const (*self.addresses()).__bindgen_anon_1 };
         // SAFETY: the union has a storage that all kinds of addresses fit in.
-        unsafe { from_raw(storage) }
+        unsafe { from_raw(storage.cast()) }
     }
 
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        let storage = (&raw const self.addresses().__bindgen_anon_2).cast();
         // SAFETY: as above.
-        unsafe { from_raw(storage) }
+        let storage = unsafe { &raw const (*self.addresses()).__bindgen_anon_2 };
+        // SAFETY: as above.
+        unsafe { from_raw(storage.cast()) }
     }
 
-    fn addresses(&self) -> &c::rdma_addr {
-        // SAFETY: the identifier exists as long as `self`. librdmacm writes the addresses in Bind, in Listen, when an address is
-        // to be resolved, and while it takes the event that tells of this address, or of a new identifier. Callers look at them
-        // after a later event of the identifier only, or at those of a new identifier.
-        let id = unsafe { self.raw.as_ref() };
-        &id.route.addr
+    /// The addresses. librdmacm writes them in Bind, in Listen, when an address is to be resolved, and while it takes the event that
+    /// tells of this address, or of a new identifier. Callers look at them after a later event of the identifier only, or at those of
+    /// a new identifier.
+    fn addresses(&self) -> *const c::rdma_addr {
+        let id = self.raw.as_ptr();
+        // SAFETY: the identifier exists as long as `self`.
+        unsafe { &raw const (*id).route.addr }
     }
 
     /// The name of the device, once an address of the identifier is known to belong to one.

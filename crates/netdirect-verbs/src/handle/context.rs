@@ -103,9 +103,12 @@ impl Context {
 
     /// The functions of the data path, which belong to the device's driver.
     pub(super) fn operations(&self) -> &c::ibv_context_ops {
-        // SAFETY: the context is open as long as `self` exists, and libibverbs writes the table before it returns the context.
-        let context = unsafe { self.raw.as_ref() };
-        &context.ops
+        let context = self.raw.as_ptr();
+        // SAFETY: the context is open as long as `self` exists.
+        let table = unsafe { &raw const (*context).ops };
+        // SAFETY: libibverbs writes the table before it returns the context. It writes other fields later, to which no reference is
+        // made.
+        unsafe { &*table }
     }
 
     /// Whether the device speaks iWARP.

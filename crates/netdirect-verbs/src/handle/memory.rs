@@ -80,15 +80,19 @@ impl Registration {
     }
 
     pub(crate) fn local_key(&self) -> u32 {
+        let region = self.raw.as_ptr();
         // SAFETY: the region exists as long as `self`.
-        let region = unsafe { self.raw.as_ref() };
-        region.lkey
+        let key = unsafe { &raw const (*region).lkey };
+        // SAFETY: as above. No reference to the whole region is made, which belongs to libibverbs.
+        unsafe { key.read() }
     }
 
     pub(crate) fn remote_key(&self) -> u32 {
+        let region = self.raw.as_ptr();
         // SAFETY: the region exists as long as `self`.
-        let region = unsafe { self.raw.as_ref() };
-        region.rkey
+        let key = unsafe { &raw const (*region).rkey };
+        // SAFETY: as above. No reference to the whole region is made, which belongs to libibverbs.
+        unsafe { key.read() }
     }
 }
 

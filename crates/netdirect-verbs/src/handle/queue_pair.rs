@@ -182,9 +182,11 @@ impl QueuePairHandle {
 
     /// The number by which results and the peer's connection manager name the queue pair.
     pub(crate) fn number(&self) -> u32 {
+        let pair = self.raw.as_ptr();
         // SAFETY: the queue pair exists as long as `self`.
-        let pair = unsafe { self.raw.as_ref() };
-        pair.qp_num
+        let number = unsafe { &raw const (*pair).qp_num };
+        // SAFETY: as above. No reference is made, because libibverbs writes other fields from other threads, and this one never.
+        unsafe { number.read() }
     }
 
     /// Whether it takes Receives from a shared queue.
