@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -222,8 +222,14 @@ impl Core {
         self.addresses.contains(&ip)
     }
 
-    /// The adapter's address from which a peer is reached.
+    /// The adapter's address from which a peer is reached, as the system routes; if that is none of the adapter's, the first one of the
+    /// family.
     pub(crate) fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
+        if let Some(routed) = routed_from(peer)
+            && self.serves(routed)
+        {
+            return Some(routed);
+        }
         let own = self.addresses.iter().copied();
         let mut own = own.filter(|own| own.is_ipv4() == peer.is_ipv4());
         own.next()
@@ -490,6 +496,19 @@ impl Drop for Core {
         }
         self.driver.stop();
     }
+}
+
+/// The address of this machine that the system chooses for a peer. Nothing is sent.
+fn routed_from(peer: IpAddr) -> Option<IpAddr> {
+    let any = match peer {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    /// A port that nobody is asked on: a socket of UDP needs one to have a peer.
+    const DISCARD: u16 = 9;
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((peer, DISCARD)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 fn not_bound(address: SocketAddr, error: &io::Error) -> Error {

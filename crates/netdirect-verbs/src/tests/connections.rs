@@ -1,12 +1,12 @@
 //! Connections, from both sides.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use netdirect::{LocalToken, Overlapped, ReadLimits, Sge, Started, Status};
 
-use super::{HERE, Objects, PEER, eventually, fake};
+use super::{HERE, Objects, PEER, eventually, fake, open};
 use crate::options::Options;
 use crate::sys::bindings as c;
 
@@ -527,4 +527,19 @@ fn a_flush_beside_a_connect_ends_this_connect_and_no_later_one() {
     let started = connector.connect(&objects.qp, PEER, 0, 0, &[], &second);
     assert_eq!(started, Ok(Started::Pending));
     super::complete_connect(&*connector, &second);
+}
+
+#[test]
+fn a_peer_is_reached_from_the_address_that_the_system_routes_from() {
+    let _turn = fake::turn();
+    let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+    let core = open(vec![other, HERE], &Options::default());
+    assert_eq!(core.local_address_for(HERE), Some(HERE));
+    // An address that is routed from none of the adapter's, or not at all.
+    let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    assert_eq!(core.local_address_for(elsewhere), Some(other));
+    assert_eq!(
+        core.local_address_for(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        None
+    );
 }
