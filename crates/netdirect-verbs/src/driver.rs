@@ -16,7 +16,8 @@ use rustix::io::Errno;
 
 /// Something with a descriptor. Any thread may call `ready`, several at a time, and without need.
 pub(crate) trait Source: Send + Sync {
-    /// Does what is to be done, and never blocks.
+    /// Does what is to be done, and waits for nobody. This may include making and destroying objects of the device, which takes as long
+    /// as the driver takes: other connections and times wait as long. What a driver is known to wait with is done in another thread.
     fn ready(&self);
 }
 

@@ -15,6 +15,8 @@
 //! Devices without windows, Atomics or shared receive queues say so by their [`Capabilities`](netdirect::Capabilities) and
 //! limits. What drivers do in ways of their own is in the table [`QUIRKS`].
 //!
+//! An adapter has the addresses that its device had when it was opened. For an address that is added later, open the adapter again.
+//!
 //! On InfiniBand and RoCE, private data has a field of fixed size: 56 octets in the request for a connection, 196 in the reply, 148
 //! in a rejection. The provider marks the length in the last four octets of the field, if the data leaves room for it, and cuts
 //! what arrives with such a mark. What other programs send arrives with zeros to the end of the field.

@@ -24,15 +24,12 @@ use crate::handle::{
     WorkCompletion, immediate, invalidated_key,
 };
 use crate::mw::WindowBinding;
-use crate::slots::{End, Kept, Slot, Slots};
+use crate::slots::{End, Kept, RECEIVE, Slot, Slots};
 use crate::srq::Srq;
 use crate::status::{completion_status, fail, shortage};
 use crate::sys::bindings as c;
 
 pub(crate) use handle::{QpHandle, of};
-
-/// The bit that tells Receives from other requests in the numbers that the device knows.
-const RECEIVE: u64 = 1 << 63;
 
 /// The number of the provider's own Read, which no request of the client has.
 const OWN_READ: u64 = RECEIVE - 1;

@@ -6,6 +6,9 @@ use std::fmt;
 
 use netdirect::{CompletionResult, Immediate, RequestType, Sge, Status};
 
+/// The bit that tells Receives from other requests in the numbers that the device knows.
+pub(crate) const RECEIVE: u64 = 1 << 63;
+
 /// How a request has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {

@@ -14,10 +14,8 @@ use crate::cq::CqUser;
 use crate::entries::{check_sizes, full, not_posted, with_entries};
 use crate::file::File;
 use crate::handle::{AsyncEvent, SharedReceivesHandle};
+use crate::slots::RECEIVE;
 use crate::status::{fail, shortage};
-
-/// The bit that tells Receives from other requests.
-pub(crate) const RECEIVE: u64 = 1 << 63;
 
 #[derive(Debug)]
 pub(crate) struct Srq {

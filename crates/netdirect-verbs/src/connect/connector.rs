@@ -270,7 +270,6 @@ impl ConnectionOwner for Connector {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Connected | Phase::Disconnecting) {
             state.end_notifications();
-            state.noticed = true;
         }
         if matches!(state.phase, Phase::Connected) {
             self.disconnect_peer(&state);

@@ -98,8 +98,6 @@ pub(super) struct ConnectorState {
     pub(super) requests: Requests,
     /// The connection has ended, by the connection manager's word.
     pub(super) ended: bool,
-    /// The end was noticed by flushed requests.
-    pub(super) noticed: bool,
     /// When Accept gives up.
     pub(super) deadline: Option<Deadline>,
     pub(super) done: Done,
