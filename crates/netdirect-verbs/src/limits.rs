@@ -60,8 +60,8 @@ impl Limits {
             is_iwarp,
             registration_size: device
                 .registration_size
-                .min(options.registration_limit.unwrap_or(LARGEST_REGISTRATION))
-                .min(LARGEST_REGISTRATION),
+                .min(LARGEST_REGISTRATION)
+                .min(options.registration_limit.unwrap_or(u64::MAX)),
             transfer_length: longest.clamp(1 << 20, i32::MAX.cast_unsigned()),
             queue_depth: device.queue_depth,
             sges: device.sges,

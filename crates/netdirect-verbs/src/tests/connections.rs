@@ -21,6 +21,13 @@ pub(super) fn newest() -> usize {
     fake::with(|world| world.ids.len() - 1)
 }
 
+/// Connects, and waits until the driver was called. Returns the request, and the place of the identifier.
+pub(super) fn connecting(objects: &Objects, private_data: &[u8]) -> (Overlapped, usize) {
+    let overlapped = objects.connect(private_data);
+    fake::until(|world| world.calls.contains(&"connect"));
+    (overlapped, newest())
+}
+
 #[test]
 fn some_drivers_tell_the_limits_in_each_others_place_when_a_connection_is_established() {
     for (vendor, found) in [
@@ -73,9 +80,7 @@ fn conn_023_a_refusal_within_the_call_is_one_like_a_refusal_by_an_event() {
         world.connect_returns = 0;
         world.calls.clear();
     });
-    let overlapped = objects.connect(&[]);
-    fake::until(|world| world.calls.contains(&"connect"));
-    let id = newest();
+    let (overlapped, id) = connecting(&objects, &[]);
     fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_REJECTED, -libc::ECONNREFUSED));
     assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
 }
@@ -84,9 +89,7 @@ fn conn_023_a_refusal_within_the_call_is_one_like_a_refusal_by_an_event() {
 fn conn_089_the_data_of_a_rejection_can_be_read() {
     let _turn = fake::turn();
     let objects = Objects::new();
-    let overlapped = objects.connect(&[]);
-    fake::until(|world| world.calls.contains(&"connect"));
-    let id = newest();
+    let (overlapped, id) = connecting(&objects, &[]);
     fake::with(|world| {
         let event = c::RDMA_CM_EVENT_REJECTED;
         world.tell_with(id, event, -libc::ECONNRESET, b"no", (0, 0));
@@ -121,9 +124,7 @@ fn statuses_of_attempts_that_fail_are_told_by_their_events() {
     ] {
         let _turn = fake::turn();
         let objects = Objects::new();
-        let overlapped = objects.connect(&[]);
-        fake::until(|world| world.calls.contains(&"connect"));
-        let id = newest();
+        let (overlapped, id) = connecting(&objects, &[]);
         fake::with(|world| world.tell(id, event, -errno));
         assert_eq!(overlapped.wait(), status, "event {event}");
     }
@@ -479,9 +480,7 @@ fn a_disconnect_ends_after_the_results_though_another_thread_ends_the_queue_pair
 fn nothing_is_left_of_a_queue_pair_that_is_released_while_an_attempt_fails() {
     let _turn = fake::turn();
     let objects = Objects::new();
-    let overlapped = objects.connect(&[]);
-    fake::until(|world| world.calls.contains(&"connect"));
-    let id = newest();
+    let (overlapped, id) = connecting(&objects, &[]);
     fake::with(|world| {
         world.calls.clear();
         world.holds_new_pairs = true;

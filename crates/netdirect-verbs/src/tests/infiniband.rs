@@ -2,7 +2,7 @@
 
 use netdirect::{Fault, OpFlags, Overlapped, RemoteAddress, Started, Status};
 
-use super::connections::{newest, requested_with};
+use super::connections::{connecting, newest, requested_with};
 use super::{Objects, eventually, fake};
 use crate::sys::bindings as c;
 
@@ -40,11 +40,20 @@ fn leaked(data: Vec<u8>) -> &'static [u8] {
     Box::leak(data.into_boxed_slice())
 }
 
+/// Objects that a peer has asked for a connection, and the Accept that answers it.
+fn accepting() -> (Objects, Overlapped) {
+    let objects = objects();
+    requested_with(&objects, &[]);
+    let overlapped = Overlapped::new();
+    let (connector, qp) = (&objects.connector, &objects.qp);
+    let accepted = connector.accept(qp, 1, 1, &[], &overlapped);
+    assert_eq!(accepted, Ok(Started::Pending));
+    (objects, overlapped)
+}
+
 /// Connects, and has the peer answer with this field.
 fn answered(objects: &Objects, reply: &'static [u8]) -> Overlapped {
-    let overlapped = objects.connect(b"from the caller");
-    fake::until(|world| world.calls.contains(&"connect"));
-    let id = newest();
+    let (overlapped, id) = connecting(objects, b"from the caller");
     fake::with(|world| {
         let event = c::RDMA_CM_EVENT_CONNECT_RESPONSE;
         world.tell_with(id, event, 0, reply, (4, 2));
@@ -173,9 +182,7 @@ fn a_peer_without_a_place_gets_no_private_data_at_all() {
 /// Has the peer reject a Connect, for this reason and with this field. Returns the private data.
 fn rejected(reason: i32, data: &'static [u8]) -> Vec<u8> {
     let objects = objects();
-    let overlapped = objects.connect(&[]);
-    fake::until(|world| world.calls.contains(&"connect"));
-    let id = newest();
+    let (overlapped, id) = connecting(&objects, &[]);
     fake::with(|world| {
         world.tell_with(id, c::RDMA_CM_EVENT_REJECTED, reason, data, (0, 0));
     });
@@ -263,9 +270,7 @@ fn the_peer_is_told_when_this_side_fails_the_queue_pair() {
     drop(objects);
     // A request fails before the driver sees it: no Reads were agreed on.
     let objects = self::objects();
-    let overlapped = objects.connect(&[]);
-    fake::until(|world| world.calls.contains(&"connect"));
-    let id = newest();
+    let (overlapped, id) = connecting(&objects, &[]);
     fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_CONNECT_RESPONSE, 0));
     assert_eq!(overlapped.wait(), Status::SUCCESS);
     let _ = objects
@@ -377,12 +382,7 @@ fn amb_008_a_message_waits_two_seconds_for_a_receive() {
     let objects = connected();
     waits();
     drop(objects);
-    let objects = self::objects();
-    requested_with(&objects, &[]);
-    let overlapped = Overlapped::new();
-    let (connector, qp) = (&objects.connector, &objects.qp);
-    let accepted = connector.accept(qp, 1, 1, &[], &overlapped);
-    assert_eq!(accepted, Ok(Started::Pending));
+    let (_objects, _) = accepting();
     waits();
 }
 
@@ -404,11 +404,6 @@ fn a_queue_pair_that_the_device_does_not_make_ready_is_no_peer_that_is_gone() {
     let ends = ends.map_err(|error| error.status());
     assert_eq!(ends, Err(Status::CONNECTION_INVALID));
     drop(objects);
-    let objects = self::objects();
-    requested_with(&objects, &[]);
-    let overlapped = Overlapped::new();
-    let (connector, qp) = (&objects.connector, &objects.qp);
-    let accepted = connector.accept(qp, 1, 1, &[], &overlapped);
-    assert_eq!(accepted, Ok(Started::Pending));
+    let (_objects, overlapped) = accepting();
     assert_eq!(overlapped.status(), Status::INSUFFICIENT_RESOURCES);
 }

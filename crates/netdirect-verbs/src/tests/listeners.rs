@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use netdirect::{Fault, Listener, Overlapped, Status};
 
-use super::connections::{newest, requested};
+use super::connections::{connecting, newest, requested};
 use super::{HERE, Objects, eventually, fake, open};
 use crate::options::Options;
 use crate::sys::bindings as c;
@@ -29,9 +29,7 @@ fn nothing_is_left_of_connections_that_are_over() {
     type Case = (&'static str, fn(&Objects));
     let cases: [Case; 6] = [
         ("a Connect that has failed", |objects| {
-            let overlapped = objects.connect(&[]);
-            fake::until(|world| world.calls.contains(&"connect"));
-            let id = newest();
+            let (overlapped, id) = connecting(objects, &[]);
             fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_REJECTED, -libc::ECONNREFUSED));
             assert_eq!(overlapped.wait(), Status::CONNECTION_REFUSED);
         }),

@@ -1,0 +1,198 @@
+//! The functions of librdmacm.
+
+use super::*;
+
+pub(super) unsafe extern "C" fn create_event_channel() -> *mut c::rdma_event_channel {
+    if with(|world| world.lacks_device) {
+        fail(libc::ENODEV);
+        return ptr::null_mut();
+    }
+    let own = descriptor();
+    let channel = Box::into_raw(Box::new(c::rdma_event_channel {
+        fd: own.as_raw_fd(),
+    }));
+    with(|world| {
+        world.channel = channel as usize;
+        world.channels.push((channel as usize, own));
+    });
+    channel
+}
+
+pub(super) unsafe extern "C" fn destroy_event_channel(channel: *mut c::rdma_event_channel) {
+    with(|world| world.channels.retain(|(at, _)| *at != channel as usize));
+    // SAFETY: made by `create_event_channel`.
+    drop(unsafe { Box::from_raw(channel) });
+}
+
+pub(super) unsafe extern "C" fn create_id(
+    channel: *mut c::rdma_event_channel,
+    into: *mut *mut c::rdma_cm_id,
+    context: *mut c_void,
+    _: c::rdma_port_space,
+) -> c_int {
+    let id = with(|world| world.make_id(channel as usize, context));
+    // SAFETY: the caller gives a place for it.
+    unsafe { *into = id };
+    0
+}
+
+pub(super) unsafe extern "C" fn destroy_id(id: *mut c::rdma_cm_id) -> c_int {
+    with(|world| {
+        world.calls.push("destroy id");
+        world.ids.retain(|at| *at != id as usize);
+    });
+    // SAFETY: made by `make_id`.
+    drop(unsafe { Box::from_raw(id) });
+    0
+}
+
+pub(super) unsafe extern "C" fn bind_addr(id: *mut c::rdma_cm_id, address: *mut sockaddr) -> c_int {
+    let returned = with(|world| world.bind_returns.pop_front().unwrap_or(0));
+    if returned != 0 {
+        return fail(returned);
+    }
+    // SAFETY: the caller gives a whole address.
+    let family = unsafe { (*address).sa_family };
+    if libc::c_int::from(family) != libc::AF_INET {
+        return 0;
+    }
+    // SAFETY: an address of this family has this type.
+    let raw = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+    let is_of_device = raw.sin_addr.s_addr == u32::from_ne_bytes([127, 0, 0, 1]);
+    if is_of_device && with(|world| !world.lacks_device && !world.lacks_address) {
+        let mut count = 0;
+        // SAFETY: the count may be written.
+        let list = unsafe { verbs::get_device_list(&raw mut count) };
+        // SAFETY: all zero is a value of this structure.
+        let mut context: Box<c::ibv_context> = Box::new(unsafe { std::mem::zeroed() });
+        // SAFETY: the list has a device.
+        context.device = unsafe { *list };
+        // As librdmacm does, which never closes the devices that it opens.
+        let context = Box::into_raw(context);
+        // SAFETY: the identifier exists.
+        unsafe { (*id).verbs = context };
+        // SAFETY: as above.
+        unsafe { (*id).port_num = 1 };
+    }
+    0
+}
+
+pub(super) unsafe extern "C" fn resolve_addr(
+    id: *mut c::rdma_cm_id,
+    _: *mut sockaddr,
+    _: *mut sockaddr,
+    _: c_int,
+) -> c_int {
+    tell_at_once(id, c::RDMA_CM_EVENT_ADDR_RESOLVED)
+}
+
+pub(super) unsafe extern "C" fn resolve_route(id: *mut c::rdma_cm_id, _: c_int) -> c_int {
+    tell_at_once(id, c::RDMA_CM_EVENT_ROUTE_RESOLVED)
+}
+
+fn tell_at_once(id: *mut c::rdma_cm_id, event: c_uint) -> c_int {
+    with(|world| {
+        let at = world.ids.iter().position(|at| *at == id as usize);
+        world.tell(at.expect("the identifier exists"), event, 0);
+    });
+    0
+}
+
+/// Notes what the peer is told.
+fn note(call: &'static str, parameters: *mut c::rdma_conn_param) {
+    // SAFETY: the caller gives a whole structure.
+    let parameters = unsafe { &*parameters };
+    let length = parameters.private_data_len.into();
+    // SAFETY: the private data has so many octets.
+    let data = unsafe { std::slice::from_raw_parts(parameters.private_data.cast::<u8>(), length) };
+    with(|world| {
+        world.calls.push(call);
+        let limits = (parameters.responder_resources, parameters.initiator_depth);
+        world.told = Some((data.to_vec(), limits.0, limits.1));
+        world.told_of_receives = Some((parameters.rnr_retry_count, parameters.srq != 0));
+    });
+}
+
+pub(super) unsafe extern "C" fn connect(
+    _: *mut c::rdma_cm_id,
+    parameters: *mut c::rdma_conn_param,
+) -> c_int {
+    let returned = with(|world| world.connect_returns);
+    note("connect", parameters);
+    if returned == 0 { 0 } else { fail(returned) }
+}
+
+pub(super) unsafe extern "C" fn establish(_: *mut c::rdma_cm_id) -> c_int {
+    with(|world| world.calls.push("establish"));
+    0
+}
+
+pub(super) unsafe extern "C" fn listen(_: *mut c::rdma_cm_id, _: c_int) -> c_int {
+    let returned = with(|world| world.listen_returns.pop_front().unwrap_or(0));
+    if returned == 0 { 0 } else { fail(returned) }
+}
+
+pub(super) unsafe extern "C" fn accept(
+    _: *mut c::rdma_cm_id,
+    parameters: *mut c::rdma_conn_param,
+) -> c_int {
+    let returned = with(|world| world.accept_returns);
+    note("accept", parameters);
+    if returned == 0 { 0 } else { fail(returned) }
+}
+
+pub(super) unsafe extern "C" fn reject(
+    _: *mut c::rdma_cm_id,
+    data: *const c_void,
+    length: u8,
+) -> c_int {
+    // SAFETY: the caller gives so many octets.
+    let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length.into()) };
+    with(|world| {
+        world.calls.push("reject");
+        world.told = Some((data.to_vec(), 0, 0));
+    });
+    0
+}
+
+pub(super) unsafe extern "C" fn disconnect(_: *mut c::rdma_cm_id) -> c_int {
+    with(|world| world.calls.push("disconnect"));
+    0
+}
+
+pub(super) unsafe extern "C" fn init_qp_attr(
+    _: *mut c::rdma_cm_id,
+    attributes: *mut c::ibv_qp_attr,
+    _: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller gives a whole structure.
+    let attributes = unsafe { &mut *attributes };
+    // What both sides have told each other, or the peer alone.
+    (attributes.max_dest_rd_atomic, attributes.max_rd_atomic) = (16, 16);
+    attributes.qp_access_flags = c::IBV_ACCESS_REMOTE_WRITE;
+    0
+}
+
+pub(super) unsafe extern "C" fn get_cm_event(
+    channel: *mut c::rdma_event_channel,
+    into: *mut *mut c::rdma_cm_event,
+) -> c_int {
+    let event = with(|world| {
+        world.quiet(channel as usize);
+        let mut events = world.cm_events.iter();
+        let at = events.position(|(of, _)| *of == channel as usize)?;
+        world.cm_events.remove(at)
+    });
+    let Some((_, event)) = event else {
+        return fail(libc::EAGAIN);
+    };
+    // SAFETY: the caller gives a place for it.
+    unsafe { *into = event as *mut c::rdma_cm_event };
+    0
+}
+
+pub(super) unsafe extern "C" fn ack_cm_event(event: *mut c::rdma_cm_event) -> c_int {
+    // SAFETY: made by `tell_with`.
+    drop(unsafe { Box::from_raw(event) });
+    0
+}
