@@ -62,27 +62,14 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         bar.inc(1);
         interrupt.check()
     };
+    let one = |spec: &Spec, row: &PromisedRow| {
+        bar.set_message(report::title(spec));
+        attempt(spec, row, &plan, verbose, &progress)
+    };
     for _ in 0..runs {
-        let mut done = 0;
-        for row in &rows {
-            let mut outcomes = Vec::new();
-            for spec in &row.specs {
-                bar.set_message(report::title(spec));
-                outcomes.push((*spec, attempt(spec, row, &plan, verbose, &progress)));
-                if interrupt.came() {
-                    break;
-                }
-            }
-            if interrupt.came() {
-                break;
-            }
-            for line in judged(row, &outcomes) {
-                add(&mut lines, done, line);
-                done += 1;
-            }
-        }
-        if interrupt.came() {
-            break;
+        let run = measured(&rows, &one, &interrupt);
+        for (at, line) in run.into_iter().enumerate() {
+            add(&mut lines, at, line);
         }
     }
     bar.finish_and_clear();
@@ -107,6 +94,29 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         format!("{broken} of {all} promises do not hold"),
         "measure on a machine that does nothing else, with a release build",
     ))
+}
+
+/// Measures all rows once. An interrupt leaves out the row that it came to, and those behind.
+fn measured(
+    rows: &[PromisedRow],
+    one: &dyn Fn(&Spec, &PromisedRow) -> Result<Outcome>,
+    interrupt: &Interrupt,
+) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for row in rows {
+        let mut outcomes = Vec::new();
+        for spec in &row.specs {
+            if interrupt.came() {
+                return lines;
+            }
+            outcomes.push((*spec, one(spec, row)));
+        }
+        if interrupt.came() {
+            return lines;
+        }
+        lines.extend(judged(row, &outcomes));
+    }
+    lines
 }
 
 /// A line for each promise of a row: of several sizes the worst.
