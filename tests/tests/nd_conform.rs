@@ -215,6 +215,20 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
 }
 
 #[test]
+fn a_run_without_a_check_is_no_success() {
+    let line = ["conform", "softnd+tcp://127.0.0.1", "--only", "CONN-022"];
+    let found = nd::run(line.iter().chain(&["--unreachable-host", "2001:db8::9"]));
+    assert_eq!(found.status.code(), Some(2), "{found:?}");
+    assert!(
+        found.stdout.contains("no address of the family"),
+        "{found:?}"
+    );
+    assert!(found.stdout.contains("nothing was checked"), "{found:?}");
+    assert!(!found.stdout.contains("conforms"), "{found:?}");
+    assert!(found.stderr.contains("nothing was checked"), "{found:?}");
+}
+
+#[test]
 fn a_list_needs_no_adapter() {
     let list = nd::run(["conform", "--list", "--only", "ADPT-020"]);
     assert_eq!(list.status.code(), Some(0), "{list:?}");

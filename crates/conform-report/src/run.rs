@@ -104,9 +104,15 @@ impl<F> Run<F> {
             .filter(|entry| entry.counts(self.strict))
     }
 
-    /// All checks were made, nothing failed, and the target is still there.
+    /// Checks were made, all of them, nothing failed, and the target is still there.
     pub fn succeeded(&self) -> bool {
-        self.lost.is_none() && self.interrupted.is_none() && self.failures().next().is_none()
+        let is_whole = self.lost.is_none() && self.interrupted.is_none();
+        is_whole && !self.is_empty() && self.failures().next().is_none()
+    }
+
+    /// No check was made: those that were chosen are not part of the run.
+    pub fn is_empty(&self) -> bool {
+        self.made().next().is_none()
     }
 
     /// Why checks were not made, in words for the reports.

@@ -94,7 +94,9 @@ pub fn matrix<F>(run: &Run<F>, paint: Paint) -> String {
         sections[at].1[column] += 1;
     }
     let width = sections.iter().map(|(name, _)| name.chars().count()).max();
-    let width = width.unwrap_or(0);
+    let Some(width) = width else {
+        return String::new();
+    };
     let mut out = format!("\n{:width$}", "");
     for head in heads {
         // Writing to a String cannot fail, here and below.
@@ -153,6 +155,8 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
         .collect();
     let verdict = if run.succeeded() {
         paint.code("32;1", "conforms as far as was checked")
+    } else if run.is_empty() {
+        paint.code("31;1", "nothing was checked")
     } else {
         let failed = run.failures().count();
         let early = if run.ended_early().is_some() {
@@ -162,7 +166,9 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
         };
         paint.code("31;1", &format!("{failed} checks failed{early}"))
     };
-    let _ = writeln!(out, "{} checks: {}", run.made().count(), parts.join(", "));
+    if !run.is_empty() {
+        let _ = writeln!(out, "{} checks: {}", run.made().count(), parts.join(", "));
+    }
     let _ = writeln!(out, "{}: {verdict}", run.target);
     out
 }

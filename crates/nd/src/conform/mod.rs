@@ -57,6 +57,12 @@ fn check(args: &Conform) -> Result<bool> {
     })?;
     shown.end(args, &found)?;
     interrupt.end_if_came();
+    if found.is_empty() && found.ended_early().is_none() {
+        return Err(Failure::new(
+            "nothing was checked, because no chosen check is part of this run",
+            "give the run what the report says that it lacks, or choose other checks",
+        ));
+    }
     Ok(found.succeeded())
 }
 
