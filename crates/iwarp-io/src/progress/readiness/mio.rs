@@ -25,6 +25,10 @@ use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 pub struct Mio {
     /// The waiting thread holds the lock.
     poll: Mutex<(Poll, Events)>,
+    /// The thread that holds the lock sleeps, or has not taken its reports yet.
+    asleep: AtomicBool,
+    /// Since that thread began to wait, another one was refused the lock.
+    refused: AtomicBool,
     /// For all other calls, which other threads make while one waits. Other sets know this set by the registry's
     /// descriptor.
     registry: Registry,
@@ -32,6 +36,12 @@ pub struct Mio {
     /// The set has had a level. If so, each wait checks whether it has reported one.
     any_level: AtomicBool,
 }
+
+/// How long a thread that does not sleep needs for its reports, in nearly all cases.
+const SHORT: Duration = Duration::from_micros(100);
+
+/// The right to wait on a set.
+type PollLock<'a> = MutexGuard<'a, (Poll, Events)>;
 
 /// The sources of a set.
 #[derive(Debug, Default)]
@@ -86,6 +96,8 @@ impl Mio {
         let registry = poll.registry().try_clone()?;
         Ok(Self {
             poll: Mutex::new((poll, Events::with_capacity(BATCH))),
+            asleep: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             registry,
             sources: Mutex::default(),
             any_level: AtomicBool::new(false),
@@ -148,16 +160,27 @@ impl Mio {
         }
     }
 
-    /// The right to wait. `None` if another thread has it for longer than `limit`.
-    fn turn(&self, limit: Option<Duration>) -> Option<MutexGuard<'_, (Poll, Events)>> {
-        match limit {
+    /// The right to wait. `None` if another thread sleeps with it for longer than `limit`.
+    fn turn(&self, limit: Option<Duration>) -> Option<PollLock<'_>> {
+        let turn = match limit {
             None => Some(self.poll.lock()),
             Some(Duration::ZERO) => self.poll.try_lock(),
             Some(limit) => self.poll.try_lock_for(limit),
-        }
+        };
+        turn.or_else(|| {
+            self.refused.store(true, Ordering::SeqCst);
+            // A thread that wakes up looks for that afterwards. A thread that does not sleep may have looked for reports
+            // too early for this one, which therefore waits until it is done.
+            while !self.asleep.load(Ordering::SeqCst) {
+                if let Some(turn) = self.poll.try_lock_for(SHORT) {
+                    return Some(turn);
+                }
+            }
+            None
+        })
     }
 
-    /// As [`wait`](Readiness::wait). `None` if another thread waits here; that thread then learns what is ready.
+    /// As [`wait`](Readiness::wait). `None` if another thread sleeps here; that thread then learns what is ready.
     pub(super) fn wait_alone(
         &self,
         limit: Option<Duration>,
@@ -167,9 +190,31 @@ impl Mio {
             return Ok(None);
         };
         let (poll, events) = &mut *turn;
+        self.refused.store(false, Ordering::SeqCst);
+        self.asleep
+            .store(limit != Some(Duration::ZERO), Ordering::SeqCst);
+        let taken = self.take(poll, events, limit, &mut each);
+        self.asleep.store(false, Ordering::SeqCst);
+        let mut count = taken?;
+        // The caller asks again by itself after BATCH reports.
+        if self.refused.load(Ordering::SeqCst) && count < BATCH {
+            let mut fewer = Events::with_capacity(BATCH - count);
+            count += self.take(poll, &mut fewer, Some(Duration::ZERO), &mut each)?;
+        }
+        Ok(Some(count))
+    }
+
+    /// Waits for at most `limit`, calls `each` for as many reports as `events` holds, and returns their number.
+    fn take(
+        &self,
+        poll: &mut Poll,
+        events: &mut Events,
+        limit: Option<Duration>,
+        each: &mut impl FnMut(Ready),
+    ) -> io::Result<usize> {
         match poll.poll(events, limit) {
             // A signal counts as nothing ready, because every caller looks again by itself.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Some(0)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
             other => other?,
         }
         let any_level = self.any_level.load(Ordering::SeqCst);
@@ -184,7 +229,7 @@ impl Mio {
                 self.rearm(event.token())?;
             }
         }
-        Ok(Some(count))
+        Ok(count)
     }
 }
 

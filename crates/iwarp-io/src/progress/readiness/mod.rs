@@ -96,9 +96,9 @@ pub trait Readiness: Watch<Self> + Sized {
     /// Takes a source out.
     fn remove(&self, source: &impl Watch<Self>) -> io::Result<()>;
     /// Waits for at most `limit` (`None`: without limit), calls `each` for what is ready, and returns the number of calls.
-    /// It may be 0 before `limit` has passed. A source that can be read and written may be reported by two calls. If
-    /// another thread waits on the same set, that thread may get all reports. A call with a limit of zero then returns at
-    /// once.
+    /// It may be 0 before `limit` has passed. A source may be reported by two calls. If another thread waits on the same
+    /// set, that thread may get all reports, and a call with a limit of zero then returns at once. What became ready before
+    /// a call is reported by this call, or by one that has not returned yet.
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize>;
 }
 

@@ -2,8 +2,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+
+/// How often two threads that race with each other begin.
+const ROUNDS: usize = 2000;
 
 fn all_ready<S: Readiness>(set: &S) -> Vec<Ready> {
     let mut all = Vec::new();
@@ -189,8 +193,90 @@ where
             assert_eq!(ready(set), []);
         }
         waker.wake();
-        assert_eq!(sleeper.join().unwrap(), [5]);
+        let tokens = sleeper.join().unwrap();
+        assert!(!tokens.is_empty() && tokens.iter().all(|token| *token == 5));
     });
+}
+
+/// Lets both threads that call it go on at the same time.
+struct StartTogether(AtomicUsize);
+
+impl StartTogether {
+    fn wait(&self) {
+        let round = self.0.fetch_add(1, Ordering::SeqCst) / 2;
+        while self.0.load(Ordering::SeqCst) < 2 * (round + 1) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// What became ready before a thread looks is reported to this thread, or to another one that waits at the same time, even
+/// where the other one has looked before.
+fn two_threads_at_once_lose_no_report<S: Readiness + Sync>(set: &S, limit: Duration)
+where
+    S::Waker: Sync,
+{
+    let wakers = [(); 2].map(|()| set.waker().unwrap());
+    let nested = [(); 2].map(|()| set.another().unwrap());
+    for (token, (waker, nested)) in (0..).zip(wakers.iter().zip(&nested)) {
+        nested.add_level(waker, 0).unwrap();
+        set.add_set(nested, token).unwrap();
+    }
+    let over = set.waker().unwrap();
+    set.add_level(&over, 2).unwrap();
+    let together = StartTogether(AtomicUsize::new(0));
+    let mut lost = Vec::new();
+    let spin = |rounds| (0..rounds).for_each(|_| std::hint::spin_loop());
+    std::thread::scope(|scope| {
+        let (says, hears) = std::sync::mpsc::channel();
+        let together = &together;
+        scope.spawn(move || {
+            for round in 0..ROUNDS {
+                let mut seen = Vec::new();
+                together.wait();
+                spin(round % 61);
+                while set
+                    .wait(Some(limit), |ready| seen.push(ready.token))
+                    .unwrap()
+                    == 0
+                    && limit > Duration::ZERO
+                {}
+                says.send(seen).unwrap();
+            }
+        });
+        for round in 0..ROUNDS {
+            together.wait();
+            wakers[0].wake();
+            spin(round % 67);
+            wakers[1].wake();
+            let mut seen = ready(set);
+            over.wake(); // ends the wait of the other thread, if it has missed all
+            seen.extend(hears.recv().unwrap());
+            if ![0, 1].iter().all(|token| seen.contains(token)) {
+                lost.push((round, seen));
+            }
+            over.clear();
+            for (waker, nested) in wakers.iter().zip(&nested) {
+                waker.clear();
+                assert_eq!(ready(nested), []);
+            }
+        }
+    });
+    assert_eq!(lost, [], "round, and what was reported there");
+}
+
+fn two_looks_at_once_lose_no_report<S: Readiness + Sync>(set: &S)
+where
+    S::Waker: Sync,
+{
+    two_threads_at_once_lose_no_report(set, Duration::ZERO);
+}
+
+fn a_look_beside_a_sleeper_loses_no_report<S: Readiness + Sync>(set: &S)
+where
+    S::Waker: Sync,
+{
+    two_threads_at_once_lose_no_report(set, Duration::from_secs(60));
 }
 
 fn a_wait_ends_when_its_time_is_over<S: Readiness>(set: &S) {
@@ -230,6 +316,8 @@ over_each!(
     a_set_knows_its_sources,
     a_closed_source_is_in_no_set,
     a_look_ends_while_another_thread_sleeps,
+    two_looks_at_once_lose_no_report,
+    a_look_beside_a_sleeper_loses_no_report,
     a_wait_ends_when_its_time_is_over,
 );
 
