@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use iwarp::{
-    Connection, Event, InitiatorWqe, Markers, Memory, Operation, OwnQueue, Payload, Pd, PieceRef,
-    QueueSizes, ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge, StreamConfig, StreamId,
-    TxBatch, TxLimit, WqeStatus,
+    Connection, CopiedPayload, Event, InitiatorWqe, Markers, Memory, Operation, OwnQueue, Payload,
+    Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge,
+    StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
 };
 
 /// The protection domain of both ends.
@@ -88,8 +88,7 @@ fn end(role: Role, crc: bool) -> Connection {
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
-        private_payload: false,
-        page_offsets_matter: false,
+        copied: CopiedPayload::None,
         confirm_writes: false,
         early: usize::MAX,
     });

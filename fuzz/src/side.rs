@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use iwarp::mpa::fpdu;
 use iwarp::{
-    AtomicOp, Completion, Connection, Event, InitiatorWqe, Markers, Memory as _, Operation,
-    OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind,
-    Role, STag, Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind,
-    WindowId, WqeStatus,
+    AtomicOp, Completion, Connection, CopiedPayload, Event, InitiatorWqe, Markers, Memory as _,
+    Operation, OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress,
+    RequestKind, Role, STag, Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit,
+    WindowBind, WindowId, WqeStatus,
 };
 
 use crate::input::Input;
@@ -209,8 +209,11 @@ fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
             _ => Some(Ready::Send),
         },
         receive_wait: Duration::from_millis(u64::from(wait) * 10),
-        private_payload: flags & 8 != 0,
-        page_offsets_matter: false,
+        copied: if flags & 8 == 0 {
+            CopiedPayload::None
+        } else {
+            CopiedPayload::All
+        },
         confirm_writes: flags & 0x40 != 0,
         early: if wait & 1 == 0 { 32 } else { usize::MAX },
     }

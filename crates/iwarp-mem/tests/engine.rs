@@ -10,9 +10,9 @@ use std::{
 };
 
 use iwarp::{
-    Completion, Connection, Event, InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd,
-    PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, Role, Scope, Sge, StreamConfig,
-    StreamId, TxBatch, TxLimit, WqeStatus,
+    Completion, Connection, CopiedPayload, Event, InitiatorWqe, Markers, Operation, OwnQueue,
+    Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, Role, Scope, Sge,
+    StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
 };
 use iwarp_mem::{
     Registration, Rights, Table,
@@ -36,11 +36,11 @@ struct Side {
 
 impl Side {
     fn new(role: Role, crc: bool, socket: UnixStream) -> Self {
-        Self::on(role, (crc, false), socket)
+        Self::on(role, (crc, CopiedPayload::None), socket)
     }
 
-    /// With CRCs or without, and over a transport for which page offsets matter or not.
-    fn on(role: Role, (crc, page_offsets_matter): (bool, bool), socket: UnixStream) -> Self {
+    /// With CRCs or without, and with this payload copied.
+    fn on(role: Role, (crc, copied): (bool, CopiedPayload), socket: UnixStream) -> Self {
         // As little as the system allows at a time, so that writes are cut at many places.
         SockRef::from(&socket).set_send_buffer_size(1).unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -68,8 +68,7 @@ impl Side {
             limits: ReadLimits { ird: 4, ord: 4 },
             ready: Some(Ready::Write),
             receive_wait: Duration::ZERO,
-            private_payload: false,
-            page_offsets_matter,
+            copied,
             confirm_writes: false,
             early: 40,
         });
@@ -272,10 +271,10 @@ fn payload_is_read_in_place_where_the_kernel_copies_fast() {
     let front = room.as_ptr().addr().wrapping_neg() % Buffer::PAGE;
     for (offset, is_slow) in [(0, true), (16, true), (1024, false), (4080, true)] {
         for len in [4095, 4096, 4097, 10_000, 65_536, 600_000] {
-            for page_offsets_matter in [false, true] {
+            for copied in [CopiedPayload::None, CopiedPayload::AtSlowPlaces] {
                 let (one, two) = UnixStream::pair().unwrap();
                 let (three, _) = UnixStream::pair().unwrap();
-                let how = (false, page_offsets_matter);
+                let how = (false, copied);
                 let mut a = Side::on(Role::Initiator, how, one);
                 let mut b = Side::on(Role::Responder, how, two);
                 let memory = room.slice(front + offset..front + offset + len);
@@ -324,7 +323,7 @@ fn payload_is_read_in_place_where_the_kernel_copies_fast() {
                     let found = in_place(batch, &memory);
                     let what = format!("{len} octets at {offset}: {found:?}");
                     let long = len >= 4096;
-                    if page_offsets_matter {
+                    if copied == CopiedPayload::AtSlowPlaces {
                         let slow = found.iter().flatten().any(|behind| *behind < 64);
                         assert!(!slow, "{what}");
                         assert_eq!(found[0].is_some(), long && !is_slow, "{what}");

@@ -221,8 +221,8 @@ pub trait Memory {
     fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked>;
 
     /// Whether the transport's copy of `at` would be slow if it read the memory in place, `ahead` octets of a batch behind the
-    /// batch's first octet. Asked only of streams where
-    /// [page offsets matter](crate::StreamConfig::page_offsets_matter). Memory without such places has nothing to say.
+    /// batch's first octet. Asked only for streams with
+    /// [slow places](crate::CopiedPayload::AtSlowPlaces). Memory without such places has nothing to say.
     fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {
         let _ = (at, ahead);
         false

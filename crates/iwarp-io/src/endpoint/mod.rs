@@ -193,8 +193,7 @@ impl<O: Owner> Endpoint<O> {
         Arc::new(FlushGuard(self.this.clone()))
     }
 
-    /// Starts full operation on a stream. As Initiator the endpoint sends its ready-to-receive message first. Whether page offsets
-    /// matter is what the stream says, not `config`.
+    /// Starts full operation on a stream. As Initiator the endpoint sends its ready-to-receive message first.
     ///
     /// # Errors
     ///
@@ -215,11 +214,7 @@ impl<O: Owner> Endpoint<O> {
             );
         }
         let initiator = config.role == Role::Initiator;
-        let page_offsets_matter = stream.page_offsets_matter();
-        state.connection.start(StreamConfig {
-            page_offsets_matter,
-            ..config
-        });
+        state.connection.start(config);
         if initiator {
             state.connection.send_ready(); // MPA2-028: before anything can be posted
         }

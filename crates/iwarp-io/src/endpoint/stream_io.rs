@@ -477,9 +477,9 @@ impl StreamIo {
         if self.is_long() && !prefers_strings() {
             return None;
         }
-        let slow = connection.page_offsets_matter();
+        let has_slow_places = connection.has_slow_places();
         let direct = connection.direct_placement()?;
-        if slow
+        if has_slow_places
             && buffers
                 .table()
                 .is_slow_target(direct.place(), self.since_quiet)

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 
-use iwarp::{Markers, Ready};
+use iwarp::{CopiedPayload, Markers, Ready};
 use rdma_buffer::{Buffer, page_offsets_matter};
 
 use super::buffers::Buffers;
@@ -42,8 +42,7 @@ fn config(role: Role) -> StreamConfig {
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
         receive_wait: Duration::MAX,
-        private_payload: false,
-        page_offsets_matter: false,
+        copied: CopiedPayload::None,
         confirm_writes: false,
         early: EARLY,
     }
@@ -386,16 +385,18 @@ fn sends_reads_and_the_end_reach_the_owners() {
     }
 }
 
-/// In a simulation no kernel copies. Over sockets this test says something with `SOFTND_PAGE_OFFSETS=matter`.
+/// A simulated network cannot read registered memory. Over sockets this test says something with `SOFTND_PAGE_OFFSETS=matter`.
 #[test]
-fn page_offsets_matter_where_a_kernel_copies() {
+fn a_stream_says_which_payload_is_copied() {
     for net in Net::each() {
-        let (active, passive) = net.pair();
-        let expected = net.world.is_none() && page_offsets_matter();
-        for end in [&active, &passive] {
-            let state = end.endpoint.lock();
-            assert_eq!(state.connection.page_offsets_matter(), expected);
-            drop(state.into_news());
+        let (active, passive) = net.streams();
+        let expected = match net.world {
+            Some(_) => CopiedPayload::All,
+            None if page_offsets_matter() => CopiedPayload::AtSlowPlaces,
+            None => CopiedPayload::None,
+        };
+        for stream in [active, passive] {
+            assert_eq!(stream.copied_payload(), expected);
         }
     }
 }

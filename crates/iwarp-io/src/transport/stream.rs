@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use iwarp::{PieceRef, Span, TxBatch};
+use iwarp::{CopiedPayload, PieceRef, Span, TxBatch};
 use iwarp_mem::{Table, io::Sent};
 use rdma_buffer::page_offsets_matter;
 
@@ -141,7 +141,7 @@ impl Stream {
         self.peer
     }
 
-    /// Whether payload has to be copied out of registered memory before it is sent, and is received into buffers only.
+    /// Whether payload is received into buffers only.
     pub fn copies(&self) -> bool {
         self.copies
     }
@@ -151,10 +151,16 @@ impl Stream {
         self.wire.holds_octets()
     }
 
-    /// Whether the speed at which payload moves between registered memory and the wire depends on where in a page the memory lies.
-    /// It does where a kernel copies ([`rdma_buffer::page_offsets_matter`]), and not where copies of ours do.
-    pub fn page_offsets_matter(&self) -> bool {
-        !self.copies && !self.holds_octets() && page_offsets_matter()
+    /// Which payload has to be copied out of registered memory before it is sent. Slow places are those from which a kernel copies
+    /// slowly ([`rdma_buffer::page_offsets_matter`]); copies of ours know none.
+    pub fn copied_payload(&self) -> CopiedPayload {
+        if self.copies {
+            CopiedPayload::All
+        } else if page_offsets_matter() && !self.holds_octets() {
+            CopiedPayload::AtSlowPlaces
+        } else {
+            CopiedPayload::None
+        }
     }
 
     /// The peer wants markers in everything that is sent from here on.

@@ -114,11 +114,8 @@ pub struct StreamConfig {
     /// How long an inbound Send may wait for a Receive (DDP-075). Zero ends the stream at once; [`Duration::MAX`] sets no
     /// limit.
     pub receive_wait: Duration,
-    /// Payload is always copied into the batch, so that it can be captured.
-    pub private_payload: bool,
-    /// The transport copies payload, and does so slowly at some offsets in a page. Payload at such a place is copied into the batch
-    /// ([`Memory::is_slow_in_place`](crate::Memory::is_slow_in_place)).
-    pub page_offsets_matter: bool,
+    /// Which payload is copied into the batch for the transport's sake.
+    pub copied: CopiedPayload,
     /// A Write completes when the peer has answered a Read of no octets behind it, instead of when the transport has taken
     /// the Write (RDMAP-093). The peer answers after it has placed the Write. Off where the outbound read limit is 0.
     pub confirm_writes: bool,
@@ -126,6 +123,19 @@ pub struct StreamConfig {
     /// ([`Connection::next_place`](super::Connection::next_place)), if the stream has neither CRC nor markers. `usize::MAX`
     /// switches this off.
     pub early: usize,
+}
+
+/// Which payload is copied into the batch for the transport's sake, and not read in place when it is sent. Short payload, payload
+/// with a CRC and payload with markers inside is always copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CopiedPayload {
+    /// None of it.
+    None,
+    /// What lies at a place from which the transport would copy it slowly
+    /// ([`Memory::is_slow_in_place`](crate::Memory::is_slow_in_place)).
+    AtSlowPlaces,
+    /// All of it, because the transport cannot read registered memory, or because it is captured.
+    All,
 }
 
 /// How the peer's half of the stream ended.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::config::{QueueSizes, StreamConfig};
+use super::config::{CopiedPayload, QueueSizes, StreamConfig};
 use super::counters::{Counters, Traffic};
 use super::event::{Event, Notice, Notices};
 use super::initiator::InitiatorQueue;
@@ -43,8 +43,7 @@ const NOT_STARTED: StreamConfig = StreamConfig {
     limits: ReadLimits { ird: 0, ord: 0 },
     ready: None,
     receive_wait: Duration::ZERO,
-    private_payload: false,
-    page_offsets_matter: false,
+    copied: CopiedPayload::None,
     confirm_writes: false,
     early: usize::MAX,
 };
@@ -107,21 +106,22 @@ impl Connection {
         );
         if self.phase == Phase::Idle {
             self.config = config;
-            self.tx.copies = config.crc || config.private_payload || config.markers.sent;
+            self.tx.copies =
+                config.crc || config.copied == CopiedPayload::All || config.markers.sent;
             self.initiator
                 .confirm_writes(config.confirm_writes && config.limits.ord > 0);
             self.phase = Phase::Running;
         }
     }
 
-    /// All payload is copied into the batch, however long it is, because it has a CRC, is captured or has markers inside.
+    /// All payload is copied into the batch, however long it is, because it has a CRC or markers inside, or for the transport's sake.
     pub const fn copies(&self) -> bool {
         self.tx.copies
     }
 
-    /// Whether the transport copies slowly at some offsets in a page ([`StreamConfig::page_offsets_matter`]).
-    pub const fn page_offsets_matter(&self) -> bool {
-        self.config.page_offsets_matter
+    /// Whether the transport copies slowly from and to some places ([`CopiedPayload::AtSlowPlaces`]).
+    pub fn has_slow_places(&self) -> bool {
+        self.config.copied == CopiedPayload::AtSlowPlaces
     }
 
     /// Queues the Initiator's ready-to-receive message ahead of everything that has not been sent. If start-up agreed on

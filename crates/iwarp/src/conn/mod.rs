@@ -54,7 +54,7 @@ mod tests;
 
 pub use crate::mpa::{Markers, Ready, Role};
 pub use batch::{Piece, PieceRef, TxBatch, TxLimit};
-pub use config::{QueueSizes, StreamConfig, StreamEnd};
+pub use config::{CopiedPayload, QueueSizes, StreamConfig, StreamEnd};
 pub use connection::Connection;
 pub use counters::{Counters, Traffic};
 pub use event::Event;

@@ -566,7 +566,7 @@ impl Connection {
         header_len: usize,
         spans: impl FnOnce() -> S,
     ) -> bool {
-        self.config.page_offsets_matter
+        self.has_slow_places()
             && has_slow(
                 mem,
                 budget.octets() + fpdu::HEADER_LEN + header_len,

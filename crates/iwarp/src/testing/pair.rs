@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::VecMemory;
 use crate::conn::{
-    Completion, Connection, Event, Fault, InitiatorWqe, Markers, Operation, OwnQueue, Payload,
-    PieceRef, PostError, QueueSizes, Ready, ReceiveSource, Role, StreamConfig, StreamEnd, TxBatch,
-    TxLimit,
+    Completion, Connection, CopiedPayload, Event, Fault, InitiatorWqe, Markers, Operation,
+    OwnQueue, Payload, PieceRef, PostError, QueueSizes, Ready, ReceiveSource, Role, StreamConfig,
+    StreamEnd, TxBatch, TxLimit,
 };
 use crate::memory::{Memory, MessageEnd, Revoked, Scope};
 use crate::mpa::fpdu::{self, Fpdu};
@@ -34,8 +34,7 @@ pub const fn stream(role: Role) -> StreamConfig {
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
-        private_payload: false,
-        page_offsets_matter: false,
+        copied: CopiedPayload::None,
         confirm_writes: false,
         early: 40,
     }

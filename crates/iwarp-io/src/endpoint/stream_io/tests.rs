@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use iwarp::{
-    InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd, QueueSizes, ReadLimits, Ready,
-    RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId,
+    CopiedPayload, InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd, QueueSizes, ReadLimits,
+    Ready, RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId,
 };
 use iwarp_mem::{Rights, Table};
 use rdma_buffer::Buffer;
@@ -36,8 +36,8 @@ fn reads_end_where_fpdus_of_the_same_length_end() {
     assert_eq!(worth_reading(999, 1000, 0, 1000), 1);
 }
 
-/// A connection that has begun. Payload is copied into its batches.
-fn begun(role: Role, page_offsets_matter: bool) -> Connection {
+/// A connection that has begun.
+fn begun(role: Role, copied: CopiedPayload) -> Connection {
     let sizes = QueueSizes {
         initiator_depth: 4,
         receive_depth: 4,
@@ -59,8 +59,7 @@ fn begun(role: Role, page_offsets_matter: bool) -> Connection {
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
         receive_wait: Duration::MAX,
-        private_payload: true,
-        page_offsets_matter,
+        copied,
         confirm_writes: false,
         early: EARLY,
     });
@@ -100,7 +99,7 @@ fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
         (2048, false),
         (4080, true),
     ] {
-        for page_offsets_matter in [false, true] {
+        for copied in [CopiedPayload::None, CopiedPayload::AtSlowPlaces] {
             let buffers = Buffers::new(Arc::new(Table::new()));
             let memory = room.slice(front + offset..front + offset + LEN);
             memory.write(0, &[0; LEN]);
@@ -110,7 +109,7 @@ fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
             source.write(0, &octets);
             let source_region = buffers.table().register(&source, rights, PD).unwrap();
 
-            let mut peer = begun(Role::Initiator, false);
+            let mut peer = begun(Role::Initiator, CopiedPayload::All);
             peer.send_ready();
             let data = Sge {
                 token: source_region.stag(),
@@ -142,7 +141,7 @@ fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
             let (first, rest) = batch.octets().unwrap().split_at(FIRST);
 
             let (active, passive) = streams();
-            let mut connection = begun(Role::Responder, page_offsets_matter);
+            let mut connection = begun(Role::Responder, copied);
             let mut io = StreamIo::new(passive, true, &buffers);
             let mut arrives = |octets: &[u8]| {
                 active.send_frame(octets).unwrap();
@@ -155,8 +154,8 @@ fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
             // One octet is missing, so that the read is the last one.
             let (most, last) = rest.split_at(rest.len() - 1);
             let (directly, _) = arrives(most);
-            let is_fast = !(page_offsets_matter && is_slow);
-            assert_eq!(directly, is_fast, "at {offset}, {page_offsets_matter}");
+            let is_fast = !(copied == CopiedPayload::AtSlowPlaces && is_slow);
+            assert_eq!(directly, is_fast, "at {offset}, {copied:?}");
             arrives(last);
             assert_eq!(memory.to_vec(), octets);
         }

@@ -218,14 +218,14 @@ fn one_call_keeps_to_its_limit() {
 
 #[test]
 fn small_payload_is_copied_and_large_payload_is_not() {
-    for (crc, private_payload, in_place) in [
-        (false, false, true),
-        (true, false, false),
-        (false, true, false),
+    for (crc, copied, in_place) in [
+        (false, CopiedPayload::None, true),
+        (true, CopiedPayload::None, false),
+        (false, CopiedPayload::All, false),
     ] {
         let config = StreamConfig {
             crc,
-            private_payload,
+            copied,
             ..stream(Role::Initiator)
         };
         let mut raw = Raw::with(config);
@@ -258,10 +258,10 @@ fn small_payload_is_copied_and_large_payload_is_not() {
 
 /// The pieces of one message of `len` octets at `base`, in FPDUs of at most `mulpdu`: whether each is read in place, and its
 /// length.
-fn pieces_of(base: u64, len: usize, mulpdu: u32, page_offsets_matter: bool) -> Vec<(bool, usize)> {
+fn pieces_of(base: u64, len: usize, mulpdu: u32, copied: CopiedPayload) -> Vec<(bool, usize)> {
     let config = StreamConfig {
         crc: false,
-        page_offsets_matter,
+        copied,
         ..stream(Role::Initiator)
     };
     let mut raw = Raw::with(config);
@@ -305,7 +305,7 @@ fn pieces_of(base: u64, len: usize, mulpdu: u32, page_offsets_matter: bool) -> V
 }
 
 #[test]
-fn payload_at_a_slow_place_is_copied_where_page_offsets_matter() {
+fn payload_at_a_slow_place_is_copied_where_that_was_asked_for() {
     // One FPDU: its payload begins behind 20 octets of header, and so is slow from 0 to 20 of a page, and from 4,053 on.
     for (at, slow) in [
         (0, true),
@@ -319,16 +319,27 @@ fn payload_at_a_slow_place_is_copied_where_page_offsets_matter() {
     ] {
         for base in [at, at + 4096, at + (1 << 40)] {
             for len in [4096, 8192, 9980] {
-                assert_eq!(pieces_of(base, len, 10_000, true), [(!slow, len)], "{base}");
-                assert_eq!(pieces_of(base, len, 10_000, false), [(true, len)], "{base}");
+                assert_eq!(
+                    pieces_of(base, len, 10_000, CopiedPayload::AtSlowPlaces),
+                    [(!slow, len)],
+                    "{base}"
+                );
+                assert_eq!(
+                    pieces_of(base, len, 10_000, CopiedPayload::None),
+                    [(true, len)],
+                    "{base}"
+                );
             }
             // Short payload is always copied.
-            assert_eq!(pieces_of(base, 4092, 10_000, true), [(false, 4092)]);
+            assert_eq!(
+                pieces_of(base, 4092, 10_000, CopiedPayload::AtSlowPlaces),
+                [(false, 4092)]
+            );
         }
     }
     // Each FPDU moves the place by the 24 octets around its payload, so that the third one is far enough from the source.
     let len = 8212 - 20;
-    let of_three = |base| pieces_of(base, 3 * len, 8210, true);
+    let of_three = |base| pieces_of(base, 3 * len, 8210, CopiedPayload::AtSlowPlaces);
     assert_eq!(of_three(0), [(false, len), (false, len), (true, len)]);
     assert_eq!(of_three(40), [(true, len), (false, len), (false, len)]);
     assert_eq!(of_three(1024), [(true, len); 3]);

@@ -203,8 +203,11 @@ impl Run {
             limits: setting.limits,
             ready: setting.ready,
             receive_wait: Duration::from_secs(3600),
-            private_payload: setting.private,
-            page_offsets_matter: true,
+            copied: if setting.private {
+                CopiedPayload::All
+            } else {
+                CopiedPayload::AtSlowPlaces
+            },
             confirm_writes: setting.confirm[0],
             early: 40,
         };

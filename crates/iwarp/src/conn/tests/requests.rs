@@ -106,20 +106,19 @@ fn qp_002_a_refused_post_changes_nothing() {
 
 #[test]
 fn data_moves_by_send_write_and_read_with_and_without_crc() {
-    for (crc, private_payload, mulpdu) in [
-        (true, false, 1442),
-        (false, false, 1442),
-        (false, true, 1442),
-        (false, false, 16_000),
-        (false, false, 64_768),
-        (true, false, 64_768),
-        (false, true, 65_535),
-        (true, false, 0),
+    for (crc, copied, mulpdu) in [
+        (true, CopiedPayload::None, 1442),
+        (false, CopiedPayload::None, 1442),
+        (false, CopiedPayload::All, 1442),
+        (false, CopiedPayload::None, 16_000),
+        (false, CopiedPayload::AtSlowPlaces, 64_768),
+        (true, CopiedPayload::AtSlowPlaces, 64_768),
+        (false, CopiedPayload::All, 65_535),
+        (true, CopiedPayload::None, 0),
     ] {
         let a = StreamConfig {
             crc,
-            private_payload,
-            page_offsets_matter: mulpdu > 60_000,
+            copied,
             ..stream(Role::Initiator)
         };
         let b = StreamConfig {

@@ -299,8 +299,7 @@ impl Connector {
             limits: agreed.limits,
             ready: agreed.ready,
             receive_wait: qp.owner().receive_wait(),
-            private_payload: stream.copies(),
-            page_offsets_matter: false, // the endpoint asks the stream
+            copied: stream.copied_payload(),
             confirm_writes: options.confirm_writes,
             early: EARLY,
         }
