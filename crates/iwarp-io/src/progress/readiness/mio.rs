@@ -5,6 +5,8 @@
 //! - A level is registered again inside the wait, right after its report. The system then examines the source anew. So the
 //!   source is reported again for as long as it is ready, and sets around this set become ready as well.
 //! - A muted source is deregistered, and registered again when it is unmuted.
+//! - A thread that finds another one asleep in the set leaves its reports to that thread, which looks once more when it wakes. It
+//!   waits for a thread that does not sleep.
 //! - The set keeps a list of its sources, because kqueue does not say whether a source was registered.
 
 use std::collections::HashMap;
@@ -193,44 +195,47 @@ impl Mio {
         self.refused.store(false, Ordering::SeqCst);
         self.asleep
             .store(limit != Some(Duration::ZERO), Ordering::SeqCst);
-        let taken = self.take(poll, events, limit, &mut each);
+        let taken = take(poll, events, limit, &mut each);
         self.asleep.store(false, Ordering::SeqCst);
-        let mut count = taken?;
+        let count = taken?;
+        let mut later = Events::with_capacity(0);
+        let mut taken_later = Ok(0);
         // The caller asks again by itself after BATCH reports.
         if self.refused.load(Ordering::SeqCst) && count < BATCH {
-            let mut fewer = Events::with_capacity(BATCH - count);
-            count += self.take(poll, &mut fewer, Some(Duration::ZERO), &mut each)?;
+            later = Events::with_capacity(BATCH - count);
+            taken_later = take(poll, &mut later, Some(Duration::ZERO), &mut each);
         }
-        Ok(Some(count))
-    }
-
-    /// Waits for at most `limit`, calls `each` for as many reports as `events` holds, and returns their number.
-    fn take(
-        &self,
-        poll: &mut Poll,
-        events: &mut Events,
-        limit: Option<Duration>,
-        each: &mut impl FnMut(Ready),
-    ) -> io::Result<usize> {
-        match poll.poll(events, limit) {
-            // A signal counts as nothing ready, because every caller looks again by itself.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
-            other => other?,
-        }
-        let any_level = self.any_level.load(Ordering::SeqCst);
-        let mut count = 0;
-        for event in events.iter() {
-            count += 1;
-            each(Ready {
-                token: event.token().0 as u64,
-                edges: edges(event),
-            });
-            if any_level {
+        if self.any_level.load(Ordering::SeqCst) {
+            // Behind both looks, so that a wait reports a level once.
+            for event in events.iter().chain(&later) {
                 self.rearm(event.token())?;
             }
         }
-        Ok(count)
+        Ok(Some(count + taken_later?))
     }
+}
+
+/// Waits for at most `limit`, calls `each` for as many reports as `events` holds, and returns their number.
+fn take(
+    poll: &mut Poll,
+    events: &mut Events,
+    limit: Option<Duration>,
+    each: &mut impl FnMut(Ready),
+) -> io::Result<usize> {
+    match poll.poll(events, limit) {
+        // A signal counts as nothing ready, because every caller looks again by itself.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
+        other => other?,
+    }
+    let mut count = 0;
+    for event in &*events {
+        count += 1;
+        each(Ready {
+            token: event.token().0 as u64,
+            edges: edges(event),
+        });
+    }
+    Ok(count)
 }
 
 impl Readiness for Mio {

@@ -193,8 +193,7 @@ where
             assert_eq!(ready(set), []);
         }
         waker.wake();
-        let tokens = sleeper.join().unwrap();
-        assert!(!tokens.is_empty() && tokens.iter().all(|token| *token == 5));
+        assert_eq!(sleeper.join().unwrap(), [5]);
     });
 }
 
@@ -235,12 +234,12 @@ where
                 let mut seen = Vec::new();
                 together.wait();
                 spin(round % 61);
-                while set
-                    .wait(Some(limit), |ready| seen.push(ready.token))
-                    .unwrap()
-                    == 0
-                    && limit > Duration::ZERO
-                {}
+                loop {
+                    let waited = set.wait(Some(limit), |ready| seen.push(ready.token));
+                    if waited.unwrap() > 0 || limit.is_zero() {
+                        break;
+                    }
+                }
                 says.send(seen).unwrap();
             }
         });
