@@ -2,7 +2,7 @@
 //!
 //! mio reports edges only, cannot mute a source, and lets one thread at a time wait in a `Poll`. Therefore:
 //!
-//! - A level is registered again inside the wait, right after its report. The system then examines the source anew. So the
+//! - A level is registered again inside the wait, behind its report. The system then examines the source anew. So the
 //!   source is reported again for as long as it is ready, and sets around this set become ready as well.
 //! - A muted source is deregistered, and registered again when it is unmuted.
 //! - A thread that finds another one asleep in the set leaves its reports to that thread, which looks once more when it wakes. It
