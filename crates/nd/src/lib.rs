@@ -1,8 +1,9 @@
-//! What programs that measure share with `nd`: the description of the machine, and the part of a page that a program
-//! writes.
+//! What programs that measure share with `nd`: the description of the machine and of its cores, and the part of a page that a
+//! program writes.
 //!
 //! The program itself is in `main.rs` and uses this as the others do.
 #![forbid(unsafe_code)]
 
+pub mod cores;
 pub mod machine;
 pub mod page;

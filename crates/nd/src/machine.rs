@@ -27,6 +27,7 @@ pub fn describe() -> Vec<(&'static str, String)> {
             first("/proc/sys/net/ipv4/tcp_available_congestion_control"),
         ),
         ("load when the run began", load),
+        ("date", Some(date())),
     ])
 }
 
@@ -79,6 +80,23 @@ pub fn known<const N: usize>(
 #[must_use]
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The processor in a word or two: `AMD EPYC`, `Intel Xeon`. Where the system does not tell, `this processor`.
+#[must_use]
+pub fn short_name() -> String {
+    processor().map_or_else(|| "this processor".to_owned(), |name| shortened(&name))
+}
+
+/// Without marks, words that every name has, and the frequency.
+fn shortened(name: &str) -> String {
+    let name = name.split(" @").next().unwrap_or(name);
+    let name = name.replace("(R)", "").replace("(TM)", "");
+    let words = name.split_whitespace();
+    let words: Vec<_> = words
+        .filter(|word| !["CPU", "Processor"].contains(word))
+        .collect();
+    words.join(" ")
 }
 
 fn processor() -> Option<String> {
@@ -143,6 +161,21 @@ mod tests {
         assert!(has_word("fpu hypervisor", "hypervisor"));
         assert!(!has_word("nohypervisor", "hypervisor"));
         assert_eq!(gibibytes("16384000 kB").as_deref(), Some("16 GiB"));
+    }
+
+    #[test]
+    fn names_are_short() {
+        for (name, short) in [
+            ("AMD EPYC", "AMD EPYC"),
+            ("Intel(R) Xeon(R) Processor", "Intel Xeon"),
+            (
+                "Intel(R) Core(TM) i7-8700 CPU @ 3.20GHz",
+                "Intel Core i7-8700",
+            ),
+        ] {
+            assert_eq!(shortened(name), short);
+        }
+        assert!(!short_name().is_empty());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Chooses the core on which a process runs.
 
+use nd::cores;
+
 use super::spec::{Mode, Placement, Spec};
 
 /// The role of one of the two processes.
@@ -26,50 +28,34 @@ fn choose(cores: &[usize], spec: &Spec, role: ProcessRole) -> Vec<usize> {
 
 /// Binds the calling thread, and those that it starts from now on. If the system refuses, the thread runs anywhere.
 pub(super) fn place(spec: &Spec, role: ProcessRole) {
-    let allowed = system::allowed();
+    let allowed = cores::allowed();
     let chosen = choose(allowed, spec, role);
-    system::bind(if chosen.is_empty() { allowed } else { &chosen });
+    bind(if chosen.is_empty() { allowed } else { &chosen });
 }
 
 /// Undoes [`place`], because a process that is started now would inherit the binding.
 pub(super) fn anywhere() {
-    system::bind(system::allowed());
+    bind(cores::allowed());
 }
 
-#[cfg(target_os = "linux")]
-mod system {
-    use std::sync::OnceLock;
-
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-    /// The cores that the process could use at the first call.
-    pub(super) fn allowed() -> &'static [usize] {
-        static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
-        ALLOWED.get_or_init(|| match sched_getaffinity(None) {
-            Ok(set) => (0..CpuSet::MAX_CPU)
-                .filter(|core| set.is_set(*core))
-                .collect(),
-            Err(_) => Vec::new(),
-        })
-    }
-
-    pub(super) fn bind(cores: &[usize]) {
-        let mut set = CpuSet::new();
-        cores.iter().for_each(|core| set.set(*core));
-        if let Err(error) = sched_setaffinity(None, &set) {
-            tracing::warn!(%error, ?cores, "cannot choose the cores to run on");
-        }
-    }
+/// The two cores to which both processes are bound. `None` if they are not bound to one each.
+pub(super) fn both(spec: &Spec) -> Option<[usize; 2]> {
+    pair(cores::allowed(), spec)
 }
 
-/// Nothing is known about cores here.
-#[cfg(not(target_os = "linux"))]
-mod system {
-    pub(super) fn allowed() -> &'static [usize] {
-        &[]
-    }
+fn pair(cores: &[usize], spec: &Spec) -> Option<[usize; 2]> {
+    let of = |role| choose(cores, spec, role).first().copied();
+    let [client, server] = [of(ProcessRole::Client)?, of(ProcessRole::Server)?];
+    (client != server).then_some([client, server])
+}
 
-    pub(super) fn bind(_: &[usize]) {}
+fn bind(cores: &[usize]) {
+    if cores.is_empty() {
+        return;
+    }
+    if let Err(error) = cores::bind(cores) {
+        tracing::warn!(%error, ?cores, "cannot choose the cores to run on");
+    }
 }
 
 #[cfg(test)]
@@ -78,14 +64,16 @@ mod tests {
     use super::super::spec::{Op, Test};
     use super::*;
 
-    fn both(cores: &[usize], spec: &Spec) -> [Vec<usize>; 2] {
+    fn chosen(cores: &[usize], spec: &Spec) -> [Vec<usize>; 2] {
         [ProcessRole::Client, ProcessRole::Server].map(|role| choose(cores, spec, role))
     }
 
     #[test]
     fn apart_is_a_core_each_if_there_are_two() {
-        assert_eq!(both(&[3, 5, 7], &SPEC), [vec![3], vec![5]]);
-        assert_eq!(both(&[3], &SPEC), [Vec::<usize>::new(), vec![]]);
+        assert_eq!(chosen(&[3, 5, 7], &SPEC), [vec![3], vec![5]]);
+        assert_eq!(chosen(&[3], &SPEC), [Vec::<usize>::new(), vec![]]);
+        assert_eq!(pair(&[3, 5, 7], &SPEC), Some([3, 5]));
+        assert_eq!(pair(&[3], &SPEC), None);
     }
 
     #[test]
@@ -94,7 +82,8 @@ mod tests {
             placement: Placement::Together,
             ..SPEC
         };
-        assert_eq!(both(&[3, 5], &spec), [vec![3], vec![3]]);
+        assert_eq!(chosen(&[3, 5], &spec), [vec![3], vec![3]]);
+        assert_eq!(pair(&[3, 5], &spec), None);
     }
 
     #[test]
@@ -105,7 +94,7 @@ mod tests {
             mode: Mode::Memory,
             ..SPEC
         };
-        assert_eq!(both(&[0, 1, 2, 3], &spec), [Vec::<usize>::new(), vec![]]);
+        assert_eq!(chosen(&[0, 1, 2, 3], &spec), [Vec::<usize>::new(), vec![]]);
     }
 
     #[test]
@@ -114,6 +103,6 @@ mod tests {
             placement: Placement::Free,
             ..SPEC
         };
-        assert_eq!(both(&[0, 1], &spec), [Vec::<usize>::new(), vec![]]);
+        assert_eq!(chosen(&[0, 1], &spec), [Vec::<usize>::new(), vec![]]);
     }
 }

@@ -1,6 +1,9 @@
 //! A result as named values: one JSON object, or one line of CSV.
 
 use std::fmt::{self, Display, Write as _};
+use std::time::Duration;
+
+use nd::cores::Watch;
 
 use super::outcome::{BaselineFigures, Comparison, Outcome};
 use super::spec::{Placement, Spec, Test};
@@ -82,8 +85,22 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     }
     let p99 = ratio.and_then(|ratio| ratio.p99);
     fields.push(("ratio_p99".to_owned(), number(p99)));
+    cores(&mut fields, &outcome.cores);
     connections(&mut fields, outcome);
     fields
+}
+
+/// The values about the two cores.
+fn cores(fields: &mut Vec<(String, Value)>, watch: &Watch) {
+    let nanos = |time: Option<Duration>| number(time.map(|time| time.as_secs_f64() * 1e9));
+    fields.extend(
+        [
+            ("handover_ns", nanos(watch.median())),
+            ("handover_max_ns", nanos(watch.looks.iter().max().copied())),
+            ("moves", Value::Integer(watch.moves.into())),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
 }
 
 /// The values about connections.
@@ -291,6 +308,9 @@ mod tests {
             "page_offset",
             "turns",
             "complete",
+            "handover_ns",
+            "handover_max_ns",
+            "moves",
         ] {
             assert!(all.iter().any(|name| name == wanted), "{wanted}");
         }

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display};
 
+use nd::cores::Watch;
+
 use super::spec::{Receives, Spec};
 use super::stats::{Figures, Ratio, SideTurns};
 
@@ -75,6 +77,8 @@ pub(super) struct Outcome {
     pub(super) figures: Figures,
     /// What the idle connections cost, where there are some.
     pub(super) costs: Costs,
+    /// How far the two cores were from each other.
+    pub(super) cores: Watch,
     /// The connection with which the row is compared; of several bare ones the best.
     pub(super) baseline: Option<BaselineFigures>,
     /// The bare connection with the system's own congestion control, if that is not the best.
@@ -86,6 +90,7 @@ pub(super) struct Measured {
     pub(super) peer_receives: Option<Receives>,
     pub(super) ours: SideTurns,
     pub(super) costs: Costs,
+    pub(super) cores: Watch,
     pub(super) best: Option<Compared>,
     pub(super) own: Option<Compared>,
 }
@@ -136,6 +141,7 @@ impl Measured {
             peer_receives: None,
             ours: SideTurns::new(),
             costs: Costs::default(),
+            cores: Watch::default(),
             best: None,
             own: None,
         }
@@ -146,6 +152,7 @@ impl Measured {
             peer_receives,
             ours,
             costs,
+            cores,
             best,
             own,
         } = self;
@@ -156,6 +163,7 @@ impl Measured {
             complete,
             figures: ours.figures(spec),
             costs,
+            cores,
             baseline: best.and_then(|compared| compared.baseline(&ours, spec)),
             systems_own: own.and_then(|compared| compared.baseline(&ours, spec)),
         }

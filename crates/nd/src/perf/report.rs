@@ -1,5 +1,7 @@
 //! Results as they are printed.
 
+use nd::cores::Watch;
+
 use super::args::Format;
 use super::cells::{ABSENT, fixed, megabytes, micros, remark, times};
 use super::fields;
@@ -56,8 +58,20 @@ impl Report {
     pub(super) fn finish(&mut self) -> Result<()> {
         if self.format == Format::Table {
             self.print_table()?;
+            self.print_cores()?;
         }
         Ok(())
+    }
+
+    /// What was seen of the cores in all rows.
+    fn print_cores(&self) -> Result<()> {
+        let mut all = Watch::default();
+        self.outcomes.iter().for_each(|row| all.add(&row.cores));
+        if all == Watch::default() {
+            return Ok(());
+        }
+        output::line("")?;
+        output::line(all)
     }
 
     pub(super) fn outcomes(&self) -> &[Outcome] {
@@ -255,6 +269,8 @@ fn by(baseline: &BaselineFigures) -> &str {
 pub(super) mod tests {
     use std::time::Duration;
 
+    use nd::cores::Watch;
+
     use super::super::outcome::Costs;
     use super::super::spec::Mode;
     use super::super::spec::tests::SPEC;
@@ -283,6 +299,7 @@ pub(super) mod tests {
             complete: true,
             figures: ours.figures(&spec),
             costs: Costs::default(),
+            cores: Watch::default(),
             baseline: Some(baseline("cubic", Some(64 << 10))),
             systems_own: Some(baseline("bbr", Some(64 << 10))),
         }

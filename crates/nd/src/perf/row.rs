@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use nd::cores::Watch;
 use netdirect::{RemoteAddress, Status};
 
 use super::affinity::{self, ProcessRole};
@@ -73,12 +74,14 @@ fn attempt(
     measured.own = own.map(|own| run.compared(own));
     let mut own = own.map(|own| run.turn_taker(own)).transpose()?;
     for _ in 0..plan.turns {
-        run.measure(&mut ours, &mut measured.ours)?;
+        let ways = [Some(&mut ours), theirs.as_mut(), own.as_mut()];
+        run.take_turns(ways, &mut measured.cores)?;
+        ours.count(&mut measured.ours);
         if let (Some(way), Some(compared)) = (&mut theirs, &mut measured.best) {
-            run.measure(way, &mut compared.side)?;
+            way.count(&mut compared.side);
         }
         if let (Some(way), Some(compared)) = (&mut own, &mut measured.own) {
-            run.measure(way, &mut compared.side)?;
+            way.count(&mut compared.side);
         }
         progress()?;
     }
@@ -104,10 +107,20 @@ enum Way {
     Bare(BareConnection),
 }
 
-/// One side of the comparison, and how many messages fill a turn of it.
+/// One side of the comparison, how many messages fill a turn of it, and its last turn.
 struct TurnTaker {
     way: Way,
     pace: Pace,
+    messages: u64,
+    elapsed: Duration,
+    times: Vec<u64>,
+}
+
+impl TurnTaker {
+    /// Has the last turn count.
+    fn count(&mut self, side: &mut SideTurns) {
+        side.add(self.messages, self.elapsed, &mut self.times);
+    }
 }
 
 /// A connection over RDMA, with an adapter that no other connection uses.
@@ -253,18 +266,46 @@ impl<'a> Run<'a> {
         Ok(elapsed)
     }
 
-    /// A turn that counts.
-    fn measure(&mut self, way: &mut TurnTaker, side: &mut SideTurns) -> Result<()> {
-        let elapsed = self.turn(way.way, way.pace.count)?;
-        side.add(way.pace.count, elapsed, &mut self.times);
-        way.pace.learn(elapsed);
+    /// A turn of each way, one after the other. They are taken again if the host moved one of the cores meanwhile, because then they
+    /// cannot be compared. On a host that moves cores all the time, the turns of the last attempt have to do.
+    fn take_turns(
+        &mut self,
+        mut ways: [Option<&mut TurnTaker>; 3],
+        watch: &mut Watch,
+    ) -> Result<()> {
+        const ATTEMPTS: usize = 5;
+        for _ in 0..ATTEMPTS {
+            let mut span = watch.begin(affinity::both(&self.spec));
+            for way in ways.iter_mut().flatten() {
+                self.take(way)?;
+                span.look();
+            }
+            if span.end() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A turn, which does not count yet.
+    fn take(&mut self, way: &mut TurnTaker) -> Result<()> {
+        way.messages = way.pace.count;
+        way.elapsed = self.turn(way.way, way.messages)?;
+        std::mem::swap(&mut way.times, &mut self.times);
+        way.pace.learn(way.elapsed);
         Ok(())
     }
 
     /// Takes turns that do not count, until one is about as long as those that do.
     fn turn_taker(&mut self, way: Way) -> Result<TurnTaker> {
         let pace = self.pace(way, self.plan.length)?;
-        Ok(TurnTaker { way, pace })
+        Ok(TurnTaker {
+            way,
+            pace,
+            messages: 0,
+            elapsed: Duration::ZERO,
+            times: Vec::new(),
+        })
     }
 
     /// Turns that do not count, until one is about so long.

@@ -5,10 +5,12 @@ mod line;
 mod page;
 mod rows;
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use judge::{Promise, Verdict};
 use line::{Line, Runs};
+use nd::cores::Watch;
 use rows::PromisedRow;
 pub(super) use rows::Question;
 
@@ -62,9 +64,12 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         bar.inc(1);
         interrupt.check()
     };
+    let cores = RefCell::new(Watch::default());
     let one = |spec: &Spec, row: &PromisedRow| {
         bar.set_message(report::title(spec));
-        attempt(spec, row, &plan, verbose, &progress)
+        let outcome = attempt(spec, row, &plan, verbose, &progress)?;
+        cores.borrow_mut().add(&outcome.cores);
+        Ok(outcome)
     };
     for _ in 0..runs {
         let run = measured(&rows, &one, &interrupt);
@@ -73,7 +78,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    show(&lines)?;
+    show(&lines, &cores.borrow())?;
     interrupt.end_if_came();
     if let Some(path) = &args.write {
         let text = page::filled(
@@ -81,7 +86,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
             args.variant.as_deref(),
             questions,
             &lines,
-            &page::remark(&plan, runs, &machine),
+            &page::remark(&plan, runs, &machine, &cores.borrow()),
         )?;
         std::fs::write(path, text)
             .map_err(|error| Failure::io(format_args!("write {}", path.display()), &error))?;
@@ -163,7 +168,7 @@ fn count_broken(lines: &[Line]) -> usize {
     lines.iter().filter(|line| !line.runs.hold()).count()
 }
 
-fn show(lines: &[Line]) -> Result<()> {
+fn show(lines: &[Line], cores: &Watch) -> Result<()> {
     for question in Question::ALL {
         let columns = [
             ("what", Align::Left),
@@ -193,6 +198,9 @@ fn show(lines: &[Line]) -> Result<()> {
         }
     }
     output::line("A row holds if the worse quartile of its turns does, in every run.")?;
+    if *cores != Watch::default() {
+        output::line(cores)?;
+    }
     output::line(ELSEWHERE)?;
     let (all, broken) = (lines.len(), count_broken(lines));
     output::line(Paint::for_stdout().bold(format_args!("{} of {all} hold", all - broken)))

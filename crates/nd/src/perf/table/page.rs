@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use nd::cores::Watch;
 use nd::page;
 
 use super::line::Line;
@@ -13,7 +14,11 @@ use crate::units;
 /// The part of the page that says how and where the tables were measured.
 const REMARK: &str = "table";
 
-/// The page with the tables of these questions and the remark in their places. A variant has places of its own, and no remark.
+/// The columns that are the same on every machine.
+const HEADS: [&str; 3] = ["what", "size", "required"];
+
+/// The page with the tables of these questions and the remark in their places. Each processor has columns of its own, and those of
+/// other processors stay as they are. A variant has places of its own, and no remark.
 pub(super) fn filled(
     path: &Path,
     variant: Option<&str>,
@@ -23,62 +28,123 @@ pub(super) fn filled(
 ) -> Result<String> {
     let mut page = std::fs::read_to_string(path)
         .map_err(|error| Failure::io(format_args!("read {}", path.display()), &error))?;
-    let parts = questions.iter().map(|question| {
+    let processor = nd::machine::short_name();
+    let names = questions.iter().map(|question| {
         let name = question.part();
-        let name = variant.map_or_else(|| name.to_owned(), |variant| format!("{name} {variant}"));
-        (name, table(*question, lines))
+        variant.map_or_else(|| name.to_owned(), |variant| format!("{name} {variant}"))
     });
-    let remark = variant
-        .is_none()
-        .then(|| (REMARK.to_owned(), remark.to_owned()));
-    for (name, text) in remark.into_iter().chain(parts) {
-        page = page::replace(&page, &name, &text).map_err(|error| {
-            Failure::new(
-                format!("cannot write into {}: {error}", path.display()),
-                "choose a page that has these two lines, such as docs/performance.md",
-            )
-        })?;
+    for (question, name) in questions.iter().zip(names) {
+        let lines: Vec<_> = lines
+            .iter()
+            .filter(|line| line.question == *question)
+            .collect();
+        page = changed(page, path, &name, |old| table(old, &processor, &lines))?;
+    }
+    if variant.is_none() {
+        page = changed(page, path, REMARK, |old| remarks(old, &processor, remark))?;
     }
     Ok(page)
 }
 
+/// The page with this part made anew out of the old one.
+fn changed(page: String, path: &Path, name: &str, new: impl Fn(&str) -> String) -> Result<String> {
+    let part = page::part(&page, name).map(new);
+    part.and_then(|part| page::replace(&page, name, &part))
+        .map_err(|error| {
+            Failure::new(
+                format!("cannot write into {}: {error}", path.display()),
+                "choose a page that has these two lines, such as docs/performance.md",
+            )
+        })
+}
+
 /// How and where the tables were measured.
-pub(super) fn remark(plan: &Plan, runs: u32, machine: &str) -> String {
+pub(super) fn remark(plan: &Plan, runs: u32, machine: &str, cores: &Watch) -> String {
     let build = if cfg!(debug_assertions) {
         ", a build without optimisation"
     } else {
         ""
     };
-    let runs = if runs == 1 {
-        String::new()
-    } else {
-        format!(
-            " The table shows the worst of {runs} runs, and a row holds if it held in all of them."
-        )
+    let runs = match runs {
+        1 => "one run".to_owned(),
+        runs => format!("the worst of {runs} runs"),
     };
-    format!(
-        "Filled by `nd perf table` of nd {}{build} on {}, with {} turns of {} for each side of a comparison, on {machine}, loopback.{runs}\n",
+    let text = format!(
+        "{machine}, loopback. Measured by nd {}{build} on {}, with {} turns of {} for each side of a comparison, {runs}. {cores}",
         env!("CARGO_PKG_VERSION"),
         nd::machine::date(),
         plan.turns,
         units::time(plan.length),
-    )
+    );
+    text.trim_end().to_owned()
 }
 
-fn table(question: Question, lines: &[Line]) -> String {
-    let mut text = "| what | size | required | measured | half of the turns | holds |\n|---|--:|---|---|---|---|\n".to_owned();
-    for line in lines.iter().filter(|line| line.question == question) {
-        let cells = [
-            line.title(),
-            line.sizes(),
-            line.promise.wanted(&line.spec),
-            line.measured(),
-            line.verdict.spread.clone(),
-            line.runs.told("yes", "missed"),
-        ];
-        text += &format!("| {} |\n", cells.map(|text| page::cell(&text)).join(" | "));
+/// The list of remarks, with that on this processor in its place, or behind the others.
+fn remarks(old: &str, processor: &str, remark: &str) -> String {
+    let head = format!("- **{processor}**:");
+    let new = format!("{head} {remark}");
+    let mut lines: Vec<_> = old
+        .lines()
+        .filter(|line| line.starts_with("- **"))
+        .collect();
+    match lines.iter_mut().find(|line| line.starts_with(&head)) {
+        Some(line) => *line = &new,
+        None => lines.push(&new),
+    }
+    lines.join("\n")
+}
+
+/// The table with this processor's columns: what was measured, and whether it holds. The columns of other processors keep their
+/// figures in rows that require the same as before.
+fn table(old: &str, processor: &str, lines: &[&Line]) -> String {
+    let old: Vec<Vec<&str>> = old.lines().filter_map(page::cells).collect();
+    let heads = old.first().and_then(|heads| heads.strip_prefix(&HEADS));
+    let mut processors: Vec<_> = heads
+        .unwrap_or_default()
+        .iter()
+        .step_by(2)
+        .copied()
+        .collect();
+    if !processors.contains(&processor) {
+        processors.push(processor);
+    }
+    let mut text = String::new();
+    let mut add = |cells: &[&str]| text += &format!("| {} |\n", cells.join(" | "));
+    let pairs = processors
+        .iter()
+        .flat_map(|processor| [*processor, "holds"]);
+    add(&HEADS.into_iter().chain(pairs).collect::<Vec<_>>());
+    let pairs = processors.iter().flat_map(|_| ["---", "---"]);
+    add(&["---", "--:", "---"]
+        .into_iter()
+        .chain(pairs)
+        .collect::<Vec<_>>());
+    for line in lines {
+        let keys = [line.title(), line.sizes(), line.promise.wanted(&line.spec)];
+        let keys = keys.map(|key| page::cell(&key));
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        let before = old.iter().find_map(|row| row.strip_prefix(&*keys));
+        let (measured, told) = (page::cell(&measured(line)), line.runs.told("yes", "missed"));
+        let mut cells = keys.clone();
+        for (at, other) in processors.iter().enumerate() {
+            if *other == processor {
+                cells.extend([&*measured, &*told]);
+            } else {
+                let known = before.and_then(|row| row.get(2 * at..2 * at + 2));
+                cells.extend(known.unwrap_or(&["", ""]));
+            }
+        }
+        add(&cells);
     }
     text
+}
+
+/// The figure, and in brackets what half of the turns lie between.
+fn measured(line: &Line) -> String {
+    match &*line.verdict.spread {
+        "" => line.measured(),
+        spread => format!("{} ({spread})", line.measured()),
+    }
 }
 
 #[cfg(test)]
@@ -117,17 +183,22 @@ mod tests {
                 ..line(&scale(), Promise::Idle(0.01))
             },
         ];
-        let text = table(Question::Message, &lines);
+        let of_messages: Vec<_> = lines
+            .iter()
+            .filter(|line| line.question == Question::Message)
+            .collect();
+        let text = table("", "One", &of_messages);
         let title = "10 000 idle connections, Send latency on one, poll, CRC off";
         for wanted in [
-            "| RDMA Write bandwidth, poll, CRC off, depth 32 | 64 KiB | at least 0.95 of raw TCP | 1.00 | 1.00–1.00 | yes |",
-            "| p50 at most 0.99 of raw TCP, p99 1.50 | p50 1.00, p99 1.00 | 1.00–1.00, 1.00–1.00 | missed |",
+            "| what | size | required | One | holds |\n| --- | --: | --- | --- | --- |\n",
+            "| RDMA Write bandwidth, poll, CRC off, depth 32 | 64 KiB | at least 0.95 of raw TCP | 1.00 (1.00–1.00) | yes |",
+            "| p50 at most 0.99 of raw TCP, p99 1.50 | p50 1.00, p99 1.00 (1.00–1.00, 1.00–1.00) | missed |",
             &format!(
-                "| {title}: memory beyond posted buffers and kernel sockets |  | at most 16 KiB each | 6.0 KiB |  | yes |"
+                "| {title}: memory beyond posted buffers and kernel sockets |  | at most 16 KiB each | 6.0 KiB | yes |"
             ),
-            "at least 0.95 times as fast as with own Receives | 1.00 | 1.00–1.00 | yes |",
+            "at least 0.95 times as fast as with own Receives | 1.00 (1.00–1.00) | yes |",
             &format!(
-                "| {title}: ping-pong on one |  | p50 at most 1.20 of one alone | cannot a \\| b |  | missed |"
+                "| {title}: ping-pong on one |  | p50 at most 1.20 of one alone | cannot a \\| b | missed |"
             ),
         ] {
             assert!(text.contains(wanted), "{wanted}\n{text}");
@@ -136,11 +207,55 @@ mod tests {
     }
 
     #[test]
+    fn each_processor_has_columns_of_its_own() {
+        let first = [
+            line(&bandwidth(), Promise::Share(0.95)),
+            line(&latency(), Promise::Times(0.99, None)),
+        ];
+        let first: Vec<_> = first.iter().collect();
+        let alone = table("no table", "One", &first);
+        assert_eq!(table(&alone, "One", &first), alone);
+        // The second row requires something else by now.
+        let second = [
+            line(&bandwidth(), Promise::Share(0.95)),
+            line(&latency(), Promise::Times(1.01, None)),
+        ];
+        let second: Vec<_> = second.iter().collect();
+        let both = table(&alone, "Other", &second);
+        for wanted in [
+            "| what | size | required | One | holds | Other | holds |",
+            "| at least 0.95 of raw TCP | 1.00 (1.00–1.00) | yes | 1.00 (1.00–1.00) | yes |",
+            "| p50 at most 1.01 of raw TCP |  |  | p50 1.00 (1.00–1.00) | yes |",
+        ] {
+            assert!(both.contains(wanted), "{wanted}\n{both}");
+        }
+        assert_eq!(table(&both, "Other", &second), both);
+        let again = table(&both, "One", &second);
+        assert!(again.contains("| p50 1.00 (1.00–1.00) | yes | p50 1.00 (1.00–1.00) | yes |"));
+    }
+
+    #[test]
+    fn each_processor_has_a_remark_of_its_own() {
+        let one = remarks("Some text.", "One", "first");
+        let both = remarks(&one, "Other", "second");
+        assert_eq!(both, "- **One**: first\n- **Other**: second");
+        assert_eq!(
+            remarks(&both, "One", "third"),
+            "- **One**: third\n- **Other**: second"
+        );
+    }
+
+    #[test]
     fn the_page_of_the_book_has_its_marks() {
         let page = include_str!("../../../../../docs/performance.md");
         let names = Question::ALL.map(Question::part).into_iter();
         for name in names.chain([REMARK, "table of CRC without AVX-512"]) {
-            assert!(page::replace(page, name, "new").is_ok(), "{name}");
+            let part = page::part(page, name).expect(name);
+            let heads = part.lines().find_map(page::cells);
+            assert!(
+                name == REMARK || heads.is_some_and(|heads| heads.starts_with(&HEADS)),
+                "{name}"
+            );
         }
     }
 }
