@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use nd::cores::Watch;
 use softnd_benches::compare::congestion::{self, Chosen};
 use softnd_benches::compare::nd::Nd;
 use softnd_benches::compare::page::{Findings, Round};
@@ -116,13 +117,13 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     findings.rounds.push(Round {
         congestion: format!("{default}, the system's default"),
-        sizes: measure(arguments, &systems, &peers)?,
+        sizes: measure(arguments, &systems, &peers, &mut findings.cores)?,
     });
     if default != UNPACED {
         match Chosen::system_wide(UNPACED) {
             Ok(_chosen) => findings.rounds.push(Round {
                 congestion: format!("{UNPACED}, the system's default meanwhile"),
-                sizes: measure(arguments, &nd, &peers)?,
+                sizes: measure(arguments, &nd, &peers, &mut findings.cores)?,
             }),
             Err(failure) => {
                 eprintln!("skipped: {failure}");
@@ -155,10 +156,15 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// All sizes, with the congestion control that all programs have now.
-fn measure(arguments: &Arguments, nd: &Nd, peers: &Peers) -> Result<Vec<Size>, Failure> {
+fn measure(
+    arguments: &Arguments,
+    nd: &Nd,
+    peers: &Peers,
+    cores: &mut Watch,
+) -> Result<Vec<Size>, Failure> {
     let measure = |size| {
         let (mut turn, all) = (0, arguments.turns);
-        Measurement::new(nd, peers, size).turns(all.into(), &mut || {
+        Measurement::new(nd, peers, size).turns(all.into(), cores, &mut || {
             eprintln!("{}: turn {turn} of {all}", octets(size));
             turn += 1;
         })

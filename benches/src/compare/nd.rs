@@ -25,6 +25,10 @@ pub fn depth(size: usize) -> usize {
     ((1 << 20) / size.max(1)).clamp(2, 32)
 }
 
+/// The options of a run beside raw TCP, and of one with page-aligned memory.
+const BESIDE_TCP: [&str; 2] = ["--baseline", "tcp"];
+const ALIGNED: [&str; 2] = ["--page-offset", "0"];
+
 /// The program `nd`, and the options of every run.
 #[derive(Clone, Debug)]
 pub struct Nd {
@@ -83,11 +87,18 @@ impl Nd {
         }
     }
 
-    fn rows(&self, op: &str, test: &str, size: usize) -> Result<Vec<Value>, Failure> {
+    fn rows(
+        &self,
+        op: &str,
+        test: &str,
+        size: usize,
+        more: [&str; 2],
+    ) -> Result<Vec<Value>, Failure> {
         let mut command = self.command();
         command
-            .args(["--baseline", "tcp", "--op", op, "--test", test])
-            .args(["--size", &size.to_string()]);
+            .args(["--op", op, "--test", test])
+            .args(["--size", &size.to_string()])
+            .args(more);
         if test == "bandwidth" {
             command.args(["--depth", &depth(size).to_string()]);
         }
@@ -110,9 +121,32 @@ impl Nd {
     /// When `nd` fails, or prints something else than its rows.
     pub fn ping_pong(&self, size: usize) -> Result<Row<Times>, Failure> {
         times(
-            &one(&self.rows("send", "latency", size)?, "send")?,
+            &one(&self.rows("send", "latency", size, BESIDE_TCP)?, "send")?,
             self.bare(),
         )
+    }
+
+    /// The same with page-aligned memory, without raw TCP.
+    ///
+    /// # Errors
+    ///
+    /// When `nd` fails, or prints something else than its rows.
+    pub fn aligned_ping_pong(&self, size: usize) -> Result<Times, Failure> {
+        side_times(
+            &one(&self.rows("send", "latency", size, ALIGNED)?, "send")?,
+            "",
+        )
+    }
+
+    /// One turn of Send and one of Write with page-aligned memory, one way, in octets per second.
+    ///
+    /// # Errors
+    ///
+    /// When `nd` fails, or prints something else than its rows.
+    pub fn aligned_one_way(&self, size: usize) -> Result<[f64; 2], Failure> {
+        let rows = self.rows("send,write", "bandwidth", size, ALIGNED)?;
+        let rate = |op| number(&one(&rows, op)?, "bytes_per_s");
+        Ok([rate("send")?, rate("write")?])
     }
 
     /// One turn of Send and one of Write, one way, in octets per second.
@@ -121,7 +155,7 @@ impl Nd {
     ///
     /// When `nd` fails, or prints something else than its rows.
     pub fn one_way(&self, size: usize) -> Result<(Row<f64>, Row<f64>), Failure> {
-        let rows = self.rows("send,write", "bandwidth", size)?;
+        let rows = self.rows("send,write", "bandwidth", size, BESIDE_TCP)?;
         let rate = |op| rate(&one(&rows, op)?, self.bare());
         Ok((rate("send")?, rate("write")?))
     }
@@ -156,15 +190,17 @@ fn number(row: &Value, name: &str) -> Result<f64, Failure> {
 }
 
 fn times(row: &Value, bare: &str) -> Result<Row<Times>, Failure> {
-    let side = |prefix: &str| {
-        Ok(Times {
-            p50: Some(number(row, &format!("{prefix}p50_ns"))?),
-            mean: number(row, &format!("{prefix}mean_ns"))?,
-        })
-    };
     Ok(Row {
-        ours: side("")?,
-        tcp: side(bare)?,
+        ours: side_times(row, "")?,
+        tcp: side_times(row, bare)?,
+    })
+}
+
+/// The times of the side whose figures have names that begin so.
+fn side_times(row: &Value, prefix: &str) -> Result<Times, Failure> {
+    Ok(Times {
+        p50: Some(number(row, &format!("{prefix}p50_ns"))?),
+        mean: number(row, &format!("{prefix}mean_ns"))?,
     })
 }
 

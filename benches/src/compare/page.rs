@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 
+use ::nd::cores::Watch;
+
 use super::Failure;
 use super::calls::{CLASSES, Histogram, Traffic};
 use super::turns::{
-    AHEAD, Figure, LEAST, ONE_WAY, ONE_WAY_SHARES, Overall, PING_PONG, PING_PONG_SHARES, Size,
+    AHEAD, ALIGNED_ONE_WAY, ALIGNED_PING_PONG, ALIGNED_SHARES, Figure, LEAST, ONE_WAY,
+    ONE_WAY_SHARES, Overall, PING_PONG, PING_PONG_SHARES, Size,
 };
 use crate::{crc, octets};
 
@@ -17,6 +20,8 @@ const PART: &str = "compare";
 pub struct Findings {
     /// The machine, as name and value.
     pub machine: Vec<(&'static str, String)>,
+    /// How far the two cores were from each other.
+    pub cores: Watch,
     /// Whether softnd made and checked CRCs.
     pub crc: bool,
     /// Milliseconds of a turn.
@@ -45,6 +50,9 @@ impl Findings {
         let mut text = String::new();
         let setting = crc(self.crc);
         self.machine(&mut text);
+        if self.cores != Watch::default() {
+            line(&mut text, format_args!("{}\n", self.cores));
+        }
         for skipped in &self.skipped {
             line(&mut text, format_args!("Skipped: {skipped}.\n"));
         }
@@ -67,12 +75,24 @@ impl Findings {
                     "### Half a round trip, µs, {congestion}\n\nBoth sides poll, {setting}.\n"
                 ),
             );
-            table(&mut text, sizes, &PING_PONG, 1e-3, &PING_PONG_SHARES);
+            let ping_pong = PING_PONG.map(|(head, figure)| (head, figure, MICROSECONDS));
+            table(&mut text, sizes, &ping_pong, &PING_PONG_SHARES);
             line(
                 &mut text,
                 format_args!("### One way, GB/s, {congestion}\n\nBoth sides poll, {setting}.\n"),
             );
-            table(&mut text, sizes, &ONE_WAY, 1e-9, &ONE_WAY_SHARES);
+            let one_way = ONE_WAY.map(|(head, figure)| (head, figure, GIGABYTES));
+            table(&mut text, sizes, &one_way, &ONE_WAY_SHARES);
+            line(
+                &mut text,
+                format_args!(
+                    "### softnd with page-aligned memory, µs and GB/s, {congestion}\n\nBoth sides poll, {setting}.\n"
+                ),
+            );
+            let times = ALIGNED_PING_PONG.map(|(head, figure)| (head, figure, MICROSECONDS));
+            let rates = ALIGNED_ONE_WAY.map(|(head, figure)| (head, figure, GIGABYTES));
+            let figures: Vec<_> = times.into_iter().chain(rates).collect();
+            table(&mut text, sizes, &figures, &ALIGNED_SHARES);
             verdicts(&mut text, round);
         }
         self.histogram(&mut text);
@@ -142,21 +162,27 @@ impl Findings {
     }
 }
 
+/// Microseconds of a nanosecond.
+const MICROSECONDS: f64 = 1e-3;
+/// Gigabytes of an octet.
+const GIGABYTES: f64 = 1e-9;
+
+/// A line for each size: figures in their units, and shares.
 fn table(
     text: &mut String,
     sizes: &[Size],
-    figures: &[(&str, Figure)],
-    unit: f64,
+    figures: &[(&str, Figure, f64)],
     shares: &[(&str, Figure)],
 ) {
-    let heads = figures.iter().chain(shares).map(|(head, _)| *head);
+    let heads = figures.iter().map(|(head, ..)| *head);
+    let heads = heads.chain(shares.iter().map(|(head, _)| *head));
     let heads: Vec<_> = std::iter::once("size").chain(heads).collect();
     line(text, format_args!("| {} |", heads.join(" | ")));
     line(text, format_args!("|{}", "--:|".repeat(heads.len())));
     for size in sizes {
         let figures = figures
             .iter()
-            .map(|(_, figure)| number(size.median(*figure).map(|figure| figure * unit)));
+            .map(|(_, figure, unit)| number(size.median(*figure).map(|figure| figure * unit)));
         let shares = shares.iter().map(|(_, share)| share_of(size, *share));
         let cells: Vec<_> = std::iter::once(octets(size.octets))
             .chain(figures)
@@ -173,6 +199,9 @@ fn verdicts(text: &mut String, round: &Round) {
         ("Send ping-pong", PING_PONG_SHARES[1].1),
         ("Send one way", ONE_WAY_SHARES[2].1),
         ("Write one way", ONE_WAY_SHARES[3].1),
+        ("Send ping-pong, page-aligned memory", ALIGNED_SHARES[0].1),
+        ("Send one way, page-aligned memory", ALIGNED_SHARES[1].1),
+        ("Write one way, page-aligned memory", ALIGNED_SHARES[2].1),
     ];
     let known: Vec<_> = all
         .into_iter()
@@ -240,6 +269,8 @@ pub fn replace(page: &str, part: &str) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::calls::TRAFFIC;
     use super::super::turns::tests::sizes;
     use super::*;
@@ -251,6 +282,10 @@ mod tests {
         histogram.fpdus = 100.0;
         Findings {
             machine: vec![("processor", "one | two".to_owned())],
+            cores: Watch {
+                looks: vec![Duration::from_nanos(30)],
+                moves: 0,
+            },
             crc: false,
             turn_ms: 100,
             rounds: vec![Round {
@@ -280,6 +315,9 @@ mod tests {
             "### Half a round trip, µs, cubic\n\nBoth sides poll, CRC off.",
             "| 8 B | 4.00 | 5.00 | 10.0 | 6.60 | 0.80 (0.80–0.80) | 1.10 (1.10–1.10) |",
             "| 1 MiB | 10.0 | 8.00 | 9.00 | 10.0 | 1.00 | 0.80 (0.80–0.80) | 0.90 (0.90–0.90) |",
+            "| 1 MiB | 5.50 | 7.00 | 6.00 | 1.00 (1.00–1.00) | 0.70 (0.70–0.70) | 0.60 (0.60–0.60) |",
+            "\n\nA cache line took 30 ns from core to core",
+            "| Write one way, page-aligned memory | 0.95 at every size, median above 1 | 0.60 (0.60–0.60) | 8 B | 0.60 | missed |",
             "| Send ping-pong | 0.95 at every size, median above 1 | 1.10 (1.10–1.10) | 8 B | 1.10 | yes |",
             "| Send one way | 0.95 at every size, median above 1 | 0.80 (0.80–0.80) | 8 B | 0.80 | missed |",
             "| send rate, 64 B | 128 | 25.0 | 25.0 % |  |  |  |  | 75.0 % |  |  |",

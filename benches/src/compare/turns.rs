@@ -1,5 +1,7 @@
 //! Turns of all programs, and their results.
 
+use ::nd::cores::{self, Watch};
+
 use super::nd::{Nd, Row};
 use super::peers::{Fabric, Pace, Ucx};
 use super::{Failure, Times, median};
@@ -30,13 +32,24 @@ pub struct Turn {
     pub ucx_tag: Option<f64>,
     /// Puts one way.
     pub ucx_put: Option<f64>,
+    /// Ping-pong of Sends from and to page-aligned memory.
+    pub aligned_ping_pong: Option<Times>,
+    /// Sends and Writes one way, from and to page-aligned memory.
+    pub aligned_one_way: Option<[f64; 2]>,
 }
 
 impl Turn {
     /// The speed of our ping-pong as a share of the faster peer's speed, by the median if the peer reports it, otherwise by
     /// the mean.
     fn ping_pong_of_better(&self) -> Option<f64> {
-        let ours = self.ping_pong?.ours;
+        self.of_better(self.ping_pong?.ours)
+    }
+
+    fn aligned_ping_pong_of_better(&self) -> Option<f64> {
+        self.of_better(self.aligned_ping_pong?)
+    }
+
+    fn of_better(&self, ours: Times) -> Option<f64> {
         let by = |theirs: Times| match theirs.p50.zip(ours.p50) {
             Some((theirs, ours)) => theirs / ours,
             None => theirs.mean / ours.mean,
@@ -126,6 +139,30 @@ pub const ONE_WAY_SHARES: [(&str, Figure); 4] = [
     }),
 ];
 
+/// softnd with page-aligned memory: half round trips in nanoseconds.
+pub const ALIGNED_PING_PONG: [(&str, Figure); 1] =
+    [("Send ping-pong", |turn| turn.aligned_ping_pong?.p50)];
+
+/// softnd with page-aligned memory: octets per second one way.
+pub const ALIGNED_ONE_WAY: [(&str, Figure); 2] = [
+    ("Send one way", |turn| Some(turn.aligned_one_way?[0])),
+    ("Write one way", |turn| Some(turn.aligned_one_way?[1])),
+];
+
+/// Speeds with page-aligned memory, in parts of the better peer's.
+pub const ALIGNED_SHARES: [(&str, Figure); 3] = [
+    (
+        "ping-pong of the better peer",
+        Turn::aligned_ping_pong_of_better,
+    ),
+    ("Send of the better peer", |turn| {
+        Some(turn.aligned_one_way?[0] / turn.better_one_way()?)
+    }),
+    ("Write of the better peer", |turn| {
+        Some(turn.aligned_one_way?[1] / turn.better_one_way()?)
+    }),
+];
+
 /// What a comparison with peers has to reach at every size, and in the median of all sizes.
 pub const LEAST: f64 = 0.95;
 /// Ahead means more than this.
@@ -179,15 +216,19 @@ enum Test {
     OneWay,
     UcxTag,
     UcxPut,
+    AlignedPingPong,
+    AlignedOneWay,
 }
 
-const TESTS: [Test; 6] = [
+const TESTS: [Test; 8] = [
     Test::PingPong,
     Test::UcxPingPong,
     Test::FabricPingPong,
     Test::OneWay,
     Test::UcxTag,
     Test::UcxPut,
+    Test::AlignedPingPong,
+    Test::AlignedOneWay,
 ];
 
 /// Measures messages of one size.
@@ -212,12 +253,18 @@ impl<'a> Measurement<'a> {
     }
 
     /// Runs turns of all programs. The first turn finds out how many messages fit into a turn and is not kept. The program
-    /// that begins changes from turn to turn.
+    /// that begins changes from turn to turn. A program's part is run again if the host moved the cores meanwhile, or if they are not
+    /// as far from each other as they usually are, as `watch` knows it.
     ///
     /// # Errors
     ///
     /// If a program fails twice, because figures without this program would be a different comparison.
-    pub fn turns(&self, count: usize, progress: &mut dyn FnMut()) -> Result<Size, Failure> {
+    pub fn turns(
+        &self,
+        count: usize,
+        watch: &mut Watch,
+        progress: &mut dyn FnMut(),
+    ) -> Result<Size, Failure> {
         let mut size = Size {
             octets: self.octets,
             turns: Vec::with_capacity(count),
@@ -225,10 +272,7 @@ impl<'a> Measurement<'a> {
         for round in 0..=count {
             let mut turn = Turn::default();
             for step in 0..TESTS.len() {
-                let test = (round + step) % TESTS.len();
-                // One more attempt, before everything measured so far is given up.
-                self.run(test, &mut turn)
-                    .or_else(|_| self.run(test, &mut turn))?;
+                self.part((round + step) % TESTS.len(), &mut turn, watch)?;
             }
             if round > 0 {
                 size.turns.push(turn);
@@ -236,6 +280,21 @@ impl<'a> Measurement<'a> {
             progress();
         }
         Ok(size)
+    }
+
+    /// The last of several attempts counts, wherever the cores are by then.
+    fn part(&self, test: usize, turn: &mut Turn, watch: &mut Watch) -> Result<(), Failure> {
+        const ATTEMPTS: usize = 8;
+        for _ in 0..ATTEMPTS {
+            let mut span = watch.begin(cores::allowed().first_chunk().copied());
+            // One more attempt, before everything measured so far is given up.
+            self.run(test, turn).or_else(|_| self.run(test, turn))?;
+            span.look();
+            if span.end() && watch.is_usual() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn run(&self, test: usize, turn: &mut Turn) -> Result<(), Failure> {
@@ -258,6 +317,12 @@ impl<'a> Measurement<'a> {
             }
             (Test::FabricPingPong, _, Some(fabric)) => {
                 turn.fabric_ping_pong = Some(fabric.ping_pong(octets, pace)?);
+            }
+            (Test::AlignedPingPong, ..) => {
+                turn.aligned_ping_pong = Some(self.nd.aligned_ping_pong(octets)?);
+            }
+            (Test::AlignedOneWay, ..) => {
+                turn.aligned_one_way = Some(self.nd.aligned_one_way(octets)?);
             }
             _ => {}
         }
@@ -298,6 +363,8 @@ pub(super) mod tests {
             }),
             ucx_tag: Some(10e9),
             ucx_put: Some(1e9),
+            aligned_ping_pong: Some(times(5500.0, 6600.0)),
+            aligned_one_way: Some([7e9, 6e9]),
         }
     }
 
@@ -327,6 +394,8 @@ pub(super) mod tests {
     fn one_way_the_better_peer_counts() {
         let shares = ONE_WAY_SHARES.map(|(_, share)| share(&turn()).unwrap());
         assert_eq!(shares, [0.8, 0.9, 0.8, 0.9]);
+        let aligned = ALIGNED_SHARES.map(|(_, share)| share(&turn()).unwrap());
+        assert_eq!(aligned, [1.0, 0.7, 0.6]);
     }
 
     #[test]

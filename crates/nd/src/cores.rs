@@ -57,6 +57,13 @@ impl Watch {
         looks.get(looks.len() / 2).copied()
     }
 
+    /// Whether the cores were as far from each other at the last look as they usually are: at the median look.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        let looks = self.looks.last().copied().into_iter().chain(self.median());
+        stayed(&looks.collect::<Vec<_>>())
+    }
+
     /// The share of looks at which the cores were far from each other: at which a cache line took more than twice as long as in the
     /// nearest tenth.
     #[must_use]
@@ -287,6 +294,7 @@ mod tests {
         }
         assert_eq!((watch.looks.len(), watch.moves), (10, 1));
         assert_eq!((watch.median(), watch.far()), (Some(NEAR), Some(0.1)));
+        assert!(!watch.is_usual());
         assert_eq!(
             watch.to_string(),
             "A cache line took 30 ns from core to core (30 to 160), and at 10 % of all looks more than twice as long as usual. \
@@ -306,6 +314,7 @@ mod tests {
         assert_eq!(watch, Watch::default());
         assert_eq!((watch.median(), watch.far()), (None, None));
         assert_eq!(watch.to_string(), "");
+        assert!(watch.is_usual());
     }
 
     #[test]
