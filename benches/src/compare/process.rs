@@ -168,12 +168,12 @@ fn is_listening(line: &str, port: u16) -> bool {
     state == Some("0A") && local.is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port))
 }
 
-/// A command that runs on one core, if the system can do that.
+/// A command that runs on one core, if the system can do that: on this one of those that the process may use.
 #[must_use]
 pub fn on_core(core: usize, program: &PathBuf) -> Command {
-    let taskset = find("taskset").filter(|_| core < nd::machine::cores());
-    match taskset {
-        Some(taskset) => {
+    let core = nd::cores::allowed().get(core);
+    match find("taskset").zip(core) {
+        Some((taskset, core)) => {
             let mut command = Command::new(taskset);
             command.arg("-c").arg(core.to_string()).arg(program);
             command

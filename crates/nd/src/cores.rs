@@ -57,11 +57,11 @@ impl Watch {
         looks.get(looks.len() / 2).copied()
     }
 
-    /// Whether the cores were as far from each other at the last look as they usually are: at the median look.
+    /// Whether the cores were no further from each other at the last look than they usually are: at the median look.
     #[must_use]
     pub fn is_usual(&self) -> bool {
-        let looks = self.looks.last().copied().into_iter().chain(self.median());
-        stayed(&looks.collect::<Vec<_>>())
+        let last = self.looks.last().zip(self.median());
+        last.is_none_or(|(last, usual)| !is_far(*last, usual))
     }
 
     /// The share of looks at which the cores were far from each other: at which a cache line took more than twice as long as in the
@@ -70,10 +70,8 @@ impl Watch {
     pub fn far(&self) -> Option<f64> {
         let mut looks = self.looks.clone();
         looks.sort_unstable();
-        let near = looks.get(looks.len() / 10)?.as_secs_f64();
-        let far = looks
-            .iter()
-            .filter(|look| look.as_secs_f64() > near * MOVED);
+        let near = *looks.get(looks.len() / 10)?;
+        let far = looks.iter().filter(|look| is_far(**look, near));
         Some(far.count() as f64 / looks.len() as f64)
     }
 }
@@ -113,6 +111,12 @@ impl Span<'_> {
         }
     }
 
+    /// Whether the cores were further from each other at any look than they usually are.
+    #[must_use]
+    pub fn is_far(&self, usual: Duration) -> bool {
+        self.found.iter().any(|look| is_far(*look, usual))
+    }
+
     /// Whether the cores stayed where they were, as far as the looks tell. Only then the looks count.
     #[must_use]
     pub fn end(self) -> bool {
@@ -128,7 +132,22 @@ impl Span<'_> {
 
 fn stayed(looks: &[Duration]) -> bool {
     let bounds = looks.iter().min().zip(looks.iter().max());
-    bounds.is_none_or(|(least, most)| most.as_secs_f64() <= least.as_secs_f64() * MOVED)
+    bounds.is_none_or(|(least, most)| !is_far(*most, *least))
+}
+
+/// Whether this is so much longer than usual that the cores were further from each other.
+fn is_far(time: Duration, usual: Duration) -> bool {
+    time.as_secs_f64() > usual.as_secs_f64() * MOVED
+}
+
+/// Waits until these cores are no further from each other than usual, but no longer than `patience`, from which the wait is taken.
+pub fn await_near(cores: [usize; 2], usual: Duration, patience: &mut Duration) {
+    const PAUSE: Duration = Duration::from_millis(100);
+    while !patience.is_zero() && handover(cores).is_some_and(|time| is_far(time, usual)) {
+        let pause = PAUSE.min(*patience);
+        thread::sleep(pause);
+        *patience -= pause;
+    }
 }
 
 /// How long a cache line takes from one of these cores to the other. `None` where no thread can be bound to each of them.
@@ -273,6 +292,7 @@ mod tests {
 
     #[test]
     fn a_move_is_a_time_beyond_the_double() {
+        assert!(is_far(FAR, NEAR) && !is_far(NEAR, FAR) && !is_far(2 * NEAR, NEAR));
         assert!(stayed(&[]));
         assert!(stayed(&[NEAR]));
         assert!(stayed(&[NEAR, 2 * NEAR]));
@@ -306,6 +326,30 @@ mod tests {
     }
 
     #[test]
+    fn nearer_than_usual_is_as_good_as_usual() {
+        let mut watch = Watch {
+            looks: vec![FAR, FAR, NEAR],
+            moves: 0,
+        };
+        assert!(watch.is_usual());
+        let mut span = watch.begin(None);
+        span.found = vec![NEAR, FAR];
+        assert!(span.is_far(NEAR) && !span.is_far(FAR));
+    }
+
+    #[test]
+    fn patience_is_used_up_by_waiting_alone() {
+        let mut patience = Duration::from_millis(1);
+        // Nothing can be known of these, so nobody waits for them.
+        await_near([0, 0], NEAR, &mut patience);
+        assert_eq!(patience, Duration::from_millis(1));
+        if let (Some(cores), Ok(())) = (allowed().first_chunk(), bind(allowed())) {
+            await_near(*cores, Duration::ZERO, &mut patience);
+            assert_eq!(patience, Duration::ZERO);
+        }
+    }
+
+    #[test]
     fn nobody_looks_where_there_are_no_cores() {
         let mut watch = Watch::default();
         let mut span = watch.begin(None);
@@ -327,12 +371,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn two_cores_take_time_to_hand_over() {
-        let Some([here, there]) = allowed().first_chunk() else {
-            return;
-        };
-        let time = handover([*here, *there]).expect("a thread can be bound to each");
-        assert!(!time.is_zero());
-        // The calling thread is bound to neither.
-        assert!(thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2));
+        // Where the system lets threads choose.
+        if let (Some(cores), Ok(())) = (allowed().first_chunk(), bind(allowed())) {
+            assert!(handover(*cores).is_some_and(|time| !time.is_zero()));
+        }
     }
 }

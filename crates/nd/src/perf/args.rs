@@ -280,6 +280,7 @@ impl TestArgs {
             fault: self.side.fault.clone(),
             pin: None,
             timeout: self.timeout,
+            usual: None,
         })
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) pin: Option<String>,
     /// How long nothing may complete before the run is given up.
     pub(crate) timeout: Duration,
+    /// How long a cache line usually takes from core to core, if turns have to wait until it does.
+    pub(crate) usual: Option<Duration>,
 }
 
 impl Plan {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use nd::cores::Watch;
+use nd::cores::{self, Watch};
 use netdirect::{RemoteAddress, Status};
 
 use super::affinity::{self, ProcessRole};
@@ -27,6 +27,9 @@ use super::wire::{Exchange, WHOLE, Wire};
 use crate::errors::{Failure, Result};
 use crate::memory;
 use crate::session::Session;
+
+/// How long a row waits, with all its connections, for cores that the host has moved away from each other.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Measures a row. If an error occurs after turns were measured, both the results of the turns and the error are returned.
 /// `progress` is called for every turn, and may end the row by a failure.
@@ -138,6 +141,8 @@ struct Run<'a> {
     plan: Plan,
     spec: Spec,
     times: Vec<u64>,
+    /// How long the row may still wait for cores that the host has moved away from each other.
+    patience: Duration,
 }
 
 impl<'a> Run<'a> {
@@ -167,6 +172,7 @@ impl<'a> Run<'a> {
             plan: plan.clone(),
             spec: *spec,
             times: Vec::new(),
+            patience: PATIENCE,
         };
         let ip = run.control.peer()?.ip();
         match plan.baseline {
@@ -267,20 +273,27 @@ impl<'a> Run<'a> {
     }
 
     /// A turn of each way, one after the other. They are taken again if the host moved one of the cores meanwhile, because then they
-    /// cannot be compared. On a host that moves cores all the time, the turns of the last attempt have to do.
+    /// cannot be compared, and if the plan says how far the cores usually are from each other, and they were further. On a host that
+    /// does so all the time, the turns of the last attempt have to do.
     fn take_turns(
         &mut self,
         mut ways: [Option<&mut TurnTaker>; 3],
         watch: &mut Watch,
     ) -> Result<()> {
         const ATTEMPTS: usize = 5;
+        let cores = affinity::both(&self.spec);
         for _ in 0..ATTEMPTS {
-            let mut span = watch.begin(affinity::both(&self.spec));
+            if let (Some(cores), Some(usual)) = (cores, self.plan.usual) {
+                cores::await_near(cores, usual, &mut self.patience);
+            }
+            let mut span = watch.begin(cores);
             for way in ways.iter_mut().flatten() {
                 self.take(way)?;
                 span.look();
             }
-            if span.end() {
+            let usual = self.plan.usual.filter(|_| !self.patience.is_zero());
+            let was_far = usual.is_some_and(|usual| span.is_far(usual));
+            if span.end() && !was_far {
                 break;
             }
         }

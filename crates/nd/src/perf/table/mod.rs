@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use judge::{Promise, Verdict};
 use line::{Line, Runs};
-use nd::cores::Watch;
+use nd::cores::{self, Watch};
 use rows::PromisedRow;
 pub(super) use rows::Question;
 
@@ -26,6 +26,9 @@ use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
+
+/// How long a row waits for cores that the host has moved away from each other.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The remark about what this command cannot measure.
 const ELSEWHERE: &str = "Not measured here: other programs.";
@@ -54,6 +57,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         fault: None,
         pin: None,
         timeout: TIMEOUT,
+        usual: None,
     };
     let runs = args.runs.get();
     let all = (0..runs).flat_map(|_| rows.iter().flat_map(|row| &row.specs));
@@ -67,6 +71,10 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     let cores = RefCell::new(Watch::default());
     let one = |spec: &Spec, row: &PromisedRow| {
         bar.set_message(report::title(spec));
+        let plan = Plan {
+            usual: cores.borrow().median(),
+            ..plan.clone()
+        };
         let outcome = attempt(spec, row, &plan, verbose, &progress)?;
         cores.borrow_mut().add(&outcome.cores);
         Ok(outcome)
@@ -214,6 +222,9 @@ fn attempt(
     verbose: u8,
     progress: &dyn Fn() -> Result<()>,
 ) -> Result<Outcome> {
+    if let (Some(usual), Some(cores)) = (plan.usual, cores::allowed().first_chunk()) {
+        cores::await_near(*cores, usual, &mut { PATIENCE });
+    }
     let second = Second::start(verbose, spec.receives)?;
     let mut control = sweep::connect(&[second.address], "the second process")?;
     let over_udp = spec.transport == Transport::Udp;
