@@ -13,17 +13,18 @@ const SWITCH: &str = "SOFTND_PAGE_OFFSETS";
 /// The family of AMD's Zen 3 and Zen 4. Zen 5 is the next one.
 const ZEN_3: u32 = 0x19;
 
-/// A copy is slow if its destination lies fewer octets than this behind its source, modulo a page. At a distance of 0 some measured it
-/// to be slow and others to be fast.
+/// A copy is slow if its destination lies fewer octets than this behind its source, modulo a page. At a distance of 0 it is
+/// fast on a Zen 4; of a Zen 3 some measured that it is slow there.
 const SLOW_BEHIND: usize = 64;
 
 /// Whether the speed of a kernel's copy to or from a socket depends on where in their pages source and destination lie
 /// ([`is_slow_copy`]). Determined once.
 ///
 /// So it is on AMD's processors from Zen 3 on that report a fast `rep movsb`. Kernels copy to and from sockets by this instruction
-/// then. It was measured on a Zen 3: 3 to 6 times as long at bad offsets. glibc's bug 30994 has Zen 3, public measurements name Zen 4
-/// as well, and glibc now copies without the instruction on all of AMD's processors. Nothing is known of Zen 5 and later ones; they
-/// count as slow, because a needless private copy costs less than a slow copy of the kernel.
+/// then. It was measured on a Zen 3, 3 to 6 times as long at bad offsets, and on a Zen 4: twice as long at 16 to 31 octets behind the
+/// source, 10 to 30 times at 1 to 8, and as long as elsewhere from 32 on.
+/// glibc's bug 30994 has Zen 3, and glibc now copies without the instruction on all of AMD's processors. Nothing is known of Zen 5 and
+/// later ones; they count as slow, because a needless private copy costs less than a slow copy of the kernel.
 ///
 /// The processor's name decides and not a measurement: the copy is slow when the source is in another core's cache, so that a
 /// measurement needs two threads on two cores, which a virtual machine may take turns to run.
