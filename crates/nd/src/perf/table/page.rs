@@ -29,6 +29,9 @@ pub(super) fn filled(
     let mut page = std::fs::read_to_string(path)
         .map_err(|error| Failure::io(format_args!("read {}", path.display()), &error))?;
     let processor = nd::machine::short_name();
+    if variant.is_none() {
+        page = changed(page, path, REMARK, |old| remarks(old, &processor, remark))?;
+    }
     let names = questions.iter().map(|question| {
         let name = question.part();
         variant.map_or_else(|| name.to_owned(), |variant| format!("{name} {variant}"))
@@ -39,9 +42,6 @@ pub(super) fn filled(
             .filter(|line| line.question == *question)
             .collect();
         page = changed(page, path, &name, |old| table(old, &processor, &lines))?;
-    }
-    if variant.is_none() {
-        page = changed(page, path, REMARK, |old| remarks(old, &processor, remark))?;
     }
     Ok(page)
 }
