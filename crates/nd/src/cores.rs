@@ -141,13 +141,24 @@ fn is_far(time: Duration, usual: Duration) -> bool {
 }
 
 /// Waits until these cores are no further from each other than usual, but no longer than `patience`, from which the wait is taken.
-pub fn await_near(cores: [usize; 2], usual: Duration, patience: &mut Duration) {
+///
+/// # Errors
+///
+/// That of `check`, which is called now and then and ends the wait, as when the user interrupts it.
+pub fn await_near<E>(
+    cores: [usize; 2],
+    usual: Duration,
+    patience: &mut Duration,
+    check: impl Fn() -> Result<(), E>,
+) -> Result<(), E> {
     const PAUSE: Duration = Duration::from_millis(100);
     while !patience.is_zero() && handover(cores).is_some_and(|time| is_far(time, usual)) {
+        check()?;
         let pause = PAUSE.min(*patience);
         thread::sleep(pause);
         *patience -= pause;
     }
+    Ok(())
 }
 
 /// How long a cache line takes from one of these cores to the other. `None` where no thread can be bound to each of them.
@@ -340,11 +351,19 @@ mod tests {
     #[test]
     fn patience_is_used_up_by_waiting_alone() {
         let mut patience = Duration::from_millis(1);
+        let go_on = || Ok::<(), ()>(());
         // Nothing can be known of these, so nobody waits for them.
-        await_near([0, 0], NEAR, &mut patience);
+        assert_eq!(await_near([0, 0], NEAR, &mut patience, go_on), Ok(()));
         assert_eq!(patience, Duration::from_millis(1));
         if let (Some(cores), Ok(())) = (allowed().first_chunk(), bind(allowed())) {
-            await_near(*cores, Duration::ZERO, &mut patience);
+            // Any time is longer than none. Who interrupts the wait ends it before anybody sleeps.
+            let mut long = Duration::from_secs(3600);
+            let ended = await_near(*cores, Duration::ZERO, &mut long, || Err("interrupted"));
+            assert_eq!((ended, long.as_secs()), (Err("interrupted"), 3600));
+            assert_eq!(
+                await_near(*cores, Duration::ZERO, &mut patience, go_on),
+                Ok(())
+            );
             assert_eq!(patience, Duration::ZERO);
         }
     }

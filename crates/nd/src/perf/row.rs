@@ -25,6 +25,7 @@ use super::spec::{MAX_QUIET, Mode, Receives, SPARE, Spec};
 use super::stats::{SideTurns, median};
 use super::wire::{Exchange, WHOLE, Wire};
 use crate::errors::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::session::Session;
 
@@ -284,7 +285,8 @@ impl<'a> Run<'a> {
         let cores = affinity::both(&self.spec);
         for _ in 0..ATTEMPTS {
             if let (Some(cores), Some(usual)) = (cores, self.plan.usual) {
-                cores::await_near(cores, usual, &mut self.patience);
+                let interrupt = Interrupt::watch();
+                cores::await_near(cores, usual, &mut self.patience, || interrupt.check())?;
             }
             let mut span = watch.begin(cores);
             for way in ways.iter_mut().flatten() {

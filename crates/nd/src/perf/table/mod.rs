@@ -223,7 +223,8 @@ fn attempt(
     progress: &dyn Fn() -> Result<()>,
 ) -> Result<Outcome> {
     if let (Some(usual), Some(cores)) = (plan.usual, cores::allowed().first_chunk()) {
-        cores::await_near(*cores, usual, &mut { PATIENCE });
+        let interrupt = Interrupt::watch();
+        cores::await_near(*cores, usual, &mut { PATIENCE }, || interrupt.check())?;
     }
     let second = Second::start(verbose, spec.receives)?;
     let mut control = sweep::connect(&[second.address], "the second process")?;
