@@ -20,7 +20,7 @@ use netdirect::Buffer;
 use softnd_benches::baseline::{Baseline, Build, Verdict};
 use softnd_benches::link::{Link, PD, Places};
 use softnd_benches::nowhere::Nowhere;
-use softnd_benches::provider::{Pair, Receives};
+use softnd_benches::provider::{DEPTH, Pair, Receives};
 
 type Failure = Box<dyn Error>;
 
@@ -86,6 +86,9 @@ enum What {
     Ready(Receives),
     /// A post of a Send of 64 octets on an idle queue pair, up to the system call.
     Post,
+    /// A row of Sends of 64 octets, but for the system calls: their posts and results, or the polls that receive them and the posts
+    /// of their Receives.
+    Row(End),
 }
 
 struct Hot {
@@ -101,7 +104,7 @@ const fn hot(name: &'static str, what: What, crc: bool) -> Hot {
 /// The tolerance in per cent. It is needed because the compiler's choice of what to inline changes with unrelated code.
 const TOLERANCE: u64 = 5;
 
-const PATHS: [Hot; 19] = [
+const PATHS: [Hot; 23] = [
     hot(
         "engine: Send 64 B, CRC off, transmit",
         What::Send(End::Transmit),
@@ -189,6 +192,26 @@ const PATHS: [Hot; 19] = [
     ),
     hot("softnd: post of a Send 64 B, CRC off", What::Post, false),
     hot("softnd: post of a Send 64 B, CRC on", What::Post, true),
+    hot(
+        "softnd: 64 Sends of 64 B, CRC off, transmit",
+        What::Row(End::Transmit),
+        false,
+    ),
+    hot(
+        "softnd: 64 Sends of 64 B, CRC off, receive",
+        What::Row(End::Receive),
+        false,
+    ),
+    hot(
+        "softnd: 64 Sends of 64 B, CRC on, transmit",
+        What::Row(End::Transmit),
+        true,
+    ),
+    hot(
+        "softnd: 64 Sends of 64 B, CRC on, receive",
+        What::Row(End::Receive),
+        true,
+    ),
 ];
 
 /// Calls the path so many times.
@@ -286,6 +309,20 @@ fn exercise(path: &Hot) -> Result<(), Failure> {
                 pair.passive.receive()?;
                 meter.run(|| pair.active.send())?;
                 Ok(pair.drain(2)?)
+            })
+        }
+        What::Row(end) => {
+            let pair = Pair::new(path.crc, 64, Receives::Own)?;
+            let row = DEPTH as usize;
+            repeat(|meter| {
+                let (transmit, receive) = meters(meter, end);
+                receive.run(|| (0..row).try_for_each(|_| pair.passive.receive()))?;
+                transmit.run(|| {
+                    (0..row).try_for_each(|_| pair.active.send())?;
+                    pair.active.take(row)
+                })?;
+                receive.run(|| pair.passive.take(row))?;
+                Ok(())
             })
         }
     }

@@ -12,7 +12,7 @@ use netdirect::{
 use softnd::Options;
 
 /// Requests of a kind that may be outstanding.
-const DEPTH: u32 = 64;
+pub const DEPTH: u32 = 64;
 
 const LIMITS: ReadLimits = ReadLimits {
     inbound: 16,
@@ -130,6 +130,18 @@ impl Side {
             result.status.ok()?;
         }
         Ok(count)
+    }
+
+    /// Polls until so many results have come.
+    ///
+    /// # Errors
+    ///
+    /// The status of a request that failed.
+    pub fn take(&self, mut results: usize) -> Result<()> {
+        while results > 0 {
+            results = results.saturating_sub(self.poll()?);
+        }
+        Ok(())
     }
 }
 
