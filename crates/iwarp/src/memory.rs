@@ -220,6 +220,29 @@ pub trait Memory {
     /// private copy, so that a writer in between cannot make the two differ.
     fn fetch(&self, at: Span, dst: &mut [u8], crc: Option<&mut Crc>) -> Result<(), Revoked>;
 
+    /// [Checks](Self::check_local) the source of a short message, and [copies it out](Self::fetch); `dst.len() == sge.length`, and
+    /// not 0. Fails with [`AccessError::InvalidSTag`] if the memory was revoked in between.
+    fn fetch_local(
+        &self,
+        sge: Sge,
+        pd: Pd,
+        dst: &mut [u8],
+        crc: Option<&mut Crc>,
+    ) -> Result<(), AccessError> {
+        let at = self.check_local(sge, LocalAccess::Read, pd)?;
+        self.fetch(at, dst, crc)
+            .map_err(|Revoked| AccessError::InvalidSTag)
+    }
+
+    /// [Checks](Self::check_local) the place of a Receive, and [copies](Self::place) a whole short message to its front; `src` is not
+    /// empty, and not longer than `sge`. Fails with [`AccessError::InvalidSTag`] if the memory was revoked in between.
+    fn place_local(&self, sge: Sge, pd: Pd, src: &[u8]) -> Result<(), AccessError> {
+        let at = self.check_local(sge, LocalAccess::Write, pd)?;
+        let len = u32::try_from(src.len()).map_err(|_| AccessError::Bounds)?;
+        self.place(at.slice(0, len), src, MessageEnd::Last)
+            .map_err(|Revoked| AccessError::InvalidSTag)
+    }
+
     /// Whether the transport's copy of `at` would be slow if it read the memory in place, `ahead` octets of a batch behind the
     /// batch's first octet. Asked only for streams with
     /// [slow places](crate::CopiedPayload::AtSlowPlaces). Memory without such places has nothing to say.

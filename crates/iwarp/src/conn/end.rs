@@ -258,10 +258,15 @@ impl Connection {
     /// peer has closed.
     #[inline]
     pub(super) fn settle(&mut self) {
-        let waits = self.tx.failing.is_some() || self.rx.refusal.is_some() || self.rx.peer_closed;
-        if waits && self.phase == Phase::Running {
+        if self.waits() && self.phase == Phase::Running {
             self.settle_what_waits();
         }
+    }
+
+    /// Whether [`settle`](Self::settle) may have something to do.
+    #[inline]
+    pub(super) fn waits(&self) -> bool {
+        self.tx.failing.is_some() || self.rx.refusal.is_some() || self.rx.peer_closed
     }
 
     #[cold]

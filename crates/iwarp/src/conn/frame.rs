@@ -72,6 +72,13 @@ impl Budget {
         left.div_ceil(2).next_multiple_of(CACHE_LINE).min(most)
     }
 
+    /// Whether one FPDU can hold a whole message as a copy.
+    #[inline]
+    pub(super) fn holds_whole(&self, header: usize, payload: u32) -> bool {
+        let ulpdu = header + payload as usize;
+        ulpdu <= self.mulpdu() as usize && ulpdu <= self.longest
+    }
+
     /// The longest payload that an empty batch can hold as a copy.
     pub(super) fn copied_at_most(&self, header: usize) -> u32 {
         to_u32(self.longest - header)
@@ -91,6 +98,7 @@ impl Budget {
 }
 
 /// Whether there is room for the FPDU. `in_place` is the number of parts of its payload that are read in place.
+#[inline]
 pub(super) fn fits(
     out: &TxBatch,
     budget: &Budget,
@@ -120,6 +128,7 @@ pub(super) struct Framing {
 }
 
 /// Appends an FPDU. `fill` copies the payload in and adds it to the CRC. Returns the length of the FPDU.
+#[inline]
 pub(super) fn put_copied(
     out: &mut TxBatch,
     framing: Framing,

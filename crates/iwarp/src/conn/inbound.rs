@@ -300,11 +300,15 @@ impl Connection {
         receives: impl ReceiveSource,
     ) -> Result<Handled, Fault> {
         let received = self.check_on_send_queue(opcode, segment)?;
-        let Some((receive, _)) = self.receive.current_or_drawn(receives, &self.sizes) else {
+        let Some((receive, sges)) = self.receive.current_or_drawn(receives, &self.sizes) else {
             return self.stall(ulpdu);
         };
         self.rx.stall = None;
         let capacity = receive.length;
+        let alone = match sges {
+            [sge] => Some(*sge),
+            _ => None,
+        };
         let len = u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
         let Some(total) = received.checked_add(len).filter(|total| *total <= capacity) else {
             self.receive_fails(
@@ -314,7 +318,14 @@ impl Connection {
             );
             return Ok(Handled::Done); // DDP-063, RDMAP-062
         };
-        if len > 0 && !self.place_send(received, segment, mem) {
+        let placed = match alone {
+            // Most messages. The Receive's place is looked up for this segment alone.
+            Some(sge) if segment.last && self.rx.spans.is_empty() && len > 0 => {
+                mem.place_local(sge, self.scope.pd, segment.payload).is_ok()
+            }
+            _ => len == 0 || self.place_send(received, segment, mem),
+        };
+        if !placed {
             self.receive_fails(WqeStatus::LocalAccess, Fault::Local, ulpdu);
             return Ok(Handled::Done);
         }

@@ -43,6 +43,7 @@ mod phase;
 mod placement;
 mod receives;
 mod ring;
+mod row;
 mod rx;
 mod send;
 mod terminated;

@@ -36,6 +36,9 @@ impl Connection {
                 Some(Source::Ready) => self.send_ready_message(&mut budget, out),
                 Some(Source::Response) => self.send_response(mem, &mut budget, out),
                 Some(Source::Confirmation) => self.send_confirmation(&mut budget, out),
+                Some(Source::Own) if self.send_row(mem, &mut budget, out) => {
+                    TransmitProgress::Again
+                }
                 Some(Source::Own) => self.send_own(mem, &mut budget, out),
                 None => TransmitProgress::Full,
             };

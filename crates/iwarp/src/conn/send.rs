@@ -16,7 +16,7 @@ use crate::rdmap::{Opcode, ProtectionError, ReadRequest, Terminate, TerminateCod
 use crate::types::{RemoteAddress, STag, Sge};
 
 /// Payload shorter than this is copied next to its header. Longer payload is read in place, where that is allowed.
-const COPIED_BELOW: u32 = 4096;
+pub(super) const COPIED_BELOW: u32 = 4096;
 
 /// The address in an empty tagged message. Adapters refuse STag 0 even there (PEER-035).
 const NOWHERE: RemoteAddress = RemoteAddress {
@@ -227,16 +227,19 @@ impl Connection {
             self.tx.current = Some(current);
             return;
         }
-        match message {
-            Message::Write { .. } => {
-                let request = self.initiator.get(self.initiator.next);
-                self.counters.sent.writes += 1;
-                self.tx.unconfirmed += u32::from(request.confirmed);
-            }
-            Message::Send { .. } => {
-                self.counters.sent.sends += 1;
-                self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // DDP-032, RDMAP-069
-            }
+        self.finish_message(matches!(message, Message::Write { .. }));
+    }
+
+    /// Notes that all of the current message is made: of a Write, or of a Send.
+    #[inline]
+    pub(super) fn finish_message(&mut self, is_write: bool) {
+        if is_write {
+            let request = self.initiator.get(self.initiator.next);
+            self.counters.sent.writes += 1;
+            self.tx.unconfirmed += u32::from(request.confirmed);
+        } else {
+            self.counters.sent.sends += 1;
+            self.tx.send_msn = self.tx.send_msn.wrapping_add(1); // DDP-032, RDMAP-069
         }
         self.finish_current();
     }
@@ -545,7 +548,8 @@ impl Connection {
         made.is_ok()
     }
 
-    fn made(&mut self, budget: &mut Budget, octets: usize, payload: u32) {
+    #[inline]
+    pub(super) fn made(&mut self, budget: &mut Budget, octets: usize, payload: u32) {
         budget.spend(octets);
         self.tx.handed += octets as u64;
         self.counters.sent.fpdus += 1;
@@ -575,7 +579,8 @@ impl Connection {
     }
 
     /// The framing of the next FPDU.
-    fn framing(&self) -> Framing {
+    #[inline]
+    pub(super) fn framing(&self) -> Framing {
         Framing {
             crc: self.config.crc,
             markers: self.config.markers.sent, // MPA-032, MPA-034

@@ -12,6 +12,7 @@ mod markers;
 mod model;
 mod negative;
 mod requests;
+mod rows;
 mod shared;
 mod terminates;
 mod vectors;
