@@ -12,8 +12,9 @@
 //!
 //! # Revocation
 //!
-//! A [`Span`](iwarp::Span) is a value. Each use of a span pins its slot for one copy or one non-blocking system call, and
-//! finds out whether the STag still has the use for which the span was checked. Deregistration and invalidation first
+//! A [`Span`](iwarp::Span) is a value. Each use of a span finds out whether the STag still has the use for which the span was
+//! checked, and pins the slot: for one copy, for one non-blocking system call, or, in a [`PinnedTable`], until a call of the
+//! engine ends or uses another slot. Deregistration and invalidation first
 //! change the slot and then wait for the pins (`slot`). So they never wait for a peer, and once they have returned, no
 //! octet is touched any more (MR-034, SEC-005).
 //!
@@ -32,6 +33,7 @@ mod error;
 #[cfg(unix)]
 pub mod io;
 mod options;
+mod pinned;
 mod region;
 mod rights;
 mod shared;
@@ -44,6 +46,7 @@ mod window;
 
 pub use error::{Busy, RegisterError};
 pub use options::{OnLenientSink, TableOptions};
+pub use pinned::PinnedTable;
 pub use rdma_buffer::Backend;
 pub use region::Registration;
 pub use rights::Rights;

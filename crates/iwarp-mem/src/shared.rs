@@ -18,7 +18,7 @@ use crate::{
 
 /// What registrations and windows share with their table.
 pub(crate) struct Shared {
-    permutation: Permutation,
+    pub(crate) permutation: Permutation,
     pub(crate) slots: Slots,
     pub(crate) admin: Mutex<Admin>,
     pub(crate) backend: Backend,

@@ -224,14 +224,27 @@ impl Slot {
 
     /// Pins the slot's memory, if the slot still has the use for which a span was made.
     pub(crate) fn pin(&self, of: Use) -> Option<Pin<'_>> {
+        let (pin, old) = self.pin_any();
+        (old.kind().is_live() && old.r#use() == of).then_some(pin)
+    }
+
+    /// Pins the slot's memory, if the slot is in use with this key.
+    pub(crate) fn pin_key(&self, key: u8) -> Option<(Pin<'_>, Use)> {
+        let (pin, old) = self.pin_any();
+        let of = old.r#use();
+        (old.kind().is_live() && of.key == key).then_some((pin, of))
+    }
+
+    /// Adds a pin, whatever the slot is used for, and returns the word of before. The pin is dropped at once if this is not the
+    /// expected use.
+    fn pin_any(&self) -> (Pin<'_>, Word) {
         // Acquire, because the fields of the use were stored before its publication.
         let old = Word(self.word.fetch_add(1, Ordering::Acquire));
         if old.pins() >= Word::PINS_LIMIT {
             // Only leaked pins can get here, and the count would overflow into the kind.
             std::process::abort();
         }
-        let pin = Pin { slot: self };
-        (old.kind().is_live() && old.r#use() == of).then_some(pin)
+        (Pin { slot: self }, old)
     }
 
     /// A consistent copy of the fields. `None` for a free slot.
@@ -252,6 +265,7 @@ impl Slot {
         }
     }
 
+    #[inline]
     fn read_fields(&self, word: Word) -> View {
         View {
             kind: word.kind(),
@@ -284,6 +298,22 @@ pub(crate) struct Pin<'a> {
 }
 
 impl Pin<'_> {
+    /// The fields of the slot. The kind is [`Kind::Free`] if somebody has revoked the use, and waits for the pin. The other fields do
+    /// not change until the pin is dropped.
+    #[inline]
+    pub(crate) fn fields(&self) -> View {
+        self.slot
+            .read_fields(Word(self.slot.word.load(Ordering::Relaxed)))
+    }
+
+    /// Whether somebody has revoked the use, and waits for the pin.
+    #[inline]
+    pub(crate) fn is_revoked(&self) -> bool {
+        !Word(self.slot.word.load(Ordering::Relaxed))
+            .kind()
+            .is_live()
+    }
+
     /// The address of the octets of `span`, and the extent of their memory. `None` if they are not all inside. Only a span
     /// made up by hand can cause this, because the check that made a span has found it inside, and this use has not
     /// changed.

@@ -14,10 +14,11 @@ use rdma_buffer::{Backend, Buffer, Part, Sum, is_slow_copy};
 use crate::{
     error::RegisterError,
     options::TableOptions,
+    pinned::PinnedTable,
     region::Registration,
     rights::Rights,
     shared::Shared,
-    slot::{Backing, Kind, Pin, Use, View},
+    slot::{Backing, Kind, Pin, Use, View, key_of},
     window::Window,
 };
 
@@ -148,23 +149,64 @@ impl Table {
         self.shared.lenient_sinks.load(Ordering::Relaxed)
     }
 
+    /// The table for one call of the engine.
+    pub fn pinned(&self) -> PinnedTable<'_> {
+        PinnedTable::new(self)
+    }
+
+    /// Checks a stretch that a local work request named by an STag of this slot.
+    #[inline]
+    pub(crate) fn granted_locally(
+        &self,
+        number: u32,
+        view: &View,
+        sge: Sge,
+        need: LocalAccess,
+        pd: Pd,
+    ) -> Result<Span, AccessError> {
+        if view.kind != Kind::Region {
+            return Err(AccessError::InvalidSTag); // local tokens are regions'
+        }
+        if view.backing.pd != pd {
+            return Err(AccessError::NotAssociated);
+        }
+        let rights = view.backing.rights;
+        let allowed = match need {
+            LocalAccess::Read => true,
+            LocalAccess::Write => rights.contains(Rights::LOCAL_WRITE),
+            LocalAccess::ReadSink => self.shared.sink_allowed(sge.token, rights),
+        };
+        if !allowed {
+            return Err(AccessError::Rights);
+        }
+        span(number, view, sge.address, sge.length)
+    }
+
     /// Whether a read of the socket straight to `at` is slow where page offsets matter. `arrived` octets have come since nothing
     /// was left to read.
     ///
     /// The octets of a peer on the same machine lie where the kernel has put them, which begins at the front of a page when all
     /// octets before have been read. Where the octets of other peers lie is not known.
     pub fn is_slow_target(&self, at: Span, arrived: usize) -> bool {
-        let address = self.address_of(at);
-        address.is_some_and(|to| {
-            let first = to.wrapping_sub(SOURCE_MARGIN);
+        let Ok(held) = self.pin(at) else {
+            return false;
+        };
+        held.address(at).is_ok_and(|to| {
+            let first = to.addr().wrapping_sub(SOURCE_MARGIN);
             is_slow_copy(arrived, first, 2 * SOURCE_MARGIN)
         })
     }
 
-    /// Where `at` lies, if its memory is not revoked. Only a number, which nobody may access memory by.
-    fn address_of(&self, at: Span) -> Option<usize> {
-        let address = self.pin(at).ok()?.address(at).ok()?;
-        Some(address.addr())
+    /// Finds and pins the slot that an STag names, if the slot is in use with this key.
+    pub(crate) fn pin_stag(&self, stag: STag) -> Option<Held<'_>> {
+        let slot = self.shared.permutation.slot_of(stag);
+        let (pin, of) = self.shared.slots.get(slot)?.pin_key(key_of(stag))?;
+        Some(Held {
+            pin,
+            slot,
+            of,
+            backend: self.shared.backend,
+        })
     }
 
     /// Pins the memory of a span for one copy or one system call.
@@ -221,10 +263,33 @@ impl Held<'_> {
                 }
     }
 
+    /// The number of the slot.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// See [`Pin::fields`].
+    #[inline]
+    pub(crate) fn fields(&self) -> View {
+        self.pin.fields()
+    }
+
+    /// See [`Pin::is_revoked`].
+    #[inline]
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.pin.is_revoked()
+    }
+
     /// The address of the first octet of `at`, valid for the length of `at` as long as `self` lives.
     pub(crate) fn address(&self, at: Span) -> Result<*mut u8, Revoked> {
         debug_assert!(self.covers(at), "a span of another slot");
         self.pin.locate(at).map(|(base, _)| base).ok_or(Revoked)
+    }
+
+    /// See [`Memory::is_slow_in_place`].
+    pub(crate) fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {
+        let address = self.address(at);
+        address.is_ok_and(|from| is_slow_copy(from.addr(), ahead, SINK_FURTHER))
     }
 
     /// Copies `src` in. The lengths are equal.
@@ -289,6 +354,34 @@ impl Held<'_> {
     }
 }
 
+/// Checks a stretch that the peer named by an STag of this slot.
+#[inline]
+pub(crate) fn granted(
+    number: u32,
+    view: &View,
+    (to, len): (u64, u32),
+    need: Access,
+    who: Scope,
+) -> Result<Span, AccessError> {
+    let in_scope = match view.kind {
+        Kind::Free | Kind::Reserved => return Err(AccessError::InvalidSTag),
+        Kind::Region => view.backing.pd == who.pd, // DDP-088, DDP-089
+        Kind::Window => view.backing.pd == who.pd && view.stream == who.stream, // MW-010, SEC-002
+    };
+    if !in_scope {
+        return Err(AccessError::NotAssociated); // DDP-066, RDMAP-042
+    }
+    let right = match need {
+        Access::RemoteRead => Rights::REMOTE_READ,
+        Access::RemoteWrite => Rights::REMOTE_WRITE,
+        Access::Atomic => Rights::REMOTE_READ | Rights::REMOTE_WRITE, // RDMAPX-011
+    };
+    if !view.backing.rights.contains(right) {
+        return Err(AccessError::Rights); // DDP-066, RDMAP-025, RDMAP-043, IW-044, SEC-006
+    }
+    span(number, view, to, len)
+}
+
 /// The range checks at the end of every access: RFC 5041 §7.1 (DDP-067, DDP-068, DDP-069), RFC 5040 §7.2
 /// (RDMAP-044, RDMAP-045, RDMAP-046), with octet granularity (SEC-004).
 fn span(number: u32, view: &View, address: u64, len: u32) -> Result<Span, AccessError> {
@@ -322,23 +415,7 @@ impl Memory for Table {
     ) -> Result<Span, AccessError> {
         // DDP-065, RDMAP-041
         let (number, view) = self.shared.find(at.stag).ok_or(AccessError::InvalidSTag)?;
-        let in_scope = match view.kind {
-            Kind::Free | Kind::Reserved => return Err(AccessError::InvalidSTag),
-            Kind::Region => view.backing.pd == who.pd, // DDP-088, DDP-089
-            Kind::Window => view.backing.pd == who.pd && view.stream == who.stream, // MW-010, SEC-002
-        };
-        if !in_scope {
-            return Err(AccessError::NotAssociated); // DDP-066, RDMAP-042
-        }
-        let right = match need {
-            Access::RemoteRead => Rights::REMOTE_READ,
-            Access::RemoteWrite => Rights::REMOTE_WRITE,
-            Access::Atomic => Rights::REMOTE_READ | Rights::REMOTE_WRITE, // RDMAPX-011
-        };
-        if !view.backing.rights.contains(right) {
-            return Err(AccessError::Rights); // DDP-066, RDMAP-025, RDMAP-043, IW-044, SEC-006
-        }
-        span(number, &view, at.to, len)
+        granted(number, &view, (at.to, len), need, who)
     }
 
     fn check_local(&self, sge: Sge, need: LocalAccess, pd: Pd) -> Result<Span, AccessError> {
@@ -346,22 +423,7 @@ impl Memory for Table {
             .shared
             .find(sge.token)
             .ok_or(AccessError::InvalidSTag)?;
-        if view.kind != Kind::Region {
-            return Err(AccessError::InvalidSTag); // local tokens are regions'
-        }
-        if view.backing.pd != pd {
-            return Err(AccessError::NotAssociated);
-        }
-        let rights = view.backing.rights;
-        let allowed = match need {
-            LocalAccess::Read => true,
-            LocalAccess::Write => rights.contains(Rights::LOCAL_WRITE),
-            LocalAccess::ReadSink => self.shared.sink_allowed(sge.token, rights),
-        };
-        if !allowed {
-            return Err(AccessError::Rights);
-        }
-        span(number, &view, sge.address, sge.length)
+        self.granted_locally(number, &view, sge, need, pd)
     }
 
     fn place(&self, at: Span, src: &[u8], end: MessageEnd) -> Result<(), Revoked> {
@@ -374,8 +436,8 @@ impl Memory for Table {
 
     fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {
         // If the memory is gone, whoever reads it finds out.
-        let address = self.address_of(at);
-        address.is_some_and(|from| is_slow_copy(from, ahead, SINK_FURTHER))
+        self.pin(at)
+            .is_ok_and(|held| held.is_slow_in_place(at, ahead))
     }
 
     fn atomic(&self, at: Span, op: AtomicOp) -> Result<u64, AtomicError> {

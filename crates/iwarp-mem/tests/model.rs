@@ -6,7 +6,7 @@ use iwarp::{
     Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
     RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind, WindowId,
 };
-use iwarp_mem::{Backend, Registration, Rights, Table, TableOptions, Window};
+use iwarp_mem::{Backend, PinnedTable, Registration, Rights, Table, TableOptions, Window};
 use proptest::{prelude::*, sample::Index};
 use rdma_buffer::Buffer;
 
@@ -421,7 +421,10 @@ impl World {
             State::Orphaned => Err(BindError::Access),
             _ => Err(BindError::InvalidState),
         };
-        assert_eq!(self.table.bind(&bind, who), expected);
+        assert_eq!(
+            self.pinning(&self.entries[entry]).bind(&bind, who),
+            expected
+        );
     }
 
     fn unbind(&mut self, window: &Index, who: Scope) {
@@ -437,7 +440,12 @@ impl World {
         } else {
             Err(BindError::InvalidState)
         };
-        assert_eq!(self.table.unbind(known.id, who), expected);
+        let mut own = self.entries.iter().filter(|entry| bound(entry.state));
+        let call = own
+            .next()
+            .map_or_else(|| self.table.pinned(), |entry| self.pinning(entry));
+        assert_eq!(call.unbind(known.id, who), expected);
+        drop(call);
         if lapsed {
             self.windows[number].lapsed = None;
         }
@@ -455,7 +463,9 @@ impl World {
             State::Bound(..) | State::Region => Err(InvalidateError::NotAllowed),
             State::Prepared(..) | State::Orphaned | State::Gone => Err(InvalidateError::Unknown),
         };
-        assert_eq!(self.table.invalidate_remote(entry.stag, who), expected);
+        let call = self.pinning(entry);
+        assert_eq!(call.invalidate_remote(entry.stag, who), expected);
+        drop(call);
         if let (Ok(()), State::Bound(w, ..)) = (expected, entry.state) {
             self.windows[w].lapsed = Some(who.stream);
             self.entries[number].state = State::Gone;
@@ -470,6 +480,25 @@ impl World {
         } else {
             Err(AccessError::Bounds)
         }
+    }
+
+    /// A call of the engine that has used this entry's memory last, if anybody may use it.
+    fn pinning(&self, entry: &Entry) -> PinnedTable<'_> {
+        let call = self.table.pinned();
+        let stream = match entry.state {
+            State::Bound(_, _, stream) => stream,
+            _ => StreamId(1),
+        };
+        let who = Scope {
+            pd: entry.pd,
+            stream,
+        };
+        let place = RemoteAddress {
+            stag: entry.stag,
+            to: self.buffer.address() + entry.from,
+        };
+        let _ = call.check(place, 1, Access::RemoteRead, who);
+        call
     }
 
     fn remote(&mut self, stag: &Index, at: i64, len: u32, write: bool, who: Scope, fill: u8) {
@@ -494,15 +523,13 @@ impl World {
         } else {
             Access::RemoteRead
         };
-        let got = self.table.check(
-            RemoteAddress {
-                stag: entry.stag,
-                to,
-            },
-            len,
-            need,
-            who,
-        );
+        let place = RemoteAddress {
+            stag: entry.stag,
+            to,
+        };
+        let call = self.pinning(entry);
+        let got = call.check(place, len, need, who);
+        assert_eq!(got, self.table.check(place, len, need, who));
         assert_eq!(
             got.err(),
             expected.err(),
@@ -511,12 +538,13 @@ impl World {
         let (Ok(span), Ok(at)) = (got, expected) else {
             return;
         };
+        let mut octets = vec![0; len as usize];
+        call.fetch(span, &mut octets, None).unwrap();
+        drop(call);
         if write {
             self.spans.push((span, number, at));
             return self.write(span, at, fill);
         }
-        let mut octets = vec![0; len as usize];
-        self.table.fetch(span, &mut octets, None).unwrap();
         assert!(octets == self.memory[at..at + octets.len()]);
     }
 
@@ -526,7 +554,8 @@ impl World {
             .skip(fill.into())
             .take(span.len() as usize)
             .collect();
-        self.table.place(span, &octets, MessageEnd::Last).unwrap();
+        let call = self.table.pinned();
+        call.place(span, &octets, MessageEnd::Last).unwrap();
         self.memory[at..at + octets.len()].copy_from_slice(&octets);
     }
 
@@ -551,20 +580,29 @@ impl World {
             _ => Err(AccessError::InvalidSTag),
         };
         let address = (self.buffer.address() + entry.from).wrapping_add_signed(at);
-        let got = self.table.check_local(
-            Sge {
-                token: entry.stag,
-                address,
-                length: len,
-            },
-            need,
-            pd,
-        );
+        let sge = Sge {
+            token: entry.stag,
+            address,
+            length: len,
+        };
+        let got = self.table.check_local(sge, need, pd);
         assert_eq!(
             got.err(),
             expected.err(),
             "{entry:?} {at} {len} {need:?} {pd:?}"
         );
+        let call = self.pinning(entry);
+        for _ in 0..2 {
+            assert_eq!(call.check_local(sge, need, pd), got);
+            let mut octets = vec![0; len as usize];
+            let fetched = call.fetch_local(sge, pd, &mut octets, None);
+            if need == LocalAccess::Read {
+                assert_eq!(fetched.err(), expected.err(), "{entry:?} {at} {len} {pd:?}");
+            }
+            if let (Ok(()), Ok(at)) = (fetched, expected) {
+                assert!(octets == self.memory[at..at + octets.len()]);
+            }
+        }
     }
 
     /// An earlier span: valid as long as its STag is, and revoked for ever afterwards.

@@ -46,7 +46,24 @@ fn place_until_refused(table: &Table, at: RemoteAddress, octets: &[u8], placed: 
     }
 }
 
-/// Lets two threads place into `buffer` through `stag` while `end` takes it away; the canary that is laid as soon as
+/// As [`place_until_refused`], several times in each call of the engine.
+fn place_in_calls(table: &Table, at: RemoteAddress, octets: &[u8], placed: &AtomicU32) {
+    let len = u32::try_from(octets.len()).unwrap();
+    loop {
+        let call = table.pinned();
+        for _ in 0..8 {
+            let Ok(span) = call.check(at, len, Access::RemoteWrite, WHO) else {
+                return;
+            };
+            if call.place(span, octets, MessageEnd::Last).is_err() {
+                return;
+            }
+            placed.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+/// Lets threads place into `buffer` through `stag` while `end` takes it away; the canary that is laid as soon as
 /// `end` has returned must live.
 fn canary_lives(table: &Table, buffer: &Buffer, stag: STag, end: impl FnOnce()) {
     let placed = AtomicU32::new(0);
@@ -59,6 +76,7 @@ fn canary_lives(table: &Table, buffer: &Buffer, stag: STag, end: impl FnOnce()) 
             let placed = &placed;
             scope.spawn(move || place_until_refused(table, at(from), &vec![0xaa; len], placed));
         }
+        scope.spawn(|| place_in_calls(table, at(1), &[0xaa; 64], &placed));
         while placed.load(Ordering::Acquire) < 3 {
             std::thread::yield_now();
         }

@@ -289,7 +289,7 @@ impl StreamIo {
                     fpdus: BATCH_FPDUS,
                     mulpdu: self.mulpdu.get(&self.stream),
                 };
-                connection.poll_transmit(buffers.table(), limit, &mut batch);
+                connection.poll_transmit(&buffers.table().pinned(), limit, &mut batch);
                 if batch.is_empty() {
                     self.tx_buffers.give_back(batch);
                     return Ok(Visit::Finished);
@@ -369,7 +369,9 @@ impl StreamIo {
             if *have > 0 {
                 let input = &staging[..*have];
                 let ahead = receives.draw_ahead(connection, input);
-                let used = connection.handle_bytes(input, buffers.table(), receives);
+                let table = buffers.table().pinned();
+                let used = connection.handle_bytes(input, &table, receives);
+                drop(table);
                 if ahead {
                     receives.give_back();
                 }
