@@ -17,6 +17,7 @@ pub(crate) fn engine(sge: &Sge) -> endpoint::Sge {
 }
 
 /// Calls `post` with the converted SGEs. Calls `several` after `post` has taken a list of more than one SGE.
+#[inline(always)]
 pub(crate) fn with_sges(
     sges: &[Sge],
     post: impl FnOnce(&[endpoint::Sge]) -> Result<()>,

@@ -347,6 +347,7 @@ impl<O: Owner> Endpoint<O> {
     /// # Errors
     ///
     /// See [`Refused`].
+    #[inline(always)]
     pub fn post(&self, wqe: InitiatorWqe<'_>) -> Result<(), Refused> {
         let polls = self.fixed.owner.domain(WorkQueue::Initiator).polls();
         let octets = wqe.operation.octets();

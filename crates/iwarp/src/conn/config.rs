@@ -49,6 +49,7 @@ impl QueueSizes {
     }
 
     /// Octets of an initiator request, if the request keeps to the limits.
+    #[inline(always)]
     pub(super) fn length_of(&self, operation: &Operation<Payload<'_>>) -> Result<u32, PostError> {
         let (data, sges, inline) = match *operation {
             Operation::Send { data, .. } | Operation::Write { data, .. } => {

@@ -145,6 +145,7 @@ impl Connection {
     /// # Errors
     ///
     /// See [`PostError`]; the connection is as it was.
+    #[inline(always)]
     pub fn post_initiator(&mut self, wqe: InitiatorWqe<'_>) -> Result<(), PostError> {
         if matches!(self.phase, Phase::Idle | Phase::Disconnected) {
             return Err(PostError::NotConnected);

@@ -137,6 +137,7 @@ impl InitiatorQueue {
         request.silent && request.progress == Progress::Done(WqeStatus::Success)
     }
 
+    #[inline(always)]
     pub(super) fn post(
         &mut self,
         context: u64,
@@ -167,9 +168,14 @@ impl InitiatorQueue {
             None => {}
             Some(Payload::Sges(list)) => {
                 let start = index * self.sges_each;
-                for (slot, sge) in self.sges[start..].iter_mut().zip(list) {
-                    *slot = *sge;
-                    sges += 1;
+                if let [one] = list {
+                    self.sges[start] = *one; // most requests, without a loop
+                    sges = 1;
+                } else {
+                    for (slot, sge) in self.sges[start..].iter_mut().zip(list) {
+                        *slot = *sge;
+                        sges += 1;
+                    }
                 }
             }
             Some(Payload::Inline(pieces)) => {

@@ -154,6 +154,7 @@ impl<D> Operation<D> {
 impl Operation<Payload<'_>> {
     /// Octets that leave this side when the request is carried out: the payload, or 0 for a Read, an Atomic or a local
     /// request.
+    #[inline(always)]
     pub fn octets(&self) -> u64 {
         match *self {
             Self::Send { data, .. } | Self::Write { data, .. } => match data {

@@ -40,6 +40,20 @@ impl QpHandle {
         Ok(Self(qp, device.add_object(RemovalOrder::QueuePair, this)?))
     }
 
+    /// Posts a request of a kind that few programs post often.
+    #[inline(never)]
+    fn post_seldom(
+        &self,
+        context: u64,
+        operation: Operation<Payload<'_>>,
+        flags: OpFlags,
+    ) -> Result<()> {
+        self.post(context, operation, flags)
+    }
+
+    /// Inlined, with all that it calls until the request is in its queue, so that each kind of request has code of its own, which does
+    /// not ask for the kind.
+    #[inline(always)]
     fn post(&self, context: u64, operation: Operation<Payload<'_>>, flags: OpFlags) -> Result<()> {
         let silent = flags.contains(OpFlags::SILENT_SUCCESS);
         let fence = flags.contains(OpFlags::READ_FENCE);
@@ -53,6 +67,7 @@ impl QpHandle {
     }
 
     /// Calls `post` with the SGEs converted to the engine's type.
+    #[inline(always)]
     fn with_sges(
         &self,
         sges: &[Sge],
@@ -184,7 +199,7 @@ impl QueuePair for QpHandle {
                 );
             }
         };
-        self.post(context, Operation::Bind(bind), flags)
+        self.post_seldom(context, Operation::Bind(bind), flags)
             .inspect_err(|_| window.window.cancel(bind.stag))
     }
 
@@ -196,7 +211,7 @@ impl QueuePair for QpHandle {
     ) -> Result<()> {
         allow(flags, ALWAYS, Status::INVALID_PARAMETER_3)?;
         let window = self.window(window, Status::INVALID_PARAMETER_2)?;
-        self.post(context, Operation::Invalidate(window.window.id()), flags)
+        self.post_seldom(context, Operation::Invalidate(window.window.id()), flags)
     }
 
     fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {
@@ -279,7 +294,7 @@ impl QueuePairExtensions for QpHandle {
         };
         allow(flags, SEND, Status::INVALID_PARAMETER_3)?;
         let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
-        self.post(context, Operation::Immediate { data, solicited }, flags)
+        self.post_seldom(context, Operation::Immediate { data, solicited }, flags)
     }
 
     fn atomic(
@@ -310,6 +325,6 @@ impl QueuePairExtensions for QpHandle {
             sink: Payload::Sges(&[sge::engine(sink)]),
             remote: remote(target),
         };
-        self.post(context, operation, flags)
+        self.post_seldom(context, operation, flags)
     }
 }
