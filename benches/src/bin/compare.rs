@@ -49,7 +49,7 @@ struct Arguments {
     #[arg(long)]
     no_calls: bool,
 
-    /// Also writes into a page between its two marks, such as docs/performance.md
+    /// Also writes into a page between its two marks, such as docs/performance-compared.md
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

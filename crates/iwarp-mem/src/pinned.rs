@@ -30,14 +30,18 @@ struct Last<'t> {
     held: Held<'t>,
 }
 
-impl<'t> PinnedTable<'t> {
-    pub(crate) const fn new(table: &'t Table) -> Self {
-        Self {
-            table,
+impl Table {
+    /// The table for one call of the engine. The thread that has it must not deregister or release memory meanwhile, because it would
+    /// wait for its own pin.
+    pub const fn pinned(&self) -> PinnedTable<'_> {
+        PinnedTable {
+            table: self,
             last: RefCell::new(None),
         }
     }
+}
 
+impl<'t> PinnedTable<'t> {
     /// Calls `check` with the slot that `stag` names, if the slot is in use with this key.
     #[inline]
     fn with_slot<T>(

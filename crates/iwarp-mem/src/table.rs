@@ -14,7 +14,6 @@ use rdma_buffer::{Backend, Buffer, Part, Sum, is_slow_copy};
 use crate::{
     error::RegisterError,
     options::TableOptions,
-    pinned::PinnedTable,
     region::Registration,
     rights::Rights,
     shared::Shared,
@@ -147,11 +146,6 @@ impl Table {
     /// Always zero with [`TableOptions::strict_sinks`].
     pub fn lenient_sinks(&self) -> u64 {
         self.shared.lenient_sinks.load(Ordering::Relaxed)
-    }
-
-    /// The table for one call of the engine.
-    pub fn pinned(&self) -> PinnedTable<'_> {
-        PinnedTable::new(self)
     }
 
     /// Checks a stretch that a local work request named by an STag of this slot.
