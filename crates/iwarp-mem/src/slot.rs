@@ -212,8 +212,8 @@ impl Slot {
             .is_ok()
     }
 
-    /// Waits until no pin is left. Pins last one copy or one system call that does not block, so this never waits for
-    /// a peer.
+    /// Waits until no pin is left. Pins last one copy, one call of the engine or one system call, none of which blocks, so this never
+    /// waits for a peer.
     pub(crate) fn wait_unpinned(&self) {
         let mut backoff = Backoff::default();
         // Acquire: everything done under the pins happened before this returns.
