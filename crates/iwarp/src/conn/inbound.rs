@@ -319,8 +319,8 @@ impl Connection {
             return Ok(Handled::Done); // DDP-063, RDMAP-062
         };
         let placed = match alone {
-            // Most messages. The Receive's place is looked up for this segment alone.
-            Some(sge) if segment.last && self.rx.spans.is_empty() && len > 0 => {
+            // Most messages: a whole one, whose place is looked up for this segment alone.
+            Some(sge) if segment.last && received == 0 && len > 0 => {
                 mem.place_local(sge, self.scope.pd, segment.payload).is_ok()
             }
             _ => len == 0 || self.place_send(received, segment, mem),
