@@ -89,6 +89,7 @@ fn end(role: Role, crc: bool) -> Connection {
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
         copied: CopiedPayload::None,
+        copied_below: 12 << 10,
         confirm_writes: false,
         early: usize::MAX,
     });

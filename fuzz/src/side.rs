@@ -214,6 +214,7 @@ fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
         } else {
             CopiedPayload::All
         },
+        copied_below: if wait & 2 == 0 { 4096 } else { 16 },
         confirm_writes: flags & 0x40 != 0,
         early: if wait & 1 == 0 { 32 } else { usize::MAX },
     }

@@ -69,6 +69,7 @@ impl Side {
             ready: Some(Ready::Write),
             receive_wait: Duration::ZERO,
             copied,
+            copied_below: 4096,
             confirm_writes: false,
             early: 40,
         });

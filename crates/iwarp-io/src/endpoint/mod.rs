@@ -45,6 +45,7 @@ pub use iwarp::{
 pub use owner::{Owner, ReceivesAhead, Signals, WorkQueue};
 pub use state::Phase;
 pub use stream_io::EARLY;
+pub use tx_buffers::COPIED_BELOW;
 
 use crate::driver::Driver;
 use crate::limited;

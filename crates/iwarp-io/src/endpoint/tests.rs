@@ -43,6 +43,7 @@ fn config(role: Role) -> StreamConfig {
         ready: Some(Ready::Write),
         receive_wait: Duration::MAX,
         copied: CopiedPayload::None,
+        copied_below: COPIED_BELOW,
         confirm_writes: false,
         early: EARLY,
     }

@@ -13,6 +13,9 @@ use iwarp::TxBatch;
 use super::buffers::{COPIED, LONGEST_FPDU};
 use crate::socket_buffer::SocketBuffer;
 
+/// Payload shorter than this is copied next to its header, so that the kernel copies an FPDU from one place
+/// (`StreamConfig::copied_below`). To copy from three places costs the kernel as much as a copy of 12 KiB costs here.
+pub const COPIED_BELOW: u32 = 12 * 1024;
 /// FPDUs in one batch at most.
 pub(super) const BATCH_FPDUS: usize = 128;
 /// Room for copies in one batch.

@@ -117,6 +117,8 @@ pub struct StreamConfig {
     pub receive_wait: Duration,
     /// Which payload is copied into the batch for the transport's sake.
     pub copied: CopiedPayload,
+    /// Payload shorter than so many octets is copied next to its header in any case.
+    pub copied_below: u32,
     /// A Write completes when the peer has answered a Read of no octets behind it, instead of when the transport has taken
     /// the Write (RDMAP-093). The peer answers after it has placed the Write. Off where the outbound read limit is 0.
     pub confirm_writes: bool,

@@ -44,6 +44,7 @@ const NOT_STARTED: StreamConfig = StreamConfig {
     ready: None,
     receive_wait: Duration::ZERO,
     copied: CopiedPayload::None,
+    copied_below: 0,
     confirm_writes: false,
     early: usize::MAX,
 };

@@ -8,7 +8,6 @@ use super::batch::TxBatch;
 use super::connection::Connection;
 use super::frame::{self, Budget};
 use super::initiator::Request;
-use super::send::COPIED_BELOW;
 use super::work::Operation;
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::memory::{Memory, Revoked};
@@ -24,7 +23,8 @@ impl Connection {
         budget: &mut Budget,
         out: &mut TxBatch,
     ) -> bool {
-        let is_short = |request: &Request| request.length < COPIED_BELOW;
+        let most = self.config.copied_below;
+        let is_short = |request: &Request| request.length < most;
         self.initiator.upcoming().is_some_and(is_short) && self.send_short_ones(mem, budget, out)
     }
 
@@ -71,7 +71,10 @@ impl Connection {
         };
         let length = request.length;
         let differs = request.inline || request.fence || request.confirmed;
-        if differs || length >= COPIED_BELOW || !budget.holds_whole(header.len(), length) {
+        if differs
+            || length >= self.config.copied_below
+            || !budget.holds_whole(header.len(), length)
+        {
             return false;
         }
         let [sge] = *self.initiator.sges(self.initiator.next) else {

@@ -15,9 +15,6 @@ use crate::mpa::{Crc, Ready, fpdu, marker};
 use crate::rdmap::{Opcode, ProtectionError, ReadRequest, Terminate, TerminateCode, control};
 use crate::types::{RemoteAddress, STag, Sge};
 
-/// Payload shorter than this is copied next to its header. Longer payload is read in place, where that is allowed.
-pub(super) const COPIED_BELOW: u32 = 4096;
-
 /// The address in an empty tagged message. Adapters refuse STag 0 even there (PEER-035).
 const NOWHERE: RemoteAddress = RemoteAddress {
     stag: STag(1),
@@ -146,7 +143,7 @@ impl Connection {
             Message::Send { .. } => UntaggedHeader::LEN,
         };
         let most = budget.payload(header_len, left);
-        let in_place = if self.must_copy() || inline || most < COPIED_BELOW {
+        let in_place = if self.must_copy() || inline || most < self.config.copied_below {
             None
         } else {
             let parts = match &*self.tx.spans {
@@ -447,7 +444,7 @@ impl Connection {
                 .into_iter()
         };
         let in_place = !self.must_copy()
-            && most >= COPIED_BELOW
+            && most >= self.config.copied_below
             && !self.is_slow_in_place(mem, budget, TaggedHeader::LEN, || spans(most));
         let copied = budget.copied_at_most(TaggedHeader::LEN);
         let len = if in_place { most } else { most.min(copied) };

@@ -35,6 +35,7 @@ pub const fn stream(role: Role) -> StreamConfig {
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
         copied: CopiedPayload::None,
+        copied_below: 4096,
         confirm_writes: false,
         early: 40,
     }

@@ -12,6 +12,7 @@ use rdma_buffer::Buffer;
 
 use super::*;
 use crate::capture::FlowRole;
+use crate::endpoint::COPIED_BELOW;
 use crate::transport::Transport;
 use crate::transport::pipe::Pipes;
 use crate::transport::ports::bind;
@@ -60,6 +61,7 @@ fn begun(role: Role, copied: CopiedPayload) -> Connection {
         ready: Some(Ready::Write),
         receive_wait: Duration::MAX,
         copied,
+        copied_below: COPIED_BELOW,
         confirm_writes: false,
         early: EARLY,
     });

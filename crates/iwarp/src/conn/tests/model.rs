@@ -208,6 +208,7 @@ impl Run {
             } else {
                 CopiedPayload::AtSlowPlaces
             },
+            copied_below: 4096,
             confirm_writes: setting.confirm[0],
             early: 40,
         };

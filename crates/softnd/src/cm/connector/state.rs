@@ -16,7 +16,7 @@ use crate::core::{Core, downcast};
 use crate::file::File;
 use crate::qp::{self, FlushGuard, Qp};
 use crate::status::bind_error;
-use iwarp_io::endpoint::EARLY;
+use iwarp_io::endpoint::{COPIED_BELOW, EARLY};
 use iwarp_io::limited;
 use iwarp_io::progress::timers::TimerKey;
 use iwarp_io::setup::{Agreed, Initiator, MpaStartup, Responder, Role, StreamConfig};
@@ -300,6 +300,7 @@ impl Connector {
             ready: agreed.ready,
             receive_wait: qp.owner().receive_wait(),
             copied: stream.copied_payload(),
+            copied_below: COPIED_BELOW,
             confirm_writes: options.confirm_writes,
             early: EARLY,
         }
