@@ -5,9 +5,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::nd::page;
 use netdirect_conform::Deviations;
 
 use crate::conformance::Findings;
@@ -64,6 +65,7 @@ pub fn run(guest: &Guest, program: &Path, boot: Boot, out: &Path) -> Vec<Case> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/verbs.sh");
     fs::copy(script, share.join("main")).expect("the guest's script is copied");
     fs::copy(program, share.join("nd")).expect("nd is copied");
+    fs::copy(speed_page(), share.join(SPEED)).expect("the page of the speed is copied");
     // Its absence tells the script that runs the guest that a guest has failed.
     let _ = fs::remove_file(out.join("status"));
     let said = guest.run(boot.processors, boot.limit, share, out);
@@ -77,6 +79,41 @@ pub fn run(guest: &Guest, program: &Path, boot: Boot, out: &Path) -> Vec<Case> {
         said.errors
     );
     cases
+}
+
+/// The name of the page that has the table of the speed, in the guest and in what it leaves.
+pub const SPEED: &str = "performance.md";
+
+/// The page of the book that has the table of the speed.
+#[must_use]
+pub fn speed_page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs")
+        .join(SPEED)
+}
+
+/// The rows of the table of the speed in a page that the guest has left: the test, the size, what is required, what was measured and
+/// whether it holds.
+///
+/// # Panics
+///
+/// If the page does not have the table, or a row of it has no figure.
+#[must_use]
+pub fn speed_rows(page: &str) -> Vec<String> {
+    let part = page::part(page, "table of verbs").expect("a table of verbs");
+    let rows = part.lines().filter_map(page::cells).skip(2);
+    let row = |cells: Vec<&str>| {
+        let measured = cells.get(3).copied().unwrap_or_default();
+        let figure = measured.trim_start_matches("p50 ");
+        let figure = figure.split(' ').next().unwrap_or_default();
+        let figure: Result<f64, _> = figure.parse();
+        assert!(
+            figure.is_ok_and(|figure| figure > 0.0),
+            "no figure: {cells:?}"
+        );
+        cells.join(" | ")
+    };
+    rows.map(row).collect()
 }
 
 /// The runs of both suites, with their names.
@@ -98,7 +135,7 @@ fn table_of_runs(runs: &[(&str, Findings)]) -> String {
 
 /// The page `docs/verbs-interop.md`. `versions` are programs and their versions, and `known` is what the NetworkDirect suite is known
 /// to find.
-pub fn page(
+pub fn report(
     versions: &[(&str, String)],
     cases: &[Case],
     runs: &Suites,
@@ -158,6 +195,26 @@ moved.
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_the_speed_has_a_figure() {
+        let page = |measured| {
+            format!(
+                "<!-- table of verbs: begin -->\n| what | size | required | One | holds |\n|---|---|---|---|---|\n\
+                 | Send | 64 B | p50 at most 1 | {measured} | missed |\n<!-- table of verbs: end -->"
+            )
+        };
+        let rows = speed_rows(&page("p50 1.38 (1.24–1.49)"));
+        assert_eq!(
+            rows,
+            ["Send | 64 B | p50 at most 1 | p50 1.38 (1.24–1.49) | missed"]
+        );
+        assert_eq!(speed_rows(&page("1.05 (1.00–1.50)")).len(), 1);
+        for bad in ["", "ib_send_lat ended", "p50 NaN", "0.00"] {
+            let failed = std::panic::catch_unwind(|| speed_rows(&page(bad)));
+            assert!(failed.is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn lines_of_the_script_are_cases_and_others_are_not() {

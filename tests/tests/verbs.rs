@@ -1,7 +1,8 @@
 //! The provider over verbs on the kernel's siw, in the guest.
 //!
 //! Some transfers and the NetworkDirect suite run with the other tests. `cargo make verbs` makes all transfers, those of 100 MiB
-//! included, and runs both suites. With `SOFTND_REPORT=1` it writes the page `docs/verbs-interop.md`.
+//! included, runs both suites, and compares the speed with that of perftest. With `SOFTND_REPORT=1` it writes the page
+//! `docs/verbs-interop.md`, and the table of `docs/performance.md` about this provider.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -203,7 +204,8 @@ fn write_report(guest: &Guest, cases: &[Case], runs: &Suites) {
         ("perftest", guest.version("perftest")),
     ];
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verbs-interop.md");
-    fs::write(path, verbs::page(&versions, cases, runs, &known())).expect("the report is written");
+    fs::write(path, verbs::report(&versions, cases, runs, &known()))
+        .expect("the report is written");
 }
 
 /// Runs groups of cases, and checks that there are some of each kind.
@@ -250,10 +252,13 @@ fn kernel_siw_moves_all_data_and_follows_both_suites() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path();
     let mut cases = run(&guest, ALL, out);
+    let speed = fs::read_to_string(out.join(verbs::SPEED)).expect("the page of the speed");
+    assert_eq!(verbs::speed_rows(&speed).len(), 5, "{speed}");
     let (of_suite, networkdirect) = suite(&guest, out);
     let (of_wire, wire) = wire_suite(&guest, out);
     cases.extend(of_suite.into_iter().chain(of_wire));
     if env::var_os("SOFTND_REPORT").is_some() {
+        fs::write(verbs::speed_page(), speed).expect("the page of the speed is written");
         write_report(
             &guest,
             &cases,

@@ -1,4 +1,4 @@
-//! softnd beside raw TCP, UCX and libfabric, in one run and in short alternating turns.
+//! softnd beside raw TCP, a bare QUIC stream, UCX and libfabric, in one run and in short alternating turns.
 //!
 //! `cargo run --release -p softnd-benches --bin compare`, after `cargo build --release`. Run it on a machine that does
 //! nothing else.
@@ -11,18 +11,19 @@ use std::time::Duration;
 
 use clap::Parser;
 use nd::cores::Watch;
+use nd::process;
 use softnd_benches::compare::congestion::{self, Chosen};
 use softnd_benches::compare::nd::Nd;
 use softnd_benches::compare::page::{Findings, Round};
 use softnd_benches::compare::peers::{Fabric, Ucx};
-use softnd_benches::compare::turns::{Measurement, Peers, Size};
-use softnd_benches::compare::{Failure, calls, machine, page, process};
+use softnd_benches::compare::turns::{Measurement, OVER_TCP, OVER_UDP, Peers, Size, Test};
+use softnd_benches::compare::{Failure, calls, machine, page};
 use softnd_benches::octets;
 
-/// Compares softnd with raw TCP, UCX (ucx_perftest) and libfabric (fi_pingpong); prints Markdown.
+/// Compares softnd with raw TCP, a bare QUIC stream, UCX (ucx_perftest) and libfabric (fi_pingpong); prints Markdown.
 ///
-/// All programs have the same congestion control: first the system's default, then, where this process may change the default for the
-/// length of the run, cubic.
+/// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the
+/// default for the length of the run, cubic. Then softnd runs over UDP, where QUIC has a congestion control of its own.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Octets per message [default: all powers of two from 8 to 1 MiB]
@@ -37,7 +38,7 @@ struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100))]
     turn: u64,
 
-    /// softnd makes and checks CRCs, which the others do not have
+    /// softnd makes and checks CRCs over TCP, which the others do not have
     #[arg(long)]
     crc: bool,
 
@@ -115,15 +116,18 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         systems_congestion: true,
         ..nd.clone()
     };
+    let mut measure = |name: &str, nd: &Nd, tests: &[Test]| {
+        measure(arguments, name, nd, &peers, tests, &mut findings.cores)
+    };
     findings.rounds.push(Round {
         congestion: format!("{default}, the system's default"),
-        sizes: measure(arguments, &systems, &peers, &mut findings.cores)?,
+        sizes: measure(&default, &systems, &OVER_TCP)?,
     });
     if default != UNPACED {
         match Chosen::system_wide(UNPACED) {
             Ok(_chosen) => findings.rounds.push(Round {
                 congestion: format!("{UNPACED}, the system's default meanwhile"),
-                sizes: measure(arguments, &nd, &peers, &mut findings.cores)?,
+                sizes: measure(UNPACED, &nd, &OVER_TCP)?,
             }),
             Err(failure) => {
                 eprintln!("skipped: {failure}");
@@ -131,6 +135,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     }
+    findings.udp = measure("UDP", &nd, &OVER_UDP)?;
     if let Some(strace) = strace.filter(|_| !arguments.no_calls) {
         for traffic in calls::TRAFFIC {
             eprintln!("system calls: {} {}", traffic.op, octets(traffic.size));
@@ -155,17 +160,19 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All sizes, with the congestion control that all programs have now.
+/// These tests with messages of all sizes. `name` says in the progress what is measured.
 fn measure(
     arguments: &Arguments,
+    name: &str,
     nd: &Nd,
     peers: &Peers,
+    tests: &[Test],
     cores: &mut Watch,
 ) -> Result<Vec<Size>, Failure> {
     let measure = |size| {
         let (mut turn, all) = (0, arguments.turns);
-        Measurement::new(nd, peers, size).turns(all.into(), cores, &mut || {
-            eprintln!("{}: turn {turn} of {all}", octets(size));
+        Measurement::new(nd, peers, size, tests).turns(all.into(), cores, &mut || {
+            eprintln!("{name}, {}: turn {turn} of {all}", octets(size));
             turn += 1;
         })
     };

@@ -9,12 +9,13 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
+use ::nd::process;
 use iwarp::ddp::{TaggedHeader, UntaggedHeader};
 use iwarp::mpa::fpdu;
 use socket2::SockRef;
 
+use super::Failure;
 use super::nd::Nd;
-use super::{Failure, process};
 
 /// The lower bounds of the classes of calls.
 pub const CLASSES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];

@@ -12,7 +12,6 @@ pub mod machine;
 pub mod nd;
 pub mod page;
 pub mod peers;
-pub mod process;
 pub mod turns;
 
 use std::fmt;
@@ -35,6 +34,12 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<::nd::process::Failure> for Failure {
+    fn from(failure: ::nd::process::Failure) -> Self {
+        Self(failure.to_string())
+    }
+}
 
 /// Half a round trip, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,20 +1,21 @@
-//! softnd and raw TCP, by `nd perf`.
+//! softnd, raw TCP and a bare QUIC stream, by `nd perf`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use ::nd::process;
 use serde_json::Value;
 
-use super::{Failure, Times, process};
+use super::{Failure, Times};
 
 /// One row of `nd perf --format json`: both sides of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<T> {
     /// softnd's.
     pub ours: T,
-    /// The bare socket's best.
-    pub tcp: T,
+    /// That of raw TCP at its best, or of a bare QUIC stream.
+    pub bare: T,
 }
 
 /// Outstanding messages in one direction. `nd perf` has a buffer for each message, `ucx_perftest` one for all. So there are
@@ -25,9 +26,29 @@ pub fn depth(size: usize) -> usize {
     ((1 << 20) / size.max(1)).clamp(2, 32)
 }
 
-/// The options of a run beside raw TCP, and of one with page-aligned memory.
-const BESIDE_TCP: [&str; 2] = ["--baseline", "tcp"];
-const ALIGNED: [&str; 2] = ["--page-offset", "0"];
+/// Over what softnd runs, what it runs beside, and what its client chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Over TCP, beside raw TCP.
+    Tcp,
+    /// Over TCP alone, with page-aligned memory.
+    Aligned,
+    /// Over TCP alone, with shared Receives.
+    Shared,
+    /// Over UDP, beside a bare QUIC stream.
+    Udp,
+}
+
+impl Way {
+    const fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Tcp => &["--baseline", "tcp"],
+            Self::Aligned => &["--page-offset", "0"],
+            Self::Shared => &["--receives", "shared"],
+            Self::Udp => &["--udp", "--baseline", "quic"],
+        }
+    }
+}
 
 /// The program `nd`, and the options of every run.
 #[derive(Clone, Debug)]
@@ -67,97 +88,133 @@ impl Nd {
         }
     }
 
-    /// `nd perf local` with the arguments that are common to all runs.
-    #[must_use]
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        self.arguments(&mut command);
-        command
+    /// Adds the arguments of a run over TCP.
+    pub fn arguments(&self, command: &mut Command) {
+        self.arguments_of_all(command);
+        command.args(["--crc", if self.crc { "on" } else { "off" }]);
     }
 
     /// Adds the arguments that are common to all runs.
-    pub fn arguments(&self, command: &mut Command) {
-        let crc = if self.crc { "on" } else { "off" };
+    fn arguments_of_all(&self, command: &mut Command) {
         let seconds = self.turn.as_secs_f64().to_string();
         command
             .args(["perf", "local", "--mode", "poll", "--format", "json"])
-            .args(["--turns", "1", "--duration", &seconds, "--crc", crc]);
+            .args(["--turns", "1", "--duration", &seconds]);
         if self.systems_congestion {
             command.env("SOFTND_CONGESTION", "system");
         }
     }
 
-    fn rows(
-        &self,
-        op: &str,
-        test: &str,
-        size: usize,
-        more: [&str; 2],
-    ) -> Result<Vec<Value>, Failure> {
-        let mut command = self.command();
+    fn rows(&self, op: &str, test: &str, size: usize, way: Way) -> Result<Vec<Value>, Failure> {
+        let mut command = Command::new(&self.program);
+        if way == Way::Udp {
+            // QUIC encrypts, and there are no CRCs.
+            self.arguments_of_all(&mut command);
+        } else {
+            self.arguments(&mut command);
+        }
         command
             .args(["--op", op, "--test", test])
             .args(["--size", &size.to_string()])
-            .args(more);
+            .args(way.options());
         if test == "bandwidth" {
             command.args(["--depth", &depth(size).to_string()]);
         }
         rows(&process::run(command)?)
     }
 
-    /// How the names of raw TCP's figures begin.
-    fn bare(&self) -> &'static str {
-        if self.systems_congestion {
+    /// How the names of the bare stream's figures begin.
+    fn bare(&self, way: Way) -> &'static str {
+        if self.systems_congestion && way == Way::Tcp {
             "default_"
         } else {
             "baseline_"
         }
     }
 
-    /// One turn of Send ping-pong.
+    fn ping_pong_row(&self, size: usize, way: Way) -> Result<Value, Failure> {
+        one(&self.rows("send", "latency", size, way)?, "send")
+    }
+
+    /// One turn of Send ping-pong, beside raw TCP.
     ///
     /// # Errors
     ///
-    /// When `nd` fails, or prints something else than its rows.
+    /// When `nd` fails, or prints something else than its rows. The same holds for all turns below.
     pub fn ping_pong(&self, size: usize) -> Result<Row<Times>, Failure> {
-        times(
-            &one(&self.rows("send", "latency", size, BESIDE_TCP)?, "send")?,
-            self.bare(),
-        )
+        times(&self.ping_pong_row(size, Way::Tcp)?, self.bare(Way::Tcp))
     }
 
-    /// The same with page-aligned memory, without raw TCP.
+    /// The same over UDP, beside a bare QUIC stream.
     ///
     /// # Errors
     ///
-    /// When `nd` fails, or prints something else than its rows.
+    /// See [`Nd::ping_pong`].
+    pub fn udp_ping_pong(&self, size: usize) -> Result<Row<Times>, Failure> {
+        times(&self.ping_pong_row(size, Way::Udp)?, self.bare(Way::Udp))
+    }
+
+    /// The same over TCP with page-aligned memory, without raw TCP.
+    ///
+    /// # Errors
+    ///
+    /// See [`Nd::ping_pong`].
     pub fn aligned_ping_pong(&self, size: usize) -> Result<Times, Failure> {
-        side_times(
-            &one(&self.rows("send", "latency", size, ALIGNED)?, "send")?,
-            "",
-        )
+        side_times(&self.ping_pong_row(size, Way::Aligned)?, "")
     }
 
-    /// One turn of Send and one of Write with page-aligned memory, one way, in octets per second.
+    /// The same over TCP with shared Receives, without raw TCP.
     ///
     /// # Errors
     ///
-    /// When `nd` fails, or prints something else than its rows.
+    /// See [`Nd::ping_pong`].
+    pub fn shared_ping_pong(&self, size: usize) -> Result<Times, Failure> {
+        side_times(&self.ping_pong_row(size, Way::Shared)?, "")
+    }
+
+    /// One turn of Send and one of Write, one way, in octets per second, beside raw TCP.
+    ///
+    /// # Errors
+    ///
+    /// See [`Nd::ping_pong`].
+    pub fn one_way(&self, size: usize) -> Result<[Row<f64>; 2], Failure> {
+        self.both_ways(size, Way::Tcp)
+    }
+
+    /// The same over UDP, beside a bare QUIC stream.
+    ///
+    /// # Errors
+    ///
+    /// See [`Nd::ping_pong`].
+    pub fn udp_one_way(&self, size: usize) -> Result<[Row<f64>; 2], Failure> {
+        self.both_ways(size, Way::Udp)
+    }
+
+    fn both_ways(&self, size: usize, way: Way) -> Result<[Row<f64>; 2], Failure> {
+        let rows = self.rows("send,write", "bandwidth", size, way)?;
+        let rate = |op| rate(&one(&rows, op)?, self.bare(way));
+        Ok([rate("send")?, rate("write")?])
+    }
+
+    /// One turn of Send and one of Write over TCP with page-aligned memory, one way, in octets per second.
+    ///
+    /// # Errors
+    ///
+    /// See [`Nd::ping_pong`].
     pub fn aligned_one_way(&self, size: usize) -> Result<[f64; 2], Failure> {
-        let rows = self.rows("send,write", "bandwidth", size, ALIGNED)?;
+        let rows = self.rows("send,write", "bandwidth", size, Way::Aligned)?;
         let rate = |op| number(&one(&rows, op)?, "bytes_per_s");
         Ok([rate("send")?, rate("write")?])
     }
 
-    /// One turn of Send and one of Write, one way, in octets per second.
+    /// One turn of Send over TCP with shared Receives, one way, in octets per second.
     ///
     /// # Errors
     ///
-    /// When `nd` fails, or prints something else than its rows.
-    pub fn one_way(&self, size: usize) -> Result<(Row<f64>, Row<f64>), Failure> {
-        let rows = self.rows("send,write", "bandwidth", size, BESIDE_TCP)?;
-        let rate = |op| rate(&one(&rows, op)?, self.bare());
-        Ok((rate("send")?, rate("write")?))
+    /// See [`Nd::ping_pong`].
+    pub fn shared_one_way(&self, size: usize) -> Result<f64, Failure> {
+        let rows = self.rows("send", "bandwidth", size, Way::Shared)?;
+        number(&one(&rows, "send")?, "bytes_per_s")
     }
 }
 
@@ -192,7 +249,7 @@ fn number(row: &Value, name: &str) -> Result<f64, Failure> {
 fn times(row: &Value, bare: &str) -> Result<Row<Times>, Failure> {
     Ok(Row {
         ours: side_times(row, "")?,
-        tcp: side_times(row, bare)?,
+        bare: side_times(row, bare)?,
     })
 }
 
@@ -207,7 +264,7 @@ fn side_times(row: &Value, prefix: &str) -> Result<Times, Failure> {
 fn rate(row: &Value, bare: &str) -> Result<Row<f64>, Failure> {
     Ok(Row {
         ours: number(row, "bytes_per_s")?,
-        tcp: number(row, &format!("{bare}bytes_per_s"))?,
+        bare: number(row, &format!("{bare}bytes_per_s"))?,
     })
 }
 
@@ -222,9 +279,9 @@ mod tests {
     fn rows_are_read_by_name() {
         let all = rows(&format!("{LATENCY}\n{BANDWIDTH}\n")).unwrap();
         let send = times(&one(&all, "send").unwrap(), "baseline_").unwrap();
-        assert_eq!((send.ours.p50, send.tcp.mean), (Some(4100.5), 4200.0));
+        assert_eq!((send.ours.p50, send.bare.mean), (Some(4100.5), 4200.0));
         let write = rate(&one(&all, "write").unwrap(), "baseline_").unwrap();
-        assert_eq!((write.ours, write.tcp), (9e9, 1e10));
+        assert_eq!((write.ours, write.bare), (9e9, 1e10));
         assert!(one(&all, "read").is_err());
     }
 
@@ -246,5 +303,25 @@ mod tests {
         for bad in ["oops", "7", "{\"op\":"] {
             assert!(rows(bad).unwrap_err().to_string().contains(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn only_what_runs_over_tcp_has_crcs() {
+        let nd = Nd {
+            program: PathBuf::from("nd"),
+            crc: true,
+            turn: Duration::from_millis(50),
+            systems_congestion: true,
+        };
+        let mut command = Command::new("nd");
+        nd.arguments(&mut command);
+        assert!(command.get_args().any(|argument| argument == "--crc"));
+        let mut command = Command::new("nd");
+        nd.arguments_of_all(&mut command);
+        assert!(command.get_args().all(|argument| argument != "--crc"));
+        assert_eq!(
+            [Way::Tcp, Way::Udp].map(|way| nd.bare(way)),
+            ["default_", "baseline_"]
+        );
     }
 }

@@ -8,7 +8,8 @@ use super::Failure;
 use super::calls::{CLASSES, Histogram, Traffic};
 use super::turns::{
     AHEAD, ALIGNED_ONE_WAY, ALIGNED_PING_PONG, ALIGNED_SHARES, Figure, LEAST, ONE_WAY,
-    ONE_WAY_SHARES, Overall, PING_PONG, PING_PONG_SHARES, Size,
+    ONE_WAY_SHARES, Overall, PING_PONG, PING_PONG_SHARES, SHARED_ONE_WAY, SHARED_PING_PONG,
+    SHARED_SHARES, Size, UDP_ONE_WAY, UDP_ONE_WAY_SHARES, UDP_PING_PONG, UDP_PING_PONG_SHARES,
 };
 use crate::{crc, octets};
 
@@ -26,15 +27,17 @@ pub struct Findings {
     pub crc: bool,
     /// Milliseconds of a turn.
     pub turn_ms: u128,
-    /// The rounds, each with another congestion control.
+    /// The rounds over TCP, each with another congestion control.
     pub rounds: Vec<Round>,
+    /// All sizes over UDP, in order.
+    pub udp: Vec<Size>,
     /// FPDUs per system call.
     pub calls: Vec<(Traffic, Histogram)>,
     /// What was left out, and why.
     pub skipped: Vec<String>,
 }
 
-/// A round of all programs, which all have the same congestion control.
+/// A round of all programs over TCP, which all have the same congestion control.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
     /// The congestion control.
@@ -57,6 +60,7 @@ impl Findings {
             line(&mut text, format_args!("Skipped: {skipped}.\n"));
         }
         let sizes = self.rounds.iter().flat_map(|round| &round.sizes);
+        let sizes = sizes.chain(&self.udp);
         if let Some(turns) = sizes.map(|size| size.turns.len()).min() {
             line(
                 &mut text,
@@ -68,35 +72,35 @@ impl Findings {
             );
         }
         for round in &self.rounds {
-            let Round { congestion, sizes } = round;
-            line(
-                &mut text,
-                format_args!(
-                    "### Half a round trip, µs, {congestion}\n\nBoth sides poll, {setting}.\n"
-                ),
-            );
-            let ping_pong = PING_PONG.map(|(head, figure)| (head, figure, MICROSECONDS));
-            table(&mut text, sizes, &ping_pong, &PING_PONG_SHARES);
-            line(
-                &mut text,
-                format_args!("### One way, GB/s, {congestion}\n\nBoth sides poll, {setting}.\n"),
-            );
-            let one_way = ONE_WAY.map(|(head, figure)| (head, figure, GIGABYTES));
-            table(&mut text, sizes, &one_way, &ONE_WAY_SHARES);
-            line(
-                &mut text,
-                format_args!(
-                    "### softnd with page-aligned memory, µs and GB/s, {congestion}\n\nBoth sides poll, {setting}.\n"
-                ),
-            );
-            let times = ALIGNED_PING_PONG.map(|(head, figure)| (head, figure, MICROSECONDS));
-            let rates = ALIGNED_ONE_WAY.map(|(head, figure)| (head, figure, GIGABYTES));
-            let figures: Vec<_> = times.into_iter().chain(rates).collect();
-            table(&mut text, sizes, &figures, &ALIGNED_SHARES);
-            verdicts(&mut text, round);
+            round.print(&mut text, setting);
         }
+        self.over_udp(&mut text);
         self.histogram(&mut text);
         text
+    }
+
+    /// There is nothing of the other programs one way: libfabric has no such test, and UCX does not run over UDP.
+    fn over_udp(&self, text: &mut String) {
+        if self.udp.is_empty() {
+            return;
+        }
+        let setting = "encrypted by QUIC, libfabric not encrypted";
+        head(text, "Over UDP, half a round trip, µs", setting);
+        table(
+            text,
+            &self.udp,
+            &in_unit(&UDP_PING_PONG, MICROSECONDS),
+            &UDP_PING_PONG_SHARES,
+        );
+        head(text, "Over UDP, one way, GB/s", "encrypted by QUIC");
+        table(
+            text,
+            &self.udp,
+            &in_unit(&UDP_ONE_WAY, GIGABYTES),
+            &UDP_ONE_WAY_SHARES,
+        );
+        let all = [("Send ping-pong", UDP_PING_PONG_SHARES[1].1)];
+        verdicts(text, "Against libfabric, over UDP", &all, &self.udp);
     }
 
     fn machine(&self, text: &mut String) {
@@ -162,6 +166,69 @@ impl Findings {
     }
 }
 
+impl Round {
+    fn print(&self, text: &mut String, setting: &str) {
+        let Self { congestion, sizes } = self;
+        head(
+            text,
+            format_args!("Half a round trip, µs, {congestion}"),
+            setting,
+        );
+        let ping_pong = in_unit(&PING_PONG, MICROSECONDS);
+        table(text, sizes, &ping_pong, &PING_PONG_SHARES);
+        head(text, format_args!("One way, GB/s, {congestion}"), setting);
+        table(text, sizes, &in_unit(&ONE_WAY, GIGABYTES), &ONE_WAY_SHARES);
+        for (what, times, rates, shares) in [
+            (
+                "page-aligned memory",
+                &ALIGNED_PING_PONG[..],
+                &ALIGNED_ONE_WAY[..],
+                &ALIGNED_SHARES[..],
+            ),
+            (
+                "shared Receives",
+                &SHARED_PING_PONG,
+                &SHARED_ONE_WAY,
+                &SHARED_SHARES,
+            ),
+        ] {
+            let what = format!("softnd with {what}, µs and GB/s, {congestion}");
+            head(text, what, setting);
+            let mut figures = in_unit(times, MICROSECONDS);
+            figures.extend(in_unit(rates, GIGABYTES));
+            table(text, sizes, &figures, shares);
+        }
+        let all = [
+            ("Send ping-pong", PING_PONG_SHARES[1].1),
+            ("Send one way", ONE_WAY_SHARES[2].1),
+            ("Write one way", ONE_WAY_SHARES[3].1),
+            ("Send ping-pong, page-aligned memory", ALIGNED_SHARES[0].1),
+            ("Send one way, page-aligned memory", ALIGNED_SHARES[1].1),
+            ("Write one way, page-aligned memory", ALIGNED_SHARES[2].1),
+            ("Send ping-pong, shared Receives", SHARED_SHARES[2].1),
+            ("Send one way, shared Receives", SHARED_SHARES[3].1),
+        ];
+        let what = format!("Against the better peer, {congestion}");
+        verdicts(text, &what, &all, sizes);
+    }
+}
+
+/// The head of a table, and the setting of all that polls.
+fn head(text: &mut String, what: impl std::fmt::Display, setting: &str) {
+    line(
+        text,
+        format_args!("### {what}\n\nBoth sides poll, {setting}.\n"),
+    );
+}
+
+/// Figures that are all shown in this unit.
+fn in_unit(figures: &[(&'static str, Figure)], unit: f64) -> Vec<(&'static str, Figure, f64)> {
+    let figures = figures.iter();
+    figures
+        .map(|(head, figure)| (*head, *figure, unit))
+        .collect()
+}
+
 /// Microseconds of a nanosecond.
 const MICROSECONDS: f64 = 1e-3;
 /// Gigabytes of an octet.
@@ -194,18 +261,10 @@ fn table(
 }
 
 /// What the comparison with peers comes to.
-fn verdicts(text: &mut String, round: &Round) {
-    let all = [
-        ("Send ping-pong", PING_PONG_SHARES[1].1),
-        ("Send one way", ONE_WAY_SHARES[2].1),
-        ("Write one way", ONE_WAY_SHARES[3].1),
-        ("Send ping-pong, page-aligned memory", ALIGNED_SHARES[0].1),
-        ("Send one way, page-aligned memory", ALIGNED_SHARES[1].1),
-        ("Write one way, page-aligned memory", ALIGNED_SHARES[2].1),
-    ];
+fn verdicts(text: &mut String, what: &str, all: &[(&str, Figure)], sizes: &[Size]) {
     let known: Vec<_> = all
-        .into_iter()
-        .filter_map(|(name, share)| Some((name, Overall::of(&round.sizes, share)?)))
+        .iter()
+        .filter_map(|(name, share)| Some((name, Overall::of(sizes, *share)?)))
         .collect();
     if known.is_empty() {
         return;
@@ -213,8 +272,7 @@ fn verdicts(text: &mut String, round: &Round) {
     line(
         text,
         format_args!(
-            "### Against the better peer, {}\n\nA row holds if the worse quartile does, at every size.\n\n| what | required | lowest | at | median of all sizes | holds |\n|---|---|--:|--:|--:|---|",
-            round.congestion
+            "### {what}\n\nA row holds if the worse quartile does, at every size.\n\n| what | required | lowest | at | median of all sizes | holds |\n|---|---|--:|--:|--:|---|",
         ),
     );
     for (name, overall) in known {
@@ -292,6 +350,7 @@ mod tests {
                 congestion: "cubic".to_owned(),
                 sizes: sizes(),
             }],
+            udp: sizes(),
             calls: vec![(TRAFFIC[1], histogram)],
             skipped: vec!["fi_pingpong is not installed".to_owned()],
         }
@@ -316,6 +375,12 @@ mod tests {
             "| 8 B | 4.00 | 5.00 | 10.0 | 6.60 | 0.80 (0.80–0.80) | 1.10 (1.10–1.10) |",
             "| 1 MiB | 10.0 | 8.00 | 9.00 | 10.0 | 1.00 | 0.80 (0.80–0.80) | 0.90 (0.90–0.90) |",
             "| 1 MiB | 5.50 | 7.00 | 6.00 | 1.00 (1.00–1.00) | 0.70 (0.70–0.70) | 0.60 (0.60–0.60) |",
+            "### softnd with shared Receives, µs and GB/s, cubic\n",
+            "| 1 MiB | 6.25 | 4.00 | 0.80 (0.80–0.80) | 0.50 (0.50–0.50) | 0.88 (0.88–0.88) | 0.40 (0.40–0.40) |",
+            "### Over UDP, half a round trip, µs\n\nBoth sides poll, encrypted by QUIC, libfabric not encrypted.\n",
+            "| 8 B | 6.00 | 8.00 | 18.0 | 0.75 (0.75–0.75) | 2.00 (2.00–2.00) |",
+            "| 8 B | 4.00 | 3.00 | 2.00 | 0.75 (0.75–0.75) | 0.50 (0.50–0.50) |",
+            "### Against libfabric, over UDP\n",
             "\n\nA cache line took 30 ns from core to core",
             "| Write one way, page-aligned memory | 0.95 at every size, median above 1 | 0.60 (0.60–0.60) | 8 B | 0.60 | missed |",
             "| Send ping-pong | 0.95 at every size, median above 1 | 1.10 (1.10–1.10) | 8 B | 1.10 | yes |",
@@ -335,14 +400,16 @@ mod tests {
             .rounds
             .iter_mut()
             .flat_map(|round| &mut round.sizes);
+        let sizes = sizes.chain(&mut findings.udp);
         for turn in sizes.flat_map(|size| &mut size.turns) {
             turn.ucx_ping_pong = None;
             turn.fabric_ping_pong = None;
             turn.ucx_tag = None;
             turn.ucx_put = None;
+            turn.fabric_udp_ping_pong = None;
         }
         let text = findings.print();
-        assert!(!text.contains("Against the better peer"), "{text}");
+        assert!(!text.contains("Against "), "{text}");
         assert!(text.contains("| – |"), "{text}");
     }
 

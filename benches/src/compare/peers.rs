@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use super::process::{self, on_core};
+use ::nd::process::{self, on_core};
+
 use super::{Failure, Times};
 
 /// The least and the greatest number of messages of a turn.
@@ -135,9 +136,27 @@ fn ucx_result(printed: &str) -> Result<UcxResult, Failure> {
     }
 }
 
-/// libfabric's ping-pong over its tcp provider.
+/// libfabric's ping-pong.
 #[derive(Clone, Debug)]
 pub struct Fabric(PathBuf);
+
+/// What libfabric runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FabricOver {
+    /// Connected endpoints of its tcp provider.
+    Tcp,
+    /// Reliable datagrams over UDP.
+    Udp,
+}
+
+impl FabricOver {
+    const fn options(self) -> [&'static str; 4] {
+        match self {
+            Self::Tcp => ["-p", "tcp", "-e", "msg"],
+            Self::Udp => ["-p", "udp;ofi_rxd", "-e", "rdm"],
+        }
+    }
+}
 
 impl Fabric {
     /// The program, if it is installed.
@@ -146,17 +165,17 @@ impl Fabric {
         process::find("fi_pingpong").map(Self)
     }
 
-    /// One turn of ping-pong between connected endpoints. The program reports only the mean.
+    /// One turn of ping-pong. The program reports only the mean.
     ///
     /// # Errors
     ///
     /// When the program fails, or prints something unknown.
-    pub fn ping_pong(&self, size: usize, pace: &Pace) -> Result<Times, Failure> {
+    pub fn ping_pong(&self, over: FabricOver, size: usize, pace: &Pace) -> Result<Times, Failure> {
         let port = process::free_port()?;
         let messages = pace.messages();
         let base = |core| {
             let mut command: Command = on_core(core, &self.0);
-            command.args(["-p", "tcp", "-e", "msg"]).args([
+            command.args(over.options()).args([
                 "-I",
                 &messages.to_string(),
                 "-S",

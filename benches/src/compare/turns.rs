@@ -3,7 +3,7 @@
 use ::nd::cores::{self, Watch};
 
 use super::nd::{Nd, Row};
-use super::peers::{Fabric, Pace, Ucx};
+use super::peers::{Fabric, FabricOver, Pace, Ucx};
 use super::{Failure, Times, median};
 
 /// The programs that take part besides softnd and raw TCP.
@@ -36,6 +36,16 @@ pub struct Turn {
     pub aligned_ping_pong: Option<Times>,
     /// Sends and Writes one way, from and to page-aligned memory.
     pub aligned_one_way: Option<[f64; 2]>,
+    /// Ping-pong of Sends with shared Receives.
+    pub shared_ping_pong: Option<Times>,
+    /// Sends one way with shared Receives.
+    pub shared_one_way: Option<f64>,
+    /// Ping-pong of Sends over UDP.
+    pub udp_ping_pong: Option<Row<Times>>,
+    /// Ping-pong of libfabric's reliable datagrams over UDP.
+    pub fabric_udp_ping_pong: Option<Times>,
+    /// Sends and Writes one way over UDP.
+    pub udp_one_way: Option<[Row<f64>; 2]>,
 }
 
 impl Turn {
@@ -97,7 +107,7 @@ impl Size {
 
 /// Half round trips in nanoseconds: heads and figures. Medians, except for libfabric, which reports only its mean.
 pub const PING_PONG: [(&str, Figure); 4] = [
-    ("raw TCP", |turn| turn.ping_pong?.tcp.p50),
+    ("raw TCP", |turn| turn.ping_pong?.bare.p50),
     ("softnd Send", |turn| turn.ping_pong?.ours.p50),
     ("UCX tag", |turn| turn.ucx_ping_pong?.p50),
     ("libfabric msg (mean)", |turn| {
@@ -109,14 +119,14 @@ pub const PING_PONG: [(&str, Figure); 4] = [
 pub const PING_PONG_SHARES: [(&str, Figure); 2] = [
     ("of raw TCP", |turn| {
         let row = turn.ping_pong?;
-        Some(row.tcp.p50? / row.ours.p50?)
+        Some(row.bare.p50? / row.ours.p50?)
     }),
     ("of the better peer", Turn::ping_pong_of_better),
 ];
 
 /// Octets per second one way.
 pub const ONE_WAY: [(&str, Figure); 5] = [
-    ("raw TCP", |turn| Some(turn.send?.tcp)),
+    ("raw TCP", |turn| Some(turn.send?.bare)),
     ("softnd Send", |turn| Some(turn.send?.ours)),
     ("softnd Write", |turn| Some(turn.write?.ours)),
     ("UCX tag", |turn| turn.ucx_tag),
@@ -126,10 +136,10 @@ pub const ONE_WAY: [(&str, Figure); 5] = [
 /// Speeds one way, in parts of another's.
 pub const ONE_WAY_SHARES: [(&str, Figure); 4] = [
     ("Send of raw TCP", |turn| {
-        Some(turn.send?.ours / turn.send?.tcp)
+        Some(turn.send?.ours / turn.send?.bare)
     }),
     ("Write of raw TCP", |turn| {
-        Some(turn.write?.ours / turn.write?.tcp)
+        Some(turn.write?.ours / turn.write?.bare)
     }),
     ("Send of the better peer", |turn| {
         Some(turn.send?.ours / turn.better_one_way()?)
@@ -160,6 +170,68 @@ pub const ALIGNED_SHARES: [(&str, Figure); 3] = [
     }),
     ("Write of the better peer", |turn| {
         Some(turn.aligned_one_way?[1] / turn.better_one_way()?)
+    }),
+];
+
+/// softnd with shared Receives: half round trips in nanoseconds.
+pub const SHARED_PING_PONG: [(&str, Figure); 1] =
+    [("Send ping-pong", |turn| turn.shared_ping_pong?.p50)];
+
+/// softnd with shared Receives: octets per second one way.
+pub const SHARED_ONE_WAY: [(&str, Figure); 1] = [("Send one way", |turn| turn.shared_one_way)];
+
+/// Speeds with shared Receives, in parts of those with own ones and of the better peer's.
+pub const SHARED_SHARES: [(&str, Figure); 4] = [
+    ("ping-pong of own Receives", |turn| {
+        Some(turn.ping_pong?.ours.p50? / turn.shared_ping_pong?.p50?)
+    }),
+    ("one way of own Receives", |turn| {
+        Some(turn.shared_one_way? / turn.send?.ours)
+    }),
+    ("ping-pong of the better peer", |turn| {
+        turn.of_better(turn.shared_ping_pong?)
+    }),
+    ("one way of the better peer", |turn| {
+        Some(turn.shared_one_way? / turn.better_one_way()?)
+    }),
+];
+
+/// Half round trips over UDP in nanoseconds.
+pub const UDP_PING_PONG: [(&str, Figure); 3] = [
+    ("bare QUIC stream", |turn| turn.udp_ping_pong?.bare.p50),
+    ("softnd Send", |turn| turn.udp_ping_pong?.ours.p50),
+    ("libfabric rdm (mean)", |turn| {
+        Some(turn.fabric_udp_ping_pong?.mean)
+    }),
+];
+
+/// Speeds of the ping-pong over UDP, in parts of another's: libfabric's by the mean.
+pub const UDP_PING_PONG_SHARES: [(&str, Figure); 2] = [
+    ("of the bare stream", |turn| {
+        let row = turn.udp_ping_pong?;
+        Some(row.bare.p50? / row.ours.p50?)
+    }),
+    ("of libfabric", |turn| {
+        Some(turn.fabric_udp_ping_pong?.mean / turn.udp_ping_pong?.ours.mean)
+    }),
+];
+
+/// Octets per second one way over UDP.
+pub const UDP_ONE_WAY: [(&str, Figure); 3] = [
+    ("bare QUIC stream", |turn| Some(turn.udp_one_way?[0].bare)),
+    ("softnd Send", |turn| Some(turn.udp_one_way?[0].ours)),
+    ("softnd Write", |turn| Some(turn.udp_one_way?[1].ours)),
+];
+
+/// Speeds one way over UDP, in parts of the bare stream's.
+pub const UDP_ONE_WAY_SHARES: [(&str, Figure); 2] = [
+    ("Send of the bare stream", |turn| {
+        let [send, _] = turn.udp_one_way?;
+        Some(send.ours / send.bare)
+    }),
+    ("Write of the bare stream", |turn| {
+        let [_, write] = turn.udp_one_way?;
+        Some(write.ours / write.bare)
     }),
 ];
 
@@ -207,20 +279,39 @@ impl Overall {
     }
 }
 
-/// The tests of a turn. Each is one program's part of the turn; `nd` also measures raw TCP.
+/// The tests of a turn. Each is one program's part of the turn; `nd` also measures the bare stream.
 #[derive(Clone, Copy, Debug)]
-enum Test {
+pub enum Test {
+    /// softnd and raw TCP.
     PingPong,
+    /// UCX.
     UcxPingPong,
+    /// libfabric over TCP.
     FabricPingPong,
+    /// softnd and raw TCP, by Sends and by Writes.
     OneWay,
+    /// UCX by tagged messages.
     UcxTag,
+    /// UCX by puts.
     UcxPut,
+    /// softnd with page-aligned memory.
     AlignedPingPong,
+    /// softnd with page-aligned memory, by Sends and by Writes.
     AlignedOneWay,
+    /// softnd with shared Receives.
+    SharedPingPong,
+    /// softnd with shared Receives, by Sends.
+    SharedOneWay,
+    /// softnd over UDP and a bare QUIC stream.
+    UdpPingPong,
+    /// libfabric over UDP.
+    FabricUdpPingPong,
+    /// softnd over UDP and a bare QUIC stream, by Sends and by Writes.
+    UdpOneWay,
 }
 
-const TESTS: [Test; 8] = [
+/// All tests over TCP.
+pub const OVER_TCP: [Test; 10] = [
     Test::PingPong,
     Test::UcxPingPong,
     Test::FabricPingPong,
@@ -229,7 +320,12 @@ const TESTS: [Test; 8] = [
     Test::UcxPut,
     Test::AlignedPingPong,
     Test::AlignedOneWay,
+    Test::SharedPingPong,
+    Test::SharedOneWay,
 ];
+
+/// All tests over UDP.
+pub const OVER_UDP: [Test; 3] = [Test::UdpPingPong, Test::FabricUdpPingPong, Test::UdpOneWay];
 
 /// Measures messages of one size.
 #[derive(Debug)]
@@ -237,18 +333,20 @@ pub struct Measurement<'a> {
     nd: &'a Nd,
     peers: &'a Peers,
     octets: usize,
-    paces: [Pace; TESTS.len()],
+    /// The tests of a turn, and how many messages each takes.
+    tests: Vec<(Test, Pace)>,
 }
 
 impl<'a> Measurement<'a> {
     /// Nothing measured yet.
     #[must_use]
-    pub fn new(nd: &'a Nd, peers: &'a Peers, octets: usize) -> Self {
+    pub fn new(nd: &'a Nd, peers: &'a Peers, octets: usize, tests: &[Test]) -> Self {
+        let paced = |test: &Test| (*test, Pace::new(nd.turn, octets));
         Self {
             nd,
             peers,
             octets,
-            paces: TESTS.map(|_| Pace::new(nd.turn, octets)),
+            tests: tests.iter().map(paced).collect(),
         }
     }
 
@@ -271,8 +369,9 @@ impl<'a> Measurement<'a> {
         };
         for round in 0..=count {
             let mut turn = Turn::default();
-            for step in 0..TESTS.len() {
-                self.part((round + step) % TESTS.len(), &mut turn, watch)?;
+            let count = self.tests.len();
+            for step in 0..count {
+                self.part((round + step) % count, &mut turn, watch)?;
             }
             if round > 0 {
                 size.turns.push(turn);
@@ -298,12 +397,12 @@ impl<'a> Measurement<'a> {
     }
 
     fn run(&self, test: usize, turn: &mut Turn) -> Result<(), Failure> {
-        let (octets, pace) = (self.octets, &self.paces[test]);
+        let (octets, (test, pace)) = (self.octets, &self.tests[test]);
         let Peers { ucx, fabric } = self.peers;
-        match (TESTS[test], ucx, fabric) {
+        match (test, ucx, fabric) {
             (Test::PingPong, ..) => turn.ping_pong = Some(self.nd.ping_pong(octets)?),
             (Test::OneWay, ..) => {
-                let (send, write) = self.nd.one_way(octets)?;
+                let [send, write] = self.nd.one_way(octets)?;
                 (turn.send, turn.write) = (Some(send), Some(write));
             }
             (Test::UcxPingPong, Some(ucx), _) => {
@@ -316,13 +415,29 @@ impl<'a> Measurement<'a> {
                 turn.ucx_put = Some(ucx.one_way("ucp_put_bw", octets, pace)?);
             }
             (Test::FabricPingPong, _, Some(fabric)) => {
-                turn.fabric_ping_pong = Some(fabric.ping_pong(octets, pace)?);
+                turn.fabric_ping_pong = Some(fabric.ping_pong(FabricOver::Tcp, octets, pace)?);
             }
             (Test::AlignedPingPong, ..) => {
                 turn.aligned_ping_pong = Some(self.nd.aligned_ping_pong(octets)?);
             }
             (Test::AlignedOneWay, ..) => {
                 turn.aligned_one_way = Some(self.nd.aligned_one_way(octets)?);
+            }
+            (Test::SharedPingPong, ..) => {
+                turn.shared_ping_pong = Some(self.nd.shared_ping_pong(octets)?);
+            }
+            (Test::SharedOneWay, ..) => {
+                turn.shared_one_way = Some(self.nd.shared_one_way(octets)?);
+            }
+            (Test::UdpPingPong, ..) => {
+                turn.udp_ping_pong = Some(self.nd.udp_ping_pong(octets)?);
+            }
+            (Test::FabricUdpPingPong, _, Some(fabric)) => {
+                turn.fabric_udp_ping_pong =
+                    Some(fabric.ping_pong(FabricOver::Udp, octets, pace)?);
+            }
+            (Test::UdpOneWay, ..) => {
+                turn.udp_one_way = Some(self.nd.udp_one_way(octets)?);
             }
             _ => {}
         }
@@ -346,7 +461,7 @@ pub(super) mod tests {
         Turn {
             ping_pong: Some(Row {
                 ours: times(5000.0, 6000.0),
-                tcp: times(4000.0, 4500.0),
+                bare: times(4000.0, 4500.0),
             }),
             ucx_ping_pong: Some(times(10_000.0, 11_000.0)),
             fabric_ping_pong: Some(Times {
@@ -355,16 +470,36 @@ pub(super) mod tests {
             }),
             send: Some(Row {
                 ours: 8e9,
-                tcp: 10e9,
+                bare: 10e9,
             }),
             write: Some(Row {
                 ours: 9e9,
-                tcp: 10e9,
+                bare: 10e9,
             }),
             ucx_tag: Some(10e9),
             ucx_put: Some(1e9),
             aligned_ping_pong: Some(times(5500.0, 6600.0)),
             aligned_one_way: Some([7e9, 6e9]),
+            shared_ping_pong: Some(times(6250.0, 7500.0)),
+            shared_one_way: Some(4e9),
+            udp_ping_pong: Some(Row {
+                ours: times(8000.0, 9000.0),
+                bare: times(6000.0, 6500.0),
+            }),
+            fabric_udp_ping_pong: Some(Times {
+                p50: None,
+                mean: 18_000.0,
+            }),
+            udp_one_way: Some([
+                Row {
+                    ours: 3e9,
+                    bare: 4e9,
+                },
+                Row {
+                    ours: 2e9,
+                    bare: 4e9,
+                },
+            ]),
         }
     }
 
@@ -396,13 +531,23 @@ pub(super) mod tests {
         assert_eq!(shares, [0.8, 0.9, 0.8, 0.9]);
         let aligned = ALIGNED_SHARES.map(|(_, share)| share(&turn()).unwrap());
         assert_eq!(aligned, [1.0, 0.7, 0.6]);
+        let shared = SHARED_SHARES.map(|(_, share)| share(&turn()).unwrap());
+        assert_eq!(shared, [0.8, 0.5, 0.88, 0.4]);
+    }
+
+    #[test]
+    fn over_udp_libfabric_is_compared_by_the_mean() {
+        let ping_pong = UDP_PING_PONG_SHARES.map(|(_, share)| share(&turn()).unwrap());
+        assert_eq!(ping_pong, [0.75, 2.0]);
+        let one_way = UDP_ONE_WAY_SHARES.map(|(_, share)| share(&turn()).unwrap());
+        assert_eq!(one_way, [0.75, 0.5]);
     }
 
     #[test]
     fn the_median_of_ratios_is_not_the_ratio_of_medians() {
         let rates = [(1.0, 1.0), (2.0, 4.0), (9.0, 10.0)];
-        let turns = rates.map(|(ours, tcp)| Turn {
-            send: Some(Row { ours, tcp }),
+        let turns = rates.map(|(ours, bare)| Turn {
+            send: Some(Row { ours, bare }),
             ..Turn::default()
         });
         let size = Size {

@@ -1,5 +1,5 @@
-//! What programs that measure share with `nd`: the description of the machine and of its cores, and the part of a page that a
-//! program writes.
+//! What programs that measure share with `nd`: the description of the machine and of its cores, the part of a page that a
+//! program writes, and how other programs are run.
 //!
 //! The program itself is in `main.rs` and uses this as the others do.
 #![forbid(unsafe_code)]
@@ -7,3 +7,4 @@
 pub mod cores;
 pub mod machine;
 pub mod page;
+pub mod process;

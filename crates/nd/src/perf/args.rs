@@ -102,9 +102,13 @@ pub(crate) struct TableArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) runs: NonZeroU32,
 
-    /// Answers only these questions [default: all]
+    /// Answers only these questions [default: all; that about verbs only with --device]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) question: Vec<Question>,
+
+    /// The RDMA device for the question about verbs, which compares this program over verbs:// with the programs of perftest
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
 
     /// Also writes the tables into a page, such as docs/performance.md, each between its two marks
     #[arg(long, value_name = "FILE")]

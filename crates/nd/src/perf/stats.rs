@@ -72,6 +72,16 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
+    /// Of the ratios within each turn. Not a number without any.
+    pub(super) fn of_turns(ratios: &[f64]) -> Self {
+        Self {
+            typical: median(ratios),
+            quartiles: quartiles(ratios),
+            p99: None,
+            p99_quartiles: None,
+        }
+    }
+
     /// The ratio of the other side to this one.
     pub(super) fn inverted(self) -> Self {
         let invert = |(low, high): (f64, f64)| (high.recip(), low.recip());
@@ -164,10 +174,9 @@ impl SideTurns {
         };
         let p99 = timed.then(|| of(|turn| turn.p99)).flatten();
         Some(Ratio {
-            typical: median(&ratios),
-            quartiles: quartiles(&ratios),
             p99: p99.as_deref().map(median),
             p99_quartiles: p99.as_deref().map(quartiles),
+            ..Ratio::of_turns(&ratios)
         })
     }
 }

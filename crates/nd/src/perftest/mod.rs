@@ -17,8 +17,8 @@ use netdirect::{Listener, ReadLimits, Status};
 
 use control::{ControlConnection, Role};
 use data::{ALIKE, Data, Measurement};
-pub(crate) use plan::PerftestArgs;
-use plan::{Program, TestPlan};
+use plan::TestPlan;
+pub(crate) use plan::{PerftestArgs, Program};
 use record::{Place, Speed};
 
 use crate::admission::{Admission, Bounds, PendingPeer};

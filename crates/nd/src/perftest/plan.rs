@@ -40,7 +40,7 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    pub(super) fn is_bandwidth(self) -> bool {
+    pub(crate) const fn is_bandwidth(self) -> bool {
         matches!(self, Self::SendBw | Self::WriteBw | Self::ReadBw)
     }
 
@@ -57,7 +57,7 @@ impl Program {
     }
 
     /// perftest's name for the test, without the `ib_`.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::SendBw => "send_bw",
             Self::WriteBw => "write_bw",

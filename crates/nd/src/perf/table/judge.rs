@@ -50,6 +50,20 @@ impl Verdict {
         }
     }
 
+    /// Of a ratio that has to be at least so much.
+    pub(super) fn at_least(least: f64, ratio: Ratio, complete: bool) -> Self {
+        let measured = units::decimal(ratio.typical, 2);
+        let (low, _) = ratio.quartiles;
+        Self::new(measured, between(ratio.quartiles), least / low, complete)
+    }
+
+    /// Of a ratio of times, at the median, that may be at most so much.
+    pub(super) fn at_most(most: f64, ratio: Ratio, complete: bool) -> Self {
+        let measured = format!("p50 {:.2}", ratio.typical);
+        let (_, high) = ratio.quartiles;
+        Self::new(measured, between(ratio.quartiles), high / most, complete)
+    }
+
     /// The verdict of a measurement that failed, which says why.
     pub(super) fn failed(why: String) -> Self {
         Self::new(why, String::new(), f64::NAN, false)
@@ -70,7 +84,11 @@ const NOTHING: Ratio = Ratio {
     p99_quartiles: None,
 };
 
+/// The quartiles; empty where nothing was measured.
 fn between((low, high): (f64, f64)) -> String {
+    if low.is_nan() || high.is_nan() {
+        return String::new();
+    }
     format!("{}–{}", units::decimal(low, 2), units::decimal(high, 2))
 }
 
@@ -82,34 +100,31 @@ impl Promise {
             Self::Plain(_) if outcome.spec.is_timed() => ratio.map(Ratio::inverted),
             _ => ratio,
         };
-        let spread = ratio
-            .map(|ratio| between(ratio.quartiles))
-            .unwrap_or_default();
         let ratio = ratio.unwrap_or(NOTHING);
-        let (low, high) = ratio.quartiles;
-        let typical = ratio.typical;
-        let (measured, margin, spread) = match self {
+        let complete = outcome.complete;
+        match self {
             Self::Share(least)
             | Self::Gathered(least)
             | Self::Plain(least)
-            | Self::SetUps(least) => (units::decimal(typical, 2), least / low, spread),
+            | Self::SetUps(least) => Verdict::at_least(least, ratio, complete),
             Self::Times(most, None) | Self::OneOfMany(most) => {
-                (format!("p50 {typical:.2}"), high / most, spread)
+                Verdict::at_most(most, ratio, complete)
             }
             Self::Times(most, Some(most_p99)) => {
+                let median = Verdict::at_most(most, ratio, complete);
                 let p99 = ratio.p99.unwrap_or(f64::NAN);
-                let p99_high = ratio.p99_quartiles.map_or(f64::NAN, |(_, high)| high);
-                let p99_spread = ratio.p99_quartiles.map(between).unwrap_or_default();
-                (
-                    format!("p50 {typical:.2}, p99 {p99:.2}"),
-                    worse(high / most, p99_high / most_p99),
-                    format!("{spread}, {p99_spread}"),
+                let p99_quartiles = ratio.p99_quartiles.unwrap_or((f64::NAN, f64::NAN));
+                Verdict::new(
+                    format!("{}, p99 {p99:.2}", median.measured),
+                    format!("{}, {}", median.spread, between(p99_quartiles)),
+                    worse(median.margin, p99_quartiles.1 / most_p99),
+                    complete,
                 )
             }
             Self::Memory(most) => {
                 let each = worse_of(outcome.costs.memory);
                 let measured = format!("{:.1} KiB", each / 1024.0);
-                (measured, each / most, String::new())
+                Verdict::new(measured, String::new(), each / most, complete)
             }
             Self::Idle(limit) => {
                 let share = worse_of(outcome.costs.cpu);
@@ -120,10 +135,9 @@ impl Promise {
                 } else {
                     f64::INFINITY
                 };
-                (measured, margin, String::new())
+                Verdict::new(measured, String::new(), margin, complete)
             }
-        };
-        Verdict::new(measured, spread, margin, outcome.complete)
+        }
     }
 
     pub(super) fn wanted(self, spec: &Spec) -> String {

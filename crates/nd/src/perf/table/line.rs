@@ -10,11 +10,13 @@ use crate::units;
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) question: Question,
-    /// Of several sizes the worst one.
-    pub(super) spec: Spec,
-    /// The smallest and the largest size, if there are several.
-    pub(super) sizes: Option<[u32; 2]>,
-    pub(super) promise: Promise,
+    pub(super) title: String,
+    /// The sizes of the messages; empty where there are none.
+    pub(super) sizes: String,
+    /// What is promised.
+    pub(super) wanted: String,
+    /// Of several sizes the one that is furthest from what is promised.
+    pub(super) worst: Option<u32>,
     /// Of several runs the worst one.
     pub(super) verdict: Verdict,
     pub(super) runs: Runs,
@@ -50,7 +52,39 @@ impl Runs {
     }
 }
 
+/// A size as it is shown.
+pub(super) fn bytes(size: u32) -> String {
+    units::bytes(size.into())
+}
+
 impl Line {
+    /// Of a promise about these sizes, or about this one alone, with the verdict on it.
+    pub(super) fn new(
+        question: Question,
+        spec: &Spec,
+        sizes: Option<[u32; 2]>,
+        promise: Promise,
+        verdict: Verdict,
+    ) -> Self {
+        let title = report::title(spec);
+        Self {
+            question,
+            title: match promise.part() {
+                Some(part) => format!("{title}: {part}"),
+                None => title,
+            },
+            sizes: match sizes {
+                Some([least, most]) => format!("{} to {}", bytes(least), bytes(most)),
+                None if spec.is_of_connections() => String::new(),
+                None => bytes(spec.size),
+            },
+            wanted: promise.wanted(spec),
+            worst: sizes.map(|_| spec.size),
+            runs: Runs::one(&verdict),
+            verdict,
+        }
+    }
+
     /// Adds another run of the same row.
     pub(super) fn add(&mut self, again: Self) {
         let runs = Runs {
@@ -63,32 +97,11 @@ impl Line {
         self.runs = runs;
     }
 
-    /// The sizes of the messages; empty where there are none.
-    pub(super) fn sizes(&self) -> String {
-        let bytes = |size: u32| units::bytes(size.into());
-        match self.sizes {
-            Some([least, most]) => format!("{} to {}", bytes(least), bytes(most)),
-            None if self.spec.is_of_connections() => String::new(),
-            None => bytes(self.spec.size),
-        }
-    }
-
     /// What was measured, and of several sizes at which one.
     pub(super) fn measured(&self) -> String {
-        match self.sizes {
-            Some(_) => {
-                let at = units::bytes(self.spec.size.into());
-                format!("{} at {at}", self.verdict.measured)
-            }
+        match self.worst {
+            Some(size) => format!("{} at {}", self.verdict.measured, bytes(size)),
             None => self.verdict.measured.clone(),
-        }
-    }
-
-    pub(super) fn title(&self) -> String {
-        let title = report::title(&self.spec);
-        match self.promise.part() {
-            Some(part) => format!("{title}: {part}"),
-            None => title,
         }
     }
 }

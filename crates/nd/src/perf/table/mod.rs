@@ -4,15 +4,17 @@ mod judge;
 mod line;
 mod page;
 mod rows;
+mod verbs;
 
 use std::cell::RefCell;
 use std::time::Duration;
 
 use judge::{Promise, Verdict};
-use line::{Line, Runs};
+use line::Line;
 use nd::cores::{self, Watch};
 use rows::PromisedRow;
 pub(super) use rows::Question;
+use verbs::Device;
 
 use super::args::TableArgs;
 use super::local::Second;
@@ -26,23 +28,51 @@ use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
+use crate::units;
 
 /// How long a row waits for cores that the host has moved away from each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The remark about what this command cannot measure.
-const ELSEWHERE: &str = "Not measured here: other programs.";
+/// The remark about what was left out, with a device and without one.
+const ELSEWHERE: [&str; 2] = [
+    "Not measured here: other programs over TCP and UDP.",
+    "Not measured here: an RDMA device beside perftest (--device), and other programs over TCP and UDP.",
+];
+
+/// The questions to answer, and the device that one of them is about.
+fn asked(args: &TableArgs) -> Result<(Vec<Question>, Option<Device>)> {
+    let chosen = |question| args.question.is_empty() || args.question.contains(&question);
+    let about_verbs = chosen(Question::Verbs);
+    let device = match &args.device {
+        Some(_) if !about_verbs => {
+            return Err(Failure::new(
+                "--device is for the question about verbs, which was left out",
+                "add verbs to --question, or leave out --device",
+            ));
+        }
+        Some(name) => Some(Device::find(name, if args.quick { 3 } else { 9 })?),
+        None if about_verbs && !args.question.is_empty() => {
+            return Err(Failure::new(
+                "the question about verbs needs an RDMA device",
+                "name it with --device; `rdma link` shows the devices of this machine",
+            ));
+        }
+        None => None,
+    };
+    let questions = Question::ALL.into_iter();
+    let questions = questions.filter(|question| match question {
+        Question::Verbs => device.is_some(),
+        _ => chosen(*question),
+    });
+    Ok((questions.collect(), device))
+}
 
 /// Measures all promises, prints which hold, and fails if one does not.
 pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
-    let questions = if args.question.is_empty() {
-        &Question::ALL[..]
-    } else {
-        &args.question
-    };
+    let (questions, device) = asked(args)?;
     if let Some(path) = &args.write {
         // Checked before anything is measured.
-        page::filled(path, args.variant.as_deref(), questions, &[], "")?;
+        page::filled(path, args.variant.as_deref(), &questions, &[], "")?;
     }
     // Done now, because this process is later bound to one of its cores.
     let machine = nd::machine::summary();
@@ -62,6 +92,8 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     let runs = args.runs.get();
     let all = (0..runs).flat_map(|_| rows.iter().flat_map(|row| &row.specs));
     let bar = sweep::progress(all, &plan);
+    let of_device = device.as_ref().map_or(0, Device::steps);
+    bar.inc_length(of_device * u64::from(runs));
     let mut lines = Vec::new();
     let interrupt = Interrupt::watch();
     let progress = || {
@@ -80,21 +112,34 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         Ok(outcome)
     };
     for _ in 0..runs {
-        let run = measured(&rows, &one, &interrupt);
+        let mut run = measured(&rows, &one, &interrupt);
+        if let Some(device) = &device
+            && !interrupt.came()
+        {
+            run.extend(device.measured(&|title| {
+                bar.set_message(title);
+                progress()
+            }));
+        }
         for (at, line) in run.into_iter().enumerate() {
             add(&mut lines, at, line);
         }
     }
     bar.finish_and_clear();
-    show(&lines, &cores.borrow())?;
+    show(&lines, &cores.borrow(), device.is_some())?;
     interrupt.end_if_came();
     if let Some(path) = &args.write {
         let text = page::filled(
             path,
             args.variant.as_deref(),
-            questions,
+            &questions,
             &lines,
-            &page::remark(&plan, runs, &machine, &cores.borrow()),
+            &page::remark(
+                &turns(&rows, &plan, device.as_ref()),
+                runs,
+                &machine,
+                &cores.borrow(),
+            ),
         )?;
         std::fs::write(path, text)
             .map_err(|error| Failure::io(format_args!("write {}", path.display()), &error))?;
@@ -107,6 +152,19 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         format!("{broken} of {all} promises do not hold"),
         "measure on a machine that does nothing else, with a release build",
     ))
+}
+
+/// How often each kind of comparison was made.
+fn turns(rows: &[PromisedRow], plan: &Plan, device: Option<&Device>) -> String {
+    let mut turns = Vec::new();
+    if !rows.is_empty() {
+        let (count, length) = (plan.turns, units::time(plan.length));
+        turns.push(format!(
+            "{count} turns of {length} for each side of a comparison, over loopback"
+        ));
+    }
+    turns.extend(device.map(Device::turns));
+    turns.join(", and ")
 }
 
 /// Measures all rows once. An interrupt leaves out the row that it came to, and those behind.
@@ -149,14 +207,7 @@ fn judged(row: &PromisedRow, outcomes: &[(Spec, Result<Outcome>)]) -> Vec<Line> 
                 .as_ref()
                 .is_none_or(|worst| verdict.is_worse_than(&worst.verdict));
             if is_worse {
-                worst = Some(Line {
-                    question: row.question,
-                    spec: *spec,
-                    sizes,
-                    promise: *promise,
-                    runs: Runs::one(&verdict),
-                    verdict,
-                });
+                worst = Some(Line::new(row.question, spec, sizes, *promise, verdict));
             }
         }
         worst
@@ -176,7 +227,7 @@ fn count_broken(lines: &[Line]) -> usize {
     lines.iter().filter(|line| !line.runs.hold()).count()
 }
 
-fn show(lines: &[Line], cores: &Watch) -> Result<()> {
+fn show(lines: &[Line], cores: &Watch, with_device: bool) -> Result<()> {
     for question in Question::ALL {
         let columns = [
             ("what", Align::Left),
@@ -191,11 +242,11 @@ fn show(lines: &[Line], cores: &Watch) -> Result<()> {
         for line in lines.iter().filter(|line| line.question == question) {
             any = true;
             table.row([
-                line.title(),
-                line.sizes(),
+                line.title.clone(),
+                line.sizes.clone(),
                 line.measured(),
                 line.verdict.spread.clone(),
-                line.promise.wanted(&line.spec),
+                line.wanted.clone(),
                 line.runs.told("holds", "MISSED"),
             ]);
         }
@@ -209,7 +260,7 @@ fn show(lines: &[Line], cores: &Watch) -> Result<()> {
     if *cores != Watch::default() {
         output::line(cores)?;
     }
-    output::line(ELSEWHERE)?;
+    output::line(ELSEWHERE[usize::from(!with_device)])?;
     let (all, broken) = (lines.len(), count_broken(lines));
     output::line(Paint::for_stdout().bold(format_args!("{} of {all} hold", all - broken)))
 }
@@ -244,7 +295,36 @@ fn attempt(
 #[cfg(test)]
 mod tests {
     use super::super::report::tests::bandwidth;
+    use super::line::Runs;
     use super::*;
+
+    fn args(question: &[Question], device: Option<&str>) -> TableArgs {
+        TableArgs {
+            quick: false,
+            runs: std::num::NonZeroU32::MIN,
+            question: question.to_vec(),
+            write: None,
+            variant: None,
+            device: device.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn the_question_about_verbs_needs_a_device_and_the_others_do_not() {
+        let (questions, device) = asked(&args(&[], None)).expect("all but one");
+        assert_eq!(questions.len(), Question::ALL.len() - 1);
+        assert!(device.is_none() && !questions.contains(&Question::Verbs));
+        let (questions, _) = asked(&args(&[Question::Udp], None)).expect("one");
+        assert_eq!(questions, [Question::Udp]);
+        for (question, device, part) in [
+            (Question::Verbs, None, "needs an RDMA device"),
+            (Question::Udp, Some("none0"), "--device is for"),
+        ] {
+            let failure = asked(&args(&[question], device)).expect_err(part);
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+        assert!(asked(&args(&[Question::Verbs], Some("none0"))).is_err());
+    }
 
     #[test]
     fn of_several_sizes_the_worst_is_shown() {
@@ -275,7 +355,7 @@ mod tests {
         };
         assert!(!line.verdict.holds);
         assert_eq!(
-            (&*line.sizes(), &*line.measured()),
+            (&*line.sizes, &*line.measured()),
             ("8 B to 32 B", "1.00 at 16 B")
         );
     }

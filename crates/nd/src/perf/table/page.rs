@@ -8,8 +8,6 @@ use nd::page;
 use super::line::Line;
 use super::rows::Question;
 use crate::errors::{Failure, Result};
-use crate::perf::plan::Plan;
-use crate::units;
 
 /// The part of the page that says how and where the tables were measured.
 const REMARK: &str = "table";
@@ -58,8 +56,8 @@ fn changed(page: String, path: &Path, name: &str, new: impl Fn(&str) -> String) 
         })
 }
 
-/// How and where the tables were measured.
-pub(super) fn remark(plan: &Plan, runs: u32, machine: &str, cores: &Watch) -> String {
+/// How and where the tables were measured. `turns` says of each kind of comparison how often it was made.
+pub(super) fn remark(turns: &str, runs: u32, machine: &str, cores: &Watch) -> String {
     let build = if cfg!(debug_assertions) {
         ", a build without optimisation"
     } else {
@@ -70,11 +68,9 @@ pub(super) fn remark(plan: &Plan, runs: u32, machine: &str, cores: &Watch) -> St
         runs => format!("the worst of {runs} runs"),
     };
     let text = format!(
-        "{machine}, loopback. Measured by nd {}{build} on {}, with {} turns of {} for each side of a comparison, {runs}. {cores}",
+        "{machine}. Measured by nd {}{build} on {}, with {turns}, {runs}. {cores}",
         env!("CARGO_PKG_VERSION"),
         nd::machine::date(),
-        plan.turns,
-        units::time(plan.length),
     );
     text.trim_end().to_owned()
 }
@@ -120,8 +116,7 @@ fn table(old: &str, processor: &str, lines: &[&Line]) -> String {
         .chain(pairs)
         .collect::<Vec<_>>());
     for line in lines {
-        let keys = [line.title(), line.sizes(), line.promise.wanted(&line.spec)];
-        let keys = keys.map(|key| page::cell(&key));
+        let keys = [&line.title, &line.sizes, &line.wanted].map(|key| page::cell(key));
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         let before = old.iter().find_map(|row| row.strip_prefix(&*keys));
         let (measured, told) = (page::cell(&measured(line)), line.runs.told("yes", "missed"));
@@ -156,14 +151,8 @@ mod tests {
     use crate::perf::report::tests::{bandwidth, latency, scale, shared};
 
     fn line(outcome: &Outcome, promise: Promise) -> Line {
-        Line {
-            question: Question::Message,
-            spec: outcome.spec,
-            sizes: None,
-            promise,
-            runs: Runs::one(&promise.judge(outcome)),
-            verdict: promise.judge(outcome),
-        }
+        let verdict = promise.judge(outcome);
+        Line::new(Question::Message, &outcome.spec, None, promise, verdict)
     }
 
     #[test]

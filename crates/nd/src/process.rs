@@ -6,9 +6,27 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::{env, fmt, thread};
 
-use super::Failure;
+use crate::cores;
+
+/// What a program did instead of what it should, in one sentence.
+#[derive(Debug)]
+pub struct Failure(String);
+
+impl Failure {
+    fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
 
 /// How long one run may take. Turns are far shorter, except on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -18,6 +36,9 @@ const START: Duration = Duration::from_secs(10);
 
 /// The pause between two checks of a running process.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// The pause between two clients of one server.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The path of a program, if it is installed.
 #[must_use]
@@ -72,6 +93,12 @@ impl Running {
             return Err(Failure::new(format!("{name} ended with {status}: {said}")));
         }
         Ok(std::mem::take(&mut text[0]))
+    }
+
+    /// Waits for the end of a server that has served its client. If it does not end by itself, it is killed later, because the
+    /// figures come from the client.
+    fn has_served(&mut self) {
+        let _ = self.wait(START);
     }
 
     fn wait(&mut self, limit: Duration) -> Result<ExitStatus, Failure> {
@@ -133,10 +160,37 @@ pub fn run_pair(server: Command, client: Command, port: u16) -> Result<String, F
         thread::sleep(LOOK);
     }
     let printed = Running::start(client)?.finish(LIMIT)?;
-    // The server has served its client. If it does not end by itself, it is killed, because the figures come from the
-    // client.
-    let _ = server.wait(START);
+    server.has_served();
     Ok(printed)
+}
+
+/// Runs a server, and clients until one of them ends well, and returns what that one printed. For servers that listen where nobody
+/// sees it, as on a device.
+///
+/// # Errors
+///
+/// When the server does not start or ends, or no client ends well in time.
+pub fn run_pair_by_trial(server: Command, client: impl Fn() -> Command) -> Result<String, Failure> {
+    let mut server = Running::start(server)?;
+    let deadline = Instant::now() + START;
+    loop {
+        let failure = match Running::start(client())?.finish(LIMIT) {
+            Ok(printed) => {
+                server.has_served();
+                return Ok(printed);
+            }
+            Err(failure) => failure,
+        };
+        if let Ok(Some(status)) = server.child.try_wait()
+            && !status.success()
+        {
+            return Err(server.finish(LIMIT).err().unwrap_or(failure));
+        }
+        if Instant::now() > deadline {
+            return Err(failure);
+        }
+        thread::sleep(AGAIN);
+    }
 }
 
 /// A port that nobody uses at the moment.
@@ -171,7 +225,7 @@ fn is_listening(line: &str, port: u16) -> bool {
 /// A command that runs on one core, if the system can do that: on this one of those that the process may use.
 #[must_use]
 pub fn on_core(core: usize, program: &PathBuf) -> Command {
-    let core = nd::cores::allowed().get(core);
+    let core = cores::allowed().get(core);
     match find("taskset").zip(core) {
         Some((taskset, core)) => {
             let mut command = Command::new(taskset);
@@ -182,7 +236,7 @@ pub fn on_core(core: usize, program: &PathBuf) -> Command {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
@@ -240,5 +294,27 @@ mod tests {
             failure.to_string().contains("before it listened"),
             "{failure}"
         );
+    }
+
+    #[test]
+    fn clients_are_tried_until_one_is_served() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let served = folder.path().join("served");
+        let served = served.display();
+        // The first client comes before the server listens.
+        let client = || {
+            shell(&format!(
+                "if mkdir {served} 2>/dev/null; then exit 1; else echo there; fi"
+            ))
+        };
+        let printed = run_pair_by_trial(shell("exit 0"), client).expect("the second client");
+        assert_eq!(printed, "there\n");
+    }
+
+    #[test]
+    fn a_server_that_fails_is_quoted_and_its_clients_are_not() {
+        let server = shell("echo no such device >&2; exit 1");
+        let failure = run_pair_by_trial(server, || shell("exit 1")).expect_err("no server");
+        assert!(failure.to_string().contains("no such device"), "{failure}");
     }
 }
