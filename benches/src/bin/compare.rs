@@ -116,8 +116,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         systems_congestion: true,
         ..nd.clone()
     };
+    let mut patience = PATIENCE;
     let mut measure = |name: &str, nd: &Nd, tests: &[Test]| {
-        measure(arguments, name, nd, &peers, tests, &mut findings.cores)
+        let cores = (&mut findings.cores, &mut patience);
+        measure(arguments, name, nd, &peers, tests, cores)
     };
     findings.rounds.push(Round {
         congestion: format!("{default}, the system's default"),
@@ -167,17 +169,20 @@ fn measure(
     nd: &Nd,
     peers: &Peers,
     tests: &[Test],
-    cores: &mut Watch,
+    (cores, patience): (&mut Watch, &mut Duration),
 ) -> Result<Vec<Size>, Failure> {
     let measure = |size| {
         let (mut turn, all) = (0, arguments.turns);
-        Measurement::new(nd, peers, size, tests).turns(all.into(), cores, &mut || {
+        Measurement::new(nd, peers, size, tests).turns(all.into(), cores, patience, &mut || {
             eprintln!("{name}, {}: turn {turn} of {all}", octets(size));
             turn += 1;
         })
     };
     arguments.sizes().into_iter().map(measure).collect()
 }
+
+/// How long a run waits, all in all, for cores that the host has moved away from each other.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The congestion control that softnd chooses within a machine.
 const UNPACED: &str = "cubic";

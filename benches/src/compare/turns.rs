@@ -1,5 +1,7 @@
 //! Turns of all programs, and their results.
 
+use std::time::Duration;
+
 use ::nd::cores::{self, Watch};
 
 use super::nd::{Nd, Row};
@@ -351,8 +353,9 @@ impl<'a> Measurement<'a> {
     }
 
     /// Runs turns of all programs. The first turn finds out how many messages fit into a turn and is not kept. The program
-    /// that begins changes from turn to turn. A program's part is run again if the host moved the cores meanwhile, or if they are not
-    /// as far from each other as they usually are, as `watch` knows it.
+    /// that begins changes from turn to turn. Before each part this waits until the cores are as near to each other as they usually
+    /// are, as `watch` knows it, but no longer than `patience`, from which the wait is taken. A program's part is run again if the host
+    /// moved the cores meanwhile, or if they are further from each other than usual.
     ///
     /// # Errors
     ///
@@ -361,6 +364,7 @@ impl<'a> Measurement<'a> {
         &self,
         count: usize,
         watch: &mut Watch,
+        patience: &mut Duration,
         progress: &mut dyn FnMut(),
     ) -> Result<Size, Failure> {
         let mut size = Size {
@@ -371,7 +375,7 @@ impl<'a> Measurement<'a> {
             let mut turn = Turn::default();
             let count = self.tests.len();
             for step in 0..count {
-                self.part((round + step) % count, &mut turn, watch)?;
+                self.part((round + step) % count, &mut turn, watch, patience)?;
             }
             if round > 0 {
                 size.turns.push(turn);
@@ -382,10 +386,20 @@ impl<'a> Measurement<'a> {
     }
 
     /// The last of several attempts counts, wherever the cores are by then.
-    fn part(&self, test: usize, turn: &mut Turn, watch: &mut Watch) -> Result<(), Failure> {
+    fn part(
+        &self,
+        test: usize,
+        turn: &mut Turn,
+        watch: &mut Watch,
+        patience: &mut Duration,
+    ) -> Result<(), Failure> {
         const ATTEMPTS: usize = 8;
+        let pair = cores::allowed().first_chunk().copied();
         for _ in 0..ATTEMPTS {
-            let mut span = watch.begin(cores::allowed().first_chunk().copied());
+            if let Some((pair, usual)) = pair.zip(watch.median()) {
+                cores::await_near(pair, usual, patience, || Ok::<_, Failure>(()))?;
+            }
+            let mut span = watch.begin(pair);
             // One more attempt, before everything measured so far is given up.
             self.run(test, turn).or_else(|_| self.run(test, turn))?;
             span.look();

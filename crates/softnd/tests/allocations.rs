@@ -13,7 +13,8 @@ use softnd::Options;
 
 /// More threads than this process will have.
 const THREADS: usize = 16;
-const LEN: usize = 8 * 1024;
+/// Read in place when it is sent.
+const LEN: usize = 16 * 1024;
 
 /// One round: every kind of request, several in a row, results taken by polling both sides.
 fn round(pair: &Pair, here: &common::Region, there: &common::Region) {

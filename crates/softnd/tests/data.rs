@@ -95,7 +95,8 @@ fn mpa_032_markers_go_where_their_receiver_asks_for_them() {
     for crc in [true, false] {
         for asked in [[false, false], [true, false], [false, true], [true, true]] {
             let options = asked.map(|markers| Options::default().crc(crc).markers(markers));
-            let sent = octets_of_every_operation(options, &[1, 500, 4096, 65_537, long(1_000_001)]);
+            let sent =
+                octets_of_every_operation(options, &[1, 500, 12_288, 65_537, long(1_000_001)]);
             // A side that asks for markers gets them from the other side.
             for (octets, markers) in sent.iter().zip([asked[1], asked[0]]) {
                 let count = fpdus(octets, markers).len();
@@ -137,7 +138,7 @@ fn ddp_049_long_messages_without_crc_go_straight_to_their_places() {
 fn qp_010_qp_064_qp_052_every_operation_moves_its_octets() {
     for crc in [true, false] {
         let pair = pair_with(Options::default().crc(crc), Options::default().crc(crc));
-        for len in [1, 8, 4095, 4096, 65_537, long(3_000_001)] {
+        for len in [1, 8, 12_287, 12_288, 65_537, long(3_000_001)] {
             every_operation(&pair, len);
         }
     }

@@ -116,9 +116,9 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         if let Some(device) = &device
             && !interrupt.came()
         {
-            run.extend(device.measured(&|title| {
+            run.extend(device.measured(&interrupt, &|title| {
                 bar.set_message(title);
-                progress()
+                bar.inc(1);
             }));
         }
         for (at, line) in run.into_iter().enumerate() {

@@ -2,7 +2,6 @@
 //!
 //! `nd perftest` and a program of perftest make the same test in turns, each as a pair of processes.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,6 +12,7 @@ use super::judge::Verdict;
 use super::line::{self, Line, Runs};
 use super::rows::Question;
 use crate::errors::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::perf::affinity;
 use crate::perf::stats::Ratio;
 use crate::perftest::Program;
@@ -164,20 +164,18 @@ impl Device {
         format!("{} turns of each program over verbs", self.turns)
     }
 
-    /// A line for each test. An interrupt, which `progress` tells by an error, leaves out the line that it came to, and those behind.
-    pub(super) fn measured(&self, progress: &dyn Fn(String) -> Result<()>) -> Vec<Line> {
+    /// A line for each test. An interrupt leaves out the line that it came to, and those behind. `progress` hears of every turn.
+    pub(super) fn measured(&self, interrupt: &Interrupt, progress: &dyn Fn(String)) -> Vec<Line> {
         // The programs inherit the cores.
         affinity::anywhere();
         let mut lines = Vec::new();
         for test in TESTS {
-            let interrupted = Cell::new(false);
-            let go_on = || {
-                let done = progress(test.title());
-                interrupted.set(done.is_err());
-                done.is_ok()
-            };
-            let ratio = self.compare(test, &go_on);
-            if interrupted.get() {
+            let ratio = self.compare(test, &|| {
+                progress(test.title());
+                interrupt.came()
+            });
+            // The programs are interrupted as well, and fail.
+            if interrupt.came() {
                 break;
             }
             lines.push(test.line(ratio));
@@ -185,16 +183,17 @@ impl Device {
         lines
     }
 
-    fn compare(&self, test: Test, go_on: &dyn Fn() -> bool) -> std::result::Result<Ratio, String> {
+    /// The ratios of all turns, or of those until `ended`.
+    fn compare(&self, test: Test, ended: &dyn Fn() -> bool) -> std::result::Result<Ratio, String> {
         let mut ratios = Vec::new();
         for turn in 0..self.turns {
-            let first = self.turn(test, sides(turn)[0])?;
-            let second = self.turn(test, sides(turn)[1])?;
-            ratios.push(match sides(turn)[0] {
-                Side::Ours => first / second,
-                Side::Theirs => second / first,
+            let [first, second] = sides(turn);
+            let (one, other) = (self.turn(test, first)?, self.turn(test, second)?);
+            ratios.push(match first {
+                Side::Ours => one / other,
+                Side::Theirs => other / one,
             });
-            if !go_on() {
+            if ended() {
                 break;
             }
         }
