@@ -30,6 +30,10 @@ struct Arguments {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: Vec<u32>,
 
+    /// Octets per message over UDP [default: those of --size]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    udp_size: Vec<u32>,
+
     /// Turns per size
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
     turns: u16,
@@ -56,11 +60,16 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn sizes(&self) -> Vec<usize> {
-        if self.size.is_empty() {
+    fn sizes(&self, over_udp: bool) -> Vec<usize> {
+        let chosen = if over_udp && !self.udp_size.is_empty() {
+            &self.udp_size
+        } else {
+            &self.size
+        };
+        if chosen.is_empty() {
             return (3..=20).map(|bits| 1 << bits).collect();
         }
-        self.size.iter().map(|size| *size as usize).collect()
+        chosen.iter().map(|size| *size as usize).collect()
     }
 
     fn nd(&self) -> Result<Nd, Failure> {
@@ -117,9 +126,11 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         ..nd.clone()
     };
     let mut patience = PATIENCE;
-    let mut measure = |name: &str, nd: &Nd, tests: &[Test]| {
+    let mut measure = |name: &str, nd: &Nd, tests: &'static [Test]| {
+        let sizes = arguments.sizes(tests == OVER_UDP);
+        let part = Part { name, tests, sizes };
         let cores = (&mut findings.cores, &mut patience);
-        measure(arguments, name, nd, &peers, tests, cores)
+        part.measure(nd, &peers, arguments.turns, cores)
     };
     findings.rounds.push(Round {
         congestion: format!("{default}, the system's default"),
@@ -137,7 +148,11 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     }
-    findings.udp = measure("UDP", &nd, &OVER_UDP)?;
+    match measure("UDP", &nd, &OVER_UDP) {
+        Ok(sizes) => findings.udp = sizes,
+        // An hour of measuring over TCP is not given up for it.
+        Err(failure) => findings.skipped.push(format!("over UDP: {failure}")),
+    }
     if let Some(strace) = strace.filter(|_| !arguments.no_calls) {
         for traffic in calls::TRAFFIC {
             eprintln!("system calls: {} {}", traffic.op, octets(traffic.size));
@@ -162,23 +177,33 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// These tests with messages of all sizes. `name` says in the progress what is measured.
-fn measure(
-    arguments: &Arguments,
-    name: &str,
-    nd: &Nd,
-    peers: &Peers,
-    tests: &[Test],
-    (cores, patience): (&mut Watch, &mut Duration),
-) -> Result<Vec<Size>, Failure> {
-    let measure = |size| {
-        let (mut turn, all) = (0, arguments.turns);
-        Measurement::new(nd, peers, size, tests).turns(all.into(), cores, patience, &mut || {
-            eprintln!("{name}, {}: turn {turn} of {all}", octets(size));
-            turn += 1;
-        })
-    };
-    arguments.sizes().into_iter().map(measure).collect()
+/// A part of the run.
+struct Part<'a> {
+    /// What the progress calls it.
+    name: &'a str,
+    tests: &'static [Test],
+    sizes: Vec<usize>,
+}
+
+impl Part<'_> {
+    fn measure(
+        &self,
+        nd: &Nd,
+        peers: &Peers,
+        turns: u16,
+        (cores, patience): (&mut Watch, &mut Duration),
+    ) -> Result<Vec<Size>, Failure> {
+        let Self { name, tests, sizes } = self;
+        let measure = |size: &usize| {
+            let mut turn = 0;
+            let measurement = Measurement::new(nd, peers, *size, tests);
+            measurement.turns(turns.into(), cores, patience, &mut || {
+                eprintln!("{name}, {}: turn {turn} of {turns}", octets(*size));
+                turn += 1;
+            })
+        };
+        sizes.iter().map(measure).collect()
+    }
 }
 
 /// How long a run waits, all in all, for cores that the host has moved away from each other.

@@ -282,7 +282,7 @@ impl Overall {
 }
 
 /// The tests of a turn. Each is one program's part of the turn; `nd` also measures the bare stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     /// softnd and raw TCP.
     PingPong,
