@@ -35,8 +35,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<::nd::process::Failure> for Failure {
-    fn from(failure: ::nd::process::Failure) -> Self {
+impl From<::nd::process::ProgramFailure> for Failure {
+    fn from(failure: ::nd::process::ProgramFailure) -> Self {
         Self(failure.to_string())
     }
 }

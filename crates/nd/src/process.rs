@@ -12,21 +12,21 @@ use crate::cores;
 
 /// What a program did instead of what it should, in one sentence.
 #[derive(Debug)]
-pub struct Failure(String);
+pub struct ProgramFailure(String);
 
-impl Failure {
+impl ProgramFailure {
     fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ProgramFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for ProgramFailure {}
 
 /// How long one run may take. Turns are far shorter, except on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -64,19 +64,19 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn start(mut command: Command) -> Result<Self, Failure> {
+    fn start(mut command: Command) -> Result<Self, ProgramFailure> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| Failure::new(format!("{name} does not start: {error}")))?;
+            .map_err(|error| ProgramFailure::new(format!("{name} does not start: {error}")))?;
         Ok(Self { child, name })
     }
 
     /// What the process printed, once it has ended with success.
-    fn finish(mut self, limit: Duration) -> Result<String, Failure> {
+    fn finish(mut self, limit: Duration) -> Result<String, ProgramFailure> {
         let name = self.name.clone();
         let mut outputs = [
             self.child.stdout.take().map(Box::new).map(reader),
@@ -90,7 +90,9 @@ impl Running {
         if !status.success() {
             let said = text[1].lines().chain(text[0].lines()).next_back();
             let said = said.unwrap_or("without a word");
-            return Err(Failure::new(format!("{name} ended with {status}: {said}")));
+            return Err(ProgramFailure::new(format!(
+                "{name} ended with {status}: {said}"
+            )));
         }
         Ok(std::mem::take(&mut text[0]))
     }
@@ -101,7 +103,7 @@ impl Running {
         let _ = self.wait(START);
     }
 
-    fn wait(&mut self, limit: Duration) -> Result<ExitStatus, Failure> {
+    fn wait(&mut self, limit: Duration) -> Result<ExitStatus, ProgramFailure> {
         let deadline = Instant::now() + limit;
         loop {
             match self.child.try_wait() {
@@ -109,9 +111,11 @@ impl Running {
                 Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
                 Ok(None) => {
                     let name = &self.name;
-                    return Err(Failure::new(format!("{name} has not ended in {limit:?}")));
+                    return Err(ProgramFailure::new(format!(
+                        "{name} has not ended in {limit:?}"
+                    )));
                 }
-                Err(error) => return Err(Failure::new(format!("{}: {error}", self.name))),
+                Err(error) => return Err(ProgramFailure::new(format!("{}: {error}", self.name))),
             }
         }
     }
@@ -132,7 +136,7 @@ fn reader(mut from: Box<impl Read + Send + 'static>) -> thread::JoinHandle<Strin
 /// # Errors
 ///
 /// When it does not start, fails, or takes too long.
-pub fn run(command: Command) -> Result<String, Failure> {
+pub fn run(command: Command) -> Result<String, ProgramFailure> {
     Running::start(command)?.finish(LIMIT)
 }
 
@@ -141,19 +145,19 @@ pub fn run(command: Command) -> Result<String, Failure> {
 /// # Errors
 ///
 /// When one of them does not start, fails, or takes too long.
-pub fn run_pair(server: Command, client: Command, port: u16) -> Result<String, Failure> {
+pub fn run_pair(server: Command, client: Command, port: u16) -> Result<String, ProgramFailure> {
     let mut server = Running::start(server)?;
     let deadline = Instant::now() + START;
     while !listens(port) {
         if let Ok(Some(status)) = server.child.try_wait() {
             let name = &server.name;
-            return Err(Failure::new(format!(
+            return Err(ProgramFailure::new(format!(
                 "{name} ended with {status} before it listened"
             )));
         }
         if Instant::now() > deadline {
             let name = &server.name;
-            return Err(Failure::new(format!(
+            return Err(ProgramFailure::new(format!(
                 "{name} does not listen on port {port}"
             )));
         }
@@ -170,7 +174,10 @@ pub fn run_pair(server: Command, client: Command, port: u16) -> Result<String, F
 /// # Errors
 ///
 /// When the server does not start or ends, or no client ends well in time.
-pub fn run_pair_by_trial(server: Command, client: impl Fn() -> Command) -> Result<String, Failure> {
+pub fn run_pair_by_trial(
+    server: Command,
+    client: impl Fn() -> Command,
+) -> Result<String, ProgramFailure> {
     let mut server = Running::start(server)?;
     let deadline = Instant::now() + START;
     loop {
@@ -198,11 +205,11 @@ pub fn run_pair_by_trial(server: Command, client: impl Fn() -> Command) -> Resul
 /// # Errors
 ///
 /// When there is none.
-pub fn free_port() -> Result<u16, Failure> {
+pub fn free_port() -> Result<u16, ProgramFailure> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
-        .map_err(|error| Failure::new(format!("there is no free port: {error}")))
+        .map_err(|error| ProgramFailure::new(format!("there is no free port: {error}")))
 }
 
 /// Whether somebody listens on a port. The function does not connect, because the server would take the connection for its

@@ -37,7 +37,14 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "softnd-tests",
-        &["iwarp-conform", "netdirect", "netdirect-conform", "softnd"],
+        // nd's library reads the tables of a page.
+        &[
+            "iwarp-conform",
+            "nd",
+            "netdirect",
+            "netdirect-conform",
+            "softnd",
+        ],
     ),
     (
         "softnd-benches",

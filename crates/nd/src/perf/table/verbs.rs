@@ -202,7 +202,7 @@ impl Device {
 
     /// One turn of a side: its figure.
     fn turn(&self, test: Test, side: Side) -> std::result::Result<f64, String> {
-        let told = |failure: process::Failure| failure.to_string();
+        let told = |failure: process::ProgramFailure| failure.to_string();
         let port = process::free_port().map_err(told)?;
         let server = self.command(test, side, port, true);
         let printed = process::run_pair_by_trial(server, || self.command(test, side, port, false))
