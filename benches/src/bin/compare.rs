@@ -88,7 +88,7 @@ impl Arguments {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.write {
-        // Checked now, not after a quarter of an hour of measuring.
+        // Checked now, not after an hour of measuring.
         page::replace(&read(path)?, "")?;
     }
     let nd = arguments.nd()?;
@@ -151,7 +151,11 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     match measure("UDP", &nd, &OVER_UDP) {
         Ok(sizes) => findings.udp = sizes,
         // An hour of measuring over TCP is not given up for it.
-        Err(failure) => findings.skipped.push(format!("over UDP: {failure}")),
+        Err(failure) => {
+            let failure = format!("over UDP: {failure}");
+            eprintln!("skipped: {failure}");
+            findings.skipped.push(failure);
+        }
     }
     if let Some(strace) = strace.filter(|_| !arguments.no_calls) {
         for traffic in calls::TRAFFIC {
